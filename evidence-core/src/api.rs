@@ -44,6 +44,7 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<policies::GetPolicy>();
     v.visit::<repos::ListRepos>();
     v.visit::<schemas::GetFlowTemplateSchema>();
+    v.visit::<artifacts::Search>();
     v.visit::<service_accounts::ListServiceAccounts>();
     v.visit::<service_accounts::CreateServiceAccount>();
     v.visit::<service_accounts::GetServiceAccount>();

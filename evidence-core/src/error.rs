@@ -264,6 +264,7 @@ pub enum Resource {
     Repo,
     ServiceAccount,
     ApiKey,
+    Match,
     Tagged(TaggedKind),
 }
 
@@ -333,6 +334,7 @@ impl Resource {
             Self::Repo => "repo_name",
             Self::ServiceAccount => "name",
             Self::ApiKey => "key_id",
+            Self::Match => "search_value",
             Self::Tagged(_) => "resource_id",
         }
     }
@@ -355,6 +357,7 @@ impl Resource {
             Self::Repo => "repo",
             Self::ServiceAccount => "service account",
             Self::ApiKey => "API key",
+            Self::Match => "match",
             Self::Tagged(_) => "resource",
         }
     }
@@ -377,6 +380,7 @@ impl Resource {
             Self::Repo => "Repo not found",
             Self::ServiceAccount => "Service account not found",
             Self::ApiKey => "API key not found",
+            Self::Match => "No matches",
             Self::Tagged(_) => "Resource not found",
         }
     }
@@ -397,8 +401,12 @@ impl Wording {
     pub fn missing(self, missing: &Missing) -> (String, FieldErrors) {
         match self {
             Self::Documented => {
-                let message = missing.message.unwrap_or(missing.resource.documented());
-                (message.to_owned(), BTreeMap::from([(missing.field.to_owned(), looked_for(missing))]))
+                let message = match missing.resource {
+                    // Clients of either wording know this sentence.
+                    Resource::Match => named(missing),
+                    resource => missing.message.unwrap_or(resource.documented()).to_owned(),
+                };
+                (message, BTreeMap::from([(missing.field.to_owned(), looked_for(missing))]))
             }
             Self::Named => (named(missing), BTreeMap::new()),
         }
@@ -415,6 +423,7 @@ fn looked_for(missing: &Missing) -> String {
     };
     match resource {
         Resource::Organization | Resource::User => format!("no {noun} named '{name}'"),
+        Resource::Match => format!("no fingerprint or commit begins with '{name}' in {place}"),
         // What was looked for is a sentence already.
         Resource::AttestationTypeVersion | Resource::Snapshot => name.clone(),
         _ => format!("no {noun} named '{name}' in {place}"),
@@ -448,6 +457,7 @@ fn named(missing: &Missing) -> String {
         }
         Resource::AttestationTypeVersion | Resource::Snapshot => name.clone(),
         Resource::Repo => format!("Repo '{name}' not found"),
+        Resource::Match => format!("No matches for '{name}'."),
         // The quotation marks around the sentence are a part of it.
         Resource::Tagged(kind) => format!("\"{kind:?} '{name}' does not exist in organization '{org}'\""),
         Resource::Organization
@@ -481,6 +491,12 @@ mod tests {
                 "Organization not found",
                 "org",
                 "no organization named 'acme'",
+            ),
+            (
+                Missing::new(Resource::Match, "0d1e2", "acme"),
+                "No matches for '0d1e2'.",
+                "search_value",
+                "no fingerprint or commit begins with '0d1e2' in organization 'acme'",
             ),
             (
                 Missing::new(Resource::Attestation, "x", "acme")

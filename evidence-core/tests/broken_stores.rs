@@ -7,7 +7,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use evidence_core::allowlists::{Allowance, AllowlistStore};
-use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches, Origin};
+use evidence_core::artifacts::{
+    Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Found, Matches, Origin,
+};
 use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
 use evidence_core::attestations::{Attestation, AttestationStore, NamedAttestation};
 use evidence_core::auth::{KeyHash, Role};
@@ -88,6 +90,7 @@ enum Defect {
     ShowsOtherOrganizationsTexts,
     RepeatsTexts,
     AnswersPagesOfAnySize,
+    CountsWhatItLists,
 }
 
 /// Each defect, and a check that has to find it where no other promise is about the same.
@@ -147,6 +150,7 @@ const DEFECTS: &[(Defect, &[&str])] = &[
     (Defect::AnswersPagesOfAnySize, &["pages_end_after_some_megabytes"]),
     (Defect::RepeatsTexts, &["a_text_that_is_kept_twice_is_one"]),
     (Defect::WritesFactsOneByOne, &["ledgers_neither_fork_nor_gap", "readers_see_whole_writes"]),
+    (Defect::CountsWhatItLists, &["what_is_found_is_limited"]),
 ];
 
 /// A memory store with at most one defect.
@@ -607,6 +611,15 @@ impl TrailStore for Broken {
 impl ArtifactStore for Broken {
     async fn fingerprints(&self, org: Id, flow: Id, prefix: &str, limit: u64) -> StoreResult<Matches> {
         self.whole.fingerprints(org, flow, prefix, limit).await
+    }
+
+    async fn search(&self, org: Id, prefix: &str, limit: u64) -> StoreResult<Found> {
+        let mut found = self.whole.search(org, prefix, limit).await?;
+        if self.has(Defect::CountsWhatItLists) {
+            found.fingerprints.count = found.fingerprints.first.len() as u64;
+            found.commits.count = found.commits.first.len() as u64;
+        }
+        Ok(found)
     }
 
     async fn artifacts(

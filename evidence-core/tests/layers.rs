@@ -23,7 +23,7 @@ const LAYERS: [&str; 7] = [
     "artifacts/trail_cache.rs auth/access.rs flows/templates.rs operation.rs operation/ policies/parsed.rs queue.rs \
      service.rs service/ shares.rs spool.rs sweep/pending.rs texts/draft.rs turns.rs",
     // Operations and their answers
-    "*/operations.rs */view.rs attestations/archive.rs attestations/claims.rs attestations/evidence.rs \
+    "*/operations.rs */view.rs artifacts/search.rs attestations/archive.rs attestations/claims.rs attestations/evidence.rs \
      attestations/listed.rs background/runner.rs environments/evaluation.rs environments/reports.rs \
      policies/reevaluate.rs schemas.rs sweep/job.rs trails/draft.rs trails/evaluation.rs trails/events.rs trails/pdf.rs",
     // What is made of all that

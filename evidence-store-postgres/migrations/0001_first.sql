@@ -152,6 +152,8 @@ CREATE UNIQUE INDEX artifact_flow ON evidence.artifact (org, flow, flow_ordinal)
 CREATE INDEX artifact_trail ON evidence.artifact (org, trail, ledger_index) WHERE trail IS NOT NULL;
 CREATE INDEX artifact_content ON evidence.artifact (org, trail, fingerprint, ledger_index) WHERE trail IS NOT NULL;
 CREATE INDEX artifact_commit ON evidence.artifact (org, flow, commit_sha, ledger_index);
+-- Commits of any flow: of what tells one.
+CREATE INDEX artifact_built ON evidence.artifact (org, commit_sha) WHERE commit_sha <> '';
 CREATE INDEX artifact_repo ON evidence.artifact (org, repo, ledger_index) WHERE repo IS NOT NULL;
 
 -- binding: the JSON of what the attestation is about. No index on a digest here: an index on random keys would cost

@@ -1,18 +1,23 @@
 //! Artifact reports: the one table that is indexed by digests.
 
 use async_trait::async_trait;
-use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches, Origin};
+use evidence_core::StoreError;
+use evidence_core::artifacts::{
+    Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Found, Matches, Origin, Unreported,
+};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::page::{Listed, Page, PageRequest};
+use evidence_core::snapshots::RunningArtifact;
 use evidence_core::store::StoreResult;
 use evidence_core::texts::TextRef;
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::decode::{array, listed_record, word};
 use crate::driver::Driver;
-use crate::listing::{Listing, Order};
+use crate::listing::{Listing, Order, sized};
 use crate::sql::{Sql, for_each, payload, payload_size};
 use crate::store::SqlStore;
 use crate::value::{Value, texts};
@@ -107,6 +112,61 @@ const FINGERPRINTS: Sql = Sql::same(
     FROM (SELECT 1) AS one LEFT JOIN (SELECT fingerprint FROM found ORDER BY fingerprint LIMIT $4) f ON true
     ORDER BY f.fingerprint",
 );
+
+/// The text of [`SEARCH`], in which commits in full are told in each database's words.
+macro_rules! search {
+    ($dialect:ident) => {
+        concat!(
+            "WITH fingerprint AS MATERIALIZED (
+                SELECT f.fingerprint AS value FROM evidence.artifact f
+                WHERE f.org = $1 AND f.fingerprint >= $2 AND f.fingerprint < $2 || 'g'
+                UNION
+                SELECT i.artifact FROM evidence.instance i
+                WHERE i.org = $1 AND i.artifact >= $2 AND i.artifact < $2 || 'g'
+                    AND (i.exited OR i.until_idx = 9223372036854775807)),
+            built AS MATERIALIZED (
+                SELECT x.id, x.flow, x.fingerprint, x.commit_sha, x.ledger_index FROM evidence.artifact x
+                WHERE x.org = $1 AND x.commit_sha >= $2 AND x.commit_sha < $2 || 'g' AND x.commit_sha <> ''",
+            in_full!($dialect),
+            "),
+            commits AS MATERIALIZED (SELECT DISTINCT commit_sha AS value FROM built),
+            report AS MATERIALIZED (
+                SELECT r.id, r.ledger_index FROM (
+                    SELECT m.id, m.ledger_index, row_number() OVER (
+                        PARTITION BY m.fingerprint, m.flow ORDER BY m.ledger_index DESC) AS place
+                    FROM (
+                        SELECT f.id, f.flow, f.fingerprint, f.ledger_index FROM evidence.artifact f
+                        WHERE f.org = $1 AND f.fingerprint >= $2 AND f.fingerprint < $2 || 'g'
+                        UNION ALL
+                        SELECT id, flow, fingerprint, ledger_index FROM built) m) r
+                WHERE r.place = 1 ORDER BY r.ledger_index DESC LIMIT $3),
+            unreported AS MATERIALIZED (
+                SELECT w.value FROM fingerprint w
+                WHERE NOT EXISTS (
+                    SELECT 1 FROM evidence.artifact n WHERE n.org = $1 AND n.fingerprint = w.value)
+                ORDER BY w.value LIMIT $3)
+            SELECT (SELECT count(*) FROM fingerprint),
+                (SELECT string_agg(w.value, ' ' ORDER BY w.value)
+                    FROM (SELECT value FROM fingerprint ORDER BY value LIMIT $3) w),
+                (SELECT count(*) FROM commits),
+                (SELECT string_agg(w.value, ' ' ORDER BY w.value)
+                    FROM (SELECT value FROM commits ORDER BY value LIMIT $3) w),
+                (SELECT string_agg(r.id || ' ' || ",
+            payload_size!("r"),
+            ", ',' ORDER BY r.ledger_index DESC) FROM report r),
+                (SELECT '[' || string_agg((
+                        SELECT i.state FROM evidence.instance i
+                        WHERE i.org = $1 AND i.artifact = w.value
+                            AND (i.exited OR i.until_idx = 9223372036854775807)
+                        ORDER BY i.environment, i.since_idx DESC LIMIT 1), ',' ORDER BY w.value) || ']'
+                    FROM unreported w)"
+        )
+    };
+}
+
+/// One row with all that begins so. Hex digits sort before 'g', and before the names of what runs without a digest: a
+/// range of the index on digests, one of that on runs, and one of that on commits.
+const SEARCH: Sql = Sql::each(search!(sqlite), search!(postgres));
 
 /// One row with everything, as a JSON array or nothing: a row costs more than what is in it. A fingerprint's flows are
 /// found one after the other, and of each its newest report, by an index that has them in this order, so that the work
@@ -232,11 +292,41 @@ fn matches(rows: &[(u64, Option<String>)]) -> StoreResult<Matches> {
     Ok(Matches { count, first: first.map(word).collect::<StoreResult<_>>()? })
 }
 
+/// The row of [`SEARCH`].
+type FoundRow = (u64, Option<String>, u64, Option<String>, Option<String>, Option<String>);
+
+/// What it says.
+fn found(row: FoundRow) -> StoreResult<Found> {
+    let (fingerprints, first, commits, first_commits, reports, unreported) = row;
+    let unreported = array(unreported)?.into_iter().map(|running: RunningArtifact| {
+        let fingerprint = running.fingerprint;
+        let fingerprint = fingerprint.ok_or_else(|| StoreError::corrupt("a digest of what has none"))?;
+        Ok(Unreported { fingerprint, name: running.name })
+    });
+    Ok(Found {
+        fingerprints: Matches { count: fingerprints, first: words(first.as_deref())? },
+        commits: Matches { count: commits, first: words(first_commits.as_deref())? },
+        reports: reports.iter().flat_map(|text| text.split(',')).map(sized).collect::<StoreResult<_>>()?,
+        unreported: unreported.collect::<StoreResult<_>>()?,
+    })
+}
+
+/// Words with blanks between them.
+fn words<T: DeserializeOwned>(text: Option<&str>) -> StoreResult<Vec<T>> {
+    text.into_iter().flat_map(|text| text.split(' ')).map(word).collect()
+}
+
 #[async_trait]
 impl<D: Driver> ArtifactStore for SqlStore<D> {
     async fn fingerprints(&self, org: Id, flow: Id, prefix: &str, limit: u64) -> StoreResult<Matches> {
         let query = self.query_org(org, FINGERPRINTS).bind(flow).bind(prefix).bind(limit);
         query.long().answer(|rows: Vec<_>| matches(&rows)).await
+    }
+
+    async fn search(&self, org: Id, prefix: &str, limit: u64) -> StoreResult<Found> {
+        let query = self.query_org(org, SEARCH).bind(prefix).bind(limit);
+        let row = query.long().first_as(found).await?;
+        row.ok_or_else(|| StoreError::corrupt("a search has no row"))
     }
 
     async fn artifacts(

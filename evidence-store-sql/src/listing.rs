@@ -75,7 +75,7 @@ const PAYLOAD: Sql = Sql::same(payload!("x"));
 const SIZE: Sql = Sql::same(concat!("x.id || ' ' || ", crate::sql::payload_size!("x")));
 
 /// What [`SIZE`] says.
-fn sized(text: &str) -> StoreResult<Listed> {
+pub(crate) fn sized(text: &str) -> StoreResult<Listed> {
     let parts = text.split_once(' ').and_then(|(id, bytes)| Some((id, bytes.parse().ok()?)));
     let (id, bytes) = parts.ok_or_else(|| StoreError::corrupt("a list tells no size"))?;
     Ok(Listed { id: Id::from_cell(Cell::Text(id.to_owned()))?, bytes })

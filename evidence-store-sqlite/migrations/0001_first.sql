@@ -138,6 +138,8 @@ CREATE UNIQUE INDEX artifact_flow ON artifact (flow, flow_ordinal);
 CREATE INDEX artifact_trail ON artifact (trail, ledger_index) WHERE trail IS NOT NULL;
 CREATE INDEX artifact_content ON artifact (trail, fingerprint, ledger_index) WHERE trail IS NOT NULL;
 CREATE INDEX artifact_commit ON artifact (flow, commit_sha, ledger_index);
+-- Commits of any flow: of what tells one.
+CREATE INDEX artifact_built ON artifact (org, commit_sha) WHERE commit_sha <> '';
 CREATE INDEX artifact_repo ON artifact (repo, ledger_index) WHERE repo IS NOT NULL;
 
 -- binding: the JSON of what the attestation is about. No index on a digest here: an index on random keys would cost

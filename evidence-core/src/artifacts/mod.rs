@@ -2,6 +2,7 @@
 
 pub(crate) mod operations;
 pub(crate) mod record;
+pub(crate) mod search;
 pub(crate) mod store;
 pub(crate) mod trail_cache;
 pub(crate) mod view;
@@ -11,5 +12,6 @@ pub use operations::{
     LatestCommit, ListArtifacts, ReportArtifact,
 };
 pub use record::{Artifact, TemplateNames};
-pub use store::{ArtifactFilter, ArtifactRow, ArtifactStore, Matches, Origin};
+pub use search::{FoundArtifact, ResolvedKind, ResolvedMatches, ResolvedTo, Search, SearchResult};
+pub use store::{ArtifactFilter, ArtifactRow, ArtifactStore, Found, Matches, Origin, Unreported};
 pub use view::{ArtifactView, EvidenceView, HistoryEvent, RepoInfoView, SnapshotPlace};

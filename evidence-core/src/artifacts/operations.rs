@@ -474,7 +474,10 @@ async fn listed(filter: ArtifactFilter, request: PageRequest, owned: OwnedContex
 }
 
 /// The artifacts of these ids, in order, as answers carry them.
-async fn read(ids: Vec<Id>, around: Arc<Around>) -> Result<BoxStream<'static, Result<ArtifactView>>> {
+pub(super) async fn read(
+    ids: Vec<Id>,
+    around: Arc<Around>,
+) -> Result<BoxStream<'static, Result<ArtifactView>>> {
     let mut found = around.artifacts(&ids).await?;
     sort_by_ids(&mut found, &ids, |artifact| artifact.id);
     Ok(views(found, around))

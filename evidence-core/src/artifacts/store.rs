@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use crate::artifacts::record::Artifact;
 use crate::id::Id;
-use crate::name::Fingerprint;
+use crate::name::{CommitSha, Fingerprint};
 use crate::page::{Listed, Page, PageRequest};
 use crate::rules::compliance::ReportedArtifact;
 use crate::store::error::StoreResult;
@@ -100,13 +100,35 @@ pub struct ArtifactFilter {
     pub with_commit: bool,
 }
 
-/// Fingerprints that begin as asked.
+/// Fingerprints, or commits, that begin as asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Matches {
+pub struct Matches<T = Fingerprint> {
     /// How many different ones there are.
     pub count: u64,
     /// The first of them, by bytes.
-    pub first: Vec<Fingerprint>,
+    pub first: Vec<T>,
+}
+
+/// What an organization has whose fingerprint or commit begins as asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Of what was reported, and of what has run.
+    pub fingerprints: Matches,
+    /// In full, of what artifacts were built from.
+    pub commits: Matches<CommitSha>,
+    /// Reports of artifacts.
+    pub reports: Vec<Listed>,
+    /// What has run and was never reported.
+    pub unreported: Vec<Unreported>,
+}
+
+/// What has run and was never reported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreported {
+    /// The SHA-256 of its content.
+    pub fingerprint: Fingerprint,
+    /// The name that it ran by.
+    pub name: String,
 }
 
 /// Queries about artifacts.
@@ -114,6 +136,12 @@ pub struct Matches {
 pub trait ArtifactStore: Send + Sync {
     /// The different fingerprints in this flow that begin with `prefix`, by bytes: the first `limit`, and the total.
     async fn fingerprints(&self, org: Id, flow: Id, prefix: &str, limit: u64) -> StoreResult<Matches>;
+    /// All that begins with `prefix`, which is hex digits: the different fingerprints that were reported to any flow or have
+    /// run in any environment, and the different commits in full that artifacts were built from, each by bytes, the first
+    /// `limit`, and the total. Of the reports that have one of them, the newest of each fingerprint and flow, newest first by
+    /// ledger index, and of the fingerprints that were never reported, by bytes, the name of the newest run in the environment
+    /// of the least id: of both the first `limit`.
+    async fn search(&self, org: Id, prefix: &str, limit: u64) -> StoreResult<Found>;
     /// The artifact reports that the filter admits (flow, trail, prefix, commit, repo), newest first by ledger index: a page,
     /// and the total.
     async fn artifacts(

@@ -513,6 +513,14 @@ fn history(artifact: &Artifact, evidence: &[&AttestationRow], runs: &[Run]) -> V
     };
     let mut events = vec![(artifact.created_at, created)];
     events.extend(evidence.iter().map(|one| (one.at, format!("{} evidence received", one.name))));
+    events.extend(run_events(runs));
+    events.sort_by_key(|(at, _)| *at);
+    events.into_iter().map(|(at, event)| HistoryEvent { event, timestamp: at.seconds() }).collect()
+}
+
+/// What runs say, in the order of these.
+pub(super) fn run_events(runs: &[Run]) -> Vec<(Timestamp, String)> {
+    let mut events = Vec::new();
     for run in runs {
         let name = &run.environment_name;
         events.push((run.from.1, format!("Started running in {name}#{} environment", run.from.0)));
@@ -520,8 +528,7 @@ fn history(artifact: &Artifact, evidence: &[&AttestationRow], runs: &[Run]) -> V
             events.push((at, format!("No longer running in {name}#{index} environment")));
         }
     }
-    events.sort_by_key(|(at, _)| *at);
-    events.into_iter().map(|(at, event)| HistoryEvent { event, timestamp: at.seconds() }).collect()
+    events
 }
 
 impl Context<'_> {

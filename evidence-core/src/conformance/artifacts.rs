@@ -2,25 +2,30 @@
 
 use std::sync::Arc;
 
-use crate::artifacts::{Artifact, ArtifactFilter, ArtifactRow, Matches, TemplateNames};
+use crate::artifacts::{Artifact, ArtifactFilter, ArtifactRow, Found, Matches, TemplateNames};
 use crate::bounded::{FreeForm, List};
 use crate::fact::Fact;
 use crate::git::GitCommit;
 use crate::id::Id;
 use crate::page::{Page, PageRequest};
+use crate::snapshots::{ArtifactKey, RunningArtifact, Snapshot};
 use crate::store::Store;
 use crate::texts::TextRef;
 
 use super::fixtures::{
-    Org, artifact, artifact_reported, at, awkward, bare_commit, external_urls, fingerprint, flow_created,
-    free_form, full_commit, full_repo_info, id, named, request, robot, trail_begun, user_data,
+    Org, artifact, artifact_reported, at, awkward, bare_commit, environment, external_urls, fingerprint,
+    flow_created, free_form, full_commit, full_repo_info, id, named, request, robot, trail_begun, user_data,
 };
+use super::snapshots::{instance, snapshot};
 use super::texts::kept;
 use super::{Failure, Outcome, ensure, promises, same, same_set};
 
 promises! {
     artifacts_read_back: "Artifact reports are what was recorded, absent options too.",
     fingerprints_are_counted_once: "`fingerprints` counts different ones of this flow and gives the first by bytes.",
+    what_begins_so_is_found: "`search` answers all fingerprints and commits in full of the organization that begin so, and of the reports that have one the newest of each fingerprint and flow.",
+    what_is_found_is_limited: "`search` gives the first of each list, with the totals.",
+    what_ran_unreported_is_found: "`search` answers what has run, too, and of what was never reported a name.",
     artifacts_are_listed_newest_first: "`artifacts` is ordered newest (by ledger index) first.",
     artifact_pages_have_the_right_total: "A page past the end is empty, with the right total.",
     artifacts_are_narrowed: "Everything given in an artifact filter must match.",
@@ -116,6 +121,122 @@ async fn fingerprints_are_counted_once(store: Arc<dyn Store>) -> Outcome {
         let first = first.iter().map(|start| fingerprint(start)).collect();
         same(&format!("{prefix:?} in flow {flow}"), found, Matches { count, first })?;
     }
+    Ok(())
+}
+
+/// What is found, in short: fingerprints and commits by their beginnings, and reports by their ids.
+type Short = (u64, Vec<String>, u64, Vec<String>, Vec<Id>, Vec<(String, String)>);
+
+fn short(found: &Found) -> Short {
+    let start = |text: &str| text.chars().take(5).collect::<String>();
+    let unreported = found.unreported.iter();
+    (
+        found.fingerprints.count,
+        found.fingerprints.first.iter().map(|fingerprint| start(fingerprint.as_str())).collect(),
+        found.commits.count,
+        found.commits.first.iter().map(|commit| start(commit.as_str())).collect(),
+        found.reports.iter().map(|report| report.id).collect(),
+        unreported.map(|one| (start(one.fingerprint.as_str()), one.name.clone())).collect(),
+    )
+}
+
+/// Asserts that these fingerprints, commits and reports are found, and nothing that was never reported.
+async fn finds(org: &Org, prefix: &str, expected: (&[&str], &[&str], &[u64])) -> Outcome {
+    let found = org.store.search(org.id, prefix, 10).await?;
+    ensure(found.reports.iter().all(|report| report.bytes > 0), "all reports have a size")?;
+    let (fingerprints, commits, reports) = expected;
+    let texts = |texts: &[&str]| Vec::from_iter(texts.iter().map(|text| (*text).to_owned()));
+    let expected = (
+        fingerprints.len() as u64,
+        texts(fingerprints),
+        commits.len() as u64,
+        texts(commits),
+        reports.iter().map(|n| id(*n)).collect(),
+        Vec::new(),
+    );
+    same(prefix, short(&found), expected)
+}
+
+async fn what_begins_so_is_found(store: Arc<dyn Store>) -> Outcome {
+    let org = several(&store).await?;
+    let whole = fingerprint("ab1").into_string();
+    finds(&org, "ab", (&["ab100", "ab200"], &["abc12", "abc13"], &[111, 112, 113])).await?;
+    finds(&org, "ab1", (&["ab100"], &[], &[112, 113])).await?;
+    finds(&org, &whole, (&["ab100"], &[], &[112, 113])).await?;
+    finds(&org, "cd", (&["cd000"], &[], &[114])).await?;
+    finds(&org, "abc1", (&[], &["abc12", "abc13"], &[112, 113])).await?;
+    finds(&org, &"abc12".repeat(8), (&[], &["abc12"], &[113])).await?;
+    finds(&org, "b1", (&[], &[], &[])).await?;
+    let commit = named(&"d".repeat(40));
+    let again = Artifact { git_commit: Some(commit), ..artifact(116, 100, None, "ab1") };
+    org.record(vec![Fact::ArtifactReported { record: again }]).await?;
+    finds(&org, "ab1", (&["ab100"], &[], &[116, 112])).await?;
+    finds(&org, "abc12", (&[], &["abc12"], &[113])).await?;
+    finds(&org, "dd", (&[], &["ddddd"], &[116])).await?;
+    let other = Org::create(&store, 3, "third").await?;
+    finds(&other, "ab", (&[], &[], &[])).await
+}
+
+async fn what_is_found_is_limited(store: Arc<dyn Store>) -> Outcome {
+    let org = several(&store).await?;
+    let texts = |text: &str, limit: usize| vec![text.to_owned(); limit];
+    for (limit, reports) in [(1, vec![id(111)]), (0, vec![])] {
+        let found = store.search(org.id, "ab", limit).await?;
+        let listed = reports.len();
+        let expected = (2, texts("ab100", listed), 2, texts("abc12", listed), reports, vec![]);
+        same(&format!("the first {limit}"), short(&found), expected)?;
+    }
+    Ok(())
+}
+
+async fn what_ran_unreported_is_found(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let begun = |n: u64| Fact::EnvironmentCreated { record: environment(n, "prod") };
+    let taken = |environment: u64, index: u64, changes: &[(&str, &str, u64)], exits: &[&str]| {
+        let change = |(start, name, since): &(&str, &str, u64)| RunningArtifact {
+            name: (*name).to_owned(),
+            since: *since,
+            ..instance(start, index)
+        };
+        let changes = changes.iter().map(change).collect();
+        Fact::SnapshotTaken { snapshot: Snapshot { changes, ..snapshot(environment, index, &[], exits) } }
+    };
+    let staging = Fact::EnvironmentCreated { record: environment(301, "a") };
+    org.record(vec![flow_created(100, "f"), artifact_reported(110, 100, None, "abc"), begun(300), staging])
+        .await?;
+    let awkward = awkward();
+    org.record(vec![taken(301, 1, &[("ab1", "elsewhere", 1)], &[])]).await?;
+    let first = [("ab1", "old", 1), ("ab3", &*awkward, 1), ("abc", "reported", 1), ("cd", "cd", 1)];
+    org.record(vec![taken(300, 1, &first, &[])]).await?;
+    org.record(vec![taken(300, 2, &[("ab1", "new", 1)], &["ab3"])]).await?;
+    let unnamed = RunningArtifact { fingerprint: None, ..instance("ab", 3) };
+    let key = ArtifactKey::new(None, &unnamed.name);
+    let unnamed = Snapshot { changes: vec![unnamed], ..snapshot(300, 3, &[], &[]) };
+    org.record(vec![Fact::SnapshotTaken { snapshot: unnamed }]).await?;
+    other.record(vec![begun(302), taken(302, 1, &[("ab9", "theirs", 1)], &[])]).await?;
+    let finds = async |prefix: &str, limit: u64, expected: (&[&str], &[u64], &[(&str, &str)])| {
+        let (fingerprints, reports, unreported) = expected;
+        let found = short(&store.search(org.id, prefix, limit).await?);
+        let expected = (
+            found.0,
+            fingerprints.iter().map(|text| (*text).to_owned()).collect(),
+            0,
+            vec![],
+            reports.iter().map(|n| id(*n)).collect(),
+            unreported.iter().map(|(start, name)| ((*start).to_owned(), (*name).to_owned())).collect(),
+        );
+        same(prefix, found.clone(), expected)?;
+        Ok::<u64, Failure>(found.0)
+    };
+    let (new, three) = (("ab100", "new"), ("ab300", &*awkward));
+    same("all", finds("ab", 10, (&["ab100", "ab300", "abc00"], &[110], &[new, three])).await?, 3)?;
+    same("the first", finds("ab", 1, (&["ab100"], &[110], &[new])).await?, 3)?;
+    same("another", finds("cd", 10, (&["cd000"], &[], &[("cd000", "cd")])).await?, 1)?;
+    same("another organization's", finds("ab9", 10, (&[], &[], &[])).await?, 0)?;
+    let digest = key.as_str().trim_start_matches("name:").to_owned();
+    same("the digest of a name", finds(&digest, 10, (&[], &[], &[])).await?, 0)?;
+    org.record(vec![artifact_reported(111, 100, None, "ab1")]).await?;
+    same("once reported", finds("ab", 10, (&["ab100", "ab300", "abc00"], &[111, 110], &[three])).await?, 3)?;
     Ok(())
 }
 

@@ -34,7 +34,7 @@ promises! {
     nothing_ran_elsewhere: "Unknown environments, snapshots and fingerprints have nothing, and others are not shown.",
 }
 
-fn instance(start: &str, from: u64) -> RunningArtifact {
+pub(super) fn instance(start: &str, from: u64) -> RunningArtifact {
     RunningArtifact {
         fingerprint: Some(fingerprint(start)),
         name: start.to_owned(),

@@ -1,15 +1,19 @@
 //! Artifacts.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
-use crate::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches, Origin};
+use crate::artifacts::{
+    Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Found, Matches, Origin, Unreported,
+};
 use crate::id::Id;
-use crate::name::Fingerprint;
+use crate::name::{CommitSha, Fingerprint};
 use crate::page::{Listed, Page, PageRequest};
 use crate::store::StoreResult;
 
+use super::tables::Tables;
 use super::{MemoryStore, bytes};
 
 impl ArtifactFilter {
@@ -33,6 +37,23 @@ fn begins(prefix: Option<&str>, text: Option<&str>) -> bool {
     prefix.is_none_or(|prefix| text.is_some_and(|text| text.starts_with(prefix)))
 }
 
+/// The first of these, and how many there are.
+fn matches<T: Ord>(found: BTreeSet<T>, limit: u64) -> Matches<T> {
+    let first = Page::of(found.into_iter().collect(), PageRequest { offset: 0, limit });
+    Matches { count: first.total, first: first.items }
+}
+
+impl Tables {
+    /// The names by which what has a digest ran, of each the newest run in the environment of the least id.
+    fn names_of_runs(&self) -> BTreeMap<Fingerprint, String> {
+        let mut runs: Vec<_> =
+            self.intervals.iter().filter(|one| one.exited || one.until.is_none()).collect();
+        runs.sort_by_key(|one| (Reverse(one.environment), one.instance.since));
+        let named = runs.into_iter().map(|one| &one.instance);
+        named.filter_map(|instance| Some((instance.fingerprint.clone()?, instance.name.clone()))).collect()
+    }
+}
+
 #[async_trait]
 impl ArtifactStore for MemoryStore {
     async fn fingerprints(&self, org: Id, flow: Id, prefix: &str, limit: u64) -> StoreResult<Matches> {
@@ -43,8 +64,42 @@ impl ArtifactStore for MemoryStore {
             });
             found.map(|artifact| artifact.fingerprint.clone()).collect()
         })?;
-        let first = Page::of(found.into_iter().collect(), PageRequest { offset: 0, limit });
-        Ok(Matches { count: first.total, first: first.items })
+        Ok(matches(found, limit))
+    }
+
+    async fn search(&self, org: Id, prefix: &str, limit: u64) -> StoreResult<Found> {
+        let (reports, ran, reported) = self.ask(org, |tables| {
+            let newest_first = || tables.artifacts.iter().rev().map(|artifact| &artifact.record);
+            let asked = |artifact: &&Artifact| {
+                begins(Some(prefix), Some(artifact.fingerprint.as_str()))
+                    || begins(Some(prefix), artifact.commit_in_full())
+            };
+            let reported: BTreeSet<Fingerprint> =
+                newest_first().map(|artifact| artifact.fingerprint.clone()).collect();
+            (Vec::from_iter(newest_first().filter(asked).cloned()), tables.names_of_runs(), reported)
+        })?;
+        let all = ran.keys().chain(reports.iter().map(|artifact| &artifact.fingerprint));
+        let fingerprints: BTreeSet<Fingerprint> =
+            all.filter(|fingerprint| fingerprint.as_str().starts_with(prefix)).cloned().collect();
+        let commits: BTreeSet<CommitSha> = reports
+            .iter()
+            .filter_map(|artifact| artifact.commit_in_full().filter(|commit| commit.starts_with(prefix)))
+            .filter_map(|commit| commit.parse().ok())
+            .collect();
+        let unreported = ran
+            .into_iter()
+            .filter(|(fingerprint, _)| fingerprints.contains(fingerprint) && !reported.contains(fingerprint));
+        let unreported = unreported.map(|(fingerprint, name)| Unreported { fingerprint, name }).collect();
+        let mut seen = BTreeSet::new();
+        let newest = reports.iter().filter(|artifact| seen.insert((&artifact.fingerprint, artifact.flow)));
+        let listed = newest.map(|artifact| Ok(Listed { id: artifact.id, bytes: bytes(artifact)? }));
+        let first = PageRequest { offset: 0, limit };
+        Ok(Found {
+            reports: Page::of(listed.collect::<StoreResult<_>>()?, first).items,
+            unreported: Page::of(unreported, first).items,
+            fingerprints: matches(fingerprints, limit),
+            commits: matches(commits, limit),
+        })
     }
 
     async fn artifacts(

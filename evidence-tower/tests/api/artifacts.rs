@@ -4,7 +4,7 @@ use evidence_core::id::ID_PATTERN;
 use serde_json::{Value, json};
 
 use crate::support::json::INVALID;
-use crate::support::on_every_store_and_mount;
+use crate::support::{on_every_store, on_every_store_and_mount};
 use crate::trails::{COMMIT, TEMPLATE};
 
 fn report() -> Value {
@@ -231,6 +231,149 @@ async fn artifacts_are_listed_newest_first_by_flow_and_repo() {
         api.get("/artifacts/acme?repo_name=none").await.expect(404, json!({"message": "Repo not found"}));
         api.get("/artifacts/acme?flow_name=none").await.expect(404, json!({"message": "Flow not found"}));
         api.get("/artifacts/acme?flow_name=a%20b").await.expect(400, json!({"message": INVALID}));
+    })
+    .await;
+}
+
+/// What a search says of its value: fingerprints and commits, each a digit.
+fn resolved(kind: &str, fingerprints: &[&str], commits: &[&str]) -> Value {
+    let matches = |kind: &str, digits: &[&str], len| {
+        let matches = Vec::from_iter(digits.iter().map(|digit| digit.repeat(len)));
+        json!({"type": kind, "count": digits.len(), "matches": matches})
+    };
+    let (fingerprints, commits) = (matches("fingerprint", fingerprints, 64), matches("commit", commits, 40));
+    let full_match = fingerprints["matches"].get(0).or(commits["matches"].get(0)).unwrap().clone();
+    json!({"type": kind, "full_match": full_match, "fingerprints": fingerprints, "commits": commits})
+}
+
+#[tokio::test]
+async fn a_search_finds_what_begins_so_in_each_flow_newest_first() {
+    on_every_store_and_mount(async |api| {
+        api.given_environments("docker", &["prod", "test"]).await;
+        api.given_flow_with_template().await;
+        api.given_artifact('a', "t").await;
+        api.given_test('a', "t", true).await;
+        let again =
+            json!({"fingerprint": "a".repeat(64), "filename": "app", "build_url": "b", "commit_url": "d"});
+        for _ in 0..2 {
+            api.post("/artifacts/acme/old").json(&again).await.created();
+        }
+        for environment in ["test", "prod"] {
+            api.report_running(environment, &[('a', &[1])]).await.created();
+        }
+        api.report_running("test", &[]).await.created();
+        let fingerprint = "a".repeat(64);
+        let now = 1_783_538_510.0;
+        let ran = [
+            "Started running in test#1 environment",
+            "No longer running in test#2 environment",
+            "Started running in prod#1 environment",
+        ];
+        let history = |events: &[&str]| {
+            Vec::from_iter(events.iter().map(|event| json!({"event": event, "timestamp": now})))
+        };
+        let mut in_web = vec![json!({"event": "Commit ccccccc", "timestamp": 1000.0})];
+        in_web.extend(history(&[&["api reported", "test evidence received"], &ran[..]].concat()));
+        let in_web = json!({
+            "fingerprint": fingerprint, "name": "api:1", "has_provenance": true, "git_commit": "c".repeat(40),
+            "pipeline": "web", "flow": "web", "trail": "t", "template_reference_name": "api",
+            "build_url": "http://b/1", "commit_url": "http://c/1", "compliance_state": "COMPLIANT",
+            "running_in": ["prod"], "exited_from": ["test"],
+            "html_url": format!("http://localhost:8001/acme/flows/web/artifacts/{fingerprint}"),
+            "api_url": format!("http://localhost:8001/api/v2/artifacts/acme/web/fingerprint/{fingerprint}"),
+            "history": in_web,
+        });
+        let in_old = json!({
+            "fingerprint": fingerprint, "name": "app", "has_provenance": true, "git_commit": "",
+            "pipeline": "old", "flow": "old", "trail": "", "template_reference_name": "",
+            "build_url": "b", "commit_url": "d", "compliance_state": "COMPLIANT",
+            "running_in": ["prod"], "exited_from": ["test"],
+            "html_url": format!("http://localhost:8001/acme/flows/old/artifacts/{fingerprint}"),
+            "api_url": format!("http://localhost:8001/api/v2/artifacts/acme/old/fingerprint/{fingerprint}"),
+            "history": history(&[&["Artifact created"], &ran[..]].concat()),
+        });
+        let both =
+            json!({"resolved_to": resolved("fingerprint", &["a"], &[]), "artifacts": [in_old, in_web]});
+        for value in ["aaaaa", &fingerprint] {
+            api.get(&format!("/search/acme/sha/{value}")).await.expect_exactly(200, both.clone());
+        }
+        let one = json!({"resolved_to": resolved("commit", &[], &["c"]), "artifacts": [in_web]});
+        for value in ["ccccccc", &"c".repeat(40)] {
+            api.get(&format!("/search/acme/sha/{value}")).await.expect_exactly(200, one.clone());
+        }
+        api.given_artifact('c', "t").await;
+        let flows = json!([{"fingerprint": "c".repeat(64)}, {"fingerprint": fingerprint, "flow": "web"}]);
+        let several = json!({"resolved_to": resolved("multiple", &["c"], &["c"]), "artifacts": flows});
+        api.get("/search/acme/sha/ccccc").await.expect(200, several);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_search_finds_what_has_run_and_was_never_reported() {
+    on_every_store_and_mount(async |api| {
+        api.given_environments("docker", &["prod", "test"]).await;
+        for environment in ["prod", "test"] {
+            api.report_running(environment, &[('b', &[1])]).await.created();
+        }
+        api.report_running("test", &[]).await.created();
+        let found = api.get("/search/acme/sha/bbbbb").await.ok();
+        assert_eq!(found["resolved_to"], resolved("fingerprint", &["b"], &[]));
+        let artifact = json!({
+            "fingerprint": "b".repeat(64), "name": "image-b", "has_provenance": false, "git_commit": "", "pipeline": "",
+            "flow": "", "trail": "", "template_reference_name": "", "build_url": "", "commit_url": "",
+            "compliance_state": "NON-COMPLIANT", "running_in": ["prod"], "exited_from": ["test"], "html_url": "",
+            "api_url": "",
+            "history": [
+                {"event": "Started running in prod#1 environment", "timestamp": 1_783_538_510.0},
+                {"event": "Started running in test#1 environment", "timestamp": 1_783_538_510.0},
+                {"event": "No longer running in test#2 environment", "timestamp": 1_783_538_510.0},
+            ],
+        });
+        assert_eq!(found["artifacts"], json!([artifact]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_search_takes_5_to_64_hex_digits_and_says_when_nothing_begins_so() {
+    on_every_store_and_mount(async |api| {
+        api.post("/artifacts/acme/shop").json(report()).await.created();
+        for value in ["fffff", &"f".repeat(40), &"f".repeat(64), &format!("{}b", "a".repeat(63))] {
+            let message = format!("No matches for '{value}'.");
+            let looked_for = format!("no fingerprint or commit begins with '{value}' in organization 'acme'");
+            let expected = json!({"message": message, "errors": {"search_value": looked_for}});
+            api.get(&format!("/search/acme/sha/{value}")).await.expect_exactly(404, expected);
+        }
+        for wrong in ["aaaa", "AAAAA", "ggggg", "aaaaa%25", &"a".repeat(65)] {
+            let input = wrong.replace("%25", "%");
+            let text = format!("String should match pattern '^[a-f0-9]{{5,64}}$' [input: {input}]");
+            let expected = json!({"message": INVALID, "errors": {"search_value": text}});
+            api.get(&format!("/search/acme/sha/{wrong}")).await.expect_exactly(400, expected);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_search_shows_100_of_each_and_counts_all() {
+    on_every_store(async |api, _| {
+        let fingerprint = |number: u64| format!("abcde{number:059x}");
+        for number in 0..101 {
+            let mut body = report();
+            body["fingerprint"] = json!(fingerprint(number));
+            body["git_commit"] = json!(format!("abcde{number:035x}"));
+            api.post("/artifacts/acme/shop").json(body).await.created();
+        }
+        let found = api.get("/search/acme/sha/abcde").await.ok();
+        for kind in ["fingerprints", "commits"] {
+            assert_eq!(found["resolved_to"][kind]["count"], 101, "{kind}");
+            assert_eq!(found["resolved_to"][kind]["matches"].as_array().unwrap().len(), 100, "{kind}");
+        }
+        let shown =
+            Vec::from_iter(found["artifacts"].as_array().unwrap().iter().map(|one| &one["fingerprint"]));
+        let newest = Vec::from_iter((1..101).rev().map(|number| json!(fingerprint(number))));
+        assert_eq!(shown, Vec::from_iter(&newest));
     })
     .await;
 }

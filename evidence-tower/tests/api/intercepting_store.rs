@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use bytes::Bytes;
 use evidence_core::allowlists::{Allowance, AllowlistStore};
-use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches, Origin};
+use evidence_core::artifacts::{
+    Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Found, Matches, Origin,
+};
 use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
 use evidence_core::attestations::{Attestation, AttestationStore, NamedAttestation};
 use evidence_core::auth::KeyHash;
@@ -332,6 +334,10 @@ impl TrailStore for InterceptingStore {
 impl ArtifactStore for InterceptingStore {
     async fn fingerprints(&self, org: Id, flow: Id, prefix: &str, limit: u64) -> StoreResult<Matches> {
         self.ask("fingerprints", self.inner.fingerprints(org, flow, prefix, limit)).await
+    }
+
+    async fn search(&self, org: Id, prefix: &str, limit: u64) -> StoreResult<Found> {
+        self.ask("search", self.inner.search(org, prefix, limit)).await
     }
 
     async fn artifacts(

@@ -50,6 +50,7 @@ async fn reads(api: &Api) -> BTreeMap<&'static str, String> {
         ("trail_name", "t0".to_owned()),
         ("fingerprint", fingerprint(0)),
         ("commit_sha", COMMIT.to_owned()),
+        ("search_value", COMMIT.to_owned()),
         ("attestation_id", id("/attestations/acme/shop/trail/t0/bar", "attestation_id").await),
         ("custom_attestation_type_name", "type0".to_owned()),
         ("env_name", "prod".to_owned()),

@@ -39,6 +39,7 @@ async fn flows_and_trails() {
         ("/attestations/acme/shop/trail/foo/x", trail),
     ];
     expect_missing(&api, &rows).await;
+    expect_missing(&api, &[("/search/acme/sha/fffff", "No matches for 'fffff'.")]).await;
     let empty = api.get("/flows/acme?search_by_name=").await;
     assert_eq!(empty.message(400), "Empty string is not allowed for flow names.");
 }

@@ -249,6 +249,10 @@ fn texts_of(segment: &str, operation: &str) -> BoxedStrategy<Text> {
         ]
         .boxed(),
         "commit_sha" => prop_oneof![one_of(COMMITS), one_of(&["11111", "111111", "22222"])].boxed(),
+        "search_value" => {
+            prop_oneof![one_of(FINGERPRINTS), one_of(COMMITS), one_of(&["aaaaa", "11111", "ccccc", "fffff"])]
+                .boxed()
+        }
         "attestation_id" => learned(Thing::Attestation),
         "key_id" => learned(Thing::Key),
         "resource_type" => one_of(texts::TAGGED_KINDS),

@@ -1,0 +1,283 @@
+//! The search for artifacts by the beginning of a fingerprint or of a commit.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::view::{Around, places, run_events};
+use crate::artifacts::operations::read;
+use crate::artifacts::store::{Found, Unreported};
+use crate::artifacts::view::{ArtifactView, HistoryEvent, SnapshotPlace};
+use crate::auth::actor::Scope;
+use crate::error::{Error, Resource, Result};
+use crate::name::{Fingerprint, FingerprintPrefix, OrgName};
+use crate::operation::{Envelope, JsonList, Method, Operation, around_last};
+use crate::page::Listed;
+use crate::rules::compliance::State;
+use crate::service::{Context, OwnedContext};
+use crate::snapshots::store::Run;
+use crate::time::Timestamp;
+use crate::trails::events::runs;
+
+/// Searches the artifacts of an organization by the beginning of a fingerprint or of a git commit. What was reported is
+/// found, in each flow the newest report that matches, newest report first; after that, by fingerprint, what has run in an
+/// environment and was never reported. At most 100 artifacts, 100 fingerprints and 100 commits are shown; the counts are of
+/// all that match. Where nothing matches the answer is 404.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Search {
+    /// The organization's name.
+    pub org: OrgName,
+    /// A fingerprint, a commit, or the first 5 digits or more of either.
+    pub search_value: FingerprintPrefix,
+}
+
+/// More artifacts, fingerprints or commits are not shown.
+const MAX_SHOWN: usize = 100;
+
+/// What a search found.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct SearchResult {
+    /// What the value is the beginning of.
+    pub resolved_to: ResolvedTo,
+    /// The artifacts that have one of these fingerprints, or were built from one of these commits; at most 100.
+    // Last, for they are made while they are sent.
+    pub artifacts: Vec<FoundArtifact>,
+}
+
+/// What a value is the beginning of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct ResolvedTo {
+    /// What the one match is, or `multiple` where there are several.
+    #[serde(rename = "type")]
+    pub kind: ResolvedKind,
+    /// The one match, or the first of several, in full.
+    pub full_match: String,
+    /// The fingerprints that begin with the value.
+    pub fingerprints: ResolvedMatches,
+    /// The commits that begin with the value.
+    pub commits: ResolvedMatches,
+}
+
+/// What a value may be the beginning of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum ResolvedKind {
+    /// A fingerprint.
+    Fingerprint,
+    /// A commit.
+    Commit,
+    /// Several of them.
+    Multiple,
+}
+
+/// The matches of one kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct ResolvedMatches {
+    /// What they are: `fingerprint` or `commit`.
+    #[serde(rename = "type")]
+    pub kind: ResolvedKind,
+    /// How many different ones match, however many are shown.
+    pub count: u64,
+    /// In full, in ascending order; at most 100.
+    pub matches: Vec<String>,
+}
+
+/// An artifact that a search found. Every key is there: what nobody reported is the empty value of its type.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct FoundArtifact {
+    /// The SHA-256 of the content.
+    pub fingerprint: Fingerprint,
+    /// The file's name, or the image's reference; of what was never reported the name that it ran by.
+    pub name: String,
+    /// Whether it was reported to a flow. What was not is known from the environment that it ran in.
+    pub has_provenance: bool,
+    /// The commit it was built from, in full; `""` where none was told in full.
+    pub git_commit: String,
+    /// The same as `flow`.
+    pub pipeline: String,
+    /// The flow it was reported to.
+    pub flow: String,
+    /// The trail it was reported to; `""` for a report to a flow as a whole.
+    pub trail: String,
+    /// What the template of the trail calls it; `""` without a name.
+    pub template_reference_name: String,
+    /// Where the build can be looked at, as reported.
+    pub build_url: String,
+    /// Where the commit can be looked at, as reported.
+    pub commit_url: String,
+    /// Whether the attestations that the template expects of the artifact and of its trail are there and compliant.
+    /// `NON-COMPLIANT` of what was never reported.
+    pub compliance_state: State,
+    /// The names of the environments that it runs in.
+    pub running_in: Vec<String>,
+    /// The names of the environments in which it has stopped to run; it may run there again.
+    pub exited_from: Vec<String>,
+    /// The address of the artifact's page; `""` of what was never reported.
+    pub html_url: String,
+    /// The address of the artifact in this API; `""` of what was never reported.
+    pub api_url: String,
+    /// What happened to it, oldest first; where it is known when its commit was made, it begins with that.
+    pub history: Vec<HistoryEvent>,
+}
+
+impl Envelope<FoundArtifact> for SearchResult {
+    type Document = Self;
+
+    fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
+        around_last(self)
+    }
+}
+
+impl Operation for Search {
+    const NAME: &'static str = "get_search";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/search/{org}/sha/{search_value}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Searches artifacts by fingerprint or commit";
+    type Body = ();
+    type Output = JsonList<FoundArtifact, SearchResult>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let found = cx.store().search(cx.org()?, self.search_value.as_str(), MAX_SHOWN as u64).await?;
+        let Some(resolved_to) = ResolvedTo::of(&found) else {
+            return Err(cx.missing(Resource::Match, self.search_value.as_str()).into());
+        };
+        let Found { reports, mut unreported, .. } = found;
+        unreported.truncate(MAX_SHOWN.saturating_sub(reports.len()));
+        let around = Around::new(None, cx);
+        let owned = cx.to_owned_context();
+        let batches = stream::iter(Listed::batches(reports)).map(Ok);
+        let reported = batches.and_then(move |ids| read(ids, Arc::clone(&around))).try_flatten();
+        let items = reported.map_ok(FoundArtifact::from).chain(never_reported(unreported, owned));
+        let result = SearchResult { resolved_to, artifacts: Vec::new() };
+        JsonList::with_first_item(items, result, &cx.compute()).await
+    }
+}
+
+impl ResolvedTo {
+    /// Nothing where nothing matches.
+    fn of(found: &Found) -> Option<Self> {
+        let Found { fingerprints, commits, .. } = found;
+        let fingerprints = ResolvedMatches {
+            kind: ResolvedKind::Fingerprint,
+            count: fingerprints.count,
+            matches: fingerprints.first.iter().map(ToString::to_string).collect(),
+        };
+        let commits = ResolvedMatches {
+            kind: ResolvedKind::Commit,
+            count: commits.count,
+            matches: commits.first.iter().map(ToString::to_string).collect(),
+        };
+        let kind = match (fingerprints.count, commits.count) {
+            (1, 0) => ResolvedKind::Fingerprint,
+            (0, 1) => ResolvedKind::Commit,
+            _ => ResolvedKind::Multiple,
+        };
+        let full_match = fingerprints.matches.first().or(commits.matches.first())?.clone();
+        Some(Self { kind, full_match, fingerprints, commits })
+    }
+}
+
+/// What has run and was never reported, read together once it is asked for.
+fn never_reported(
+    unreported: Vec<Unreported>,
+    owned: OwnedContext,
+) -> impl Stream<Item = Result<FoundArtifact>> + Send + 'static {
+    let read = async move {
+        let cx = owned.context();
+        let fingerprints = Vec::from_iter(unreported.iter().map(|one| one.fingerprint.clone()));
+        let mut ran: BTreeMap<Fingerprint, Vec<Run>> = BTreeMap::new();
+        for run in runs(&fingerprints, &cx).await? {
+            ran.entry(run.fingerprint.clone()).or_default().push(run);
+        }
+        let found = unreported.into_iter().map(move |one| {
+            let runs = ran.remove(&one.fingerprint).unwrap_or_default();
+            Ok(FoundArtifact::never_reported(one, &runs))
+        });
+        Ok::<_, Error>(stream::iter(found))
+    };
+    stream::once(read).try_flatten()
+}
+
+impl FoundArtifact {
+    fn never_reported(Unreported { fingerprint, name }: Unreported, runs: &[Run]) -> Self {
+        let mut events = run_events(runs);
+        events.sort_by_key(|(at, _)| *at);
+        let event = |(at, event): (Timestamp, String)| HistoryEvent { event, timestamp: at.seconds() };
+        Self {
+            fingerprint,
+            name,
+            has_provenance: false,
+            git_commit: String::new(),
+            pipeline: String::new(),
+            flow: String::new(),
+            trail: String::new(),
+            template_reference_name: String::new(),
+            build_url: String::new(),
+            commit_url: String::new(),
+            compliance_state: State::NonCompliant,
+            running_in: names(places(runs, |run| run.until.is_none().then_some(run.from.0))),
+            exited_from: names(places(runs, |run| run.until.map(|(index, _)| index))),
+            html_url: String::new(),
+            api_url: String::new(),
+            history: events.into_iter().map(event).collect(),
+        }
+    }
+}
+
+impl From<ArtifactView> for FoundArtifact {
+    fn from(artifact: ArtifactView) -> Self {
+        let committed = committed(&artifact);
+        // The page is that of the artifact, not of the report.
+        let report = format!("?artifact_id={}", artifact.id);
+        let html_url = artifact.html_url.strip_suffix(&report).unwrap_or(&artifact.html_url).to_owned();
+        Self {
+            fingerprint: artifact.fingerprint,
+            name: artifact.filename,
+            has_provenance: true,
+            git_commit: artifact.git_commit,
+            pipeline: artifact.flow_name.clone(),
+            flow: artifact.flow_name,
+            trail: artifact.trail_name,
+            template_reference_name: artifact.template_reference_name,
+            build_url: artifact.build_url,
+            commit_url: artifact.commit_url,
+            compliance_state: artifact.state,
+            running_in: names(artifact.running),
+            exited_from: names(artifact.exited),
+            html_url,
+            api_url: artifact.api_url,
+            history: committed.into_iter().chain(artifact.history).collect(),
+        }
+    }
+}
+
+/// The commit of a report as an event, if it was told when it was made.
+fn committed(artifact: &ArtifactView) -> Option<HistoryEvent> {
+    let info = &artifact.git_commit_info;
+    // What is told of another commit does not tell when this one was made.
+    let told = !info.sha1.is_empty() && artifact.git_commit.starts_with(&info.sha1) && info.timestamp.0 != 0;
+    let event = format!("Commit {}", artifact.git_commit.get(..7)?);
+    let at = Timestamp::from_micros(info.timestamp.0.saturating_mul(1_000_000));
+    told.then(|| HistoryEvent { event, timestamp: at.seconds() })
+}
+
+/// Each environment once, by name.
+fn names(places: Vec<SnapshotPlace>) -> Vec<String> {
+    let mut names = Vec::from_iter(places.into_iter().map(|place| place.environment_name));
+    names.sort_unstable();
+    names.dedup();
+    names
+}
