@@ -265,9 +265,9 @@ async fn a_search_finds_what_begins_so_in_each_flow_newest_first() {
         let fingerprint = "a".repeat(64);
         let now = 1_783_538_510.0;
         let ran = [
+            "Started running in prod#1 environment",
             "Started running in test#1 environment",
             "No longer running in test#2 environment",
-            "Started running in prod#1 environment",
         ];
         let history = |events: &[&str]| {
             Vec::from_iter(events.iter().map(|event| json!({"event": event, "timestamp": now})))

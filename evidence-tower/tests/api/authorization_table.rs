@@ -281,7 +281,8 @@ impl World {
             names.insert("flow_name", "open".to_owned());
         }
         if let (Of::WhatIsMissing, Some((parameter, _))) = (of, row.missing) {
-            names.insert(parameter, "999".to_owned());
+            // As long as the shortest beginning of a digest that is looked for.
+            names.insert(parameter, "99999".to_owned());
         }
         if template.contains("{attestation_id}") && !names.contains_key("attestation_id") {
             let attestation = format!("/attestations/acme/{}/trail/t/bar", names["flow_name"]);
