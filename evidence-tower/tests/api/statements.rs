@@ -215,6 +215,39 @@ async fn a_read_takes_as_many_statements(store: impl AsyncFn() -> Counted, of_a_
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: run cargo xtask test"]
+async fn a_report_takes_few_statements_of_postgresql_however_many_artifacts_it_is_of() {
+    for many in [1, 80] {
+        let counted = Counted::postgres().await;
+        let evidence = fixture(Arc::clone(&counted.store), Settings::default()).await;
+        let api = Api::new(evidence, Mount::Tower, "counted").await;
+        api.flow("shop", TEMPLATE).await;
+        let prod = json!({"name": "prod", "type": "server", "description": ""});
+        api.put("/environments/acme").json(prod).await.created();
+        let mut running = Vec::new();
+        for number in 0..many {
+            report(&api, &format!("t{number}"), number).await;
+            running.push(json!({"digests": {"app": fingerprint(number)}, "creationTimestamp": 1}));
+        }
+        let taken = async |artifacts: &[Value]| {
+            let before = counted.statements();
+            report_running(&api, artifacts).await;
+            counted.statements() - before
+        };
+        for (what, artifacts) in [("new", &running[..]), ("the same", &running), ("less", &running[1..])] {
+            let statements = taken(artifacts).await;
+            assert!(
+                (1..=REPORT).contains(&statements),
+                "{what} of {many} artifacts: {statements} statements"
+            );
+        }
+    }
+}
+
+/// The most statements of a report.
+const REPORT: usize = 12;
+
+#[tokio::test]
 async fn a_write_takes_a_statement_a_row_of_sqlite() {
     let counted = Counted::sqlite().await;
     let texts = texts(&counted).await;
