@@ -4,7 +4,8 @@
 use crate::error::{Error, Result};
 
 /// The greatest sizes and counts, each with a documented default. A size that is exceeded is
-/// [`Error::TooLarge`], a count [`Error::Invalid`] with the field named.
+/// [`Error::TooLarge`], a count [`Error::Invalid`] with the field named. Made with `..Limits::default()`: a new field is
+/// no breaking change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a path with its query: 8 KiB. Hosts may allow less.

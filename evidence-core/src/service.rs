@@ -115,7 +115,7 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     }
 }
 
-/// How a service behaves.
+/// How a service behaves. Made with `..Settings::default()`: a new field is no breaking change.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The address that people reach it by, without a trailing slash: links in answers begin with it.

@@ -48,7 +48,7 @@ const UNLOGGED: &str = "
     WHERE n.nspname = $1 AND t.relname = ANY($2) AND c.relkind = 'r' AND c.relpersistence <> 'p'
     ORDER BY c.relname LIMIT 1";
 
-/// How a store uses its database.
+/// How a store uses its database. Made with `..Options::default()`: a new field is no breaking change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The schema that holds the tables; made if it is not there. `evidence` unless said otherwise.

@@ -36,7 +36,7 @@ const WAL_SIZE_LIMIT: i64 = 64 << 20;
 /// How many prepared statements a connection keeps.
 const STATEMENTS: usize = 128;
 
-/// How a store uses its file.
+/// How a store uses its file. Made with `..Options::default()`: a new field is no breaking change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// How long a query waits for a free connection before it fails as unavailable. A long query first waits up to the

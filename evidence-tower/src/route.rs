@@ -6,11 +6,15 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::task::{self, Poll};
 
 use evidence_core::auth::{Access, Scope, Target};
 use evidence_core::compute::{Compute, Progress};
 use evidence_core::operation::{Answer, Body, Method, Reply};
-use evidence_core::{Error, EvidenceService, Limits, Operation, Result, Visitor, api};
+use evidence_core::{EvidenceService, Limits, Operation, Result, Visitor, api};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
 use tracing::Instrument;
 
 use crate::body::Incoming;
@@ -20,7 +24,7 @@ use crate::parameters::Parameters;
 /// What `Allow` says of a path that can only be read.
 pub(crate) const READ_ONLY: &str = "GET, HEAD";
 
-type Answering = Pin<Box<dyn Future<Output = Result<Answer>> + Send>>;
+type Answering = BoxFuture<'static, Result<Answer>>;
 
 /// Everything the API answers.
 #[derive(Clone)]
@@ -142,7 +146,7 @@ fn answer<S: EvidenceService, O: Operation>(call: Call<S>) -> Answering {
         };
         match O::METHOD {
             Method::Get => work.await,
-            Method::Post | Method::Put | Method::Patch | Method::Delete => detached(work).await,
+            Method::Post | Method::Put | Method::Patch | Method::Delete => RunToEnd::new(work).await,
         }
     })
 }
@@ -158,9 +162,35 @@ async fn input<O: Operation>(
     Ok((operation, O::Body::read_in(body, compute).await?))
 }
 
-/// Runs a write to its end, also when the client hangs up meanwhile: it is recorded or refused, never cut in half.
-async fn detached(work: impl Future<Output = Result<Answer>> + Send + 'static) -> Result<Answer> {
-    tokio::spawn(work.in_current_span()).await.unwrap_or_else(|source| {
-        Err(Error::Internal { what: "an operation did not come to its end", source: source.into() })
-    })
+/// A write, which is done where its request is answered. When that is dropped because the client hung up, the rest of it
+/// is a task: what is recorded in several steps is never cut in half.
+struct RunToEnd<T: Send + 'static>(Option<BoxFuture<'static, T>>);
+
+impl<T: Send + 'static> RunToEnd<T> {
+    fn new(work: impl Future<Output = T> + Send + 'static) -> Self {
+        Self(Some(work.in_current_span().boxed()))
+    }
+}
+
+impl<T: Send + 'static> Future for RunToEnd<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<T> {
+        // What panics is not put back, and so not gone on with.
+        let Some(mut work) = self.0.take() else { return Poll::Pending };
+        let outcome = work.poll_unpin(cx);
+        if outcome.is_pending() {
+            self.0 = Some(work);
+        }
+        outcome
+    }
+}
+
+impl<T: Send + 'static> Drop for RunToEnd<T> {
+    fn drop(&mut self) {
+        // Without a runtime the server has stopped.
+        if let (Some(work), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn(work.map(drop));
+        }
+    }
 }

@@ -186,7 +186,7 @@ impl<'a> Context<'a> {
     /// Runs `attempt`, again as long as it meets a conflict, at the time that it then is.
     ///
     /// # Errors
-    /// Those of the last attempt, which is not begun later than 30 seconds after the first.
+    /// Those of the last attempt, which is the second or not begun later than 30 seconds after the first.
     pub async fn retry<T, F>(&self, attempt: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
@@ -204,7 +204,11 @@ impl<'a> Context<'a> {
             let attempt = attempt();
             async { self.cache_use.settle(attempt.await) }
         };
-        retry_until(deadline, attempt).await
+        match attempt().await {
+            // What the cache said may be over: the store is asked, however long that took.
+            Err(Error::Store(StoreError::Conflict)) => retry_until(deadline, attempt).await,
+            outcome => outcome,
+        }
     }
 
     /// The same for what evaluates this environment: after all other requests of this server that do, of which each would

@@ -12,6 +12,7 @@ use evidence_core::policies::Reevaluate;
 use evidence_core::{Evidence, Settings};
 use futures_util::FutureExt;
 use serde_json::json;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::{sleep, timeout};
 
 use crate::intercepting_store::{Call, InterceptingStore, take_queries};
@@ -257,6 +258,52 @@ async fn environments_that_a_new_version_did_not_reach_are_evaluated_by_it_in_th
         background.stop().await;
         drop(stored.guard);
     }
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_cuts_no_write_in_half() {
+    on_every_store(async |_, store| {
+        let (armed, writes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (reached, goes_on) = (Arc::new(Notify::new()), Arc::new(Semaphore::new(0)));
+        let gates = (Arc::clone(&armed), Arc::clone(&reached), Arc::clone(&goes_on));
+        // The version is recorded, the snapshots wait.
+        let before = move |call: Call| {
+            let (armed, reached, goes_on) = gates.clone();
+            let armed = armed.load(Ordering::SeqCst) && call == Call::Write;
+            let waits = armed && writes.fetch_add(1, Ordering::SeqCst) > 0;
+            async move {
+                if waits {
+                    reached.notify_one();
+                    goes_on.acquire().await.unwrap().forget();
+                }
+            }
+            .boxed()
+        };
+        let holding = Arc::new(InterceptingStore::new(store, before));
+        let evidence = Evidence::new(holding, Settings::default());
+        let api = Api::new(evidence, Mount::Tower, "holding").await;
+        api.given_environments("docker", &["a", "b"]).await;
+        api.put_policy("p", EMPTY).await.created();
+        for environment in ["a", "b"] {
+            api.attach(environment, "p").await;
+            api.report_running(environment, &[('1', &[1])]).await.created();
+        }
+        armed.store(true, Ordering::SeqCst);
+        tokio::select! {
+            reply = api.put_policy("p", PROVENANCE) => panic!("{reply:?}"),
+            () = reached.notified() => {}
+        }
+        goes_on.add_permits(2);
+        for environment in ["a", "b"] {
+            let path = format!("/environments/acme/{environment}");
+            let begun = Instant::now();
+            while api.get(&path).await.ok()["state"] != json!(false) {
+                assert!(begun.elapsed() < Duration::from_secs(20), "{environment}");
+                sleep(Duration::from_millis(10)).await;
+            }
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
