@@ -357,8 +357,8 @@ impl Operation for ListTrailsOfFlow {
             return JsonList::in_batches(listed, Some(pagination), &cx.compute(), read).await;
         }
         let ask = move |request| listed(filter.clone(), request, owned.clone());
-        let batches =
-            in_pages(MAX_LISTED, ask).map_ok(|listed| stream::iter(Listed::batches(listed)).map(Ok));
+        let batches = in_pages(MAX_LISTED, ask)
+            .map_ok(|listed| stream::iter(Listed::batches(listed)).map(Ok::<_, Error>));
         JsonList::with_first_item(batches.try_flatten().map_ok(read).try_flatten(), None, &cx.compute()).await
     }
 }
