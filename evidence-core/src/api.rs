@@ -58,6 +58,7 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<snapshots::GetSnapshot>();
     v.visit::<tags::PatchTags>();
     v.visit::<trails::ListTrails>();
+    v.visit::<trails::ListTrailsOfFlow>();
     v.visit::<trails::BeginTrail>();
     v.visit::<trails::GetTrail>();
     #[cfg(feature = "pdf")]

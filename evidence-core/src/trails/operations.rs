@@ -1,6 +1,6 @@
 //! The operations on trails.
 
-use futures_util::TryStreamExt;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -18,10 +18,10 @@ use crate::json::CheckedJson;
 use crate::links::ExternalUrls;
 use crate::name::{FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{Acknowledged, Document, Form, FormParts, JsonList, Method, Operation, Put};
-use crate::page::{PageNumber, Pagination, PerPage};
+use crate::page::{Listed, MAX_LISTED, PageNumber, PageRequest, Pagination, PerPage, in_pages};
 use crate::repos::record::RepoInfo;
 use crate::service::names::KnownFlow;
-use crate::service::{Context, Draft};
+use crate::service::{Context, Draft, OwnedContext};
 use crate::store::entry::Current;
 use crate::tags::record::TagFilter;
 use crate::texts::record::TextRef;
@@ -292,16 +292,78 @@ impl Operation for ListTrails {
         }
         let flow_tag = self.flow_tag.filter(|tag| !tag.is_empty()).map(|tag| TagFilter::parse(&tag, '='));
         let filter = TrailFilter { flow, flow_tag, fingerprint: fingerprint.map(ShortText::into_string) };
-        let (page, per_page) = (self.page.unwrap_or_default(), self.per_page.map_or(20, PerPage::get));
-        let trails = cx.store().trails(cx.org()?, &filter, page.request(per_page)).await?;
-        let pagination = Pagination {
-            total: trails.total,
-            page: page.get(),
-            per_page,
-            page_count: trails.pages(per_page),
-        };
+        let per_page = self.per_page.map_or(20, PerPage::get);
+        let (listed, pagination) = page(&filter, self.page, per_page, cx).await?;
         let owned = cx.to_owned_context();
         let read = move |ids| views(ids, owned.clone());
-        JsonList::in_batches(trails.items, pagination, &cx.compute(), read).await
+        JsonList::in_batches(listed, pagination, &cx.compute(), read).await
     }
+}
+
+/// A page of the trails that `filter` admits, and which one it is.
+async fn page(
+    filter: &TrailFilter,
+    page: Option<PageNumber>,
+    per_page: u64,
+    cx: &Context<'_>,
+) -> Result<(Vec<Listed>, Pagination)> {
+    let page = page.unwrap_or_default();
+    let trails = cx.store().trails(cx.org()?, filter, page.request(per_page)).await?;
+    let page_count = trails.pages(per_page);
+    Ok((trails.items, Pagination { total: trails.total, page: page.get(), per_page, page_count }))
+}
+
+/// Lists the trails of a flow, newest first, with their compliance and with empty `events`: all of them, or a page in
+/// an envelope when `per_page` is given.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ListTrailsOfFlow {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The flow's name.
+    pub flow_name: FlowName,
+    /// Which page, from 1; the first when left out. Without `per_page` it says nothing.
+    pub page: Option<PageNumber>,
+    /// Trails a page; when left out, the answer is the plain list of all of them.
+    pub per_page: Option<PerPage<100>>,
+}
+
+impl Operation for ListTrailsOfFlow {
+    const NAME: &'static str = "list_trails";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/trails/{org}/{flow_name}";
+    const SCOPE: Scope = Scope::ReadFlow;
+    const SUMMARY: &'static str = "Lists the trails of a flow, newest first";
+    type Body = ();
+    type Output = JsonList<TrailView, Option<Pagination>>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    fn flow(&self) -> Option<&FlowName> {
+        Some(&self.flow_name)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let flow = cx.flow(self.flow_name.as_str()).await?.record.id;
+        let filter = TrailFilter { flow: Some(flow), ..TrailFilter::default() };
+        let owned = cx.to_owned_context();
+        let read = {
+            let owned = owned.clone();
+            move |ids| views(ids, owned.clone())
+        };
+        if let Some(per_page) = self.per_page {
+            let (listed, pagination) = page(&filter, self.page, per_page.get(), cx).await?;
+            return JsonList::in_batches(listed, Some(pagination), &cx.compute(), read).await;
+        }
+        let ask = move |request| listed(filter.clone(), request, owned.clone());
+        let batches = in_pages(MAX_LISTED, ask)
+            .map_ok(|listed| stream::iter(Listed::batches(listed)).map(Ok::<_, Error>));
+        JsonList::with_first_item(batches.try_flatten().map_ok(read).try_flatten(), None, &cx.compute()).await
+    }
+}
+
+async fn listed(filter: TrailFilter, request: PageRequest, owned: OwnedContext) -> Result<Vec<Listed>> {
+    let cx = owned.context();
+    Ok(cx.store().trails(cx.org()?, &filter, request).await?.items)
 }

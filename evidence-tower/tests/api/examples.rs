@@ -270,6 +270,7 @@ impl Calls {
         self.get("get_flows", with(&org, "tag", "team:storefront")).await;
         self.get("get_flow", in_flow.clone()).await;
         self.get("list_trails_for_org", with(&org, "flow", "shop")).await;
+        self.get("list_trails", in_flow.clone()).await;
         self.get("get_trail", in_trail.clone()).await;
         self.get("list_artifacts", with(&org, "flow_name", "shop")).await;
         let short = &FINGERPRINT[..12];

@@ -243,6 +243,55 @@ async fn trails_are_listed_newest_first_in_pages_and_narrowed() {
     .await;
 }
 
+#[tokio::test]
+async fn the_trails_of_a_flow_are_listed_whole_or_in_pages() {
+    on_every_store_and_mount(async |api| {
+        api.flow("shop", TEMPLATE).await;
+        api.get("/trails/acme/shop").await.expect_exactly(200, json!([]));
+        let none = json!({"total": 0, "page": 1, "per_page": 5, "page_count": 0});
+        let none = json!({"data": [], "pagination": none});
+        api.get("/trails/acme/shop?per_page=5").await.expect_exactly(200, none);
+        for name in ["a", "b", "t"] {
+            api.begin("shop", &json!({"name": name})).await.created();
+        }
+        api.begin("other", &json!({"name": "o"})).await.created();
+        // Putting it again makes no trail newer.
+        api.begin("shop", &json!({"name": "a", "description": "again"})).await.ok();
+        let named = |names: &[&str]| names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>();
+        for query in ["", "?page=1", "?page=2", "?page=9223372036854775807"] {
+            let all = named(&["t", "b", "a"]);
+            api.get(&format!("/trails/acme/shop{query}")).await.expect(200, json!(all));
+        }
+        for (query, names, page, per_page, page_count) in [
+            ("per_page=100", &["t", "b", "a"][..], 1, 100, 1),
+            ("per_page=2", &["t", "b"], 1, 2, 2),
+            ("per_page=2&page=2", &["a"], 2, 2, 2),
+            ("per_page=2&page=3", &[], 3, 2, 2),
+            ("per_page=1&page=9223372036854775807", &[], i64::MAX, 1, 3),
+        ] {
+            let pagination = json!({"total": 3, "page": page, "per_page": per_page, "page_count": page_count});
+            let paged = api.get(&format!("/trails/acme/shop?{query}")).await;
+            paged.expect(200, json!({"data": named(names), "pagination": pagination}));
+        }
+        for query in
+            ["page=0", "page=", "page=x", "page=9223372036854775808", "per_page=0", "per_page=", "per_page=101"]
+        {
+            api.get(&format!("/trails/acme/shop?{query}")).await.expect(400, json!({"message": INVALID}));
+        }
+        // Each is as it is in the list of the organization.
+        let of_org = api.get("/trails/acme?flow=shop").await.ok();
+        api.get("/trails/acme/shop").await.expect_exactly(200, of_org["data"].clone());
+        api.get("/trails/acme/none").await.expect_exactly(
+            404,
+            json!({"message": "Flow not found", "errors": {"flow_name": "no flow named 'none' in organization 'acme'"}}),
+        );
+        // A flow of this name in another organization has none of them.
+        api.put("/trails/foobar/shop").key(JOHN).form(&[("name=\"data_json\"", r#"{"name": "x"}"#)]).await.created();
+        api.get("/trails/foobar/shop").key(JOHN).await.expect(200, json!(named(&["x"])));
+    })
+    .await;
+}
+
 /// What the documentation's table of states says, row by row.
 #[tokio::test]
 async fn states_follow_from_the_template_and_what_was_reported() {

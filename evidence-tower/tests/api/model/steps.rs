@@ -292,6 +292,7 @@ fn queries(operation: &str) -> BoxedStrategy<String> {
             "fingerprint=ccccc",
             "fingerprint=x",
         ],
+        "list_trails" => &["page=1", "page=2", "per_page=1", "per_page=2", "per_page=101"],
         "list_artifacts" => &[
             "page=1",
             "page=2",
