@@ -7,12 +7,15 @@ use rusqlite::{Connection, OptionalExtension, Statement};
 use serde::Serialize;
 
 /// The key that no organization has.
-const NOBODY: i64 = -1;
+pub(crate) const NOBODY: i64 = -1;
+
+/// The key of an organization.
+pub(crate) const KEY: &str = "SELECT key FROM organization WHERE id = $1";
 
 /// The key of an organization; of one that does not exist, one that no row has. It is looked up in the transaction that
 /// uses it, for what is put in the place of the tables may have others.
 pub(crate) fn key_of(connection: &Connection, org: Id) -> rusqlite::Result<i64> {
-    let mut statement = connection.prepare_cached("SELECT key FROM organization WHERE id = $1")?;
+    let mut statement = connection.prepare_cached(KEY)?;
     Ok(statement.query_row([org.to_string()], |row| row.get(0)).optional()?.unwrap_or(NOBODY))
 }
 

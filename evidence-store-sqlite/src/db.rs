@@ -19,7 +19,7 @@ use tokio::task::spawn_blocking;
 use tracing::Level;
 
 use crate::address::Address;
-use crate::bind::{key_of, rows};
+use crate::bind::{KEY, NOBODY, key_of, rows};
 use crate::error::{ConnectError, store_error};
 use crate::file::OpenFile;
 use crate::migrate::{MIGRATIONS, MIN_WRITER_VERSION, expect_migrated, migrate};
@@ -200,14 +200,23 @@ impl Driver for Sqlite {
             Cost::Long => true,
         };
         let sql = Dialect::in_schema(sql, "");
-        let found = move |connection: &Connection| {
-            if !values.iter().any(|value| matches!(value, Value::Org(_))) {
-                return rows(connection, &sql, &values, |org| key_of(connection, org));
-            }
-            // The organization's key and the rows are of one snapshot.
-            let snapshot = connection.unchecked_transaction()?;
-            rows(&snapshot, &sql, &values, |org| key_of(&snapshot, org))
-        };
+        let found =
+            move |connection: &Connection| {
+                let org = values.iter().find_map(|value| match value {
+                    Value::Org(org) => Some(*org),
+                    _ => None,
+                });
+                let Some(org) = org else {
+                    return rows(connection, &sql, &values, |org| key_of(connection, org));
+                };
+                // The organization's key and the rows are of one snapshot: that of a statement which is not at its end.
+                let mut statement = connection.prepare_cached(KEY)?;
+                let mut keys = statement.query([org.to_string()])?;
+                let key = keys.next()?.map_or(Ok(NOBODY), |row| row.get(0))?;
+                rows(connection, &sql, &values, |other| {
+                    if other == org { Ok(key) } else { key_of(connection, other) }
+                })
+            };
         self.readers.read(org, long, found, read).await
     }
 
