@@ -76,10 +76,6 @@ async fn a_refusal_of_a_long_body_says_that_the_connection_closes() {
                 for answer in sent.iter().filter_map(|sent| sent.answer.as_ref().ok()) {
                     assert_eq!(*answer, Answer { status, closes: true }, "{mount:?} {head}");
                 }
-                let n = sent.len();
-                let un = sent.iter().filter(|s| s.answer_if_unbroken().is_some()).count();
-                let an = sent.iter().filter(|s| s.answer.is_ok()).count();
-                eprintln!("{mount:?} {status} {connections:?}: {n} sent {un} unbroken {an} answered");
             }
         }
     }
