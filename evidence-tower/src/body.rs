@@ -19,7 +19,6 @@ use crate::{BoxError, multipart};
 pub(crate) struct Incoming {
     content_type: Option<String>,
     encoded: bool,
-    /// `Content-Length`, else the size hint, in bytes.
     declared_length: u64,
     body: UnsyncBoxBody<Bytes, BoxError>,
 }
@@ -28,15 +27,20 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
+/// `Content-Length`, else the size hint, in bytes.
+pub(crate) fn declared_length(headers: &HeaderMap, body: &impl Body) -> u64 {
+    let length = text(headers, &CONTENT_LENGTH).and_then(|length| length.parse().ok());
+    length.unwrap_or_else(|| body.size_hint().lower())
+}
+
 impl Incoming {
     /// The body of a request with these headers.
     pub(crate) fn new(headers: &HeaderMap, body: UnsyncBoxBody<Bytes, BoxError>) -> Self {
-        let length = text(headers, &CONTENT_LENGTH).and_then(|length| length.parse().ok());
         Self {
             content_type: text(headers, &CONTENT_TYPE),
             encoded: text(headers, &CONTENT_ENCODING)
                 .is_some_and(|coding| !coding.eq_ignore_ascii_case("identity")),
-            declared_length: length.unwrap_or_else(|| body.size_hint().lower()),
+            declared_length: declared_length(headers, &body),
             body,
         }
     }

@@ -3,7 +3,8 @@
 //! ([`EvidenceApi::with_operations`]).
 //!
 //! [`EvidenceApi`] is the way in. Behind it, a request goes through `route` (which operation), `auth` (who calls),
-//! `parameters` and `body` (what is asked), the [`EvidenceService`], and `reply` or `error` (what is answered).
+//! `parameters` and `body` (what is asked), the [`EvidenceService`], and `reply` or `error` (what is answered). What is
+//! left of its body by then, `unread` reads.
 //!
 //! # Features
 //!
@@ -21,6 +22,7 @@ mod reply;
 #[cfg(feature = "rocket")]
 pub mod rocket;
 mod route;
+mod unread;
 
 use std::convert::Infallible;
 use std::fmt::{self, Debug};
@@ -46,6 +48,7 @@ use crate::error::ErrorResponse;
 use crate::openapi::ApiDescription;
 use crate::parameters::Parameters;
 use crate::route::{Call, Routes};
+use crate::unread::Unread;
 
 pub use crate::auth::Authenticator;
 pub use crate::openapi::openapi;
@@ -54,11 +57,14 @@ pub use crate::reply::ReplyBody;
 /// Any error, as hosts' request bodies have them.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
+/// The body of a request, whatever the host's is.
+type IncomingBody = UnsyncBoxBody<Bytes, BoxError>;
+
 /// The path below which the API is served when no host mounts it.
 const PREFIX: &str = "/api/v2";
 
 /// The API over HTTP. Cheap to clone, always ready, and infallible: whatever goes wrong is a response. It needs a tokio
-/// runtime around it.
+/// runtime with timers around it.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -150,7 +156,7 @@ impl<S: EvidenceService> EvidenceApi<S> {
 
 impl<S: EvidenceService> Inner<S> {
     /// Answers, even when something panics: a caller never sees a connection that just ends.
-    async fn respond(&self, request: Request<UnsyncBoxBody<Bytes, BoxError>>) -> Response<ReplyBody> {
+    async fn respond(&self, request: Request<IncomingBody>) -> Response<ReplyBody> {
         let is_head = request.method() == Method::HEAD;
         let outcome = AssertUnwindSafe(self.answer(request)).catch_unwind().await;
         let response = match outcome {
@@ -161,10 +167,7 @@ impl<S: EvidenceService> Inner<S> {
         if is_head { reply::without_body(response) } else { response }
     }
 
-    async fn answer(
-        &self,
-        request: Request<UnsyncBoxBody<Bytes, BoxError>>,
-    ) -> Result<Response<ReplyBody>, ErrorResponse> {
+    async fn answer(&self, request: Request<IncomingBody>) -> Result<Response<ReplyBody>, ErrorResponse> {
         let (head, body) = request.into_parts();
         let limit = self.service.limits().url;
         if head.uri.path_and_query().is_some_and(|url| url.as_str().len() > limit) {
@@ -243,7 +246,12 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let span = tracing::info_span!("request", method = %request.method(), path = request.uri().path());
         let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
+        let (request, unread) = Unread::of(request);
         let inner = Arc::clone(&self.inner);
-        Box::pin(async move { Ok(inner.respond(request).await) }.instrument(span))
+        let answering = async move {
+            let response = inner.respond(request).await;
+            Ok(unread.settle(response).await)
+        };
+        Box::pin(answering.instrument(span))
     }
 }

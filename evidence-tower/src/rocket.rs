@@ -23,6 +23,7 @@
 //! - Rocket adds headers: `Server`, and those of its fairing `Shield` (`X-Frame-Options`, `X-Content-Type-Options`,
 //!   `Permissions-Policy`). Attach `Shield::new()` without policies to send none of the latter.
 //! - Request headers that are not UTF-8 are dropped by Rocket.
+//! - Rocket asks a client that sent `Expect: 100-continue` for every body, also for one that the API then refuses.
 //! - Rocket ends a body of unknown length alike whether it is complete or broke off. So an answer whose length is not known
 //!   is gathered before it is sent, in memory up to 64 KiB and in a temporary file from then on: what fails meanwhile is
 //!   answered 500. Do not serve an endless one from Rocket.
@@ -41,9 +42,8 @@ use evidence_core::{Error, EvidenceService, Wording};
 use futures_util::future::{self, Either};
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use http::HeaderValue;
-use http::header::CONTENT_LENGTH;
+use http::header::{CONTENT_LENGTH, EXPECT};
 use http_body::{Body, Frame};
-use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, StreamBody};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -52,7 +52,8 @@ use tower::ServiceExt;
 
 use crate::error::ErrorResponse;
 use crate::reply::{self, ReplyBody};
-use crate::{BoxError, EvidenceApi, body};
+use crate::unread::Unread;
+use crate::{BoxError, EvidenceApi, IncomingBody, body};
 
 /// Behind the host's own routes, which Rocket ranks from -12 to -1.
 const RANK: isize = 100;
@@ -109,20 +110,27 @@ impl<S: EvidenceService> From<Mount<S>> for Vec<Route> {
 impl<S: EvidenceService> Handler for Mount<S> {
     async fn handle<'r>(&self, request: &'r Request<'_>, mut data: Data<'r>) -> Outcome<'r> {
         // The very condition under which Rocket may have replaced the method.
-        if request.content_type().is_some_and(|sent| sent.is_form()) {
-            return refused(Error::UnsupportedMediaType.into());
+        let asked = if request.content_type().is_some_and(|sent| sent.is_form()) {
+            Err(Error::UnsupportedMediaType.into())
+        } else {
+            head(request).ok_or(ErrorResponse::UnknownPath)
+        };
+        if asked.is_ok() && !data.peek_complete() && data.peek(PEEKED).await.len() < PEEKED {
+            return Outcome::Success(response(refusal(body::incomplete().into())));
         }
-        let Some(head) = head(request) else { return refused(ErrorResponse::UnknownPath) };
-        if !data.peek_complete() && data.peek(PEEKED).await.len() < PEEKED {
-            return refused(body::incomplete().into());
-        }
+        let answer = |body| async {
+            match asked {
+                Ok(head) => self.answer(head.map(|()| body)).await,
+                Err(error) => Unread::of(http::Request::new(body)).1.settle(refusal(error)).await,
+            }
+        };
         if data.peek_complete() && data.peek(1).await.is_empty() {
             let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
-            return Outcome::Success(complete(self.answer(head.map(|()| body)).await).await);
+            return Outcome::Success(complete(answer(body).await).await);
         }
         // What Rocket reads borrows from the connection, and a body of the API's must not: the two run side by side here.
         let (sender, body) = channel();
-        let answered = pin!(self.answer(head.map(|()| body)));
+        let answered = pin!(answer(body));
         let fed = pin!(feed(sender, data.open(ByteUnit::max_value())));
         let answer = match future::select(answered, fed).await {
             Either::Left((answer, _)) => answer,
@@ -133,7 +141,6 @@ impl<S: EvidenceService> Handler for Mount<S> {
     }
 }
 
-type IncomingBody = UnsyncBoxBody<Bytes, BoxError>;
 type HttpResponse = http::Response<ReplyBody>;
 
 /// The request without its body, and with the path below the mount point as it was sent; `None` if the mount point is
@@ -150,12 +157,15 @@ fn head(request: &Request<'_>) -> Option<http::Request<()>> {
     let headers = request.headers().iter();
     let builder = headers
         .fold(builder, |builder, header| builder.header(header.name.as_str(), header.value.as_bytes()));
-    builder.body(()).ok()
+    let mut head = builder.body(()).ok()?;
+    // Rocket has asked for the body, for it looks at every one.
+    head.headers_mut().remove(EXPECT);
+    Some(head)
 }
 
 /// An error response that needs no operation.
-fn refused<'r>(error: ErrorResponse) -> Outcome<'r> {
-    Outcome::Success(response(error.into_response(Wording::default())))
+fn refusal(error: ErrorResponse) -> HttpResponse {
+    error.into_response(Wording::default())
 }
 
 type Piece = Result<Bytes, BoxError>;
@@ -188,7 +198,7 @@ async fn complete(answer: HttpResponse) -> Response<'static> {
             head.headers.extend(body.length().map(|length| (CONTENT_LENGTH, HeaderValue::from(length))));
             response(HttpResponse::from_parts(head, body))
         }
-        Err(_) => response(ErrorResponse::BrokeOff.into_response(Wording::default())),
+        Err(_) => response(refusal(ErrorResponse::BrokeOff)),
     }
 }
 

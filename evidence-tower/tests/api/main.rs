@@ -49,6 +49,7 @@ mod tags;
 mod templates;
 mod text_limits;
 mod trails;
+mod unread;
 mod unreadable;
 mod wording;
 mod writes;

@@ -13,6 +13,7 @@ mod descriptors;
 mod failure;
 mod fsck;
 mod http2_send_timeout;
+mod lingering;
 mod logging;
 mod seed;
 mod serve;

@@ -29,6 +29,7 @@ use crate::cli::{ApiOptions, ServeOptions, Switch};
 use crate::descriptors::raise_and_divide_file_limit;
 use crate::failure::Failure;
 use crate::http2_send_timeout::{StreamExecutor, TrackedBody};
+use crate::lingering::{LingerBounds, Lingering};
 use crate::logging;
 use crate::store::{self, AnyStore};
 use crate::timeouts::{ActiveRequests, BodyDeadline, BodyTimeouts, BoxError, IdleTimeout};
@@ -39,6 +40,8 @@ const HEAD_OR_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the body of a request may take to come.
 const BODY_TIMEOUTS: BodyTimeouts = BodyTimeouts { piece: STALL_TIMEOUT, whole: Duration::from_secs(600) };
+/// How long, and for how much, a connection is read on that ends with its last answer.
+const LINGER_BOUNDS: LingerBounds = LingerBounds { time: Duration::from_secs(2), bytes: 16 << 20 };
 /// How long running requests may take once a signal asked to stop.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long background work may take to stop, once requests are answered.
@@ -187,7 +190,7 @@ where
         let (api, requests) = (self.api.clone(), ActiveRequests::default());
         let stream = IdleTimeout::new(stream, STALL_TIMEOUT, requests.clone())
             .with_first_byte_timeout(HEAD_OR_IDLE_TIMEOUT);
-        let stream = TokioIo::new(stream);
+        let stream = TokioIo::new(Lingering::new(stream, LINGER_BOUNDS));
         let service = service_fn(move |request: Request<Incoming>| {
             let (api, requests, active) = (api.clone(), requests.clone(), requests.begin());
             async move {

@@ -2,6 +2,8 @@
 #![cfg(unix)]
 
 mod support;
+#[path = "../../support/write_first.rs"]
+mod write_first;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,6 +12,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use support::{Database, Server, answer, program};
+use write_first::{Answer, Connections, Sent};
 
 /// Asks the server to end, as an init system does.
 fn terminate(server: &Server) {
@@ -429,4 +432,36 @@ fn an_upload_that_cannot_be_held_is_answered_503_and_leaves_nothing() {
     // Short ones need no file.
     let (status, text) = attest(&["x", "y"]);
     assert_eq!(status, 201, "{text}");
+}
+
+#[test]
+fn a_refusal_reaches_a_client_that_writes_its_whole_request_first() {
+    let server = Server::start(&Database::default());
+    let head = |method, path, key: &str, more| {
+        format!("{method} /api/v2{path} HTTP/1.1\r\nauthorization: Bearer {key}\r\n{more}")
+    };
+    let (attest, account) = ("/attestations/acme/web/trail/t/generic", "/service-accounts/acme");
+    let (none, expect) = ("", "expect: 100-continue\r\n");
+    let (short, long): (&[usize], &[usize]) = (&[4 << 10, 300_000], &[5_000_000]);
+    // Who waits to be asked is told that the connection closes; these do not wait.
+    for (head, status, stays, sizes) in [
+        (head("POST", attest, "unknown", none), 401, true, short),
+        (head("POST", "/nothing/here", &server.key, none), 404, true, short),
+        (head("DELETE", attest, &server.key, none), 405, true, short),
+        (head("POST", attest, "unknown", expect), 401, false, short),
+        (head("POST", attest, "unknown", none), 401, false, long),
+        (head("POST", "/nothing/here", &server.key, none), 404, false, long),
+        (head("DELETE", attest, &server.key, none), 405, false, long),
+        (head("POST", account, &server.key, none), 413, false, long),
+    ] {
+        for connections in [Connections::Fresh, Connections::Kept] {
+            let answer = Answer { status, closes: connections == Connections::Fresh || !stays };
+            for size in sizes {
+                let request = write_first::request(&head, connections, *size);
+                let sent = write_first::send(&server.address, &request, connections, 200);
+                let found: Vec<_> = sent.iter().map(Sent::answer_if_unbroken).collect();
+                assert_eq!(found, [Some(answer); 200], "{size} {connections:?} {head}");
+            }
+        }
+    }
 }

@@ -1,0 +1,281 @@
+//! What is left of a request's body when its answer is made. A server that closes a connection on which a body is still
+//! coming resets it, and the client sees a broken pipe in place of its answer. So the rest is read on and thrown away
+//! before the answer is handed over, within bounds; where it exceeds them, the answer says that the connection closes.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::header::{CONNECTION, EXPECT};
+use http::request::Parts;
+use http::{HeaderValue, Request, Response, Version};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+
+use crate::body::declared_length;
+use crate::{BoxError, IncomingBody};
+
+/// The most bytes of a body that are read and thrown away.
+const MOST: u64 = 1 << 20;
+/// How long they may take to come.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The other end of a body that was lent to whoever answers the request: what is left of it comes back here.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    /// `None` where there is no body.
+    lent: Option<Lent>,
+    version: Version,
+}
+
+impl Unread {
+    /// The request with its body lent.
+    pub(crate) fn of(request: Request<IncomingBody>) -> (Request<IncomingBody>, Self) {
+        let (head, body) = request.into_parts();
+        let version = head.version;
+        if body.is_end_stream() {
+            return (Request::from_parts(head, body), Self { lent: None, version });
+        }
+        let lent = Lent::new(&head, body);
+        let request = Request::from_parts(head, lent.clone().boxed_unsync());
+        (request, Self { lent: Some(lent), version })
+    }
+
+    /// The answer as it is sent: once the body has come to its end, or with `Connection: close`.
+    pub(crate) async fn settle<B>(self, mut answer: Response<B>) -> Response<B> {
+        let Some(lent) = self.lent.filter(|lent| !lent.is_end_stream()) else { return answer };
+        if self.version > Version::HTTP_11 {
+            // The answer does not wait, for the server resets the stream and keeps the connection. But clients such as
+            // curl lose what comes with a reset, so that it had better come later.
+            if lent.is_coming() {
+                tokio::spawn(lent.throw_away());
+            }
+            return answer;
+        }
+        let is_near = lent.is_coming() && lent.with(|state| state.left <= MOST);
+        // What panics is the host's body.
+        let ending = AssertUnwindSafe(lent.throw_away()).catch_unwind();
+        if !(is_near && ending.await.unwrap_or(false)) {
+            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        answer
+    }
+}
+
+/// A body in two hands: whoever answers reads it first.
+#[derive(Debug, Clone)]
+struct Lent(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    body: IncomingBody,
+    stage: Stage,
+    /// How many bytes are still to come, as far as that is known.
+    left: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// The client sends it when it is asked to, which the server does when the body is first read.
+    Unasked,
+    /// It is coming.
+    Coming,
+    Ended,
+    /// It broke off, and cannot be read on.
+    Failed,
+}
+
+impl Lent {
+    fn new(head: &Parts, body: IncomingBody) -> Self {
+        let is_continue = |expected: &HeaderValue| expected.as_bytes().eq_ignore_ascii_case(b"100-continue");
+        let waits = head.headers.get_all(EXPECT).iter().any(is_continue);
+        let stage = if waits { Stage::Unasked } else { Stage::Coming };
+        let left = declared_length(&head.headers, &body);
+        Self(Arc::new(Mutex::new(State { body, stage, left })))
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether it can be read on, without asking for it.
+    fn is_coming(&self) -> bool {
+        self.with(|state| state.stage == Stage::Coming) && !self.0.is_poisoned()
+    }
+
+    /// Reads on within bounds; whether the end is reached.
+    async fn throw_away(mut self) -> bool {
+        let mut rest = pin!(async {
+            let mut read = 0;
+            while let Some(frame) = self.frame().await {
+                let Ok(frame) = frame else { return false };
+                read += size(&frame);
+                if read > MOST {
+                    return false;
+                }
+            }
+            true
+        });
+        // Most have come by now, and need no timer.
+        match rest.as_mut().now_or_never() {
+            Some(is_ended) => is_ended,
+            None => tokio::time::timeout(PATIENCE, rest).await.unwrap_or(false),
+        }
+    }
+}
+
+fn size(frame: &Frame<Bytes>) -> u64 {
+    frame.data_ref().map_or(0, |piece| piece.len() as u64)
+}
+
+impl Body for Lent {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.with(|state| {
+            if state.stage == Stage::Unasked {
+                state.stage = Stage::Coming;
+            }
+            let frame = ready!(Pin::new(&mut state.body).poll_frame(cx));
+            match &frame {
+                Some(Ok(frame)) => state.left = state.left.saturating_sub(size(frame)),
+                Some(Err(_)) => state.stage = Stage::Failed,
+                None => state.stage = Stage::Ended,
+            }
+            Poll::Ready(frame)
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.with(|state| state.stage == Stage::Ended || state.body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.with(|state| state.body.size_hint())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::stream;
+    use http::header::{CONTENT_LENGTH, HeaderName};
+    use http_body_util::StreamBody;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::time::Instant;
+
+    const PIECE: usize = 1 << 10;
+
+    /// A request with a body of so many pieces, each after such a pause, and how many were taken of them.
+    fn request(pieces: usize, pause: Duration) -> (Request<IncomingBody>, Arc<AtomicUsize>) {
+        let taken = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&taken);
+        let pieces = stream::unfold(pieces, move |left| {
+            let counter = Arc::clone(&counter);
+            async move {
+                let left = left.checked_sub(1)?;
+                if !pause.is_zero() {
+                    tokio::time::sleep(pause).await;
+                }
+                counter.fetch_add(1, Ordering::Relaxed);
+                Some((Ok(Frame::data(Bytes::from_static(&[0; PIECE]))), left))
+            }
+        });
+        (Request::new(StreamBody::new(pieces).boxed_unsync()), taken)
+    }
+
+    fn with_header(
+        mut request: Request<IncomingBody>,
+        name: HeaderName,
+        value: &str,
+    ) -> Request<IncomingBody> {
+        request.headers_mut().insert(name, value.parse().unwrap());
+        request
+    }
+
+    /// Whether the answer to this request, of which nobody reads the body, keeps the connection.
+    async fn keeps(request: Request<IncomingBody>) -> bool {
+        let (request, unread) = Unread::of(request);
+        drop(request);
+        let answer = unread.settle(Response::new(())).await;
+        !answer.headers().contains_key(CONNECTION)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_is_read_on_while_it_is_short_and_comes_soon() {
+        const NOW: Duration = Duration::ZERO;
+        let most = usize::try_from(MOST).unwrap() / PIECE;
+        let moment = PATIENCE / 8;
+        for (pieces, pause, is_kept, read, time) in [
+            (0, NOW, true, 0, NOW),
+            (most, NOW, true, most, NOW),
+            (usize::MAX, NOW, false, most + 1, NOW),
+            (7, moment, true, 7, 7 * moment),
+            (usize::MAX, 3 * moment, false, 2, PATIENCE),
+            (1, 2 * PATIENCE, false, 0, PATIENCE),
+        ] {
+            let ((request, taken), begun) = (request(pieces, pause), Instant::now());
+            let found = (keeps(request).await, taken.load(Ordering::Relaxed), begun.elapsed());
+            assert_eq!(found, (is_kept, read, time), "{pieces} pieces, each after {pause:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_declared_too_long_is_not_read_on() {
+        for (declared, is_kept, read) in [(MOST, true, 3), (MOST + 1, false, 0)] {
+            let (request, taken) = request(3, Duration::ZERO);
+            let request = with_header(request, CONTENT_LENGTH, &declared.to_string());
+            assert_eq!((keeps(request).await, taken.load(Ordering::Relaxed)), (is_kept, read));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_left_of_a_long_body_counts() {
+        let (request, _) = request(2, Duration::ZERO);
+        let (mut request, unread) = Unread::of(with_header(request, CONTENT_LENGTH, &(MOST + 1).to_string()));
+        assert!(request.body_mut().frame().await.unwrap().is_ok());
+        drop(request);
+        let answer = unread.settle(Response::new(())).await;
+        assert!(answer.headers().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_client_that_waits_to_be_asked_is_not_asked_by_a_refusal() {
+        let (request, taken) = request(1, Duration::ZERO);
+        let request = with_header(request, EXPECT, "100-Continue");
+        assert_eq!((keeps(request).await, taken.load(Ordering::Relaxed)), (false, 0));
+    }
+
+    #[tokio::test]
+    async fn over_http_2_the_answer_does_not_wait() {
+        let (mut request, taken) = request(usize::MAX, Duration::ZERO);
+        *request.version_mut() = Version::HTTP_2;
+        assert_eq!((keeps(request).await, taken.load(Ordering::Relaxed)), (true, 0));
+        tokio::task::yield_now().await;
+        assert_eq!(taken.load(Ordering::Relaxed), usize::try_from(MOST).unwrap() / PIECE + 1);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_broke_off_or_panics_is_not_read_again() {
+        for panics in [false, true] {
+            let pieces = stream::poll_fn(move |_| {
+                assert!(!panics, "a defect of the host");
+                Poll::Ready(Some(Err::<Frame<Bytes>, BoxError>("reset".into())))
+            });
+            let (mut request, unread) = Unread::of(Request::new(StreamBody::new(pieces).boxed_unsync()));
+            let read = AssertUnwindSafe(request.body_mut().frame()).catch_unwind().await;
+            assert_eq!(read.is_err(), panics);
+            drop(request);
+            let answer = unread.settle(Response::new(())).await;
+            assert_eq!(answer.headers()[CONNECTION], "close");
+        }
+    }
+}
