@@ -23,7 +23,7 @@ use crate::time::Timestamp;
 use crate::trails::events::runs;
 
 /// Searches the artifacts of an organization by the beginning of a fingerprint or of a git commit. What was reported is
-/// found, in each flow the newest report that matches, newest report first; after that, by fingerprint, what has run in an
+/// found, of each fingerprint the newest report to each flow, newest report first; after that, by fingerprint, what has run in an
 /// environment and was never reported. At most 100 artifacts, 100 fingerprints and 100 commits are shown; the counts are of
 /// all that match. Where nothing matches the answer is 404.
 #[derive(Debug, Deserialize, JsonSchema)]

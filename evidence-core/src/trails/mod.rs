@@ -19,6 +19,5 @@ pub use pdf::GetAuditPdf;
 pub use record::Trail;
 pub use store::{REPORT_BYTES, Reported, TrailContents, TrailEntry, TrailFilter, TrailStore};
 pub use view::{
-    ArtifactCompliance, ComplianceStatus, FlowTrailList, TemplateView, TrailCommit, TrailFlow, TrailList,
-    TrailView,
+    ArtifactCompliance, ComplianceStatus, TemplateView, TrailCommit, TrailFlow, TrailList, TrailView,
 };

@@ -313,17 +313,17 @@ async fn page(
     Ok((trails.items, Pagination { total: trails.total, page: page.get(), per_page, page_count }))
 }
 
-/// Lists the trails of a flow, newest first, with their compliance and with empty `events`: all of them, or a page in
-/// an envelope when `per_page` is given.
+/// Lists the trails of a flow, newest first, with their compliance and with empty `events`: all of them, or a page where
+/// `page` or `per_page` is given.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListTrailsOfFlow {
     /// The organization's name.
     pub org: OrgName,
     /// The flow's name.
     pub flow_name: FlowName,
-    /// Which page, from 1; the first when left out. Without `per_page` it says nothing.
+    /// Which page, from 1; the first when left out.
     pub page: Option<PageNumber>,
-    /// Trails a page; when left out, the answer is the plain list of all of them.
+    /// Trails a page; 20 when only `page` is given.
     pub per_page: Option<PerPage<100>>,
 }
 
@@ -331,17 +331,13 @@ impl Operation for ListTrailsOfFlow {
     const NAME: &'static str = "list_trails";
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/trails/{org}/{flow_name}";
-    const SCOPE: Scope = Scope::ReadFlow;
+    const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists the trails of a flow, newest first";
     type Body = ();
-    type Output = JsonList<TrailView, Option<Pagination>>;
+    type Output = JsonList<TrailView, Pagination>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
-    }
-
-    fn flow(&self) -> Option<&FlowName> {
-        Some(&self.flow_name)
     }
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
@@ -352,14 +348,18 @@ impl Operation for ListTrailsOfFlow {
             let owned = owned.clone();
             move |ids| views(ids, owned.clone())
         };
-        if let Some(per_page) = self.per_page {
-            let (listed, pagination) = page(&filter, self.page, per_page.get(), cx).await?;
-            return JsonList::in_batches(listed, Some(pagination), &cx.compute(), read).await;
+        if self.page.is_some() || self.per_page.is_some() {
+            let per_page = self.per_page.map_or(20, PerPage::get);
+            let (listed, pagination) = page(&filter, self.page, per_page, cx).await?;
+            return JsonList::in_batches(listed, pagination, &cx.compute(), read).await;
         }
+        let total = cx.store().trails(cx.org()?, &filter, PageRequest { offset: 0, limit: 1 }).await?.total;
+        let pagination = Pagination { total, page: 1, per_page: total, page_count: total.min(1) };
         let ask = move |request| listed(filter.clone(), request, owned.clone());
         let batches = in_pages(MAX_LISTED, ask)
             .map_ok(|listed| stream::iter(Listed::batches(listed)).map(Ok::<_, Error>));
-        JsonList::with_first_item(batches.try_flatten().map_ok(read).try_flatten(), None, &cx.compute()).await
+        let items = batches.try_flatten().map_ok(read).try_flatten();
+        JsonList::with_first_item(items, pagination, &cx.compute()).await
     }
 }
 

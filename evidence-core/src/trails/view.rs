@@ -245,25 +245,6 @@ impl Envelope<TrailView> for Pagination {
     }
 }
 
-/// The trails of a flow: plain, or a page of them when `per_page` was given.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[serde(untagged)]
-#[non_exhaustive]
-pub enum FlowTrailList {
-    /// Every trail.
-    All(Vec<TrailView>),
-    /// One page.
-    Page(TrailList),
-}
-
-impl Envelope<TrailView> for Option<Pagination> {
-    type Document = FlowTrailList;
-
-    fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
-        self.as_ref().map_or(Ok((Vec::new(), Vec::new())), Pagination::around_data)
-    }
-}
-
 /// Trails of a list, in its order: evaluated, without their histories, one after the other.
 pub(super) fn views(
     trails: Vec<Id>,

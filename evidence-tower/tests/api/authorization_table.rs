@@ -135,7 +135,7 @@ const TABLE: &[Row] = &[
     row("get_snapshot", READS, Nothing, 200).without("snapshot_expression", 404),
     row("patch_tags", WRITES, Json("{}"), 200).without("resource_id", 404),
     row("list_trails_for_org", READS, Nothing, 200),
-    row("list_trails", READS_FLOW, Nothing, 200).without("flow_name", 404),
+    row("list_trails", READS, Nothing, 200).without("flow_name", 404),
     row("create_trail", WRITES, Form("data_json", r#"{"name": "new"}"#), 201).without("flow_name", 201),
     row("get_trail", READS_FLOW, Nothing, 200).without("trail_name", 404),
     row("download_trail_audit_pdf", READS_FLOW, Nothing, 200).without("trail_name", 404),

@@ -32,7 +32,6 @@ async fn queries(api: &Api) -> BTreeMap<&'static str, String> {
     let artifact = fingerprint('a');
     [
         ("get_flow", "/flows/acme/open".to_owned()),
-        ("list_trails", "/trails/acme/open".to_owned()),
         ("get_trail", "/trails/acme/open/t".to_owned()),
         ("download_trail_audit_pdf", "/trails/acme/open/t/audit_pdf".to_owned()),
         ("get_artifact_by_fingerprint", format!("/artifacts/acme/open/fingerprint/{artifact}")),

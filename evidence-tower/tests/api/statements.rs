@@ -159,7 +159,7 @@ const COLD: usize = 16;
 const WARM: usize = 2;
 
 /// Reads that take more, and how many: what they answer is in several tables, which are asked one after the other.
-const WARM_AND_MORE: [(&str, usize); 18] = [
+const WARM_AND_MORE: [(&str, usize); 20] = [
     ("download_trail_audit_pdf", 8),
     ("get_artifact_attestation", 5),
     ("get_artifact_by_commit_sha", 7),
@@ -170,6 +170,7 @@ const WARM_AND_MORE: [(&str, usize); 18] = [
     ("get_custom_attestation_types", 4),
     ("get_flows", 6),
     ("get_policy", 5),
+    ("get_search", 7),
     ("get_snapshot", 9),
     ("get_trail", 6),
     ("get_trail_attestation", 4),
@@ -177,6 +178,7 @@ const WARM_AND_MORE: [(&str, usize); 18] = [
     ("list_artifacts", 7),
     ("list_envs", 3),
     ("list_policies", 6),
+    ("list_trails", 5),
     ("list_trails_for_org", 4),
 ];
 
@@ -507,6 +509,7 @@ async fn a_list_of_large_records_is_read_while_it_is_sent_and_never_held_whole()
     // The artifacts of a list carry no template: what is large there stays out of the answer.
     for (path, items, least) in [
         ("/trails/acme?per_page=100", LARGE, LARGE * 500_000),
+        ("/trails/acme/shop", LARGE, LARGE * 500_000),
         ("/flows/acme", LARGE + 1, LARGE * 500_000),
         ("/artifacts/acme?per_page=1000", LARGE, 0),
     ] {
