@@ -13,6 +13,7 @@ use crate::attestations::record::Attestation;
 use crate::auth::actor::Actor;
 use crate::auth::credentials::KeyHash;
 use crate::compute::LONG_JSON;
+use crate::controls::record::{Control, ControlVersion};
 use crate::environments::record::Environment;
 use crate::flows::record::Flow;
 use crate::id::Id;
@@ -142,6 +143,14 @@ pub enum Fact {
         record: AttestationType,
         version: AttestationTypeVersion,
     },
+    ControlCreated {
+        record: Control,
+        version: ControlVersion,
+    },
+    ControlUpdated {
+        record: Control,
+        version: ControlVersion,
+    },
     /// A text that later facts refer to by its digest ([`TextRef`](crate::texts::TextRef)).
     TextKept {
         text: String,
@@ -183,6 +192,8 @@ impl Fact {
             Self::ArtifactAllowed { .. } => "artifact_allowed",
             Self::AttestationTypeCreated { .. } => "attestation_type_created",
             Self::AttestationTypeVersioned { .. } => "attestation_type_versioned",
+            Self::ControlCreated { .. } => "control_created",
+            Self::ControlUpdated { .. } => "control_updated",
             Self::TextKept { .. } => "text_kept",
         }
     }
@@ -237,6 +248,9 @@ impl Fact {
             Self::AttestationTypeCreated { record, .. } | Self::AttestationTypeVersioned { record, .. } => {
                 (RecordKind::AttestationType, record.id)
             }
+            Self::ControlCreated { record, .. } | Self::ControlUpdated { record, .. } => {
+                (RecordKind::Control, record.id)
+            }
             Self::EnvironmentReported { environment }
             | Self::SnapshotTaken { snapshot: Snapshot { environment, reported: true, .. } } => {
                 (RecordKind::Report, *environment)
@@ -283,6 +297,7 @@ impl Fact {
             Self::AttestationTypeCreated { record, .. } => {
                 claim(Key::AttestationType(record.name.clone()), record.id)
             }
+            Self::ControlCreated { record, .. } => claim(Key::Control(record.identifier.clone()), record.id),
             Self::MemberAdded { .. }
             | Self::MemberRemoved { .. }
             | Self::ServiceAccountUpdated { .. }
@@ -301,6 +316,7 @@ impl Fact {
             | Self::PolicyUpdated { .. }
             | Self::ArtifactAllowed { .. }
             | Self::AttestationTypeVersioned { .. }
+            | Self::ControlUpdated { .. }
             | Self::TextKept { .. } => Vec::new(),
         }
     }

@@ -13,6 +13,7 @@ use evidence_core::attestations::{Attestation, AttestationStore, NamedAttestatio
 use evidence_core::auth::{KeyHash, Role};
 use evidence_core::blobs::{Blobs, Chunks};
 use evidence_core::conformance::{checks, transfer_checks};
+use evidence_core::controls::{Control, ControlFilter, ControlStore, ControlVersion};
 use evidence_core::environments::{EnvironmentStore, KnownEnvironment};
 use evidence_core::fact::{EncodedFact, Write};
 use evidence_core::feed::{Advance, FeedStore, Lease};
@@ -849,5 +850,41 @@ impl AttestationTypeStore for Broken {
         versions: &[VersionKey],
     ) -> StoreResult<Vec<AttestationTypeVersion>> {
         self.whole.attestation_type_versions_by_number(org, versions).await
+    }
+}
+
+#[async_trait]
+impl ControlStore for Broken {
+    async fn control(&self, org: Id, identifier: &str) -> StoreResult<Option<Current<Control>>> {
+        self.whole.control(org, identifier).await
+    }
+
+    async fn controls(
+        &self,
+        org: Id,
+        filter: &ControlFilter,
+        request: PageRequest,
+    ) -> StoreResult<Page<Listed>> {
+        self.whole.controls(org, filter, request).await
+    }
+
+    async fn controls_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Control>> {
+        self.whole.controls_by_id(org, ids).await
+    }
+
+    async fn control_version_sizes(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<Listed<VersionKey>>> {
+        self.whole.control_version_sizes(org, versions).await
+    }
+
+    async fn control_versions_by_number(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<ControlVersion>> {
+        self.whole.control_versions_by_number(org, versions).await
     }
 }

@@ -52,6 +52,8 @@ async fn reads(api: &Api) -> BTreeMap<&'static str, String> {
         ("commit_sha", COMMIT.to_owned()),
         ("attestation_id", id("/attestations/acme/shop/trail/t0/bar", "attestation_id").await),
         ("custom_attestation_type_name", "type0".to_owned()),
+        ("identifier", "control0".to_owned()),
+        ("version_number", "1".to_owned()),
         ("env_name", "prod".to_owned()),
         ("snapshot_expression", "-1".to_owned()),
         ("policy_name", "policy0".to_owned()),
@@ -96,6 +98,10 @@ async fn fill(api: &Api, many: usize) {
         }
         let document = json!({"name": format!("type{number}")}).to_string();
         api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", &document)]).await.created();
+        let control = json!({"identifier": format!("control{number}"), "name": "one of many"});
+        api.post("/controls/acme").json(control).await.created();
+        let control = json!({"description": format!("version {number}")});
+        api.put("/controls/acme/control0").json(control).await.ok();
         let account = format!("account{number}");
         api.post("/service-accounts/acme")
             .json(json!({"name": account, "privilege": "reader"}))

@@ -281,6 +281,19 @@ pub(crate) fn requests() -> Vec<Full> {
             json!({"description": "a key", "expires_at": 4_000_000_000_u64}),
         ),
         json(
+            "post_control",
+            "/controls/acme",
+            json!({
+                "identifier": "SDLC-4", "name": "a control", "description": "a demand",
+                "links": {"a link": "https://e/control"},
+            }),
+        ),
+        json(
+            "put_control",
+            "/controls/acme/SDLC-4",
+            json!({"name": "another control", "description": "another demand", "links": {"linked": "https://e/changed"}}),
+        ),
+        json(
             "patch_tags",
             "/tags/acme/flow/web",
             json!({"set_tags": {"tag": "tagged"}, "remove_tags": ["other-tag"]}),
