@@ -27,8 +27,11 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<attestations::GetTrailAttestation>();
     v.visit::<controls::ListControls>();
     v.visit::<controls::PostControl>();
+    v.visit::<controls::ListControlTags>();
     v.visit::<controls::GetControl>();
     v.visit::<controls::PutControl>();
+    v.visit::<controls::ArchiveControl>();
+    v.visit::<controls::UnarchiveControl>();
     v.visit::<controls::ListControlVersions>();
     v.visit::<controls::GetControlVersion>();
     v.visit::<attestation_types::ListAttestationTypes>();

@@ -151,6 +151,17 @@ pub enum Fact {
         record: Control,
         version: ControlVersion,
     },
+    ControlArchived {
+        record: Control,
+        version: ControlVersion,
+    },
+    ControlUnarchived {
+        record: Control,
+        version: ControlVersion,
+    },
+    ControlTagged {
+        record: Control,
+    },
     /// A text that later facts refer to by its digest ([`TextRef`](crate::texts::TextRef)).
     TextKept {
         text: String,
@@ -194,6 +205,9 @@ impl Fact {
             Self::AttestationTypeVersioned { .. } => "attestation_type_versioned",
             Self::ControlCreated { .. } => "control_created",
             Self::ControlUpdated { .. } => "control_updated",
+            Self::ControlArchived { .. } => "control_archived",
+            Self::ControlUnarchived { .. } => "control_unarchived",
+            Self::ControlTagged { .. } => "control_tagged",
             Self::TextKept { .. } => "text_kept",
         }
     }
@@ -248,9 +262,11 @@ impl Fact {
             Self::AttestationTypeCreated { record, .. } | Self::AttestationTypeVersioned { record, .. } => {
                 (RecordKind::AttestationType, record.id)
             }
-            Self::ControlCreated { record, .. } | Self::ControlUpdated { record, .. } => {
-                (RecordKind::Control, record.id)
-            }
+            Self::ControlCreated { record, .. }
+            | Self::ControlUpdated { record, .. }
+            | Self::ControlArchived { record, .. }
+            | Self::ControlUnarchived { record, .. }
+            | Self::ControlTagged { record } => (RecordKind::Control, record.id),
             Self::EnvironmentReported { environment }
             | Self::SnapshotTaken { snapshot: Snapshot { environment, reported: true, .. } } => {
                 (RecordKind::Report, *environment)
@@ -317,6 +333,9 @@ impl Fact {
             | Self::ArtifactAllowed { .. }
             | Self::AttestationTypeVersioned { .. }
             | Self::ControlUpdated { .. }
+            | Self::ControlArchived { .. }
+            | Self::ControlUnarchived { .. }
+            | Self::ControlTagged { .. }
             | Self::TextKept { .. } => Vec::new(),
         }
     }

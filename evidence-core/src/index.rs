@@ -281,7 +281,10 @@ impl Fact {
             Self::AttestationTypeCreated { version, .. } | Self::AttestationTypeVersioned { version, .. } => {
                 rows.push(IndexRow::Version { of: version.attestation_type, number: version.version });
             }
-            Self::ControlCreated { version, .. } | Self::ControlUpdated { version, .. } => {
+            Self::ControlCreated { version, .. }
+            | Self::ControlUpdated { version, .. }
+            | Self::ControlArchived { version, .. }
+            | Self::ControlUnarchived { version, .. } => {
                 rows.push(IndexRow::Version { of: version.control, number: version.version });
             }
             Self::ArtifactAllowed { record } => rows.push(IndexRow::Allowed {
@@ -302,6 +305,7 @@ impl Fact {
             | Self::EnvironmentRenamed { .. }
             | Self::EnvironmentArchived { .. }
             | Self::PoliciesAttached { .. }
+            | Self::ControlTagged { .. }
             | Self::PolicyUpdated { version: None, .. } => {}
         }
         rows
@@ -346,9 +350,11 @@ impl Fact {
                 (record.name.as_ref(), None)
             }
             // They are named by their identifier, and listed by what they are called.
-            Self::ControlCreated { record, .. } | Self::ControlUpdated { record, .. } => {
-                (record.name.as_str(), Some(&record.tags))
-            }
+            Self::ControlCreated { record, .. }
+            | Self::ControlUpdated { record, .. }
+            | Self::ControlArchived { record, .. }
+            | Self::ControlUnarchived { record, .. }
+            | Self::ControlTagged { record } => (record.name.as_str(), Some(&record.tags)),
             // Nobody names them.
             Self::MemberAdded { .. }
             | Self::MemberRemoved { .. }
@@ -372,7 +378,11 @@ impl Fact {
         };
         let archived = match self {
             Self::EnvironmentArchived { .. } => true,
-            Self::ControlCreated { record, .. } | Self::ControlUpdated { record, .. } => record.archived,
+            Self::ControlCreated { record, .. }
+            | Self::ControlUpdated { record, .. }
+            | Self::ControlArchived { record, .. }
+            | Self::ControlUnarchived { record, .. }
+            | Self::ControlTagged { record } => record.archived,
             _ => false,
         };
         Some(IndexRow::Record { kind, id, name: Cow::Borrowed(name), tags, archived })

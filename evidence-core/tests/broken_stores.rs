@@ -30,6 +30,7 @@ use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccou
 use evidence_core::snapshots::{Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore};
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
+use evidence_core::tags::TagChoice;
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
 use evidence_core::trails::{Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore};
@@ -870,6 +871,10 @@ impl ControlStore for Broken {
 
     async fn controls_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Control>> {
         self.whole.controls_by_id(org, ids).await
+    }
+
+    async fn control_tags(&self, org: Id, limit: u64) -> StoreResult<Vec<TagChoice>> {
+        self.whole.control_tags(org, limit).await
     }
 
     async fn control_version_sizes(

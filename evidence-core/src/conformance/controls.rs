@@ -8,7 +8,7 @@ use crate::fact::{Fact, UnknownFields};
 use crate::id::Id;
 use crate::page::{PageRequest, SortDirection};
 use crate::store::{Current, Store};
-use crate::tags::{TagFilter, Tags};
+use crate::tags::{TagChoice, TagFilter, Tags};
 
 use super::fixtures::{Org, at, awkward, id, jane, named, request, robot, tags};
 use super::{Failure, Outcome, ensure, promises, same};
@@ -18,6 +18,7 @@ promises! {
     controls_are_listed_by_name: "`controls` is ordered by name (bytes) in the direction asked, equal names by id ascending, and shows one organization's.",
     control_pages_have_the_right_total: "A page past the end is empty, with the right total.",
     controls_are_narrowed: "Everything given in a control filter must match; archived controls are listed apart from the others.",
+    tags_of_controls_are_told_once: "`control_tags` answers each key with each of its values once, by key and value (bytes), of one organization's controls, archived or not.",
     control_versions_are_found_by_number: "`control_versions_by_number` and `control_version_sizes` answer these versions of these controls, each once.",
     sizes_are_of_whole_control_versions: "`control_version_sizes` answers no less than a version has.",
 }
@@ -80,10 +81,19 @@ async fn controls_read_back(store: Arc<dyn Store>) -> Outcome {
         last_modified_at: at(9),
         ..bare.clone()
     };
+    let tagged = Control { tags: tags(&[("b", &awkward())]), ..bare.clone() };
+    let archived = Control { archived: true, version: 4, ..bare.clone() };
+    let made = |number, status| ControlVersion { status, ..version(100, number) };
     let facts = [
         (created(100, ".c-1_~"), bare.clone()),
         (updated(full.clone(), 2), full.clone()),
-        (updated(bare.clone(), 3), bare),
+        (updated(bare.clone(), 3), bare.clone()),
+        (Fact::ControlTagged { record: tagged.clone() }, tagged),
+        (
+            Fact::ControlArchived { record: archived.clone(), version: made(4, ControlStatus::Archived) },
+            archived,
+        ),
+        (Fact::ControlUnarchived { record: bare.clone(), version: made(5, ControlStatus::Unarchived) }, bare),
     ];
     for (revision, (fact, record)) in (1..).zip(facts) {
         org.record(vec![fact]).await?;
@@ -179,6 +189,37 @@ async fn controls_are_narrowed(store: Arc<dyn Store>) -> Outcome {
             ControlFilter { search: search.map(str::to_owned), tags, archived, ..Default::default() };
         let ids: Vec<Id> = ids.into_iter().map(id).collect();
         same(&format!("{filter:?}"), found(&org, &filter).await?, ids)?;
+    }
+    Ok(())
+}
+
+async fn tags_of_controls_are_told_once(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    same("none", store.control_tags(org.id, 10).await?, Vec::new())?;
+    let tagged =
+        |n: u64, pairs: &[(&str, &str)]| Control { tags: tags(pairs), ..control(n, &format!("c{n}")) };
+    let records = [
+        tagged(100, &[("team", "red"), ("b", "1"), ("Tier", "é")]),
+        tagged(101, &[("team", "red"), ("b", "10")]),
+        Control { archived: true, ..tagged(102, &[("team", ""), ("b", "B")]) },
+        tagged(103, &[]),
+    ];
+    for record in records {
+        let version = ControlVersion { control: record.id, ..version(0, 1) };
+        org.record(vec![Fact::ControlCreated { record, version }]).await?;
+    }
+    // What it had before is no choice any more.
+    org.record(vec![Fact::ControlTagged { record: tagged(103, &[("gone", "x")]) }]).await?;
+    org.record(vec![Fact::ControlTagged { record: tagged(103, &[("b", "a")]) }]).await?;
+    other
+        .record(vec![Fact::ControlCreated { record: tagged(200, &[("a", "a")]), version: version(200, 1) }])
+        .await?;
+    let all = [("Tier", "é"), ("b", "1"), ("b", "10"), ("b", "B"), ("b", "a"), ("team", ""), ("team", "red")];
+    let all = all.map(|(key, value)| TagChoice::new(key.to_owned(), value.to_owned()));
+    for limit in [0, 1, 4, 7, 100] {
+        let found = store.control_tags(org.id, limit).await?;
+        let first = all.iter().zip(0..limit).map(|(choice, _)| choice.clone());
+        same(&format!("{limit} of them"), found, first.collect())?;
     }
     Ok(())
 }

@@ -8,8 +8,8 @@ pub(crate) mod view;
 
 pub use crate::id::VersionKey;
 pub use operations::{
-    ControlChanges, ControlInput, GetControl, GetControlVersion, ListControlVersions, ListControls,
-    PostControl, PutControl,
+    ArchiveControl, ControlChanges, ControlInput, GetControl, GetControlVersion, ListControlTags,
+    ListControlVersions, ListControls, PostControl, PutControl, UnarchiveControl,
 };
 pub use record::{Control, ControlLinks, ControlStatus, ControlVersion};
 pub use store::{ControlFilter, ControlStore};

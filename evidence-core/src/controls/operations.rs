@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::bounded::{Description, List, ShortText, TagText};
-use crate::controls::record::{Control, ControlLinks, ControlStatus};
+use crate::controls::record::{Control, ControlLinks, ControlStatus, ControlVersion};
 use crate::controls::store::ControlFilter;
 use crate::controls::view::{
     ControlList, ControlSummary, ControlVersionList, ControlVersionView, ControlView, summaries, versions,
@@ -22,7 +22,7 @@ use crate::page::{Listed, PageLinks, PageNumber, PerPage, SortDirection};
 use crate::service::{Context, Draft};
 use crate::store::entry::Current;
 use crate::store::error::StoreError;
-use crate::tags::record::{TagFilter, Tags};
+use crate::tags::record::{TagChoice, TagFilter, Tags};
 
 /// Identifiers that nobody could ask for by a path: a literal one would shadow the first, and clients resolve the others.
 const RESERVED: [&str; 3] = ["tags", ".", ".."];
@@ -179,6 +179,35 @@ async fn create(input: &ControlInput, cx: &Context<'_>) -> Result<Control> {
     Ok(control)
 }
 
+/// Lists the tags that controls of an organization have, archived ones too: each key with each of its values once, by key
+/// and value, for lists to be narrowed by. The first thousand are shown.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ListControlTags {
+    /// The organization's name.
+    pub org: OrgName,
+}
+
+/// Tags of controls that are shown.
+const TAGS: u64 = 1000;
+
+impl Operation for ListControlTags {
+    const NAME: &'static str = "list_control_tag_choices";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/controls/{org}/tags";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Lists the tags that controls have";
+    type Body = ();
+    type Output = Json<Vec<TagChoice>>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        Ok(Json(cx.store().control_tags(cx.org()?, TAGS).await?))
+    }
+}
+
 /// Gets a control by its identifier, archived or not.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetControl {
@@ -260,29 +289,91 @@ impl Operation for PutControl {
     }
 
     async fn run(self, Json(changes): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        let edited = |record, version| Fact::ControlUpdated { record, version };
         let change = |control: &Control| changes.apply(control);
-        let changed = cx.retry(|| change_control(&self.identifier, change, cx)).await?;
-        Ok(Json(changed.into()))
+        change_control(&self.identifier, change, (ControlStatus::Edited, edited), cx).await
     }
 }
 
-/// Makes a new version of the control where `change` changes anything.
+/// Makes a new version of the control, with this status, and records it as this fact; unless `change` changes nothing.
 async fn change_control(
     identifier: &ControlIdentifier,
     change: impl Fn(&Control) -> Control,
+    (status, fact): (ControlStatus, fn(Control, ControlVersion) -> Fact),
     cx: &Context<'_>,
-) -> Result<Control> {
-    let Current { revision, record } = cx.control(identifier).await?;
-    let mut changed = change(&record);
-    if changed == record {
-        return Ok(record);
+) -> Result<Json<ControlView>> {
+    let attempt = async || {
+        let Current { revision, record } = cx.control(identifier).await?;
+        let mut changed = change(&record);
+        if changed == record {
+            return Ok(record);
+        }
+        changed.version += 1;
+        changed.last_modified_at = cx.now_after(record.last_modified_at);
+        let fact = fact(changed.clone(), changed.latest(status, cx.actor()));
+        cx.record(Draft::of(fact, Guard::Revision(RecordKind::Control, record.id, revision))).await?;
+        Ok(changed)
+    };
+    Ok(Json(cx.retry(attempt).await?.into()))
+}
+
+/// Archives a control, which makes a new version of it: lists leave it out, and its identifier stays taken. One that is
+/// archived already stays as it is.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ArchiveControl {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The control's identifier.
+    pub identifier: ControlIdentifier,
+}
+
+impl Operation for ArchiveControl {
+    const NAME: &'static str = "archive_control";
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/controls/{org}/{identifier}/archive";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Archives a control";
+    type Body = ();
+    type Output = Json<ControlView>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
     }
-    changed.version += 1;
-    changed.last_modified_at = cx.now_after(record.last_modified_at);
-    let version = changed.latest(ControlStatus::Edited, cx.actor());
-    let fact = Fact::ControlUpdated { record: changed.clone(), version };
-    cx.record(Draft::of(fact, Guard::Revision(RecordKind::Control, record.id, revision))).await?;
-    Ok(changed)
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let archived = |record, version| Fact::ControlArchived { record, version };
+        let change = |control: &Control| Control { archived: true, ..control.clone() };
+        change_control(&self.identifier, change, (ControlStatus::Archived, archived), cx).await
+    }
+}
+
+/// Brings a control back from the archive, which makes a new version of it. One that is not archived stays as it is.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct UnarchiveControl {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The control's identifier.
+    pub identifier: ControlIdentifier,
+}
+
+impl Operation for UnarchiveControl {
+    const NAME: &'static str = "unarchive_control";
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/controls/{org}/{identifier}/unarchive";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Brings a control back from the archive";
+    type Body = ();
+    type Output = Json<ControlView>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let unarchived = |record, version| Fact::ControlUnarchived { record, version };
+        let change = |control: &Control| Control { archived: false, ..control.clone() };
+        change_control(&self.identifier, change, (ControlStatus::Unarchived, unarchived), cx).await
+    }
 }
 
 /// Lists the versions of a control, newest first unless asked otherwise, a page at a time.

@@ -77,6 +77,10 @@ pub enum ControlStatus {
     Created,
     /// Its name, its description or its links were changed.
     Edited,
+    /// It was archived.
+    Archived,
+    /// It was brought back from the archive.
+    Unarchived,
 }
 
 impl Control {

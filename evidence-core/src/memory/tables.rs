@@ -119,9 +119,15 @@ impl Tables {
                 self.attestation_types.insert(record.id, Current { revision, record });
                 self.attestation_type_versions.push(version);
             }
-            Fact::ControlCreated { record, version } | Fact::ControlUpdated { record, version } => {
+            Fact::ControlCreated { record, version }
+            | Fact::ControlUpdated { record, version }
+            | Fact::ControlArchived { record, version }
+            | Fact::ControlUnarchived { record, version } => {
                 self.controls.insert(record.id, Current { revision, record });
                 self.control_versions.push(version);
+            }
+            Fact::ControlTagged { record } => {
+                self.controls.insert(record.id, Current { revision, record });
             }
             Fact::TextKept { text } => {
                 self.texts.insert(Hash::of(&text), text);

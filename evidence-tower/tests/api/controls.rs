@@ -283,3 +283,77 @@ async fn controls_are_listed_by_name_and_narrowed() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_control_is_archived_and_brought_back() {
+    on_every_store_and_mount(async |api| {
+        given_review(&api).await;
+        given(&api, "SDLC-5", "Tests").await;
+        let identifiers = async |query: &str| {
+            let list = api.get(&format!("{LIST}{query}")).await.ok();
+            each(&list, "controls", "identifier").join(" ")
+        };
+        let (archive, unarchive) = (format!("{REVIEW}/archive"), format!("{REVIEW}/unarchive"));
+        let as_it_is = json!({"archived": false, "version": 1});
+        api.post(&unarchive).await.expect(200, as_it_is);
+        let archived = json!({"identifier": "SDLC-4", "archived": true, "version": 2});
+        // The public client sends `null`.
+        let found = api.post(&archive).bytes("application/json", "null").await.expect(200, archived).ok();
+        assert_eq!(api.post(&archive).await.ok(), found);
+        assert_eq!(api.get(REVIEW).await.ok(), found);
+        assert_eq!(identifiers("").await, "SDLC-5");
+        assert_eq!(identifiers("?archived=true").await, "SDLC-4");
+        let again = json!({"identifier": "SDLC-4", "name": "Another"});
+        let message = "A control with this identifier already exists";
+        assert_eq!(api.post(LIST).json(again).await.message(409), message);
+
+        let edited = json!({"archived": true, "version": 3, "name": "Review"});
+        api.put(REVIEW).json(json!({"name": "Review"})).await.expect(200, edited);
+        let back = json!({"archived": false, "version": 4, "name": "Review"});
+        api.post(&unarchive).key("member-key").await.expect(200, back);
+        assert_eq!(identifiers("").await, "SDLC-4 SDLC-5");
+        assert_eq!(identifiers("?archived=true").await, "");
+        let versions = api.get(&format!("{REVIEW}/versions")).await.ok();
+        assert_eq!(each(&versions, "versions", "status"), ["unarchived", "edited", "archived", "created"]);
+        for path in ["/controls/acme/none/archive", "/controls/acme/none/unarchive"] {
+            assert_eq!(api.post(path).await.message(404), "Control not found", "{path}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn tags_narrow_the_list_and_are_offered_once() {
+    on_every_store_and_mount(async |api| {
+        let choices = "/controls/acme/tags";
+        assert_eq!(api.get(choices).await.ok(), json!([]));
+        for (identifier, tags) in [
+            ("c1", json!({"team": "a:b", "framework": "sdlc"})),
+            ("c2", json!({"team": "red"})),
+            ("c3", json!({"team": "red"})),
+        ] {
+            given(&api, identifier, identifier).await;
+            let tag = api.patch(&format!("/tags/acme/control/{identifier}"));
+            tag.json(json!({ "set_tags": tags })).await.ok();
+        }
+        api.get("/controls/acme/c1").await.expect(200, json!({"version": 1}));
+        api.post("/controls/acme/c3/archive").await.ok();
+        let tag = |key: &str, value: &str| json!({"key": key, "value": value});
+        let offered = json!([tag("framework", "sdlc"), tag("team", "a:b"), tag("team", "red")]);
+        assert_eq!(api.get(choices).await.ok(), offered);
+        for (query, found) in [
+            ("tag=team", "c1 c2"),
+            ("tag=team:red", "c2"),
+            ("tag=team:a:b", "c1"),
+            ("tag=team&tag=framework", "c1"),
+            ("tag=team:red&archived=true", "c3"),
+            ("tag=TEAM", ""),
+        ] {
+            let list = api.get(&format!("{LIST}?{query}")).await.ok();
+            assert_eq!(each(&list, "controls", "identifier").join(" "), found, "{query}");
+        }
+        api.patch("/tags/acme/control/c1").json(json!({"remove_tags": ["team", "framework"]})).await.ok();
+        assert_eq!(api.get(choices).await.ok(), json!([tag("team", "red")]));
+    })
+    .await;
+}

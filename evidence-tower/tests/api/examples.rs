@@ -259,6 +259,12 @@ impl Calls {
         let wider =
             Sent::Json(json!({"description": "A second person reads every change, and who it was is known"}));
         self.show("put_control", 200, review.clone(), wider).await;
+        let tags = Sent::Json(json!({"set_tags": {"framework": "sdlc"}}));
+        let tagged = json!({"org": "acme", "resource_type": "control", "resource_id": "SDLC-4"});
+        assert_eq!(self.call("patch_tags", &tagged, &tags).await.status, 200);
+        self.get("list_control_tag_choices", org.clone()).await;
+        self.show("archive_control", 200, review.clone(), Sent::Nothing).await;
+        self.show("unarchive_control", 200, review.clone(), Sent::Nothing).await;
         self.get("get_control", review.clone()).await;
         self.get("list_control_versions", review).await;
         let first = json!({"org": "acme", "identifier": "SDLC-4", "version_number": 1});

@@ -102,6 +102,8 @@ async fn fill(api: &Api, many: usize) {
         api.post("/controls/acme").json(control).await.created();
         let control = json!({"description": format!("version {number}")});
         api.put("/controls/acme/control0").json(control).await.ok();
+        let tag = json!({"set_tags": {format!("key{number}"): "x"}});
+        api.patch(&format!("/tags/acme/control/control{number}")).json(tag).await.ok();
         let account = format!("account{number}");
         api.post("/service-accounts/acme")
             .json(json!({"name": account, "privilege": "reader"}))

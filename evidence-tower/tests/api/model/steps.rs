@@ -256,7 +256,9 @@ fn texts_of(segment: &str, operation: &str) -> BoxedStrategy<Text> {
         "attestation_id" => learned(Thing::Attestation),
         "key_id" => learned(Thing::Key),
         "resource_type" => one_of(texts::TAGGED_KINDS),
-        "resource_id" => prop_oneof![one_of(FLOWS), one_of(ENVIRONMENTS), learned(Thing::Repo)].boxed(),
+        "resource_id" => {
+            prop_oneof![one_of(FLOWS), one_of(ENVIRONMENTS), one_of(CONTROLS), learned(Thing::Repo)].boxed()
+        }
         "snapshot_expression" => {
             one_of(&["1", "2", "-1", "~1", "NOW", "%231", "@%7B1.hours.ago%7D", "0", "9", "x"])
         }
