@@ -40,8 +40,8 @@ pub trait ControlStore: Send + Sync {
     /// The tags of all controls of the organization, archived or not: each key with each value once, by key, then by value
     /// (bytes), the first `limit` of them.
     async fn control_tags(&self, org: Id, limit: u64) -> StoreResult<Vec<TagChoice>>;
-    /// How large these versions of controls are, found by the control's id and their number, one each, in any order; unknown
-    /// ones are passed over.
+    /// How large these versions of controls are, found by the control's id and their number, one each, in any order;
+    /// unknown ones are passed over.
     async fn control_version_sizes(
         &self,
         org: Id,

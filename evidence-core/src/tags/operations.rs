@@ -15,9 +15,9 @@ use crate::service::{Context, Draft};
 use crate::store::entry::Current;
 use crate::tags::record::{TaggedKind, Tags};
 
-/// Sets and removes tags of a flow, an environment, a repo or a control; the other tags stay. The same patch again changes
-/// nothing. A key that is both set and removed is 400, and so are more tags than the host permits (100 unless it says
-/// otherwise).
+/// Sets and removes tags of a flow, an environment, a repo or a control; the other tags stay. The same patch again
+/// changes nothing. A key that is both set and removed is 400, and so are more tags than the host permits (100 unless it
+/// says otherwise).
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PatchTags {
     /// The organization's name.
