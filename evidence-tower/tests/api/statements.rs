@@ -166,7 +166,7 @@ const COLD: usize = 16;
 const WARM: usize = 2;
 
 /// Reads that take more, and how many: what they answer is in several tables, which are asked one after the other.
-const WARM_AND_MORE: [(&str, usize); 18] = [
+const WARM_AND_MORE: [(&str, usize); 19] = [
     ("download_trail_audit_pdf", 8),
     ("get_artifact_attestation", 5),
     ("get_artifact_by_commit_sha", 7),
@@ -182,6 +182,7 @@ const WARM_AND_MORE: [(&str, usize); 18] = [
     ("get_trail_attestation", 4),
     ("list_allowlist", 3),
     ("list_artifacts", 7),
+    ("list_control_versions", 3),
     ("list_envs", 3),
     ("list_policies", 6),
     ("list_trails_for_org", 4),
