@@ -5,8 +5,8 @@ use crate::attestations::operations::PostAttestation;
 use crate::environments::reports;
 use crate::operation::Visitor;
 use crate::{
-    allowlists, api_keys, artifacts, attestation_types, attestations, environments, flows, orgs, policies,
-    repos, schemas, service_accounts, snapshots, tags, trails,
+    allowlists, api_keys, artifacts, attestation_types, attestations, controls, environments, flows, orgs,
+    policies, repos, schemas, service_accounts, snapshots, tags, trails,
 };
 
 /// Shows every operation to `v`.
@@ -25,6 +25,15 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<PostAttestation<Junit>>();
     v.visit::<PostAttestation<PullRequests>>();
     v.visit::<attestations::GetTrailAttestation>();
+    v.visit::<controls::ListControls>();
+    v.visit::<controls::PostControl>();
+    v.visit::<controls::ListControlTags>();
+    v.visit::<controls::GetControl>();
+    v.visit::<controls::PutControl>();
+    v.visit::<controls::ArchiveControl>();
+    v.visit::<controls::UnarchiveControl>();
+    v.visit::<controls::ListControlVersions>();
+    v.visit::<controls::GetControlVersion>();
     v.visit::<attestation_types::ListAttestationTypes>();
     v.visit::<attestation_types::PostAttestationType>();
     v.visit::<attestation_types::GetAttestationType>();

@@ -39,6 +39,9 @@ pub enum Error {
     /// Something that was named does not exist.
     #[error("{0:?} does not exist")]
     NotFound(Box<Missing>),
+    /// A control that was to be created exists: nothing else is refused for that.
+    #[error("{0:?} exists already")]
+    DuplicateControl(Box<DuplicateControl>),
     /// Too large an input.
     #[error("the input is larger than {limit} bytes")]
     TooLarge {
@@ -79,6 +82,8 @@ pub enum ErrorKind {
     Forbidden,
     /// Something that was named does not exist.
     NotFound,
+    /// What was to be created exists. The same input is refused again.
+    Duplicate,
     /// The input is too large.
     TooLarge,
     /// The body is of a type that is not read.
@@ -102,6 +107,7 @@ impl ErrorKind {
             Self::Unauthenticated => 401,
             Self::Forbidden => 403,
             Self::NotFound => 404,
+            Self::Duplicate => 409,
             Self::TooLarge => 413,
             Self::UnsupportedMediaType => 415,
             Self::Internal => 500,
@@ -151,6 +157,7 @@ impl Error {
             Self::Unauthenticated => ErrorKind::Unauthenticated,
             Self::Forbidden => ErrorKind::Forbidden,
             Self::NotFound(_) => ErrorKind::NotFound,
+            Self::DuplicateControl(_) => ErrorKind::Duplicate,
             Self::TooLarge { .. } => ErrorKind::TooLarge,
             Self::UnsupportedMediaType => ErrorKind::UnsupportedMediaType,
             // A race lost too often is a busy store.
@@ -224,6 +231,21 @@ impl Error {
     }
 }
 
+/// A control that exists already.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DuplicateControl {
+    /// Its identifier.
+    pub identifier: String,
+    /// The organization.
+    pub org: String,
+}
+
+impl From<DuplicateControl> for Error {
+    fn from(duplicate: DuplicateControl) -> Self {
+        Self::DuplicateControl(Box::new(duplicate))
+    }
+}
+
 /// What was looked for and is not there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
@@ -261,6 +283,8 @@ pub enum Resource {
     Policy,
     AttestationType,
     AttestationTypeVersion,
+    Control,
+    ControlVersion,
     Repo,
     ServiceAccount,
     ApiKey,
@@ -331,6 +355,8 @@ impl Resource {
             Self::Policy => "policy_name",
             Self::AttestationType => "custom_attestation_type_name",
             Self::AttestationTypeVersion => "query.version",
+            Self::Control => "identifier",
+            Self::ControlVersion => "version_number",
             Self::Repo => "repo_name",
             Self::ServiceAccount => "name",
             Self::ApiKey => "key_id",
@@ -353,7 +379,8 @@ impl Resource {
             Self::Snapshot => "snapshot",
             Self::Policy => "policy",
             Self::AttestationType => "custom attestation type",
-            Self::AttestationTypeVersion => "version",
+            Self::AttestationTypeVersion | Self::ControlVersion => "version",
+            Self::Control => "control",
             Self::Repo => "repo",
             Self::ServiceAccount => "service account",
             Self::ApiKey => "API key",
@@ -377,6 +404,8 @@ impl Resource {
             Self::Policy => "Policy not found",
             Self::AttestationType => "Custom attestation type not found",
             Self::AttestationTypeVersion => "Custom attestation type version not found",
+            Self::Control => "Control not found",
+            Self::ControlVersion => "Control version not found",
             Self::Repo => "Repo not found",
             Self::ServiceAccount => "Service account not found",
             Self::ApiKey => "API key not found",
@@ -413,6 +442,26 @@ impl Wording {
     }
 }
 
+impl Wording {
+    /// The `message` and `errors` that tell of a control that exists already.
+    pub fn duplicate(self, duplicate: &DuplicateControl) -> (String, FieldErrors) {
+        let DuplicateControl { identifier, org } = duplicate;
+        match self {
+            Self::Documented => {
+                let text = format!("organization '{org}' has a control with identifier '{identifier}'");
+                let message = "A control with this identifier already exists".to_owned();
+                (message, BTreeMap::from([("identifier".to_owned(), text)]))
+            }
+            Self::Named => {
+                let sentence = format!(
+                    "A control with identifier '{identifier}' already exists in organization '{org}'"
+                );
+                (sentence, BTreeMap::new())
+            }
+        }
+    }
+}
+
 fn looked_for(missing: &Missing) -> String {
     let Missing { resource, name, org, flow, trail, .. } = missing;
     let noun = resource.noun();
@@ -425,7 +474,7 @@ fn looked_for(missing: &Missing) -> String {
         Resource::Organization | Resource::User => format!("no {noun} named '{name}'"),
         Resource::Match => format!("no fingerprint or commit begins with '{name}' in {place}"),
         // What was looked for is a sentence already.
-        Resource::AttestationTypeVersion | Resource::Snapshot => name.clone(),
+        Resource::AttestationTypeVersion | Resource::ControlVersion | Resource::Snapshot => name.clone(),
         _ => format!("no {noun} named '{name}' in {place}"),
     }
 }
@@ -455,7 +504,8 @@ fn named(missing: &Missing) -> String {
         Resource::AttestationType => {
             format!("Custom attestation type '{name}' does not exist for org '{org}'")
         }
-        Resource::AttestationTypeVersion | Resource::Snapshot => name.clone(),
+        Resource::AttestationTypeVersion | Resource::ControlVersion | Resource::Snapshot => name.clone(),
+        Resource::Control => format!("Control '{name}' does not exist in organization '{org}'"),
         Resource::Repo => format!("Repo '{name}' not found"),
         Resource::Match => format!("No matches for '{name}'."),
         // The quotation marks around the sentence are a part of it.

@@ -13,6 +13,7 @@ use crate::attestations::record::Attestation;
 use crate::auth::actor::Actor;
 use crate::auth::credentials::KeyHash;
 use crate::compute::LONG_JSON;
+use crate::controls::record::{Control, ControlVersion};
 use crate::environments::record::Environment;
 use crate::flows::record::Flow;
 use crate::id::Id;
@@ -142,6 +143,25 @@ pub enum Fact {
         record: AttestationType,
         version: AttestationTypeVersion,
     },
+    ControlCreated {
+        record: Control,
+        version: ControlVersion,
+    },
+    ControlUpdated {
+        record: Control,
+        version: ControlVersion,
+    },
+    ControlArchived {
+        record: Control,
+        version: ControlVersion,
+    },
+    ControlUnarchived {
+        record: Control,
+        version: ControlVersion,
+    },
+    ControlTagged {
+        record: Control,
+    },
     /// A text that later facts refer to by its digest ([`TextRef`](crate::texts::TextRef)).
     TextKept {
         text: String,
@@ -183,6 +203,11 @@ impl Fact {
             Self::ArtifactAllowed { .. } => "artifact_allowed",
             Self::AttestationTypeCreated { .. } => "attestation_type_created",
             Self::AttestationTypeVersioned { .. } => "attestation_type_versioned",
+            Self::ControlCreated { .. } => "control_created",
+            Self::ControlUpdated { .. } => "control_updated",
+            Self::ControlArchived { .. } => "control_archived",
+            Self::ControlUnarchived { .. } => "control_unarchived",
+            Self::ControlTagged { .. } => "control_tagged",
             Self::TextKept { .. } => "text_kept",
         }
     }
@@ -237,6 +262,11 @@ impl Fact {
             Self::AttestationTypeCreated { record, .. } | Self::AttestationTypeVersioned { record, .. } => {
                 (RecordKind::AttestationType, record.id)
             }
+            Self::ControlCreated { record, .. }
+            | Self::ControlUpdated { record, .. }
+            | Self::ControlArchived { record, .. }
+            | Self::ControlUnarchived { record, .. }
+            | Self::ControlTagged { record } => (RecordKind::Control, record.id),
             Self::EnvironmentReported { environment }
             | Self::SnapshotTaken { snapshot: Snapshot { environment, reported: true, .. } } => {
                 (RecordKind::Report, *environment)
@@ -283,6 +313,7 @@ impl Fact {
             Self::AttestationTypeCreated { record, .. } => {
                 claim(Key::AttestationType(record.name.clone()), record.id)
             }
+            Self::ControlCreated { record, .. } => claim(Key::Control(record.identifier.clone()), record.id),
             Self::MemberAdded { .. }
             | Self::MemberRemoved { .. }
             | Self::ServiceAccountUpdated { .. }
@@ -301,6 +332,10 @@ impl Fact {
             | Self::PolicyUpdated { .. }
             | Self::ArtifactAllowed { .. }
             | Self::AttestationTypeVersioned { .. }
+            | Self::ControlUpdated { .. }
+            | Self::ControlArchived { .. }
+            | Self::ControlUnarchived { .. }
+            | Self::ControlTagged { .. }
             | Self::TextKept { .. } => Vec::new(),
         }
     }

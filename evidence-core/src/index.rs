@@ -170,7 +170,7 @@ pub enum IndexRow<'a> {
         /// What runs.
         instance: &'a RunningArtifact,
     },
-    /// A version of a policy or of an attestation type.
+    /// A version of a policy, of an attestation type or of a control.
     Version {
         /// The record it is a version of.
         of: Id,
@@ -281,6 +281,12 @@ impl Fact {
             Self::AttestationTypeCreated { version, .. } | Self::AttestationTypeVersioned { version, .. } => {
                 rows.push(IndexRow::Version { of: version.attestation_type, number: version.version });
             }
+            Self::ControlCreated { version, .. }
+            | Self::ControlUpdated { version, .. }
+            | Self::ControlArchived { version, .. }
+            | Self::ControlUnarchived { version, .. } => {
+                rows.push(IndexRow::Version { of: version.control, number: version.version });
+            }
             Self::ArtifactAllowed { record } => rows.push(IndexRow::Allowed {
                 environment: record.environment,
                 fingerprint: &record.fingerprint,
@@ -299,6 +305,7 @@ impl Fact {
             | Self::EnvironmentRenamed { .. }
             | Self::EnvironmentArchived { .. }
             | Self::PoliciesAttached { .. }
+            | Self::ControlTagged { .. }
             | Self::PolicyUpdated { version: None, .. } => {}
         }
         rows
@@ -342,6 +349,12 @@ impl Fact {
             Self::AttestationTypeCreated { record, .. } | Self::AttestationTypeVersioned { record, .. } => {
                 (record.name.as_ref(), None)
             }
+            // They are named by their identifier, and listed by what they are called.
+            Self::ControlCreated { record, .. }
+            | Self::ControlUpdated { record, .. }
+            | Self::ControlArchived { record, .. }
+            | Self::ControlUnarchived { record, .. }
+            | Self::ControlTagged { record } => (record.name.as_str(), Some(&record.tags)),
             // Nobody names them.
             Self::MemberAdded { .. }
             | Self::MemberRemoved { .. }
@@ -363,7 +376,15 @@ impl Fact {
             | Self::ArtifactAllowed { .. }
             | Self::TextKept { .. } => return None,
         };
-        let archived = matches!(self, Self::EnvironmentArchived { .. });
+        let archived = match self {
+            Self::EnvironmentArchived { .. } => true,
+            Self::ControlCreated { record, .. }
+            | Self::ControlUpdated { record, .. }
+            | Self::ControlArchived { record, .. }
+            | Self::ControlUnarchived { record, .. }
+            | Self::ControlTagged { record } => record.archived,
+            _ => false,
+        };
         Some(IndexRow::Record { kind, id, name: Cow::Borrowed(name), tags, archived })
     }
 }

@@ -61,6 +61,7 @@ pub mod api_keys;
 pub mod artifacts;
 pub mod attestation_types;
 pub mod attestations;
+pub mod controls;
 pub mod environments;
 pub mod flows;
 pub mod orgs;

@@ -8,6 +8,7 @@ mod artifacts;
 mod attestation_types;
 mod attestations;
 mod blobs;
+mod controls;
 mod environments;
 mod feed;
 mod flows;

@@ -170,6 +170,8 @@ texts! {
     AttestationName = r"^[a-zA-Z0-9\-_,]+$", 255, |text| is_word(text, b"-_,");
     /// A custom attestation type's name.
     AttestationTypeName = r"^[a-zA-Z0-9][a-zA-Z0-9\-_~.]*$", 255, |text| is_name(text, b"-_~.");
+    /// A control's identifier.
+    ControlIdentifier = r"^[a-zA-Z0-9\-._~]+$", 256, |text| is_word(text, b"-._~");
     /// A tag's key.
     TagKey = r"^[a-zA-Z0-9][a-zA-Z0-9\-_\.~]*$", 255, |text| is_name(text, b"-_.~");
     /// A SHA-256 digest in lower-case hex (specification, Artifact: `fingerprint`).

@@ -56,6 +56,8 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     const BASIC_AUTH: bool = false;
     /// What is said first of a refused input (specification, Errors).
     const INVALID: &'static str = INVALID_PAYLOAD;
+    /// The statuses of its refusals that no other operation has.
+    const ERRORS: &'static [u16] = &[];
     /// The request headers it sees, as they are documented: `Idempotency-Key`. Each is a field of the operation beside its
     /// path and query parameters, named by [`header_field`]: `idempotency_key`. Values of a header that is sent several
     /// times come as one, joined by `, ` (RFC 9110, 5.3).

@@ -320,6 +320,16 @@ pub enum SortDirection {
     Desc,
 }
 
+impl SortDirection {
+    /// As the wire has it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Asc => "asc",
+            Self::Desc => "desc",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

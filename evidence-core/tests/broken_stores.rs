@@ -15,6 +15,7 @@ use evidence_core::attestations::{Attestation, AttestationStore, NamedAttestatio
 use evidence_core::auth::{KeyHash, Role};
 use evidence_core::blobs::{Blobs, Chunks};
 use evidence_core::conformance::{checks, transfer_checks};
+use evidence_core::controls::{Control, ControlFilter, ControlStore, ControlVersion};
 use evidence_core::environments::{EnvironmentStore, KnownEnvironment};
 use evidence_core::fact::{EncodedFact, Write};
 use evidence_core::feed::{Advance, FeedStore, Lease};
@@ -31,6 +32,7 @@ use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccou
 use evidence_core::snapshots::{Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore};
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
+use evidence_core::tags::TagChoice;
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
 use evidence_core::trails::{Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore};
@@ -862,5 +864,45 @@ impl AttestationTypeStore for Broken {
         versions: &[VersionKey],
     ) -> StoreResult<Vec<AttestationTypeVersion>> {
         self.whole.attestation_type_versions_by_number(org, versions).await
+    }
+}
+
+#[async_trait]
+impl ControlStore for Broken {
+    async fn control(&self, org: Id, identifier: &str) -> StoreResult<Option<Current<Control>>> {
+        self.whole.control(org, identifier).await
+    }
+
+    async fn controls(
+        &self,
+        org: Id,
+        filter: &ControlFilter,
+        request: PageRequest,
+    ) -> StoreResult<Page<Listed>> {
+        self.whole.controls(org, filter, request).await
+    }
+
+    async fn controls_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Control>> {
+        self.whole.controls_by_id(org, ids).await
+    }
+
+    async fn control_tags(&self, org: Id, limit: u64) -> StoreResult<Vec<TagChoice>> {
+        self.whole.control_tags(org, limit).await
+    }
+
+    async fn control_version_sizes(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<Listed<VersionKey>>> {
+        self.whole.control_version_sizes(org, versions).await
+    }
+
+    async fn control_versions_by_number(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<ControlVersion>> {
+        self.whole.control_versions_by_number(org, versions).await
     }
 }

@@ -50,7 +50,7 @@ impl World {
         let caller = wait(service.authenticate(Credential::Bearer(key.reveal()))).unwrap();
         let parameters = json!({
             "org": "acme", "flow_name": "web", "trail_name": "t", "name": "ci", "resource_type": "flow",
-            "resource_id": "web", "env_name": "prod",
+            "resource_id": "web", "env_name": "prod", "identifier": "c1",
         });
         let Value::Object(parameters) = parameters else { unreachable!() };
         let mut world = Self { service, caller, parameters };
@@ -72,6 +72,7 @@ impl World {
             "trail_name": "t", "fingerprint": known().fingerprints[0], "filename": "x", "build_url": "", "commit_url": "",
         });
         self.given::<evidence_core::artifacts::ReportArtifact>(artifact, None);
+        self.given::<evidence_core::controls::PostControl>(json!({"identifier": "c1", "name": "c"}), None);
         self.given::<evidence_core::service_accounts::CreateServiceAccount>(json!({"name": "ci"}), None);
         self.new_key();
     }
@@ -137,7 +138,7 @@ impl World {
 }
 
 fn is_taken(error: &Error) -> bool {
-    let Error::Invalid { fields, .. } = error else { return false };
+    let Error::Invalid { fields, .. } = error else { return matches!(error, Error::DuplicateControl(_)) };
     fields.values().any(|text| text.contains("already exists") || text.contains("cannot change"))
 }
 

@@ -57,8 +57,8 @@ CREATE TABLE evidence.node (
     PRIMARY KEY (org, level, idx)
 );
 
--- Every record that changes, trails aside: its newest fact, and the name that lists show. tags: a JSON object, for flows
--- and repos. In the keys by id the kind comes last, so that they are of no use for a name: where there are no statistics
+-- Every record that changes, trails aside: its newest fact, and the name that lists show. tags: a JSON object, for flows,
+-- repos and controls. In the keys by id the kind comes last, so that they are of no use for a name: where there are no statistics
 -- yet, the planner takes any two indexes that begin with the columns asked for to be equally good.
 CREATE TABLE evidence.record (
     org          text COLLATE "C" NOT NULL,
@@ -230,7 +230,7 @@ CREATE INDEX instance_run ON evidence.instance (org, artifact, environment, sinc
 CREATE INDEX instance_lasting ON evidence.instance (org, environment, artifact)
     WHERE until_idx = 9223372036854775807;
 
--- Versions of policies and attestation types; id: that record's.
+-- Versions of policies, attestation types and controls; id: that record's.
 CREATE TABLE evidence.version (
     org          text COLLATE "C" NOT NULL,
     id           text COLLATE "C" NOT NULL,

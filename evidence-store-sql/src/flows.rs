@@ -29,7 +29,8 @@ const NAME_HAS_FOLDED: Sql = Sql::each(
     " AND strpos(lower(x.name), lower($4 COLLATE \"C\")) > 0",
 );
 
-const TAGGED: Sql = Sql::each(
+/// The tags that `$5` (in PostgreSQL `$5` and `$6`) asks for: what [`tag_columns`] binds.
+pub(crate) const TAGGED: Sql = Sql::each(
     " AND NOT EXISTS (
         SELECT 1 FROM json_each($5) f WHERE NOT EXISTS (
             SELECT 1 FROM json_each(x.tags) t

@@ -10,6 +10,7 @@ mod artifacts;
 mod attestation_types;
 mod attestations;
 mod blobs;
+mod controls;
 mod decode;
 mod driver;
 mod environments;

@@ -315,9 +315,8 @@ impl Prefetch {
                 | Key::Repo(_)
                 | Key::Environment(_)
                 | Key::Policy(_)
-                | Key::AttestationType(_) => {
-                    (&mut named, key.kind().map_or("", RecordKind::as_str).to_owned())
-                }
+                | Key::AttestationType(_)
+                | Key::Control(_) => (&mut named, key.kind().map_or("", RecordKind::as_str).to_owned()),
             };
             list.push(number, *org, scope, key.name().into_owned());
         }

@@ -52,7 +52,7 @@ pub enum TableWrite {
     EndInstances,
     /// Intervals in which artifacts ran.
     Instance,
-    /// Versions of policies and attestation types.
+    /// Versions of policies, attestation types and controls.
     Version,
     /// The newest entry of allowlists for each environment and fingerprint.
     Allowance,

@@ -53,8 +53,8 @@ CREATE TABLE node (
     PRIMARY KEY (org, level, idx)
 ) STRICT, WITHOUT ROWID;
 
--- Every record that changes, trails aside: its newest fact, and the name that lists show. tags: a JSON object, for flows
--- and repos.
+-- Every record that changes, trails aside: its newest fact, and the name that lists show. tags: a JSON object, for flows,
+-- repos and controls.
 CREATE TABLE record (
     org          INTEGER NOT NULL,
     kind         TEXT NOT NULL,
@@ -211,7 +211,7 @@ CREATE INDEX instance_run ON instance (org, artifact, environment, since_idx)
 -- What lasts, of however many intervals.
 CREATE INDEX instance_lasting ON instance (environment, artifact) WHERE until_idx = 9223372036854775807;
 
--- Versions of policies and attestation types; id: that record's.
+-- Versions of policies, attestation types and controls; id: that record's.
 CREATE TABLE version (
     org          INTEGER NOT NULL,
     id           TEXT NOT NULL,

@@ -150,6 +150,10 @@ fn parts(error: &Error, wording: Wording) -> ErrorParts {
             let (message, errors) = wording.missing(missing);
             (status, Cow::Owned(message), errors)
         }
+        (_, Error::DuplicateControl(duplicate)) => {
+            let (message, errors) = wording.duplicate(duplicate);
+            (status, Cow::Owned(message), errors)
+        }
         (_, Error::TooLarge { file: true, limit }) => {
             let message = format!("File size exceeds {}MB limit", limit >> 20);
             (status, Cow::Owned(message), FieldErrors::new())

@@ -206,10 +206,11 @@ impl OpenApiBuilder {
             }
             (status.to_string(), response)
         });
-        let errors = error_statuses(O::Body::KIND).map(|status| {
+        let errors = error_statuses(O::Body::KIND).map(str::to_owned);
+        let errors = errors.chain(O::ERRORS.iter().map(u16::to_string)).map(|status| {
             // A host may refuse a long URL before the API sees it, in its own way.
             let response = if status == "414" { "LongUrl" } else { "Error" };
-            (status.to_owned(), json!({ "$ref": format!("#/components/responses/{response}") }))
+            (status, json!({ "$ref": format!("#/components/responses/{response}") }))
         });
         Value::Object(success.chain(errors).collect())
     }

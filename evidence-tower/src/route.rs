@@ -163,12 +163,16 @@ async fn input<O: Operation>(
 }
 
 /// A write, which is done where its request is answered. When that is dropped because the client hung up, the rest of it
-/// is a task: what is recorded in several steps is never cut in half.
-struct RunToEnd<T: Send + 'static>(Option<BoxFuture<'static, T>>);
+/// is a task: what is recorded in several steps is not cut in half, as long as the server runs.
+struct RunToEnd<T: Send + 'static> {
+    work: Option<BoxFuture<'static, T>>,
+    /// Where the request came in: it may be dropped anywhere.
+    runtime: Option<Handle>,
+}
 
 impl<T: Send + 'static> RunToEnd<T> {
     fn new(work: impl Future<Output = T> + Send + 'static) -> Self {
-        Self(Some(work.in_current_span().boxed()))
+        Self { work: Some(work.in_current_span().boxed()), runtime: Handle::try_current().ok() }
     }
 }
 
@@ -177,10 +181,10 @@ impl<T: Send + 'static> Future for RunToEnd<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<T> {
         // What panics is not put back, and so not gone on with.
-        let Some(mut work) = self.0.take() else { return Poll::Pending };
+        let Some(mut work) = self.work.take() else { return Poll::Pending };
         let outcome = work.poll_unpin(cx);
         if outcome.is_pending() {
-            self.0 = Some(work);
+            self.work = Some(work);
         }
         outcome
     }
@@ -188,8 +192,7 @@ impl<T: Send + 'static> Future for RunToEnd<T> {
 
 impl<T: Send + 'static> Drop for RunToEnd<T> {
     fn drop(&mut self) {
-        // Without a runtime the server has stopped.
-        if let (Some(work), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+        if let (Some(work), Some(runtime)) = (self.work.take(), &self.runtime) {
             runtime.spawn(work.map(drop));
         }
     }

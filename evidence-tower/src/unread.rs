@@ -113,7 +113,7 @@ impl Lent {
             let mut read = 0;
             while let Some(frame) = self.frame().await {
                 let Ok(frame) = frame else { return false };
-                read += size(&frame);
+                read += size(&frame).max(1);
                 if read > MOST {
                     return false;
                 }
@@ -155,7 +155,7 @@ impl Body for Lent {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.with(|state| state.stage == Stage::Ended || state.body.is_end_stream())
+        !self.0.is_poisoned() && self.with(|state| state.stage == Stage::Ended || state.body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {

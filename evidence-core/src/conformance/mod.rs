@@ -44,6 +44,7 @@ mod artifacts;
 mod attestation_types;
 mod attestations;
 mod blobs;
+mod controls;
 mod environments;
 mod feed;
 pub(crate) mod fixtures;
@@ -141,6 +142,7 @@ pub fn checks() -> Vec<Check> {
         policies::checks(),
         allowlists::checks(),
         attestation_types::checks(),
+        controls::checks(),
         texts::checks(),
         blobs::checks(),
         pending::checks(),

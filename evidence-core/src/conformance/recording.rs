@@ -18,7 +18,7 @@ use super::fixtures::{
     flow_created, id, named, organization, trail, trail_begun,
 };
 use super::{
-    Failure, Outcome, attestation_types, conflict, ensure, policies, present, promises, same,
+    Failure, Outcome, attestation_types, conflict, controls, ensure, policies, present, promises, same,
     service_accounts,
 };
 
@@ -106,6 +106,7 @@ fn creations(n: u64, name: &str, flow: u64) -> Vec<Fact> {
         Fact::EnvironmentCreated { record: environment(n + 3, name) },
         policies::created(n + 4, name),
         attestation_types::created(n + 5, name),
+        controls::created(n + 6, name),
     ]
 }
 

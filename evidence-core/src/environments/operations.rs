@@ -466,11 +466,7 @@ impl ListEnvironments {
             EnvironmentSort::LastModifiedAt => "last_modified_at",
             EnvironmentSort::LastChangedAt => "last_changed_at",
         };
-        let direction = match self.sort_direction {
-            SortDirection::Asc => "asc",
-            SortDirection::Desc => "desc",
-        };
-        let mut query = vec![("sort", sort), ("sort_direction", direction)];
+        let mut query = vec![("sort", sort), ("sort_direction", self.sort_direction.as_str())];
         query.extend(self.space_id.0.iter().map(|space| ("space_id", space.as_str())));
         query.extend(self.name.iter().map(|name| ("name", name.as_str())));
         query.extend(self.kind.0.iter().map(|kind| ("type", kind.as_str())));

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use crate::id::Id;
 use crate::name::{
-    AttestationTypeName, EnvironmentName, Fingerprint, FlowName, OrgName, PolicyName, ServiceAccountName,
-    TrailName,
+    AttestationTypeName, ControlIdentifier, EnvironmentName, Fingerprint, FlowName, OrgName, PolicyName,
+    ServiceAccountName, TrailName,
 };
 
 /// The kinds of records in an organization. All but snapshots and artifacts change, and so have a revision.
@@ -24,6 +24,7 @@ pub enum RecordKind {
     Report,
     Policy,
     AttestationType,
+    Control,
     Snapshot,
     Artifact,
 }
@@ -42,6 +43,7 @@ impl RecordKind {
             Self::Report => "report",
             Self::Policy => "policy",
             Self::AttestationType => "attestation_type",
+            Self::Control => "control",
             Self::Snapshot => "snapshot",
             Self::Artifact => "artifact",
         }
@@ -71,6 +73,7 @@ pub enum Key {
     Environment(EnvironmentName),
     Policy(PolicyName),
     AttestationType(AttestationTypeName),
+    Control(ControlIdentifier),
     /// A snapshot's number, which one snapshot has.
     Snapshot {
         environment: Id,
@@ -100,6 +103,7 @@ impl Key {
             Self::Environment(_) => RecordKind::Environment,
             Self::Policy(_) => RecordKind::Policy,
             Self::AttestationType(_) => RecordKind::AttestationType,
+            Self::Control(_) => RecordKind::Control,
             Self::Snapshot { .. } => RecordKind::Snapshot,
             Self::Artifact { .. } | Self::Content { .. } => RecordKind::Artifact,
         })
@@ -117,6 +121,7 @@ impl Key {
             Self::Environment(name) => name.as_ref(),
             Self::Policy(name) => name.as_ref(),
             Self::AttestationType(name) => name.as_ref(),
+            Self::Control(identifier) => identifier.as_ref(),
             Self::Snapshot { index, .. } => return Cow::Owned(index.to_string()),
         };
         Cow::Borrowed(name)

@@ -7,6 +7,7 @@ use crate::artifacts::Artifact;
 use crate::attestation_types::{AttestationType, AttestationTypeVersion};
 use crate::attestations::Attestation;
 use crate::auth::Role;
+use crate::controls::{Control, ControlVersion};
 use crate::environments::Environment;
 use crate::fact::Fact;
 use crate::flows::Flow;
@@ -49,6 +50,8 @@ pub(super) struct Tables {
     pub(super) allowances: Vec<Current<Allowance>>,
     pub(super) attestation_types: BTreeMap<Id, Current<AttestationType>>,
     pub(super) attestation_type_versions: Vec<AttestationTypeVersion>,
+    pub(super) controls: BTreeMap<Id, Current<Control>>,
+    pub(super) control_versions: Vec<ControlVersion>,
     pub(super) texts: BTreeMap<Hash, String>,
 }
 
@@ -115,6 +118,16 @@ impl Tables {
             | Fact::AttestationTypeVersioned { record, version } => {
                 self.attestation_types.insert(record.id, Current { revision, record });
                 self.attestation_type_versions.push(version);
+            }
+            Fact::ControlCreated { record, version }
+            | Fact::ControlUpdated { record, version }
+            | Fact::ControlArchived { record, version }
+            | Fact::ControlUnarchived { record, version } => {
+                self.controls.insert(record.id, Current { revision, record });
+                self.control_versions.push(version);
+            }
+            Fact::ControlTagged { record } => {
+                self.controls.insert(record.id, Current { revision, record });
             }
             Fact::TextKept { text } => {
                 self.texts.insert(Hash::of(&text), text);

@@ -29,7 +29,8 @@
 //! 2. Names and guards (`recording`, with [`FlowStore`] and [`TrailStore`] as far as these checks ask), then writes that
 //!    meet on several threads (`races`).
 //! 3. The rows of the other facts, and the queries about them: `orgs`, `service_accounts`, `flows`, `trails`,
-//!    `artifacts`, `attestations`, `repos`, `environments`, `snapshots`, `policies`, `allowlists`, `attestation_types`, `texts`.
+//!    `artifacts`, `attestations`, `repos`, `environments`, `snapshots`, `policies`, `allowlists`, `attestation_types`,
+//!    `controls`, `texts`.
 //! 4. [`Blobs`] (`blobs`), [`PendingStore`] (`pending`), [`FeedStore`] (`feed`), and [`Transfer`](crate::transfer::Transfer)
 //!    if it is to be copied (`transfer`).
 //!
@@ -71,6 +72,7 @@ use crate::artifacts::store::ArtifactStore;
 use crate::attestation_types::store::AttestationTypeStore;
 use crate::attestations::store::AttestationStore;
 use crate::blobs::Blobs;
+use crate::controls::store::ControlStore;
 use crate::environments::store::EnvironmentStore;
 use crate::fact::Write;
 use crate::feed::FeedStore;
@@ -138,6 +140,7 @@ pub trait Store:
     + PolicyStore
     + AllowlistStore
     + AttestationTypeStore
+    + ControlStore
     + TextStore
     + FeedStore
     + PendingStore
@@ -162,6 +165,7 @@ impl<T> Store for T where
         + PolicyStore
         + AllowlistStore
         + AttestationTypeStore
+        + ControlStore
         + TextStore
         + FeedStore
         + PendingStore

@@ -10,8 +10,8 @@ use super::texts::{self, ENVIRONMENT_KINDS, PROVIDERS, ROLES, VISIBILITIES};
 use super::{ExistingNames, documents, shared};
 use crate::decode;
 use crate::name::{
-    AttestationName, AttestationTypeName, CommitSha, EnvironmentName, Fingerprint, FlowName, PolicyName,
-    ServiceAccountName, TagKey, TemplateReferenceName, TrailName,
+    AttestationName, AttestationTypeName, CommitSha, ControlIdentifier, EnvironmentName, Fingerprint,
+    FlowName, PolicyName, ServiceAccountName, TagKey, TemplateReferenceName, TrailName,
 };
 
 /// An artifact report.
@@ -255,6 +255,41 @@ pub fn attestation_type() -> Shape {
         .shape()
 }
 
+/// Identifiers that no path could name.
+const RESERVED_IDENTIFIERS: &[&str] = &["tags", ".", ".."];
+
+/// What a control is made with.
+pub fn control() -> Shape {
+    let identifiers = texts::fitting::<ControlIdentifier>()
+        .prop_filter("not a reserved word", |identifier| {
+            !RESERVED_IDENTIFIERS.contains(&identifier.as_str())
+        });
+    let reserved = select(RESERVED_IDENTIFIERS).prop_map(|word| Broken::whole(word.into()));
+    let broken = Shape::of::<ControlIdentifier>().broken();
+    let identifier = Shape::new(identifiers.prop_map(Value::from), broken).or_broken(reserved);
+    Object::new()
+        .required("identifier", identifier)
+        .required("name", Shape::text_between(0, 255))
+        .optional("description", shared::description())
+        .optional("links", control_links())
+        .closed()
+        .shape()
+}
+
+/// What changes of a control.
+pub fn control_changes() -> Shape {
+    Object::new()
+        .optional("name", Shape::text_between(0, 255))
+        .optional("description", shared::description())
+        .optional("links", control_links())
+        .closed()
+        .shape()
+}
+
+fn control_links() -> Shape {
+    Shape::map(&"[a-zA-Z][a-zA-Z0-9 ._-]{0,8}".boxed(), &shared::address(), 0..3)
+}
+
 /// What a service account is made with.
 pub fn service_account() -> Shape {
     Object::new()
@@ -333,6 +368,8 @@ pub(super) fn requests(operation: &str, known: &ExistingNames) -> Option<Request
             let form = Requests::form(&attestation_type(), "data_json");
             form.with_file(proptest::option::of(schema.valid)).with_broken_file(schema.broken, "type_schema")
         }
+        "post_control" => Requests::json(&control()),
+        "put_control" => Requests::json(&control_changes()),
         "create_env" => Requests::json(&environment(known)),
         "join_physical_to_logical" => Requests::json(&named_one("physical_env_name", &known.environments)),
         "attach_policy_to_env" => Requests::json(&named_several("policy_names", &known.policies)),

@@ -16,9 +16,9 @@ use crate::environments::EnvironmentKind;
 use crate::flows::Visibility;
 use crate::id::{ID_PATTERN, Id};
 use crate::name::{
-    AttestationName, AttestationTypeName, CommitPrefix, CommitSha, EnvironmentName, Fingerprint,
-    FingerprintPrefix, FlowName, OrgName, PolicyName, ServiceAccountName, TagKey, TemplateReferenceName,
-    TrailName,
+    AttestationName, AttestationTypeName, CommitPrefix, CommitSha, ControlIdentifier, EnvironmentName,
+    Fingerprint, FingerprintPrefix, FlowName, OrgName, PolicyName, ServiceAccountName, TagKey,
+    TemplateReferenceName, TrailName,
 };
 use crate::repos::VcsProvider;
 use crate::tags::TaggedKind;
@@ -56,7 +56,7 @@ macro_rules! names {
 
 names! {
     OrgName FlowName TrailName TemplateReferenceName EnvironmentName ServiceAccountName PolicyName AttestationName
-    AttestationTypeName TagKey Fingerprint FingerprintPrefix CommitSha CommitPrefix
+    AttestationTypeName ControlIdentifier TagKey Fingerprint FingerprintPrefix CommitSha CommitPrefix
 }
 patterned! { Id: ID_PATTERN, 32; }
 
@@ -181,7 +181,7 @@ mod tests {
 
     told_apart! {
         OrgName FlowName TrailName TemplateReferenceName EnvironmentName ServiceAccountName PolicyName AttestationName
-        AttestationTypeName TagKey Fingerprint FingerprintPrefix CommitSha CommitPrefix Id
+        AttestationTypeName ControlIdentifier TagKey Fingerprint FingerprintPrefix CommitSha CommitPrefix Id
     }
 
     proptest! {

@@ -1,7 +1,7 @@
-//! Tags: labels on flows, environments and repos, which lists are narrowed by.
+//! Tags: labels on flows, environments, repos and controls, which lists are narrowed by.
 
 pub(crate) mod operations;
 pub(crate) mod record;
 
 pub use operations::{PatchTags, TagPatch};
-pub use record::{TagFilter, TaggedKind, Tags};
+pub use record::{TagChoice, TagFilter, TaggedKind, Tags};

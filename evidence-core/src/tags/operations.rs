@@ -4,28 +4,28 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::auth::actor::Scope;
-use crate::bounded::{Dictionary, List, ShortText, TagValue};
+use crate::bounded::{Dictionary, List, ShortText, TagValue, Text};
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, RecordKind};
 use crate::limits::at_most;
-use crate::name::{OrgName, TagKey};
+use crate::name::{ControlIdentifier, OrgName, TagKey};
 use crate::operation::{Acknowledged, Json, Method, Operation};
 use crate::service::{Context, Draft};
 use crate::store::entry::Current;
 use crate::tags::record::{TaggedKind, Tags};
 
-/// Sets and removes tags of a flow, an environment or a repo; the other tags stay. The same patch again changes
-/// nothing. A key that is both set and removed is 400, and so are more tags than the host permits (100 unless it says
-/// otherwise).
+/// Sets and removes tags of a flow, an environment, a repo or a control; the other tags stay. The same patch again
+/// changes nothing. A key that is both set and removed is 400, and so are more tags than the host permits (100 unless it
+/// says otherwise).
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PatchTags {
     /// The organization's name.
     pub org: OrgName,
     /// What has the tags. The plural is understood, too, and `env`.
     pub resource_type: TaggedKind,
-    /// The name of a flow or environment; the id of a repo. There are no controls yet: 404.
-    pub resource_id: ShortText,
+    /// The name of a flow or environment; the identifier of a control; the id of a repo.
+    pub resource_id: Text<{ ControlIdentifier::MAX_LEN }>,
 }
 
 /// Which tags to set and which to remove.
@@ -124,8 +124,13 @@ impl PatchTags {
                 let changed = retagged(&mut record.tags, patch, most)?;
                 Ok(changed.then(|| Draft::of(Fact::RepoTagged { record }, guard)))
             }
-            // There are no controls yet, so none has this name.
-            TaggedKind::Control => Err(missing().into()),
+            TaggedKind::Control => {
+                let Current { revision, mut record } =
+                    store.control(org, &self.resource_id).await?.ok_or_else(missing)?;
+                let guard = Guard::Revision(RecordKind::Control, record.id, revision);
+                let changed = retagged(&mut record.tags, patch, most)?;
+                Ok(changed.then(|| Draft::of(Fact::ControlTagged { record }, guard)))
+            }
         }
     }
 

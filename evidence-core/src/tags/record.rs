@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The kinds of resources that have tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -23,6 +23,23 @@ pub enum TaggedKind {
 
 /// Labels on a resource.
 pub type Tags = BTreeMap<String, String>;
+
+/// A tag that something has, for lists to be narrowed by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct TagChoice {
+    /// Its key.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+}
+
+impl TagChoice {
+    /// This key with this value.
+    pub const fn new(key: String, value: String) -> Self {
+        Self { key, value }
+    }
+}
 
 /// A tag a list is narrowed by: `key`, or `key:value` split at the first colon.
 #[derive(Debug, Clone, PartialEq, Eq)]

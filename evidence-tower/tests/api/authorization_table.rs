@@ -101,6 +101,15 @@ const TABLE: &[Row] = &[
     row("post_junit_attestation", WRITES, JUNIT, 201).without("trail_name", 201),
     row("post_pull_request_attestation", WRITES, PULL_REQUESTS, 201).without("flow_name", 201),
     row("get_trail_attestation", READS_FLOW, Nothing, 200).without("trail_name", 404),
+    row("list_controls", READS, Nothing, 200),
+    row("post_control", WRITES, Json(r#"{"identifier": "new", "name": "x"}"#), 201),
+    row("list_control_tag_choices", READS, Nothing, 200),
+    row("get_control", READS, Nothing, 200).without("identifier", 404),
+    row("put_control", WRITES, Json("{}"), 200).without("identifier", 404),
+    row("archive_control", WRITES, Nothing, 200).without("identifier", 404),
+    row("unarchive_control", WRITES, Nothing, 200).without("identifier", 404),
+    row("list_control_versions", READS, Nothing, 200).without("identifier", 404),
+    row("get_control_version", READS, Nothing, 200).without("version_number", 404),
     row("get_custom_attestation_types", READS, Nothing, 200),
     row("post_custom_attestation_type", WRITES, Form("data_json", r#"{"name": "x"}"#), 201),
     row("get_custom_attestation_type", READS, Nothing, 200).without("custom_attestation_type_name", 404),
@@ -231,6 +240,7 @@ impl World {
         api.put_policy("p", crate::support::environments::PROVENANCE).await.created();
         let review = [("name=\"data_json\"", r#"{"name": "review"}"#)];
         api.post("/custom-attestation-types/acme").form(&review).await.created();
+        api.post("/controls/acme").json(json!({"identifier": "c1", "name": "Review"})).await.created();
         api.post("/service-accounts/acme").json(json!({"name": "ci"})).await.created();
         let key =
             api.post("/service-accounts/acme/ci/api-keys").json(json!({"description": "x"})).await.created();
@@ -255,6 +265,8 @@ impl World {
             ("search_value", &COMMIT[..7]),
             ("attestation_name", "bar"),
             ("custom_attestation_type_name", "review"),
+            ("identifier", "c1"),
+            ("version_number", "1"),
             ("env_name", "prod"),
             ("snapshot_expression", "1"),
             ("policy_name", "p"),

@@ -153,6 +153,10 @@ async fn a_damaged_record_is_left_out_of_lists_and_an_error_alone() {
             let document = json!({ "name": kind }).to_string();
             api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", &document)]).await.created();
         }
+        for control in ["sound", "damaged-control"] {
+            let control = json!({"identifier": control, "name": control});
+            api.post("/controls/acme").json(control).await.created();
+        }
         for (digit, reason) in [("a", "known"), ("b", "damaged-allowance"), ("c", "known, too")] {
             let allowance = json!({"artifact_name": "x", "artifact_fingerprint": digit.repeat(64), "description": reason});
             api.put("/allowlists/acme/prod").json(allowance).await.created();
@@ -165,6 +169,7 @@ async fn a_damaged_record_is_left_out_of_lists_and_an_error_alone() {
         let policy = "/policies/acme/damaged-policy";
         let types = "/custom-attestation-types/acme";
         let kind = "/custom-attestation-types/acme/damaged-type";
+        let control = "/controls/acme/damaged-control";
         let account = "/service-accounts/acme/reader-key";
         let digits = fingerprint('2');
         let table = [
@@ -175,6 +180,7 @@ async fn a_damaged_record_is_left_out_of_lists_and_an_error_alone() {
             ("environment_created", "damaged-environment", "/environments/acme", "", "name", Some(environment)),
             ("policy_created", "damaged-policy", "/policies/acme", "", "name", Some(policy)),
             ("attestation_type_created", "damaged-type", types, "", "name", Some(kind)),
+            ("control_created", "damaged-control", "/controls/acme", "/controls", "name", Some(control)),
             ("service_account_created", "reader-key", "/service-accounts/acme", "", "name", Some(account)),
             ("artifact_allowed", "damaged-allowance", "/allowlists/acme", "", "description", None),
         ];

@@ -249,7 +249,27 @@ impl Calls {
         self.get("get_custom_attestation_types", org.clone()).await;
         let coverage = json!({"org": "acme", "custom_attestation_type_name": "coverage", "version": 1});
         self.get("get_custom_attestation_type", coverage).await;
-        self.get("get_organization", org).await;
+        self.get("get_organization", org.clone()).await;
+        let review = Sent::Json(json!({
+            "identifier": "SDLC-4", "name": "Code review", "description": "A second person reads every change",
+            "links": {"policy": "https://wiki.example.com/code-review"},
+        }));
+        self.show("post_control", 201, org.clone(), review).await;
+        let review = json!({"org": "acme", "identifier": "SDLC-4"});
+        let wider =
+            Sent::Json(json!({"description": "A second person reads every change, and who it was is known"}));
+        self.show("put_control", 200, review.clone(), wider).await;
+        let tags = Sent::Json(json!({"set_tags": {"framework": "sdlc"}}));
+        let tagged = json!({"org": "acme", "resource_type": "control", "resource_id": "SDLC-4"});
+        assert_eq!(self.call("patch_tags", &tagged, &tags).await.status, 200);
+        self.get("list_control_tag_choices", org.clone()).await;
+        self.show("archive_control", 200, review.clone(), Sent::Nothing).await;
+        self.show("unarchive_control", 200, review.clone(), Sent::Nothing).await;
+        self.get("get_control", review.clone()).await;
+        self.get("list_control_versions", review).await;
+        let first = json!({"org": "acme", "identifier": "SDLC-4", "version_number": 1});
+        self.get("get_control_version", first).await;
+        self.get("list_controls", json!({"org": "acme", "search": "review"})).await;
         self.get("flow_template_schema_v1", json!({})).await;
         // Its beginning: the rest has references of its own, which tools would look for in the document.
         let schema = self.shown["flow_template_schema_v1"]["answer"].as_object_mut().unwrap();

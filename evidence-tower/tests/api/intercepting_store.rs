@@ -16,6 +16,7 @@ use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, At
 use evidence_core::attestations::{Attestation, AttestationStore, NamedAttestation};
 use evidence_core::auth::KeyHash;
 use evidence_core::blobs::{Blobs, Chunks};
+use evidence_core::controls::{Control, ControlFilter, ControlStore, ControlVersion};
 use evidence_core::environments::{EnvironmentStore, KnownEnvironment};
 use evidence_core::feed::{Advance, FeedStore, Lease};
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
@@ -30,6 +31,7 @@ use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccou
 use evidence_core::snapshots::{Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore};
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
+use evidence_core::tags::TagChoice;
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
 use evidence_core::trails::{Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore};
@@ -553,5 +555,45 @@ impl AttestationTypeStore for InterceptingStore {
             self.inner.attestation_type_versions_by_number(org, versions),
         )
         .await
+    }
+}
+
+#[async_trait]
+impl ControlStore for InterceptingStore {
+    async fn control(&self, org: Id, identifier: &str) -> StoreResult<Option<Current<Control>>> {
+        self.ask("control", self.inner.control(org, identifier)).await
+    }
+
+    async fn controls(
+        &self,
+        org: Id,
+        filter: &ControlFilter,
+        request: PageRequest,
+    ) -> StoreResult<Page<Listed>> {
+        self.ask("controls", self.inner.controls(org, filter, request)).await
+    }
+
+    async fn controls_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Control>> {
+        self.ask("controls_by_id", self.inner.controls_by_id(org, ids)).await
+    }
+
+    async fn control_tags(&self, org: Id, limit: u64) -> StoreResult<Vec<TagChoice>> {
+        self.ask("control_tags", self.inner.control_tags(org, limit)).await
+    }
+
+    async fn control_version_sizes(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<Listed<VersionKey>>> {
+        self.ask("control_version_sizes", self.inner.control_version_sizes(org, versions)).await
+    }
+
+    async fn control_versions_by_number(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<ControlVersion>> {
+        self.ask("control_versions_by_number", self.inner.control_versions_by_number(org, versions)).await
     }
 }

@@ -14,6 +14,7 @@ mod bytes_read;
 mod compute;
 mod concurrent_reports;
 mod concurrent_requests;
+mod controls;
 mod damaged;
 mod documentation;
 mod environments;

@@ -105,6 +105,20 @@ async fn one_service_account() {
 }
 
 #[tokio::test]
+async fn one_control_of_one_new_version() {
+    on_every_store_and_mount(async |api| {
+        let body = json!({"identifier": "SDLC-4", "name": "Code review"});
+        let statuses = race(|_| api.post("/controls/acme").json(&body)).await;
+        assert_eq!(statuses, BTreeMap::from([(201, 1), (409, RACERS - 1)]));
+        let path = "/controls/acme/SDLC-4";
+        let statuses = race(|_| api.put(path).json(json!({"description": "Somebody else reads it"}))).await;
+        assert_eq!(statuses, BTreeMap::from([(200, RACERS)]));
+        assert_eq!(seen(&api, path).await["version"], 2);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn one_attestation_type_of_one_version() {
     on_every_store_and_mount(async |api| {
         let document = json!({"name": "review"}).to_string();

@@ -53,6 +53,8 @@ async fn reads(api: &Api) -> BTreeMap<&'static str, String> {
         ("search_value", COMMIT.to_owned()),
         ("attestation_id", id("/attestations/acme/shop/trail/t0/bar", "attestation_id").await),
         ("custom_attestation_type_name", "type0".to_owned()),
+        ("identifier", "control0".to_owned()),
+        ("version_number", "1".to_owned()),
         ("env_name", "prod".to_owned()),
         ("snapshot_expression", "-1".to_owned()),
         ("policy_name", "policy0".to_owned()),
@@ -97,6 +99,12 @@ async fn fill(api: &Api, many: usize) {
         }
         let document = json!({"name": format!("type{number}")}).to_string();
         api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", &document)]).await.created();
+        let control = json!({"identifier": format!("control{number}"), "name": "one of many"});
+        api.post("/controls/acme").json(control).await.created();
+        let control = json!({"description": format!("version {number}")});
+        api.put("/controls/acme/control0").json(control).await.ok();
+        let tag = json!({"set_tags": {format!("key{number}"): "x"}});
+        api.patch(&format!("/tags/acme/control/control{number}")).json(tag).await.ok();
         let account = format!("account{number}");
         api.post("/service-accounts/acme")
             .json(json!({"name": account, "privilege": "reader"}))
@@ -159,7 +167,7 @@ const COLD: usize = 16;
 const WARM: usize = 2;
 
 /// Reads that take more, and how many: what they answer is in several tables, which are asked one after the other.
-const WARM_AND_MORE: [(&str, usize); 20] = [
+const WARM_AND_MORE: [(&str, usize); 21] = [
     ("download_trail_audit_pdf", 8),
     ("get_artifact_attestation", 5),
     ("get_artifact_by_commit_sha", 7),
@@ -176,6 +184,7 @@ const WARM_AND_MORE: [(&str, usize); 20] = [
     ("get_trail_attestation", 4),
     ("list_allowlist", 3),
     ("list_artifacts", 7),
+    ("list_control_versions", 3),
     ("list_envs", 3),
     ("list_policies", 6),
     ("list_trails", 5),

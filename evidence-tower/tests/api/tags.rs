@@ -1,14 +1,15 @@
-//! Tags of flows, environments and repos.
+//! Tags of flows, environments, repos and controls.
 
 use serde_json::{Value, json};
 
 use crate::support::json::{FORBIDDEN, INVALID};
 use crate::support::{Api, on_every_store_and_mount};
 
-/// Runs a case where a flow, an environment and a repo exist, with the repo's id.
+/// Runs a case where a flow, an environment, a control and a repo exist, with the repo's id.
 async fn with_resources(case: impl AsyncFn(Api, &str)) {
     on_every_store_and_mount(async |api| {
         api.environment("production").await;
+        api.post("/controls/acme").json(json!({"identifier": "c.1", "name": "Review"})).await.created();
         api.report_from(&json!({"name": "acme/shop", "url": "https://github.com/acme/shop"})).await;
         let repos = api.get("/repos/acme").await.ok();
         case(api, repos["repos"][0]["id"].as_str().unwrap()).await;
@@ -31,6 +32,8 @@ async fn every_spelling_of_a_resource_type_is_accepted() {
             ("env", "production"),
             ("repo", repo),
             ("repos", repo),
+            ("control", "c.1"),
+            ("controls", "c.1"),
         ];
         for (kind, id) in table {
             let body = json!({"set_tags": {kind: "yes"}});
@@ -38,6 +41,8 @@ async fn every_spelling_of_a_resource_type_is_accepted() {
         }
         assert_eq!(api.get("/flows/acme/shop").await.ok()["tags"], json!({"flow": "yes", "flows": "yes"}));
         assert_eq!(tags_of_repo(&api).await, json!({"repo": "yes", "repos": "yes"}));
+        let control = json!({"tags": {"control": "yes", "controls": "yes"}, "version": 1});
+        api.get("/controls/acme/c.1").await.expect(200, control);
     })
     .await;
 }

@@ -281,6 +281,19 @@ pub(crate) fn requests() -> Vec<Full> {
             json!({"description": "a key", "expires_at": 4_000_000_000_u64}),
         ),
         json(
+            "post_control",
+            "/controls/acme",
+            json!({
+                "identifier": "SDLC-4", "name": "a control", "description": "a demand",
+                "links": {"a link": "https://e/control"},
+            }),
+        ),
+        json(
+            "put_control",
+            "/controls/acme/SDLC-4",
+            json!({"name": "another control", "description": "another demand", "links": {"linked": "https://e/changed"}}),
+        ),
+        json(
             "patch_tags",
             "/tags/acme/flow/web",
             json!({"set_tags": {"tag": "tagged"}, "remove_tags": ["other-tag"]}),
@@ -467,8 +480,10 @@ async fn every_text_of_a_body_is_taken_at_its_maximum_and_named_past_it() {
                 let (at, past) = noise.at_and_past(&schema);
                 let name = format!("{} {}", request.operation, written(&path));
                 let mut body = request.body.clone();
-                if request.operation == "create_service_account" {
-                    body["name"] = json!(noise.hex(20));
+                match request.operation {
+                    "create_service_account" => body["name"] = json!(noise.hex(20)),
+                    "post_control" => body["identifier"] = json!(noise.hex(20)),
+                    _ => {}
                 }
                 let taken = request.send(&api, &replaced(&body, &path, &at), &document).await;
                 // What is named may not exist.
@@ -514,6 +529,7 @@ async fn every_parameter_is_refused_past_its_maximum_and_named() {
                             Some("resource_type") => "flow".to_owned(),
                             Some("fingerprint") => fingerprint(),
                             Some("commit_sha") => "a".repeat(40),
+                            Some("version_number") => "1".to_owned(),
                             Some("key_id") => "00000000-0000-0000-0000-00000000".to_owned(),
                             Some(_) => "name".to_owned(),
                             None => segment.to_owned(),

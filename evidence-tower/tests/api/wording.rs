@@ -133,6 +133,28 @@ async fn policies_and_custom_attestation_types() {
     expect_missing(&api, &rows).await;
 }
 
+#[tokio::test]
+async fn controls() {
+    let api = naming().await;
+    let control = json!({"identifier": "my-control", "name": "x"});
+    api.post("/controls/acme").json(&control).await.created();
+    let rows = [
+        ("/controls/acme/no-such-control", "Control 'no-such-control' does not exist in organization 'acme'"),
+        (
+            "/controls/acme/no-such-control/versions/1",
+            "Control 'no-such-control' does not exist in organization 'acme'",
+        ),
+        ("/controls/acme/my-control/versions/2", "version 2 does not exist for control 'my-control'"),
+    ];
+    expect_missing(&api, &rows).await;
+    let sentence = "A control with identifier 'my-control' already exists in organization 'acme'";
+    api.post("/controls/acme").json(control).await.expect_exactly(409, json!({ "message": sentence }));
+    let wrong = json!({"identifier": "bad identifier", "name": "x"});
+    let text = r"String should match pattern '^[a-zA-Z0-9\-._~]+$' [input: bad identifier]";
+    let refused = json!({"message": "Input payload validation failed", "errors": {"identifier": text}});
+    api.post("/controls/acme").json(wrong).await.expect_exactly(400, refused);
+}
+
 /// The quotation marks around these sentences are a part of them.
 #[tokio::test]
 async fn tags() {

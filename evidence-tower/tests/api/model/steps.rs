@@ -24,6 +24,7 @@ const ENVIRONMENTS: &[&str] = &["prod", "test", "server", "all", "nothing"];
 const POLICIES: &[&str] = &["p", "q", "nothing"];
 const ACCOUNTS: &[&str] = &["ci", "cd", "nothing"];
 const TYPES: &[&str] = &["review", "audit", "nothing"];
+const CONTROLS: &[&str] = &["c1", "c2", "nothing"];
 /// Names of attestations, and of the artifacts that templates ask for.
 const PARTS: &[&str] = &["test", "api", "scan"];
 const TAGS: &[&str] = &["team", "tier"];
@@ -164,6 +165,7 @@ fn setup_steps() -> Vec<Step> {
             sent: None,
             ..json(Method::GET, &["attestations", "acme", "web", "trail", "t1", "test"], Value::Null)
         },
+        json(Method::POST, &["controls", "acme"], json!({"identifier": "c1", "name": "Review"})),
         json(Method::POST, &["service-accounts", "acme"], json!({"name": "ci", "privilege": "member"})),
         json(Method::POST, &keys, json!({"description": "x"})),
     ]
@@ -237,6 +239,8 @@ fn texts_of(segment: &str, operation: &str) -> BoxedStrategy<Text> {
         "policy_name" => one_of(POLICIES),
         "name" => one_of(ACCOUNTS),
         "custom_attestation_type_name" => one_of(TYPES),
+        "identifier" => one_of(CONTROLS),
+        "version_number" => one_of(&["1", "2", "0", "x"]),
         "attestation_name" => one_of(PARTS),
         "fingerprint" => prop_oneof![
             one_of(FINGERPRINTS),
@@ -256,7 +260,9 @@ fn texts_of(segment: &str, operation: &str) -> BoxedStrategy<Text> {
         "attestation_id" => learned(Thing::Attestation),
         "key_id" => learned(Thing::Key),
         "resource_type" => one_of(texts::TAGGED_KINDS),
-        "resource_id" => prop_oneof![one_of(FLOWS), one_of(ENVIRONMENTS), learned(Thing::Repo)].boxed(),
+        "resource_id" => {
+            prop_oneof![one_of(FLOWS), one_of(ENVIRONMENTS), one_of(CONTROLS), learned(Thing::Repo)].boxed()
+        }
         "snapshot_expression" => {
             one_of(&["1", "2", "-1", "~1", "NOW", "%231", "@%7B1.hours.ago%7D", "0", "9", "x"])
         }
@@ -350,6 +356,18 @@ fn queries(operation: &str) -> BoxedStrategy<String> {
             &["trail=t1", "trail=t2", "trail=nothing"]
         }
         "get_latest_artifact_commit" => &["branch=main", "branch=release"],
+        "list_controls" => &[
+            "page=1",
+            "page=2",
+            "per_page=1",
+            "sort_direction=desc",
+            "search=C",
+            "archived=true",
+            "archived=false",
+            "tag=team",
+            "tag=tier:x",
+        ],
+        "list_control_versions" => &["page=1", "page=2", "per_page=1", "per_page=101", "sort_direction=asc"],
         "get_custom_attestation_type" => &["version=1", "version=2", "version=-1"],
         _ => &[],
     };
@@ -404,6 +422,9 @@ fn familiar(mut sent: Sent, operation: &str) -> Sent {
     };
     if !names.is_empty() {
         choose(&mut sent.document["name"], names);
+    }
+    if operation == "post_control" {
+        choose(&mut sent.document["identifier"], &["c1", "c2"]);
     }
     make_familiar(&mut sent.document);
     sent

@@ -1,0 +1,16 @@
+//! Controls: what an organization demands of its software and of how that is made, under identifiers that stay, each with
+//! the versions that it has had. A control is archived, never deleted.
+
+pub(crate) mod operations;
+pub(crate) mod record;
+pub(crate) mod store;
+pub(crate) mod view;
+
+pub use crate::id::VersionKey;
+pub use operations::{
+    ArchiveControl, ControlChanges, ControlInput, GetControl, GetControlVersion, ListControlTags,
+    ListControlVersions, ListControls, PostControl, PutControl, UnarchiveControl,
+};
+pub use record::{Control, ControlLinks, ControlStatus, ControlVersion};
+pub use store::{ControlFilter, ControlStore};
+pub use view::{ControlList, ControlSummary, ControlVersionList, ControlVersionView, ControlView};

@@ -1,0 +1,197 @@
+//! Controls and their versions as answers carry them.
+
+use futures_util::{Stream, TryFutureExt, stream};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::controls::record::{Control, ControlLinks, ControlStatus, ControlVersion};
+use crate::error::Result;
+use crate::id::{Id, VersionKey};
+use crate::name::{ControlIdentifier, PolicyName};
+use crate::operation::{Envelope, around_last};
+use crate::page::PageLinks;
+use crate::service::OwnedContext;
+use crate::store::batch::sort_by_ids;
+use crate::tags::record::Tags;
+use crate::time::Seconds;
+
+/// A control in a list.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct ControlSummary {
+    /// What it is found by, unique in the organization; it never changes.
+    pub identifier: ControlIdentifier,
+    /// What it is called.
+    pub name: String,
+    /// What it demands; empty where nothing was said.
+    pub description: String,
+    /// Where to read more: what each link is called, and its address.
+    pub links: ControlLinks,
+    /// The number of its latest version, from 1.
+    pub version: u64,
+    /// When it was created, in epoch seconds.
+    pub created_at: Seconds,
+    /// Who created it: the name of a user or service account.
+    pub created_by: String,
+    /// Its tags: key to value.
+    pub tags: Tags,
+}
+
+impl From<Control> for ControlSummary {
+    fn from(control: Control) -> Self {
+        let Control { identifier, name, description, links, version, created_at, created_by, tags, .. } =
+            control;
+        Self {
+            identifier,
+            name: name.into_string(),
+            description,
+            links,
+            version,
+            created_at: created_at.seconds(),
+            created_by: created_by.name,
+            tags,
+        }
+    }
+}
+
+/// A control: what an organization demands of its software and of how that is made.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Control")]
+#[non_exhaustive]
+pub struct ControlView {
+    /// What lists show of it, too.
+    #[serde(flatten)]
+    pub summary: ControlSummary,
+    /// Whether it is archived: lists leave archived controls out unless they are asked for.
+    pub archived: bool,
+    /// Always empty: policies that ask for decisions on a control are not taken yet.
+    pub policies_referencing: Vec<PolicyName>,
+}
+
+impl From<Control> for ControlView {
+    fn from(control: Control) -> Self {
+        Self { archived: control.archived, policies_referencing: Vec::new(), summary: control.into() }
+    }
+}
+
+/// A page of controls.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct ControlList {
+    /// This page's number, from 1.
+    pub page: u64,
+    /// Controls a page, as asked.
+    pub per_page: u64,
+    /// Number of pages.
+    pub total_pages: u64,
+    /// Number of controls on all pages.
+    pub total_count: u64,
+    /// This page and its neighbours.
+    pub _links: PageLinks,
+    /// The controls of the page.
+    pub controls: Vec<ControlSummary>,
+}
+
+impl Envelope<ControlSummary> for ControlList {
+    type Document = Self;
+
+    fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
+        around_last(self)
+    }
+}
+
+/// Controls of a list, in its order, as answers carry them.
+pub(super) fn summaries(
+    ids: Vec<Id>,
+    owned: OwnedContext,
+) -> impl Stream<Item = Result<ControlSummary>> + Send + 'static {
+    let read = async move {
+        let cx = owned.context();
+        let mut controls = cx.store().controls_by_id(cx.org()?, &ids).await?;
+        sort_by_ids(&mut controls, &ids, |control| control.id);
+        Ok(stream::iter(controls.into_iter().map(|control| Ok(control.into()))))
+    };
+    read.try_flatten_stream()
+}
+
+/// A version of a control: what it said from then on.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "ControlVersion")]
+#[non_exhaustive]
+pub struct ControlVersionView {
+    /// The control's identifier.
+    pub identifier: ControlIdentifier,
+    /// The version's number, from 1.
+    pub version: u64,
+    /// What the control was called.
+    pub name: String,
+    /// What it demanded; empty where nothing was said.
+    pub description: String,
+    /// Where to read more: what each link was called, and its address.
+    pub links: ControlLinks,
+    /// When the version was made, in epoch seconds.
+    pub created_at: Seconds,
+    /// Who made it: the name of a user or service account.
+    pub created_by: String,
+    /// What made it.
+    pub status: ControlStatus,
+}
+
+impl ControlVersionView {
+    pub(super) fn new(version: ControlVersion, identifier: ControlIdentifier) -> Self {
+        let ControlVersion { version, name, description, links, status, at, by, .. } = version;
+        Self {
+            identifier,
+            version,
+            name: name.into_string(),
+            description,
+            links,
+            created_at: at.seconds(),
+            created_by: by.name,
+            status,
+        }
+    }
+}
+
+/// A page of a control's versions.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct ControlVersionList {
+    /// This page's number, from 1.
+    pub page: u64,
+    /// Versions a page, as asked.
+    pub per_page: u64,
+    /// Number of pages.
+    pub total_pages: u64,
+    /// Number of versions on all pages.
+    pub total_count: u64,
+    /// This page and its neighbours.
+    pub _links: PageLinks,
+    /// The versions of the page.
+    pub versions: Vec<ControlVersionView>,
+}
+
+impl Envelope<ControlVersionView> for ControlVersionList {
+    type Document = Self;
+
+    fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
+        around_last(self)
+    }
+}
+
+/// Versions of a list, in its order, as answers carry them.
+pub(super) fn versions(
+    keys: Vec<VersionKey>,
+    identifier: ControlIdentifier,
+    owned: OwnedContext,
+) -> impl Stream<Item = Result<ControlVersionView>> + Send + 'static {
+    let read = async move {
+        let cx = owned.context();
+        let mut versions = cx.store().control_versions_by_number(cx.org()?, &keys).await?;
+        versions
+            .sort_unstable_by_key(|version| keys.iter().position(|(_, number)| *number == version.version));
+        let view = move |version| Ok(ControlVersionView::new(version, identifier.clone()));
+        Ok(stream::iter(versions.into_iter().map(view)))
+    };
+    read.try_flatten_stream()
+}

@@ -1,0 +1,90 @@
+//! Controls and their versions.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+
+use crate::controls::{Control, ControlFilter, ControlStore, ControlVersion, VersionKey};
+use crate::fact::Key;
+use crate::id::Id;
+use crate::page::{Listed, Page, PageRequest, SortDirection};
+use crate::store::{Current, StoreResult};
+use crate::tags::TagChoice;
+
+use super::{MemoryStore, at_most, bytes, contains_folded, records};
+
+impl ControlFilter {
+    fn admits(&self, control: &Control) -> bool {
+        let has = |part: &String| {
+            contains_folded(&control.name, part) || contains_folded(control.identifier.as_str(), part)
+        };
+        self.archived == control.archived
+            && self.search.as_ref().is_none_or(has)
+            && self.tags.iter().all(|tag| tag.matches(&control.tags))
+    }
+
+    fn order(&self, left: &Control, right: &Control) -> std::cmp::Ordering {
+        let by_name = left.name.cmp(&right.name);
+        let by_name = match self.direction {
+            SortDirection::Asc => by_name,
+            SortDirection::Desc => by_name.reverse(),
+        };
+        by_name.then(left.id.cmp(&right.id))
+    }
+}
+
+#[async_trait]
+impl ControlStore for MemoryStore {
+    async fn control(&self, org: Id, identifier: &str) -> StoreResult<Option<Current<Control>>> {
+        self.by_name(org, identifier.parse().ok().map(Key::Control), |tables| &tables.controls)
+    }
+
+    async fn controls(
+        &self,
+        org: Id,
+        filter: &ControlFilter,
+        request: PageRequest,
+    ) -> StoreResult<Page<Listed>> {
+        let mut controls = self.ask(org, |tables| records(&tables.controls, |control| control.id))?;
+        controls.retain(|control| filter.admits(control));
+        controls.sort_by(|left, right| filter.order(left, right));
+        let listed = controls.iter().map(|one| Ok(Listed { id: one.id, bytes: bytes(one)? }));
+        Ok(Page::of(listed.collect::<StoreResult<_>>()?, request))
+    }
+
+    async fn controls_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Control>> {
+        self.ask(org, |tables| {
+            let controls = tables.controls.values().map(|current| &current.record);
+            controls.filter(|control| ids.contains(&control.id)).cloned().collect()
+        })
+    }
+
+    async fn control_tags(&self, org: Id, limit: u64) -> StoreResult<Vec<TagChoice>> {
+        let controls = self.ask(org, |tables| records(&tables.controls, |control| control.id))?;
+        let tags = controls.into_iter().flat_map(|control| control.tags);
+        let choices: BTreeSet<_> = tags.map(|(key, value)| TagChoice::new(key, value)).collect();
+        Ok(choices.into_iter().take(at_most(limit)).collect())
+    }
+
+    async fn control_version_sizes(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<Listed<VersionKey>>> {
+        let listed = |version: &ControlVersion| {
+            Ok(Listed { id: (version.control, version.version), bytes: bytes(version)? })
+        };
+        self.control_versions_by_number(org, versions).await?.iter().map(listed).collect()
+    }
+
+    async fn control_versions_by_number(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<ControlVersion>> {
+        self.ask(org, |tables| {
+            let all = tables.control_versions.iter();
+            all.filter(|one| versions.contains(&(one.control, one.version))).cloned().collect()
+        })
+    }
+}

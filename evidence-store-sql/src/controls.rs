@@ -1,0 +1,105 @@
+//! Controls: records with versions, named by their identifiers and listed by what they are called.
+
+use async_trait::async_trait;
+use evidence_core::Current;
+use evidence_core::controls::{Control, ControlFilter, ControlStore, ControlVersion, VersionKey};
+use evidence_core::id::Id;
+use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
+use evidence_core::store::StoreResult;
+use evidence_core::tags::TagChoice;
+
+use crate::driver::Driver;
+use crate::flows::{TAGGED, tag_columns};
+use crate::listing::{Listing, Order};
+use crate::sql::Sql;
+use crate::store::SqlStore;
+
+const KIND: &str = "control";
+
+const CONTROLS: Sql = Sql::each(
+    "evidence.record x WHERE x.org = $1 AND x.kind = 'control'",
+    "evidence.record x WHERE x.org = $1 AND x.kind || '' = 'control'",
+);
+
+const CURRENT: Sql = Sql::same(" AND NOT x.archived");
+const ARCHIVED: Sql = Sql::same(" AND x.archived");
+
+/// In PostgreSQL only ASCII letters have another case under the collation of the columns.
+const HAS_FOLDED: Sql = Sql::each(
+    " AND (instr(lower(x.name), lower($4)) > 0 OR EXISTS (
+        SELECT 1 FROM evidence.name n
+        WHERE n.org = $1 AND n.kind = 'control' AND n.id = x.id AND instr(lower(n.name), lower($4)) > 0))",
+    " AND (strpos(lower(x.name), lower($4 COLLATE \"C\")) > 0 OR EXISTS (
+        SELECT 1 FROM evidence.name n
+        WHERE n.org = $1 AND n.kind = 'control' AND n.id = x.id
+            AND strpos(lower(n.name), lower($4 COLLATE \"C\")) > 0
+        OFFSET 0))",
+);
+
+const TAGS: Sql = Sql::each(
+    "SELECT DISTINCT t.key, t.value FROM evidence.record x, json_each(x.tags) t
+    WHERE x.org = $1 AND x.kind = 'control' ORDER BY t.key, t.value LIMIT $2",
+    "SELECT DISTINCT t.key COLLATE \"C\" AS key, t.value COLLATE \"C\" AS value
+    FROM evidence.record x CROSS JOIN LATERAL jsonb_each_text(x.tags) t
+    WHERE x.org = $1 AND x.kind || '' = 'control' ORDER BY key, value LIMIT $2",
+);
+
+fn listing(filter: &ControlFilter) -> Listing {
+    let found = filter.search.as_ref().map(|_| HAS_FOLDED);
+    let tagged = (!filter.tags.is_empty()).then_some(TAGGED);
+    let archived = if filter.archived { ARCHIVED } else { CURRENT };
+    let order = match filter.direction {
+        SortDirection::Asc => "x.name, x.id",
+        SortDirection::Desc => "x.name DESC, x.id",
+    };
+    Listing {
+        from: CONTROLS,
+        filter: [Some(archived), found, tagged].into_iter().flatten().collect(),
+        order: Order::By(Sql::same(order)),
+        narrow: false,
+        counted: true,
+    }
+}
+
+#[async_trait]
+impl<D: Driver> ControlStore for SqlStore<D> {
+    async fn control(&self, org: Id, identifier: &str) -> StoreResult<Option<Current<Control>>> {
+        self.by_name(org, KIND, identifier).await
+    }
+
+    async fn controls(
+        &self,
+        org: Id,
+        filter: &ControlFilter,
+        request: PageRequest,
+    ) -> StoreResult<Page<Listed>> {
+        let values = vec![filter.search.clone().into(), tag_columns(&filter.tags)];
+        self.listed(org, &listing(filter), request, values).await
+    }
+
+    async fn controls_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Control>> {
+        let controls = self.by_ids(org, KIND, ids).await?;
+        Ok(controls.into_iter().map(|known| known.record).collect())
+    }
+
+    async fn control_tags(&self, org: Id, limit: u64) -> StoreResult<Vec<TagChoice>> {
+        let query = self.query_org(org, TAGS).bind(limit).long();
+        query.all_as(|(key, value): (String, String)| Ok(TagChoice::new(key, value))).await
+    }
+
+    async fn control_version_sizes(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<Listed<VersionKey>>> {
+        self.version_sizes(org, versions).await
+    }
+
+    async fn control_versions_by_number(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<ControlVersion>> {
+        self.versions(org, versions).await
+    }
+}

@@ -1,0 +1,359 @@
+//! Controls: created once, found by their identifiers, changed version by version.
+
+use serde_json::{Value, json};
+
+use crate::support::json::{FORBIDDEN, INVALID, fields};
+use crate::support::{Api, JOHN, on_every_store_and_mount};
+
+const LIST: &str = "/controls/acme";
+const REVIEW: &str = "/controls/acme/SDLC-4";
+
+async fn given(api: &Api, identifier: &str, name: &str) {
+    let control = json!({"identifier": identifier, "name": name});
+    api.post(LIST).json(control).await.created();
+}
+
+async fn given_review(api: &Api) -> Value {
+    let control = json!({
+        "identifier": "SDLC-4", "name": "Code review", "description": "Somebody else reads it",
+        "links": {"the.policy": "https://wiki.example.com/review"},
+    });
+    api.post(LIST).json(control).await.created()
+}
+
+/// One field of each item of a list.
+fn each<'a>(list: &'a Value, items: &str, field: &str) -> Vec<&'a str> {
+    list[items].as_array().unwrap().iter().map(|item| item[field].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_control_is_created_and_read_back() {
+    on_every_store_and_mount(async |api| {
+        let created = given_review(&api).await;
+        let told = [
+            "archived",
+            "created_at",
+            "created_by",
+            "description",
+            "identifier",
+            "links",
+            "name",
+            "policies_referencing",
+            "tags",
+            "version",
+        ];
+        assert_eq!(fields(&created), told);
+        let expected = json!({
+            "identifier": "SDLC-4", "name": "Code review", "description": "Somebody else reads it", "version": 1,
+            "links": {"the.policy": "https://wiki.example.com/review"}, "created_by": "jane", "tags": {},
+            "archived": false, "policies_referencing": [],
+        });
+        let found = api.get(REVIEW).await.expect(200, expected).ok();
+        assert_eq!(found, created);
+        assert!(found["created_at"].is_number(), "{found}");
+
+        let bare = json!({"identifier": "~.-_", "name": "", "description": null, "links": null});
+        let bare = api.post(LIST).json(bare).await.created();
+        assert_eq!((&bare["description"], &bare["links"]), (&json!(""), &json!({})));
+        assert_eq!(api.get("/controls/acme/~.-_").await.ok(), bare);
+        assert_eq!(api.get("/controls/acme/%7E%2E-_").await.ok(), bare);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_identifier_is_taken_once() {
+    on_every_store_and_mount(async |api| {
+        let created = given_review(&api).await;
+        let again = json!({"identifier": "SDLC-4", "name": "Another"});
+        let text = "organization 'acme' has a control with identifier 'SDLC-4'";
+        let refused = api.post(LIST).json(&again).await;
+        refused.refused(409, "A control with this identifier already exists", &[("identifier", text)]);
+        assert_eq!(api.get(REVIEW).await.ok(), created);
+        given(&api, "sdlc-4", "Another").await;
+        api.post("/controls/foobar").key(JOHN).json(&again).await.created();
+        assert_eq!(api.get(REVIEW).await.ok(), created);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_breaks_the_rules_is_refused_and_nothing_is_created() {
+    on_every_store_and_mount(async |api| {
+        let pattern = r"String should match pattern '^[a-zA-Z0-9\-._~]+$' [input: bad identifier]";
+        let table = [
+            (json!(null), "body", "Field required [input: None]"),
+            (json!({"name": "x"}), "identifier", "Field required [input: None]"),
+            (json!({"identifier": "c"}), "name", "Field required [input: None]"),
+            (json!({"identifier": "bad identifier", "name": "x"}), "identifier", pattern),
+            (
+                json!({"identifier": "tags", "name": "x"}),
+                "identifier",
+                "'tags' is a reserved word of the API",
+            ),
+            (json!({"identifier": "..", "name": "x"}), "identifier", "'..' is a reserved word of the API"),
+            (
+                json!({"identifier": "c", "name": "x", "version": 1}),
+                "version",
+                "Extra inputs are not permitted [input: 1]",
+            ),
+            (
+                json!({"identifier": "c", "name": "x", "links": ["a"]}),
+                "links",
+                "Input should be a valid dictionary [input: [\"a\"]]",
+            ),
+            (
+                json!({"identifier": "c", "name": "x", "links": {"a.b": 1}}),
+                "links.a.b",
+                "Input should be a valid string [input: 1]",
+            ),
+        ];
+        for (body, field, text) in table {
+            api.post(LIST).json(&body).await.refused(400, INVALID, &[(field, text)]);
+        }
+        let links: Value = (0..101).map(|n| (n.to_string(), json!(""))).collect();
+        let longest = "a".repeat(256);
+        for (body, field) in [
+            (json!({"identifier": format!("{longest}a"), "name": "x"}), "identifier"),
+            (json!({"identifier": "", "name": "x"}), "identifier"),
+            (json!({"identifier": "c", "name": "a".repeat(256)}), "name"),
+            (json!({"identifier": "c", "name": "x", "links": links}), "links"),
+        ] {
+            api.post(LIST).json(&body).await.refuses_field(400, field);
+        }
+        assert_eq!(api.get(LIST).await.ok()["total_count"], 0);
+        given(&api, &longest, "as long as can be").await;
+        api.get(&format!("{LIST}/{longest}")).await.expect(200, json!({"version": 1}));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_change_makes_a_version_and_what_is_left_out_stays() {
+    on_every_store_and_mount(async |api| {
+        let created = given_review(&api).await;
+        let link = json!({"the.policy": "https://wiki.example.com/review"});
+        let steps = [
+            (json!({}), 1, "Code review", "Somebody else reads it", link.clone()),
+            (json!({"name": null, "links": null}), 1, "Code review", "Somebody else reads it", link.clone()),
+            (json!({"name": "Code review"}), 1, "Code review", "Somebody else reads it", link.clone()),
+            (json!({"name": "Review"}), 2, "Review", "Somebody else reads it", link.clone()),
+            (json!({"description": ""}), 3, "Review", "", link),
+            (json!({"links": {"new": "b"}}), 4, "Review", "", json!({"new": "b"})),
+            (json!({"links": {}, "name": "R", "description": "d"}), 5, "R", "d", json!({})),
+        ];
+        for (changes, version, name, description, links) in steps {
+            let expected =
+                json!({"version": version, "name": name, "description": description, "links": links});
+            let changed = api.put(REVIEW).json(&changes).await.expect(200, expected).ok();
+            assert_eq!(changed["created_at"], created["created_at"], "{changes}");
+            assert_eq!(api.get(REVIEW).await.ok(), changed, "{changes}");
+        }
+        let refused = [
+            (json!(null), "body", "Field required [input: None]"),
+            (json!({"identifier": "x"}), "identifier", "Extra inputs are not permitted [input: x]"),
+            (json!({"name": 1}), "name", "Input should be a valid string [input: 1]"),
+        ];
+        for (changes, field, text) in refused {
+            api.put(REVIEW).json(&changes).await.refused(400, INVALID, &[(field, text)]);
+        }
+        api.get(REVIEW).await.expect(200, json!({"version": 5}));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn versions_are_listed_and_read() {
+    on_every_store_and_mount(async |api| {
+        given_review(&api).await;
+        for number in 2..=20 {
+            let changes = json!({"description": format!("version {number}")});
+            api.put(REVIEW).key("member-key").json(changes).await.ok();
+        }
+        let list = format!("{REVIEW}/versions");
+        let numbers = async |query: &str| {
+            let listed = api.get(&format!("{list}{query}")).await.ok();
+            let versions = listed["versions"].as_array().unwrap();
+            Vec::from_iter(versions.iter().map(|version| version["version"].as_u64().unwrap()))
+        };
+        assert_eq!(numbers("").await, Vec::from_iter((6..=20).rev()));
+        assert_eq!(numbers("?page=2").await, Vec::from_iter((1..=5).rev()));
+        assert_eq!(numbers("?page=2&per_page=3&sort_direction=asc").await, [4, 5, 6]);
+        assert_eq!(numbers("?page=9223372036854775807&per_page=100").await, [0_u64; 0]);
+        assert_eq!(numbers("?per_page=100").await, Vec::from_iter((1..=20).rev()));
+
+        let first = json!({
+            "identifier": "SDLC-4", "version": 1, "name": "Code review", "description": "Somebody else reads it",
+            "links": {"the.policy": "https://wiki.example.com/review"}, "created_by": "jane", "status": "created",
+        });
+        let edited = json!({"version": 2, "description": "version 2", "created_by": "member-key", "status": "edited"});
+        let listed = api.get(&format!("{list}?per_page=2&page=10")).await.ok();
+        let told = ["_links", "page", "per_page", "total_count", "total_pages", "versions"];
+        assert_eq!(fields(&listed), told);
+        let page = json!({"page": 10, "per_page": 2, "total_pages": 10, "total_count": 20});
+        api.get(&format!("{list}?per_page=2&page=10")).await.expect(200, page);
+        let prev = format!("http://localhost:8001/api/v2{list}?page=9&per_page=2");
+        assert_eq!((&listed["_links"]["prev"]["href"], listed["_links"].get("next")), (&json!(prev), None));
+        for (number, expected) in [(1, first), (2, edited)] {
+            let version = api.get(&format!("{list}/{number}")).await.expect(200, expected).ok();
+            assert_eq!(listed["versions"][2 - number], version);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_does_not_exist_is_not_found() {
+    on_every_store_and_mount(async |api| {
+        given_review(&api).await;
+        let control = "no control named 'sdlc-4' in organization 'acme'";
+        for path in ["", "/versions", "/versions/1"] {
+            let missing = api.get(&format!("/controls/acme/sdlc-4{path}")).await;
+            missing.refused(404, "Control not found", &[("identifier", control)]);
+        }
+        let missing = api.put("/controls/acme/sdlc-4").json(json!({"name": "x"})).await;
+        missing.refused(404, "Control not found", &[("identifier", control)]);
+        for number in ["0", "2", "-1", "9223372036854775807"] {
+            let text = format!("version {number} does not exist for control 'SDLC-4'");
+            let missing = api.get(&format!("{REVIEW}/versions/{number}")).await;
+            missing.refused(404, "Control version not found", &[("version_number", &text)]);
+        }
+        for number in ["x", "1.0", "9223372036854775808"] {
+            let refused = api.get(&format!("{REVIEW}/versions/{number}")).await;
+            refused.refuses_field(400, "version_number");
+        }
+        api.get("/controls/acme/a%20b").await.refuses_field(400, "identifier");
+        assert_eq!(api.get("/controls/nowhere/SDLC-4").await.message(404), "Organization not found");
+        assert_eq!(api.get(REVIEW).key(JOHN).await.message(403), FORBIDDEN);
+        assert_eq!(api.get("/controls/foobar/SDLC-4").key(JOHN).await.message(404), "Control not found");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn controls_are_listed_by_name_and_narrowed() {
+    on_every_store_and_mount(async |api| {
+        for (identifier, name) in [("c3", "b"), ("c1", "Scan"), ("SCAN-2", "a"), ("c4", "b")] {
+            given(&api, identifier, name).await;
+        }
+        let other = json!({"identifier": "scan", "name": "theirs"});
+        api.post("/controls/foobar").key(JOHN).json(other).await.created();
+        let identifiers = async |query: &str| {
+            let list = api.get(&format!("{LIST}?{query}")).await.ok();
+            each(&list, "controls", "identifier").join(" ")
+        };
+        for (query, found) in [
+            ("", "c1 SCAN-2 c3 c4"),
+            ("sort_direction=desc", "c3 c4 SCAN-2 c1"),
+            ("search=scan", "c1 SCAN-2"),
+            ("search=SCAN-", "SCAN-2"),
+            ("search=%25", ""),
+            ("search=", "c1 SCAN-2 c3 c4"),
+            ("tag=team", ""),
+            ("tag=", ""),
+            ("archived=true", ""),
+            ("archived=false&search=B", "c3 c4"),
+            ("per_page=2&page=2", "c3 c4"),
+            ("page=999", ""),
+        ] {
+            assert_eq!(identifiers(query).await, found, "{query}");
+        }
+        let list = api.get(&format!("{LIST}?per_page=2&page=2&sort_direction=desc&search=a")).await.ok();
+        assert_eq!(fields(&list), ["_links", "controls", "page", "per_page", "total_count", "total_pages"]);
+        let link = |page: u64| {
+            let query = format!("page={page}&per_page=2&sort_direction=desc&search=a");
+            json!({"href": format!("http://localhost:8001/api/v2/controls/acme?{query}")})
+        };
+        let expected = json!({
+            "page": 2, "per_page": 2, "total_pages": 1, "total_count": 2, "controls": [], "_links": {"self": link(2)},
+        });
+        assert_eq!(list, expected);
+        let list = api.get(&format!("{LIST}?per_page=1")).await.ok();
+        let told = ["created_at", "created_by", "description", "identifier", "links", "name", "tags", "version"];
+        assert_eq!(fields(&list["controls"][0]), told);
+        for (query, field) in [
+            ("page=0", "query.page"),
+            ("per_page=0", "query.per_page"),
+            ("per_page=101", "query.per_page"),
+            ("sort_direction=up", "query.sort_direction"),
+            ("archived=maybe", "query.archived"),
+        ] {
+            api.get(&format!("{LIST}?{query}")).await.refuses_field(400, field);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_control_is_archived_and_brought_back() {
+    on_every_store_and_mount(async |api| {
+        given_review(&api).await;
+        given(&api, "SDLC-5", "Tests").await;
+        let identifiers = async |query: &str| {
+            let list = api.get(&format!("{LIST}{query}")).await.ok();
+            each(&list, "controls", "identifier").join(" ")
+        };
+        let (archive, unarchive) = (format!("{REVIEW}/archive"), format!("{REVIEW}/unarchive"));
+        let as_it_is = json!({"archived": false, "version": 1});
+        api.post(&unarchive).await.expect(200, as_it_is);
+        let archived = json!({"identifier": "SDLC-4", "archived": true, "version": 2});
+        // The public client sends `null`.
+        let found = api.post(&archive).bytes("application/json", "null").await.expect(200, archived).ok();
+        assert_eq!(api.post(&archive).await.ok(), found);
+        assert_eq!(api.get(REVIEW).await.ok(), found);
+        assert_eq!(identifiers("").await, "SDLC-5");
+        assert_eq!(identifiers("?archived=true").await, "SDLC-4");
+        let again = json!({"identifier": "SDLC-4", "name": "Another"});
+        let message = "A control with this identifier already exists";
+        assert_eq!(api.post(LIST).json(again).await.message(409), message);
+
+        let edited = json!({"archived": true, "version": 3, "name": "Review"});
+        api.put(REVIEW).json(json!({"name": "Review"})).await.expect(200, edited);
+        let back = json!({"archived": false, "version": 4, "name": "Review"});
+        api.post(&unarchive).key("member-key").await.expect(200, back);
+        assert_eq!(identifiers("").await, "SDLC-4 SDLC-5");
+        assert_eq!(identifiers("?archived=true").await, "");
+        let versions = api.get(&format!("{REVIEW}/versions")).await.ok();
+        assert_eq!(each(&versions, "versions", "status"), ["unarchived", "edited", "archived", "created"]);
+        for path in ["/controls/acme/none/archive", "/controls/acme/none/unarchive"] {
+            assert_eq!(api.post(path).await.message(404), "Control not found", "{path}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn tags_narrow_the_list_and_are_offered_once() {
+    on_every_store_and_mount(async |api| {
+        let choices = "/controls/acme/tags";
+        assert_eq!(api.get(choices).await.ok(), json!([]));
+        for (identifier, tags) in [
+            ("c1", json!({"team": "a:b", "framework": "sdlc"})),
+            ("c2", json!({"team": "red"})),
+            ("c3", json!({"team": "red"})),
+        ] {
+            given(&api, identifier, identifier).await;
+            let tag = api.patch(&format!("/tags/acme/control/{identifier}"));
+            tag.json(json!({ "set_tags": tags })).await.ok();
+        }
+        api.get("/controls/acme/c1").await.expect(200, json!({"version": 1}));
+        api.post("/controls/acme/c3/archive").await.ok();
+        let tag = |key: &str, value: &str| json!({"key": key, "value": value});
+        let offered = json!([tag("framework", "sdlc"), tag("team", "a:b"), tag("team", "red")]);
+        assert_eq!(api.get(choices).await.ok(), offered);
+        for (query, found) in [
+            ("tag=team", "c1 c2"),
+            ("tag=team:red", "c2"),
+            ("tag=team:a:b", "c1"),
+            ("tag=team&tag=framework", "c1"),
+            ("tag=team:red&archived=true", "c3"),
+            ("tag=TEAM", ""),
+        ] {
+            let list = api.get(&format!("{LIST}?{query}")).await.ok();
+            assert_eq!(each(&list, "controls", "identifier").join(" "), found, "{query}");
+        }
+        api.patch("/tags/acme/control/c1").json(json!({"remove_tags": ["team", "framework"]})).await.ok();
+        assert_eq!(api.get(choices).await.ok(), json!([tag("team", "red")]));
+    })
+    .await;
+}
