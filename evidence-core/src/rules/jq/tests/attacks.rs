@@ -147,7 +147,7 @@ fn the_largest_filters_fit_the_stack_of_a_thread() {
 #[test]
 fn a_pattern_reads_its_text_in_one_pass_or_is_refused() {
     let text = format!("\"{}!\"", "ab".repeat(20_000));
-    for pattern in ["(a+)+$", "(?:a|b)*c", "[ab]*a[ab]{8}c", "(?i)(A|B)+$", "^(a|ab)*$"] {
+    for pattern in ["(a+)+$", "(?:a|b)*c", "[ab]*a[ab]{8}c", "(?i)(A|B)+$", "^(a|ab)*$", "[ab]*a[ab]{900}c"] {
         let found = answer(&format!("test(\"{pattern}\")"), &text);
         assert!(found == "false" || found == "<limit fuel>", "{pattern}: {found}");
     }
@@ -156,7 +156,7 @@ fn a_pattern_reads_its_text_in_one_pass_or_is_refused() {
     assert_eq!(answer(subject, "\"feat(api): more\""), "true");
     assert_eq!(answer(subject, "\"more\""), "false");
     assert!(["false", "<limit fuel>"].contains(&answer(subject, &text).as_str()));
-    for pattern in ["a{1000}{1000}", "(((a{100}){100}){100})", "[ab]*a[ab]{900}c", "\\\\pL{500}"] {
+    for pattern in ["a{1000}{1000}", "(((a{100}){100}){100})", "\\\\pL{500}"] {
         assert!(Filter::compile(&format!("test(\"{pattern}\")")).is_err(), "{pattern}");
     }
     assert!(Filter::compile(&format!("test(\"{}\")", "a".repeat(513))).is_err());
