@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use evidence_core::auth::{Credential, Principal};
+use evidence_core::compute::{ComputePool, Job};
 use evidence_core::memory::MemoryStore;
 use evidence_core::operation::{Body, BodyKind, Operation, Visitor};
 use evidence_core::seed::Seed;
@@ -18,6 +19,19 @@ use serde_json::{Map, Value, json};
 /// The outcome of a future that waits for nothing: a store in memory never does.
 fn wait<T>(future: impl Future<Output = T>) -> T {
     future.now_or_never().expect("a store in memory answers at once")
+}
+
+/// Does work at once, where it is asked for.
+struct InPlace;
+
+impl ComputePool for InPlace {
+    fn parallelism(&self) -> usize {
+        1
+    }
+
+    fn spawn(&self, job: Job) {
+        job();
+    }
 }
 
 /// What the bodies may mention.
@@ -44,7 +58,7 @@ impl World {
         // Many requests change the same few resources.
         let limits = Limits { tags: usize::MAX, ..Limits::default() };
         let settings = Settings { limits, ..Settings::default() };
-        let service = Evidence::new(Arc::new(MemoryStore::new()), settings);
+        let service = Evidence::new(Arc::new(MemoryStore::new()), settings).with_compute_pool(InPlace);
         let seed = Seed { user: "jane".parse().unwrap(), orgs: vec!["acme".parse().unwrap()], api_key: None };
         let key = wait(service.seed(&seed)).unwrap();
         let caller = wait(service.authenticate(Credential::Bearer(key.reveal()))).unwrap();

@@ -1,5 +1,6 @@
 //! Custom attestation types: a team's own kinds of evidence, with a schema and rules, versioned.
 
+pub(crate) mod compiled;
 pub(crate) mod operations;
 pub(crate) mod record;
 pub(crate) mod store;

@@ -4,7 +4,7 @@
 //! exhaustive.
 //!
 //! Start with [`template`] and [`compliance`], which together answer "is this trail compliant?";
-//! [`policy`] asks the same of an environment.
+//! [`policy`] asks the same of an environment. [`jq`] and [`schema`] are what custom attestation types evaluate by.
 //!
 //! A team can test its own templates and policies with them, without a server:
 //!
@@ -52,5 +52,7 @@
 
 pub mod compliance;
 pub mod document;
+pub mod jq;
 pub mod policy;
+pub mod schema;
 pub mod template;

@@ -236,9 +236,14 @@ pub fn allowance() -> Shape {
 /// What a custom attestation type is made with, beside its schema.
 pub fn attestation_type() -> Shape {
     let program = || Shape::text_between(1, 4 << 10);
+    let rules =
+        select(vec![json!("."), json!(".age >= 21"), json!(".tags | any(. == \"ok\")"), json!("true")]);
+    let not_allowed =
+        ["", "(", "env", "halt", ".a = 1", "def f: f; f", "range(0; 9; 1)"].map(|rule| json!(rule));
+    let rule = Shape::or_wrong(rules, not_allowed.to_vec());
     let jq = Object::new()
         .optional("content_type", Shape::choice(&["jq"]))
-        .given("rules", Shape::list(&program(), 0..3))
+        .given("rules", Shape::list(&rule, 0..3))
         .shape();
     let default = Shape::or_wrong(
         select(vec![json!({}), json!({"content_type": "default"})]),

@@ -6,7 +6,6 @@ use proptest::sample::select;
 use serde_json::{Value, json};
 
 use super::shape::{Object, Shape};
-use super::shared;
 use crate::name::{AttestationName, TemplateReferenceName};
 
 const KINDS: [&str; 8] =
@@ -91,14 +90,27 @@ pub fn policies() -> Texts {
     Texts::of(&policy.shape()).or_broken(&["", "_schema: [", "- a"])
 }
 
-/// The JSON Schemas of custom attestation types: any JSON object is taken.
+/// The JSON Schemas of custom attestation types.
 pub fn type_schemas() -> Texts {
+    let place = vec![
+        json!({"$ref": "https://example.com/s"}),
+        json!({"$ref": "#"}),
+        json!({"pattern": "("}),
+        json!(1),
+    ];
+    let field = || {
+        let accepted = vec![
+            json!({}),
+            json!(true),
+            json!({"type": "integer", "minimum": 0}),
+            json!({"pattern": "^a+$"}),
+        ];
+        Shape::or_wrong(select(accepted), place.clone())
+    };
+    let properties = Object::new().given("age", field()).given("tags", field());
     let schema = Object::new()
         .given("type", Shape::choice(&["object"]))
-        .given("properties", shared::any_object())
+        .given("properties", properties.shape())
         .shape();
-    Texts {
-        broken: select(&["", "[]", "null", "{", "\"x\""]).prop_map(str::to_owned).boxed(),
-        ..Texts::of(&schema)
-    }
+    Texts::of(&schema).or_broken(&["", "[]", "null", "{", "\"x\""])
 }

@@ -211,7 +211,8 @@ async fn the_document_is_closed_and_its_fields_are_checked() {
         }
         let long = json!({"name": "a", "evaluator": {"rules": ["x".repeat(4097)]}});
         post(&api, &long, None).await.refuses_field(400, "evaluator.rules[0]");
-        let longest = json!({"name": "a-_~.9", "evaluator": {"rules": ["x".repeat(4096)]}});
+        let rule = format!("\"{}\"", "x".repeat(4094));
+        let longest = json!({"name": "a-_~.9", "evaluator": {"rules": [rule]}});
         post(&api, &longest, None).await.created();
     })
     .await;
@@ -226,6 +227,77 @@ async fn the_form_needs_its_document_and_a_schema_that_is_an_object() {
         api.post(LIST).form(&[schema]).await.refused(400, INVALID, &[("data_json", missing)]);
         for schema in ["", "{", "[]", "null", "\"x\"", "\u{fffd}"] {
             post(&api, &full(), Some(schema)).await.refuses_field(400, "type_schema");
+        }
+        assert_eq!(api.get(LIST).await.ok(), json!([]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_rule_may_not_say_is_named_and_nothing_is_kept() {
+    on_every_store_and_mount(async |api| {
+        let deep = format!("{}1{}", "(".repeat(2_000), ")".repeat(2_000));
+        let refused = [
+            ("env.HOME", "not allowed: env/0 (at character 1)"),
+            (".a | halt", "not allowed: halt/0 (at character 6)"),
+            ("$ENV", "not allowed: $ENV (at character 1)"),
+            ("def f: f; f", "not allowed: def f (at character 5)"),
+            (".a |= 1", "not allowed: |="),
+            ("repeat(.)", "not allowed: repeat/1 (at character 1)"),
+            ("now > 1", "not allowed: now/0 (at character 1)"),
+            ("input", "not allowed: input/0 (at character 1)"),
+            (
+                "test(.pattern)",
+                "not allowed: test with a pattern or flags that are no literal string (at character 1)",
+            ),
+            (".age >", "expected term (at character 7)"),
+            (deep.as_str(), "nests more than 48 levels (at character 49)"),
+        ];
+        for (rule, text) in refused {
+            let document = json!({"name": "a", "evaluator": {"content_type": "jq", "rules": [".ok", rule]}});
+            let text = format!("Input should be a jq filter of the kind that is allowed: {text}");
+            post(&api, &document, None).await.refused(400, INVALID, &[("evaluator.rules[1]", &text)]);
+        }
+        assert_eq!(api.get(LIST).await.ok(), json!([]));
+        // What is not run is kept as it is.
+        let unused = json!({"name": "a", "evaluator": {"content_type": "default", "rules": ["env"]}});
+        post(&api, &unused, None).await.created();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_rules_of_a_type_are_bounded_together() {
+    on_every_store_and_mount(async |api| {
+        let typed = |rules: Vec<String>| json!({"name": "a", "evaluator": {"rules": rules}});
+        let patterns = |many: usize| vec!["test(\"^a+$\")".to_owned(); many];
+        post(&api, &typed(patterns(16)), None).await.created();
+        post(&api, &typed(patterns(17)), None).await.refuses_field(400, "evaluator.rules[16]");
+        let long = |many: usize| vec![format!("[{}.]", ".,".repeat(100)); many];
+        post(&api, &typed(long(50)), None).await.created();
+        post(&api, &typed(long(100)), None).await.refuses_field(400, "evaluator.rules[81]");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_schema_may_not_say_is_named_and_nothing_is_kept() {
+    on_every_store_and_mount(async |api| {
+        let refused = [
+            (r#"{"properties": {"a": {"$ref": "https://example.com/s"}}}"#, "at /properties/a/$ref: "),
+            (r#"{"$ref": "file:///etc/passwd"}"#, "at /$ref: "),
+            (r##"{"$ref": "#"}"##, "at /$ref: "),
+            (r#"{"type": "nonsense"}"#, "at /type: "),
+            (r#"{"properties": {"a": {"pattern": "("}}}"#, "at /properties/a/pattern: "),
+            (r#"{"pattern": "(?=a)b"}"#, "at /pattern: "),
+            (r#"{"$schema": "https://example.com/own"}"#, "at /$schema: "),
+            (r#"{"unevaluatedProperties": false}"#, "at /unevaluatedProperties: not allowed"),
+        ];
+        for (schema, place) in refused {
+            let reply = post(&api, &full(), Some(schema)).await;
+            let text = reply.json()["errors"]["type_schema"].as_str().map(str::to_owned);
+            assert!(text.as_ref().is_some_and(|text| text.starts_with(place)), "{schema}: {text:?}");
+            reply.refuses_field(400, "type_schema");
         }
         assert_eq!(api.get(LIST).await.ok(), json!([]));
     })

@@ -434,6 +434,13 @@ impl Noise {
         (0..length).map(|_| char::from_u32(0x1_0000 + self.next() % 0xFFFE).unwrap()).collect()
     }
 
+    /// The same for rules, which are filters: literals, here.
+    fn rule_at_and_past(&mut self, schema: &Value) -> (String, String) {
+        let most = usize::try_from(schema["maxLength"].as_u64().unwrap()).unwrap();
+        let literal = |text: String| format!("\"{text}\"");
+        (literal(self.hex(most - 2)), literal(self.hex(most - 1)))
+    }
+
     /// A text of the greatest length, and one that is longer by one.
     fn at_and_past(&mut self, schema: &Value) -> (String, String) {
         let most = usize::try_from(schema["maxLength"].as_u64().unwrap()).unwrap();
@@ -477,7 +484,11 @@ async fn every_text_of_a_body_is_taken_at_its_maximum_and_named_past_it() {
             let whole = request.send(&api, &request.body, &document).await;
             assert!(whole.status.is_success(), "{}: {:?}", request.operation, whole.body);
             for (path, schema) in found {
-                let (at, past) = noise.at_and_past(&schema);
+                let (at, past) =
+                    match path.iter().any(|step| matches!(step, Step::Field(name) if name == "rules")) {
+                        true => noise.rule_at_and_past(&schema),
+                        false => noise.at_and_past(&schema),
+                    };
                 let name = format!("{} {}", request.operation, written(&path));
                 let mut body = request.body.clone();
                 match request.operation {

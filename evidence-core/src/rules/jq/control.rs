@@ -1,0 +1,263 @@
+//! Functions that run their arguments themselves.
+
+use super::eval::{Emit, Machine, Run, Stop, error};
+use super::native;
+use super::order;
+use super::tree::{Control, Node};
+use super::value::{Fields, Value};
+
+impl Machine<'_> {
+    /// Runs a function; how many arguments it has is decided when it is lowered.
+    pub(super) fn control(
+        &mut self,
+        control: Control,
+        arguments: &[Node],
+        input: Value,
+        emit: Emit<'_>,
+    ) -> Run {
+        match (control, arguments) {
+            (Control::Select, [condition]) => self.run(condition, input.clone(), &mut |this, holds| {
+                if holds.is_truthy() { emit(this, input.clone()) } else { Ok(()) }
+            }),
+            (Control::Map, [of]) => self.map(of, &input, emit),
+            (Control::MapValues, [of]) => self.map_values(of, &input, emit),
+            (Control::WithEntries, [of]) => {
+                let entries = native::to_entries(self, &input)?;
+                self.map(of, &entries, &mut |this, entries| {
+                    let object = native::from_entries(this, &entries)?;
+                    emit(this, object)
+                })
+            }
+            (Control::AnyOf, _) => self.some(true, None, None, &input, emit),
+            (Control::AnyBy, [condition]) => self.some(true, None, Some(condition), &input, emit),
+            (Control::Any, [of, condition]) => self.some(true, Some(of), Some(condition), &input, emit),
+            (Control::AllOf, _) => self.some(false, None, None, &input, emit),
+            (Control::AllBy, [condition]) => self.some(false, None, Some(condition), &input, emit),
+            (Control::All, [of, condition]) => self.some(false, Some(of), Some(condition), &input, emit),
+            (Control::First, [of]) => self.first(1, of, input, emit),
+            (Control::Limit, [most, of]) => {
+                self.run(most, input.clone(), &mut |this, most| match most.as_float() {
+                    Some(most) if most >= 0.0 => this.first(most.ceil() as usize, of, input.clone(), emit),
+                    _ => error(format!("limit takes a count, not {} ({})", most.kind(), most.shown())),
+                })
+            }
+            (Control::Last, [of]) => {
+                let mut last = None;
+                self.run(of, input, &mut |_, value| {
+                    last = Some(value);
+                    Ok(())
+                })?;
+                last.map_or(Ok(()), |last| emit(self, last))
+            }
+            (Control::IsEmpty, [of]) => {
+                let mut empty = true;
+                self.cut(|this, mark| {
+                    this.run(of, input, &mut |_, _| {
+                        empty = false;
+                        Err(Stop::Cut(mark))
+                    })
+                })?;
+                emit(self, Value::Bool(empty))
+            }
+            (Control::RangeTo, [to]) => {
+                self.run(to, input, &mut |this, to| this.range(&Value::Int(0), &to, emit))
+            }
+            (Control::Range, bounds) => {
+                self.arguments(bounds, &input, &mut Vec::new(), &mut |this, bounds| match bounds {
+                    [from, to] => this.range(from, to, emit),
+                    _ => Ok(()),
+                })
+            }
+            (Control::Sum, [of]) => {
+                let values = self.all(of, input)?;
+                let sum = native::sum(self, values.iter())?;
+                emit(self, sum)
+            }
+            (Control::MinBy, [by]) => self.extreme(by, &input, false, emit),
+            (Control::MaxBy, [by]) => self.extreme(by, &input, true, emit),
+            (Control::UniqueBy, [by]) => {
+                let groups = self.groups(by, &input)?;
+                let firsts = groups.into_iter().filter_map(|group| group.into_iter().next());
+                let firsts = self.list(firsts.collect())?;
+                emit(self, firsts)
+            }
+            (Control::GroupBy, [by]) => {
+                let mut lists = Vec::new();
+                for group in self.groups(by, &input)? {
+                    let group = self.list(group)?;
+                    self.keep(&mut lists, group)?;
+                }
+                let lists = self.list(lists)?;
+                emit(self, lists)
+            }
+            (Control::SortBy, [by]) => {
+                let keyed = self.keyed(by, &input)?;
+                let sorted = order::sort(self, keyed)?;
+                let sorted = self.list(sorted.into_iter().map(|(_, item)| item).collect())?;
+                emit(self, sorted)
+            }
+            (Control::Values, _) => keep_if(self, !matches!(input, Value::Null), input, emit),
+            (Control::Nulls, _) => keep_if(self, matches!(input, Value::Null), input, emit),
+            (Control::Booleans, _) => keep_if(self, matches!(input, Value::Bool(_)), input, emit),
+            (Control::Numbers, _) => keep_if(self, input.as_float().is_some(), input, emit),
+            (Control::Strings, _) => keep_if(self, matches!(input, Value::Str(_)), input, emit),
+            (Control::Arrays, _) => keep_if(self, matches!(input, Value::Array(_)), input, emit),
+            (Control::Objects, _) => keep_if(self, matches!(input, Value::Object(_)), input, emit),
+            (Control::Scalars, _) => keep_if(self, !is_iterable(&input), input, emit),
+            (Control::Iterables, _) => keep_if(self, is_iterable(&input), input, emit),
+            (Control::Empty, _) => Ok(()),
+            // Lowering gives each its arguments.
+            (control, arguments) => error(format!("{control:?} takes no {} arguments", arguments.len())),
+        }
+    }
+
+    fn map(&mut self, of: &Node, input: &Value, emit: Emit<'_>) -> Run {
+        let mut items = Vec::new();
+        self.each(input, false, &mut |this, item| {
+            this.run(of, item, &mut |this, value| this.keep(&mut items, value))
+        })?;
+        let list = self.list(items)?;
+        emit(self, list)
+    }
+
+    /// The first result for each, and nothing where there is none.
+    fn map_values(&mut self, of: &Node, input: &Value, emit: Emit<'_>) -> Run {
+        match input {
+            Value::Object(object) => {
+                let mut fields = Fields::new();
+                for (name, value) in &object.fields {
+                    self.step()?;
+                    self.first(1, of, value.clone(), &mut |_, value| {
+                        fields.insert(name.clone(), value);
+                        Ok(())
+                    })?;
+                }
+                let object = self.object(fields)?;
+                emit(self, object)
+            }
+            other => {
+                let mut items = Vec::new();
+                self.each(other, false, &mut |this, item| {
+                    this.first(1, of, item, &mut |this, value| this.keep(&mut items, value))
+                })?;
+                let list = self.list(items)?;
+                emit(self, list)
+            }
+        }
+    }
+
+    /// Whether one of the items, or of the results of a part, fits; or whether all do, unless `looks_for`.
+    fn some(
+        &mut self,
+        looks_for: bool,
+        of: Option<&Node>,
+        condition: Option<&Node>,
+        input: &Value,
+        emit: Emit<'_>,
+    ) -> Run {
+        let mut found = false;
+        self.cut(|this, mark| {
+            let mut look = |value: &Value| {
+                if value.is_truthy() == looks_for {
+                    found = true;
+                    return Err(Stop::Cut(mark));
+                }
+                Ok(())
+            };
+            let mut each = |this: &mut Machine<'_>, item: Value| match condition {
+                Some(condition) => this.run(condition, item, &mut |_, holds| look(&holds)),
+                None => look(&item),
+            };
+            match of {
+                Some(of) => this.run(of, input.clone(), &mut each),
+                None => this.each(input, false, &mut each),
+            }
+        })?;
+        emit(self, Value::Bool(found == looks_for))
+    }
+
+    /// The first results of a part.
+    fn first(&mut self, most: usize, of: &Node, input: Value, emit: Emit<'_>) -> Run {
+        if most == 0 {
+            return Ok(());
+        }
+        let mut left = most;
+        self.cut(|this, mark| {
+            this.run(of, input, &mut |this, value| {
+                left -= 1;
+                emit(this, value)?;
+                if left == 0 { Err(Stop::Cut(mark)) } else { Ok(()) }
+            })
+        })
+    }
+
+    fn range(&mut self, from: &Value, to: &Value, emit: Emit<'_>) -> Run {
+        let (Some(first), Some(end)) = (from.as_float(), to.as_float()) else {
+            return error("Range bounds must be numeric");
+        };
+        if let (Value::Int(first), Value::Int(end)) = (from, to) {
+            for number in *first..*end {
+                self.step()?;
+                emit(self, Value::Int(number))?;
+            }
+            return Ok(());
+        }
+        let mut number = first;
+        while number < end {
+            self.step()?;
+            emit(self, Value::number(number).unwrap_or(Value::Null))?;
+            if number + 1.0 <= number {
+                return error("Range bounds must be smaller");
+            }
+            number += 1.0;
+        }
+        Ok(())
+    }
+
+    /// The items of a list, each with its key.
+    fn keyed(&mut self, by: &Node, input: &Value) -> Run<Vec<(Value, Value)>> {
+        let Value::Array(array) = input else {
+            return error(format!("Cannot index {} with number", input.kind()));
+        };
+        let mut keyed = Vec::new();
+        for item in &array.items {
+            self.step()?;
+            let keys = self.all(by, item.clone())?;
+            let key = self.list(keys)?;
+            self.budget.allocate(2 * super::value::ITEM)?;
+            keyed.push((key, item.clone()));
+        }
+        Ok(keyed)
+    }
+
+    /// Items of one key, by key.
+    fn groups(&mut self, by: &Node, input: &Value) -> Run<Vec<Vec<Value>>> {
+        let keyed = self.keyed(by, input)?;
+        let mut groups: Vec<(Value, Vec<Value>)> = Vec::new();
+        for (key, item) in order::sort(self, keyed)? {
+            match groups.last_mut() {
+                Some((last, group)) if last.equals(&key, self.budget)? => self.keep(group, item)?,
+                _ => {
+                    self.budget.allocate(4 * super::value::ITEM)?;
+                    groups.push((key, vec![item]));
+                }
+            }
+        }
+        Ok(groups.into_iter().map(|(_, group)| group).collect())
+    }
+
+    /// The first item of the least key, or the last of the greatest.
+    fn extreme(&mut self, by: &Node, input: &Value, greatest: bool, emit: Emit<'_>) -> Run {
+        let keyed = self.keyed(by, input)?;
+        let found = order::extreme(self, keyed, greatest)?;
+        emit(self, found)
+    }
+}
+
+const fn is_iterable(value: &Value) -> bool {
+    matches!(value, Value::Array(_) | Value::Object(_))
+}
+
+fn keep_if(machine: &mut Machine<'_>, keep: bool, value: Value, emit: Emit<'_>) -> Run {
+    if keep { emit(machine, value) } else { Ok(()) }
+}

@@ -1,0 +1,124 @@
+//! The patterns that filters look for, compiled with them, so that what a search costs is known beforehand.
+
+use std::fmt;
+
+use regex_automata::dfa::dense::{self, DFA};
+use regex_automata::dfa::{Automaton, StartKind};
+use regex_automata::nfa::thompson;
+use regex_automata::util::syntax;
+use regex_automata::{Input, MatchKind};
+
+use super::budget::{Budget, Limit};
+
+/// A compiled pattern.
+pub(super) enum Pattern {
+    /// A table in which each byte of the text is one look-up.
+    Table(Box<DFA<Vec<u32>>>),
+    /// Where a table would be too large, with the steps that it takes for each byte.
+    Program(regex::Regex, usize),
+}
+
+/// Patterns are no longer than this.
+pub(super) const MAX_PATTERN: usize = 512;
+
+const MAX_NESTING: u32 = 32;
+
+const MAX_TABLE: usize = 512 << 10;
+
+/// The sizes that a program may have, and the steps that it takes for each byte then: its size is its factor.
+const PROGRAMS: [(usize, usize); 2] = [(16 << 10, 64), (64 << 10, 256)];
+
+/// A table reads so many bytes in one step.
+const TABLE_BYTES: usize = 4;
+
+/// How a pattern is meant.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Flags {
+    case_insensitive: bool,
+    extended: bool,
+}
+
+impl Flags {
+    /// The flags of these letters; the letter that is none of them.
+    pub(super) fn read(letters: &str) -> Result<Self, char> {
+        let mut flags = Self::default();
+        for letter in letters.chars() {
+            match letter {
+                'i' => flags.case_insensitive = true,
+                'x' => flags.extended = true,
+                // The beginning and the end are those of the text in any case.
+                's' => {}
+                other => return Err(other),
+            }
+        }
+        Ok(flags)
+    }
+}
+
+impl Pattern {
+    /// Compiles a pattern.
+    pub(super) fn new(pattern: &str, flags: Flags) -> Result<Self, String> {
+        if pattern.len() > MAX_PATTERN {
+            return Err(format!("a pattern should have at most {MAX_PATTERN} bytes"));
+        }
+        let syntax = syntax::Config::new()
+            .case_insensitive(flags.case_insensitive)
+            .ignore_whitespace(flags.extended)
+            .nest_limit(MAX_NESTING);
+        let table = dense::Config::new()
+            .start_kind(StartKind::Unanchored)
+            .match_kind(MatchKind::LeftmostFirst)
+            .dfa_size_limit(Some(MAX_TABLE))
+            .determinize_size_limit(Some(MAX_TABLE));
+        let table = DFA::builder()
+            .syntax(syntax)
+            .thompson(thompson::Config::new().nfa_size_limit(Some(MAX_TABLE / 2)))
+            .configure(table)
+            .build(pattern);
+        if let Ok(table) = table {
+            return Ok(Self::Table(Box::new(table)));
+        }
+        let mut refused = String::new();
+        for (size, steps) in PROGRAMS {
+            let program = regex::RegexBuilder::new(pattern)
+                .case_insensitive(flags.case_insensitive)
+                .ignore_whitespace(flags.extended)
+                .nest_limit(MAX_NESTING)
+                .size_limit(size)
+                .build();
+            match program {
+                Ok(program) => return Ok(Self::Program(program, steps)),
+                Err(regex::Error::CompiledTooBig(_)) => {
+                    "the pattern is too large once it is compiled".clone_into(&mut refused);
+                }
+                // The last line says what is wrong, those before show where.
+                Err(error) => return Err(error.to_string().lines().last().unwrap_or_default().to_owned()),
+            }
+        }
+        Err(refused)
+    }
+
+    /// Whether the text has a place that fits.
+    pub(super) fn is_in(&self, text: &str, budget: &mut Budget) -> Result<bool, Limit> {
+        match self {
+            Self::Table(table) => {
+                budget.steps(1 + text.len() / TABLE_BYTES)?;
+                // A table gives up at bytes that it was told to give up at: there are none.
+                Ok(table.try_search_fwd(&Input::new(text).earliest(true)).is_ok_and(|found| found.is_some()))
+            }
+            Self::Program(program, steps) => {
+                budget.steps(1 + text.len().saturating_mul(*steps))?;
+                Ok(program.is_match(text))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Table(_) => f.write_str("Table"),
+            Self::Program(program, _) => write!(f, "Program({program})"),
+        }
+    }
+}

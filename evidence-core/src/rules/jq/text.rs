@@ -1,0 +1,112 @@
+//! Functions of strings.
+
+use super::eval::{Machine, Run, error};
+use super::native::{items, refuse, text};
+use super::value::Value;
+
+/// What a value is in the middle of a string.
+pub(super) fn to_text(machine: &mut Machine<'_>, value: &Value) -> Run<String> {
+    match value {
+        Value::Str(text) => {
+            machine.budget.bytes(text.len())?;
+            Ok(text.to_string())
+        }
+        other => Ok(other.json(machine.budget)?),
+    }
+}
+
+pub(super) fn to_json(machine: &mut Machine<'_>, value: &Value) -> Run<Value> {
+    let text = value.json(machine.budget)?;
+    machine.string(&text)
+}
+
+pub(super) fn both_texts(
+    machine: &mut Machine<'_>,
+    input: &Value,
+    part: &Value,
+    name: &str,
+    holds: fn(&str, &str) -> bool,
+) -> Run<Value> {
+    let (Value::Str(within), Value::Str(part)) = (input, part) else {
+        return error(format!("{name}() requires string inputs"));
+    };
+    machine.budget.read(part.len())?;
+    Ok(Value::Bool(holds(within, part)))
+}
+
+pub(super) fn trim(
+    machine: &mut Machine<'_>,
+    input: &Value,
+    part: &Value,
+    strip: for<'a> fn(&'a str, &str) -> Option<&'a str>,
+) -> Run<Value> {
+    match (input, part) {
+        (Value::Str(within), Value::Str(part)) => {
+            machine.budget.read(part.len())?;
+            match strip(within, part) {
+                Some(rest) => machine.string(rest),
+                None => Ok(input.clone()),
+            }
+        }
+        _ => Ok(input.clone()),
+    }
+}
+
+pub(super) fn letters(machine: &mut Machine<'_>, input: &Value, change: fn(char) -> char) -> Run<Value> {
+    let text = text(input)?;
+    Ok(Value::text(text.chars().map(change), text.len(), machine.budget)?)
+}
+
+pub(super) fn split(machine: &mut Machine<'_>, input: &Value, by: &Value) -> Run<Value> {
+    let (Value::Str(within), Value::Str(by)) = (input, by) else {
+        return error("split input and separator must be strings");
+    };
+    let mut parts = Vec::new();
+    if by.is_empty() {
+        for letter in within.chars() {
+            let part = machine.string(letter.encode_utf8(&mut [0; 4]))?;
+            machine.keep(&mut parts, part)?;
+        }
+    } else if !within.is_empty() {
+        machine.budget.read(within.len() + by.len())?;
+        for part in within.split(&**by) {
+            let part = machine.string(part)?;
+            machine.keep(&mut parts, part)?;
+        }
+    }
+    machine.list(parts)
+}
+
+pub(super) fn join(machine: &mut Machine<'_>, input: &Value, by: &Value) -> Run<Value> {
+    let array = items(input)?;
+    let mut joined = String::new();
+    for (position, item) in array.items.iter().enumerate() {
+        machine.step()?;
+        if position > 0 {
+            let by = text(by)?;
+            machine.budget.bytes(by.len())?;
+            joined.push_str(by);
+        }
+        match item {
+            Value::Null => {}
+            Value::Array(_) | Value::Object(_) => return refuse(item, "cannot be joined"),
+            other => joined.push_str(&to_text(machine, other)?),
+        }
+    }
+    machine.string(&joined)
+}
+
+pub(super) fn to_number(machine: &mut Machine<'_>, input: &Value) -> Run<Value> {
+    let Value::Str(text) = input else {
+        return match input.as_float() {
+            Some(_) => Ok(input.clone()),
+            None => refuse(input, "cannot be parsed as a number"),
+        };
+    };
+    machine.budget.read(text.len().saturating_mul(2))?;
+    // Rust reads more than JSON has, such as the words for what is not finite.
+    let is_json = serde_json::from_str::<&serde_json::value::RawValue>(text)
+        .is_ok_and(|raw| raw.get().starts_with(|first: char| first == '-' || first.is_ascii_digit()));
+    let number = is_json.then(|| Value::read_number(text.trim())).flatten();
+    number.map_or_else(|| refuse(input, "cannot be parsed as a number"), Ok)
+}

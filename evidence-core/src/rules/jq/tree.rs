@@ -1,0 +1,213 @@
+//! What filters are lowered to: a tree in which everything is known, and no part is run by a part below it.
+
+use super::pattern::Pattern;
+use super::value::Value;
+
+/// A part of a filter.
+#[derive(Debug)]
+pub(super) enum Node {
+    /// `.`
+    Identity,
+    /// `..`
+    Descend,
+    /// A literal.
+    Constant(Value),
+    /// `"a \(f) b"`
+    Text(Vec<Part>),
+    /// `[f]`
+    List(Box<Node>),
+    /// `{a: f, (g): h}`
+    Object(Vec<(Node, Node)>),
+    /// `-f`
+    Negate(Box<Node>),
+    /// `f | g`
+    Pipe(Box<Node>, Box<Node>),
+    /// `f, g`
+    Comma(Box<Node>, Box<Node>),
+    /// `f // g`
+    Alternative(Box<Node>, Box<Node>),
+    /// `f or g`
+    Or(Box<Node>, Box<Node>),
+    /// `f and g`
+    And(Box<Node>, Box<Node>),
+    /// `f + g` and the like.
+    Math(Box<Node>, Math, Box<Node>),
+    /// `f == g` and the like.
+    Compare(Box<Node>, Comparison, Box<Node>),
+    /// `reduce f as $x (g; h)`
+    Reduce(Box<Fold>),
+    /// `foreach f as $x (g; h; i)`
+    Foreach(Box<Fold>, Box<Node>),
+    /// `try f catch g`
+    Try(Box<Node>, Option<Box<Node>>),
+    /// `if f then g elif … else h end`
+    If(Vec<(Node, Node)>, Box<Node>),
+    /// `$x`
+    Variable(usize),
+    /// `f as $x | g`
+    Bind(Box<Node>, Binding, Box<Node>),
+    /// `f.a[g]?`
+    Path(Box<Node>, Vec<(Step, bool)>),
+    /// A function of its input and of the results of its arguments.
+    Call(Native, Vec<Node>),
+    /// A function whose arguments are run by itself.
+    Control(Control, Vec<Node>),
+    /// `test("…")`
+    Test(Pattern),
+}
+
+/// A part of a string.
+#[derive(Debug)]
+pub(super) enum Part {
+    /// Literal text.
+    Text(String),
+    /// What is filled in.
+    Filter(Node),
+}
+
+/// What `reduce` and `foreach` have in common.
+#[derive(Debug)]
+pub(super) struct Fold {
+    pub(super) source: Node,
+    pub(super) binding: Binding,
+    pub(super) first: Node,
+    pub(super) update: Node,
+}
+
+/// What a value is taken apart to.
+#[derive(Debug)]
+pub(super) enum Binding {
+    /// `$x`: a slot, which no part of the filter fills while another still reads it.
+    Variable(usize),
+    /// `[$a, $b]`
+    Array(Vec<Binding>),
+    /// `{a: $x, (f): $y}`
+    Object(Vec<(Node, Binding)>),
+}
+
+/// A step of a path.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// `.a`, `[f]`
+    Index(Node),
+    /// `[f:g]`
+    Slice(Option<Node>, Option<Node>),
+    /// `[]`
+    Each,
+}
+
+/// An arithmetic operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Math {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+}
+
+/// A comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Comparison {
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    Equal,
+    NotEqual,
+}
+
+macro_rules! functions {
+    ($($(#[$doc:meta])* $table:ident: $kind:ident { $($variant:ident = $name:literal / $arity:literal,)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(super) enum $kind {
+            $($variant,)*
+        }
+
+        /// All of them, with their names and how many arguments they take.
+        pub(super) const $table: &[(&str, usize, $kind)] = &[$(($name, $arity, $kind::$variant),)*];
+    )*};
+}
+
+functions! {
+    /// Functions of an input and the results of their arguments.
+    NATIVES: Native {
+        Length = "length" / 0,
+        Utf8ByteLength = "utf8bytelength" / 0,
+        Not = "not" / 0,
+        Keys = "keys" / 0,
+        Has = "has" / 1,
+        In = "in" / 1,
+        Contains = "contains" / 1,
+        Inside = "inside" / 1,
+        Index = "index" / 1,
+        Type = "type" / 0,
+        Add = "add" / 0,
+        Min = "min" / 0,
+        Max = "max" / 0,
+        Unique = "unique" / 0,
+        Sort = "sort" / 0,
+        Reverse = "reverse" / 0,
+        Flatten = "flatten" / 0,
+        FlattenTo = "flatten" / 1,
+        ToEntries = "to_entries" / 0,
+        FromEntries = "from_entries" / 0,
+        GetPath = "getpath" / 1,
+        StartsWith = "startswith" / 1,
+        EndsWith = "endswith" / 1,
+        TrimStart = "ltrimstr" / 1,
+        TrimEnd = "rtrimstr" / 1,
+        Downcase = "ascii_downcase" / 0,
+        Upcase = "ascii_upcase" / 0,
+        Split = "split" / 1,
+        Join = "join" / 1,
+        ToNumber = "tonumber" / 0,
+        ToString = "tostring" / 0,
+        ToJson = "tojson" / 0,
+        Floor = "floor" / 0,
+        Ceil = "ceil" / 0,
+        Round = "round" / 0,
+        Abs = "abs" / 0,
+        Nth = "nth" / 1,
+        FirstOf = "first" / 0,
+        LastOf = "last" / 0,
+        Error = "error" / 0,
+        ErrorOf = "error" / 1,
+    }
+    /// Functions that run their arguments themselves, as often as they need.
+    CONTROLS: Control {
+        Empty = "empty" / 0,
+        Select = "select" / 1,
+        Map = "map" / 1,
+        MapValues = "map_values" / 1,
+        WithEntries = "with_entries" / 1,
+        AnyOf = "any" / 0,
+        AnyBy = "any" / 1,
+        Any = "any" / 2,
+        AllOf = "all" / 0,
+        AllBy = "all" / 1,
+        All = "all" / 2,
+        First = "first" / 1,
+        Last = "last" / 1,
+        Limit = "limit" / 2,
+        IsEmpty = "isempty" / 1,
+        RangeTo = "range" / 1,
+        Range = "range" / 2,
+        Sum = "add" / 1,
+        MinBy = "min_by" / 1,
+        MaxBy = "max_by" / 1,
+        UniqueBy = "unique_by" / 1,
+        GroupBy = "group_by" / 1,
+        SortBy = "sort_by" / 1,
+        Values = "values" / 0,
+        Nulls = "nulls" / 0,
+        Booleans = "booleans" / 0,
+        Numbers = "numbers" / 0,
+        Strings = "strings" / 0,
+        Arrays = "arrays" / 0,
+        Objects = "objects" / 0,
+        Scalars = "scalars" / 0,
+        Iterables = "iterables" / 0,
+    }
+}
