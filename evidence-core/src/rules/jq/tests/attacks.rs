@@ -27,7 +27,7 @@ fn what_grows_without_end_meets_a_limit() {
         doubled("[.,.]", "flatten | length"),
         doubled("{a:.,b:.}", "tojson"),
         "[.big[] as $x | .big[] as $y | .big[] as $z | 1] | length".to_owned(),
-        products(&|one| vec![one; 12].join("+")),
+        products(&|one| [one; 12].join("+")),
         products(&|one| {
             format!("{{{}}}", (0..12).map(|at| format!("a{at}:{one}")).collect::<Vec<_>>().join(","))
         }),
