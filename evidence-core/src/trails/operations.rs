@@ -348,13 +348,16 @@ impl Operation for ListTrailsOfFlow {
             let owned = owned.clone();
             move |ids| views(ids, owned.clone())
         };
-        if self.page.is_some() || self.per_page.is_some() {
-            let per_page = self.per_page.map_or(20, PerPage::get);
-            let (listed, pagination) = page(&filter, self.page, per_page, cx).await?;
-            return JsonList::in_batches(listed, pagination, &cx.compute(), read).await;
+        let is_whole = self.page.is_none() && self.per_page.is_none();
+        let per_page = if is_whole { MAX_LISTED } else { self.per_page.map_or(20, PerPage::get) };
+        let (trails, mut pagination) = page(&filter, self.page, per_page, cx).await?;
+        if is_whole {
+            pagination.per_page = pagination.total;
+            pagination.page_count = pagination.total.min(1);
         }
-        let total = cx.store().trails(cx.org()?, &filter, PageRequest { offset: 0, limit: 1 }).await?.total;
-        let pagination = Pagination { total, page: 1, per_page: total, page_count: total.min(1) };
+        if !is_whole || pagination.total <= MAX_LISTED {
+            return JsonList::in_batches(trails, pagination, &cx.compute(), read).await;
+        }
         let ask = move |request| listed(filter.clone(), request, owned.clone());
         let batches = in_pages(MAX_LISTED, ask)
             .map_ok(|listed| stream::iter(Listed::batches(listed)).map(Ok::<_, Error>));
