@@ -48,7 +48,7 @@ use crate::error::ErrorResponse;
 use crate::openapi::ApiDescription;
 use crate::parameters::Parameters;
 use crate::route::{Call, Routes};
-use crate::unread::Unread;
+use crate::unread::UnreadBody;
 
 pub use crate::auth::Authenticator;
 pub use crate::openapi::openapi;
@@ -246,7 +246,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let span = tracing::info_span!("request", method = %request.method(), path = request.uri().path());
         let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
-        let (request, unread) = Unread::of(request);
+        let (request, unread) = UnreadBody::of(request);
         let inner = Arc::clone(&self.inner);
         let answering = async move {
             let response = inner.respond(request).await;

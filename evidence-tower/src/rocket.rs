@@ -52,7 +52,7 @@ use tower::ServiceExt;
 
 use crate::error::ErrorResponse;
 use crate::reply::{self, ReplyBody};
-use crate::unread::Unread;
+use crate::unread::UnreadBody;
 use crate::{BoxError, EvidenceApi, IncomingBody, body};
 
 /// Behind the host's own routes, which Rocket ranks from -12 to -1.
@@ -121,7 +121,7 @@ impl<S: EvidenceService> Handler for Mount<S> {
         let answer = |body| async {
             match asked {
                 Ok(head) => self.answer(head.map(|()| body)).await,
-                Err(error) => Unread::of(http::Request::new(body)).1.settle(refusal(error)).await,
+                Err(error) => UnreadBody::of(http::Request::new(body)).1.settle(refusal(error)).await,
             }
         };
         if data.peek_complete() && data.peek(1).await.is_empty() {

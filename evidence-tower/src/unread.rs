@@ -20,45 +20,45 @@ use crate::body::declared_length;
 use crate::{BoxError, IncomingBody};
 
 /// The most bytes of a body that are read and thrown away.
-const MOST: u64 = 1 << 20;
+const MAX_DRAINED: u64 = 1 << 20;
 /// How long they may take to come.
-const PATIENCE: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The other end of a body that was lent to whoever answers the request: what is left of it comes back here.
+/// The body of a request, shared with whoever answers it: what is left unread is read here.
 #[derive(Debug)]
-pub(crate) struct Unread {
+pub(crate) struct UnreadBody {
     /// `None` where there is no body.
-    lent: Option<Lent>,
+    shared: Option<SharedBody>,
     version: Version,
 }
 
-impl Unread {
-    /// The request with its body lent.
+impl UnreadBody {
+    /// The request, with a body that is shared.
     pub(crate) fn of(request: Request<IncomingBody>) -> (Request<IncomingBody>, Self) {
         let (head, body) = request.into_parts();
         let version = head.version;
         if body.is_end_stream() {
-            return (Request::from_parts(head, body), Self { lent: None, version });
+            return (Request::from_parts(head, body), Self { shared: None, version });
         }
-        let lent = Lent::new(&head, body);
-        let request = Request::from_parts(head, lent.clone().boxed_unsync());
-        (request, Self { lent: Some(lent), version })
+        let shared = SharedBody::new(&head, body);
+        let request = Request::from_parts(head, shared.clone().boxed_unsync());
+        (request, Self { shared: Some(shared), version })
     }
 
     /// The answer as it is sent: once the body has come to its end, or with `Connection: close`.
     pub(crate) async fn settle<B>(self, mut answer: Response<B>) -> Response<B> {
-        let Some(lent) = self.lent.filter(|lent| !lent.is_end_stream()) else { return answer };
+        let Some(shared) = self.shared.filter(|shared| !shared.is_end_stream()) else { return answer };
         if self.version > Version::HTTP_11 {
             // The answer does not wait, for the server resets the stream and keeps the connection. But clients such as
             // curl lose what comes with a reset, so that it had better come later.
-            if lent.is_coming() {
-                tokio::spawn(lent.throw_away());
+            if shared.is_coming() {
+                tokio::spawn(shared.drain());
             }
             return answer;
         }
-        let is_near = lent.is_coming() && lent.with(|state| state.left <= MOST);
+        let is_near = shared.is_coming() && shared.with(|state| state.left <= MAX_DRAINED);
         // What panics is the host's body.
-        let ending = AssertUnwindSafe(lent.throw_away()).catch_unwind();
+        let ending = AssertUnwindSafe(shared.drain()).catch_unwind();
         if !(is_near && ending.await.unwrap_or(false)) {
             answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -66,9 +66,9 @@ impl Unread {
     }
 }
 
-/// A body in two hands: whoever answers reads it first.
+/// A body with two readers: first whoever answers, then [`UnreadBody`].
 #[derive(Debug, Clone)]
-struct Lent(Arc<Mutex<State>>);
+struct SharedBody(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
@@ -89,7 +89,7 @@ enum Stage {
     Failed,
 }
 
-impl Lent {
+impl SharedBody {
     fn new(head: &Parts, body: IncomingBody) -> Self {
         let is_continue = |expected: &HeaderValue| expected.as_bytes().eq_ignore_ascii_case(b"100-continue");
         let waits = head.headers.get_all(EXPECT).iter().any(is_continue);
@@ -108,13 +108,13 @@ impl Lent {
     }
 
     /// Reads on within bounds; whether the end is reached.
-    async fn throw_away(mut self) -> bool {
+    async fn drain(mut self) -> bool {
         let mut rest = pin!(async {
             let mut read = 0;
             while let Some(frame) = self.frame().await {
                 let Ok(frame) = frame else { return false };
                 read += size(&frame).max(1);
-                if read > MOST {
+                if read > MAX_DRAINED {
                     return false;
                 }
             }
@@ -123,7 +123,7 @@ impl Lent {
         // Most have come by now, and need no timer.
         match rest.as_mut().now_or_never() {
             Some(is_ended) => is_ended,
-            None => tokio::time::timeout(PATIENCE, rest).await.unwrap_or(false),
+            None => tokio::time::timeout(DRAIN_TIMEOUT, rest).await.unwrap_or(false),
         }
     }
 }
@@ -132,7 +132,7 @@ fn size(frame: &Frame<Bytes>) -> u64 {
     frame.data_ref().map_or(0, |piece| piece.len() as u64)
 }
 
-impl Body for Lent {
+impl Body for SharedBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -203,7 +203,7 @@ mod tests {
 
     /// Whether the answer to this request, of which nobody reads the body, keeps the connection.
     async fn keeps(request: Request<IncomingBody>) -> bool {
-        let (request, unread) = Unread::of(request);
+        let (request, unread) = UnreadBody::of(request);
         drop(request);
         let answer = unread.settle(Response::new(())).await;
         !answer.headers().contains_key(CONNECTION)
@@ -212,15 +212,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_is_read_on_while_it_is_short_and_comes_soon() {
         const NOW: Duration = Duration::ZERO;
-        let most = usize::try_from(MOST).unwrap() / PIECE;
-        let moment = PATIENCE / 8;
+        let most = usize::try_from(MAX_DRAINED).unwrap() / PIECE;
+        let moment = DRAIN_TIMEOUT / 8;
         for (pieces, pause, is_kept, read, time) in [
             (0, NOW, true, 0, NOW),
             (most, NOW, true, most, NOW),
             (usize::MAX, NOW, false, most + 1, NOW),
             (7, moment, true, 7, 7 * moment),
-            (usize::MAX, 3 * moment, false, 2, PATIENCE),
-            (1, 2 * PATIENCE, false, 0, PATIENCE),
+            (usize::MAX, 3 * moment, false, 2, DRAIN_TIMEOUT),
+            (1, 2 * DRAIN_TIMEOUT, false, 0, DRAIN_TIMEOUT),
         ] {
             let ((request, taken), begun) = (request(pieces, pause), Instant::now());
             let found = (keeps(request).await, taken.load(Ordering::Relaxed), begun.elapsed());
@@ -230,7 +230,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_is_declared_too_long_is_not_read_on() {
-        for (declared, is_kept, read) in [(MOST, true, 3), (MOST + 1, false, 0)] {
+        for (declared, is_kept, read) in [(MAX_DRAINED, true, 3), (MAX_DRAINED + 1, false, 0)] {
             let (request, taken) = request(3, Duration::ZERO);
             let request = with_header(request, CONTENT_LENGTH, &declared.to_string());
             assert_eq!((keeps(request).await, taken.load(Ordering::Relaxed)), (is_kept, read));
@@ -240,7 +240,8 @@ mod tests {
     #[tokio::test]
     async fn what_is_left_of_a_long_body_counts() {
         let (request, _) = request(2, Duration::ZERO);
-        let (mut request, unread) = Unread::of(with_header(request, CONTENT_LENGTH, &(MOST + 1).to_string()));
+        let (mut request, unread) =
+            UnreadBody::of(with_header(request, CONTENT_LENGTH, &(MAX_DRAINED + 1).to_string()));
         assert!(request.body_mut().frame().await.unwrap().is_ok());
         drop(request);
         let answer = unread.settle(Response::new(())).await;
@@ -260,7 +261,7 @@ mod tests {
         *request.version_mut() = Version::HTTP_2;
         assert_eq!((keeps(request).await, taken.load(Ordering::Relaxed)), (true, 0));
         tokio::task::yield_now().await;
-        assert_eq!(taken.load(Ordering::Relaxed), usize::try_from(MOST).unwrap() / PIECE + 1);
+        assert_eq!(taken.load(Ordering::Relaxed), usize::try_from(MAX_DRAINED).unwrap() / PIECE + 1);
     }
 
     #[tokio::test]
@@ -270,7 +271,7 @@ mod tests {
                 assert!(!panics, "a defect of the host");
                 Poll::Ready(Some(Err::<Frame<Bytes>, BoxError>("reset".into())))
             });
-            let (mut request, unread) = Unread::of(Request::new(StreamBody::new(pieces).boxed_unsync()));
+            let (mut request, unread) = UnreadBody::of(Request::new(StreamBody::new(pieces).boxed_unsync()));
             let read = AssertUnwindSafe(request.body_mut().frame()).catch_unwind().await;
             assert_eq!(read.is_err(), panics);
             drop(request);

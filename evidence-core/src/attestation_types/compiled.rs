@@ -15,7 +15,7 @@ use crate::rules::schema::Schema;
 pub(crate) fn compile_schema(text: &JsonText) -> Result<Schema> {
     let refused = |text: String| Error::invalid("type_schema", text);
     let schema = json::parse(text.as_str().as_bytes()).map_err(refused)?;
-    Schema::compile(&schema).map_err(|misfit| refused(misfit.to_string()))
+    Schema::compile(&schema).map_err(|error| refused(error.to_string()))
 }
 
 /// Compiles the rules of a version: none where its data are evaluated by nothing but the schema. It may take a while, for

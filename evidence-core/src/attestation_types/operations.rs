@@ -165,7 +165,7 @@ fn read_schema(text: &str) -> Result<JsonText> {
     if !text.is_object() {
         return Err(Error::invalid("type_schema", "Input should be a valid dictionary"));
     }
-    decode::from_json(text).map_err(|misfit| Error::invalid_field(&misfit, "type_schema"))
+    decode::from_json(text).map_err(|error| Error::invalid_field(&error, "type_schema"))
 }
 
 /// Everything of a type that a version keeps.

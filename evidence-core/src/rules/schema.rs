@@ -33,20 +33,20 @@ const MAX_MISFITS: usize = 20;
 
 /// A place in a JSON document, and what is wrong there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Misfit {
+pub struct SchemaError {
     /// A JSON pointer; empty for the whole.
     pub place: String,
     /// What is wrong.
     pub text: String,
 }
 
-impl Misfit {
+impl SchemaError {
     fn new(place: impl Into<String>, text: impl Into<String>) -> Self {
         Self { place: place.into(), text: text.into() }
     }
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for SchemaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { place, text } = self;
         match place.as_str() {
@@ -118,7 +118,7 @@ impl Schema {
     ///
     /// # Errors
     /// The place in the schema, and why it is refused.
-    pub fn compile(schema: &JsonValue) -> Result<Self, Misfit> {
+    pub fn compile(schema: &JsonValue) -> Result<Self, SchemaError> {
         let Data { mut value, .. } = Data::of(schema);
         let weight = walk::weigh(&value)?;
         let draft = draft(&value)?;
@@ -135,7 +135,7 @@ impl Schema {
             .build(&value);
         let validator = compiled.map_err(|error| {
             let place = error.instance_path().as_str().to_owned();
-            Misfit::new(place, shortened(&error.masked().to_string()))
+            SchemaError::new(place, shortened(&error.masked().to_string()))
         })?;
         Ok(Self { validator, weight })
     }
@@ -144,13 +144,13 @@ impl Schema {
     ///
     /// # Errors
     /// What does not fit, at least one.
-    pub fn check(&self, data: &Data) -> Result<(), Vec<Misfit>> {
+    pub fn check(&self, data: &Data) -> Result<(), Vec<SchemaError>> {
         let Weight { tree, pattern_tree, .. } = self.weight;
         let steps = tree
             .saturating_mul(data.values)
             .saturating_add(pattern_tree.saturating_mul(data.bytes).saturating_mul(STEPS_PER_BYTE));
         if steps > MAX_STEPS {
-            return Err(vec![Misfit::new(
+            return Err(vec![SchemaError::new(
                 "",
                 "The data are too large to be checked by a schema of this size",
             )]);
@@ -159,18 +159,18 @@ impl Schema {
             return Ok(());
         }
         if steps > MAX_EXPLAINED {
-            return Err(vec![Misfit::new("", "The data do not fit the type's schema")]);
+            return Err(vec![SchemaError::new("", "The data do not fit the type's schema")]);
         }
         let misfits = self.validator.iter_errors(&data.value).take(MAX_MISFITS).map(|error| {
             let place = error.instance_path().as_str().to_owned();
-            Misfit::new(place, shortened(&error.masked().to_string()))
+            SchemaError::new(place, shortened(&error.masked().to_string()))
         });
         Err(misfits.collect())
     }
 }
 
 /// The dialect that a schema is written in.
-fn draft(schema: &Value) -> Result<Draft, Misfit> {
+fn draft(schema: &Value) -> Result<Draft, SchemaError> {
     let Some(named) = schema.get("$schema") else { return Ok(Draft::Draft7) };
     let name = named.as_str().unwrap_or_default().trim_end_matches('#');
     let name = name.trim_start_matches("http://").trim_start_matches("https://");
@@ -182,7 +182,7 @@ fn draft(schema: &Value) -> Result<Draft, Misfit> {
         "json-schema.org/draft/2020-12/schema" => Draft::Draft202012,
         _ => {
             let text = "Input should be draft-04, draft-06, draft-07, 2019-09 or 2020-12 of json-schema.org";
-            return Err(Misfit::new("/$schema", text));
+            return Err(SchemaError::new("/$schema", text));
         }
     })
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jaq_core::load::lex::{Lexer, StrPart};
-use jaq_core::load::parse::{BinaryOp, Parser, Pattern as Taken, Term};
+use jaq_core::load::parse::{BinaryOp, Parser, Pattern as BindingPattern, Term};
 use jaq_core::ops;
 use jaq_core::path;
 
@@ -180,18 +180,18 @@ impl<'s> Lower<'s> {
         Ok(lowered)
     }
 
-    fn binding(&mut self, taken: &Taken<&'s str>) -> Result<Binding> {
+    fn binding(&mut self, taken: &BindingPattern<&'s str>) -> Result<Binding> {
         self.count()?;
         Ok(match taken {
-            Taken::Var(name) => {
+            BindingPattern::Var(name) => {
                 self.names.push((name, self.slots));
                 self.slots += 1;
                 Binding::Variable(self.slots - 1)
             }
-            Taken::Arr(items) => {
+            BindingPattern::Arr(items) => {
                 Binding::Array(items.iter().map(|item| self.binding(item)).collect::<Result<_>>()?)
             }
-            Taken::Obj(entries) => {
+            BindingPattern::Obj(entries) => {
                 let mut lowered = Vec::new();
                 for (key, value) in entries {
                     lowered.push((self.term(key)?, self.binding(value)?));
@@ -299,7 +299,7 @@ impl<'s> Lower<'s> {
         &mut self,
         word: &'s str,
         source: &Term<&'s str>,
-        taken: &Taken<&'s str>,
+        taken: &BindingPattern<&'s str>,
         arguments: &[Term<&'s str>],
     ) -> Result<Node> {
         let (source, names) = (self.term(source)?, self.names.len());

@@ -103,8 +103,9 @@ impl Pattern {
         match self {
             Self::Table(table) => {
                 budget.steps(1 + text.len() / TABLE_BYTES)?;
-                // A table gives up at bytes that it was told to give up at: there are none.
-                Ok(table.try_search_fwd(&Input::new(text).earliest(true)).is_ok_and(|found| found.is_some()))
+                // A table gives up at bytes that it was built to give up at: there are none.
+                let found = table.try_search_fwd(&Input::new(text).earliest(true));
+                Ok(found.map_err(|_| Limit::Fuel)?.is_some())
             }
             Self::Program(program, steps) => {
                 budget.steps(1 + text.len().saturating_mul(*steps))?;

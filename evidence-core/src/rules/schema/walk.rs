@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::Misfit;
+use super::SchemaError;
 
 /// What checking by a schema depends on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -67,7 +67,7 @@ const REFUSED: [&str; 8] = [
 ];
 
 /// Finds how much a schema is.
-pub(super) fn weigh(schema: &Value) -> Result<Weight, Misfit> {
+pub(super) fn weigh(schema: &Value) -> Result<Weight, SchemaError> {
     let mut walk = Walk { root: schema, weight: Weight::default(), known: BTreeMap::new(), depth: 0 };
     let Size { parts, patterns, .. } = walk.schema(schema, "")?;
     for (keyword, name, definition) in definitions(schema) {
@@ -121,16 +121,16 @@ fn below(place: &str, key: &str) -> String {
 
 impl<'s> Walk<'s> {
     /// The size of a schema as a tree.
-    fn schema(&mut self, schema: &'s Value, place: &str) -> Result<Size, Misfit> {
+    fn schema(&mut self, schema: &'s Value, place: &str) -> Result<Size, SchemaError> {
         self.weight.subschemas += 1;
         if self.weight.subschemas > MAX_SUBSCHEMAS {
-            return Err(Misfit::new(
+            return Err(SchemaError::new(
                 place,
                 format!("There should be at most {MAX_SUBSCHEMAS} schemas in one"),
             ));
         }
         let deep = || {
-            Misfit::new(
+            SchemaError::new(
                 place,
                 format!("With what they refer to schemas should nest at most {MAX_NESTING} levels"),
             )
@@ -150,23 +150,23 @@ impl<'s> Walk<'s> {
         }
         if size.parts > MAX_TREE {
             let text = format!("With what it refers to there should be at most {MAX_TREE} parts");
-            return Err(Misfit::new(place, text));
+            return Err(SchemaError::new(place, text));
         }
         Ok(size)
     }
 
-    fn keyword(&mut self, keyword: &str, value: &'s Value, place: &str) -> Result<Size, Misfit> {
+    fn keyword(&mut self, keyword: &str, value: &'s Value, place: &str) -> Result<Size, SchemaError> {
         let mut size = Size::default();
         if REFUSED.contains(&keyword) {
-            return Err(Misfit::new(place, format!("not allowed: {keyword}")));
+            return Err(SchemaError::new(place, format!("not allowed: {keyword}")));
         }
         match (keyword, value) {
             ("$ref", Value::String(to)) => return self.reference(to, place),
             ("$id" | "id", Value::String(_)) if place.matches('/').count() > 1 => {
-                return Err(Misfit::new(place, format!("not allowed: {keyword} within a schema")));
+                return Err(SchemaError::new(place, format!("not allowed: {keyword} within a schema")));
             }
             ("$schema", _) if place != "/$schema" => {
-                return Err(Misfit::new(place, "not allowed: $schema within a schema"));
+                return Err(SchemaError::new(place, "not allowed: $schema within a schema"));
             }
             ("pattern", Value::String(pattern)) => return self.pattern(pattern, place),
             ("enum" | "const", constant) => return constants(constant, place),
@@ -186,7 +186,7 @@ impl<'s> Walk<'s> {
             (keyword, Value::Object(_))
                 if DEFINITIONS.contains(&keyword) && place.matches('/').count() > 1 =>
             {
-                return Err(Misfit::new(place, format!("not allowed: {keyword} within a schema")));
+                return Err(SchemaError::new(place, format!("not allowed: {keyword} within a schema")));
             }
             ("dependentRequired", Value::Object(named)) => {
                 for names in named.values() {
@@ -198,7 +198,12 @@ impl<'s> Walk<'s> {
         Ok(size)
     }
 
-    fn named(&mut self, keyword: &str, named: &'s Map<String, Value>, place: &str) -> Result<Size, Misfit> {
+    fn named(
+        &mut self,
+        keyword: &str,
+        named: &'s Map<String, Value>,
+        place: &str,
+    ) -> Result<Size, SchemaError> {
         let mut size = Size::default();
         for (name, schema) in named {
             let place = below(place, name);
@@ -213,27 +218,30 @@ impl<'s> Walk<'s> {
         Ok(size)
     }
 
-    fn pattern(&mut self, pattern: &str, place: &str) -> Result<Size, Misfit> {
+    fn pattern(&mut self, pattern: &str, place: &str) -> Result<Size, SchemaError> {
         self.weight.patterns += 1;
         if self.weight.patterns > MAX_PATTERNS {
-            return Err(Misfit::new(place, format!("There should be at most {MAX_PATTERNS} patterns")));
+            return Err(SchemaError::new(place, format!("There should be at most {MAX_PATTERNS} patterns")));
         }
         if pattern.len() > MAX_PATTERN {
-            return Err(Misfit::new(place, format!("A pattern should have at most {MAX_PATTERN} bytes")));
+            return Err(SchemaError::new(
+                place,
+                format!("A pattern should have at most {MAX_PATTERN} bytes"),
+            ));
         }
         Ok(Size { parts: 1, patterns: 1, height: 0 })
     }
 
-    fn reference(&mut self, to: &str, place: &str) -> Result<Size, Misfit> {
-        let found = definitions(self.root).find(|(keyword, name, _)| {
-            let name_of = to.strip_prefix("#/").and_then(|to| to.strip_prefix(keyword));
-            name_of.and_then(|name| name.strip_prefix('/')) == Some(name.as_str())
-                && !name.contains(['~', '%', '/'])
+    fn reference(&mut self, to: &str, place: &str) -> Result<Size, SchemaError> {
+        let named = to.strip_prefix("#/").and_then(|to| to.split_once('/'));
+        let found = named.filter(|(_, name)| !name.contains(['~', '%', '/'])).and_then(|(keyword, name)| {
+            let keyword = DEFINITIONS.into_iter().find(|one| *one == keyword)?;
+            Some((keyword, name, self.root.get(keyword)?.get(name)?))
         });
         let Some((keyword, name, definition)) = found else {
             let text =
                 "$ref should be '#/$defs/<name>' or '#/definitions/<name>', of a definition in this schema";
-            return Err(Misfit::new(place, text));
+            return Err(SchemaError::new(place, text));
         };
         self.definition(keyword, name, definition, place)
     }
@@ -245,11 +253,11 @@ impl<'s> Walk<'s> {
         name: &str,
         definition: &'s Value,
         from: &str,
-    ) -> Result<Size, Misfit> {
+    ) -> Result<Size, SchemaError> {
         let place = below(&below("", keyword), name);
         match self.known.get(&place) {
             Some(Some(size)) => return Ok(*size),
-            Some(None) => return Err(Misfit::new(from, "not allowed: $ref to what it is a part of")),
+            Some(None) => return Err(SchemaError::new(from, "not allowed: $ref to what it is a part of")),
             None => {}
         }
         self.known.insert(place.clone(), None);
@@ -259,7 +267,7 @@ impl<'s> Walk<'s> {
     }
 }
 
-fn constants(value: &Value, place: &str) -> Result<Size, Misfit> {
+fn constants(value: &Value, place: &str) -> Result<Size, SchemaError> {
     fn values(value: &Value) -> usize {
         match value {
             Value::Array(items) => 1 + items.iter().map(values).sum::<usize>(),
@@ -269,7 +277,7 @@ fn constants(value: &Value, place: &str) -> Result<Size, Misfit> {
     }
     match values(value) {
         many if many > MAX_CONSTANTS + 1 => {
-            Err(Misfit::new(place, format!("There should be at most {MAX_CONSTANTS} values")))
+            Err(SchemaError::new(place, format!("There should be at most {MAX_CONSTANTS} values")))
         }
         many => Ok(Size::parts(many)),
     }
