@@ -1,7 +1,7 @@
 //! JSON Schemas of custom attestation types: what their data must fit. A tenant writes them and the service checks by them,
 //! beside everybody else's requests, so that a schema says beforehand what checking by it may cost.
 //!
-//! Before a schema is compiled it is walked ([`walk`]): it refers to nothing but its own definitions, and to none within
+//! Before a schema is compiled it is walked (`walk`): it refers to nothing but its own definitions, and to none within
 //! itself, so that it can be thought of as a tree, whose size is bounded. What checking takes is at most that size times the
 //! size of the data, which is bounded too. Patterns run in linear time. Formats are remarks.
 
