@@ -7,10 +7,10 @@ use rusqlite::{Connection, OptionalExtension, Statement};
 use serde::Serialize;
 
 /// The key that no organization has.
-pub(crate) const NOBODY: i64 = -1;
+const NOBODY: i64 = -1;
 
 /// The key of an organization.
-pub(crate) const KEY: &str = "SELECT key FROM organization WHERE id = $1";
+const KEY: &str = "SELECT key FROM organization WHERE id = $1";
 
 /// The key of an organization; of one that does not exist, one that no row has. It is looked up in the transaction that
 /// uses it, for what is put in the place of the tables may have others.
@@ -38,6 +38,26 @@ pub(crate) fn rows(
         );
     }
     Ok(found)
+}
+
+/// Every row of a statement outside a transaction. The organization's key and the rows are of one snapshot: that of a
+/// statement which is not at its end.
+pub(crate) fn rows_of_one_snapshot(
+    connection: &Connection,
+    sql: &str,
+    values: &[Value],
+) -> rusqlite::Result<Vec<Row>> {
+    let org = values.iter().find_map(|value| match value {
+        Value::Org(org) => Some(*org),
+        _ => None,
+    });
+    let Some(org) = org else {
+        return rows(connection, sql, values, |org| key_of(connection, org));
+    };
+    let mut statement = connection.prepare_cached(KEY)?;
+    let mut keys = statement.query([org.to_string()])?;
+    let key = keys.next()?.map_or(Ok(NOBODY), |row| row.get(0))?;
+    rows(connection, sql, values, |other| if other == org { Ok(key) } else { key_of(connection, other) })
 }
 
 /// Runs a statement that answers nothing once for each row of values.

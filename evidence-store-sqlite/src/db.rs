@@ -10,7 +10,7 @@ use evidence_core::queue::{Bounds, Queue, Refused, Reply};
 use evidence_core::store::StoreResult;
 use evidence_store_sql::migrate::{Migration, latest};
 use evidence_store_sql::{
-    BlobWrite, Cost, Dialect, Driver, FromRow, Outdated, Row, ScratchWork, SqlStore, Statement, Value,
+    BlobWrite, Cost, Dialect, Driver, FromRow, Outdated, Row, ScratchWork, SqlStore, Statement,
 };
 use rusqlite::config::DbConfig;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
@@ -19,7 +19,7 @@ use tokio::task::spawn_blocking;
 use tracing::Level;
 
 use crate::address::Address;
-use crate::bind::{KEY, NOBODY, key_of, rows};
+use crate::bind::rows_of_one_snapshot;
 use crate::error::{ConnectError, store_error};
 use crate::file::OpenFile;
 use crate::migrate::{MIGRATIONS, MIN_WRITER_VERSION, expect_migrated, migrate};
@@ -200,23 +200,7 @@ impl Driver for Sqlite {
             Cost::Long => true,
         };
         let sql = Dialect::in_schema(sql, "");
-        let found =
-            move |connection: &Connection| {
-                let org = values.iter().find_map(|value| match value {
-                    Value::Org(org) => Some(*org),
-                    _ => None,
-                });
-                let Some(org) = org else {
-                    return rows(connection, &sql, &values, |org| key_of(connection, org));
-                };
-                // The organization's key and the rows are of one snapshot: that of a statement which is not at its end.
-                let mut statement = connection.prepare_cached(KEY)?;
-                let mut keys = statement.query([org.to_string()])?;
-                let key = keys.next()?.map_or(Ok(NOBODY), |row| row.get(0))?;
-                rows(connection, &sql, &values, |other| {
-                    if other == org { Ok(key) } else { key_of(connection, other) }
-                })
-            };
+        let found = move |connection: &Connection| rows_of_one_snapshot(connection, &sql, &values);
         self.readers.read(org, long, found, read).await
     }
 

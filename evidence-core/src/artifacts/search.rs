@@ -1,13 +1,12 @@
 //! The search for artifacts by the beginning of a fingerprint or of a commit.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::view::{Around, places, run_events};
+use super::view::{Around, by_fingerprint, places, run_events};
 use crate::artifacts::operations::read;
 use crate::artifacts::store::{Found, Unreported};
 use crate::artifacts::view::{ArtifactView, HistoryEvent, SnapshotPlace};
@@ -198,10 +197,7 @@ fn never_reported(
     let read = async move {
         let cx = owned.context();
         let fingerprints = Vec::from_iter(unreported.iter().map(|one| one.fingerprint.clone()));
-        let mut ran: BTreeMap<Fingerprint, Vec<Run>> = BTreeMap::new();
-        for run in runs(&fingerprints, &cx).await? {
-            ran.entry(run.fingerprint.clone()).or_default().push(run);
-        }
+        let mut ran = by_fingerprint(runs(&fingerprints, &cx).await?);
         let found = unreported.into_iter().map(move |one| {
             let runs = ran.remove(&one.fingerprint).unwrap_or_default();
             Ok(FoundArtifact::never_reported(one, &runs))

@@ -323,11 +323,7 @@ impl Rest {
         )
         .await?;
         known.extend(trails);
-        let mut runs: BTreeMap<Fingerprint, Vec<Run>> = BTreeMap::new();
-        for run in ran {
-            runs.entry(run.fingerprint.clone()).or_default().push(run);
-        }
-        let surroundings = Arc::new(Surroundings { flows, trails: known, runs });
+        let surroundings = Arc::new(Surroundings { flows, trails: known, runs: by_fingerprint(ran) });
         let about = artifacts.iter().map(|artifact| surroundings.evidence(artifact)).sum::<usize>();
         let tell = {
             let around = Arc::clone(&surroundings);
@@ -486,6 +482,14 @@ const fn state_info(state: State) -> &'static str {
         State::NonCompliant => "An attestation of the artifact or of its trail is not compliant.",
         State::Incomplete => "An expected attestation of the artifact or of its trail is missing.",
     }
+}
+
+pub(super) fn by_fingerprint(runs: Vec<Run>) -> BTreeMap<Fingerprint, Vec<Run>> {
+    let mut found: BTreeMap<Fingerprint, Vec<Run>> = BTreeMap::new();
+    for run in runs {
+        found.entry(run.fingerprint.clone()).or_default().push(run);
+    }
+    found
 }
 
 pub(super) fn places(runs: &[Run], index: impl Fn(&Run) -> Option<u64>) -> Vec<SnapshotPlace> {
