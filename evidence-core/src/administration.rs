@@ -19,8 +19,8 @@ use crate::store::entry::Current;
 use crate::store::error::StoreResult;
 use crate::time::Timestamp;
 
-/// An organization's name that a literal path would shadow.
-const RESERVED: &str = "system-attestation-types";
+/// Names of organizations that a literal path would shadow.
+const RESERVED: [&str; 2] = ["system-attestation-types", "default-org"];
 
 /// What the operator of a host may do, who has no role and no key: whoever reaches the store is one. The ledgers name
 /// them as `operator:<name>`, and so never as a user.
@@ -70,8 +70,8 @@ impl Evidence {
 /// # Errors
 /// [`Error::Invalid`] naming `field` when the name is a reserved path segment.
 pub(crate) fn check_not_reserved(field: &str, name: &OrgName) -> Result<()> {
-    if name.as_str() == RESERVED {
-        return Err(Error::invalid(field, format!("'{RESERVED}' is a reserved word of the API")));
+    if RESERVED.contains(&name.as_str()) {
+        return Err(Error::invalid(field, format!("'{name}' is a reserved word of the API")));
     }
     Ok(())
 }

@@ -1,12 +1,14 @@
 //! The whole API, one line an endpoint, in the order of the documentation.
 
-use crate::attestations::claims::{Generic, Junit, PullRequests};
+use crate::attestations::claims::{
+    Custom, Generic, Jira, Junit, Override, PullRequests, Snyk, Sonar, System,
+};
 use crate::attestations::operations::PostAttestation;
 use crate::environments::reports;
 use crate::operation::Visitor;
 use crate::{
-    allowlists, api_keys, artifacts, attestation_types, attestations, controls, environments, flows, orgs,
-    policies, repos, schemas, service_accounts, snapshots, tags, trails,
+    allowlists, api_keys, artifacts, attestation_types, attestations, builds, controls, environments, flows,
+    orgs, policies, repos, schemas, service_accounts, snapshots, tags, trails,
 };
 
 /// Shows every operation to `v`.
@@ -18,13 +20,22 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<artifacts::GetArtifactsByCommit>();
     v.visit::<artifacts::GetArtifact>();
     v.visit::<artifacts::GetLatestCommit>();
+    v.visit::<attestations::ListSystemAttestationTypes>();
     v.visit::<attestations::GetAttestations>();
     v.visit::<attestations::GetArtifactAttestation>();
     v.visit::<attestations::GetEvidence>();
+    v.visit::<PostAttestation<Custom>>();
     v.visit::<PostAttestation<Generic>>();
+    v.visit::<PostAttestation<Jira>>();
     v.visit::<PostAttestation<Junit>>();
+    v.visit::<PostAttestation<Override>>();
     v.visit::<PostAttestation<PullRequests>>();
+    v.visit::<PostAttestation<Snyk>>();
+    v.visit::<PostAttestation<Sonar>>();
+    v.visit::<PostAttestation<System>>();
     v.visit::<attestations::GetTrailAttestation>();
+    v.visit::<builds::ListBuilds>();
+    v.visit::<builds::GetBuildStatistics>();
     v.visit::<controls::ListControls>();
     v.visit::<controls::PostControl>();
     v.visit::<controls::ListControlTags>();
@@ -34,9 +45,13 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<controls::UnarchiveControl>();
     v.visit::<controls::ListControlVersions>();
     v.visit::<controls::GetControlVersion>();
+    v.visit::<controls::GetControlCoverage>();
+    v.visit::<controls::ListControlDecisions>();
+    v.visit::<controls::GetControlDecision>();
     v.visit::<attestation_types::ListAttestationTypes>();
     v.visit::<attestation_types::PostAttestationType>();
     v.visit::<attestation_types::GetAttestationType>();
+    v.visit::<attestation_types::ArchiveAttestationType>();
     v.visit::<environments::ListEnvironments>();
     v.visit::<environments::PutEnvironment>();
     v.visit::<environments::GetEnvironment>();
@@ -46,18 +61,27 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<reports::ReportServer>();
     v.visit::<flows::ListFlows>();
     v.visit::<flows::PutFlow>();
+    v.visit::<flows::PutLegacyFlow>();
     v.visit::<flows::GetFlow>();
+    v.visit::<flows::ArchiveFlow>();
+    v.visit::<flows::RenameFlow>();
+    v.visit::<orgs::ListMembershipEvents>();
     v.visit::<orgs::GetOrganization>();
     v.visit::<policies::ListPolicies>();
     v.visit::<policies::PutPolicy>();
     v.visit::<policies::GetPolicy>();
     v.visit::<repos::ListRepos>();
+    v.visit::<repos::ListRepoFilterOptions>();
+    v.visit::<repos::ListRepoTags>();
+    v.visit::<repos::GetLiveArtifacts>();
+    v.visit::<repos::GetRepo>();
     v.visit::<schemas::GetFlowTemplateSchema>();
     v.visit::<artifacts::Search>();
     v.visit::<service_accounts::ListServiceAccounts>();
     v.visit::<service_accounts::CreateServiceAccount>();
     v.visit::<service_accounts::GetServiceAccount>();
     v.visit::<service_accounts::PatchServiceAccount>();
+    v.visit::<service_accounts::DeleteServiceAccount>();
     v.visit::<api_keys::ListApiKeys>();
     v.visit::<api_keys::CreateApiKey>();
     v.visit::<api_keys::RevokeApiKey>();
@@ -72,4 +96,6 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<trails::GetTrail>();
     #[cfg(feature = "pdf")]
     v.visit::<trails::GetAuditPdf>();
+    v.visit::<orgs::GetDefaultOrg>();
+    v.visit::<orgs::PutDefaultOrg>();
 }

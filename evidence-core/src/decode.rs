@@ -64,6 +64,12 @@ impl InvalidField {
         }
     }
 
+    /// The same in the value of this field.
+    #[must_use]
+    pub(crate) fn within(self, field: &str) -> Self {
+        self.below(Segment::Field(field.to_owned()))
+    }
+
     /// With the value that comes at `begin` quoted, unless a part of it is.
     fn about(mut self, begin: Scanner<'_>) -> Self {
         self.input.get_or_insert_with(|| echo(begin));

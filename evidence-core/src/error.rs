@@ -36,6 +36,9 @@ pub enum Error {
     /// The caller may not do this.
     #[error("the caller may not do this")]
     Forbidden,
+    /// The caller has no role in the organization that this path names, or there is none.
+    #[error("the caller has no role at {0}")]
+    AccessDenied(String),
     /// Something that was named does not exist.
     #[error("{0:?} does not exist")]
     NotFound(Box<Missing>),
@@ -155,7 +158,7 @@ impl Error {
         match self {
             Self::Invalid { .. } => ErrorKind::Invalid,
             Self::Unauthenticated => ErrorKind::Unauthenticated,
-            Self::Forbidden => ErrorKind::Forbidden,
+            Self::Forbidden | Self::AccessDenied(_) => ErrorKind::Forbidden,
             Self::NotFound(_) => ErrorKind::NotFound,
             Self::DuplicateControl(_) => ErrorKind::Duplicate,
             Self::TooLarge { .. } => ErrorKind::TooLarge,
@@ -274,6 +277,8 @@ pub enum Resource {
     User,
     Member,
     Flow,
+    /// A flow that was asked to take something, and takes nothing any more.
+    ArchivedFlow,
     Trail,
     Artifact,
     Attestation,
@@ -285,6 +290,7 @@ pub enum Resource {
     AttestationTypeVersion,
     Control,
     ControlVersion,
+    Decision,
     Repo,
     ServiceAccount,
     ApiKey,
@@ -346,7 +352,7 @@ impl Resource {
         match self {
             Self::Organization => "org",
             Self::User | Self::Member => "user",
-            Self::Flow => "flow_name",
+            Self::Flow | Self::ArchivedFlow => "flow_name",
             Self::Trail => "trail_name",
             Self::Artifact => "fingerprint",
             Self::Attestation | Self::Evidence => "attestation_id",
@@ -357,6 +363,7 @@ impl Resource {
             Self::AttestationTypeVersion => "query.version",
             Self::Control => "identifier",
             Self::ControlVersion => "version_number",
+            Self::Decision => "decision_id",
             Self::Repo => "repo_name",
             Self::ServiceAccount => "name",
             Self::ApiKey => "key_id",
@@ -370,7 +377,7 @@ impl Resource {
             Self::Organization => "organization",
             Self::User => "user",
             Self::Member => "member",
-            Self::Flow => "flow",
+            Self::Flow | Self::ArchivedFlow => "flow",
             Self::Trail => "trail",
             Self::Artifact => "artifact",
             Self::Attestation => "attestation",
@@ -381,6 +388,7 @@ impl Resource {
             Self::AttestationType => "custom attestation type",
             Self::AttestationTypeVersion | Self::ControlVersion => "version",
             Self::Control => "control",
+            Self::Decision => "decision",
             Self::Repo => "repo",
             Self::ServiceAccount => "service account",
             Self::ApiKey => "API key",
@@ -394,7 +402,7 @@ impl Resource {
             Self::Organization => "Organization not found",
             Self::User => "User not found",
             Self::Member => "Member not found",
-            Self::Flow => "Flow not found",
+            Self::Flow | Self::ArchivedFlow => "Flow not found",
             Self::Trail => "Trail not found",
             Self::Artifact => "Artifact not found",
             Self::Attestation => "Attestation not found",
@@ -405,7 +413,8 @@ impl Resource {
             Self::AttestationType => "Custom attestation type not found",
             Self::AttestationTypeVersion => "Custom attestation type version not found",
             Self::Control => "Control not found",
-            Self::ControlVersion => "Control version not found",
+            Self::ControlVersion => "Control or version not found",
+            Self::Decision => "Decision not found",
             Self::Repo => "Repo not found",
             Self::ServiceAccount => "Service account not found",
             Self::ApiKey => "API key not found",
@@ -473,6 +482,7 @@ fn looked_for(missing: &Missing) -> String {
     match resource {
         Resource::Organization | Resource::User => format!("no {noun} named '{name}'"),
         Resource::Match => format!("no fingerprint or commit begins with '{name}' in {place}"),
+        Resource::ArchivedFlow => format!("flow '{name}' in {place} is archived"),
         // What was looked for is a sentence already.
         Resource::AttestationTypeVersion | Resource::ControlVersion | Resource::Snapshot => name.clone(),
         _ => format!("no {noun} named '{name}' in {place}"),
@@ -484,6 +494,7 @@ fn named(missing: &Missing) -> String {
     let (flow, trail) = (flow.as_deref().unwrap_or_default(), trail.as_deref());
     match resource {
         Resource::Flow => format!("Flow named '{name}' does not exist for organization '{org}'"),
+        Resource::ArchivedFlow => format!("Flow named '{name}' has been archived for organization '{org}'"),
         Resource::Trail => {
             format!("Trail with name '{name}' does not exist for Organization '{org}' and Flow '{flow}'")
         }
@@ -515,6 +526,7 @@ fn named(missing: &Missing) -> String {
         | Resource::Member
         | Resource::Attestation
         | Resource::Evidence
+        | Resource::Decision
         | Resource::ServiceAccount
         | Resource::ApiKey => resource.documented().to_owned(),
     }

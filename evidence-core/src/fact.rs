@@ -18,8 +18,8 @@ use crate::environments::record::Environment;
 use crate::flows::record::Flow;
 use crate::id::Id;
 use crate::ledger::{Hash, Header};
-use crate::name::EnvironmentName;
-use crate::orgs::record::{Membership, Organization, User};
+use crate::name::{EnvironmentName, FlowName};
+use crate::orgs::record::{Membership, Organization, User, UserSettings};
 use crate::policies::record::{Policy, PolicyVersion};
 use crate::repos::record::Repo;
 use crate::service_accounts::record::{ApiKeyRecord, ServiceAccount};
@@ -44,6 +44,9 @@ pub enum Fact {
     UserCreated {
         record: User,
     },
+    UserSettingsChanged {
+        record: UserSettings,
+    },
     /// Also where the user had another role before.
     MemberAdded {
         record: Membership,
@@ -55,6 +58,9 @@ pub enum Fact {
         record: ServiceAccount,
     },
     ServiceAccountUpdated {
+        record: ServiceAccount,
+    },
+    ServiceAccountDeleted {
         record: ServiceAccount,
     },
     ApiKeyCreated {
@@ -71,6 +77,15 @@ pub enum Fact {
     },
     FlowTagged {
         record: Flow,
+    },
+    FlowRenamed {
+        record: Flow,
+        was: FlowName,
+    },
+    /// The record has the name that says so; `was` is the one that it gave up.
+    FlowArchived {
+        record: Flow,
+        was: FlowName,
     },
     TrailBegun {
         record: Trail,
@@ -143,6 +158,9 @@ pub enum Fact {
         record: AttestationType,
         version: AttestationTypeVersion,
     },
+    AttestationTypeArchived {
+        record: AttestationType,
+    },
     ControlCreated {
         record: Control,
         version: ControlVersion,
@@ -174,15 +192,19 @@ impl Fact {
         match self {
             Self::OrganizationCreated { .. } => "organization_created",
             Self::UserCreated { .. } => "user_created",
+            Self::UserSettingsChanged { .. } => "user_settings_changed",
             Self::MemberAdded { .. } => "member_added",
             Self::MemberRemoved { .. } => "member_removed",
             Self::ServiceAccountCreated { .. } => "service_account_created",
             Self::ServiceAccountUpdated { .. } => "service_account_updated",
+            Self::ServiceAccountDeleted { .. } => "service_account_deleted",
             Self::ApiKeyCreated { .. } => "api_key_created",
             Self::ApiKeyRevoked { .. } => "api_key_revoked",
             Self::FlowCreated { .. } => "flow_created",
             Self::FlowUpdated { .. } => "flow_updated",
             Self::FlowTagged { .. } => "flow_tagged",
+            Self::FlowRenamed { .. } => "flow_renamed",
+            Self::FlowArchived { .. } => "flow_archived",
             Self::TrailBegun { .. } => "trail_begun",
             Self::TrailUpdated { .. } => "trail_updated",
             Self::ArtifactReported { .. } => "artifact_reported",
@@ -203,6 +225,7 @@ impl Fact {
             Self::ArtifactAllowed { .. } => "artifact_allowed",
             Self::AttestationTypeCreated { .. } => "attestation_type_created",
             Self::AttestationTypeVersioned { .. } => "attestation_type_versioned",
+            Self::AttestationTypeArchived { .. } => "attestation_type_archived",
             Self::ControlCreated { .. } => "control_created",
             Self::ControlUpdated { .. } => "control_updated",
             Self::ControlArchived { .. } => "control_archived",
@@ -221,6 +244,7 @@ impl Fact {
                 | Self::MemberRemoved { .. }
                 | Self::ServiceAccountCreated { .. }
                 | Self::ServiceAccountUpdated { .. }
+                | Self::ServiceAccountDeleted { .. }
                 | Self::ApiKeyCreated { .. }
                 | Self::ApiKeyRevoked { .. }
         )
@@ -236,17 +260,20 @@ impl Fact {
     /// the whole store.
     pub fn subject(&self) -> Option<(RecordKind, Id)> {
         Some(match self {
+            Self::UserSettingsChanged { record } => (RecordKind::UserSettings, record.user),
             Self::MemberAdded { record } => (RecordKind::Member, record.user),
             Self::MemberRemoved { user } => (RecordKind::Member, *user),
-            Self::ServiceAccountCreated { record } | Self::ServiceAccountUpdated { record } => {
-                (RecordKind::ServiceAccount, record.id)
-            }
+            Self::ServiceAccountCreated { record }
+            | Self::ServiceAccountUpdated { record }
+            | Self::ServiceAccountDeleted { record } => (RecordKind::ServiceAccount, record.id),
             Self::ApiKeyCreated { record } | Self::ApiKeyRevoked { record } => {
                 (RecordKind::ApiKey, record.id)
             }
-            Self::FlowCreated { record } | Self::FlowUpdated { record } | Self::FlowTagged { record } => {
-                (RecordKind::Flow, record.id)
-            }
+            Self::FlowCreated { record }
+            | Self::FlowUpdated { record }
+            | Self::FlowTagged { record }
+            | Self::FlowRenamed { record, .. }
+            | Self::FlowArchived { record, .. } => (RecordKind::Flow, record.id),
             Self::TrailBegun { record } | Self::TrailUpdated { record, .. } => (RecordKind::Trail, record.id),
             Self::RepoReported { record } | Self::RepoTagged { record } => (RecordKind::Repo, record.id),
             Self::EnvironmentCreated { record }
@@ -259,9 +286,9 @@ impl Fact {
             Self::PolicyCreated { record, .. } | Self::PolicyUpdated { record, .. } => {
                 (RecordKind::Policy, record.id)
             }
-            Self::AttestationTypeCreated { record, .. } | Self::AttestationTypeVersioned { record, .. } => {
-                (RecordKind::AttestationType, record.id)
-            }
+            Self::AttestationTypeCreated { record, .. }
+            | Self::AttestationTypeVersioned { record, .. }
+            | Self::AttestationTypeArchived { record } => (RecordKind::AttestationType, record.id),
             Self::ControlCreated { record, .. }
             | Self::ControlUpdated { record, .. }
             | Self::ControlArchived { record, .. }
@@ -290,7 +317,18 @@ impl Fact {
             Self::ServiceAccountCreated { record } => {
                 claim(Key::ServiceAccount(record.name.clone()), record.id)
             }
+            Self::ServiceAccountDeleted { record } => {
+                vec![NameEffect::Release(RecordKind::ServiceAccount, record.id)]
+            }
             Self::FlowCreated { record } => claim(Key::Flow(record.name.clone()), record.id),
+            Self::FlowRenamed { record, was } => vec![
+                NameEffect::Alias(Key::Flow(was.clone()), record.id),
+                NameEffect::Claim(Key::Flow(record.name.clone()), record.id),
+            ],
+            Self::FlowArchived { record, .. } => vec![
+                NameEffect::Release(RecordKind::Flow, record.id),
+                NameEffect::Claim(Key::Flow(record.name.clone()), record.id),
+            ],
             Self::TrailBegun { record } => {
                 claim(Key::Trail { flow: record.flow, name: record.name.clone() }, record.id)
             }
@@ -314,7 +352,8 @@ impl Fact {
                 claim(Key::AttestationType(record.name.clone()), record.id)
             }
             Self::ControlCreated { record, .. } => claim(Key::Control(record.identifier.clone()), record.id),
-            Self::MemberAdded { .. }
+            Self::UserSettingsChanged { .. }
+            | Self::MemberAdded { .. }
             | Self::MemberRemoved { .. }
             | Self::ServiceAccountUpdated { .. }
             | Self::ApiKeyCreated { .. }
@@ -332,6 +371,7 @@ impl Fact {
             | Self::PolicyUpdated { .. }
             | Self::ArtifactAllowed { .. }
             | Self::AttestationTypeVersioned { .. }
+            | Self::AttestationTypeArchived { .. }
             | Self::ControlUpdated { .. }
             | Self::ControlArchived { .. }
             | Self::ControlUnarchived { .. }

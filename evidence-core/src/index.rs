@@ -52,6 +52,15 @@ pub enum IndexRow<'a> {
         /// Whether lists leave it out.
         archived: bool,
     },
+    /// The tags of a record, where the fact may change them. Replaces those of its kind and id.
+    Tags {
+        /// What it is.
+        kind: RecordKind,
+        /// Its id.
+        id: Id,
+        /// Its tags.
+        tags: &'a Tags,
+    },
     /// An API key, whose hash is kept beside the ledger. Replaces all but the hash and the owner of the key of this id.
     ApiKey {
         /// The key's id.
@@ -76,7 +85,7 @@ pub enum IndexRow<'a> {
         /// Whether it begins with this entry.
         begins: bool,
     },
-    /// An artifact report.
+    /// An artifact report. The first of its fingerprint is a build.
     Artifact {
         /// The report.
         id: Id,
@@ -103,6 +112,8 @@ pub enum IndexRow<'a> {
     Attestation {
         /// The attestation.
         id: Id,
+        /// The flow.
+        flow: Id,
         /// The trail it was reported to.
         trail: Id,
         /// Its name.
@@ -113,6 +124,8 @@ pub enum IndexRow<'a> {
         is_compliant: bool,
         /// Whether it is an override, of an earlier attestation or of none.
         is_override: bool,
+        /// The identifier of the control that it is a decision about.
+        control: Option<&'a str>,
         /// What it is about.
         binding: &'a Binding,
         /// When it was reported.
@@ -216,7 +229,9 @@ impl Fact {
     /// The rows by which the fact is found, in the order in which they are to be written; `at` is its entry's time.
     pub fn index_rows(&self, at: Timestamp) -> Vec<IndexRow<'_>> {
         let mut rows: Vec<_> = self.name_effects().into_iter().map(IndexRow::Name).collect();
-        rows.extend(self.record_row());
+        let record = self.record_row();
+        rows.extend(record.as_ref().and_then(|record| self.tags_row(record)));
+        rows.extend(record);
         rows.extend(self.text_use().map(|text| IndexRow::TextUse { sha256: text.sha256 }));
         match self {
             Self::OrganizationCreated { record } => rows.push(IndexRow::Organization(record)),
@@ -253,11 +268,13 @@ impl Fact {
             Self::AttestationAdded { record } => {
                 rows.push(IndexRow::Attestation {
                     id: record.id,
+                    flow: record.flow,
                     trail: record.trail,
                     name: record.name.as_ref(),
                     kind: &record.kind,
                     is_compliant: record.is_compliant,
                     is_override: record.is_override(),
+                    control: record.details.control(),
                     binding: &record.binding,
                     at: record.created_at,
                 });
@@ -293,11 +310,15 @@ impl Fact {
             }),
             Self::TextKept { text } => rows.push(IndexRow::Text { sha256: Hash::of(text) }),
             // The rows of the record and of its names are all they are found by.
-            Self::ServiceAccountCreated { .. }
+            Self::UserSettingsChanged { .. }
+            | Self::ServiceAccountCreated { .. }
             | Self::ServiceAccountUpdated { .. }
+            | Self::ServiceAccountDeleted { .. }
             | Self::FlowCreated { .. }
             | Self::FlowUpdated { .. }
             | Self::FlowTagged { .. }
+            | Self::FlowRenamed { .. }
+            | Self::FlowArchived { .. }
             | Self::EnvironmentCreated { .. }
             | Self::EnvironmentUpdated { .. }
             | Self::EnvironmentTagged { .. }
@@ -305,6 +326,7 @@ impl Fact {
             | Self::EnvironmentRenamed { .. }
             | Self::EnvironmentArchived { .. }
             | Self::PoliciesAttached { .. }
+            | Self::AttestationTypeArchived { .. }
             | Self::ControlTagged { .. }
             | Self::PolicyUpdated { version: None, .. } => {}
         }
@@ -314,25 +336,43 @@ impl Fact {
     /// The text that the fact refers to.
     const fn text_use(&self) -> Option<TextRef> {
         match self {
-            Self::FlowCreated { record } | Self::FlowUpdated { record } | Self::FlowTagged { record } => {
-                record.template
-            }
+            Self::FlowCreated { record }
+            | Self::FlowUpdated { record }
+            | Self::FlowTagged { record }
+            | Self::FlowRenamed { record, .. }
+            | Self::FlowArchived { record, .. } => record.template,
             Self::TrailBegun { record } | Self::TrailUpdated { record, .. } => record.template,
             Self::ArtifactReported { record } => record.template,
             _ => None,
         }
     }
 
+    /// The row of the tags of the record in that row, unless there are none and the fact does not change them: other
+    /// facts than those that set tags repeat the ones that the record has.
+    fn tags_row<'a>(&self, record: &IndexRow<'a>) -> Option<IndexRow<'a>> {
+        let IndexRow::Record { kind, id, tags: Some(tags), .. } = *record else { return None };
+        let sets_tags = matches!(
+            self,
+            Self::FlowTagged { .. }
+                | Self::EnvironmentTagged { .. }
+                | Self::RepoTagged { .. }
+                | Self::ControlTagged { .. }
+        );
+        (sets_tags || !tags.is_empty()).then_some(IndexRow::Tags { kind, id, tags })
+    }
+
     /// The row of the record that the fact makes or changes.
     fn record_row(&self) -> Option<IndexRow<'_>> {
         let (kind, id) = self.subject()?;
         let (name, tags) = match self {
-            Self::ServiceAccountCreated { record } | Self::ServiceAccountUpdated { record } => {
-                (record.name.as_ref(), None)
-            }
-            Self::FlowCreated { record } | Self::FlowUpdated { record } | Self::FlowTagged { record } => {
-                (record.name.as_ref(), Some(&record.tags))
-            }
+            Self::ServiceAccountCreated { record }
+            | Self::ServiceAccountUpdated { record }
+            | Self::ServiceAccountDeleted { record } => (record.name.as_ref(), None),
+            Self::FlowCreated { record }
+            | Self::FlowUpdated { record }
+            | Self::FlowTagged { record }
+            | Self::FlowRenamed { record, .. }
+            | Self::FlowArchived { record, .. } => (record.name.as_ref(), Some(&record.tags)),
             Self::RepoReported { record } | Self::RepoTagged { record } => {
                 (record.identity.as_str(), Some(&record.tags))
             }
@@ -342,13 +382,13 @@ impl Fact {
             | Self::EnvironmentJoined { record, .. }
             | Self::EnvironmentRenamed { record, .. }
             | Self::EnvironmentArchived { record }
-            | Self::PoliciesAttached { record, .. } => (record.name.as_ref(), None),
+            | Self::PoliciesAttached { record, .. } => (record.name.as_ref(), Some(&record.tags)),
             Self::PolicyCreated { record, .. } | Self::PolicyUpdated { record, .. } => {
                 (record.name.as_ref(), None)
             }
-            Self::AttestationTypeCreated { record, .. } | Self::AttestationTypeVersioned { record, .. } => {
-                (record.name.as_ref(), None)
-            }
+            Self::AttestationTypeCreated { record, .. }
+            | Self::AttestationTypeVersioned { record, .. }
+            | Self::AttestationTypeArchived { record } => (record.name.as_ref(), None),
             // They are named by their identifier, and listed by what they are called.
             Self::ControlCreated { record, .. }
             | Self::ControlUpdated { record, .. }
@@ -356,7 +396,8 @@ impl Fact {
             | Self::ControlUnarchived { record, .. }
             | Self::ControlTagged { record } => (record.name.as_str(), Some(&record.tags)),
             // Nobody names them.
-            Self::MemberAdded { .. }
+            Self::UserSettingsChanged { .. }
+            | Self::MemberAdded { .. }
             | Self::MemberRemoved { .. }
             | Self::ApiKeyCreated { .. }
             | Self::ApiKeyRevoked { .. }
@@ -377,7 +418,15 @@ impl Fact {
             | Self::TextKept { .. } => return None,
         };
         let archived = match self {
-            Self::EnvironmentArchived { .. } => true,
+            Self::EnvironmentArchived { .. } | Self::ServiceAccountDeleted { .. } => true,
+            Self::FlowCreated { record }
+            | Self::FlowUpdated { record }
+            | Self::FlowTagged { record }
+            | Self::FlowRenamed { record, .. }
+            | Self::FlowArchived { record, .. } => record.archived_at.is_some(),
+            Self::AttestationTypeCreated { record, .. }
+            | Self::AttestationTypeVersioned { record, .. }
+            | Self::AttestationTypeArchived { record } => record.archived,
             Self::ControlCreated { record, .. }
             | Self::ControlUpdated { record, .. }
             | Self::ControlArchived { record, .. }

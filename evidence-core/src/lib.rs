@@ -61,6 +61,7 @@ pub mod api_keys;
 pub mod artifacts;
 pub mod attestation_types;
 pub mod attestations;
+pub mod builds;
 pub mod controls;
 pub mod environments;
 pub mod flows;

@@ -48,10 +48,15 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     const METHOD: Method;
     /// Its path below the base address: `/flows/{org}/{flow_name}`.
     const PATH: &'static str;
+    /// Whether the last parameter of the path takes all that is left of it, slashes included. A path that fits another
+    /// operation is that one's.
+    const CATCH_ALL: bool = false;
     /// What it asks of its caller.
     const SCOPE: Scope;
     /// What it does, in one line.
     const SUMMARY: &'static str;
+    /// Whether callers are advised against it.
+    const DEPRECATED: bool = false;
     /// Whether HTTP Basic is accepted beside Bearer (specification, Authentication: the repo list).
     const BASIC_AUTH: bool = false;
     /// What is said first of a refused input (specification, Errors).
@@ -197,16 +202,37 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Body for Json<T> {
     }
 
     fn read(raw: RawBody) -> Result<Self> {
-        let bytes = match raw {
-            RawBody::Json(bytes) => bytes,
-            RawBody::Empty => Bytes::from_static(b"null"),
-            RawBody::Form { .. } | RawBody::Bytes(_) => return Err(Error::UnsupportedMediaType),
-        };
-        let text = json::check(&bytes).map_err(|text| Error::invalid("body", text))?;
-        if text.is_null() {
-            return Err(Error::invalid("body", "Field required [input: None]"));
-        }
-        decode::from_json(text).map(Self).map_err(|misfit| Error::invalid_field(&misfit, "body"))
+        read_json(raw, |text| decode::from_json(text)).map(Self)
+    }
+}
+
+/// Reads a body of JSON.
+fn read_json<T>(raw: RawBody, read: impl FnOnce(CheckedJson<'_>) -> Result<T, InvalidField>) -> Result<T> {
+    let bytes = match raw {
+        RawBody::Json(bytes) => bytes,
+        RawBody::Empty => Bytes::from_static(b"null"),
+        RawBody::Form { .. } | RawBody::Bytes(_) => return Err(Error::UnsupportedMediaType),
+    };
+    let text = json::check(&bytes).map_err(|text| Error::invalid("body", text))?;
+    if text.is_null() {
+        return Err(Error::invalid("body", "Field required [input: None]"));
+    }
+    read(text).map_err(|misfit| Error::invalid_field(&misfit, "body"))
+}
+
+/// A JSON body that is read as the document of a form is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JsonDocument<T>(pub T);
+
+impl<T: Document> Body for JsonDocument<T> {
+    const KIND: BodyKind = BodyKind::Json;
+
+    fn schema(generator: &mut SchemaGenerator) -> Option<Schema> {
+        Some(generator.subschema_for::<T>())
+    }
+
+    fn read(raw: RawBody) -> Result<Self> {
+        read_json(raw, |text| T::read(text)).map(Self)
     }
 }
 

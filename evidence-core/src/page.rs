@@ -33,17 +33,18 @@ impl Default for PageNumber {
     }
 }
 
-/// A number of items per page: an integer from 1 to `MAX`.
+/// A number of items per page: an integer from `MIN`, which is not negative, to `MAX`. With 0 the items are counted, and
+/// none is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct PerPage<const MAX: i64>(u64);
+pub struct PerPage<const MAX: i64, const MIN: i64 = 1>(u64);
 
-impl<const MAX: i64> PerPage<MAX> {
-    /// So many items, held between 1 and `MAX`.
+impl<const MAX: i64, const MIN: i64> PerPage<MAX, MIN> {
+    /// So many items, held between `MIN` and `MAX`.
     pub const fn clamped(items: u64) -> Self {
-        let max = MAX.unsigned_abs();
-        Self(if items == 0 {
-            1
+        let (min, max) = (MIN.unsigned_abs(), MAX.unsigned_abs());
+        Self(if items < min {
+            min
         } else if items > max {
             max
         } else {
@@ -80,9 +81,9 @@ impl<'de> Deserialize<'de> for PageNumber {
     }
 }
 
-impl<'de, const MAX: i64> Deserialize<'de> for PerPage<MAX> {
+impl<'de, const MAX: i64, const MIN: i64> Deserialize<'de> for PerPage<MAX, MIN> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        integer_between(deserializer, 1, MAX).map(|number| Self(number.unsigned_abs()))
+        integer_between(deserializer, MIN, MAX).map(|number| Self(number.unsigned_abs()))
     }
 }
 
@@ -95,15 +96,15 @@ impl JsonSchema for PageNumber {
     }
 }
 
-impl<const MAX: i64> JsonSchema for PerPage<MAX> {
+impl<const MAX: i64, const MIN: i64> JsonSchema for PerPage<MAX, MIN> {
     fn inline_schema() -> bool {
         true
     }
     fn schema_name() -> std::borrow::Cow<'static, str> {
-        format!("PerPage{MAX}").into()
+        format!("PerPage{MIN}To{MAX}").into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "integer", "minimum": 1, "maximum": MAX })
+        schemars::json_schema!({ "type": "integer", "minimum": MIN, "maximum": MAX })
     }
 }
 
@@ -138,9 +139,9 @@ impl<T> Page<T> {
         Self { items: all.into_iter().skip(at(request.offset)).take(at(request.limit)).collect(), total }
     }
 
-    /// How many pages of `per_page` the whole list fills.
+    /// How many pages of `per_page` the whole list fills; none of 0 items.
     pub const fn pages(&self, per_page: u64) -> u64 {
-        self.total.div_ceil(per_page)
+        if per_page == 0 { 0 } else { self.total.div_ceil(per_page) }
     }
 
     /// The same page with each item changed.
@@ -414,6 +415,7 @@ mod tests {
         #[test]
         fn a_page_size_is_an_integer_from_1_to_its_maximum(number in -2..55_i64) {
             prop_assert_eq!(serde_json::from_str::<PerPage<50>>(&number.to_string()).is_ok(), (1..=50).contains(&number));
+            prop_assert_eq!(serde_json::from_str::<PerPage<50, 0>>(&number.to_string()).is_ok(), (0..=50).contains(&number));
         }
 
         #[test]

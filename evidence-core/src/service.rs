@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::artifacts::trail_cache::{KeptTrails, no_trails};
+use crate::attestation_types::compiled::{CompiledTypes, no_types};
 use crate::auth::access::{Access, OrgAccess, Principal, Target};
 use crate::auth::actor::Scope;
 use crate::auth::credentials::{ApiKey, Credential, KeyHash};
@@ -15,11 +16,12 @@ use crate::blobs::{Blobs, OutsideBlobs};
 use crate::cache::ttl::TtlCache;
 use crate::compute::{Compute, ComputePool};
 use crate::error::{Error, Missing, Resource, Result, Wording};
+use crate::fact::names::Key;
 use crate::flows::record::Visibility;
 use crate::flows::templates::{Templates, no_templates};
 use crate::id::{Id, Random, SystemRandom};
 use crate::limits::Limits;
-use crate::name::{EnvironmentName, OrgName};
+use crate::name::OrgName;
 use crate::operation::Operation;
 use crate::orgs::store::{KeyHolder, OrgRole};
 use crate::policies::parsed::{ParsedPolicies, no_policies};
@@ -95,9 +97,9 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     /// };
     /// service.call(&caller, ReportArtifact { org: org()?, flow_name: flow_name()? }, Json(artifact)).await?;
     ///
-    /// let trail = GetTrail { org: org()?, flow_name: flow_name()?, trail_name: "release-1".parse()? };
+    /// let trail = GetTrail::new(org()?, flow_name()?, "release-1".parse()?);
     /// let trail = service.call(&caller, trail, ()).await?;
-    /// assert_eq!(trail.envelope.created_by, "jane");
+    /// assert_eq!(trail.envelope.trail.created_by, "jane");
     /// # Ok(())
     /// # })
     /// # }
@@ -162,18 +164,19 @@ struct Parts {
     names: NameCache,
     templates: Templates,
     policies: ParsedPolicies,
+    types: CompiledTypes,
     trails: KeptTrails,
-    evaluating: Evaluating,
+    changing: Changing,
 }
 
-/// Environments that are evaluated, each by one request at a time.
-type Evaluating = Turns<(Id, EnvironmentName)>;
+/// Records that are changed by one request at a time.
+type Changing = Turns<(Id, Key)>;
 
-/// How many may be at one environment, those included that wait for their turn.
-const AT_ENVIRONMENT: usize = 128;
+/// How many requests may be at one record, those included that wait for their turn.
+const AT_RECORD: usize = 128;
 
-fn evaluating() -> Evaluating {
-    Turns::new(1, AT_ENVIRONMENT)
+fn changing() -> Changing {
+    Turns::new(1, AT_RECORD)
 }
 
 /// Who called lately.
@@ -311,8 +314,9 @@ impl Evidence {
                 names: empty_name_cache(),
                 templates: no_templates(),
                 policies: no_policies(),
+                types: no_types(),
                 trails: no_trails(),
-                evaluating: evaluating(),
+                changing: changing(),
             }),
         }
     }
@@ -351,8 +355,9 @@ impl Evidence {
             names: empty_name_cache(),
             templates: no_templates(),
             policies: no_policies(),
+            types: no_types(),
             trails: no_trails(),
-            evaluating: evaluating(),
+            changing: changing(),
         };
         change(&mut parts);
         Self { parts: Arc::new(parts) }

@@ -16,12 +16,27 @@ use evidence_core::transfer::Transfer;
 use evidence_core::{Fact, RecordKind, Store};
 
 /// Fields whose texts are variants.
-const VARIANTS: [&str; 10] =
-    ["to", "type", "kind", "provider", "git_provider", "state", "status", "role", "privilege", "visibility"];
+const VARIANTS: [&str; 11] = [
+    "to",
+    "type",
+    "kind",
+    "outcome",
+    "provider",
+    "git_provider",
+    "state",
+    "status",
+    "role",
+    "privilege",
+    "visibility",
+];
 
 /// Fields with whatever somebody put into them, which is read as it is.
-const FREE: [&str; 9] = [
+const FREE: [&str; 13] = [
     "user_data",
+    "attestation_data",
+    "issue_fields",
+    "branch",
+    "pullRequest",
     "additional_info",
     "annotations",
     "tags",
@@ -40,6 +55,16 @@ const ALL: [(&str, &[&str]); 4] = [
             "record.details.type=generic",
             "record.details.type=junit",
             "record.details.type=pull_request",
+            "record.details.type=jira",
+            "record.details.type=snyk",
+            "record.details.type=sonar",
+            "record.details.type=decision",
+            "record.details.type=sbom",
+            "record.details.type=custom",
+            "record.details.rule_results[].outcome=passed",
+            "record.details.rule_results[].outcome=failed",
+            "record.details.rule_results[].outcome=error",
+            "record.details.rule_results[].outcome=limit",
             "record.details.type=override",
             "record.details.git_provider=github",
             "record.details.git_provider=azure",

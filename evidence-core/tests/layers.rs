@@ -13,8 +13,8 @@ const LAYERS: [&str; 7] = [
     "auth/actor.rs auth/credentials.rs bounded.rs cache/ decode.rs digest.rs fact/names.rs fact/payload.rs git.rs id.rs \
      json.rs json/ ledger/ links.rs name.rs store/batch.rs store/entry.rs store/error.rs time.rs",
     // Records and rules
-    "*/record.rs attestations/details.rs attestations/pull_requests.rs pdf/ rules/ snapshots/expression.rs \
-     snapshots/key.rs",
+    "*/record.rs attestations/custom.rs attestations/details.rs attestations/jira.rs attestations/pull_requests.rs attestations/snyk.rs \
+     attestations/sonar.rs pdf/ rules/ snapshots/expression.rs snapshots/key.rs",
     // Facts and errors
     "compute.rs compute/ directory.rs error.rs fact.rs index.rs limits.rs page.rs",
     // Stores
@@ -23,9 +23,10 @@ const LAYERS: [&str; 7] = [
     "artifacts/trail_cache.rs attestation_types/compiled.rs auth/access.rs flows/templates.rs operation.rs operation/ policies/parsed.rs queue.rs \
      service.rs service/ shares.rs spool.rs sweep/pending.rs texts/draft.rs turns.rs",
     // Operations and their answers
-    "*/operations.rs */view.rs artifacts/search.rs attestations/archive.rs attestations/claims.rs attestations/evidence.rs \
-     attestations/listed.rs background/runner.rs environments/evaluation.rs environments/reports.rs \
-     policies/reevaluate.rs schemas.rs sweep/job.rs trails/draft.rs trails/evaluation.rs trails/events.rs trails/pdf.rs",
+    "*/operations.rs */view.rs artifacts/search.rs attestations/archive.rs attestations/claims.rs attestations/claims/ \
+     attestations/evidence.rs attestations/listed.rs attestations/system_types.rs background/runner.rs controls/coverage.rs \
+     controls/decisions.rs environments/evaluation.rs environments/reports.rs orgs/audit_log.rs policies/reevaluate.rs repos/live.rs schemas.rs sweep/job.rs \
+     trails/draft.rs trails/evaluation.rs trails/events.rs trails/pdf.rs trails/pdf/",
     // What is made of all that
     "*/mod.rs administration.rs api.rs conformance/ lib.rs memory.rs memory/ seed.rs strategies/ transfer/",
 ];

@@ -41,6 +41,7 @@ fn known() -> ExistingNames {
         environments: names(&["prod", "test"]),
         policies: names(&["p", "q"]),
         fingerprints: vec!["a".repeat(64)],
+        attestation_types: names(&["review"]),
     }
 }
 
@@ -86,6 +87,7 @@ impl World {
             "trail_name": "t", "fingerprint": known().fingerprints[0], "filename": "x", "build_url": "", "commit_url": "",
         });
         self.given::<evidence_core::artifacts::ReportArtifact>(artifact, None);
+        self.given::<evidence_core::attestation_types::PostAttestationType>(json!({"name": "review"}), None);
         self.given::<evidence_core::controls::PostControl>(json!({"identifier": "c1", "name": "c"}), None);
         self.given::<evidence_core::service_accounts::CreateServiceAccount>(json!({"name": "ci"}), None);
         self.new_key();

@@ -48,6 +48,9 @@ CREATE TABLE evidence.ledger (
     PRIMARY KEY (org, idx)
 );
 
+-- Entries about the roles of users: few of a ledger. By an expression, so that no other index serves what asks for them.
+CREATE INDEX ledger_member ON evidence.ledger (org, (idx + 0)) WHERE kind IN ('member_added', 'member_removed');
+
 -- Levels 4, 8, 12, ... only.
 CREATE TABLE evidence.node (
     org   text COLLATE "C" NOT NULL,
@@ -83,6 +86,19 @@ CREATE TABLE evidence.name (
     PRIMARY KEY (org, kind, name)
 );
 CREATE INDEX name_id ON evidence.name (org, id, kind);
+
+-- The tags of records. Each pair of a key and a value is found from the one before it. A value may be longer than a row of
+-- an index: there it is its beginning and its SHA-256. The cast reads backslashes as escapes, hence twice each.
+CREATE TABLE evidence.record_tag (
+    org     text COLLATE "C" NOT NULL,
+    kind    text COLLATE "C" NOT NULL,
+    id      text COLLATE "C" NOT NULL,
+    key     text COLLATE "C" NOT NULL,
+    value   text COLLATE "C" NOT NULL,
+    PRIMARY KEY (org, kind, id, key)
+);
+CREATE INDEX record_tag_pair
+    ON evidence.record_tag (org, kind, key, left(value, 128), sha256(replace(value, '\', '\\')::bytea));
 
 CREATE TABLE evidence.api_key (
     org        text COLLATE "C" NOT NULL,
@@ -153,25 +169,46 @@ CREATE INDEX artifact_trail ON evidence.artifact (org, trail, ledger_index) WHER
 CREATE INDEX artifact_content ON evidence.artifact (org, trail, fingerprint, ledger_index) WHERE trail IS NOT NULL;
 CREATE INDEX artifact_commit ON evidence.artifact (org, flow, commit_sha, ledger_index);
 -- Commits of any flow: of what tells one.
-CREATE INDEX artifact_built ON evidence.artifact (org, commit_sha) WHERE commit_sha <> '';
+CREATE INDEX artifact_built ON evidence.artifact (org, commit_sha, fingerprint, (flow || ''), ledger_index)
+    WHERE commit_sha <> '';
 CREATE INDEX artifact_repo ON evidence.artifact (org, repo, ledger_index) WHERE repo IS NOT NULL;
+
+-- The first report of each artifact.
+CREATE TABLE evidence.build (
+    org          text COLLATE "C" NOT NULL,
+    fingerprint  text COLLATE "C" NOT NULL,
+    id           text COLLATE "C" NOT NULL,
+    repo         text COLLATE "C",
+    at           bigint NOT NULL,
+    ledger_index bigint NOT NULL,
+    PRIMARY KEY (org, fingerprint)
+);
+-- An expression, so that those of a repo are not looked for among all of the window; with the column, so that they are
+-- counted by the index alone.
+CREATE INDEX build_at ON evidence.build (org, (at + 0), ledger_index) INCLUDE (at);
+CREATE INDEX build_repo ON evidence.build (org, repo, at, ledger_index) WHERE repo IS NOT NULL;
 
 -- binding: the JSON of what the attestation is about. No index on a digest here: an index on random keys would cost
 -- more writes than the ledger itself.
 CREATE TABLE evidence.attestation (
     org          text COLLATE "C" NOT NULL,
     id           text COLLATE "C" NOT NULL,
+    flow         text COLLATE "C" NOT NULL,
     trail        text COLLATE "C" NOT NULL,
     name         text COLLATE "C" NOT NULL,
     kind         text COLLATE "C" NOT NULL,
     is_compliant boolean NOT NULL,
     is_override  boolean NOT NULL,
+    control      text COLLATE "C",
     binding      text COLLATE "C" NOT NULL,
     at           bigint NOT NULL,
     ledger_index bigint NOT NULL,
     PRIMARY KEY (org, id)
 );
 CREATE INDEX attestation_trail ON evidence.attestation (org, trail, name, ledger_index);
+-- Decisions about a control, by its identifier.
+CREATE INDEX attestation_control ON evidence.attestation (org, control, ledger_index) INCLUDE (is_compliant, at, flow)
+    WHERE control IS NOT NULL;
 
 -- namespace: each segment as a JSON string followed by a comma, so that paths compare by whole segments.
 CREATE TABLE evidence.repo (
@@ -186,6 +223,7 @@ CREATE TABLE evidence.repo (
     PRIMARY KEY (org, id)
 );
 CREATE INDEX repo_name ON evidence.repo (org, name, id);
+CREATE INDEX repo_external ON evidence.repo (org, external_id, name, id) WHERE external_id IS NOT NULL;
 
 CREATE TABLE evidence.snapshot (
     org          text COLLATE "C" NOT NULL,

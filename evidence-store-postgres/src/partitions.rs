@@ -33,17 +33,19 @@ const EXCEPTIONS: [(&str, &str); 2] = [
 ];
 
 /// Tables that follow from the ledgers alone.
-const DERIVED: [&str; 15] = [
+const DERIVED: [&str; 17] = [
     "allowance",
     "artifact",
     "attachment",
     "attestation",
+    "build",
     "environment_report",
     "instance",
     "kept_text",
     "membership",
     "name",
     "record",
+    "record_tag",
     "repo",
     "snapshot",
     "trail",

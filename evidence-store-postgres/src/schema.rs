@@ -6,7 +6,7 @@ use sqlx::AssertSqlSafe;
 use crate::error::ConnectError;
 
 /// The tables, and what writing takes of each. Whatever else is in the schema is somebody else's.
-pub(crate) const TABLES: [(&str, &[&str]); 27] = [
+pub(crate) const TABLES: [(&str, &[&str]); 29] = [
     ("_evidence_migrations", &["SELECT"]),
     ("allowance", &["SELECT", "INSERT", "UPDATE"]),
     ("api_key", &["SELECT", "INSERT", "UPDATE"]),
@@ -16,6 +16,7 @@ pub(crate) const TABLES: [(&str, &[&str]); 27] = [
     ("attestation", &["SELECT", "INSERT"]),
     ("blob", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("blob_chunk", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
+    ("build", &["SELECT", "INSERT"]),
     ("cursor", &["SELECT", "INSERT", "UPDATE"]),
     ("environment_report", &["SELECT", "INSERT", "UPDATE"]),
     ("head", &["SELECT", "INSERT", "UPDATE"]),
@@ -28,6 +29,7 @@ pub(crate) const TABLES: [(&str, &[&str]); 27] = [
     ("node", &["SELECT", "INSERT"]),
     ("organization", &["SELECT", "INSERT"]),
     ("record", &["SELECT", "INSERT", "UPDATE"]),
+    ("record_tag", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("repo", &["SELECT", "INSERT", "UPDATE"]),
     ("snapshot", &["SELECT", "INSERT"]),
     ("trail", &["SELECT", "INSERT", "UPDATE"]),

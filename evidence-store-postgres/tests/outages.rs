@@ -82,6 +82,7 @@ impl Bench {
             tags: Tags::new(),
             created_at: NOW,
             created_by: self.actor.clone(),
+            archived_at: None,
             unknown: UnknownFields::default(),
         };
         let guard = Guard::Vacant(Key::Flow(record.name.clone()));

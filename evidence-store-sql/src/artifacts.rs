@@ -113,52 +113,211 @@ const FINGERPRINTS: Sql = Sql::same(
     ORDER BY f.fingerprint",
 );
 
-/// The text of [`SEARCH`], in which commits in full are told in each database's words.
+/// The flow of a row, as the indexes have it that begin with digests and with commits.
+macro_rules! flow {
+    (sqlite, $row:literal) => {
+        concat!($row, ".flow")
+    };
+    (postgres, $row:literal) => {
+        concat!($row, ".flow || ''")
+    };
+}
+
+/// Joins the newest of the reports `r` that fit a condition, as `a`.
+macro_rules! newest {
+    (sqlite, $fits:expr) => {
+        concat!(
+            "CROSS JOIN evidence.artifact a ON a.id = (
+                SELECT r.id FROM evidence.artifact r WHERE r.org = $1 AND ",
+            $fits,
+            " ORDER BY r.ledger_index DESC LIMIT 1)"
+        )
+    };
+    (postgres, $fits:expr) => {
+        concat!(
+            "CROSS JOIN LATERAL (
+                SELECT * FROM evidence.artifact r WHERE r.org = $1 AND ",
+            $fits,
+            " ORDER BY r.ledger_index DESC LIMIT 1) a"
+        )
+    };
+}
+
+/// A relation of the different values of a column that begin with `$2`, each found from the one before it, and nothing in
+/// the end.
+macro_rules! values_of {
+    ($name:literal, $table:literal, $column:literal, $condition:literal) => {
+        concat!(
+            $name,
+            " (value) AS (
+                SELECT (
+                    SELECT f.",
+            $column,
+            " FROM evidence.",
+            $table,
+            " f WHERE f.org = $1 AND f.",
+            $column,
+            " >= $2 AND f.",
+            $column,
+            " < $2 || 'g'",
+            $condition,
+            " ORDER BY f.",
+            $column,
+            " LIMIT 1)
+                UNION ALL
+                SELECT (
+                    SELECT f.",
+            $column,
+            " FROM evidence.",
+            $table,
+            " f WHERE f.org = $1 AND f.",
+            $column,
+            " > w.value AND f.",
+            $column,
+            " < $2 || 'g'",
+            $condition,
+            " ORDER BY f.",
+            $column,
+            " LIMIT 1)
+                FROM ",
+            $name,
+            " w WHERE w.value IS NOT NULL)"
+        )
+    };
+}
+
+/// The text of [`SEARCH`] for each database: of what begins so the flows are found one after the other, and of each its
+/// newest report, by indexes that have them in this order, as in [`PROVENANCE`].
 macro_rules! search {
     ($dialect:ident) => {
         concat!(
-            "WITH fingerprint AS MATERIALIZED (
-                SELECT f.fingerprint AS value FROM evidence.artifact f
-                WHERE f.org = $1 AND f.fingerprint >= $2 AND f.fingerprint < $2 || 'g'
-                UNION
-                SELECT i.artifact FROM evidence.instance i
-                WHERE i.org = $1 AND i.artifact >= $2 AND i.artifact < $2 || 'g'
-                    AND (i.exited OR i.until_idx = 9223372036854775807)),
+            "WITH RECURSIVE ",
+            values_of!("reported", "artifact", "fingerprint", ""),
+            ", ",
+            values_of!(
+                "ran",
+                "instance",
+                "artifact",
+                " AND (f.exited OR f.until_idx = 9223372036854775807)"
+            ),
+            ", ",
+            values_of!("written", "artifact", "commit_sha", " AND f.commit_sha <> ''"),
+            ",
+            fingerprint AS MATERIALIZED (
+                SELECT value FROM reported WHERE value IS NOT NULL
+                UNION SELECT value FROM ran WHERE value IS NOT NULL),
             built AS MATERIALIZED (
-                SELECT x.id, x.flow, x.fingerprint, x.commit_sha, x.ledger_index FROM evidence.artifact x
-                WHERE x.org = $1 AND x.commit_sha >= $2 AND x.commit_sha < $2 || 'g' AND x.commit_sha <> ''",
+                SELECT x.commit_sha AS value FROM (SELECT value AS commit_sha FROM written) x
+                WHERE x.commit_sha IS NOT NULL",
             in_full!($dialect),
             "),
-            commits AS MATERIALIZED (SELECT DISTINCT commit_sha AS value FROM built),
+            content (commit_sha, fingerprint) AS (
+                SELECT b.value, (
+                    SELECT f.fingerprint FROM evidence.artifact f
+                    WHERE f.org = $1 AND f.commit_sha = b.value AND f.commit_sha <> ''
+                    ORDER BY f.fingerprint LIMIT 1)
+                FROM built b
+                UNION ALL
+                SELECT c.commit_sha, (
+                    SELECT f.fingerprint FROM evidence.artifact f
+                    WHERE f.org = $1 AND f.commit_sha = c.commit_sha AND f.commit_sha <> ''
+                        AND f.fingerprint > c.fingerprint
+                    ORDER BY f.fingerprint LIMIT 1)
+                FROM content c WHERE c.fingerprint IS NOT NULL),
+            of_commit (commit_sha, fingerprint, flow) AS (
+                SELECT c.commit_sha, c.fingerprint, (
+                    SELECT ",
+            flow!($dialect, "f"),
+            " FROM evidence.artifact f
+                    WHERE f.org = $1 AND f.commit_sha = c.commit_sha AND f.commit_sha <> ''
+                        AND f.fingerprint = c.fingerprint
+                    ORDER BY ",
+            flow!($dialect, "f"),
+            " LIMIT 1)
+                FROM content c WHERE c.fingerprint IS NOT NULL
+                UNION ALL
+                SELECT p.commit_sha, p.fingerprint, (
+                    SELECT ",
+            flow!($dialect, "f"),
+            " FROM evidence.artifact f
+                    WHERE f.org = $1 AND f.commit_sha = p.commit_sha AND f.commit_sha <> ''
+                        AND f.fingerprint = p.fingerprint AND ",
+            flow!($dialect, "f"),
+            " > p.flow
+                    ORDER BY ",
+            flow!($dialect, "f"),
+            " LIMIT 1)
+                FROM of_commit p WHERE p.flow IS NOT NULL),
+            of_fingerprint (fingerprint, flow) AS (
+                SELECT w.value, (
+                    SELECT ",
+            flow!($dialect, "f"),
+            " FROM evidence.artifact f WHERE f.org = $1 AND f.fingerprint = w.value
+                    ORDER BY ",
+            flow!($dialect, "f"),
+            " LIMIT 1)
+                FROM reported w WHERE w.value IS NOT NULL
+                UNION ALL
+                SELECT p.fingerprint, (
+                    SELECT ",
+            flow!($dialect, "f"),
+            " FROM evidence.artifact f
+                    WHERE f.org = $1 AND f.fingerprint = p.fingerprint AND ",
+            flow!($dialect, "f"),
+            " > p.flow
+                    ORDER BY ",
+            flow!($dialect, "f"),
+            " LIMIT 1)
+                FROM of_fingerprint p WHERE p.flow IS NOT NULL),
             report AS MATERIALIZED (
-                SELECT r.id, r.ledger_index FROM (
+                SELECT ranked.id, ranked.ledger_index FROM (
                     SELECT m.id, m.ledger_index, row_number() OVER (
                         PARTITION BY m.fingerprint, m.flow ORDER BY m.ledger_index DESC) AS place
                     FROM (
-                        SELECT f.id, f.flow, f.fingerprint, f.ledger_index FROM evidence.artifact f
-                        WHERE f.org = $1 AND f.fingerprint >= $2 AND f.fingerprint < $2 || 'g'
-                        UNION ALL
-                        SELECT id, flow, fingerprint, ledger_index FROM built) m) r
-                WHERE r.place = 1 ORDER BY r.ledger_index DESC LIMIT $3),
+                        SELECT a.id, a.fingerprint, a.flow, a.ledger_index
+                        FROM of_fingerprint p CROSS JOIN (SELECT true AS on_trail UNION ALL SELECT false) t ",
+            newest!(
+                $dialect,
+                concat!(
+                    "r.fingerprint = p.fingerprint AND ",
+                    flow!($dialect, "r"),
+                    " = p.flow AND (r.trail IS NOT NULL) = t.on_trail"
+                )
+            ),
+            " UNION ALL
+                        SELECT a.id, a.fingerprint, a.flow, a.ledger_index FROM of_commit p ",
+            newest!(
+                $dialect,
+                concat!(
+                    "r.commit_sha = p.commit_sha AND r.commit_sha <> '' AND r.fingerprint = p.fingerprint AND ",
+                    flow!($dialect, "r"),
+                    " = p.flow"
+                )
+            ),
+            ") m) ranked
+                WHERE ranked.place = 1 ORDER BY ranked.ledger_index DESC LIMIT $3),
             unreported AS MATERIALIZED (
-                SELECT w.value FROM fingerprint w
-                WHERE NOT EXISTS (
-                    SELECT 1 FROM evidence.artifact n WHERE n.org = $1 AND n.fingerprint = w.value)
+                SELECT w.value FROM (
+                    SELECT value FROM ran WHERE value IS NOT NULL EXCEPT SELECT value FROM reported) w
                 ORDER BY w.value LIMIT $3)
             SELECT (SELECT count(*) FROM fingerprint),
                 (SELECT string_agg(w.value, ' ' ORDER BY w.value)
                     FROM (SELECT value FROM fingerprint ORDER BY value LIMIT $3) w),
-                (SELECT count(*) FROM commits),
+                (SELECT count(*) FROM built),
                 (SELECT string_agg(w.value, ' ' ORDER BY w.value)
-                    FROM (SELECT value FROM commits ORDER BY value LIMIT $3) w),
-                (SELECT string_agg(r.id || ' ' || ",
-            payload_size!("r"),
-            ", ',' ORDER BY r.ledger_index DESC) FROM report r),
+                    FROM (SELECT value FROM built ORDER BY value LIMIT $3) w),
+                (SELECT string_agg(newest.id || ' ' || ",
+            payload_size!("newest"),
+            ", ',' ORDER BY newest.ledger_index DESC) FROM report newest),
                 (SELECT '[' || string_agg((
                         SELECT i.state FROM evidence.instance i
                         WHERE i.org = $1 AND i.artifact = w.value
-                            AND (i.exited OR i.until_idx = 9223372036854775807)
-                        ORDER BY i.environment, i.since_idx DESC LIMIT 1), ',' ORDER BY w.value) || ']'
+                            AND (i.exited OR i.until_idx = 9223372036854775807) AND i.environment = (
+                                SELECT e.environment FROM evidence.instance e
+                                WHERE e.org = $1 AND e.artifact = w.value
+                                    AND (e.exited OR e.until_idx = 9223372036854775807)
+                                ORDER BY e.environment LIMIT 1)
+                        ORDER BY i.since_idx DESC LIMIT 1), ',' ORDER BY w.value) || ']'
                     FROM unreported w)"
         )
     };

@@ -1,14 +1,18 @@
 //! Attestations: a narrow row each, with the body in the ledger.
 
 use async_trait::async_trait;
-use evidence_core::attestations::{Attestation, AttestationRow, AttestationStore, Binding, NamedAttestation};
+use evidence_core::attestations::{
+    Attestation, AttestationRow, AttestationStore, Binding, DecisionFilter, NamedAttestation,
+};
 use evidence_core::id::Id;
+use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::decode::{Payload, body, listed_record, record};
 use crate::driver::Driver;
+use crate::listing::{Listing, Order};
 use crate::sql::{Sql, for_each, payload, payload_size};
 use crate::store::SqlStore;
 use crate::value::texts;
@@ -17,23 +21,23 @@ use crate::value::texts;
 macro_rules! row_json {
     (sqlite) => {
         "json_array(a.id, a.trail, a.name, a.kind, json(iif(a.is_compliant, 'true', 'false')),
-            json(iif(a.is_override, 'true', 'false')), json(a.binding), a.at, a.ledger_index)"
+            json(iif(a.is_override, 'true', 'false')), a.control, json(a.binding), a.at, a.ledger_index)"
     };
     (postgres) => {
-        "json_build_array(a.id, a.trail, a.name, a.kind, a.is_compliant, a.is_override, a.binding::json, a.at,
-            a.ledger_index)::text"
+        "json_build_array(a.id, a.trail, a.name, a.kind, a.is_compliant, a.is_override, a.control, a.binding::json,
+            a.at, a.ledger_index)::text"
     };
 }
 pub(crate) use row_json;
 
 /// The columns that compliance depends on.
 #[derive(Deserialize)]
-pub(crate) struct Row(Id, Id, String, String, bool, bool, Binding, Timestamp, u64);
+pub(crate) struct Row(Id, Id, String, String, bool, bool, Option<String>, Binding, Timestamp, u64);
 
 impl Row {
     pub(crate) fn attestation(self) -> AttestationRow {
-        let Self(id, trail, name, kind, is_compliant, is_override, binding, at, index) = self;
-        AttestationRow { id, trail, name, kind, is_compliant, is_override, binding, at, index }
+        let Self(id, trail, name, kind, is_compliant, is_override, control, binding, at, index) = self;
+        AttestationRow { id, trail, name, kind, is_compliant, is_override, control, binding, at, index }
     }
 }
 
@@ -66,6 +70,36 @@ const ON_TRAILS: Sql = Sql::each(
     ),
 );
 
+/// By the index that has decisions alone, in the order of the list.
+const DECISIONS: Sql = Sql::same("evidence.attestation x WHERE x.org = $1 AND x.control = $4");
+
+const COMPLIANT: Sql = Sql::same(" AND x.is_compliant");
+const NOT_COMPLIANT: Sql = Sql::same(" AND NOT x.is_compliant");
+const FROM: Sql = Sql::same(" AND x.at >= $5");
+const TO: Sql = Sql::same(" AND x.at <= $6");
+const IN_FLOWS: Sql = Sql::each(" AND x.flow IN (SELECT value FROM json_each($7))", " AND x.flow = ANY($7)");
+
+fn decisions(filter: &DecisionFilter) -> Listing {
+    let DecisionFilter { is_compliant, from, to, flows, direction } = filter;
+    let conditions = [
+        is_compliant.map(|is_compliant| if is_compliant { COMPLIANT } else { NOT_COMPLIANT }),
+        from.map(|_| FROM),
+        to.map(|_| TO),
+        flows.as_ref().map(|_| IN_FLOWS),
+    ];
+    let order = match direction {
+        SortDirection::Asc => "x.ledger_index",
+        SortDirection::Desc => "x.ledger_index DESC",
+    };
+    Listing {
+        from: DECISIONS,
+        filter: conditions.into_iter().flatten().collect(),
+        order: Order::By(Sql::same(order)),
+        narrow: false,
+        counted: true,
+    }
+}
+
 /// A row of [`ON_TRAILS`].
 fn named((json, bytes): (String, u64)) -> StoreResult<NamedAttestation> {
     Ok(NamedAttestation { row: body::<Row>(&json)?.attestation(), bytes })
@@ -86,5 +120,18 @@ impl<D: Driver> AttestationStore for SqlStore<D> {
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>> {
         let query = self.query_org(org, ON_TRAILS).bind(texts(trails)).bind(name);
         query.per_item(trails.len()).all_as(named).await
+    }
+
+    async fn decisions(
+        &self,
+        org: Id,
+        control: &str,
+        filter: &DecisionFilter,
+        request: PageRequest,
+    ) -> StoreResult<Page<Listed>> {
+        let DecisionFilter { from, to, flows, .. } = filter;
+        let flows = texts(flows.as_deref().unwrap_or_default());
+        let values = vec![control.into(), (*from).into(), (*to).into(), flows];
+        self.listed(org, &decisions(filter), request, values).await
     }
 }

@@ -6,13 +6,12 @@ use evidence_core::controls::{Control, ControlFilter, ControlStore, ControlVersi
 use evidence_core::id::Id;
 use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::store::StoreResult;
-use evidence_core::tags::TagChoice;
 
 use crate::driver::Driver;
-use crate::flows::{TAGGED, tag_columns};
 use crate::listing::{Listing, Order};
 use crate::sql::Sql;
 use crate::store::SqlStore;
+use crate::tags::{TAGGED, tag_columns};
 
 const KIND: &str = "control";
 
@@ -34,14 +33,6 @@ const HAS_FOLDED: Sql = Sql::each(
         WHERE n.org = $1 AND n.kind = 'control' AND n.id = x.id
             AND strpos(lower(n.name), lower($4 COLLATE \"C\")) > 0
         OFFSET 0))",
-);
-
-const TAGS: Sql = Sql::each(
-    "SELECT DISTINCT t.key, t.value FROM evidence.record x, json_each(x.tags) t
-    WHERE x.org = $1 AND x.kind = 'control' ORDER BY t.key, t.value LIMIT $2",
-    "SELECT DISTINCT t.key COLLATE \"C\" AS key, t.value COLLATE \"C\" AS value
-    FROM evidence.record x CROSS JOIN LATERAL jsonb_each_text(x.tags) t
-    WHERE x.org = $1 AND x.kind || '' = 'control' ORDER BY key, value LIMIT $2",
 );
 
 fn listing(filter: &ControlFilter) -> Listing {
@@ -80,11 +71,6 @@ impl<D: Driver> ControlStore for SqlStore<D> {
     async fn controls_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Control>> {
         let controls = self.by_ids(org, KIND, ids).await?;
         Ok(controls.into_iter().map(|known| known.record).collect())
-    }
-
-    async fn control_tags(&self, org: Id, limit: u64) -> StoreResult<Vec<TagChoice>> {
-        let query = self.query_org(org, TAGS).bind(limit).long();
-        query.all_as(|(key, value): (String, String)| Ok(TagChoice::new(key, value))).await
     }
 
     async fn control_version_sizes(

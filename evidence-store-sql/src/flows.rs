@@ -6,13 +6,12 @@ use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
 use evidence_core::page::{Listed, Page, PageRequest};
 use evidence_core::store::StoreResult;
-use evidence_core::tags::TagFilter;
 
 use crate::driver::Driver;
 use crate::listing::{Listing, Order};
 use crate::sql::Sql;
 use crate::store::SqlStore;
-use crate::value::{Column, Value};
+use crate::tags::{TAGGED, tag_columns};
 
 const KIND: &str = "flow";
 
@@ -28,24 +27,6 @@ const NAME_HAS_FOLDED: Sql = Sql::each(
     " AND instr(lower(x.name), lower($4)) > 0",
     " AND strpos(lower(x.name), lower($4 COLLATE \"C\")) > 0",
 );
-
-/// The tags that `$5` (in PostgreSQL `$5` and `$6`) asks for: what [`tag_columns`] binds.
-pub(crate) const TAGGED: Sql = Sql::each(
-    " AND NOT EXISTS (
-        SELECT 1 FROM json_each($5) f WHERE NOT EXISTS (
-            SELECT 1 FROM json_each(x.tags) t
-            WHERE t.key = f.value->>0 AND (f.value->>1 IS NULL OR t.value = f.value->>1)))",
-    " AND NOT EXISTS (
-        SELECT 1 FROM UNNEST($5::text[], $6::text[]) AS f (key, value)
-        WHERE NOT (x.tags ? f.key AND (f.value IS NULL OR x.tags->>f.key = f.value)))",
-);
-
-/// Tag filters: the keys, and the values as far as any are asked for.
-pub(crate) fn tag_columns(tags: &[TagFilter]) -> Value {
-    let keys = tags.iter().map(|tag| Some(tag.key.clone())).collect();
-    let values = tags.iter().map(|tag| tag.value.clone()).collect();
-    Value::Columns(vec![Column::Texts(keys), Column::Texts(values)])
-}
 
 fn listing(filter: &FlowFilter) -> Listing {
     let has = if filter.ignore_case { NAME_HAS_FOLDED } else { NAME_HAS };

@@ -30,6 +30,14 @@ pub(crate) struct Listing {
 pub(crate) enum Order {
     /// By these expressions.
     By(Sql),
+    /// The same, of a source that has no more rows of the list than the page may show: `rows` in the place of the
+    /// list's own, which only count.
+    Within {
+        /// The source, as `x`, with the condition.
+        rows: Sql,
+        /// The expressions.
+        by: Sql,
+    },
     /// By a column that numbers all that the list has, from 1 on and without gaps: the greatest number first, which is
     /// how many there are.
     Numbered(&'static str),
@@ -42,11 +50,12 @@ impl Listing {
         let Self { from, filter, order, counted, .. } = self;
         let filter: String = filter.iter().map(|condition| condition.text(dialect)).collect();
         let all = format!("{}{filter}", from.text(dialect));
+        let in_order = |by: &Sql| {
+            let by = by.text(dialect);
+            ("count(*)".to_owned(), format!("ORDER BY {by} LIMIT $2 OFFSET $3"), by.to_owned())
+        };
         let (total, page, by) = match order {
-            Order::By(order) => {
-                let order = order.text(dialect);
-                ("count(*)".to_owned(), format!("ORDER BY {order} LIMIT $2 OFFSET $3"), order.to_owned())
-            }
+            Order::By(by) | Order::Within { by, .. } => in_order(by),
             Order::Numbered(number) => (
                 format!("coalesce(max({number}), 0)"),
                 format!("AND {number} <= (SELECT n FROM total) - $3 ORDER BY {number} DESC LIMIT $2"),
@@ -54,13 +63,19 @@ impl Listing {
             ),
         };
         let total = match order {
-            Order::By(_) if !counted => "SELECT 0 AS n".to_owned(),
-            Order::By(_) | Order::Numbered(_) => format!("SELECT {total} AS n FROM {all}"),
+            Order::By(_) | Order::Within { .. } if !counted => "SELECT 0 AS n".to_owned(),
+            Order::By(_) | Order::Within { .. } | Order::Numbered(_) => {
+                format!("SELECT {total} AS n FROM {all}")
+            }
+        };
+        let rows = match order {
+            Order::Within { rows, .. } => format!("{}{filter}", rows.text(dialect)),
+            Order::By(_) | Order::Numbered(_) => all,
         };
         let column = column.text(dialect);
         format!(
             "WITH total AS MATERIALIZED ({total}),
-                page AS MATERIALIZED (SELECT x.* FROM {all} {page})
+                page AS MATERIALIZED (SELECT x.* FROM {rows} {page})
             SELECT (SELECT n FROM total), x.ledger_index, {column}
             FROM (SELECT 1) AS one LEFT JOIN page x ON true
             ORDER BY {by}"
@@ -82,7 +97,7 @@ pub(crate) fn sized(text: &str) -> StoreResult<Listed> {
 }
 
 /// Reads a page of an organization: of each row the index of its fact, and the column that was asked for.
-type ReadPage<T> = fn(Id, Vec<(i64, Payload)>) -> StoreResult<Vec<T>>;
+pub(crate) type ReadPage<T> = fn(Id, Vec<(i64, Payload)>) -> StoreResult<Vec<T>>;
 
 /// The records of a page that can be read.
 fn readable_records<T: DeserializeOwned>(org: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<T>> {
@@ -134,7 +149,7 @@ impl<D: Driver> SqlStore<D> {
     }
 
     /// A page, and how many there are: one statement, so that the two agree.
-    async fn read_page<T: Send + 'static>(
+    pub(crate) async fn read_page<T: Send + 'static>(
         &self,
         org: Id,
         listing: &Listing,

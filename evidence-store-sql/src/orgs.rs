@@ -4,17 +4,20 @@ use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::auth::{Actor, KeyHash};
 use evidence_core::id::Id;
-use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User};
+use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User, UserSettings};
 use evidence_core::service_accounts::ServiceAccount;
-use evidence_core::store::StoreResult;
+use evidence_core::store::{StoreResult, StoredEntry};
 use evidence_core::time::Timestamp;
 use serde::de::DeserializeOwned;
 
 use crate::decode::{Payload, body, record, word};
 use crate::driver::Driver;
+use crate::ledger::entry;
 use crate::sql::Sql;
 use crate::store::SqlStore;
-use crate::value::{Cell, FromCell};
+use crate::value::{Cell, FromCell, texts};
+
+const SETTINGS: &str = "user_settings";
 
 const ORG_ROLE: Sql = Sql::each(
     "SELECT o.record, m.role
@@ -44,6 +47,22 @@ const MEMBERS: Sql = Sql::each(
     WHERE m.org = $1 AND m.role IS NOT NULL ORDER BY u.name",
 );
 
+const USERS_BY_ID: Sql = Sql::each(
+    "SELECT u.name, u.record FROM json_each($1) w CROSS JOIN evidence.user u ON u.id = w.value",
+    "SELECT u.name, u.record FROM UNNEST($1::text[]) AS w (value)
+    CROSS JOIN LATERAL (SELECT * FROM evidence.user WHERE id = w.value OFFSET 0) u",
+);
+
+/// By an index of these entries alone: the ledger's own would lead through all others.
+const MEMBERSHIP_ENTRIES: Sql = Sql::each(
+    "SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload
+    FROM evidence.ledger l INDEXED BY ledger_member
+    WHERE l.org = $1 AND l.kind IN ('member_added', 'member_removed') AND l.idx >= $2 ORDER BY l.idx LIMIT $3",
+    "SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload FROM evidence.ledger l
+    WHERE l.org = $1 AND l.kind IN ('member_added', 'member_removed') AND l.idx + 0 >= $2
+    ORDER BY l.idx + 0 LIMIT $3",
+);
+
 const ANY_ORGANIZATION: Sql = Sql::same("SELECT EXISTS (SELECT 1 FROM evidence.organization)");
 
 /// The organization is what is asked for here.
@@ -52,13 +71,13 @@ const KEY_HOLDER: Sql = Sql::each(
         (SELECT l.payload FROM evidence.ledger l WHERE l.org = n.org AND l.idx = n.ledger_index)
     FROM evidence.api_key k CROSS JOIN evidence.organization o ON o.key = k.org
     LEFT JOIN evidence.record n ON n.org = k.org AND n.kind = 'service_account' AND n.id = k.owner_id
-        AND k.owner->>'kind' = 'service-account'
+        AND k.owner->>'kind' = 'service-account' AND NOT n.archived
     WHERE k.hash = $1 AND (n.id IS NOT NULL OR k.owner->>'kind' = 'user')",
     "SELECT k.hash, k.owner::text, k.expires_at, k.revoked_at, k.org, n.id IS NOT NULL,
         (SELECT l.payload FROM evidence.ledger l WHERE l.org = n.org AND l.idx = n.ledger_index)
     FROM evidence.api_key k
     LEFT JOIN LATERAL (SELECT * FROM evidence.record WHERE org = k.org AND id = k.owner_id OFFSET 0) n
-        ON n.kind = 'service_account' AND k.owner->>'kind' = 'service-account'
+        ON n.kind = 'service_account' AND k.owner->>'kind' = 'service-account' AND NOT n.archived
     WHERE k.hash = $1 AND (n.id IS NOT NULL OR k.owner->>'kind' = 'user')",
 );
 
@@ -134,6 +153,20 @@ impl<D: Driver> OrgStore for SqlStore<D> {
 
     async fn members(&self, org: Id) -> StoreResult<Vec<Current<Member>>> {
         self.query_org(org, MEMBERS).long().readable_as(org, member).await
+    }
+
+    async fn users_by_id(&self, ids: &[Id]) -> StoreResult<Vec<User>> {
+        let query = self.query(USERS_BY_ID).bind(texts(ids)).long();
+        query.answer(|rows: Vec<(String, Payload)>| Ok(by_name(rows, u64::MAX)?.records)).await
+    }
+
+    async fn membership_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
+        let query = self.query_org(org, MEMBERSHIP_ENTRIES).bind(first).bind(limit);
+        query.long().all_as(entry).await
+    }
+
+    async fn user_settings(&self, org: Id, user: Id) -> StoreResult<Option<Current<UserSettings>>> {
+        self.by_id(org, SETTINGS, user).await
     }
 
     async fn key_holder(&self, hash: &KeyHash) -> StoreResult<Option<KeyHolder>> {

@@ -3,16 +3,17 @@
 use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::id::Id;
-use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
-use evidence_core::repos::{Repo, RepoFilter, RepoStore};
+use evidence_core::page::{Page, PageRequest, SortDirection};
+use evidence_core::repos::{Repo, RepoFacet, RepoFilter, RepoStore, VcsProvider};
 use evidence_core::store::StoreResult;
 
+use crate::decode::{Payload, current};
 use crate::driver::Driver;
-use crate::flows::tag_columns;
 use crate::listing::{Listing, Order};
-use crate::sql::Sql;
+use crate::sql::{Dialect, Sql, payload};
 use crate::store::SqlStore;
-use crate::value::Value;
+use crate::tags::tag_columns;
+use crate::value::{Cell, FromCell, Value};
 
 const KIND: &str = "repo";
 
@@ -47,7 +48,31 @@ pub(crate) fn path(segments: &[String]) -> String {
     segments.iter().map(|segment| format!("{},", serde_json::Value::from(segment.as_str()))).collect()
 }
 
-fn listing(filter: &RepoFilter) -> Listing {
+const PROVIDER: Sql = Sql::same("x.provider");
+const INSTANCE: Sql = Sql::same("x.vcs_instance");
+/// The segment at the place `$3`.
+const SEGMENT: Sql = Sql::each(
+    "json_extract('[' || rtrim(x.namespace, ',') || ']', '$[' || $3 || ']')",
+    "(('[' || rtrim(x.namespace, ',') || ']')::json->>($3::bigint)::int) COLLATE \"C\"",
+);
+
+/// The end of the index of names.
+const NEWEST: Sql = Sql::same(concat!(
+    "SELECT x.ledger_index, ",
+    payload!("x"),
+    " FROM evidence.repo x WHERE x.org = $1 AND x.name = $2 AND ($3 IS NULL OR x.provider = $3)
+    ORDER BY x.id DESC LIMIT 1"
+));
+
+/// Reads no fact.
+const ID: Sql = Sql::same("x.id");
+
+/// The ids of a page.
+fn ids(_: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<Id>> {
+    page.into_iter().map(|(_, id)| Id::from_cell(Cell::Text(id.text()?.to_owned()))).collect()
+}
+
+fn conditions(filter: &RepoFilter) -> impl Iterator<Item = Sql> {
     let conditions = [
         filter.name.as_ref().map(|_| NAMED),
         filter.search.as_ref().map(|_| NAME_HAS_FOLDED),
@@ -57,17 +82,29 @@ fn listing(filter: &RepoFilter) -> Listing {
         filter.namespace.as_ref().map(|_| IN_NAMESPACE),
         (!filter.tags.is_empty()).then_some(TAGGED),
     ];
+    conditions.into_iter().flatten()
+}
+
+fn listing(filter: &RepoFilter) -> Listing {
     let order = match filter.direction {
         SortDirection::Asc => Order::By(Sql::same("x.name, x.id")),
         SortDirection::Desc => Order::By(Sql::same("x.name DESC, x.id")),
     };
-    Listing {
-        from: REPOS,
-        filter: conditions.into_iter().flatten().collect(),
-        order,
-        narrow: false,
-        counted: true,
-    }
+    Listing { from: REPOS, filter: conditions(filter).collect(), order, narrow: false, counted: true }
+}
+
+/// The statement for the different values that the repos which the filter admits have of a facet: the first `$2`.
+fn different_values(dialect: Dialect, filter: &RepoFilter, facet: RepoFacet) -> String {
+    let column = match facet {
+        RepoFacet::Provider => PROVIDER,
+        RepoFacet::VcsInstance => INSTANCE,
+        RepoFacet::NamespaceSegment(_) => SEGMENT,
+    };
+    let (column, repos) = (column.text(dialect), REPOS.text(dialect));
+    let conditions: String = conditions(filter).map(|condition| condition.text(dialect)).collect();
+    format!(
+        "SELECT DISTINCT {column} AS value FROM {repos} AND {column} IS NOT NULL{conditions} ORDER BY value LIMIT $2"
+    )
 }
 
 /// What a list is narrowed by, to bind from `$4` on.
@@ -93,17 +130,44 @@ impl<D: Driver> RepoStore for SqlStore<D> {
         self.by_id(org, KIND, id).await
     }
 
+    async fn repos_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Repo>> {
+        let repos = self.by_ids(org, KIND, ids).await?;
+        Ok(repos.into_iter().map(|known| known.record).collect())
+    }
+
     async fn repos(&self, org: Id, filter: &RepoFilter, request: PageRequest) -> StoreResult<Page<Repo>> {
         self.page(org, &listing(filter), request, values(filter)).await
     }
 
-    async fn repos_listed(
+    async fn repo_ids(&self, org: Id, filter: &RepoFilter, request: PageRequest) -> StoreResult<Vec<Id>> {
+        let listing = Listing { counted: false, ..listing(filter) };
+        Ok(self.read_page(org, &listing, ID, ids, request, values(filter)).await?.items)
+    }
+
+    async fn newest_repo(
+        &self,
+        org: Id,
+        name: &str,
+        provider: Option<VcsProvider>,
+    ) -> StoreResult<Option<Repo>> {
+        let query = self.query_org(org, NEWEST).bind(name).bind(provider.map(VcsProvider::as_str));
+        Ok(query.first_as(current).await?.map(|newest: Current<Repo>| newest.record))
+    }
+
+    async fn repo_values(
         &self,
         org: Id,
         filter: &RepoFilter,
-        request: PageRequest,
-    ) -> StoreResult<Vec<Listed>> {
-        let listing = Listing { counted: false, ..listing(filter) };
-        Ok(self.listed(org, &listing, request, values(filter)).await?.items)
+        facet: RepoFacet,
+        limit: u64,
+    ) -> StoreResult<Vec<String>> {
+        let place = match facet {
+            RepoFacet::NamespaceSegment(place) => u64::from(place),
+            RepoFacet::Provider | RepoFacet::VcsInstance => 0,
+        };
+        let query = self.query_text(different_values(D::DIALECT, filter, facet)).of(org);
+        let query = query.bind(limit).bind(place);
+        let query = values(filter).into_iter().fold(query, |query, value| query.bind(value));
+        query.long().all_as(|(value,): (String,)| Ok(value)).await
     }
 }

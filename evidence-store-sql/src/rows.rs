@@ -8,6 +8,7 @@ use evidence_core::directory::{Name, NameChanges};
 use evidence_core::fact::Denoted;
 use evidence_core::id::Id;
 use evidence_core::index::IndexRow;
+use evidence_core::tags::Tags;
 use evidence_core::time::Timestamp;
 use serde::Serialize;
 
@@ -52,6 +53,8 @@ impl Ordinals {
 pub(crate) struct RowBuilder {
     rows: Rows,
     names: NameChanges,
+    /// By organization, kind and id of the record, as they are in the end.
+    tags: BTreeMap<(Id, &'static str, Id), Tags>,
     intervals: Intervals,
 }
 
@@ -96,6 +99,9 @@ impl RowBuilder {
                     let (kind, name) = (kind.as_str().into(), (*name).into());
                     let row = vec![this.clone(), kind, id.into(), name, index.clone(), archived.into(), tags];
                     rows.push(TableWrite::Record, row);
+                }
+                IndexRow::Tags { kind, id, tags } => {
+                    self.tags.insert((org, kind.as_str(), id), tags.clone());
                 }
                 IndexRow::ApiKey { id, owner, created_at, expires_at, revoked_at } => {
                     let hash = secrets.iter().find(|(key, _)| *key == id).map(|(_, hash)| hash.as_str());
@@ -166,18 +172,40 @@ impl RowBuilder {
                             flow_ordinal,
                         ],
                     );
+                    let build = vec![
+                        this.clone(),
+                        fingerprint.into(),
+                        id.into(),
+                        repo.into(),
+                        at.into(),
+                        index.clone(),
+                    ];
+                    rows.push(TableWrite::Build, build);
                 }
-                IndexRow::Attestation { id, trail, name, kind, is_compliant, is_override, binding, at } => {
+                IndexRow::Attestation {
+                    id,
+                    flow,
+                    trail,
+                    name,
+                    kind,
+                    is_compliant,
+                    is_override,
+                    control,
+                    binding,
+                    at,
+                } => {
                     rows.push(
                         TableWrite::Attestation,
                         vec![
                             this.clone(),
                             id.into(),
+                            flow.into(),
                             trail.into(),
                             name.into(),
                             kind.into(),
                             is_compliant.into(),
                             is_override.into(),
+                            control.into(),
                             json(binding)?,
                             at.into(),
                             index.clone(),
@@ -244,7 +272,7 @@ impl RowBuilder {
 
     /// The rows of everything that was added.
     pub(crate) fn into_rows(self) -> serde_json::Result<Rows> {
-        let Self { mut rows, names, intervals } = self;
+        let Self { mut rows, names, tags, intervals } = self;
         intervals.write(&mut rows)?;
         for (org, kind, id) in names.released() {
             let claimed = names.put().map(|(name, _)| name).filter(|name| name.org == Some(org));
@@ -266,6 +294,14 @@ impl RowBuilder {
             if let (Some(org), Some(kind)) = (org, key.kind().filter(|kind| !kind.has_own_name_rows())) {
                 let (kind, name) = (kind.as_str().into(), (*key.name()).into());
                 rows.push(TableWrite::Name, vec![Value::Org(*org), kind, name, id.into(), alias.into()]);
+            }
+        }
+        for ((org, kind, id), tags) in tags {
+            let record = || vec![Value::Org(org), kind.into(), id.into()];
+            let kept = json(&tags.keys().collect::<Vec<_>>())?;
+            rows.push(TableWrite::ReleaseTags, [record(), vec![kept]].concat());
+            for (key, value) in tags {
+                rows.push(TableWrite::RecordTag, [record(), vec![key.into(), value.into()]].concat());
             }
         }
         Ok(rows)

@@ -58,6 +58,7 @@ const SHAPES: [&[TableWrite]; 4] = [
         TableWrite::TrailRevision,
         TableWrite::TrailEntry,
         TableWrite::Artifact,
+        TableWrite::Build,
         TableWrite::Attestation,
         TableWrite::Attachment,
         TableWrite::DeletePending,

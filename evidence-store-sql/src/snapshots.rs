@@ -9,15 +9,16 @@ use evidence_core::fact::decode_payload;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::snapshots::{
-    ArtifactKey, Run, RunningArtifact, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore,
+    ArtifactKey, LiveBuild, Run, RunningArtifact, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore,
 };
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
-use crate::decode::{Payload, array, word};
+use crate::decode::{Payload, array, body, word};
 use crate::driver::Driver;
-use crate::sql::{Sql, payload};
+use crate::listing::sized;
+use crate::sql::{Sql, payload, payload_size};
 use crate::store::SqlStore;
 use crate::tables::{Rows, TableWrite};
 use crate::value::{Value, signed, texts};
@@ -127,6 +128,39 @@ const RUNS: Sql = Sql::each(
         SELECT * FROM evidence.snapshot
         WHERE org = $1 AND environment = p.environment AND idx = i.until_idx OFFSET 0) e ON true
     ORDER BY p.environment, p.artifact, i.since_idx",
+);
+
+/// What lasts, environment after environment, with the build that each artifact is: a probe of an index for each. So the
+/// work is that of what runs, however much a repo has built.
+const LIVE_BUILDS: Sql = Sql::each(
+    concat!(
+        "SELECT b.ledger_index, b.id || ' ' || ",
+        payload_size!("b"),
+        ", i.environment, i.state, (
+            SELECT s.at FROM evidence.snapshot s
+            WHERE s.org = $1 AND s.environment = i.environment AND s.idx = i.since_idx)
+        FROM evidence.record n
+        CROSS JOIN evidence.instance i
+            ON i.environment = n.id AND i.until_idx = 9223372036854775807 AND +i.org = $1
+        CROSS JOIN evidence.build b ON b.org = $1 AND b.fingerprint = i.artifact AND +b.repo = $2
+        WHERE n.org = $1 AND n.kind = 'environment' AND NOT n.archived
+        ORDER BY n.name, i.artifact LIMIT $3"
+    ),
+    concat!(
+        "SELECT b.ledger_index, b.id || ' ' || ",
+        payload_size!("b"),
+        ", i.environment, i.state, (
+            SELECT s.at FROM evidence.snapshot s
+            WHERE s.org = $1 AND s.environment = i.environment AND s.idx = i.since_idx)
+        FROM evidence.record n
+        CROSS JOIN LATERAL (
+            SELECT * FROM evidence.instance
+            WHERE org = $1 AND environment = n.id AND until_idx = 9223372036854775807 OFFSET 0) i
+        CROSS JOIN LATERAL (
+            SELECT * FROM evidence.build WHERE org = $1 AND fingerprint = i.artifact OFFSET 0) b
+        WHERE n.org = $1 AND n.kind || '' = 'environment' AND NOT n.archived AND b.repo = $2
+        ORDER BY n.name, i.artifact LIMIT $3"
+    ),
 );
 
 /// An interval that begins in a group, and may end in it.
@@ -242,6 +276,17 @@ fn run((fingerprint, environment, name, from, from_at, until, until_at): RunRow)
     Ok(Run { fingerprint, environment, environment_name, from, until })
 }
 
+/// A row of [`LIVE_BUILDS`].
+type LiveRow = (i64, String, Id, String, Timestamp);
+
+fn live_build((index, report, environment, state, at): LiveRow) -> (i64, StoreResult<LiveBuild>) {
+    let read = || {
+        let RunningArtifact { name, since, compliant, .. } = body(&state)?;
+        Ok(LiveBuild { report: sized(&report)?, environment, name, since: (since, at), compliant })
+    };
+    (index, read())
+}
+
 #[async_trait]
 impl<D: Driver> SnapshotStore for SqlStore<D> {
     async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
@@ -273,5 +318,10 @@ impl<D: Driver> SnapshotStore for SqlStore<D> {
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {
         let query = self.query_org(org, RUNS).bind(texts(fingerprints)).bind(u64::from(newest));
         query.per_item(fingerprints.len()).all_as(run).await
+    }
+
+    async fn live_builds(&self, org: Id, repo: Id, limit: u64) -> StoreResult<Vec<LiveBuild>> {
+        let query = self.query_org(org, LIVE_BUILDS).bind(repo).bind(limit).long();
+        query.readable_as(org, live_build).await
     }
 }

@@ -26,6 +26,10 @@ pub enum TableWrite {
     DeleteNames,
     /// What names lead to. Whether a name may be claimed was decided before.
     Name,
+    /// Deletes the tags that records no longer have. Comes before [`TableWrite::RecordTag`].
+    ReleaseTags,
+    /// The tags of controls.
+    RecordTag,
     /// API keys.
     ApiKey,
     /// Trails.
@@ -36,6 +40,8 @@ pub enum TableWrite {
     TrailEntry,
     /// Artifact reports: the one table that is indexed by digests.
     Artifact,
+    /// The first report of each artifact.
+    Build,
     /// Attestations: a narrow row each, with the body in the ledger.
     Attestation,
     /// Contents that records name.
@@ -89,7 +95,7 @@ enum OnConflict {
         /// The columns of the key.
         key: &'static str,
     },
-    /// It is replaced: all columns from this one on.
+    /// It is replaced unless it is equal: all columns from this one on.
     DoUpdate {
         /// The columns of the key in SQLite and in PostgreSQL.
         key: [&'static str; 2],
@@ -221,6 +227,26 @@ impl TableWrite {
                 3,
                 3,
             ),
+            // The keys that stay are written where their values differ.
+            Self::ReleaseTags => instead(
+                "record_tag",
+                &[("org", Org), ("kind", Text), ("id", Text), ("kept", Text)],
+                "DELETE FROM record_tag WHERE org = $1 AND kind = $2 AND id = $3
+                    AND key NOT IN (SELECT value FROM json_each($4))",
+                "DELETE FROM evidence.record_tag t USING (
+                    SELECT r.org, l.ctid AS at FROM go, {rows} CROSS JOIN LATERAL (
+                        SELECT m.ctid FROM evidence.record_tag m WHERE m.org = r.org AND m.kind = r.kind AND m.id = r.id
+                            AND NOT jsonb_exists(r.kept::jsonb, m.key) OFFSET 0) l
+                    OFFSET 0) r
+                WHERE t.org = r.org AND t.ctid = r.at",
+            ),
+            Self::RecordTag => replace(
+                "record_tag",
+                &[("org", Org), ("kind", Text), ("id", Text), ("key", Text), ("value", Text)],
+                ["org, kind, id, key"; 2],
+                4,
+                4,
+            ),
             // A later fact about a key changes when it ends and never its hash.
             Self::ApiKey => replace(
                 "api_key",
@@ -283,16 +309,31 @@ impl TableWrite {
                     ("flow_ordinal", Int),
                 ],
             ),
+            // Of several reports in a group the first counts as well.
+            Self::Build => keep(
+                "build",
+                &[
+                    ("org", Org),
+                    ("fingerprint", Text),
+                    ("id", Text),
+                    ("repo", Text),
+                    ("at", Int),
+                    ("ledger_index", Int),
+                ],
+                "org, fingerprint",
+            ),
             Self::Attestation => insert(
                 "attestation",
                 &[
                     ("org", Org),
                     ("id", Text),
+                    ("flow", Text),
                     ("trail", Text),
                     ("name", Text),
                     ("kind", Text),
                     ("is_compliant", Bool),
                     ("is_override", Bool),
+                    ("control", Text),
                     ("binding", Text),
                     ("at", Int),
                     ("ledger_index", Int),
@@ -400,7 +441,7 @@ impl TableWrite {
     }
 
     /// How many of the first columns tell rows apart, and how many of them a later row leaves as they were, for tables
-    /// whose rows are replaced: a group writes each once.
+    /// whose rows are replaced or kept: a group writes each once.
     const fn replaces(self) -> Option<(usize, usize)> {
         match self.definition().conflict {
             OnConflict::DoUpdate { key_columns, unchanged_columns, .. } => {
@@ -408,6 +449,7 @@ impl TableWrite {
             }
             _ if matches!(self, Self::Trail) => Some((2, 8)),
             _ if matches!(self, Self::TrailRevision) => Some((2, 2)),
+            _ if matches!(self, Self::Build) => Some((2, 6)),
             OnConflict::Fail | OnConflict::DoNothing { .. } | OnConflict::Custom(_) => None,
         }
     }
@@ -428,7 +470,10 @@ impl TableWrite {
         let names = names(columns.iter());
         let values: Vec<_> = (1..=columns.len()).map(|number| format!("${number}")).collect();
         let values = values.join(", ");
-        format!("INSERT INTO {table} ({names}) VALUES ({values}){}", on_conflict(&conflict, columns, 0))
+        format!(
+            "INSERT INTO {table} ({names}) VALUES ({values}){}",
+            on_conflict(&conflict, table, columns, 0)
+        )
     }
 
     /// The statement that writes rows in PostgreSQL, if the relation `go` has a row, with the columns of the rows as
@@ -457,7 +502,7 @@ impl TableWrite {
                 "INSERT INTO evidence.{table} ({}) SELECT {} FROM go, UNNEST({arrays}) AS r ({names}){}",
                 self::names(written()),
                 values.collect::<Vec<_>>().join(", "),
-                on_conflict(&conflict, columns, 1)
+                on_conflict(&conflict, table, columns, 1)
             )
         };
         (if is_one { statement.replace("r.org", "$1") } else { statement }, listed().count())
@@ -482,7 +527,7 @@ impl TableWrite {
     }
 
     /// Every table, in the order in which a group writes them.
-    pub(crate) const ALL: [Self; 26] = [
+    pub(crate) const ALL: [Self; 29] = [
         Self::Ledger,
         Self::Node,
         Self::Organization,
@@ -492,11 +537,14 @@ impl TableWrite {
         Self::ReleaseNames,
         Self::DeleteNames,
         Self::Name,
+        Self::ReleaseTags,
+        Self::RecordTag,
         Self::ApiKey,
         Self::Trail,
         Self::TrailRevision,
         Self::TrailEntry,
         Self::Artifact,
+        Self::Build,
         Self::Attestation,
         Self::Attachment,
         Self::DeletePending,
@@ -516,15 +564,18 @@ fn names<'c>(columns: impl Iterator<Item = &'c (&'static str, Kind)>) -> String 
     columns.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
-fn on_conflict(conflict: &OnConflict, columns: &[(&'static str, Kind)], dialect: usize) -> String {
+fn on_conflict(conflict: &OnConflict, table: &str, columns: &[(&str, Kind)], dialect: usize) -> String {
     match conflict {
         OnConflict::Fail | OnConflict::Custom(_) => String::new(),
         OnConflict::DoNothing { key } => format!(" ON CONFLICT ({key}) DO NOTHING"),
         OnConflict::DoUpdate { key, unchanged_columns, .. } => {
-            let replaced =
-                columns.iter().skip(*unchanged_columns).map(|(name, _)| format!("{name} = excluded.{name}"));
+            let replaced = || columns.iter().skip(*unchanged_columns).map(|(name, _)| name);
+            let set = Vec::from_iter(replaced().map(|name| format!("{name} = excluded.{name}"))).join(", ");
+            let differs = ["IS NOT", "IS DISTINCT FROM"].get(dialect).copied().unwrap_or_default();
+            let differ = replaced().map(|name| format!("{table}.{name} {differs} excluded.{name}"));
+            let differ = Vec::from_iter(differ).join(" OR ");
             let key = key.get(dialect).copied().unwrap_or_default();
-            format!(" ON CONFLICT ({key}) DO UPDATE SET {}", replaced.collect::<Vec<_>>().join(", "))
+            format!(" ON CONFLICT ({key}) DO UPDATE SET {set} WHERE {differ}")
         }
     }
 }

@@ -44,6 +44,9 @@ CREATE TABLE ledger (
     PRIMARY KEY (org, idx)
 ) STRICT;
 
+-- Entries about the roles of users: few of a ledger.
+CREATE INDEX ledger_member ON ledger (org, idx) WHERE kind IN ('member_added', 'member_removed');
+
 -- Levels 4, 8, 12, ... only.
 CREATE TABLE node (
     org   INTEGER NOT NULL,
@@ -77,6 +80,17 @@ CREATE TABLE name (
     PRIMARY KEY (org, kind, name)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX name_id ON name (org, kind, id);
+
+-- The tags of records. Each pair of a key and a value is found from the one before it.
+CREATE TABLE record_tag (
+    org     INTEGER NOT NULL,
+    kind    TEXT NOT NULL,
+    id      TEXT NOT NULL,
+    key     TEXT NOT NULL,
+    value   TEXT NOT NULL,
+    PRIMARY KEY (org, kind, id, key)
+) STRICT;
+CREATE INDEX record_tag_pair ON record_tag (org, kind, key, value);
 
 CREATE TABLE api_key (
     org        INTEGER NOT NULL,
@@ -139,24 +153,41 @@ CREATE INDEX artifact_trail ON artifact (trail, ledger_index) WHERE trail IS NOT
 CREATE INDEX artifact_content ON artifact (trail, fingerprint, ledger_index) WHERE trail IS NOT NULL;
 CREATE INDEX artifact_commit ON artifact (flow, commit_sha, ledger_index);
 -- Commits of any flow: of what tells one.
-CREATE INDEX artifact_built ON artifact (org, commit_sha) WHERE commit_sha <> '';
+CREATE INDEX artifact_built ON artifact (org, commit_sha, fingerprint, flow, ledger_index) WHERE commit_sha <> '';
 CREATE INDEX artifact_repo ON artifact (repo, ledger_index) WHERE repo IS NOT NULL;
+
+-- The first report of each artifact.
+CREATE TABLE build (
+    org          INTEGER NOT NULL,
+    fingerprint  TEXT NOT NULL,
+    id           TEXT NOT NULL,
+    repo         TEXT,
+    at           INTEGER NOT NULL,
+    ledger_index INTEGER NOT NULL,
+    PRIMARY KEY (org, fingerprint)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX build_at ON build (org, at, ledger_index);
+CREATE INDEX build_repo ON build (repo, at, ledger_index) WHERE repo IS NOT NULL;
 
 -- binding: the JSON of what the attestation is about. No index on a digest here: an index on random keys would cost
 -- more writes than the ledger itself.
 CREATE TABLE attestation (
     org          INTEGER NOT NULL,
     id           TEXT NOT NULL PRIMARY KEY,
+    flow         TEXT NOT NULL,
     trail        TEXT NOT NULL,
     name         TEXT NOT NULL,
     kind         TEXT NOT NULL,
     is_compliant INTEGER NOT NULL,
     is_override  INTEGER NOT NULL,
+    control      TEXT,
     binding      TEXT NOT NULL,
     at           INTEGER NOT NULL,
     ledger_index INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX attestation_trail ON attestation (trail, name, ledger_index);
+-- Decisions about a control, by its identifier.
+CREATE INDEX attestation_control ON attestation (org, control, ledger_index) WHERE control IS NOT NULL;
 
 -- namespace: each segment as a JSON string followed by a comma, so that paths compare by whole segments.
 CREATE TABLE repo (
@@ -170,6 +201,7 @@ CREATE TABLE repo (
     ledger_index INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX repo_name ON repo (org, name, id);
+CREATE INDEX repo_external ON repo (org, external_id, name, id) WHERE external_id IS NOT NULL;
 
 CREATE TABLE snapshot (
     org          INTEGER NOT NULL,

@@ -1,7 +1,7 @@
 //! Between the store's values and SQLite's: what is bound to a statement, and what a row has.
 
 use evidence_core::id::Id;
-use evidence_store_sql::{Cell, Column, Row, Value};
+use evidence_store_sql::{Cell, Column, Row, SCHEMA, Value};
 use rusqlite::types::{ToSqlOutput, Value as Owned, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Statement};
 use serde::Serialize;
@@ -40,24 +40,30 @@ pub(crate) fn rows(
     Ok(found)
 }
 
-/// Every row of a statement outside a transaction. The organization's key and the rows are of one snapshot: that of a
-/// statement which is not at its end.
-pub(crate) fn rows_of_one_snapshot(
-    connection: &Connection,
-    sql: &str,
-    values: &[Value],
-) -> rusqlite::Result<Vec<Row>> {
-    let org = values.iter().find_map(|value| match value {
-        Value::Org(org) => Some(*org),
-        _ => None,
-    });
-    let Some(org) = org else {
-        return rows(connection, sql, values, |org| key_of(connection, org));
-    };
-    let mut statement = connection.prepare_cached(KEY)?;
-    let mut keys = statement.query([org.to_string()])?;
-    let key = keys.next()?.map_or(Ok(NOBODY), |row| row.get(0))?;
-    rows(connection, sql, values, |other| if other == org { Ok(key) } else { key_of(connection, other) })
+/// A query as SQLite has it: its tables without a schema, and each organization looked up in the query itself, so that
+/// the key and the rows are of one snapshot without a transaction. The values become those that it takes.
+pub(crate) fn resolved(sql: &str, values: &mut [Value]) -> String {
+    let mut orgs = Vec::new();
+    for (name, value) in PARAMETERS.into_iter().zip(values) {
+        if let Value::Org(org) = value {
+            orgs.push(name);
+            *value = org.to_string().into();
+        }
+    }
+    let mut parts = sql.split('$');
+    let mut text = parts.next().unwrap_or_default().replace(SCHEMA, "");
+    for part in parts {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, rest) = part.split_at(digits);
+        let is_org = orgs.iter().any(|name: &&str| name.strip_prefix('$') == Some(number));
+        text.push_str(if is_org { "(SELECT key FROM organization WHERE id = $" } else { "$" });
+        text.push_str(number);
+        if is_org {
+            text.push(')');
+        }
+        text.push_str(&rest.replace(SCHEMA, ""));
+    }
+    text
 }
 
 /// Runs a statement that answers nothing once for each row of values.
@@ -164,6 +170,20 @@ fn cell(value: ValueRef<'_>) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_query_looks_up_the_keys_of_its_organizations() {
+        let org: Id = "00000000-0000-0000-0000-00000000".parse().unwrap();
+        let mut values = [Value::Org(org), Value::Int(Some(7)), Value::Org(org)];
+        let sql = "SELECT $2 FROM evidence.trail WHERE org = $1 AND a = $10 AND $3=b -- $";
+        assert_eq!(
+            resolved(sql, &mut values),
+            "SELECT $2 FROM trail WHERE org = (SELECT key FROM organization WHERE id = $1) AND a = $10 \
+             AND (SELECT key FROM organization WHERE id = $3)=b -- $"
+        );
+        let text = || Value::from(org.to_string());
+        assert_eq!(values, [text(), Value::Int(Some(7)), text()]);
+    }
 
     #[test]
     fn columns_become_rows() {

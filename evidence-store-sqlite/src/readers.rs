@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::db::connection;
+use crate::db::{CACHE_SIZE, connection};
 use crate::error::{Busy, primary_code, store_error};
 use crate::file::OpenFile;
 
@@ -118,6 +118,7 @@ impl Readers {
         self.opened.check()?;
         let connection = connected?;
         connection.pragma_update(None, "query_only", "ON")?;
+        connection.pragma_update(None, "cache_size", CACHE_SIZE)?;
         Ok(connection)
     }
 }

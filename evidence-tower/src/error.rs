@@ -154,6 +154,9 @@ fn parts(error: &Error, wording: Wording) -> ErrorParts {
             let (message, errors) = wording.duplicate(duplicate);
             (status, Cow::Owned(message), errors)
         }
+        (_, Error::AccessDenied(path)) => {
+            (status, Cow::Owned(format!("Access denied to {path}")), FieldErrors::new())
+        }
         (_, Error::TooLarge { file: true, limit }) => {
             let message = format!("File size exceeds {}MB limit", limit >> 20);
             (status, Cow::Owned(message), FieldErrors::new())

@@ -41,6 +41,7 @@ use http::request::Parts;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
+use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use crate::body::Incoming;
@@ -90,6 +91,8 @@ struct Inner<S> {
     routes: Arc<Routes<S>>,
     description: Arc<ApiDescription>,
     base_path: BasePath,
+    /// The writes whose clients hung up.
+    orphaned: TaskTracker,
 }
 
 impl<S: Debug> Debug for Inner<S> {
@@ -115,8 +118,9 @@ impl<S: EvidenceService> EvidenceApi<S> {
     /// The API at `/api/v2/…`, with `GET /ready` and `GET /live` beside it.
     pub fn new(service: S) -> Self {
         let (routes, description) = (Arc::new(Routes::new()), Arc::default());
-        let inner =
-            Inner { service, authenticator: None, routes, description, base_path: BasePath::ApiPrefix };
+        let base_path = BasePath::ApiPrefix;
+        let orphaned = TaskTracker::new();
+        let inner = Inner { service, authenticator: None, routes, description, base_path, orphaned };
         Self { inner: Arc::new(inner) }
     }
 
@@ -151,6 +155,14 @@ impl<S: EvidenceService> EvidenceApi<S> {
         let authenticator: Option<Arc<dyn Authenticator>> = Some(Arc::new(authenticator));
         let inner = Inner { authenticator, ..Arc::unwrap_or_clone(self.inner) };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// Waits until the writes are done whose clients hung up. They go on as tasks of the runtime, and a process that ends
+    /// before they do cuts them off: a host calls this once it has stopped to take requests, within the time that it
+    /// gives them.
+    pub async fn finish_writes(&self) {
+        self.inner.orphaned.close();
+        self.inner.orphaned.wait().await;
     }
 }
 
@@ -196,7 +208,8 @@ impl<S: EvidenceService> Inner<S> {
         let target = (found.endpoint.target)(&parameters)?;
         let access = self.service.authorize(&caller, &target).await?;
         let body = Incoming::new(&head.headers, body);
-        let call = Call { service: self.service.clone(), access, parameters, body };
+        let orphaned = self.orphaned.clone();
+        let call = Call { service: self.service.clone(), access, parameters, body, orphaned };
         Ok(reply::response((found.endpoint.answer)(call).await?))
     }
 

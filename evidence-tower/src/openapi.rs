@@ -122,6 +122,9 @@ impl OpenApiBuilder {
         set("operationId", json!(O::NAME));
         set("summary", json!(O::SUMMARY));
         set("description", json!(self.description::<O>()));
+        if O::DEPRECATED {
+            set("deprecated", json!(true));
+        }
         set("tags", json!([tag(O::PATH)]));
         set("parameters", Value::Array(self.parameters::<O>()));
         if let Some(body) = self.request_body::<O>() {

@@ -15,6 +15,7 @@ use evidence_core::{EvidenceService, Limits, Operation, Result, Visitor, api};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
+use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use crate::body::Incoming;
@@ -29,7 +30,37 @@ type Answering = BoxFuture<'static, Result<Answer>>;
 /// Everything the API answers.
 #[derive(Clone)]
 pub(crate) struct Routes<S> {
-    by_method: BTreeMap<Method, matchit::Router<Endpoint<S>>>,
+    by_method: BTreeMap<Method, Router<S>>,
+}
+
+/// The operations of a method.
+#[derive(Clone)]
+struct Router<S> {
+    exact: matchit::Router<Endpoint<S>>,
+    /// Those whose last parameter takes the rest of the path. Where `exact` has `/repos/{org}/{repo}/deployments`,
+    /// matchit takes no `/repos/{org}/{*repo_name}` beside it.
+    catch_all: matchit::Router<Endpoint<S>>,
+}
+
+impl<S> Default for Router<S> {
+    fn default() -> Self {
+        Self { exact: matchit::Router::new(), catch_all: matchit::Router::new() }
+    }
+}
+
+impl<S> Router<S> {
+    fn insert<O: Operation>(&mut self, endpoint: Endpoint<S>) -> Result<(), matchit::InsertError> {
+        match O::PATH.rsplit_once('{') {
+            Some((before, last)) if O::CATCH_ALL => {
+                self.catch_all.insert(format!("{before}{{*{last}"), endpoint)
+            }
+            _ => self.exact.insert(O::PATH, endpoint),
+        }
+    }
+
+    fn at<'a>(&'a self, path: &'a str) -> Option<matchit::Match<'a, 'a, &'a Endpoint<S>>> {
+        self.exact.at(path).or_else(|_| self.catch_all.at(path)).ok()
+    }
 }
 
 /// A type-erased operation.
@@ -49,6 +80,8 @@ pub(crate) struct Call<S> {
     pub(crate) access: Access,
     pub(crate) parameters: Parameters,
     pub(crate) body: Incoming,
+    /// The writes whose clients hung up.
+    pub(crate) orphaned: TaskTracker,
 }
 
 /// An endpoint, and the path's parameters as they were sent.
@@ -75,21 +108,22 @@ impl<S: EvidenceService> Routes<S> {
         path: &'a str,
     ) -> Result<Found<'a, S>, ErrorResponse> {
         let router = supported(method).and_then(|method| self.by_method.get(&method));
-        match router.and_then(|router| router.at(path).ok()) {
+        match router.and_then(|router| router.at(path)) {
             Some(found) => Ok(Found { endpoint: found.value, path: found.params }),
             None => Err(self.not_found(path)),
         }
     }
 
     fn not_found(&self, path: &str) -> ErrorResponse {
-        let routed = |router: &matchit::Router<_>| router.at(path).is_ok();
         let methods =
-            self.by_method.iter().filter(|(_, router)| routed(router)).map(|(method, _)| match method {
-                Method::Get => READ_ONLY,
-                Method::Post => "POST",
-                Method::Put => "PUT",
-                Method::Patch => "PATCH",
-                Method::Delete => "DELETE",
+            self.by_method.iter().filter(|(_, router)| router.at(path).is_some()).map(|(method, _)| {
+                match method {
+                    Method::Get => READ_ONLY,
+                    Method::Post => "POST",
+                    Method::Put => "PUT",
+                    Method::Patch => "PATCH",
+                    Method::Delete => "DELETE",
+                }
             });
         let methods: Vec<&str> = methods.collect();
         if methods.is_empty() {
@@ -116,7 +150,7 @@ impl<S: EvidenceService> Visitor for Routes<S> {
             answer: answer::<S, O>,
         };
         let router = self.by_method.entry(O::METHOD).or_default();
-        router.insert(O::PATH, endpoint).expect("each operation has a path of its own");
+        router.insert::<O>(endpoint).expect("each operation has a path of its own");
     }
 }
 
@@ -133,7 +167,7 @@ fn supported(method: &http::Method) -> Option<Method> {
 
 fn answer<S: EvidenceService, O: Operation>(call: Call<S>) -> Answering {
     Box::pin(async move {
-        let Call { service, access, parameters, body } = call;
+        let Call { service, access, parameters, body, orphaned } = call;
         let compute = service.compute().on_behalf_of(access.on_behalf_of());
         let input = input::<O>(parameters, body, &service.limits(), &compute).await;
         let (operation, body) = input.map_err(|e| e.with_summary(O::INVALID))?;
@@ -146,7 +180,9 @@ fn answer<S: EvidenceService, O: Operation>(call: Call<S>) -> Answering {
         };
         match O::METHOD {
             Method::Get => work.await,
-            Method::Post | Method::Put | Method::Patch | Method::Delete => RunToEnd::new(work).await,
+            Method::Post | Method::Put | Method::Patch | Method::Delete => {
+                RunToEnd::new(work, orphaned).await
+            }
         }
     })
 }
@@ -163,16 +199,18 @@ async fn input<O: Operation>(
 }
 
 /// A write, which is done where its request is answered. When that is dropped because the client hung up, the rest of it
-/// is a task: what is recorded in several steps is not cut in half, as long as the server runs.
+/// is a task: what is recorded in several steps is not cut in half, as long as the server runs or waits for it
+/// ([`EvidenceApi::finish_writes`](crate::EvidenceApi::finish_writes)).
 struct RunToEnd<T: Send + 'static> {
     work: Option<BoxFuture<'static, T>>,
     /// Where the request came in: it may be dropped anywhere.
     runtime: Option<Handle>,
+    orphaned: TaskTracker,
 }
 
 impl<T: Send + 'static> RunToEnd<T> {
-    fn new(work: impl Future<Output = T> + Send + 'static) -> Self {
-        Self { work: Some(work.in_current_span().boxed()), runtime: Handle::try_current().ok() }
+    fn new(work: impl Future<Output = T> + Send + 'static, orphaned: TaskTracker) -> Self {
+        Self { work: Some(work.in_current_span().boxed()), runtime: Handle::try_current().ok(), orphaned }
     }
 }
 
@@ -193,7 +231,7 @@ impl<T: Send + 'static> Future for RunToEnd<T> {
 impl<T: Send + 'static> Drop for RunToEnd<T> {
     fn drop(&mut self) {
         if let (Some(work), Some(runtime)) = (self.work.take(), &self.runtime) {
-            runtime.spawn(work.map(drop));
+            self.orphaned.spawn_on(work.map(drop), runtime);
         }
     }
 }

@@ -27,8 +27,8 @@ use crate::name::{
 };
 use crate::operation::{Created, Json, JsonList, Method, Operation};
 use crate::page::{Listed, MAX_LISTED, PageNumber, PageRequest, PerPage, in_pages};
+use crate::repos::operations::RepoChoice;
 use crate::repos::record::RepoInfo;
-use crate::repos::store::RepoFilter;
 use crate::service::{Context, Draft, OwnedContext};
 use crate::store::batch::sort_by_ids;
 use crate::store::entry::Current;
@@ -443,10 +443,8 @@ impl Operation for ListArtifacts {
             }
             None => None,
         };
-        let repos = match self.repo_name.filter(|name| !name.is_empty()) {
-            Some(name) => Some(repos_named(name, cx).await?),
-            None => None,
-        };
+        let repos = RepoChoice { inner_id: None, repo_id: None, name: self.repo_name.as_deref() };
+        let repos = cx.chosen_repos(repos).await?;
         let filter =
             ArtifactFilter { flow: flow.as_ref().map(|flow| flow.id), repos, ..ArtifactFilter::default() };
         let per_page = self.per_page.map_or(15, PerPage::get).min(MAX_PER_PAGE);
@@ -481,13 +479,4 @@ pub(super) async fn read(
     let mut found = around.artifacts(&ids).await?;
     sort_by_ids(&mut found, &ids, |artifact| artifact.id);
     Ok(views(found, around))
-}
-
-async fn repos_named(name: ShortText, cx: &Context<'_>) -> Result<Vec<Id>> {
-    let filter = RepoFilter { name: Some(name.to_string()), ..RepoFilter::default() };
-    let repos = cx.store().repos_listed(cx.org()?, &filter, PageRequest::ALL).await?;
-    if repos.is_empty() {
-        return Err(cx.missing(Resource::Repo, name.as_str()).named_by("query.repo_name").into());
-    }
-    Ok(repos.into_iter().map(|repo| repo.id).collect())
 }

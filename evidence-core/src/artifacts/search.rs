@@ -155,11 +155,12 @@ impl Operation for Search {
         };
         let Found { reports, mut unreported, .. } = found;
         unreported.truncate(MAX_SHOWN.saturating_sub(reports.len()));
-        let around = Around::new(None, cx);
-        let owned = cx.to_owned_context();
+        let around = Around::without_evidence(cx);
+        let (owned, page) = (cx.to_owned_context(), cx.to_owned_context());
         let batches = stream::iter(Listed::batches(reports)).map(Ok);
         let reported = batches.and_then(move |ids| read(ids, Arc::clone(&around))).try_flatten();
-        let items = reported.map_ok(FoundArtifact::from).chain(never_reported(unreported, owned));
+        let reported = reported.map_ok(move |artifact| FoundArtifact::reported(artifact, &page.context()));
+        let items = reported.chain(never_reported(unreported, owned));
         let result = SearchResult { resolved_to, artifacts: Vec::new() };
         JsonList::with_first_item(items, result, &cx.compute()).await
     }
@@ -231,14 +232,10 @@ impl FoundArtifact {
             history: events.into_iter().map(event).collect(),
         }
     }
-}
 
-impl From<ArtifactView> for FoundArtifact {
-    fn from(artifact: ArtifactView) -> Self {
+    fn reported(artifact: ArtifactView, cx: &Context<'_>) -> Self {
         let committed = committed(&artifact);
-        // The page is that of the artifact, not of the report.
-        let report = format!("?artifact_id={}", artifact.id);
-        let html_url = artifact.html_url.strip_suffix(&report).unwrap_or(&artifact.html_url).to_owned();
+        let html_url = cx.artifact_page_url(&artifact.flow_name, &artifact.fingerprint);
         Self {
             fingerprint: artifact.fingerprint,
             name: artifact.filename,

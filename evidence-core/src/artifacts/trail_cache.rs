@@ -1,6 +1,7 @@
 //! Trails as far as their artifacts go, kept while an answer is sent.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use crate::attestations::store::AttestationRow;
 use crate::cache::sized::Cache;
@@ -48,9 +49,37 @@ impl OnTrail {
         places.iter().filter_map(|place| self.attestations.get(*place))
     }
 
-    /// The newest of each name, of those at these places, which are oldest first.
-    pub(super) fn newest(&self, places: &[usize]) -> Vec<usize> {
-        let named = places.iter().filter_map(|place| Some((&self.attestations.get(*place)?.name, *place)));
-        BTreeMap::from_iter(named).into_values().collect()
+    /// The attestation at this place.
+    pub(super) fn attestation(&self, place: usize) -> Option<&AttestationRow> {
+        self.attestations.get(place)
     }
+
+    /// What is shown of each name, of the attestations at these places, which are oldest first.
+    pub(super) fn shown(&self, places: &[usize]) -> Vec<Shown> {
+        let mut named: BTreeMap<&str, Shown> = BTreeMap::new();
+        for place in places.iter().copied() {
+            let Some(row) = self.attestations.get(place) else { continue };
+            let shown = Shown { newest: place, evidence: place };
+            match named.entry(&row.name) {
+                Entry::Vacant(entry) => {
+                    entry.insert(shown);
+                }
+                Entry::Occupied(mut entry) => {
+                    let before = entry.get().evidence;
+                    let overrides = row.is_override && !self.attestations[before].is_override;
+                    entry.insert(Shown { evidence: if overrides { before } else { place }, ..shown });
+                }
+            }
+        }
+        named.into_values().collect()
+    }
+}
+
+/// The places of what is shown of the attestations of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shown {
+    /// The newest, whose verdict counts.
+    pub(super) newest: usize,
+    /// The newest that is no override, where there is one: what the verdict is about.
+    pub(super) evidence: usize,
 }

@@ -10,10 +10,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::artifacts::record::Artifact;
-use crate::artifacts::trail_cache::{OnTrail, REPORT};
+use crate::artifacts::trail_cache::{OnTrail, REPORT, Shown};
 use crate::attestations::details::JunitSuite;
+use crate::attestations::jira::JiraItem;
 use crate::attestations::pull_requests::{GitProvider, PullRequestView};
 use crate::attestations::record::Attestation;
+use crate::attestations::snyk::ProcessedSnykResults;
 use crate::attestations::store::AttestationRow;
 use crate::bounded::{FreeForm, ShortText, or_empty};
 use crate::compute::MANY_EVALUATIONS;
@@ -55,7 +57,8 @@ pub struct ArtifactView {
     /// When it was reported, or an attestation was made of it, whichever is later: decimal epoch seconds, as a
     /// string.
     pub last_modified_at: String,
-    /// The newest attestation of each name that is about the artifact, by name.
+    /// The newest attestation of each name that is about the artifact, by name; of one that is overridden, with the verdict of
+    /// the override.
     pub evidence: BTreeMap<String, EvidenceView>,
     /// The flow it was reported to.
     pub flow_name: String,
@@ -181,6 +184,8 @@ pub(super) struct Around {
     /// By which its trails are kept: an answer reads all that was reported to a trail once for all its artifacts, unless it
     /// is sent so slowly that others have taken their place.
     answer: Option<Id>,
+    /// Whether the answer shows evidence, whose bodies are then read.
+    shows_evidence: bool,
 }
 
 /// The trails of some artifacts.
@@ -189,12 +194,18 @@ type OnTrails = BTreeMap<Id, Arc<OnTrail>>;
 impl Around {
     /// `flow` is that of all artifacts, where it is known.
     pub(super) fn new(flow: Option<Flow>, cx: &Context<'_>) -> Arc<Self> {
-        Arc::new(Self { owned: cx.to_owned_context(), flow, answer: Some(cx.new_id()) })
+        Arc::new(Self { owned: cx.to_owned_context(), flow, answer: Some(cx.new_id()), shows_evidence: true })
+    }
+
+    /// The same for artifacts of any flow whose evidence the answer does not show.
+    pub(super) fn without_evidence(cx: &Context<'_>) -> Arc<Self> {
+        let (owned, answer) = (cx.to_owned_context(), Some(cx.new_id()));
+        Arc::new(Self { owned, flow: None, answer, shows_evidence: false })
     }
 
     /// The same for one artifact, whose trail nothing else in the answer is about.
     pub(super) fn of_one(flow: Flow, cx: &Context<'_>) -> Arc<Self> {
-        Arc::new(Self { owned: cx.to_owned_context(), flow: Some(flow), answer: None })
+        Arc::new(Self { owned: cx.to_owned_context(), flow: Some(flow), answer: None, shows_evidence: true })
     }
 
     /// The reports of these ids, in any order.
@@ -323,7 +334,9 @@ impl Rest {
         )
         .await?;
         known.extend(trails);
-        let surroundings = Arc::new(Surroundings { flows, trails: known, runs: by_fingerprint(ran) });
+        let shows_evidence = around.shows_evidence;
+        let runs = by_fingerprint(ran);
+        let surroundings = Arc::new(Surroundings { flows, trails: known, runs, shows_evidence });
         let about = artifacts.iter().map(|artifact| surroundings.evidence(artifact)).sum::<usize>();
         let tell = {
             let around = Arc::clone(&surroundings);
@@ -346,6 +359,7 @@ struct Surroundings {
     flows: BTreeMap<Id, Flow>,
     trails: OnTrails,
     runs: BTreeMap<Fingerprint, Vec<Run>>,
+    shows_evidence: bool,
 }
 
 impl Surroundings {
@@ -372,8 +386,8 @@ impl Surroundings {
 struct Told {
     artifact: Artifact,
     about: Vec<usize>,
-    /// The newest of each name, which is shown.
-    shown: Vec<usize>,
+    /// What is shown of each name.
+    shown: Vec<Shown>,
 }
 
 impl Told {
@@ -381,7 +395,8 @@ impl Told {
         let trail = around.trail(&artifact);
         let about = trail.map(|trail| trail.reported.about(artifact.fingerprint.as_str()));
         let about = about.unwrap_or_default();
-        let shown = trail.map(|trail| trail.newest(&about)).unwrap_or_default();
+        let shown = trail.filter(|_| around.shows_evidence).map(|trail| trail.shown(&about));
+        let shown = shown.unwrap_or_default();
         Self { artifact, about, shown }
     }
 }
@@ -394,7 +409,8 @@ async fn shown(
 ) -> Result<impl Stream<Item = Result<ArtifactView>> + Send + 'static> {
     let shown = |told: &Told| {
         let trail = around.trail(&told.artifact);
-        Vec::from_iter(trail.into_iter().flat_map(|trail| trail.at(&told.shown)).map(|row| row.id))
+        let row = |shown: &Shown| trail?.attestation(shown.evidence);
+        Vec::from_iter(told.shown.iter().filter_map(row).map(|row| row.id))
     };
     let ids = distinct(part.iter().flat_map(shown));
     let mut shown = BTreeMap::new();
@@ -432,14 +448,17 @@ fn view(
     shown: &BTreeMap<Id, Attestation>,
     cx: &Context<'_>,
 ) -> Result<ArtifactView> {
-    let Told { artifact, about, shown: newest } = told;
+    let Told { artifact, about, shown: named } = told;
     let trail = around.trail(artifact);
-    let at = |places| Vec::from_iter(trail.into_iter().flat_map(move |trail| trail.at(places)));
-    let evidence = at(about);
+    let evidence = Vec::from_iter(trail.into_iter().flat_map(|trail| trail.at(about)));
     let (fingerprint, name) = (&artifact.fingerprint, artifact.template_reference_name.as_str());
     let evaluate = |reported: &ByContent| reported.state(template, fingerprint.as_str(), name);
     let state = trail.map_or_else(|| evaluate(&ByContent::default()), |trail| evaluate(&trail.reported));
-    let said = |row: &AttestationRow| Some((row.name.clone(), EvidenceView::from(shown.get(&row.id)?)));
+    let said = |named: &Shown| {
+        let (newest, evidence) = (trail?.attestation(named.newest)?, trail?.attestation(named.evidence)?);
+        let evidence = EvidenceView::from(shown.get(&evidence.id)?);
+        Some((newest.name.clone(), EvidenceView { is_compliant: newest.is_compliant, ..evidence }))
+    };
     let runs = around.runs.get(&artifact.fingerprint).map(Vec::as_slice).unwrap_or_default();
     let committed = artifact.git_commit_info.as_ref().and_then(|commit| commit.timestamp).map(|at| at.0);
     let last = evidence.iter().map(|attestation| attestation.at).fold(artifact.created_at, Ord::max);
@@ -450,7 +469,7 @@ fn view(
         filename: artifact.filename.clone(),
         created_at: artifact.created_at.decimal(),
         last_modified_at: last.decimal(),
-        evidence: at(newest).into_iter().filter_map(said).collect(),
+        evidence: named.iter().filter_map(said).collect(),
         flow_name: flow_name.to_owned(),
         commit_lead_times: committed.map(|at| lead_times(runs, at)).unwrap_or_default(),
         build_lead_times: lead_times(runs, artifact.created_at),
@@ -537,8 +556,13 @@ pub(super) fn run_events(runs: &[Run]) -> Vec<(Timestamp, String)> {
 
 impl Context<'_> {
     /// The address of an artifact's page.
+    pub(super) fn artifact_page_url(&self, flow: &str, fingerprint: &Fingerprint) -> String {
+        self.page_url(&format!("flows/{flow}/artifacts/{fingerprint}"))
+    }
+
+    /// The address of what that page says of one report.
     pub(crate) fn artifact_url(&self, flow: &str, fingerprint: &Fingerprint, id: Id) -> String {
-        self.page_url(&format!("flows/{flow}/artifacts/{fingerprint}?artifact_id={id}"))
+        format!("{}?artifact_id={id}", self.artifact_page_url(flow, fingerprint))
     }
 }
 
@@ -570,12 +594,14 @@ pub struct EvidenceView {
     pub evidence_fingerprint: (),
     /// The commit that it names; null without one.
     pub commit_sha: Option<ShortText>,
-    /// Findings; null where its type has none.
+    /// How much a scan found; null where its type has none.
+    #[schemars(with = "Option<ProcessedSnykResults>")]
     pub snyk_results: JsonText,
     /// Test results; null where its type has none.
     #[schemars(with = "Option<Vec<JunitSuite>>")]
     pub junit_results: JsonText,
     /// Issues; null where its type has none.
+    #[schemars(with = "Option<Vec<JiraItem>>")]
     pub jira_results: JsonText,
     /// The kind of host of its pull requests; null where its type has none.
     #[schemars(with = "Option<GitProvider>")]
@@ -601,7 +627,7 @@ impl From<&Attestation> for EvidenceView {
             evidence_url: attestation.origin_url.clone(),
             evidence_fingerprint: (),
             commit_sha: attestation.git_commit_info.as_ref().map(|commit| commit.sha1.clone()),
-            snyk_results: detail("snyk_results"),
+            snyk_results: detail("processed_snyk_results"),
             junit_results: detail("junit_results"),
             jira_results: detail("jira_results"),
             git_provider: detail("git_provider"),

@@ -7,7 +7,10 @@ pub(crate) mod store;
 pub(crate) mod view;
 
 pub use crate::id::VersionKey;
-pub use operations::{AttestationTypeInput, GetAttestationType, ListAttestationTypes, PostAttestationType};
+pub use operations::{
+    ArchiveAttestationType, AttestationTypeInput, GetAttestationType, ListAttestationTypes,
+    PostAttestationType,
+};
 pub use record::{AttestationType, AttestationTypeVersion, Evaluator, Program, SummaryItem};
 pub use store::AttestationTypeStore;
 pub use view::{AttestationTypeView, BeforeVersions, VersionView};

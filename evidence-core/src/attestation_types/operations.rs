@@ -17,8 +17,11 @@ use crate::fact::payload::UnknownFields;
 use crate::json::{CheckedJson, JsonText};
 use crate::name::{AttestationTypeName, OrgName};
 use crate::operation::versions::{Version, Versioned};
-use crate::operation::{Acknowledged, Created, Document, Form, FormParts, JsonStream, Method, Operation};
+use crate::operation::{
+    Acknowledged, Created, Document, Form, FormParts, Json, JsonStream, Method, Operation,
+};
 use crate::service::{Context, Draft};
+use crate::store::entry::Current;
 use crate::{decode, json};
 
 /// Lists the custom attestation types of an organization with all their versions, newest type first. Archived ones
@@ -75,9 +78,8 @@ impl Operation for GetAttestationType {
     }
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        let (store, org, name) = (cx.store(), cx.org()?, self.custom_attestation_type_name);
-        let known = store.attestation_type(org, name.as_str()).await?;
-        let known = known.ok_or_else(|| cx.missing(Resource::AttestationType, name.as_str()))?.record;
+        let name = self.custom_attestation_type_name;
+        let known = known(&name, cx).await?.record;
         let org = &cx.org_access()?.name;
         let versioned = match self.version {
             None => known.whole(org)?,
@@ -95,12 +97,57 @@ impl Operation for GetAttestationType {
     }
 }
 
+/// The type of this name, archived or not.
+async fn known(name: &AttestationTypeName, cx: &Context<'_>) -> Result<Current<AttestationType>> {
+    let known = cx.store().attestation_type(cx.org()?, name.as_str()).await?;
+    Ok(known.ok_or_else(|| cx.missing(Resource::AttestationType, name.as_str()))?)
+}
+
+/// Archives a custom attestation type: it takes no more attestations, and lists leave it out; those that it has stay as they
+/// are. One that is archived already stays so.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ArchiveAttestationType {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The type's name.
+    pub custom_attestation_type_name: AttestationTypeName,
+}
+
+impl Operation for ArchiveAttestationType {
+    const NAME: &'static str = "archive_custom_attestation_type";
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = "/custom-attestation-types/{org}/{custom_attestation_type_name}/archive";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Archives a custom attestation type";
+    type Body = ();
+    type Output = Json<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let archive = async || {
+            let Current { revision, record } = known(&self.custom_attestation_type_name, cx).await?;
+            if record.archived {
+                return Ok(());
+            }
+            let guard = Guard::Revision(RecordKind::AttestationType, record.id, revision);
+            let record = AttestationType { archived: true, ..record };
+            cx.record(Draft::of(Fact::AttestationTypeArchived { record }, guard)).await?;
+            Ok(())
+        };
+        cx.retry(archive).await?;
+        Ok(Json(Acknowledged::Ok))
+    }
+}
+
 /// Creates a custom attestation type, or a new version of one, which replaces the whole of the version before. What
 /// equals the newest version changes nothing. The `type_schema` part is the JSON Schema that the data must fit, at
 /// most 1 MiB: of draft 7 where it does not say which, and without references but to its own `$defs` or `definitions`,
 /// none of which is a part of itself. Rules are jq filters without definitions, assignments, formats, and whatever reads
-/// more than the data; patterns are literals. What is not allowed is refused with its name or its place. Attestations of
-/// such types are not taken over this API yet.
+/// more than the data; patterns are literals. What is not allowed is refused with its name or its place. A type that is
+/// archived stays so.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PostAttestationType {
     /// The organization's name.

@@ -1,27 +1,43 @@
 //! What each type of attestation claims: its own part of the report, and the verdict that follows from it. Verdicts
 //! are computed when an attestation is recorded and never again.
 
+mod custom;
+mod system;
+
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::attestations::details::{Details, JunitDetails, JunitSuite, OverrideDetails, PullRequestDetails};
+use crate::attestations::details::{
+    Details, JiraDetails, JunitDetails, JunitSuite, OverrideDetails, PullRequestDetails, SnykDetails,
+    SonarDetails,
+};
+use crate::attestations::jira::{self, JiraItem};
+use crate::attestations::operations::{AttestationBody, AttestationInput};
 use crate::attestations::pull_requests::{GitProvider, PullRequest, null_as_empty};
 use crate::attestations::record::Binding;
+use crate::attestations::snyk::SnykResultsSummary;
+use crate::attestations::sonar::SonarResults;
 use crate::bounded::{Description, List};
 use crate::compute::MANY_EVALUATIONS;
+use crate::decode::{self, InvalidField};
 use crate::error::Result;
 use crate::fact::names::Guard;
 use crate::id::Id;
-use crate::json::MAX_VALUES;
-use crate::name::AttestationName;
+use crate::json::{CheckedJson, MAX_VALUES};
+use crate::name::{AttestationName, AttestationTypeName};
+use crate::operation::{Form, JsonDocument};
 use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation};
 use crate::service::Context;
 use crate::trails::store::TrailContents;
 
+pub use custom::Custom;
+pub(crate) use system::{DecisionData, SbomData};
+pub use system::{System, SystemType};
+
 /// One type of attestation: what is reported, and how it is evaluated. The `///` text of the type ends the description of
 /// its operation in the OpenAPI document.
-pub trait Claim: DeserializeOwned + JsonSchema + Send + Sync + 'static {
+pub trait Claim: DeserializeOwned + JsonSchema + Send + Sync + Sized + 'static {
     /// The operation that adds one.
     const OPERATION: &'static str;
     /// Its path.
@@ -30,6 +46,18 @@ pub trait Claim: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     const SUMMARY: &'static str;
     /// The name of its schema.
     const SCHEMA: &'static str;
+
+    /// How its attestations are sent: a [`Form`](crate::operation::Form) where files may come with them, else a
+    /// [`JsonDocument`].
+    type Body: AttestationBody<Self>;
+
+    /// Reads it from those fields of the attestation's document that are its own.
+    ///
+    /// # Errors
+    /// The field that does not fit.
+    fn read(text: CheckedJson<'_>, is_own: fn(&str) -> bool) -> Result<Self, InvalidField> {
+        decode::from_fields(text, is_own)
+    }
 
     /// Evaluates the claim. It may ask the store for what its verdict rests on, and names that in the evaluation's guards:
     /// where one no longer holds when the attestation is recorded, the claim is evaluated again.
@@ -85,6 +113,7 @@ impl Claim for Generic {
     const PATH: &'static str = "/attestations/{org}/{flow_name}/trail/{trail_name}/generic";
     const SUMMARY: &'static str = "Adds a generic attestation to a trail";
     const SCHEMA: &'static str = "GenericAttestationPostInput";
+    type Body = Form<AttestationInput<Self>>;
 
     async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
         Ok(Verdict::of("generic", self.is_compliant, Details::Generic))
@@ -107,6 +136,7 @@ impl Claim for Junit {
     const PATH: &'static str = "/attestations/{org}/{flow_name}/trail/{trail_name}/junit";
     const SUMMARY: &'static str = "Adds test results to a trail";
     const SCHEMA: &'static str = "JUnitAttestationPostInput";
+    type Body = Form<AttestationInput<Self>>;
 
     async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
         let junit_results = self.junit_results.0.clone();
@@ -131,6 +161,7 @@ impl Claim for PullRequests {
     const PATH: &'static str = "/attestations/{org}/{flow_name}/trail/{trail_name}/pull_request";
     const SUMMARY: &'static str = "Adds a pull-request attestation to a trail";
     const SCHEMA: &'static str = "PullRequestAttestationPostInput";
+    type Body = Form<AttestationInput<Self>>;
 
     async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
         let Self { git_provider, pull_requests: List(pull_requests) } = self.clone();
@@ -140,8 +171,75 @@ impl Claim for PullRequests {
     }
 }
 
+/// Issues are compliant when there is at least one, and all of them exist.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Jira {
+    /// The issues that the change refers to.
+    pub jira_results: List<JiraItem>,
+}
+
+impl Claim for Jira {
+    const OPERATION: &'static str = "post_jira_attestation";
+    const PATH: &'static str = "/attestations/{org}/{flow_name}/trail/{trail_name}/jira";
+    const SUMMARY: &'static str = "Adds a Jira attestation to a trail";
+    const SCHEMA: &'static str = "JiraAttestationPostInput";
+    type Body = Form<AttestationInput<Self>>;
+
+    async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
+        let jira_results = self.jira_results.0.clone();
+        let found = jira::is_compliant(&jira_results);
+        Ok(Verdict::of("jira", found, Details::Jira(JiraDetails { jira_results })))
+    }
+}
+
+/// A scan is compliant when it found nothing, of whatever severity.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Snyk {
+    /// What the scan found. Answers have the numbers alone.
+    pub snyk_results: SnykResultsSummary,
+}
+
+impl Claim for Snyk {
+    const OPERATION: &'static str = "post_snyk_attestation";
+    const PATH: &'static str = "/attestations/{org}/{flow_name}/trail/{trail_name}/snyk";
+    const SUMMARY: &'static str = "Adds the results of a Snyk scan to a trail";
+    const SCHEMA: &'static str = "SnykAttestationPostInput";
+    type Body = Form<AttestationInput<Self>>;
+
+    async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
+        let snyk_results = self.snyk_results.clone();
+        let clean = snyk_results.is_compliant();
+        Ok(Verdict::of("snyk", clean, Details::Snyk(SnykDetails { snyk_results })))
+    }
+}
+
+/// An analysis is compliant when the code passed the quality gate of its project: its status is `OK`. Without a quality gate
+/// it is not.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sonar {
+    /// What the analysis said.
+    pub sonar_results: SonarResults,
+}
+
+impl Claim for Sonar {
+    const OPERATION: &'static str = "post_sonar_attestation";
+    const PATH: &'static str = "/attestations/{org}/{flow_name}/trail/{trail_name}/sonar";
+    const SUMMARY: &'static str = "Adds the results of a Sonar analysis to a trail";
+    const SCHEMA: &'static str = "SonarAttestationPostInput";
+    type Body = Form<AttestationInput<Self>>;
+
+    async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
+        let sonar_results = self.sonar_results.clone();
+        let passed = sonar_results.is_compliant();
+        Ok(Verdict::of("sonar", passed, Details::Sonar(Box::new(SonarDetails { sonar_results }))))
+    }
+}
+
 /// A decision that the attestations of a name count as compliant, or not, whatever they say: of the trail, of an
-/// artifact, or of one that is still to come, and whether one was reported or not.
+/// artifact, or of one that is still to come, and whether one was reported or not. It is sent as JSON, without files.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Override {
@@ -154,15 +252,35 @@ pub struct Override {
 }
 
 /// A type of attestation that can be overridden: `generic`, `junit`, `snyk`, `pull_request`, `jira`, `sonar`,
-/// `custom:<name>` or `system:<name>`; at most 255 characters.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// `custom:<name>` or `system:<name>`, where a name is one that a custom attestation type may have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-#[schemars(with = "String")]
 pub struct OriginalType(String);
 
+impl JsonSchema for OriginalType {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "OriginalType".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "anyOf": [
+            { "type": "string", "enum": Self::NAMED },
+            { "type": "string", "pattern": Self::pattern(), "maxLength": Self::MAX_LEN },
+        ]})
+    }
+}
+
 impl OriginalType {
-    const MAX_LEN: usize = 255;
+    const MAX_LEN: usize = "custom:".len() + AttestationTypeName::MAX_LEN;
+    const PREFIXES: [&'static str; 2] = ["custom:", "system:"];
     const NAMED: [&'static str; 6] = ["generic", "junit", "snyk", "pull_request", "jira", "sonar"];
+
+    /// A prefix, and a type's name.
+    fn pattern() -> String {
+        AttestationTypeName::PATTERN.replacen('^', &format!("^({})", Self::PREFIXES.join("|")), 1)
+    }
 }
 
 impl From<OriginalType> for String {
@@ -175,13 +293,14 @@ impl TryFrom<String> for OriginalType {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        let own = text.starts_with("custom:") || text.starts_with("system:");
-        if (own && text.chars().count() <= Self::MAX_LEN) || Self::NAMED.contains(&text.as_str()) {
+        let name = Self::PREFIXES.iter().find_map(|prefix| text.strip_prefix(prefix));
+        let is_named = name.is_some_and(|name| name.parse::<AttestationTypeName>().is_ok());
+        if is_named || Self::NAMED.contains(&text.as_str()) {
             return Ok(Self(text));
         }
         Err(
             "Input should be 'generic', 'junit', 'snyk', 'pull_request', 'jira', 'sonar', 'custom:<name>' or \
-             'system:<name>', of at most 255 characters",
+             'system:<name>'",
         )
     }
 }
@@ -191,6 +310,7 @@ impl Claim for Override {
     const PATH: &'static str = "/attestations/{org}/{flow_name}/trail/{trail_name}/override";
     const SUMMARY: &'static str = "Overrides the compliance of an attestation in a trail";
     const SCHEMA: &'static str = "OverrideAttestationPostInput";
+    type Body = JsonDocument<AttestationInput<Self>>;
 
     async fn evaluate(&self, about: &Claimed<'_>, cx: &Context<'_>) -> Result<Verdict> {
         let kind = String::from(self.original_attestation_type.clone());

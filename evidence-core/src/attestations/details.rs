@@ -5,7 +5,11 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::attestations::custom::RuleResult;
+use crate::attestations::jira::JiraItem;
 use crate::attestations::pull_requests::{GitProvider, PullRequest, PullRequestView};
+use crate::attestations::snyk::{ProcessedSnykResults, SnykResultsSummary};
+use crate::attestations::sonar::SonarResults;
 use crate::bounded::ShortText;
 use crate::id::Id;
 use crate::json::{EmptyObject, JsonFields, JsonText};
@@ -44,6 +48,18 @@ pub enum Details {
     Junit(JunitDetails),
     /// Pull requests.
     PullRequest(PullRequestDetails),
+    /// Issues.
+    Jira(JiraDetails),
+    /// The findings of a scan.
+    Snyk(SnykDetails),
+    /// The results of an analysis.
+    Sonar(Box<SonarDetails>),
+    /// A decision about a control.
+    Decision(DecisionDetails),
+    /// A bill of materials.
+    Sbom(SbomDetails),
+    /// Data of a type that the organization defines.
+    Custom(CustomDetails),
     /// A decision that stands in for the verdict of other attestations.
     Override(OverrideDetails),
     /// Of a type that this version has no variant for.
@@ -66,6 +82,60 @@ pub struct PullRequestDetails {
     pub pull_requests: Vec<PullRequest>,
 }
 
+/// The issues that a change refers to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct JiraDetails {
+    /// The issues, in the order in which they were reported.
+    pub jira_results: Vec<JiraItem>,
+}
+
+/// What a security scan found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SnykDetails {
+    /// The findings, as they were reported.
+    pub snyk_results: SnykResultsSummary,
+}
+
+/// What an analysis of the code said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SonarDetails {
+    /// The results, as they were reported.
+    pub sonar_results: SonarResults,
+}
+
+/// Whether what a control demands was done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecisionDetails {
+    /// The control's identifier, whether the organization has such a control or not.
+    pub control: String,
+    /// The number of the control's latest version when it was decided; nothing where there was no such control.
+    pub control_version: Option<u64>,
+    /// The decision, as it was reported.
+    pub attestation_data: JsonText,
+}
+
+/// What something is made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SbomDetails {
+    /// What the bill says, as it was reported.
+    pub attestation_data: JsonText,
+}
+
+/// Data of a custom attestation type, and what became of its rules.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CustomDetails {
+    /// The type's name.
+    pub type_name: String,
+    /// The type's id.
+    pub type_id: Id,
+    /// The number of the version that the data were evaluated by.
+    pub type_version: u64,
+    /// The data, as they were reported.
+    pub attestation_data: JsonText,
+    /// What became of each of the version's rules, in their order.
+    pub rule_results: Vec<RuleResult>,
+}
+
 /// A decision about the verdict of the attestations of a name in a scope, whether one was reported or not. An
 /// attestation that is reported later decides for itself again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -84,6 +154,18 @@ const JUNIT: &str = "junit";
 
 const PULL_REQUEST: &str = "pull_request";
 
+const JIRA: &str = "jira";
+
+const SNYK: &str = "snyk";
+
+const SONAR: &str = "sonar";
+
+pub(crate) const DECISION: &str = "decision";
+
+pub(crate) const SBOM: &str = "sbom";
+
+const CUSTOM: &str = "custom";
+
 const OVERRIDE: &str = "override";
 
 impl Details {
@@ -92,12 +174,26 @@ impl Details {
         matches!(self, Self::Override(_))
     }
 
+    /// The identifier of the control that it is a decision about.
+    pub fn control(&self) -> Option<&str> {
+        match self {
+            Self::Decision(details) => Some(&details.control),
+            _ => None,
+        }
+    }
+
     /// The type's own keys, as they are recorded (`junit_results`, `pull_requests`, …).
     pub fn fields(&self) -> JsonFields {
         match self {
             Self::Generic => JsonFields::default(),
             Self::Junit(details) => fields_of(details),
             Self::PullRequest(details) => fields_of(details),
+            Self::Jira(details) => fields_of(details),
+            Self::Snyk(details) => fields_of(details),
+            Self::Sonar(details) => fields_of(details),
+            Self::Decision(details) => fields_of(details),
+            Self::Sbom(details) => fields_of(details),
+            Self::Custom(details) => fields_of(details),
             Self::Override(details) => fields_of(details),
             Self::Other(text) => fields_of(text),
         }
@@ -111,6 +207,23 @@ impl Details {
             Self::PullRequest(details) => DetailsView::PullRequest {
                 git_provider: details.git_provider,
                 pull_requests: details.pull_requests.iter().map(PullRequestView::from).collect(),
+            },
+            Self::Jira(details) => DetailsView::Jira(details),
+            Self::Snyk(details) => {
+                DetailsView::Snyk { processed_snyk_results: (&details.snyk_results).into() }
+            }
+            Self::Sonar(details) => DetailsView::Sonar(details),
+            Self::Decision(DecisionDetails { control, control_version, attestation_data }) => {
+                DetailsView::Decision { type_name: DECISION, control, control_version, attestation_data }
+            }
+            Self::Sbom(SbomDetails { attestation_data }) => {
+                DetailsView::Sbom { type_name: SBOM, attestation_data }
+            }
+            Self::Custom(details) => DetailsView::Custom {
+                type_name: details.type_name,
+                type_version: details.type_version,
+                attestation_data: details.attestation_data,
+                rule_results: details.rule_results,
             },
             Self::Override(details) => DetailsView::Override(details),
             Self::Other(text) => DetailsView::Other(fields_of(&text)),
@@ -133,6 +246,44 @@ pub enum DetailsView {
         git_provider: GitProvider,
         /// The pull requests, in the order in which they were reported.
         pull_requests: Vec<PullRequestView>,
+    },
+    /// Issues.
+    Jira(JiraDetails),
+    /// The findings of a scan.
+    Snyk {
+        /// How much was found.
+        processed_snyk_results: ProcessedSnykResults,
+    },
+    /// The results of an analysis.
+    Sonar(Box<SonarDetails>),
+    /// A decision about a control.
+    Decision {
+        /// The type's name: `decision`.
+        type_name: &'static str,
+        /// The control's identifier.
+        control: String,
+        /// The number of the control's latest version when it was decided; null where there was no such control.
+        control_version: Option<u64>,
+        /// The decision, as it was reported.
+        attestation_data: JsonText,
+    },
+    /// A bill of materials.
+    Sbom {
+        /// The type's name: `sbom`.
+        type_name: &'static str,
+        /// What the bill says, as it was reported.
+        attestation_data: JsonText,
+    },
+    /// Data of a type that the organization defines.
+    Custom {
+        /// The type's name.
+        type_name: String,
+        /// The number of the version that the data were evaluated by.
+        type_version: u64,
+        /// The data, as they were reported.
+        attestation_data: JsonText,
+        /// What became of each of the version's rules, in their order.
+        rule_results: Vec<RuleResult>,
     },
     /// A decision that stands in for the verdict of other attestations.
     Override(OverrideDetails),
@@ -169,6 +320,12 @@ impl Serialize for Details {
             Self::Generic => Typed { details: &EmptyObject {}, name: GENERIC }.serialize(serializer),
             Self::Junit(details) => Typed { details, name: JUNIT }.serialize(serializer),
             Self::PullRequest(details) => Typed { details, name: PULL_REQUEST }.serialize(serializer),
+            Self::Jira(details) => Typed { details, name: JIRA }.serialize(serializer),
+            Self::Snyk(details) => Typed { details, name: SNYK }.serialize(serializer),
+            Self::Sonar(details) => Typed { details, name: SONAR }.serialize(serializer),
+            Self::Decision(details) => Typed { details, name: DECISION }.serialize(serializer),
+            Self::Sbom(details) => Typed { details, name: SBOM }.serialize(serializer),
+            Self::Custom(details) => Typed { details, name: CUSTOM }.serialize(serializer),
             Self::Override(details) => Typed { details, name: OVERRIDE }.serialize(serializer),
             Self::Other(text) => text.serialize(serializer),
         }
@@ -190,6 +347,12 @@ impl From<JsonText> for Details {
             GENERIC if text.as_str() == r#"{"type":"generic"}"# => Some(Self::Generic),
             JUNIT => read(&text).map(Self::Junit),
             PULL_REQUEST => read(&text).map(Self::PullRequest),
+            JIRA => read(&text).map(Self::Jira),
+            SNYK => read(&text).map(Self::Snyk),
+            SONAR => read(&text).map(Self::Sonar),
+            DECISION => read(&text).map(Self::Decision),
+            SBOM => read(&text).map(Self::Sbom),
+            CUSTOM => read(&text).map(Self::Custom),
             OVERRIDE => read(&text).map(Self::Override),
             _ => None,
         };
@@ -227,6 +390,20 @@ mod tests {
             Details::Generic,
             read(&json!({"type": "junit", "junit_results": [suite]}).to_string()),
             Details::PullRequest(pull_requests),
+            read(
+                r#"{"type":"jira","jira_results":[{"issue_id":"a","issue_url":"u","issue_exists":true,"issue_fields":{"n":1e400}}]}"#,
+            ),
+            read(r#"{"type":"snyk","snyk_results":{"tool":{"name":"n","version":"v"},"results":[]}}"#),
+            read(
+                r#"{"type":"sonar","sonar_results":{"analysedAt":"1","revision":"r","project":{"key":"k","url":"u"},"branch":1e400}}"#,
+            ),
+            read(
+                r#"{"type":"decision","control":"C-1","control_version":3,"attestation_data":{"is_compliant":true,"n":1e400}}"#,
+            ),
+            read(r#"{"type":"sbom","attestation_data":{"n":[1e400]}}"#),
+            read(
+                r#"{"type":"custom","type_name":"t","type_id":"01234567-89ab-cdef-0123-456789ab","type_version":2,"attestation_data":1e400,"rule_results":[{"outcome":"passed"},{"outcome":"limit","message":"fuel"}]}"#,
+            ),
             Details::Override(overriding),
             other(r#"{"type":"of tomorrow","a":[1e400,-0,null]}"#),
             // What it does not fit is no reason to lose it.
@@ -235,7 +412,8 @@ mod tests {
             other("{}"),
             other("null"),
         ];
-        assert!(matches!(table[1], Details::Junit(_)), "{:?}", table[1]);
+        let known = table.iter().filter(|details| !matches!(details, Details::Other(_)));
+        assert_eq!(known.count(), 10);
         for details in table {
             let text = serde_json::to_string(&details).unwrap();
             assert_eq!(serde_json::from_str::<Details>(&text).unwrap(), details, "{text}");

@@ -1,9 +1,9 @@
-//! Attestations of a name, in lists: their bodies are read while they are sent.
+//! Attestations in lists: their bodies are read while they are sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use futures_util::{FutureExt, TryStreamExt, stream};
+use futures_util::{FutureExt, Stream, StreamExt, TryStreamExt, stream};
 
 use crate::attestations::record::Attestation;
 use crate::attestations::store::{AttestationRow, NamedAttestation};
@@ -38,11 +38,19 @@ pub(super) async fn listed(
     let needed = needed(named.iter().map(|one| &one.row));
     let around = Arc::new(Around { flow, trails, needed, owned: cx.to_owned_context() });
     let listed = named.into_iter().map(|one| Listed { id: one.row.id, bytes: one.bytes }).collect();
-    let read = move |ids| {
-        let around = Arc::clone(&around);
-        async move { around.views(ids).await.map(stream::iter) }.into_stream().try_flatten()
-    };
-    JsonList::in_batches(listed, (), &cx.compute(), read).await
+    JsonList::in_batches(listed, (), &cx.compute(), move |ids| Arc::clone(&around).read(ids)).await
+}
+
+/// All of these attestations of a trail, in order, as answers carry them: one that cannot be read is an error.
+pub(crate) fn all_of_trail(
+    listed: Vec<Listed>,
+    flow: Flow,
+    trail: (Id, TrailName),
+    owned: OwnedContext,
+) -> impl Stream<Item = Result<AttestationView>> + Send + 'static {
+    let needed = listed.iter().map(|one| one.id).collect();
+    let around = Arc::new(Around { flow, trails: BTreeMap::from([trail]), needed, owned });
+    stream::iter(Listed::batches(listed)).flat_map(move |ids| Arc::clone(&around).read(ids))
 }
 
 /// Of each trail the newest that is no override, and what overrides it: overrides decide, too, but say what they override.
@@ -59,6 +67,10 @@ fn needed<'a>(newest_first: impl Iterator<Item = &'a AttestationRow>) -> BTreeSe
 }
 
 impl Around {
+    fn read(self: Arc<Self>, ids: Vec<Id>) -> impl Stream<Item = Result<AttestationView>> + Send + 'static {
+        async move { self.views(ids).await.map(stream::iter) }.into_stream().try_flatten()
+    }
+
     async fn views(&self, ids: Vec<Id>) -> Result<Vec<Result<AttestationView>>> {
         let cx = self.owned.context();
         let found = cx.store().attestations_by_id(cx.org()?, &ids).await?;
@@ -92,6 +104,7 @@ mod tests {
             kind: "generic".to_owned(),
             is_compliant: true,
             is_override,
+            control: None,
             binding: binding.clone(),
             at: crate::time::Timestamp::default(),
             index: n,

@@ -2,24 +2,43 @@
 
 pub(crate) mod archive;
 pub(crate) mod claims;
+pub(crate) mod custom;
 pub(crate) mod details;
 pub(crate) mod evidence;
+pub(crate) mod jira;
 pub(crate) mod listed;
 pub(crate) mod operations;
 pub(crate) mod pull_requests;
 pub(crate) mod record;
+pub(crate) mod snyk;
+pub(crate) mod sonar;
 pub(crate) mod store;
+pub(crate) mod system_types;
 pub(crate) mod view;
 
-pub use claims::{Claim, Claimed, Generic, Junit, OriginalType, Override, PullRequests, Verdict};
-pub use details::{Details, DetailsView, JunitDetails, JunitSuite, OverrideDetails, PullRequestDetails};
+pub use claims::{
+    Claim, Claimed, Custom, Generic, Jira, Junit, OriginalType, Override, PullRequests, Snyk, Sonar, System,
+    SystemType, Verdict,
+};
+pub use custom::{RuleOutcome, RuleResult};
+pub use details::{
+    CustomDetails, DecisionDetails, Details, DetailsView, JiraDetails, JunitDetails, JunitSuite,
+    OverrideDetails, PullRequestDetails, SbomDetails, SnykDetails, SonarDetails,
+};
+pub use jira::JiraItem;
 pub use operations::{
-    AttestationBase, AttestationInput, AttestationList, GetArtifactAttestation, GetAttestations, GetEvidence,
-    GetTrailAttestation, PostAttestation,
+    AttestationBase, AttestationBody, AttestationInput, AttestationList, GetArtifactAttestation,
+    GetAttestations, GetEvidence, GetTrailAttestation, PostAttestation,
 };
 pub use pull_requests::{
     Approver, ApproverView, Azure, GitProvider, MergeCommit, PullRequest, PullRequestCommit, PullRequestView,
 };
 pub use record::{Annotations, Attachment, Attestation, Binding};
-pub use store::{AttestationRow, AttestationStore, NamedAttestation};
+pub use snyk::{
+    FindingCounts, FoundIssue, IssueLocation, ProcessedSnykResults, ProjectScanResult, SnykResultsSummary,
+    SnykTool,
+};
+pub use sonar::{QualityGate, QualityGateCondition, SonarProject, SonarResults};
+pub use store::{AttestationRow, AttestationStore, DecisionFilter, NamedAttestation};
+pub use system_types::{ListSystemAttestationTypes, SystemTypeVersionView, SystemTypeView};
 pub use view::{AttachmentView, AttestationLinks, AttestationView};

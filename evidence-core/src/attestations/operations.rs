@@ -17,6 +17,7 @@ use crate::attestations::record::{Attachment, Attestation, Binding};
 use crate::attestations::store::NamedAttestation;
 use crate::attestations::view::AttestationView;
 use crate::auth::actor::Scope;
+use crate::blobs::Upload;
 use crate::bounded::{Description, List, ShortText, UserData, WebUrl};
 use crate::decode::{self, InvalidField};
 use crate::error::{Error, Resource, Result};
@@ -27,7 +28,8 @@ use crate::json::{CheckedJson, JsonText};
 use crate::links::ExternalUrls;
 use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{
-    Acknowledged, Created, Document, Download, Form, FormParts, Json, JsonList, Method, Operation,
+    Acknowledged, Body, Created, Document, Download, Form, FormParts, Json, JsonDocument, JsonList, Method,
+    Operation,
 };
 use crate::repos::record::RepoInfo;
 use crate::rules::compliance::{ReportedArtifact, Subjects};
@@ -113,7 +115,8 @@ const BASE_FIELDS: [&str; 10] = [
     "user_data",
 ];
 
-/// The document of an attestation: the common part and the type's own, closed against anything else.
+/// The document of an attestation: the common part and the type's own. Whether anything else is refused is the type's to
+/// say.
 #[derive(Debug, Clone)]
 pub struct AttestationInput<C> {
     /// The common part.
@@ -128,8 +131,37 @@ impl<C: Claim> Document for AttestationInput<C> {
     fn read(text: CheckedJson<'_>) -> Result<Self, InvalidField> {
         Ok(Self {
             base: decode::from_fields(text, |field| BASE_FIELDS.contains(&field))?,
-            claim: decode::from_fields(text, |field| !BASE_FIELDS.contains(&field))?,
+            claim: C::read(text, |field| !BASE_FIELDS.contains(&field))?,
         })
+    }
+}
+
+/// How an attestation is sent: as a form, with files as evidence, or as JSON, without.
+pub trait AttestationBody<C>: Body {
+    /// A body without files.
+    fn of(input: AttestationInput<C>) -> Self;
+
+    /// The document, and the files.
+    fn into_parts(self) -> (AttestationInput<C>, Vec<Upload>);
+}
+
+impl<C: Claim> AttestationBody<C> for Form<AttestationInput<C>> {
+    fn of(input: AttestationInput<C>) -> Self {
+        Self::of(input)
+    }
+
+    fn into_parts(self) -> (AttestationInput<C>, Vec<Upload>) {
+        (self.document, self.files)
+    }
+}
+
+impl<C: Claim> AttestationBody<C> for JsonDocument<AttestationInput<C>> {
+    fn of(input: AttestationInput<C>) -> Self {
+        Self(input)
+    }
+
+    fn into_parts(self) -> (AttestationInput<C>, Vec<Upload>) {
+        (self.0, Vec::new())
     }
 }
 
@@ -151,7 +183,9 @@ impl<C: Claim> JsonSchema for AttestationInput<C> {
                 _ => {}
             }
         }
-        schema.insert("additionalProperties".to_owned(), Value::Bool(false));
+        if let Some(closed) = own.get("additionalProperties") {
+            schema.insert("additionalProperties".to_owned(), closed.clone());
+        }
         schema
     }
 }
@@ -162,7 +196,7 @@ impl<C: Claim> Operation for PostAttestation<C> {
     const PATH: &'static str = C::PATH;
     const SCOPE: Scope = Scope::Write;
     const SUMMARY: &'static str = C::SUMMARY;
-    type Body = Form<AttestationInput<C>>;
+    type Body = C::Body;
     type Output = Created<Acknowledged>;
 
     fn org(&self) -> Option<&OrgName> {
@@ -170,12 +204,12 @@ impl<C: Claim> Operation for PostAttestation<C> {
     }
 
     async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        let AttestationInput { base, claim } = body.document;
-        if !body.files.is_empty() {
+        let (AttestationInput { base, claim }, files) = body.into_parts();
+        if !files.is_empty() {
             // Nothing is kept for an attestation that is refused.
             self.draft(&base, &claim, &[], None, cx).await?;
         }
-        let kept = evidence::keep(body.files, cx).await?;
+        let kept = evidence::keep(files, cx).await?;
         let attest = async || {
             let draft = self.draft(&base, &claim, &kept.attachments, kept.evidence.as_ref(), cx).await?;
             kept.check(cx)?;

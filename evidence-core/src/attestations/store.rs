@@ -4,6 +4,7 @@ use async_trait::async_trait;
 
 use crate::attestations::record::{Attestation, Binding};
 use crate::id::Id;
+use crate::page::{Listed, Page, PageRequest, SortDirection};
 use crate::rules::compliance::{self, ReportedAttestation};
 use crate::store::error::StoreResult;
 use crate::time::Timestamp;
@@ -23,6 +24,8 @@ pub struct AttestationRow {
     pub is_compliant: bool,
     /// Whether it is an override, of an earlier attestation or of none.
     pub is_override: bool,
+    /// The identifier of the control that it is a decision about.
+    pub control: Option<String>,
     /// What it is about.
     pub binding: Binding,
     /// When it was reported.
@@ -40,6 +43,21 @@ pub struct NamedAttestation {
     pub bytes: u64,
 }
 
+/// Which decisions about a control are asked for; everything given must match.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DecisionFilter {
+    /// With this verdict.
+    pub is_compliant: Option<bool>,
+    /// Recorded at this time or later.
+    pub from: Option<Timestamp>,
+    /// Recorded at this time or before.
+    pub to: Option<Timestamp>,
+    /// Reported to one of these flows.
+    pub flows: Option<Vec<Id>>,
+    /// Oldest first, or newest first.
+    pub direction: SortDirection,
+}
+
 /// Queries about attestations.
 #[async_trait]
 pub trait AttestationStore: Send + Sync {
@@ -49,6 +67,15 @@ pub trait AttestationStore: Send + Sync {
     async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>>;
     /// All attestations of this name on the trails of these ids, newest first by ledger index, without what they say.
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>>;
+    /// The decisions about the control of this identifier that the filter admits, by ledger index in its direction, without
+    /// what they say: a page, and the total.
+    async fn decisions(
+        &self,
+        org: Id,
+        control: &str,
+        filter: &DecisionFilter,
+        request: PageRequest,
+    ) -> StoreResult<Page<Listed>>;
 }
 
 impl From<&Binding> for compliance::Binding {
@@ -73,6 +100,7 @@ impl Attestation {
             kind: kind.clone(),
             is_compliant: *is_compliant,
             is_override: self.is_override(),
+            control: self.details.control().map(str::to_owned),
             binding: binding.clone(),
             at: self.created_at,
             index,

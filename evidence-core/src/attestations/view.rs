@@ -169,7 +169,7 @@ impl AttestationView {
 }
 
 /// These attestations, in order, as answers carry them.
-pub(super) async fn views(attestations: Vec<Attestation>, cx: &Context<'_>) -> Result<Vec<AttestationView>> {
+pub(crate) async fn views(attestations: Vec<Attestation>, cx: &Context<'_>) -> Result<Vec<AttestationView>> {
     if attestations.is_empty() {
         return Ok(Vec::new());
     }

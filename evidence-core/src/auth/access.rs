@@ -57,7 +57,10 @@ impl Target {
     /// # Errors
     /// [`crate::Error::NotFound`] for what cannot be an organization's name.
     pub fn at<'a, O: Operation>(parameter: impl Fn(&str) -> Option<&'a str>) -> Result<Self> {
-        let org = match parameter("org").map(|name| (name, name.parse())) {
+        let org = match parameter("org")
+            .filter(|_| O::SCOPE != Scope::Authenticated)
+            .map(|name| (name, name.parse()))
+        {
             None => None,
             Some((_, Ok(org))) => Some(org),
             Some((name, Err(_))) => return Err(Missing::new(Resource::Organization, name, name).into()),

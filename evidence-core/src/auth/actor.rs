@@ -40,7 +40,8 @@ pub enum Scope {
     /// organization of its path exists. [`Operation::body_limit`](crate::Operation::body_limit) is the only bound on what an unauthenticated
     /// caller can send, and its body must not be a [`Form`](crate::operation::Form).
     Open,
-    /// Any valid credential; no organization is involved.
+    /// Any valid credential. Where the path names an organization, the operation looks by itself whether the caller has a role
+    /// there.
     Authenticated,
     /// Any role.
     Read,

@@ -206,14 +206,17 @@ async fn what_ran_unreported_is_found(store: Arc<dyn Store>) -> Outcome {
         .await?;
     let awkward = awkward();
     org.record(vec![taken(301, 1, &[("ab1", "elsewhere", 1)], &[])]).await?;
-    let first = [("ab1", "old", 1), ("ab3", &*awkward, 1), ("abc", "reported", 1), ("cd", "cd", 1)];
+    let first = [("ab1", "old", 1), ("ab3", "before", 1), ("abc", "reported", 1), ("cd", "cd", 1)];
     org.record(vec![taken(300, 1, &first, &[])]).await?;
     org.record(vec![taken(300, 2, &[("ab1", "new", 1)], &["ab3"])]).await?;
     let unnamed = RunningArtifact { fingerprint: None, ..instance("ab", 3) };
     let key = ArtifactKey::new(None, &unnamed.name);
     let unnamed = Snapshot { changes: vec![unnamed], ..snapshot(300, 3, &[], &[]) };
     org.record(vec![Fact::SnapshotTaken { snapshot: unnamed }]).await?;
-    other.record(vec![begun(302), taken(302, 1, &[("ab9", "theirs", 1)], &[])]).await?;
+    // It runs once more, and ends.
+    org.record(vec![taken(300, 4, &[("ab3", &*awkward, 4)], &[]), taken(300, 5, &[], &["ab3"])]).await?;
+    let theirs = [("ab1", "theirs", 1), ("ab3", "theirs", 1), ("ab9", "theirs", 1)];
+    other.record(vec![begun(299), taken(299, 1, &theirs, &["ab3"])]).await?;
     let finds = async |prefix: &str, limit: u64, expected: (&[&str], &[u64], &[(&str, &str)])| {
         let (fingerprints, reports, unreported) = expected;
         let found = short(&store.search(org.id, prefix, limit).await?);

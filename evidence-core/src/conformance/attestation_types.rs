@@ -72,7 +72,18 @@ async fn types_read_back(store: Arc<dyn Store>) -> Outcome {
         .await?;
     let current = Current { revision: 2, record: full.clone() };
     same("versioned", store.attestation_type(org.id, "t").await?, Some(current))?;
-    same("by id", store.attestation_types_by_id(org.id, &[100, 999, 100].map(id)).await?, vec![full])?;
+    let found = store.attestation_types_by_id(org.id, &[100, 999, 100].map(id)).await?;
+    same("by id", found, vec![full.clone()])?;
+    for archived in [false, true] {
+        let record = AttestationType { archived, ..full.clone() };
+        let fact = match archived {
+            true => Fact::AttestationTypeArchived { record: record.clone() },
+            false => Fact::AttestationTypeVersioned { record: record.clone(), version: version(100, 3) },
+        };
+        let revision = org.record(vec![fact]).await?.first().map_or(0, |entry| entry.index);
+        let current = Current { revision, record };
+        same("archived", store.attestation_type(org.id, "t").await?, Some(current))?;
+    }
     let mut versions =
         store.attestation_type_versions_by_number(org.id, &[(id(100), 1), (id(100), 2)]).await?;
     versions.sort_by_key(|version| version.version);

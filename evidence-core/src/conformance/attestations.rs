@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::attestations::{Attachment, Attestation, Binding, Details};
+use crate::attestations::{Attachment, Attestation, Binding, DecisionDetails, DecisionFilter, Details};
 use crate::blobs::Whole;
 use crate::bounded::Dictionary;
 use crate::fact::Fact;
 use crate::id::Id;
 use crate::json::JsonText;
+use crate::page::{PageRequest, SortDirection};
 use crate::store::Store;
 
 use super::fixtures::{
     Org, at, attestation, attestation_added, awkward, bare_commit, bare_repo_info, external_urls,
-    fingerprint, flow_created, free_form, id, named, robot, trail_begun, user_data,
+    fingerprint, flow_created, free_form, id, named, request, robot, trail_begun, user_data,
 };
 use super::pending::{CONTENT, digest};
 use super::{Failure, Outcome, ensure, promises, same};
@@ -23,6 +24,8 @@ promises! {
     large_attachments_read_back: "What is said of an attachment is what was recorded, however large it is.",
     attestations_are_found_by_id: "What does not exist, or is another organization's, is `None`.",
     attestations_are_listed_newest_first: "`attestations` of a name on these trails, newest (by ledger index) first.",
+    decisions_are_listed_in_the_order_asked: "`decisions` about a control come by ledger index in the direction asked: a page, and the total.",
+    decisions_are_narrowed: "Everything given in a decision filter must match; what is about another control, or another organization's, is left out.",
 }
 
 const JUNIT: &str = r#"{"type":"junit","junit_results":[
@@ -35,6 +38,40 @@ const PULL_REQUESTS: &str = r#"{"type":"pull_request","git_provider":"azure","pu
      "approvers":["ann",{"username":"bob","state":"APPROVED","timestamp":1700000000}],
      "commits":[{"sha1":"1","message":"m"}]},
     {"url":"","state":"","merge_commit":"","approvers":[],"commits":[]}]}"#;
+
+const JIRA: &str = r#"{"type":"jira","jira_results":[
+    {"issue_id":"ML-50","issue_url":"https://example.com/ML-50","issue_exists":true,"issue_fields":{"n":[1e400,null]}},
+    {"issue_id":"","issue_url":"","issue_exists":false}]}"#;
+
+const SNYK: &str = r#"{"type":"snyk","snyk_results":{"schema_version":1,"tool":{"name":"Snyk","version":"1.0"},"results":[
+    {"low_count":0,"medium_count":-1,"high_count":2,"low":[],"high":[
+        {"id":"a","message":"m","locations":[{"uri":"a.rs","lines":"1-2"}],"priority_score":7.25},
+        {"id":"b","message":"","locations":[]}]},
+    {"low_count":0,"medium_count":0,"high_count":0}]}}"#;
+
+const SONAR: &str = r#"{"type":"sonar","sonar_results":{"serverUrl":"https://example.com","taskId":"t","status":"SUCCESS",
+    "analysedAt":"1724052982","revision":"r","changedAt":"c","project":{"key":"k","url":"u","name":"n"},
+    "branch":{"name":"main"},"pullRequest":1e400,"qualityGate":{"name":"g","status":"OK","conditions":[
+        {"metric":"m","errorThreshold":"1","operator":"o","status":"OK","value":"0","onLeakPeriod":false},
+        {"metric":"m","errorThreshold":"1","operator":"o","status":"OK"}]}}}"#;
+
+const SONAR_WITHOUT_A_GATE: &str = r#"{"type":"sonar","sonar_results":{
+    "analysedAt":"","revision":"","project":{"key":"","url":""}}}"#;
+
+const DECISION: &str = r#"{"type":"decision","control":"SDLC-4","control_version":3,
+    "attestation_data":{"is_compliant":false,"n":[1e400,null]}}"#;
+
+const DECISION_ABOUT_NO_CONTROL: &str =
+    r#"{"type":"decision","control":"","control_version":null,"attestation_data":null}"#;
+
+const SBOM: &str = r#"{"type":"sbom","attestation_data":{"format":"spdx","n":-0}}"#;
+
+const CUSTOM: &str = r#"{"type":"custom","type_name":"coverage","type_id":"00000000-0000-0000-0000-00000070",
+    "type_version":2,"attestation_data":[1e400,{"a":null}],"rule_results":[
+        {"outcome":"passed"},{"outcome":"failed"},{"outcome":"error","message":"m"},{"outcome":"limit","message":"fuel"}]}"#;
+
+const CUSTOM_WITHOUT_RULES: &str = r#"{"type":"custom","type_name":"","type_id":"00000000-0000-0000-0000-00000070",
+    "type_version":1,"attestation_data":null,"rule_results":[]}"#;
 
 fn full() -> Attestation {
     let file = |file_name: &str| Attachment {
@@ -83,9 +120,23 @@ async fn attestations_read_back(store: Arc<dyn Store>) -> Outcome {
     };
     let junit = of_type(113, "junit", JUNIT)?;
     let pull_requests = of_type(114, "pull-requests", PULL_REQUESTS)?;
+    let jira = of_type(115, "jira", JIRA)?;
+    let snyk = of_type(116, "snyk", SNYK)?;
+    let others = [
+        (117, "sonar", SONAR),
+        (118, "sonar-2", SONAR_WITHOUT_A_GATE),
+        (119, "decision", DECISION),
+        (120, "decision-2", DECISION_ABOUT_NO_CONTROL),
+        (121, "sbom", SBOM),
+        (122, "custom", CUSTOM),
+        (123, "custom-2", CUSTOM_WITHOUT_RULES),
+    ];
+    let others: Result<Vec<_>, _> =
+        others.into_iter().map(|(n, name, text)| of_type(n, name, text)).collect();
     org.record(vec![flow_created(100, "f"), trail_begun(101, 100, "t")]).await?;
     store.put(org.id, &digest(CONTENT), &mut Whole::new(CONTENT)).await?;
-    for record in [attestation(110, 100, 101, "bare"), full(), nulls, junit, pull_requests] {
+    let records = [attestation(110, 100, 101, "bare"), full(), nulls, junit, pull_requests, jira, snyk];
+    for record in records.into_iter().chain(others?) {
         org.record(vec![Fact::AttestationAdded { record: record.clone() }]).await?;
         let listed = store.attestations(org.id, &[id(101)], record.name.as_str()).await?;
         let index = store.ledger_head(org.id).await?.map_or(0, |head| head.size() - 1);
@@ -166,6 +217,91 @@ async fn attestations_are_listed_newest_first(store: Arc<dyn Store>) -> Outcome 
         let found = store.attestations(org.id, &asked, name).await?;
         let found: Vec<_> = found.into_iter().map(|attestation| attestation.row.id).collect();
         same(&format!("{name} on {trails:?}"), found, expected.iter().map(|n| id(*n)).collect())?;
+    }
+    Ok(())
+}
+
+/// A decision about a control, recorded at this time.
+fn decided(n: u64, flow: u64, control: &str, is_compliant: bool, seconds: i64) -> Fact {
+    let details = DecisionDetails {
+        control: control.to_owned(),
+        control_version: None,
+        attestation_data: JsonText::empty_object(),
+    };
+    let record = Attestation {
+        details: Details::Decision(details),
+        is_compliant,
+        created_at: at(seconds),
+        ..attestation(n, flow, flow + 1, "review")
+    };
+    Fact::AttestationAdded { record }
+}
+
+/// Decisions in two flows, and in another organization; neither ids nor times follow the order of recording.
+async fn decisions(store: &Arc<dyn Store>) -> Result<(Org, Org), Failure> {
+    let (org, other) = Org::two(store).await?;
+    org.record(vec![flow_created(100, "f"), trail_begun(101, 100, "t")]).await?;
+    org.record(vec![flow_created(102, "g"), trail_begun(103, 102, "t")]).await?;
+    org.record(vec![
+        decided(112, 100, "SDLC-4", true, 5),
+        decided(110, 102, "SDLC-4", false, -50),
+        attestation_added(114, 100, 101, "review"),
+        decided(113, 100, "sdlc-4", true, 5),
+        decided(111, 100, "SDLC-4", true, 9),
+    ])
+    .await?;
+    other.record(vec![flow_created(200, "f"), trail_begun(201, 200, "t")]).await?;
+    other.record(vec![decided(210, 200, "SDLC-4", true, 5)]).await?;
+    Ok((org, other))
+}
+
+async fn decisions_are_listed_in_the_order_asked(store: Arc<dyn Store>) -> Outcome {
+    let (org, _) = decisions(&store).await?;
+    for (direction, asked, expected) in [
+        (SortDirection::Asc, PageRequest::ALL, vec![112, 110, 111]),
+        (SortDirection::Desc, PageRequest::ALL, vec![111, 110, 112]),
+        (SortDirection::Desc, request(1, 1), vec![110]),
+        (SortDirection::Asc, request(2, 5), vec![111]),
+        (SortDirection::Asc, request(3, 1), vec![]),
+        (SortDirection::Asc, request(0, 0), vec![]),
+    ] {
+        let filter = DecisionFilter { direction, ..DecisionFilter::default() };
+        let found = store.decisions(org.id, "SDLC-4", &filter, asked).await?;
+        ensure(found.items.iter().all(|one| one.bytes > 0), "all have a size")?;
+        let ids: Vec<Id> = found.items.into_iter().map(|one| one.id).collect();
+        let expected = expected.into_iter().map(id).collect();
+        same(&format!("{direction:?} {asked:?}"), (ids, found.total), (expected, 3))?;
+    }
+    Ok(())
+}
+
+async fn decisions_are_narrowed(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = decisions(&store).await?;
+    let any = DecisionFilter::default;
+    let flows = |flows: &[u64]| Some(flows.iter().map(|n| id(*n)).collect());
+    let cases = [
+        (&org, "SDLC-4", any(), vec![112, 110, 111]),
+        (&org, "sdlc-4", any(), vec![113]),
+        (&org, "SDLC-", any(), vec![]),
+        (&org, "", any(), vec![]),
+        (&other, "SDLC-4", any(), vec![210]),
+        (&other, "sdlc-4", any(), vec![]),
+        (&org, "SDLC-4", DecisionFilter { is_compliant: Some(true), ..any() }, vec![112, 111]),
+        (&org, "SDLC-4", DecisionFilter { is_compliant: Some(false), ..any() }, vec![110]),
+        (&org, "SDLC-4", DecisionFilter { from: Some(at(5)), ..any() }, vec![112, 111]),
+        (&org, "SDLC-4", DecisionFilter { to: Some(at(5)), ..any() }, vec![112, 110]),
+        (&org, "SDLC-4", DecisionFilter { from: Some(at(6)), to: Some(at(8)), ..any() }, vec![]),
+        (&org, "SDLC-4", DecisionFilter { flows: flows(&[]), ..any() }, vec![]),
+        (&org, "SDLC-4", DecisionFilter { flows: flows(&[102, 200, 999]), ..any() }, vec![110]),
+        (&org, "SDLC-4", DecisionFilter { flows: flows(&[102, 100, 102]), ..any() }, vec![112, 110, 111]),
+        (&org, "SDLC-4", DecisionFilter { is_compliant: Some(true), flows: flows(&[102]), ..any() }, vec![]),
+    ];
+    for (org, control, filter, expected) in cases {
+        let found = store.decisions(org.id, control, &filter, PageRequest::ALL).await?;
+        let ids: Vec<Id> = found.items.into_iter().map(|one| one.id).collect();
+        let expected: Vec<Id> = expected.into_iter().map(id).collect();
+        let total = expected.len() as u64;
+        same(&format!("{control:?} {filter:?}"), (ids, found.total), (expected, total))?;
     }
     Ok(())
 }

@@ -1,14 +1,14 @@
 //! Checks of [`crate::controls::ControlStore`].
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::bounded::Dictionary;
-use crate::controls::{Control, ControlFilter, ControlLinks, ControlStatus, ControlVersion};
+use crate::controls::{Control, ControlFilter, ControlStatus, ControlVersion};
 use crate::fact::{Fact, UnknownFields};
 use crate::id::Id;
 use crate::page::{PageRequest, SortDirection};
 use crate::store::{Current, Store};
-use crate::tags::{TagChoice, TagFilter, Tags};
+use crate::tags::{TagFilter, Tags};
 
 use super::fixtures::{Org, at, awkward, id, jane, named, request, robot, tags};
 use super::{Failure, Outcome, ensure, promises, same};
@@ -18,19 +18,18 @@ promises! {
     controls_are_listed_by_name: "`controls` is ordered by name (bytes) in the direction asked, equal names by id ascending, and shows one organization's.",
     control_pages_have_the_right_total: "A page past the end is empty, with the right total.",
     controls_are_narrowed: "Everything given in a control filter must match; archived controls are listed apart from the others.",
-    tags_of_controls_are_told_once: "`control_tags` answers each key with each of its values once, by key and value (bytes), of one organization's controls, archived or not.",
     control_versions_are_found_by_number: "`control_versions_by_number` and `control_version_sizes` answer these versions of these controls, each once.",
     sizes_are_of_whole_control_versions: "`control_version_sizes` answers no less than a version has.",
 }
 
 /// The control of this id and identifier, whose name is the identifier.
-fn control(n: u64, identifier: &str) -> Control {
+pub(super) fn control(n: u64, identifier: &str) -> Control {
     Control {
         id: id(n),
         identifier: named(identifier),
-        name: named(identifier),
+        name: identifier.to_owned(),
         description: String::new(),
-        links: ControlLinks::default(),
+        links: BTreeMap::new(),
         version: 1,
         archived: false,
         tags: Tags::new(),
@@ -41,11 +40,11 @@ fn control(n: u64, identifier: &str) -> Control {
     }
 }
 
-fn version(control: u64, version: u64) -> ControlVersion {
+pub(super) fn version(control: u64, version: u64) -> ControlVersion {
     ControlVersion {
         control: id(control),
         version,
-        name: named(&awkward()),
+        name: awkward(),
         description: awkward(),
         links: links(),
         status: ControlStatus::Created,
@@ -54,9 +53,9 @@ fn version(control: u64, version: u64) -> ControlVersion {
     }
 }
 
-fn links() -> ControlLinks {
-    let link = |label: &str, address: &str| (named(label), named(address));
-    Dictionary([link("the.standard", "https://example.com/%41"), link(&awkward(), "")].into())
+fn links() -> BTreeMap<String, String> {
+    let link = |label: &str, address: &str| (label.to_owned(), address.to_owned());
+    [link("the.standard", "https://example.com/%41"), link(&awkward(), "")].into()
 }
 
 pub(super) fn created(n: u64, identifier: &str) -> Fact {
@@ -72,7 +71,7 @@ async fn controls_read_back(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
     let bare = control(100, ".c-1_~");
     let full = Control {
-        name: named(&awkward()),
+        name: awkward(),
         description: awkward(),
         links: links(),
         version: 2,
@@ -117,7 +116,7 @@ async fn found(org: &Org, filter: &ControlFilter) -> Result<Vec<Id>, Failure> {
 async fn controls_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
     same("none", found(&org, &ControlFilter::default()).await?, Vec::new())?;
-    let called = |n: u64, name: &str| Control { name: named(name), ..control(n, &format!("c{n}")) };
+    let called = |n: u64, name: &str| Control { name: name.to_owned(), ..control(n, &format!("c{n}")) };
     for (n, name) in [(103, "b"), (101, "a"), (102, "B"), (100, "b"), (104, "a~")] {
         let fact = Fact::ControlCreated { record: called(n, name), version: version(n, 1) };
         org.record(vec![fact]).await?;
@@ -189,37 +188,6 @@ async fn controls_are_narrowed(store: Arc<dyn Store>) -> Outcome {
             ControlFilter { search: search.map(str::to_owned), tags, archived, ..Default::default() };
         let ids: Vec<Id> = ids.into_iter().map(id).collect();
         same(&format!("{filter:?}"), found(&org, &filter).await?, ids)?;
-    }
-    Ok(())
-}
-
-async fn tags_of_controls_are_told_once(store: Arc<dyn Store>) -> Outcome {
-    let (org, other) = Org::two(&store).await?;
-    same("none", store.control_tags(org.id, 10).await?, Vec::new())?;
-    let tagged =
-        |n: u64, pairs: &[(&str, &str)]| Control { tags: tags(pairs), ..control(n, &format!("c{n}")) };
-    let records = [
-        tagged(100, &[("team", "red"), ("b", "1"), ("Tier", "é")]),
-        tagged(101, &[("team", "red"), ("b", "10")]),
-        Control { archived: true, ..tagged(102, &[("team", ""), ("b", "B")]) },
-        tagged(103, &[]),
-    ];
-    for record in records {
-        let version = ControlVersion { control: record.id, ..version(0, 1) };
-        org.record(vec![Fact::ControlCreated { record, version }]).await?;
-    }
-    // What it had before is no choice any more.
-    org.record(vec![Fact::ControlTagged { record: tagged(103, &[("gone", "x")]) }]).await?;
-    org.record(vec![Fact::ControlTagged { record: tagged(103, &[("b", "a")]) }]).await?;
-    other
-        .record(vec![Fact::ControlCreated { record: tagged(200, &[("a", "a")]), version: version(200, 1) }])
-        .await?;
-    let all = [("Tier", "é"), ("b", "1"), ("b", "10"), ("b", "B"), ("b", "a"), ("team", ""), ("team", "red")];
-    let all = all.map(|(key, value)| TagChoice::new(key.to_owned(), value.to_owned()));
-    for limit in [0, 1, 4, 7, 100] {
-        let found = store.control_tags(org.id, limit).await?;
-        let first = all.iter().zip(0..limit).map(|(choice, _)| choice.clone());
-        same(&format!("{limit} of them"), found, first.collect())?;
     }
     Ok(())
 }

@@ -189,6 +189,7 @@ pub(crate) fn flow(n: u64, name: &str) -> Flow {
         tags: Tags::new(),
         created_at: at(2),
         created_by: jane(),
+        archived_at: None,
         unknown: UnknownFields::default(),
     }
 }

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use crate::fact::Fact;
+use crate::fact::{Fact, Guard, Key};
 use crate::flows::{Flow, FlowFilter, Visibility};
+use crate::id::Id;
 use crate::page::{Page, PageRequest};
 use crate::store::{Current, Store};
 use crate::tags::TagFilter;
 use crate::texts::TextRef;
 
-use super::fixtures::{Org, awkward, flow, flow_created, id, request, robot, tags};
+use super::fixtures::{Org, at, awkward, flow, flow_created, id, named, request, robot, tags, trail_begun};
 use super::texts::kept;
-use super::{Failure, Outcome, ensure, promises, same, same_set};
+use super::{Failure, Outcome, conflict, ensure, promises, same, same_set};
 
 promises! {
     flows_read_back: "Flows are what was recorded last.",
@@ -20,6 +21,8 @@ promises! {
     flows_are_listed_by_name: "`flows` is ordered by name (bytes), with the total of the whole.",
     pages_have_the_right_total: "A page past the end is empty, with the right total.",
     searches_take_characters_literally: "`%` and `_` are ordinary characters; case matters unless it is ignored.",
+    renamed_flows_answer_to_former_names: "A flow is found by a former name until another flow claims that.",
+    archived_flows_are_in_no_list: "A flow that was archived is found by its new name and its id, and is in no list.",
     tags_must_all_match: "Tag filters must all match, by key or by key and value.",
 }
 
@@ -173,4 +176,63 @@ async fn tags_must_all_match(store: Arc<dyn Store>) -> Outcome {
         same(&format!("{asked:?}"), found, expected.iter().map(|name| (*name).to_owned()).collect())?;
     }
     Ok(())
+}
+
+/// The ids of the flows that these names lead to.
+async fn named_flows(org: &Org, names: &[&str]) -> Result<Vec<Option<Id>>, Failure> {
+    let mut found = Vec::with_capacity(names.len());
+    for name in names {
+        found.push(org.store.flow(org.id, name).await?.map(|flow| flow.record.id));
+    }
+    Ok(found)
+}
+
+async fn renamed_flows_answer_to_former_names(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    org.record(vec![flow_created(100, "a"), flow_created(101, "x")]).await?;
+    other.record(vec![flow_created(200, "a")]).await?;
+    let renamed = Fact::FlowRenamed { record: flow(100, "b"), was: named("a") };
+    org.record(vec![renamed]).await?;
+    let expected = Some(Current { revision: 3, record: flow(100, "b") });
+    same("by the former name", store.flow(org.id, "a").await?, expected.clone())?;
+    same("by the name", store.flow(org.id, "b").await?, expected)?;
+    same("the list", listed(&org, FlowFilter::default()).await?, vec!["b".to_owned(), "x".to_owned()])?;
+    same("another organization's", named_flows(&other, &["a", "b"]).await?, vec![Some(id(200)), None])?;
+    let denotes = vec![Guard::Denotes(Key::Flow(named("a")), id(100))];
+    org.attempt(vec![trail_begun(110, 100, "t")], denotes.clone()).await?;
+    org.attempt(vec![flow_created(102, "a")], vec![Guard::Vacant(Key::Flow(named("a")))]).await?;
+    conflict("the former name", org.attempt(vec![trail_begun(111, 100, "u")], denotes).await)?;
+    let expected = vec![Some(id(102)), Some(id(100)), Some(id(101))];
+    same("after another flow claimed it", named_flows(&org, &["a", "b", "x"]).await?, expected)
+}
+
+async fn archived_flows_are_in_no_list(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let created = vec![flow_created(100, "a"), flow_created(101, "c")];
+    org.record(created.clone()).await?;
+    other.record(vec![flow_created(200, "a"), flow_created(201, "c")]).await?;
+    org.record(vec![Fact::FlowRenamed { record: flow(100, "b"), was: named("a") }]).await?;
+    let archived =
+        Flow { archived_at: Some(at(9)), tags: tags(&[("team", "red")]), ..flow(100, "b-archived") };
+    org.record(vec![Fact::FlowArchived { record: archived.clone(), was: named("b") }]).await?;
+    let found = vec![None, None, Some(id(100)), Some(id(101))];
+    same("the names", named_flows(&org, &["a", "b", "b-archived", "c"]).await?, found)?;
+    let expected = Some(Current { revision: 4, record: archived.clone() });
+    same("the flow", store.flow(org.id, "b-archived").await?, expected)?;
+    same("by id", store.flows_by_id(org.id, &[id(100)]).await?, vec![archived])?;
+    same("the list", listed(&org, FlowFilter::default()).await?, vec!["c".to_owned()])?;
+    let tagged = FlowFilter { tags: vec![TagFilter::parse("team", ':')], ..FlowFilter::default() };
+    same("a narrowed list", listed(&org, tagged).await?, Vec::new())?;
+    let other_names = named_flows(&other, &["a", "c"]).await?;
+    same("another organization's", other_names, vec![Some(id(200)), Some(id(201))])?;
+    // A name is given up and claimed, and claimed by another, in one write.
+    let again = Flow { archived_at: Some(at(9)), ..flow(102, "b") };
+    org.record(vec![
+        flow_created(102, "b"),
+        Fact::FlowArchived { record: again, was: named("b") },
+        flow_created(103, "a"),
+    ])
+    .await?;
+    same("the names", named_flows(&org, &["a", "b"]).await?, vec![Some(id(103)), Some(id(102))])?;
+    same("the list", listed(&org, FlowFilter::default()).await?, vec!["a".to_owned(), "c".to_owned()])
 }

@@ -44,6 +44,7 @@ mod artifacts;
 mod attestation_types;
 mod attestations;
 mod blobs;
+mod builds;
 mod controls;
 mod environments;
 mod feed;
@@ -60,6 +61,7 @@ mod recording;
 mod repos;
 mod service_accounts;
 mod snapshots;
+mod tags;
 mod texts;
 mod trails;
 mod transfer;
@@ -135,10 +137,12 @@ pub fn checks() -> Vec<Check> {
         flows::checks(),
         trails::checks(),
         artifacts::checks(),
+        builds::checks(),
         attestations::checks(),
         repos::checks(),
         environments::checks(),
         snapshots::checks(),
+        tags::checks(),
         policies::checks(),
         allowlists::checks(),
         attestation_types::checks(),

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use crate::auth::{Actor, ActorKind, KeyHash, Role};
-use crate::fact::{Fact, Guard, RecordKind, Write};
-use crate::orgs::{ByName, KeyHolder, Member, Membership, OrgKind, OrgRole, Organization, User};
+use crate::fact::{Fact, Guard, RecordKind, UnknownFields, Write};
+use crate::orgs::{
+    ByName, KeyHolder, Member, Membership, OrgKind, OrgRole, Organization, User, UserSettings,
+};
 use crate::service_accounts::{ApiKeyRecord, ServiceAccount};
 use crate::store::{Current, Store, StoreError};
 
-use super::fixtures::{Org, at, id, jane, named, organization};
+use super::fixtures::{Org, at, flow_created, id, jane, named, organization};
 use super::service_accounts::{bare, give_key, key};
-use super::{Failure, Outcome, promises, same};
+use super::{Failure, Outcome, promises, same, same_set};
 
 promises! {
     organizations_and_users_read_back: "Organizations and users are what was recorded; what does not exist is `None`.",
@@ -19,6 +21,9 @@ promises! {
     users_and_organizations_are_listed_by_name: "`users_by_name` and `organizations_by_name` begin after a name, are so many, and tell where to go on.",
     members_are_listed_by_name: "`members` lists the users who have a role in this organization, by name.",
     a_removed_member_has_no_role: "`member_removed` ends a role, and what rested on the role with it; it can be given anew.",
+    users_are_found_by_id: "`users_by_id` finds users of the whole store and passes over unknown ids.",
+    changes_of_roles_are_listed: "`membership_entries` answers the ledger's entries about roles from an index on, by index, so many.",
+    settings_read_back: "A user's settings are what was recorded last, in the organization that was asked for.",
     a_users_key_is_found: "`key_holder` finds a user's key by its hash.",
     a_service_accounts_role_is_the_present_one: "A service account's key is bound to its organization and present role.",
     ended_keys_are_found: "`key_holder` finds expired and revoked keys too.",
@@ -109,6 +114,59 @@ async fn users_and_organizations_are_listed_by_name(store: Arc<dyn Store>) -> Ou
         same(&what, store.organizations_by_name(after, limit).await?, expected)?;
     }
     Ok(())
+}
+
+async fn users_are_found_by_id(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let created = |n, name| Fact::UserCreated { record: user(n, name) };
+    org.record(vec![created(90, "jane"), created(91, "Zoe")]).await?;
+    other.record(vec![created(92, "ann")]).await?;
+    let found = store.users_by_id(&[92, 999, 90, 90].map(id)).await?;
+    same_set("the users", found, vec![user(90, "jane"), user(92, "ann")])?;
+    same("no ids", store.users_by_id(&[]).await?, Vec::new())
+}
+
+async fn changes_of_roles_are_listed(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    org.record(vec![joins(90, Role::Reader), flow_created(100, "a"), joins(90, Role::Admin)]).await?;
+    org.record(vec![flow_created(101, "b"), Fact::MemberRemoved { user: id(90) }, joins(91, Role::Member)])
+        .await?;
+    other.record(vec![joins(90, Role::Reader)]).await?;
+    let all = store.ledger_entries(org.id, 0, 100).await?;
+    let largest = i64::MAX.unsigned_abs();
+    for (first, limit, expected) in [
+        (0, largest, vec![1, 3, 5, 6]),
+        (0, 2, vec![1, 3]),
+        (3, 2, vec![3, 5]),
+        (4, 9, vec![5, 6]),
+        (7, 9, vec![]),
+        (0, 0, vec![]),
+        (largest, largest, vec![]),
+    ] {
+        let expected = all.iter().filter(|entry| expected.contains(&entry.index)).cloned().collect();
+        let found = store.membership_entries(org.id, first, limit).await?;
+        same(&format!("{limit} from {first} on"), found, expected)?;
+    }
+    let found = store.membership_entries(other.id, 0, 9).await?;
+    same("another organization's", found.len(), 1)?;
+    same("of no organization", store.membership_entries(id(3), 0, 9).await?, Vec::new())
+}
+
+async fn settings_read_back(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let settings = |name: &str| UserSettings {
+        user: id(90),
+        default_org: named(name),
+        unknown: UnknownFields::default(),
+    };
+    same("none", store.user_settings(org.id, id(90)).await?, None)?;
+    for (revision, name) in [(1, "foo"), (2, "foobar")] {
+        org.record(vec![Fact::UserSettingsChanged { record: settings(name) }]).await?;
+        let expected = Some(Current { revision, record: settings(name) });
+        same(name, store.user_settings(org.id, id(90)).await?, expected)?;
+    }
+    same("another user's", store.user_settings(org.id, id(91)).await?, None)?;
+    same("in another organization", store.user_settings(other.id, id(90)).await?, None)
 }
 
 async fn members_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {

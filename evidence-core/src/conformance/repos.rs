@@ -6,7 +6,7 @@ use crate::bounded::ShortText;
 use crate::fact::{Fact, UnknownFields};
 use crate::id::Id;
 use crate::page::{Page, PageRequest, SortDirection};
-use crate::repos::{Repo, RepoFilter};
+use crate::repos::{Repo, RepoFacet, RepoFilter};
 use crate::repos::{RepoInfo, VcsProvider};
 use crate::store::{Current, Store};
 use crate::tags::{TagFilter, Tags};
@@ -17,12 +17,14 @@ use super::{Failure, Outcome, promises, same};
 promises! {
     repos_read_back: "Repos are what was reported or tagged last, absent options too.",
     repos_are_found_in_their_organization: "What does not exist, or is another organization's, is `None`.",
-    repos_are_listed_by_name: "`repos`, like `repos_listed`, is ordered by name (bytes) in the direction asked, equal names by id ascending.",
+    repos_are_listed_by_name: "`repos`, like `repo_ids`, is ordered by name (bytes) in the direction asked, equal names by id ascending.",
     repo_pages_have_the_right_total: "A page past the end is empty, with the right total.",
     repos_are_narrowed: "Everything given in a repo filter must match.",
+    the_newest_repo_of_a_name: "`newest_repo` answers, of the repos of this name and provider, that of the greatest id.",
+    values_of_repos_are_told_once: "`repo_values` answers each value of a facet once, by bytes, of the repos that the filter admits.",
 }
 
-fn repo(n: u64, name: &str) -> Repo {
+pub(super) fn repo(n: u64, name: &str) -> Repo {
     Repo {
         id: id(n),
         identity: format!("identity-{n}"),
@@ -92,6 +94,17 @@ async fn repos_are_found_in_their_organization(store: Arc<dyn Store>) -> Outcome
     for (org, n) in [(&org, 201), (&other, 101), (&org, 999)] {
         same("by another's id", store.repo(org.id, id(n)).await?, None)?;
     }
+    for (org, wanted, found) in [
+        (&org, vec![104, 201, 101, 104, 999], vec![101, 104]),
+        (&other, vec![101, 201], vec![201]),
+        (&other, vec![], vec![]),
+    ] {
+        let wanted: Vec<Id> = wanted.into_iter().map(id).collect();
+        let mut repos: Vec<Id> =
+            store.repos_by_id(org.id, &wanted).await?.into_iter().map(|repo| repo.id).collect();
+        repos.sort_unstable();
+        same("by ids", repos, found.into_iter().map(id).collect())?;
+    }
     Ok(())
 }
 
@@ -99,8 +112,7 @@ async fn listed(org: &Org, filter: &RepoFilter) -> Result<Vec<Id>, Failure> {
     let repos = org.store.repos(org.id, filter, PageRequest::ALL).await?;
     same("the total", repos.total, repos.items.len() as u64)?;
     let repos = repos.map(|repo| repo.id).items;
-    let named = org.store.repos_listed(org.id, filter, PageRequest::ALL).await?;
-    same("without what they say", named.into_iter().map(|repo| repo.id).collect(), repos.clone())?;
+    same("their ids", org.store.repo_ids(org.id, filter, PageRequest::ALL).await?, repos.clone())?;
     Ok(repos)
 }
 
@@ -123,9 +135,8 @@ async fn repo_pages_have_the_right_total(store: Arc<dyn Store>) -> Outcome {
         let found = store.repos(org.id, &RepoFilter::default(), asked).await?.map(|repo| repo.id);
         let expected = Page { items: expected.into_iter().map(id).collect(), total: 5 };
         same(&format!("{asked:?}"), found, expected.clone())?;
-        let found = store.repos_listed(org.id, &RepoFilter::default(), asked).await?;
-        let found = found.into_iter().map(|repo| repo.id).collect();
-        same(&format!("{asked:?}, without what they say"), found, expected.items)?;
+        let found = store.repo_ids(org.id, &RepoFilter::default(), asked).await?;
+        same(&format!("{asked:?}, their ids"), found, expected.items)?;
     }
     Ok(())
 }
@@ -163,6 +174,92 @@ async fn repos_are_narrowed(store: Arc<dyn Store>) -> Outcome {
     for (filter, expected) in cases {
         let expected = expected.into_iter().map(id).collect();
         same(&format!("{filter:?}"), listed(&org, &filter).await?, expected)?;
+    }
+    Ok(())
+}
+
+async fn the_newest_repo_of_a_name(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = several(&store).await?;
+    let of = |n, provider| {
+        let info = RepoInfo { provider: Some(provider), ..bare_repo_info("acme/api") };
+        Fact::RepoReported { record: Repo { info, ..repo(n, "acme/api") } }
+    };
+    // The order of ids counts, not that of the reports.
+    org.record(vec![
+        of(112, VcsProvider::Github),
+        of(111, VcsProvider::Gitlab),
+        of(110, VcsProvider::Github),
+    ])
+    .await?;
+    for (org, name, provider, expected) in [
+        (&org, "acme/api", None, Some(112)),
+        (&org, "acme/api", Some(VcsProvider::Github), Some(112)),
+        (&org, "acme/api", Some(VcsProvider::Gitlab), Some(111)),
+        (&org, "acme/api", Some(VcsProvider::Git), None),
+        (&org, "Acme/API", None, Some(102)),
+        (&org, "acme/ap%", None, None),
+        (&org, "", None, None),
+        (&other, "acme/web", None, Some(201)),
+        (&other, "acme/api", None, None),
+    ] {
+        let found = store.newest_repo(org.id, name, provider).await?;
+        same(&format!("{name} of {provider:?}"), found.map(|repo| repo.id), expected.map(id))?;
+    }
+    Ok(())
+}
+
+async fn values_of_repos_are_told_once(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let reported = |n, provider, instance: &str, path: &[&str], team: &str| {
+        let info = RepoInfo { provider, ..bare_repo_info("r") };
+        let record = Repo {
+            info,
+            vcs_instance: Some(instance.to_owned()).filter(|instance| !instance.is_empty()),
+            namespace_path: path.iter().map(|segment| (*segment).to_owned()).collect(),
+            tags: tags(&[("team", team)]),
+            ..repo(n, "r")
+        };
+        Fact::RepoReported { record }
+    };
+    let (hub, lab) = (Some(VcsProvider::Github), Some(VcsProvider::Gitlab));
+    org.record(vec![
+        reported(101, hub, "b.org", &["a", "x"], "red"),
+        reported(102, hub, "b.org", &["a", "\",\"", "deep"], "red"),
+        reported(103, lab, "B.org", &["a"], "blue"),
+        reported(104, None, "", &[], "red"),
+        reported(105, lab, "c.org", &["a,b", "é"], "blue"),
+    ])
+    .await?;
+    other.record(vec![reported(201, Some(VcsProvider::Git), "z.org", &["z"], "red")]).await?;
+    let any = RepoFilter::default;
+    let path = |segments: &[&str]| Some(segments.iter().map(|segment| (*segment).to_owned()).collect());
+    let tagged = |tag: &str| vec![TagFilter::parse(tag, ':')];
+    let segment = RepoFacet::NamespaceSegment;
+    let cases: Vec<(RepoFilter, RepoFacet, Vec<&str>)> = vec![
+        (any(), RepoFacet::Provider, vec!["github", "gitlab"]),
+        (any(), RepoFacet::VcsInstance, vec!["B.org", "b.org", "c.org"]),
+        (any(), segment(0), vec!["a", "a,b"]),
+        (any(), segment(1), vec!["\",\"", "x", "é"]),
+        (any(), segment(3), vec![]),
+        (any(), segment(u16::MAX), vec![]),
+        (RepoFilter { namespace: path(&["a"]), ..any() }, segment(1), vec!["\",\"", "x"]),
+        (RepoFilter { namespace: path(&["a", "x"]), ..any() }, segment(2), vec![]),
+        (RepoFilter { namespace: path(&["a,b"]), ..any() }, RepoFacet::Provider, vec!["gitlab"]),
+        (RepoFilter { provider: lab, ..any() }, RepoFacet::VcsInstance, vec!["B.org", "c.org"]),
+        (RepoFilter { tags: tagged("team:blue"), ..any() }, RepoFacet::Provider, vec!["gitlab"]),
+        (
+            RepoFilter { tags: tagged("team:red"), vcs_instance: Some("b.org".to_owned()), ..any() },
+            segment(0),
+            vec!["a"],
+        ),
+        (RepoFilter { tags: tagged("gone"), ..any() }, RepoFacet::Provider, vec![]),
+    ];
+    for (filter, facet, expected) in cases {
+        for limit in [0, 1, 100] {
+            let found = store.repo_values(org.id, &filter, facet, limit).await?;
+            let first = expected.iter().zip(0..limit).map(|(value, _)| (*value).to_owned());
+            same(&format!("{limit} of {facet:?} with {filter:?}"), found, first.collect())?;
+        }
     }
     Ok(())
 }

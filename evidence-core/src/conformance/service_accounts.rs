@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::auth::{Actor, ActorKind, KeyHash, Role};
-use crate::fact::{Fact, UnknownFields, Write};
+use crate::fact::{Fact, Guard, Key, UnknownFields, Write};
 use crate::service_accounts::{ApiKeyRecord, ServiceAccount};
 use crate::store::{Current, Store};
 use crate::time::Timestamp;
@@ -14,6 +14,7 @@ use super::{Failure, Outcome, promises, same};
 promises! {
     service_accounts_read_back: "Service accounts are what was recorded last, absent options too.",
     service_accounts_are_listed_by_name: "`service_accounts` is ordered by name, and shows one organization's.",
+    deleted_accounts_are_gone: "A deleted service account is found by no name, is in no list and holds no key; its name is free.",
     keys_read_back: "API keys are what was recorded last, absent options too.",
     keys_are_listed_oldest_first: "`api_keys` lists this owner's keys that work, oldest first, and `api_key_count` counts them.",
 }
@@ -87,6 +88,28 @@ async fn service_accounts_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {
     other.record(vec![created(104, "aa")]).await?;
     let expected = vec![bare(102, "B"), bare(101, "a"), bare(103, "a-b"), bare(100, "b")];
     same("the accounts", store.service_accounts(org.id).await?, expected)
+}
+
+async fn deleted_accounts_are_gone(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let created = |n, name| Fact::ServiceAccountCreated { record: bare(n, name) };
+    let (hash, kept) = (KeyHash::of("secret"), KeyHash::of("kept"));
+    for (org, n, hash) in [(&org, 100, &hash), (&other, 200, &kept)] {
+        org.record(vec![created(n, "a"), created(n + 1, "b")]).await?;
+        let owner = Actor { id: id(n), name: "a".to_owned(), kind: ActorKind::ServiceAccount };
+        give_key(org, key(n + 10, owner, at(1)), hash).await?;
+    }
+    let holder = async |hash| Ok::<_, Failure>(store.key_holder(hash).await?.map(|holder| holder.actor.id));
+    same("the key", holder(&hash).await?, Some(id(100)))?;
+    org.record(vec![Fact::ServiceAccountDeleted { record: bare(100, "a") }]).await?;
+    same("the key of a deleted account", holder(&hash).await?, None)?;
+    same("another's key", holder(&kept).await?, Some(id(200)))?;
+    same("the account", store.service_account(org.id, "a").await?, None)?;
+    same("the list", store.service_accounts(org.id).await?, vec![bare(101, "b")])?;
+    let vacant = vec![Guard::Vacant(Key::ServiceAccount(named("a")))];
+    org.attempt(vec![created(102, "a")], vacant).await?;
+    same("the list", store.service_accounts(org.id).await?, vec![bare(102, "a"), bare(101, "b")])?;
+    same("the key of the name", holder(&hash).await?, None)
 }
 
 async fn keys_read_back(store: Arc<dyn Store>) -> Outcome {

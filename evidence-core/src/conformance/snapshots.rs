@@ -5,22 +5,25 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use crate::artifacts::Artifact;
 use crate::digest::sha256_hex;
 use crate::fact::{Fact, Guard, Key};
 use crate::id::Id;
 use crate::json::{JsonFields, JsonText};
 use crate::ledger::Hash;
 use crate::name::Fingerprint;
-use crate::page::PageRequest;
+use crate::page::{Listed, PageRequest};
 use crate::rules::compliance::State;
 use crate::snapshots::{
-    Annotation, AppliedPolicy, ArtifactKey, Provenance, Run, RunningArtifact, Snapshot, SnapshotEntry,
-    SnapshotRow,
+    Annotation, AppliedPolicy, ArtifactKey, LiveBuild, Provenance, Run, RunningArtifact, Snapshot,
+    SnapshotEntry, SnapshotRow,
 };
 use crate::store::{Current, Store};
 
-use super::fixtures::{Org, at, awkward, environment, fingerprint, free_form, id, named, user_data};
-use super::{Failure, Outcome, conflict, present, promises, same};
+use super::fixtures::{
+    Org, artifact, at, awkward, environment, fingerprint, flow_created, free_form, id, named, user_data,
+};
+use super::{Failure, Outcome, conflict, ensure, present, promises, same};
 
 promises! {
     snapshots_read_back: "Snapshots and their instances are what was recorded, absent options too.",
@@ -31,6 +34,7 @@ promises! {
     snapshots_are_found_by_time: "`snapshot_at` answers the newest snapshot at or before an instant.",
     runs_are_ordered: "`runs` is ordered by environment, fingerprint and first snapshot, however often what runs changed.",
     the_first_run_is_shown_with_the_newest: "`runs` answers an artifact's first run in an environment and its newest ones.",
+    builds_of_a_repo_run: "`live_builds` answers what runs now whose first report names the repo, by environment name and fingerprint, without archived environments.",
     nothing_ran_elsewhere: "Unknown environments, snapshots and fingerprints have nothing, and others are not shown.",
 }
 
@@ -307,6 +311,61 @@ async fn runs_are_ordered(store: Arc<dyn Store>) -> Outcome {
     let asked = ["bb", "ee", "aa", "dd", "aa"].map(fingerprint);
     same("the runs", store.runs(org.id, &asked, 10).await?, expected)?;
     same("of no artifacts", store.runs(org.id, &[], 10).await?, Vec::new())
+}
+
+/// In place of a report, whose size depends on the store.
+const LISTED: Listed = Listed { id: Id::NONE, bytes: 0 };
+
+async fn builds_of_a_repo_run(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let created = |n, name| Fact::EnvironmentCreated { record: environment(n, name) };
+    let built = |n, start: &str, repo: Option<u64>| {
+        let flow = if n < 250 { 110 } else { 160 };
+        let record = Artifact { repo: repo.map(id), ..artifact(n, flow, None, start) };
+        Fact::ArtifactReported { record }
+    };
+    org.record(vec![created(100, "test"), created(101, "Prod"), created(102, "old"), flow_created(110, "a")])
+        .await?;
+    org.record(vec![
+        built(200, "aa", Some(300)),
+        built(201, "bb", Some(301)),
+        built(202, "cc", Some(300)),
+        built(203, "dd", None),
+        // Whose build it is does not change.
+        built(204, "bb", Some(300)),
+        built(205, "aa", Some(301)),
+    ])
+    .await?;
+    same("nothing", store.live_builds(org.id, id(300), 10).await?, Vec::new())?;
+    org.record(vec![snapshot_taken(snapshot(100, 1, &["cc", "aa", "bb", "dd", "ee"], &[]))]).await?;
+    let judged = RunningArtifact { compliant: Some(false), ..instance("aa", 1) };
+    let first = Snapshot { changes: vec![judged, undigested("aa", 1)], ..snapshot(101, 1, &[], &[]) };
+    org.record(vec![snapshot_taken(first), snapshot_taken(snapshot(102, 1, &["aa"], &[]))]).await?;
+    org.record(vec![Fact::EnvironmentArchived { record: environment(102, "old") }]).await?;
+    // One ends, and one goes on differently.
+    let next = Snapshot { changes: vec![changed("cc", 1, 2)], ..snapshot(100, 2, &[], &["aa"]) };
+    org.record(vec![snapshot_taken(next)]).await?;
+    other.record(vec![created(150, "test"), flow_created(160, "a"), built(250, "aa", Some(300))]).await?;
+    other.record(vec![snapshot_taken(snapshot(150, 1, &["aa", "cc"], &[]))]).await?;
+
+    let live = |report: u64, environment: u64, start: &str, compliant| {
+        let (name, since) = (start.to_owned(), (1, taken(1)));
+        (id(report), LiveBuild { report: LISTED, environment: id(environment), name, since, compliant })
+    };
+    let all = [live(200, 101, "aa", Some(false)), live(202, 100, "cc", None)];
+    for limit in [0, 1, 2, 9] {
+        let found = store.live_builds(org.id, id(300), limit).await?;
+        ensure(found.iter().all(|live| live.report.bytes > 100), "a report has a size")?;
+        let found = found.into_iter().map(|live| (live.report.id, LiveBuild { report: LISTED, ..live }));
+        let first = all.iter().zip(0..limit).map(|(live, _)| live.clone());
+        same(&format!("{limit} of them"), found.collect::<Vec<_>>(), first.collect())?;
+    }
+    let names = |found: Vec<LiveBuild>| found.into_iter().map(|live| (live.report.id, live.name));
+    let found = names(store.live_builds(org.id, id(301), 9).await?).collect::<Vec<_>>();
+    same("of another repo", found, vec![(id(201), "bb".to_owned())])?;
+    let found = names(store.live_builds(other.id, id(300), 9).await?).collect::<Vec<_>>();
+    same("of another organization", found, vec![(id(250), "aa".to_owned())])?;
+    same("of no repo", store.live_builds(org.id, id(999), 9).await?, Vec::new())
 }
 
 /// In `prod` two artifacts take turns, the first of them over and over and the other once; in `test` one runs on.

@@ -273,6 +273,7 @@ fn reports() -> (Vec<Fact>, Vec<ArtifactRow>, Vec<AttestationRow>) {
             kind: claim.kind.clone(),
             is_compliant: claim.is_compliant,
             is_override,
+            control: None,
             binding: claim.binding.clone(),
             at: claim.created_at,
             index,

@@ -1,12 +1,18 @@
 //! Controls: what an organization demands of its software and of how that is made, under identifiers that stay, each with
 //! the versions that it has had. A control is archived, never deleted.
 
+pub(crate) mod coverage;
+pub(crate) mod decisions;
 pub(crate) mod operations;
 pub(crate) mod record;
 pub(crate) mod store;
 pub(crate) mod view;
 
 pub use crate::id::VersionKey;
+pub use coverage::{ControlCoverage, EnvironmentCoverage, GetControlCoverage};
+pub use decisions::{
+    ControlDecision, ControlDecisionList, ControlDecisionSummary, GetControlDecision, ListControlDecisions,
+};
 pub use operations::{
     ArchiveControl, ControlChanges, ControlInput, GetControl, GetControlVersion, ListControlTags,
     ListControlVersions, ListControls, PostControl, PutControl, UnarchiveControl,

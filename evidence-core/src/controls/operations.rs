@@ -1,5 +1,7 @@
 //! Operations on controls.
 
+use std::collections::BTreeMap;
+
 use futures_util::{StreamExt, stream};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -22,13 +24,14 @@ use crate::page::{Listed, PageLinks, PageNumber, PerPage, SortDirection};
 use crate::service::{Context, Draft};
 use crate::store::entry::Current;
 use crate::store::error::StoreError;
-use crate::tags::record::{TagChoice, TagFilter, Tags};
+use crate::tags::operations::list_choices;
+use crate::tags::record::{TagChoice, TagFilter, TaggedKind, Tags};
 
 /// Identifiers that nobody could ask for by a path: a literal one would shadow the first, and clients resolve the others.
 const RESERVED: [&str; 3] = ["tags", ".", ".."];
 
 /// Controls or versions a page when the caller does not say.
-const PER_PAGE: u64 = 15;
+pub(super) const PER_PAGE: u64 = 15;
 
 impl Context<'_> {
     /// The control of this identifier, or [`Error::NotFound`].
@@ -154,6 +157,11 @@ impl Operation for PostControl {
     }
 }
 
+/// Links as they are recorded.
+fn texts(links: &ControlLinks) -> BTreeMap<String, String> {
+    links.0.iter().map(|(label, address)| (label.to_string(), address.to_string())).collect()
+}
+
 async fn create(input: &ControlInput, cx: &Context<'_>) -> Result<Control> {
     if cx.store().control(cx.org()?, input.identifier.as_str()).await?.is_some() {
         let (identifier, org) = (input.identifier.to_string(), cx.org_access()?.name.to_string());
@@ -162,9 +170,9 @@ async fn create(input: &ControlInput, cx: &Context<'_>) -> Result<Control> {
     let control = Control {
         id: cx.new_id(),
         identifier: input.identifier.clone(),
-        name: input.name.clone(),
+        name: input.name.to_string(),
         description: input.description.clone().unwrap_or_default().into_string(),
-        links: input.links.clone().unwrap_or_default(),
+        links: input.links.as_ref().map(texts).unwrap_or_default(),
         version: 1,
         archived: false,
         tags: Tags::new(),
@@ -180,15 +188,12 @@ async fn create(input: &ControlInput, cx: &Context<'_>) -> Result<Control> {
 }
 
 /// Lists the tags that controls of an organization have, archived ones too: each key with each of its values once, by key
-/// and value, for lists to be narrowed by. The first thousand are shown.
+/// and value, for lists to be narrowed by.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListControlTags {
     /// The organization's name.
     pub org: OrgName,
 }
-
-/// Tags of controls that are shown.
-const TAGS: u64 = 1000;
 
 impl Operation for ListControlTags {
     const NAME: &'static str = "list_control_tag_choices";
@@ -197,14 +202,14 @@ impl Operation for ListControlTags {
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists the tags that controls have";
     type Body = ();
-    type Output = Json<Vec<TagChoice>>;
+    type Output = JsonList<TagChoice>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
     }
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        Ok(Json(cx.store().control_tags(cx.org()?, TAGS).await?))
+        list_choices(TaggedKind::Control, cx).await
     }
 }
 
@@ -263,13 +268,13 @@ impl ControlChanges {
     fn apply(&self, control: &Control) -> Control {
         let mut changed = control.clone();
         if let Some(name) = &self.name {
-            changed.name = name.clone();
+            changed.name = name.to_string();
         }
         if let Some(description) = &self.description {
-            changed.description = description.as_str().to_owned();
+            changed.description = description.to_string();
         }
         if let Some(links) = &self.links {
-            changed.links = links.clone();
+            changed.links = texts(links);
         }
         changed
     }
@@ -310,11 +315,11 @@ async fn change_control(
         }
         changed.version += 1;
         changed.last_modified_at = cx.now_after(record.last_modified_at);
-        let fact = fact(changed.clone(), changed.latest(status, cx.actor()));
+        let fact = fact(changed.clone(), changed.latest(status.clone(), cx.actor()));
         cx.record(Draft::of(fact, Guard::Revision(RecordKind::Control, record.id, revision))).await?;
         Ok(changed)
     };
-    Ok(Json(cx.retry(attempt).await?.into()))
+    Ok(Json(cx.retry_in_turn(Key::Control(identifier.clone()), attempt).await?.into()))
 }
 
 /// Archives a control, which makes a new version of it: lists leave it out, and its identifier stays taken. One that is

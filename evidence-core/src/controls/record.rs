@@ -1,5 +1,7 @@
 //! Controls and their versions as they are recorded.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +13,7 @@ use crate::name::ControlIdentifier;
 use crate::tags::record::Tags;
 use crate::time::Timestamp;
 
-/// Links of a control: what each is called, and its address; at most 100.
+/// Links of a control as they are sent: what each is called, and its address; at most 100.
 pub type ControlLinks = Dictionary<ShortText, Address, 100>;
 
 /// A control as it is recorded; its versions are records of their own.
@@ -23,11 +25,11 @@ pub struct Control {
     /// What it is found by, unique in the organization; it never changes.
     pub identifier: ControlIdentifier,
     /// What it is called.
-    pub name: ShortText,
+    pub name: String,
     /// What it demands.
     pub description: String,
-    /// Where to read more.
-    pub links: ControlLinks,
+    /// Where to read more: what each link is called, and its address.
+    pub links: BTreeMap<String, String>,
     /// The number of its latest version, from 1.
     pub version: u64,
     /// Whether it is archived.
@@ -55,11 +57,11 @@ pub struct ControlVersion {
     /// Its number, from 1.
     pub version: u64,
     /// What the control was called.
-    pub name: ShortText,
+    pub name: String,
     /// What it demanded.
     pub description: String,
-    /// Where to read more.
-    pub links: ControlLinks,
+    /// Where to read more: what each link was called, and its address.
+    pub links: BTreeMap<String, String>,
     /// What made it.
     pub status: ControlStatus,
     /// When it was made.
@@ -69,7 +71,7 @@ pub struct ControlVersion {
 }
 
 /// What made a version of a control.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ControlStatus {
@@ -81,6 +83,10 @@ pub enum ControlStatus {
     Archived,
     /// It was brought back from the archive.
     Unarchived,
+    /// What a newer version of the program recorded.
+    #[serde(untagged)]
+    #[schemars(skip)]
+    Other(String),
 }
 
 impl Control {
@@ -95,6 +101,38 @@ impl Control {
             status,
             at: self.last_modified_at,
             by,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_recorded_is_read_whatever_may_be_sent_by_now() {
+        let links: BTreeMap<_, _> =
+            (0..101).map(|n| (format!("{n}{}", "l".repeat(300)), "a".repeat(3_000))).collect();
+        let by = json!({"id": "00000000-0000-0000-0000-00000001", "kind": "user", "name": "jane"});
+        let record = json!({
+            "id": "00000000-0000-0000-0000-00000001", "identifier": "c", "name": "n".repeat(300), "description": "",
+            "links": links, "version": 1, "archived": false, "tags": {}, "created_at": 1, "created_by": by,
+            "last_modified_at": 1, "owner": "later",
+        });
+        let control: Control = serde_json::from_value(record.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&control).unwrap(), record);
+        let version = json!({
+            "control": "00000000-0000-0000-0000-00000001", "version": 1, "name": "n".repeat(300), "description": "",
+            "links": links, "status": "reviewed", "at": 1, "by": by,
+        });
+        let read: ControlVersion = serde_json::from_value(version.clone()).unwrap();
+        assert_eq!(read.status, ControlStatus::Other("reviewed".to_owned()));
+        assert_eq!(serde_json::to_value(&read).unwrap(), version);
+        for status in ["created", "edited", "archived", "unarchived"] {
+            let read: ControlStatus = serde_json::from_value(json!(status)).unwrap();
+            assert!(!matches!(read, ControlStatus::Other(_)), "{status}");
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::id::{Id, VersionKey};
 use crate::page::{Listed, Page, PageRequest, SortDirection};
 use crate::store::entry::Current;
 use crate::store::error::StoreResult;
-use crate::tags::record::{TagChoice, TagFilter};
+use crate::tags::record::TagFilter;
 
 /// How a list of controls is narrowed; everything given must match.
 #[derive(Debug, Clone, Default)]
@@ -37,9 +37,6 @@ pub trait ControlStore: Send + Sync {
     ) -> StoreResult<Page<Listed>>;
     /// The controls of these ids, one an id, in any order; unknown ids are passed over.
     async fn controls_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Control>>;
-    /// The tags of all controls of the organization, archived or not: each key with each value once, by key, then by value
-    /// (bytes), the first `limit` of them.
-    async fn control_tags(&self, org: Id, limit: u64) -> StoreResult<Vec<TagChoice>>;
     /// How large these versions of controls are, found by the control's id and their number, one each, in any order;
     /// unknown ones are passed over.
     async fn control_version_sizes(

@@ -1,10 +1,12 @@
 //! Controls and their versions as answers carry them.
 
+use std::collections::BTreeMap;
+
 use futures_util::{Stream, TryFutureExt, stream};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::controls::record::{Control, ControlLinks, ControlStatus, ControlVersion};
+use crate::controls::record::{Control, ControlStatus, ControlVersion};
 use crate::error::Result;
 use crate::id::{Id, VersionKey};
 use crate::name::{ControlIdentifier, PolicyName};
@@ -26,7 +28,7 @@ pub struct ControlSummary {
     /// What it demands; empty where nothing was said.
     pub description: String,
     /// Where to read more: what each link is called, and its address.
-    pub links: ControlLinks,
+    pub links: BTreeMap<String, String>,
     /// The number of its latest version, from 1.
     pub version: u64,
     /// When it was created, in epoch seconds.
@@ -43,7 +45,7 @@ impl From<Control> for ControlSummary {
             control;
         Self {
             identifier,
-            name: name.into_string(),
+            name,
             description,
             links,
             version,
@@ -128,7 +130,7 @@ pub struct ControlVersionView {
     /// What it demanded; empty where nothing was said.
     pub description: String,
     /// Where to read more: what each link was called, and its address.
-    pub links: ControlLinks,
+    pub links: BTreeMap<String, String>,
     /// When the version was made, in epoch seconds.
     pub created_at: Seconds,
     /// Who made it: the name of a user or service account.
@@ -143,7 +145,7 @@ impl ControlVersionView {
         Self {
             identifier,
             version,
-            name: name.into_string(),
+            name,
             description,
             links,
             created_at: at.seconds(),

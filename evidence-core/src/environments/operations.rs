@@ -88,7 +88,7 @@ impl Operation for PutEnvironment {
     }
 
     async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        cx.retry_in_turn(&input.name, || put(&input, cx)).await?;
+        cx.retry_in_turn(Key::Environment(input.name.clone()), || put(&input, cx)).await?;
         Ok(Created(Acknowledged::Ok))
     }
 }
@@ -321,7 +321,8 @@ impl Operation for AttachPolicies {
         if names.is_empty() {
             return Err(Error::invalid("policy_names", "List should have at least 1 item"));
         }
-        cx.retry_in_turn(&self.env_name, || attach(&self.env_name, names, cx)).await?;
+        let record = Key::Environment(self.env_name.clone());
+        cx.retry_in_turn(record, || attach(&self.env_name, names, cx)).await?;
         Ok(Json(Acknowledged::Ok))
     }
 }

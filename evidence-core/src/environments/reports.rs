@@ -14,6 +14,7 @@ use crate::environments::evaluation::{self, ObservedArtifact, ReportedState};
 use crate::environments::record::{Environment, EnvironmentKind};
 use crate::error::{Error, INVALID_REPORT, Result};
 use crate::fact::Fact;
+use crate::fact::names::Key;
 use crate::json::JsonFields;
 use crate::json::MAX_VALUES;
 use crate::limits::{Limits, at_most};
@@ -63,7 +64,8 @@ impl Report {
     /// Takes the report in: status 201 when that took a snapshot.
     async fn receive(self, environment: &EnvironmentName, cx: &Context<'_>) -> Result<Put<Acknowledged>> {
         at_most(cx.limits().running_artifacts, self.running.len(), "artifacts")?;
-        let created = cx.retry_in_turn(environment, || self.receive_once(environment, cx)).await?;
+        let record = Key::Environment(environment.clone());
+        let created = cx.retry_in_turn(record, || self.receive_once(environment, cx)).await?;
         Ok(Put { created, body: Acknowledged::Ok })
     }
 

@@ -12,6 +12,8 @@ use crate::name::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the variants are the records")]
 pub enum RecordKind {
+    /// What a user has set for themselves, under the user's id.
+    UserSettings,
     /// A user's role, under the user's id.
     Member,
     ServiceAccount,
@@ -33,6 +35,7 @@ impl RecordKind {
     /// The kind as stores write it.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::UserSettings => "user_settings",
             Self::Member => "member",
             Self::ServiceAccount => "service_account",
             Self::ApiKey => "api_key",

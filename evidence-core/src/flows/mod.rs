@@ -6,7 +6,10 @@ pub(crate) mod store;
 pub(crate) mod templates;
 pub(crate) mod view;
 
-pub use operations::{FlowInput, GetFlow, ListFlows, PutFlow};
+pub use operations::{
+    ArchiveFlow, FlowInput, FlowRenaming, GetFlow, LegacyFlowInput, ListFlows, PutFlow, PutLegacyFlow,
+    RenameFlow,
+};
 pub use record::{EMPTY_TEMPLATE, Flow, Visibility};
 pub use store::{FlowFilter, FlowStore};
-pub use view::{FlowList, FlowView, ListedFlow};
+pub use view::{FlowList, FlowTemplate, FlowView, ListedFlow};

@@ -20,9 +20,9 @@ use crate::flows::templates::Uploaded;
 use crate::flows::view::{FlowView, ListedFlow, views};
 use crate::id::Id;
 use crate::json::CheckedJson;
-use crate::name::{FlowName, OrgName};
+use crate::name::{BadText, FlowName, OrgName};
 use crate::operation::{Acknowledged, Document, Form, FormParts, Json, JsonList, Method, Operation, Put};
-use crate::page::{PageNumber, PageRequest, Pagination, PerPage};
+use crate::page::{Page, PageNumber, PageRequest, Pagination, PerPage};
 use crate::service::{Context, Draft};
 use crate::store::entry::Current;
 use crate::tags::record::{TagFilter, Tags};
@@ -30,12 +30,19 @@ use crate::tags::record::{TagFilter, Tags};
 /// Names that a literal path would shadow.
 const RESERVED: [&str; 2] = ["template_file", "list_attestations_for_criteria"];
 
+/// # Errors
+/// [`Error::Invalid`] naming `field` when the name is a reserved path segment.
+fn check_not_reserved(name: &FlowName, field: &str) -> Result<()> {
+    if RESERVED.contains(&name.as_str()) {
+        return Err(Error::invalid(field, format!("'{name}' is a reserved word of the API")));
+    }
+    Ok(())
+}
+
 impl Flow {
     /// A flow of this name, which `field` gave, as a report makes it: private, with the empty template.
     pub(crate) fn named(name: FlowName, field: &str, cx: &Context<'_>) -> Result<Self> {
-        if RESERVED.contains(&name.as_str()) {
-            return Err(Error::invalid(field, format!("'{name}' is a reserved word of the API")));
-        }
+        check_not_reserved(&name, field)?;
         Ok(Self {
             id: cx.new_id(),
             name,
@@ -47,6 +54,7 @@ impl Flow {
             tags: Tags::new(),
             created_at: cx.now(),
             created_by: cx.actor(),
+            archived_at: None,
             unknown: UnknownFields::default(),
         })
     }
@@ -77,12 +85,25 @@ impl Context<'_> {
     /// The flow of this name, or [`Error::NotFound`].
     pub(crate) async fn flow(&self, name: &str) -> Result<Current<Flow>> {
         let flow = self.store().flow(self.org()?, name).await?;
-        Ok(flow.ok_or_else(|| self.missing(Resource::Flow, name))?)
+        let flow = flow.ok_or_else(|| self.missing(Resource::Flow, name))?;
+        // The name may have come to mean another flow since the caller was let in for the sake of a public one.
+        if self.org_access()?.role.is_none() && flow.record.visibility != Visibility::Public {
+            return Err(Error::Forbidden);
+        }
+        Ok(flow)
+    }
+
+    /// The flow, unless it is archived: then it takes no change.
+    fn unarchived(&self, flow: Current<Flow>) -> Result<Current<Flow>> {
+        match flow.record.archived_at {
+            Some(_) => Err(self.missing(Resource::ArchivedFlow, flow.record.name.as_str()).into()),
+            None => Ok(flow),
+        }
     }
 }
 
 /// Lists the flows of an organization by name: all of them, or a page in an envelope when `page` or `per_page` is
-/// given. To search for an empty name is 400.
+/// given. Archived ones are left out. To search for an empty name is 400.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListFlows {
     /// The organization's name.
@@ -95,6 +116,9 @@ pub struct ListFlows {
     pub page: Option<PageNumber>,
     /// Flows a page: 20 when `page` alone is given.
     pub per_page: Option<PerPage<100>>,
+    /// Repeatable. There are no spaces yet, so that nothing is in any.
+    #[serde(default)]
+    pub space_id: List<ShortText>,
     /// `key` or `key:value`; repeatable, all must match.
     #[serde(default)]
     pub tag: List<TagText>,
@@ -125,7 +149,10 @@ impl Operation for ListFlows {
         let paged = self.page.is_some() || self.per_page.is_some();
         let (page, per_page) = (self.page.unwrap_or_default(), self.per_page.map_or(20, PerPage::get));
         let request = if paged { page.request(per_page) } else { PageRequest::ALL };
-        let flows = cx.store().flows(cx.org()?, &filter, request).await?;
+        let flows = match self.space_id.0.as_slice() {
+            [] => cx.store().flows(cx.org()?, &filter, request).await?,
+            _ => Page { items: Vec::new(), total: 0 },
+        };
         let pagination =
             Pagination { total: flows.total, page: page.get(), per_page, page_count: flows.pages(per_page) };
         let owned = cx.to_owned_context();
@@ -134,7 +161,8 @@ impl Operation for ListFlows {
     }
 }
 
-/// Gets a flow by name, with its template.
+/// Gets a flow by name, with its template. One that was renamed answers to its former name, too, until another flow takes
+/// that; one that was archived answers to the name that it has had since, `<name>-archived-at-<epoch seconds>`, alone.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetFlow {
     /// The organization's name.
@@ -216,9 +244,61 @@ impl Operation for PutFlow {
     }
 }
 
+/// Creates a flow (201), or updates the one of that name (200), with a list of names in the place of a template: of the
+/// attestations, of any type, that an artifact called `artifact` is to get. Older clients send this; a template says more.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct PutLegacyFlow {
+    /// The organization's name.
+    pub org: OrgName,
+}
+
+/// What older clients create or update a flow with.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "LegacyCreateFlow")]
+pub struct LegacyFlowInput {
+    /// The flow's name. One that exists is updated.
+    pub name: FlowName,
+    /// What it is for.
+    pub description: Description,
+    /// Who may read it: `private` for a new flow when left out; an existing one keeps its own.
+    pub visibility: Option<Visibility>,
+    /// The names of the attestations that its artifacts are to get; `artifact` stands for the artifact itself. A name that
+    /// no attestation may have is taken, and what has it stays missing.
+    pub template: List<ShortText>,
+}
+
+impl Operation for PutLegacyFlow {
+    const NAME: &'static str = "create_flow";
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = "/flows/{org}";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Creates or updates a flow, with a list of names";
+    const DEPRECATED: bool = true;
+    type Body = Json<LegacyFlowInput>;
+    type Output = Put<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        let LegacyFlowInput { name, description, visibility, template } = input;
+        let names: Vec<String> = template.0.into_iter().map(ShortText::into_string).collect();
+        let template = Uploaded::of_names(&names)?;
+        let input = FlowInput { name, description, visibility };
+        let created = cx.retry(|| put(&input, Some(&template), cx)).await?;
+        cx.remember_kept(Some(template));
+        Ok(Put { created, body: Acknowledged::Ok })
+    }
+}
+
 /// Records it; answers whether it is new.
 async fn put(input: &FlowInput, template: Option<&Uploaded>, cx: &Context<'_>) -> Result<bool> {
     let known = cx.store().flow(cx.org()?, input.name.as_str()).await?;
+    // A former name of another flow is free.
+    let known = known.filter(|known| known.record.name == input.name);
+    let known = known.map(|known| cx.unarchived(known)).transpose();
+    let known = known.map_err(|error| error.named_by("name"))?;
     let key = Key::Flow(input.name.clone());
     let (mut record, guard) = match &known {
         Some(known) => {
@@ -243,4 +323,105 @@ async fn put(input: &FlowInput, template: Option<&Uploaded>, cx: &Context<'_>) -
     }
     cx.record(draft).await?;
     Ok(created)
+}
+
+/// Renames a flow. It answers to its former name, too, until another flow takes that. A name that another flow has is 400;
+/// one that another flow had may be taken. An archived flow is not found.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct RenameFlow {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The flow's name.
+    pub flow_name: FlowName,
+}
+
+/// How a flow is renamed.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "RenameFlow")]
+pub struct FlowRenaming {
+    /// The name that it is to have, unique in the organization.
+    pub new_name: FlowName,
+}
+
+impl Operation for RenameFlow {
+    const NAME: &'static str = "rename_flow";
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = "/flows/{org}/{flow_name}/rename";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Renames a flow";
+    type Body = Json<FlowRenaming>;
+    type Output = Json<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        check_not_reserved(&input.new_name, "new_name")?;
+        cx.retry(|| rename(&self.flow_name, &input.new_name, cx)).await?;
+        Ok(Json(Acknowledged::Ok))
+    }
+}
+
+async fn rename(name: &FlowName, new_name: &FlowName, cx: &Context<'_>) -> Result<()> {
+    let Current { revision, record } = cx.unarchived(cx.flow(name.as_str()).await?)?;
+    if record.name == *new_name {
+        return Ok(());
+    }
+    let holder = cx.store().flow(cx.org()?, new_name.as_str()).await?;
+    if let Some(holder) = holder.filter(|holder| holder.record.name == *new_name) {
+        // The same renaming may have come first since the flow was read.
+        if holder.record.id == record.id {
+            return Ok(());
+        }
+        return Err(Error::invalid("new_name", format!("'{new_name}' is the name of another flow")));
+    }
+    let guard = Guard::Revision(RecordKind::Flow, record.id, revision);
+    let was = record.name.clone();
+    let record = Flow { name: new_name.clone(), ..record };
+    cx.record(Draft::of(Fact::FlowRenamed { record, was }, guard)).await?;
+    Ok(())
+}
+
+/// Archives a flow: lists leave it out, and it takes no more reports and no changes. Its names are free again; it is called
+/// `<name>-archived-at-<epoch seconds>` from then on, by which it and all that was reported to it can still be read. There
+/// is no way back.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ArchiveFlow {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The flow's name.
+    pub flow_name: FlowName,
+}
+
+impl Operation for ArchiveFlow {
+    const NAME: &'static str = "archive_flow";
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = "/flows/{org}/{flow_name}/archive";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Archives a flow";
+    type Body = ();
+    type Output = Json<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        cx.retry(|| archive(&self.flow_name, cx)).await?;
+        Ok(Json(Acknowledged::Ok))
+    }
+}
+
+async fn archive(name: &FlowName, cx: &Context<'_>) -> Result<()> {
+    let Current { revision, record } = cx.unarchived(cx.flow(name.as_str()).await?)?;
+    let invalid = |error: BadText| Error::invalid("flow_name", error.to_string());
+    let mut archived = record.archived(cx.now(), "").map_err(invalid)?;
+    if cx.store().flow(cx.org()?, archived.name.as_str()).await?.is_some() {
+        // Another of the same name was archived in the same second.
+        archived = record.archived(cx.now(), &format!("-{}", cx.new_id())).map_err(invalid)?;
+    }
+    let guard = Guard::Revision(RecordKind::Flow, record.id, revision);
+    cx.record(Draft::of(Fact::FlowArchived { record: archived, was: record.name }, guard)).await?;
+    Ok(())
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::auth::actor::Actor;
 use crate::fact::payload::{UnknownFields, keep_unknown_fields};
 use crate::id::Id;
-use crate::name::FlowName;
+use crate::name::{BadText, FlowName};
 use crate::tags::record::Tags;
 use crate::texts::record::TextRef;
 use crate::time::Timestamp;
@@ -36,12 +36,27 @@ pub struct Flow {
     pub created_at: Timestamp,
     /// By whom.
     pub created_by: Actor,
+    /// When it was archived; nothing for a flow that reports may still go to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived_at: Option<Timestamp>,
     /// What a newer version of the program recorded beside.
     #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }
 
 keep_unknown_fields!(Flow);
+
+impl Flow {
+    /// The same flow as it is archived at this time: under a name that says so, which leaves its own to others. `more` tells
+    /// it apart from one that has such a name already.
+    pub(crate) fn archived(&self, at: Timestamp, more: &str) -> Result<Self, BadText> {
+        let suffix = format!("-archived-at-{}{more}", at.whole_seconds().0);
+        // Names are ASCII.
+        let kept = self.name.as_str().get(..FlowName::MAX_LEN.saturating_sub(suffix.len()));
+        let name = format!("{}{suffix}", kept.unwrap_or(self.name.as_str())).parse()?;
+        Ok(Self { name, archived_at: Some(at), ..self.clone() })
+    }
+}
 
 /// Who may read a flow. `public` lets callers of other organizations read it by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -56,3 +71,25 @@ pub enum Visibility {
 
 /// The template of a flow that was made without one.
 pub const EMPTY_TEMPLATE: &str = "version: 1";
+
+#[cfg(all(test, feature = "conformance"))]
+mod tests {
+    use super::*;
+    use crate::conformance::fixtures::{flow, id};
+
+    #[test]
+    fn an_archived_flow_has_a_name_of_its_own_however_long_its_name_was() {
+        let at = Timestamp::from_micros(1_776_252_299_785_510);
+        let more = format!("-{}", id(7));
+        for (name, more, expected) in [
+            ("web".to_owned(), "", "web-archived-at-1776252299".to_owned()),
+            ("web".to_owned(), more.as_str(), format!("web-archived-at-1776252299-{}", id(7))),
+            ("a".repeat(255), "", format!("{}-archived-at-1776252299", "a".repeat(232))),
+            ("a".repeat(232), "", format!("{}-archived-at-1776252299", "a".repeat(232))),
+            ("a".repeat(231), "", format!("{}-archived-at-1776252299", "a".repeat(231))),
+        ] {
+            let archived = flow(1, &name).archived(at, more).unwrap();
+            assert_eq!((archived.name.as_str(), archived.archived_at), (expected.as_str(), Some(at)));
+        }
+    }
+}

@@ -23,11 +23,11 @@ pub struct FlowFilter {
 /// Queries about flows.
 #[async_trait]
 pub trait FlowStore: Send + Sync {
-    /// The flow of this name, one, with its revision.
+    /// The flow of this name, be it a former one, one, with its revision.
     async fn flow(&self, org: Id, name: &str) -> StoreResult<Option<Current<Flow>>>;
-    /// The flows of these ids, one an id, in any order; unknown ids are passed over.
+    /// The flows of these ids, archived ones too, one an id, in any order; unknown ids are passed over.
     async fn flows_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Flow>>;
-    /// The flows that the filter admits (part of the name, tags), by name (bytes), without what they say: a page, and the
-    /// total.
+    /// The flows that the filter admits (part of the name, tags) but for the archived ones, by name (bytes), without what
+    /// they say: a page, and the total.
     async fn flows(&self, org: Id, filter: &FlowFilter, request: PageRequest) -> StoreResult<Page<Listed>>;
 }

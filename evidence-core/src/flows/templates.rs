@@ -15,6 +15,7 @@ use crate::ledger::Hash;
 use crate::operation::Form;
 use crate::rules::template::Template;
 use crate::service::{Context, Draft, OwnedContext};
+use crate::store::error::StoreError;
 use crate::texts::record::{TextRef, in_parts};
 
 /// A template, and its text as it was uploaded.
@@ -174,6 +175,13 @@ impl Uploaded {
         let template = Template::parse(&text).map_err(|errors| Error::invalid(PART, errors.to_string()))?;
         let reference = (text != EMPTY_TEMPLATE).then(|| TextRef::of(&text));
         Ok(Self { parsed: Arc::new(Parsed { text, template }), reference })
+    }
+
+    /// A list of names in the place of a file.
+    pub(crate) fn of_names(names: &[String]) -> Result<Self> {
+        let text = serde_json::to_string(names).map_err(|error| StoreError::Failed(error.into()))?;
+        let reference = Some(TextRef::of(&text));
+        Ok(Self { parsed: Arc::new(Parsed::stored(text)), reference })
     }
 }
 

@@ -35,18 +35,38 @@ pub struct FlowView {
     pub visibility: Visibility,
     /// The organization's name.
     pub org: OrgName,
-    /// The YAML text of its template, as uploaded; `version: 1` where none was.
-    pub template: String,
+    /// Its template: `version: 1` where none was given.
+    pub template: FlowTemplate,
     /// Always empty: trails and artifacts say which repo they come from, and those of one flow may come from several.
     pub repo_url: String,
     /// Its tags: key to value.
     pub tags: Tags,
 }
 
+/// A flow's template as it was given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum FlowTemplate {
+    /// The YAML text, as uploaded.
+    Text(String),
+    /// The names that older clients send in its place.
+    Names(Vec<String>),
+}
+
+impl From<&Parsed> for FlowTemplate {
+    fn from(parsed: &Parsed) -> Self {
+        match parsed.template.names() {
+            Some(names) => Self::Names(names.to_vec()),
+            None => Self::Text(parsed.text.clone()),
+        }
+    }
+}
+
 impl FlowView {
     pub(super) fn new(flow: Flow, org: &OrgName, template: &Parsed) -> Self {
         let Flow { id, name, description, visibility, repo_url, tags, .. } = flow;
-        let template = template.text.clone();
+        let template = template.into();
         Self { id, name, description, visibility, org: org.clone(), template, repo_url, tags }
     }
 }

@@ -2,11 +2,21 @@
 
 use async_trait::async_trait;
 
-use crate::attestations::{Attestation, AttestationStore, NamedAttestation};
+use crate::attestations::{Attestation, AttestationStore, DecisionFilter, NamedAttestation};
 use crate::id::Id;
+use crate::page::{Listed, Page, PageRequest, SortDirection};
 use crate::store::{Current, StoreResult};
 
 use super::{MemoryStore, bytes};
+
+impl DecisionFilter {
+    fn admits(&self, decision: &Attestation) -> bool {
+        self.is_compliant.is_none_or(|is_compliant| is_compliant == decision.is_compliant)
+            && self.from.is_none_or(|from| from <= decision.created_at)
+            && self.to.is_none_or(|to| decision.created_at <= to)
+            && self.flows.as_ref().is_none_or(|flows| flows.contains(&decision.flow))
+    }
+}
 
 #[async_trait]
 impl AttestationStore for MemoryStore {
@@ -34,5 +44,24 @@ impl AttestationStore for MemoryStore {
             Ok(NamedAttestation { row: record.row(*revision), bytes: bytes(record)? })
         };
         found.iter().map(named).collect()
+    }
+
+    async fn decisions(
+        &self,
+        org: Id,
+        control: &str,
+        filter: &DecisionFilter,
+        request: PageRequest,
+    ) -> StoreResult<Page<Listed>> {
+        let mut found: Vec<Attestation> = self.ask(org, |tables| {
+            let attestations = tables.attestations.iter().map(|attestation| &attestation.record);
+            let about = attestations.filter(|attestation| attestation.details.control() == Some(control));
+            about.filter(|attestation| filter.admits(attestation)).cloned().collect()
+        })?;
+        if filter.direction == SortDirection::Desc {
+            found.reverse();
+        }
+        let listed = found.iter().map(|one| Ok(Listed { id: one.id, bytes: bytes(one)? }));
+        Ok(Page::of(listed.collect::<StoreResult<_>>()?, request))
     }
 }

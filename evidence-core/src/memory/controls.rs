@@ -1,7 +1,5 @@
 //! Controls and their versions.
 
-use std::collections::BTreeSet;
-
 use async_trait::async_trait;
 
 use crate::controls::{Control, ControlFilter, ControlStore, ControlVersion, VersionKey};
@@ -9,9 +7,8 @@ use crate::fact::Key;
 use crate::id::Id;
 use crate::page::{Listed, Page, PageRequest, SortDirection};
 use crate::store::{Current, StoreResult};
-use crate::tags::TagChoice;
 
-use super::{MemoryStore, at_most, bytes, contains_folded, records};
+use super::{MemoryStore, bytes, contains_folded, records};
 
 impl ControlFilter {
     fn admits(&self, control: &Control) -> bool {
@@ -57,13 +54,6 @@ impl ControlStore for MemoryStore {
             let controls = tables.controls.values().map(|current| &current.record);
             controls.filter(|control| ids.contains(&control.id)).cloned().collect()
         })
-    }
-
-    async fn control_tags(&self, org: Id, limit: u64) -> StoreResult<Vec<TagChoice>> {
-        let controls = self.ask(org, |tables| records(&tables.controls, |control| control.id))?;
-        let tags = controls.into_iter().flat_map(|control| control.tags);
-        let choices: BTreeSet<_> = tags.map(|(key, value)| TagChoice::new(key, value)).collect();
-        Ok(choices.into_iter().take(at_most(limit)).collect())
     }
 
     async fn control_version_sizes(

@@ -15,7 +15,10 @@ impl FlowFilter {
         let name = flow.name.as_str();
         let named =
             |part: &str| if self.ignore_case { contains_folded(name, part) } else { name.contains(part) };
-        self.name.as_deref().is_none_or(named) && self.tags.iter().all(|tag| tag.matches(&flow.tags))
+        let is_listed = flow.archived_at.is_none();
+        is_listed
+            && self.name.as_deref().is_none_or(named)
+            && self.tags.iter().all(|tag| tag.matches(&flow.tags))
     }
 }
 

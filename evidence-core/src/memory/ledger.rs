@@ -11,7 +11,7 @@ use crate::store::{Entry, LEDGER_PAGE, LedgerStore, StoreResult, StoredEntry};
 use crate::time::Timestamp;
 use crate::trails::TrailEntry;
 
-use super::MemoryStore;
+use super::{MemoryStore, at_most};
 
 /// Entries without gap from 0 on.
 #[derive(Debug, Default)]
@@ -65,6 +65,14 @@ impl Ledger {
     pub(super) fn entries_at(&self, indexes: &[u64]) -> Vec<StoredEntry> {
         let entries = self.entries.iter().map(|recorded| &recorded.entry);
         entries.filter(|entry| indexes.contains(&entry.index)).cloned().collect()
+    }
+
+    pub(super) fn about_members(&self, first: u64, limit: u64) -> Vec<StoredEntry> {
+        let entries = self.entries.iter().map(|recorded| &recorded.entry);
+        let is_about = |entry: &&StoredEntry| {
+            entry.index >= first && ["member_added", "member_removed"].contains(&entry.kind.as_str())
+        };
+        entries.filter(is_about).take(at_most(limit)).cloned().collect()
     }
 
     pub(super) fn about_trail(&self, trail: Id) -> Vec<TrailEntry> {

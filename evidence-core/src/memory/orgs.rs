@@ -7,9 +7,9 @@ use async_trait::async_trait;
 
 use crate::auth::{ActorKind, KeyHash, Role};
 use crate::id::Id;
-use crate::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User};
+use crate::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User, UserSettings};
 use crate::service_accounts::ApiKeyRecord;
-use crate::store::{Current, StoreResult};
+use crate::store::{Current, StoreResult, StoredEntry};
 
 use super::tables::Tables;
 use super::{MemoryStore, State, at_most};
@@ -78,6 +78,18 @@ impl OrgStore for MemoryStore {
             Some(Current { revision, record: Member { user: user.clone(), role } })
         };
         Ok(state.users.values().filter_map(member).collect())
+    }
+
+    async fn users_by_id(&self, ids: &[Id]) -> StoreResult<Vec<User>> {
+        Ok(self.read()?.users.values().filter(|user| ids.contains(&user.id)).cloned().collect())
+    }
+
+    async fn membership_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
+        self.ask(org, |tables| tables.ledger.about_members(first, limit))
+    }
+
+    async fn user_settings(&self, org: Id, user: Id) -> StoreResult<Option<Current<UserSettings>>> {
+        self.ask(org, |tables| tables.user_settings.get(&user).cloned())
     }
 
     async fn key_holder(&self, hash: &KeyHash) -> StoreResult<Option<KeyHolder>> {

@@ -1,14 +1,16 @@
 //! Repos.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 
 use crate::fact::Key;
 use crate::id::Id;
-use crate::page::{Listed, Page, PageRequest, SortDirection};
-use crate::repos::{Repo, RepoFilter, RepoStore};
+use crate::page::{Page, PageRequest, SortDirection};
+use crate::repos::{Repo, RepoFacet, RepoFilter, RepoStore, VcsProvider};
 use crate::store::{Current, StoreResult};
 
-use super::{MemoryStore, bytes, contains_folded, records};
+use super::{MemoryStore, at_most, contains_folded, records};
 
 impl RepoFilter {
     fn admits(&self, repo: &Repo) -> bool {
@@ -42,6 +44,12 @@ impl RepoStore for MemoryStore {
         self.ask(org, |tables| tables.repos.get(&id).cloned())
     }
 
+    async fn repos_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Repo>> {
+        let mut repos = self.ask(org, |tables| records(&tables.repos, |repo| repo.id))?;
+        repos.retain(|repo| ids.contains(&repo.id));
+        Ok(repos)
+    }
+
     async fn repos(&self, org: Id, filter: &RepoFilter, request: PageRequest) -> StoreResult<Page<Repo>> {
         let mut repos = self.ask(org, |tables| records(&tables.repos, |repo| repo.id))?;
         repos.retain(|repo| filter.admits(repo));
@@ -49,13 +57,36 @@ impl RepoStore for MemoryStore {
         Ok(Page::of(repos, request))
     }
 
-    async fn repos_listed(
+    async fn repo_ids(&self, org: Id, filter: &RepoFilter, request: PageRequest) -> StoreResult<Vec<Id>> {
+        Ok(self.repos(org, filter, request).await?.map(|repo| repo.id).items)
+    }
+
+    async fn newest_repo(
+        &self,
+        org: Id,
+        name: &str,
+        provider: Option<VcsProvider>,
+    ) -> StoreResult<Option<Repo>> {
+        let repos = self.ask(org, |tables| records(&tables.repos, |repo| repo.id))?;
+        let filter = RepoFilter { name: Some(name.to_owned()), provider, ..RepoFilter::default() };
+        Ok(repos.into_iter().rfind(|repo| filter.admits(repo)))
+    }
+
+    async fn repo_values(
         &self,
         org: Id,
         filter: &RepoFilter,
-        request: PageRequest,
-    ) -> StoreResult<Vec<Listed>> {
-        let found = self.repos(org, filter, request).await?;
-        found.items.iter().map(|repo| Ok(Listed { id: repo.id, bytes: bytes(repo)? })).collect()
+        facet: RepoFacet,
+        limit: u64,
+    ) -> StoreResult<Vec<String>> {
+        let repos = self.ask(org, |tables| records(&tables.repos, |repo| repo.id))?;
+        let value = |repo: Repo| match facet {
+            RepoFacet::Provider => repo.info.provider.map(|provider| provider.as_str().to_owned()),
+            RepoFacet::VcsInstance => repo.vcs_instance,
+            RepoFacet::NamespaceSegment(place) => repo.namespace_path.into_iter().nth(place.into()),
+        };
+        let values: BTreeSet<_> =
+            repos.into_iter().filter(|repo| filter.admits(repo)).filter_map(value).collect();
+        Ok(values.into_iter().take(at_most(limit)).collect())
     }
 }

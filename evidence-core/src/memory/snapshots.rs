@@ -1,17 +1,19 @@
 //! Snapshots, and what ran in them.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
 
 use crate::id::Id;
 use crate::name::Fingerprint;
-use crate::snapshots::{Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore};
+use crate::page::Listed;
+use crate::snapshots::{LiveBuild, Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore};
 use crate::store::{Current, StoreResult};
 use crate::time::Timestamp;
 
-use super::MemoryStore;
 use super::tables::{Interval, Tables};
+use super::{MemoryStore, at_most, bytes};
 
 impl Tables {
     pub(super) fn snapshots_of(
@@ -106,5 +108,35 @@ impl SnapshotStore for MemoryStore {
             _ => runs.to_vec(),
         };
         Ok(runs.chunk_by(|left, right| place(left) == place(right)).flat_map(shown).collect())
+    }
+
+    async fn live_builds(&self, org: Id, repo: Id, limit: u64) -> StoreResult<Vec<LiveBuild>> {
+        self.ask(org, |tables| {
+            let builds = tables.builds().filter(|build| build.repo == Some(repo));
+            let builds: BTreeMap<_, _> =
+                builds.map(|build| (build.fingerprint.clone(), build.report)).collect();
+            let mut live = Vec::new();
+            let lasting = tables.intervals.iter().filter(|one| one.until.is_none());
+            for Interval { environment, instance, .. } in lasting {
+                let report = instance.fingerprint.as_ref().and_then(|print| builds.get(print));
+                let report = report.and_then(|id| tables.artifacts.iter().find(|one| one.record.id == *id));
+                let known = tables.environments.get(environment);
+                let known = known.filter(|known| !tables.archived.contains(&known.record.id));
+                let begun = tables.snapshots.get(&(*environment, instance.since));
+                let (Some(report), Some(known), Some(begun)) = (report, known, begun) else { continue };
+                let build = LiveBuild {
+                    report: Listed { id: report.record.id, bytes: bytes(&report.record)? },
+                    environment: *environment,
+                    name: instance.name.clone(),
+                    since: (instance.since, begun.record.at),
+                    compliant: instance.compliant,
+                };
+                live.push((known.record.name.clone(), instance.fingerprint.clone(), build));
+            }
+            live.sort_by(|(name, print, _), (other, other_print, _)| {
+                (name, print).cmp(&(other, other_print))
+            });
+            Ok(live.into_iter().map(|(.., build)| build).take(at_most(limit)).collect())
+        })?
     }
 }

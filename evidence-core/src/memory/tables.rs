@@ -14,6 +14,7 @@ use crate::flows::Flow;
 use crate::id::Id;
 use crate::ledger::Hash;
 use crate::name::TrailName;
+use crate::orgs::UserSettings;
 use crate::policies::{Policy, PolicyVersion};
 use crate::repos::Repo;
 use crate::service_accounts::{ApiKeyRecord, ServiceAccount};
@@ -29,6 +30,7 @@ use super::ledger::Ledger;
 pub(super) struct Tables {
     pub(super) ledger: Ledger,
     pub(super) members: BTreeMap<Id, Current<Role>>,
+    pub(super) user_settings: BTreeMap<Id, Current<UserSettings>>,
     pub(super) service_accounts: BTreeMap<Id, Current<ServiceAccount>>,
     pub(super) keys: BTreeMap<Id, Current<ApiKeyRecord>>,
     pub(super) flows: BTreeMap<Id, Current<Flow>>,
@@ -71,6 +73,9 @@ impl Tables {
     pub(super) fn apply(&mut self, fact: Fact, revision: u64, at: Timestamp) {
         match fact {
             Fact::OrganizationCreated { .. } | Fact::UserCreated { .. } => {}
+            Fact::UserSettingsChanged { record } => {
+                self.user_settings.insert(record.user, Current { revision, record });
+            }
             Fact::MemberAdded { record } => {
                 self.members.insert(record.user, Current { revision, record: record.role });
             }
@@ -80,10 +85,17 @@ impl Tables {
             Fact::ServiceAccountCreated { record } | Fact::ServiceAccountUpdated { record } => {
                 self.service_accounts.insert(record.id, Current { revision, record });
             }
+            Fact::ServiceAccountDeleted { record } => {
+                self.service_accounts.remove(&record.id);
+            }
             Fact::ApiKeyCreated { record } | Fact::ApiKeyRevoked { record } => {
                 self.keys.insert(record.id, Current { revision, record });
             }
-            Fact::FlowCreated { record } | Fact::FlowUpdated { record } | Fact::FlowTagged { record } => {
+            Fact::FlowCreated { record }
+            | Fact::FlowUpdated { record }
+            | Fact::FlowTagged { record }
+            | Fact::FlowRenamed { record, .. }
+            | Fact::FlowArchived { record, .. } => {
                 self.flows.insert(record.id, Current { revision, record });
             }
             Fact::TrailBegun { record } | Fact::TrailUpdated { record, .. } => {
@@ -118,6 +130,9 @@ impl Tables {
             | Fact::AttestationTypeVersioned { record, version } => {
                 self.attestation_types.insert(record.id, Current { revision, record });
                 self.attestation_type_versions.push(version);
+            }
+            Fact::AttestationTypeArchived { record } => {
+                self.attestation_types.insert(record.id, Current { revision, record });
             }
             Fact::ControlCreated { record, version }
             | Fact::ControlUpdated { record, version }

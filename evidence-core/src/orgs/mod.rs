@@ -1,9 +1,14 @@
 //! Organizations, users and memberships: who there is. Every other record belongs to one organization.
 
+pub(crate) mod audit_log;
 pub(crate) mod operations;
 pub(crate) mod record;
 pub(crate) mod store;
 
-pub use operations::{GetOrganization, OrganizationView};
-pub use record::{Membership, OrgKind, Organization, User};
+pub use audit_log::{
+    ListMembershipEvents, MembershipEvent, MembershipEventList, MembershipEventType, MembershipSort,
+    MembershipSource,
+};
+pub use operations::{DefaultOrg, GetDefaultOrg, GetOrganization, OrganizationView, PutDefaultOrg};
+pub use record::{Membership, OrgKind, Organization, User, UserSettings};
 pub use store::{ByName, KeyHolder, Member, OrgRole, OrgStore};

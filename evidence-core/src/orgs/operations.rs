@@ -1,14 +1,19 @@
-//! The operation on organizations, and its answer.
+//! The operations on organizations, and their answers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::auth::actor::Scope;
-use crate::error::{Resource, Result};
+use crate::auth::actor::{Actor, ActorKind, Scope};
+use crate::bounded::ShortText;
+use crate::error::{Error, Missing, Resource, Result};
+use crate::fact::Fact;
+use crate::fact::names::{Guard, RecordKind};
+use crate::fact::payload::UnknownFields;
+use crate::id::Id;
 use crate::name::OrgName;
-use crate::operation::{Json, Method, Operation};
-use crate::orgs::record::{OrgKind, Organization};
-use crate::service::Context;
+use crate::operation::{Acknowledged, Json, Method, Operation};
+use crate::orgs::record::{OrgKind, Organization, UserSettings};
+use crate::service::{Context, Draft};
 use crate::time::Seconds;
 
 impl Context<'_> {
@@ -73,5 +78,112 @@ impl Operation for GetOrganization {
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         Ok(Json(cx.organization().await?.into()))
+    }
+}
+
+impl Context<'_> {
+    /// The id of the personal organization of this user.
+    async fn personal_org(&self, user: &Actor) -> Result<Id> {
+        let personal = self.store().org_role(&user.name, user.id).await?;
+        let missing = || Missing::new(Resource::Organization, user.name.as_str(), user.name.as_str());
+        Ok(personal.ok_or_else(missing)?.organization.id)
+    }
+}
+
+/// The default organization of a user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct DefaultOrg {
+    /// Its name; `""` where none is set, or the user has no role there any more.
+    pub default_org_name: String,
+}
+
+/// Gets the default organization of the caller: the one that clients take where none is given. A service account has none.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct GetDefaultOrg {}
+
+impl Operation for GetDefaultOrg {
+    const NAME: &'static str = "get_user_default_org";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/user/default-org";
+    const SCOPE: Scope = Scope::Authenticated;
+    const SUMMARY: &'static str = "Gets the caller's default organization";
+    type Body = ();
+    type Output = Json<DefaultOrg>;
+
+    fn org(&self) -> Option<&OrgName> {
+        None
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let caller = &cx.caller().actor;
+        let mut default_org_name = String::new();
+        if caller.kind == ActorKind::User {
+            let settings = cx.store().user_settings(cx.personal_org(caller).await?, caller.id).await?;
+            if let Some(settings) = settings {
+                let name = settings.record.default_org;
+                let org_role = cx.store().org_role(name.as_str(), caller.id).await?;
+                if org_role.is_some_and(|found| found.role.is_some()) {
+                    default_org_name = name.into_string();
+                }
+            }
+        }
+        Ok(Json(DefaultOrg { default_org_name }))
+    }
+}
+
+/// Sets the default organization of the caller, who needs a role in it; where there is no such organization, that is told
+/// in the same words. A service account sets none: 403.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct PutDefaultOrg {
+    /// The organization's name.
+    pub org: ShortText,
+}
+
+impl Operation for PutDefaultOrg {
+    const NAME: &'static str = "put_user_default_org";
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = "/user/{org}";
+    const SCOPE: Scope = Scope::Authenticated;
+    const SUMMARY: &'static str = "Sets the caller's default organization";
+    type Body = ();
+    type Output = Json<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        None
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        cx.retry(|| self.set(cx)).await?;
+        Ok(Json(Acknowledged::Ok))
+    }
+}
+
+impl PutDefaultOrg {
+    async fn set(&self, cx: &Context<'_>) -> Result<()> {
+        let caller = &cx.caller().actor;
+        if caller.kind != ActorKind::User {
+            return Err(Error::Forbidden);
+        }
+        let org_role = cx.store().org_role(&self.org, caller.id).await?;
+        let denied = || Error::AccessDenied(format!("/api/v2/user/{}", self.org));
+        let chosen = org_role.filter(|found| found.role.is_some()).ok_or_else(denied)?.organization;
+        let home = cx.personal_org(caller).await?;
+        let known = cx.store().user_settings(home, caller.id).await?;
+        let mut draft = Draft::default();
+        let record = match known {
+            Some(known) if known.record.default_org == chosen.name => return Ok(()),
+            Some(known) => {
+                draft.guards.push(Guard::Revision(RecordKind::UserSettings, caller.id, known.revision));
+                UserSettings { default_org: chosen.name, ..known.record }
+            }
+            None => {
+                let unknown = UnknownFields::default();
+                UserSettings { user: caller.id, default_org: chosen.name, unknown }
+            }
+        };
+        draft.fact(Fact::UserSettingsChanged { record });
+        cx.record_in(home, draft).await?;
+        Ok(())
     }
 }

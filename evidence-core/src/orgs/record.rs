@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::{Actor, ActorKind, Role};
+use crate::fact::payload::{UnknownFields, keep_unknown_fields};
 use crate::id::Id;
 use crate::name::OrgName;
 use crate::time::Timestamp;
@@ -49,6 +50,21 @@ impl User {
         Actor { id: self.id, name: self.name.to_string(), kind: ActorKind::User }
     }
 }
+
+/// What a user has set for themselves, in the ledger of their personal organization.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
+pub struct UserSettings {
+    /// The user.
+    pub user: Id,
+    /// The name of the organization that clients take where none is given.
+    pub default_org: OrgName,
+    /// What a newer version of the program recorded beside.
+    #[serde(flatten, skip_deserializing)]
+    pub unknown: UnknownFields,
+}
+
+keep_unknown_fields!(UserSettings);
 
 /// A user's role in an organization.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

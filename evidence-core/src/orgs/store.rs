@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use crate::auth::actor::{Actor, Role};
 use crate::auth::credentials::KeyHash;
 use crate::id::Id;
-use crate::orgs::record::{Organization, User};
-use crate::store::entry::Current;
+use crate::orgs::record::{Organization, User, UserSettings};
+use crate::store::entry::{Current, StoredEntry};
 use crate::store::error::{StoreResult, skip_corrupt};
 use crate::time::Timestamp;
 
@@ -87,6 +87,13 @@ pub trait OrgStore: Send + Sync {
     /// All users who have a role in the organization, by name (bytes), with the ledger index of the fact that gave it. A
     /// member of whom the store knows no user is passed over.
     async fn members(&self, org: Id) -> StoreResult<Vec<Current<Member>>>;
+    /// The users of these ids, found in the whole store: one an id, in any order; unknown ids are passed over.
+    async fn users_by_id(&self, ids: &[Id]) -> StoreResult<Vec<User>>;
+    /// The entries of the organization's ledger about roles of users (`member_added`, `member_removed`) from index `first` on,
+    /// by index: at most `limit`.
+    async fn membership_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>>;
+    /// What this user has set for themselves, one, with its revision; `org` is their personal organization.
+    async fn user_settings(&self, org: Id, user: Id) -> StoreResult<Option<Current<UserSettings>>>;
     /// Who holds the key with this hash, found in the whole store: one. Expired and revoked keys are found too; those of
     /// deleted accounts are not.
     async fn key_holder(&self, hash: &KeyHash) -> StoreResult<Option<KeyHolder>>;

@@ -12,6 +12,7 @@ use crate::auth::actor::Scope;
 use crate::background::runner::{Job, Turn};
 use crate::environments::evaluation;
 use crate::error::{Error, Result};
+use crate::fact::names::Key;
 use crate::id::Id;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Json, Method, Operation};
@@ -30,7 +31,7 @@ const OPERATOR: &str = "evidence";
 /// Evaluates what runs in an environment by the latest versions of its policies, in a write of its own; where it was evaluated by
 /// them already, it records nothing.
 pub(super) async fn reevaluate(name: &EnvironmentName, cx: &Context<'_>) -> Result<()> {
-    let evaluated = cx.retry_in_turn(name, || async {
+    let evaluated = cx.retry_in_turn(Key::Environment(name.clone()), || async {
         let known = cx.store().environment(cx.org()?, name.as_str()).await?;
         let Some(known) = known else { return Ok(()) };
         let mut draft = evaluation::reevaluate(&known, Vec::new(), cx).await?;

@@ -1,30 +1,35 @@
 //! Repos as reports make and change them, and the operation that lists them.
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::bounded::{Address, List, LongText, ShortText, TagText};
-use crate::error::{Error, Result};
+use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
 use crate::fact::payload::UnknownFields;
 use crate::id::Id;
 use crate::ledger::Hash;
 use crate::name::OrgName;
-use crate::operation::{Json, Method, Operation, json_text};
-use crate::page::{PageLinks, PageNumber, PerPage, SortDirection};
+use crate::operation::{Json, JsonList, Method, Operation, json_text};
+use crate::page::{PageLinks, PageNumber, PageRequest, PerPage, SortDirection};
 use crate::repos::record::{
     Repo, RepoInfo, VcsProvider, identity, namespace_path, segments, short_name, vcs_instance,
 };
-use crate::repos::store::RepoFilter;
-use crate::repos::view::{RepoList, RepoView};
+use crate::repos::store::{RepoFacet, RepoFilter};
+use crate::repos::view::{RepoFilterOptions, RepoList, RepoView};
 use crate::service::{Context, Draft};
 use crate::store::entry::Current;
-use crate::tags::record::{TagFilter, Tags};
+use crate::tags::operations::list_choices;
+use crate::tags::record::{TagChoice, TagFilter, TaggedKind, Tags};
 
-/// Names that a literal path would shadow.
-const RESERVED: [&str; 2] = ["tags", "filter-options"];
+/// Whether nobody could ask for a repo of this name by its path: a literal one would shadow it.
+fn is_reserved(name: &str) -> bool {
+    ["tags", "filter-options"].contains(&name) || name.starts_with("live-artifacts/")
+}
 
 impl Repo {
     /// The repo that a report names for the first time.
@@ -50,7 +55,7 @@ impl Draft {
     /// [`Error::Invalid`] for a name that the API's own paths would hide.
     pub(crate) async fn repo(&mut self, info: Option<&RepoInfo>, cx: &Context<'_>) -> Result<Option<Id>> {
         let Some(info) = info else { return Ok(None) };
-        if RESERVED.contains(&info.name.as_str()) {
+        if is_reserved(&info.name) {
             let text = format!("'{}' is a reserved word of the API", info.name);
             return Err(Error::invalid("repo_info.name", text));
         }
@@ -164,7 +169,7 @@ impl ListRepos {
             repo_id: self.repo_id.as_deref().map(str::to_owned),
             vcs_instance: self.vcs_instance.as_deref().map(str::to_owned),
             namespace: self.namespace.as_deref().map(segments),
-            tags: self.tag.0.iter().map(|tag| TagFilter::parse(tag, ':')).collect(),
+            tags: tag_filters(&self.tag),
             direction: self.sort_direction.unwrap_or_default(),
         }
     }
@@ -187,4 +192,222 @@ impl ListRepos {
         let given = texts.into_iter().filter_map(|(name, value)| Some((name, value?)));
         given.chain(self.tag.0.iter().map(|tag| ("tag", tag.as_str())))
     }
+}
+
+fn tag_filters(tags: &List<TagText>) -> Vec<TagFilter> {
+    tags.0.iter().map(|tag| TagFilter::parse(tag, ':')).collect()
+}
+
+/// Lists the values that repos can be narrowed by: providers, hosts, and the parts of namespaces one level below
+/// `namespace`. Each list is of the repos that the other parameters admit: that of providers, for one, leaves `provider`
+/// out of account. Of each the first thousand are shown.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ListRepoFilterOptions {
+    /// The organization's name.
+    pub org: OrgName,
+    /// Exactly this kind of host.
+    pub provider: Option<VcsProvider>,
+    /// Exactly this host.
+    pub vcs_instance: Option<Address>,
+    /// A prefix path, its segments separated by `/`: the repos anywhere beneath it.
+    pub namespace: Option<LongText>,
+    /// `key` or `key:value`; repeatable, all must match.
+    #[serde(default)]
+    pub tag: List<TagText>,
+}
+
+/// Values of each kind that are shown.
+const VALUES: u64 = 1000;
+
+impl Operation for ListRepoFilterOptions {
+    const NAME: &'static str = "list_repo_filter_options";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/repos/{org}/filter-options";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Lists what repos can be narrowed by";
+    type Body = ();
+    type Output = Json<RepoFilterOptions>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let (store, org) = (cx.store(), cx.org()?);
+        let all = RepoFilter {
+            provider: self.provider,
+            vcs_instance: self.vcs_instance.as_deref().map(str::to_owned),
+            namespace: self.namespace.as_deref().map(segments),
+            tags: tag_filters(&self.tag),
+            ..RepoFilter::default()
+        };
+        let any_provider = RepoFilter { provider: None, ..all.clone() };
+        let any_instance = RepoFilter { vcs_instance: None, ..all.clone() };
+        let depth = all.namespace.as_ref().map_or(0, Vec::len);
+        let below = RepoFacet::NamespaceSegment(u16::try_from(depth).unwrap_or(u16::MAX));
+        // One after the other: each may take long, and an organization has few connections for what does.
+        let providers = store.repo_values(org, &any_provider, RepoFacet::Provider, VALUES).await?;
+        let vcs_instances = store.repo_values(org, &any_instance, RepoFacet::VcsInstance, VALUES).await?;
+        let namespace_values = store.repo_values(org, &all, below, VALUES).await?;
+        Ok(Json(RepoFilterOptions { providers, vcs_instances, namespace_values }))
+    }
+}
+
+/// Lists the tags that repos of an organization have: each key with each of its values once, by key and value, for lists
+/// to be narrowed by.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ListRepoTags {
+    /// The organization's name.
+    pub org: OrgName,
+}
+
+impl Operation for ListRepoTags {
+    const NAME: &'static str = "list_repo_tag_choices";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/repos/{org}/tags";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Lists the tags that repos have";
+    type Body = ();
+    type Output = JsonList<TagChoice>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        list_choices(TaggedKind::Repo, cx).await
+    }
+}
+
+/// Gets a repo by its name, or by the id that it has here. A name that several repos have is 400 unless `provider` or
+/// `id` says which is meant; the error names some of them. Of several with that name and provider it is the newest.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct GetRepo {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The repo's name, which may hold slashes as they are: `owner/repo`. It does not matter where `id` is given.
+    pub repo_name: ShortText,
+    /// The kind of host. It does not matter where `id` is given.
+    pub provider: Option<VcsProvider>,
+    /// The id that answers show as `id`.
+    pub id: Option<ShortText>,
+}
+
+impl Operation for GetRepo {
+    const NAME: &'static str = "get_repo";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/repos/{org}/{repo_name}";
+    const CATCH_ALL: bool = true;
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Gets a repo";
+    type Body = ();
+    type Output = Json<RepoView>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let repo = match (self.id, self.provider) {
+            (Some(id), _) => cx.repo_of_id(&id, "query.id").await?,
+            (None, Some(_)) => cx.newest_repo(&self.repo_name, self.provider).await?,
+            (None, None) => only_repo(&self.repo_name, cx).await?,
+        };
+        Ok(Json(RepoView::new(repo, cx)?))
+    }
+}
+
+impl Context<'_> {
+    /// The repo of this id, which this parameter tells, or [`Error::NotFound`]: what cannot be an id is none.
+    pub(super) async fn repo_of_id(&self, id: &str, field: &'static str) -> Result<Repo> {
+        let repo = match id.parse() {
+            Ok(id) => self.store().repo(self.org()?, id).await?,
+            Err(_) => None,
+        };
+        Ok(repo.ok_or_else(|| self.missing(Resource::Repo, id).named_by(field))?.record)
+    }
+
+    /// The newest repo of this name and, if one is given, this provider, or [`Error::NotFound`].
+    pub(super) async fn newest_repo(&self, name: &ShortText, provider: Option<VcsProvider>) -> Result<Repo> {
+        let repo = self.store().newest_repo(self.org()?, name, provider).await?;
+        Ok(repo.ok_or_else(|| self.missing(Resource::Repo, name.as_str()))?)
+    }
+}
+
+/// So many repos are chosen at most: hosts that share a name or an id are few.
+const MAX_CHOSEN: u64 = 1000;
+
+/// The repos that a caller names in a query, by the first of these that is given.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RepoChoice<'q> {
+    /// `repo_inner_id`: the id of one.
+    pub(crate) inner_id: Option<&'q str>,
+    /// `repo_id`: the id that they have at their hosts.
+    pub(crate) repo_id: Option<&'q str>,
+    /// `repo_name`: their name.
+    pub(crate) name: Option<&'q str>,
+}
+
+impl<'q> RepoChoice<'q> {
+    /// The parameters, for links.
+    pub(crate) const fn query(self) -> [(&'static str, Option<&'q str>); 3] {
+        [("repo_inner_id", self.inner_id), ("repo_id", self.repo_id), ("repo_name", self.name)]
+    }
+}
+
+impl Context<'_> {
+    /// The repos that a caller chose, of more than [`MAX_CHOSEN`] the first by name and id; nothing where the choice is
+    /// empty.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] where there are none of them.
+    pub(crate) async fn chosen_repos(&self, choice: RepoChoice<'_>) -> Result<Option<Vec<Id>>> {
+        let given = |text: &&str| !text.is_empty();
+        let RepoChoice { inner_id, repo_id, name } = choice;
+        if let Some(id) = inner_id.filter(given) {
+            return Ok(Some(vec![self.repo_of_id(id, "query.repo_inner_id").await?.id]));
+        }
+        let (filter, text, field) = match (repo_id.filter(given), name.filter(given)) {
+            (Some(id), _) => {
+                let filter = RepoFilter { repo_id: Some(id.to_owned()), ..RepoFilter::default() };
+                (filter, id, "query.repo_id")
+            }
+            (None, Some(name)) => {
+                let filter = RepoFilter { name: Some(name.to_owned()), ..RepoFilter::default() };
+                (filter, name, "query.repo_name")
+            }
+            (None, None) => return Ok(None),
+        };
+        let first = PageRequest { offset: 0, limit: MAX_CHOSEN };
+        let repos = self.store().repo_ids(self.org()?, &filter, first).await?;
+        if repos.is_empty() {
+            return Err(self.missing(Resource::Repo, text).named_by(field).into());
+        }
+        Ok(Some(repos))
+    }
+}
+
+/// Repos that the error about a name of several shows.
+const MAX_NAMED: u64 = 10;
+
+/// The one repo of this name.
+async fn only_repo(name: &ShortText, cx: &Context<'_>) -> Result<Repo> {
+    let filter = RepoFilter { name: Some(name.to_string()), ..RepoFilter::default() };
+    let request = PageRequest { offset: 0, limit: MAX_NAMED };
+    let mut repos = cx.store().repos(cx.org()?, &filter, request).await?.items;
+    match (repos.pop(), repos.as_slice()) {
+        (None, _) => Err(cx.missing(Resource::Repo, name.as_str()).into()),
+        (Some(only), []) => Ok(only),
+        (Some(last), others) => Err(ambiguous(name, others.iter().chain([&last]))),
+    }
+}
+
+fn ambiguous<'r>(name: &ShortText, repos: impl Iterator<Item = &'r Repo> + Clone) -> Error {
+    let provider = |repo: &Repo| repo.info.provider.map_or("no provider", VcsProvider::as_str);
+    let providers: BTreeSet<&str> = repos.clone().map(provider).collect();
+    let providers = Vec::from_iter(providers).join(", ");
+    let message =
+        format!("Multiple repos named '{name}' exist ({providers}). Specify the 'provider' or the 'id'.");
+    let ids = Vec::from_iter(repos.map(|repo| format!("{} ({})", repo.id, provider(repo))));
+    Error::invalid_with(message, "query.id", format!("one of: {}", ids.join(", ")))
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use crate::id::Id;
-use crate::page::{Listed, Page, PageRequest, SortDirection};
+use crate::page::{Page, PageRequest, SortDirection};
 use crate::repos::record::{Repo, VcsProvider};
 use crate::store::entry::Current;
 use crate::store::error::StoreResult;
@@ -30,6 +30,17 @@ pub struct RepoFilter {
     pub direction: SortDirection,
 }
 
+/// A property of repos with few different values, by which lists are narrowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RepoFacet {
+    /// The provider, as the wire has it.
+    Provider,
+    /// The host.
+    VcsInstance,
+    /// The segment of the namespace path at this place, from 0.
+    NamespaceSegment(u16),
+}
+
 /// Queries about repos.
 #[async_trait]
 pub trait RepoStore: Send + Sync {
@@ -37,14 +48,28 @@ pub trait RepoStore: Send + Sync {
     async fn repo_by_identity(&self, org: Id, identity: &str) -> StoreResult<Option<Current<Repo>>>;
     /// The repo of this id, one, with its revision.
     async fn repo(&self, org: Id, id: Id) -> StoreResult<Option<Current<Repo>>>;
+    /// The repos of these ids, one an id, in any order; unknown ids are passed over.
+    async fn repos_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Repo>>;
     /// The repos that the filter admits (name, search, provider, namespace, tags), by name (bytes) in the filter's direction,
     /// then by id: a page, and the total.
     async fn repos(&self, org: Id, filter: &RepoFilter, request: PageRequest) -> StoreResult<Page<Repo>>;
-    /// The same page of the same list, without what the repos say, and without the total.
-    async fn repos_listed(
+    /// The ids of the same page of the same list.
+    async fn repo_ids(&self, org: Id, filter: &RepoFilter, request: PageRequest) -> StoreResult<Vec<Id>>;
+    /// The repo of this name, and of this provider if one is given, that has the greatest id, one at most: that which was
+    /// made last.
+    async fn newest_repo(
+        &self,
+        org: Id,
+        name: &str,
+        provider: Option<VcsProvider>,
+    ) -> StoreResult<Option<Repo>>;
+    /// The different values that the repos which the filter admits have of `facet`, by bytes, the first `limit`. A repo
+    /// without one adds none.
+    async fn repo_values(
         &self,
         org: Id,
         filter: &RepoFilter,
-        request: PageRequest,
-    ) -> StoreResult<Vec<Listed>>;
+        facet: RepoFacet,
+        limit: u64,
+    ) -> StoreResult<Vec<String>>;
 }

@@ -73,6 +73,18 @@ impl RepoView {
     }
 }
 
+/// What repos can be narrowed by, each list in ascending order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct RepoFilterOptions {
+    /// The kinds of hosts.
+    pub providers: Vec<String>,
+    /// The hosts.
+    pub vcs_instances: Vec<String>,
+    /// The segments that follow `namespace` in the namespaces beneath it; the first segments where it was not given.
+    pub namespace_values: Vec<String>,
+}
+
 /// A page of repos; no other property is present.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "RepoListResponse", deny_unknown_fields)]

@@ -30,7 +30,7 @@ use self::listing::Listing;
 pub(crate) use self::scopes::overridden;
 use self::scopes::{Newest, Scopes, Slot, named_like_content};
 pub use self::state::{ArtifactState, State, UnknownState};
-use super::template::{Requirement, Template};
+use super::template::{ARTIFACT, Requirement, Template};
 use crate::time::{Seconds, Timestamp};
 
 /// One report of an artifact in the trail.
@@ -390,8 +390,11 @@ pub(crate) fn expected_names(template: &Template, artifact_name: &str) -> Vec<St
     names.cloned().collect()
 }
 
+/// A template that is a list of names has one slot: also for the artifacts of clients that know no template's names.
 fn expected_of<'t>(template: &'t Template, artifact_name: &str) -> &'t [Requirement] {
-    template.artifact(artifact_name).map_or(&[], |artifact| &artifact.attestations)
+    let is_of_older_client = artifact_name.is_empty() && template.names().is_some();
+    let slot = if is_of_older_client { ARTIFACT } else { artifact_name };
+    template.artifact(slot).map_or(&[], |artifact| &artifact.attestations)
 }
 
 fn evaluate_artifacts(

@@ -57,6 +57,9 @@ pub const MAX_PATTERNS: usize = 16;
 /// Filters of one type have no more parts together.
 pub const MAX_PARTS: usize = 16 << 10;
 
+/// What a part of a filter takes, with its texts.
+const PART_BYTES: usize = 128;
+
 /// Why a filter's text is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Refused {
@@ -134,6 +137,11 @@ impl Filter {
     /// How many parts it has.
     pub(crate) const fn parts(&self) -> usize {
         self.0.nodes
+    }
+
+    /// About how many bytes of memory it takes.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.0.nodes * PART_BYTES + self.0.pattern_bytes
     }
 
     /// Whether the data fit the rule. It takes its steps from the budget, and has memory of its own.

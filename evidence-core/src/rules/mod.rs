@@ -52,6 +52,7 @@
 
 pub mod compliance;
 pub mod document;
+mod folding;
 pub mod jq;
 pub mod policy;
 pub mod schema;

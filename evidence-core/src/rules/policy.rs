@@ -108,6 +108,11 @@ impl Policy {
         self.unreadable.is_none()
     }
 
+    /// Whether it asks for decisions about this control.
+    pub fn asks_for(&self, control: &str) -> bool {
+        self.attestations.iter().any(|rule| rule.for_control.as_deref() == Some(control))
+    }
+
     /// The first part of the policy that this version cannot evaluate, as (path, reason). To store
     /// the policy all the same would promise a gate that does not close.
     pub fn unsupported(&self) -> Option<(String, String)> {

@@ -22,6 +22,9 @@ const MAX_PATTERN_BYTES: usize = 32 << 10;
 /// Checking takes no more steps than this, of some 80 ns each.
 const MAX_STEPS: usize = 20_000_000;
 
+/// So many bytes of text are counted, or compared, in a step.
+const BYTES_PER_STEP: usize = 64;
+
 /// The steps that a pattern may take for a byte of text.
 const STEPS_PER_BYTE: usize = 32;
 
@@ -30,6 +33,19 @@ const MAX_EXPLAINED: usize = 200_000;
 
 /// So many places that do not fit are named.
 const MAX_MISFITS: usize = 20;
+
+/// What a schema within a schema takes, and what a pattern takes with what it remembers of the texts that it was run on.
+const SUBSCHEMA_BYTES: usize = 1 << 10;
+const PATTERN_BYTES: usize = 256 << 10;
+
+/// What a value of a schema takes, such as a constant, of which there are copies.
+const VALUE_BYTES: usize = 160;
+
+/// So many copies of a text of a schema are kept.
+const COPIES: usize = 3;
+
+/// More steps take more than some ten milliseconds.
+const MANY_STEPS: usize = 200_000;
 
 /// A place in a JSON document, and what is wrong there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,11 +138,9 @@ impl Schema {
         let Data { mut value, .. } = Data::of(schema);
         let weight = walk::weigh(&value)?;
         let draft = draft(&value)?;
-        if let Value::Object(fields) = &mut value {
-            // It is known by no address, so that none leads back to it.
-            fields.shift_remove("$id");
-            fields.shift_remove("id");
-        }
+        // Neither it nor what is in it is known by an address, so that none leads there; and unknown keywords take no memory.
+        walk::prune(&mut value);
+        let weight = weight.with_values_of(&value);
         let compiled = jsonschema::options()
             .with_draft(draft)
             .offline()
@@ -140,15 +154,34 @@ impl Schema {
         Ok(Self { validator, weight })
     }
 
+    /// About how many bytes of memory it takes.
+    pub(crate) const fn bytes(&self) -> usize {
+        let Weight { subschemas, patterns, place_bytes, values, bytes, .. } = self.weight;
+        subschemas * SUBSCHEMA_BYTES
+            + patterns * PATTERN_BYTES
+            + place_bytes
+            + values * VALUE_BYTES
+            + bytes * COPIES
+    }
+
+    /// Whether checking this many bytes of JSON may take longer than a short job.
+    pub(crate) const fn may_take_long(&self, bytes: usize) -> bool {
+        self.steps(bytes, bytes) > MANY_STEPS
+    }
+
+    /// At most so many steps does checking take of so many values, whose strings and names have so many bytes.
+    const fn steps(&self, values: usize, bytes: usize) -> usize {
+        let Weight { tree, pattern_tree, .. } = self.weight;
+        tree.saturating_mul(values.saturating_add(bytes / BYTES_PER_STEP))
+            .saturating_add(pattern_tree.saturating_mul(bytes).saturating_mul(STEPS_PER_BYTE))
+    }
+
     /// Checks data; the places that do not fit, or the first of them.
     ///
     /// # Errors
     /// What does not fit, at least one.
     pub fn check(&self, data: &Data) -> Result<(), Vec<SchemaError>> {
-        let Weight { tree, pattern_tree, .. } = self.weight;
-        let steps = tree
-            .saturating_mul(data.values)
-            .saturating_add(pattern_tree.saturating_mul(data.bytes).saturating_mul(STEPS_PER_BYTE));
+        let steps = self.steps(data.values, data.bytes);
         if steps > MAX_STEPS {
             return Err(vec![SchemaError::new(
                 "",

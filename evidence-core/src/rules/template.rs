@@ -4,7 +4,7 @@
 //! byte; what is here is its meaning. What a trail makes of it is in
 //! [`compliance`](super::compliance).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Deref;
 use std::str::FromStr;
@@ -142,10 +142,16 @@ pub struct Template {
     /// Artifacts expected, in the order of the template.
     #[schemars(with = "Vec<ArtifactRequirement>")]
     pub artifacts: ArtifactRequirements,
+    /// The names that it was made of, where it is a list of names.
+    #[serde(skip)]
+    names: Option<Vec<String>>,
     /// Why it could not be read, as answers say it.
     #[serde(skip)]
     unreadable: Option<String>,
 }
+
+/// What a list of names calls the artifact itself.
+pub(super) const ARTIFACT: &str = "artifact";
 
 impl Template {
     /// Reads a template from YAML and reports every mistake in it, not only the first.
@@ -155,10 +161,31 @@ impl Template {
         examination.finish(template)
     }
 
-    /// Reads a template that was stored. It was checked before it was; where it cannot be read all
-    /// the same (damaged, or of a later version), the template is one that nothing satisfies.
-    pub fn stored(yaml: &str) -> Self {
-        Self::parse(yaml).unwrap_or_else(|errors| Self {
+    /// The template that older clients send as a list of names: it expects an artifact called
+    /// `artifact`, and of that an attestation of each other name, of any type. An empty list
+    /// expects nothing.
+    pub fn of_names(names: Vec<String>) -> Self {
+        let expected: BTreeSet<&String> = names.iter().filter(|name| *name != ARTIFACT).collect();
+        let any = |name: &String| Requirement { name: name.clone(), kind: Kind(ANY_KIND.to_owned()) };
+        let attestations = expected.into_iter().map(any).collect();
+        let artifact = ArtifactRequirement { name: ARTIFACT.to_owned(), attestations };
+        let artifacts = (!names.is_empty()).then_some(artifact).into_iter().collect();
+        Self { artifacts, names: Some(names), ..Self::default() }
+    }
+
+    /// The names that it was made of, where it is a list of names.
+    pub fn names(&self) -> Option<&[String]> {
+        self.names.as_deref()
+    }
+
+    /// Reads a template that was stored: YAML, or the JSON of a list of names, which no YAML that
+    /// is accepted looks like. It was checked before it was; where it cannot be read all the same
+    /// (damaged, or of a later version), the template is one that nothing satisfies.
+    pub fn stored(text: &str) -> Self {
+        if let Some(names) = text.starts_with('[').then(|| serde_json::from_str(text).ok()).flatten() {
+            return Self::of_names(names);
+        }
+        Self::parse(text).unwrap_or_else(|errors| Self {
             unreadable: Some(errors.unreadable("The template")),
             ..Self::default()
         })
@@ -187,6 +214,7 @@ impl Template {
         size_of_val(self)
             + requirements(&self.attestations)
             + self.artifacts.iter().map(artifact).sum::<usize>()
+            + self.names.iter().flatten().map(|name| size_of_val(name) + name.len()).sum::<usize>()
     }
 
     /// How many artifacts and attestations it asks for.
@@ -233,7 +261,7 @@ fn parse_trail(examination: &mut Examination, trail: &Value) -> Option<Template>
         .into_iter()
         .filter_map(|(path, artifact)| parse_artifact(examination, &path, artifact))
         .collect();
-    Some(Template { attestations, artifacts, unreadable: None })
+    Some(Template { attestations, artifacts, ..Template::default() })
 }
 
 fn parse_artifact(

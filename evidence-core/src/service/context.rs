@@ -10,18 +10,19 @@ use tokio::time::Instant;
 use super::names::{CacheUpdate, CacheUse, NameCache};
 use super::{Parts, Settings};
 use crate::artifacts::trail_cache::KeptTrails;
+use crate::attestation_types::compiled::CompiledTypes;
 use crate::auth::access::{Access, OrgAccess, Principal};
 use crate::auth::actor::{Actor, Role, Scope};
 use crate::auth::credentials::KeyHash;
 use crate::blobs::{Blobs, Chunks};
 use crate::compute::{Compute, Progress};
 use crate::error::{Error, Missing, Resource, Result};
-use crate::fact::names::Guard;
+use crate::fact::names::{Guard, Key};
 use crate::fact::{Fact, Write};
 use crate::flows::templates::Templates;
 use crate::id::{Id, Random};
 use crate::limits::Limits;
-use crate::name::{EnvironmentName, Fingerprint, OrgName, ServiceAccountName};
+use crate::name::{Fingerprint, OrgName, ServiceAccountName};
 use crate::policies::parsed::ParsedPolicies;
 use crate::store::Store;
 use crate::store::entry::Entry;
@@ -211,18 +212,14 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The same for what evaluates this environment: after all other requests of this server that do, of which each would
-    /// evaluate it again for each of the others.
-    pub(crate) async fn retry_in_turn<T, F>(
-        &self,
-        environment: &EnvironmentName,
-        attempt: impl Fn() -> F,
-    ) -> Result<T>
+    /// The same for a change of the record of this name: after all other requests of this server that change it, of which
+    /// each would decide again for each of the others.
+    pub(crate) async fn retry_in_turn<T, F>(&self, record: Key, attempt: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
-        let (at, deadline) = ((self.org()?, environment.clone()), Instant::now() + RETRYING);
-        let turn = self.parts.evaluating.take(at, deadline).await;
+        let (at, deadline) = ((self.org()?, record), Instant::now() + RETRYING);
+        let turn = self.parts.changing.take(at, deadline).await;
         let _turn = turn.ok_or(Error::Store(StoreError::Conflict))?;
         self.retry_until(deadline, attempt).await
     }
@@ -272,6 +269,11 @@ impl<'a> Context<'a> {
     /// The policies that were parsed lately.
     pub(crate) fn policy_cache(&self) -> &'a ParsedPolicies {
         &self.parts.policies
+    }
+
+    /// The attestation types that were compiled lately.
+    pub(crate) fn type_cache(&self) -> &'a CompiledTypes {
+        &self.parts.types
     }
 
     /// What was reported to trails that lists of artifacts are about.
@@ -359,6 +361,11 @@ impl<'a> Context<'a> {
     /// [`Error::Unauthenticated`] or [`Error::Forbidden`] where the caller's rights ended meanwhile; [`Error::Store`] with
     /// [`StoreError::Conflict`] where a guard no longer holds.
     pub async fn record(&self, draft: Draft) -> Result<Vec<Entry>> {
+        self.record_in(self.org()?, draft).await
+    }
+
+    /// The same in this organization: the caller's own, for an operation that concerns none.
+    pub(crate) async fn record_in(&self, org: Id, draft: Draft) -> Result<Vec<Entry>> {
         if draft.facts.is_empty() {
             // No guard is checked of what is not recorded.
             return if self.cache_use.is_used() { Err(StoreError::Conflict.into()) } else { Ok(Vec::new()) };
@@ -374,7 +381,6 @@ impl<'a> Context<'a> {
         self.check_access().await?;
         let access = facts.iter().any(Fact::changes_access);
         let updates = Vec::from_iter(facts.iter().map(|fact| CacheUpdate::of(fact, self.limits())));
-        let org = self.org()?;
         let write = Write { org, by: self.actor(), at: self.now(), facts, guards, secrets };
         let recorded = self.store.record(write).await;
         if access {

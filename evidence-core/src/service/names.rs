@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::artifacts::record::Artifact;
 use crate::artifacts::store::ArtifactFilter;
 use crate::cache::sized::Cache;
-use crate::error::{Error, Result};
+use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::Key;
 use crate::flows::record::Flow;
@@ -29,11 +29,13 @@ pub(crate) struct KnownFlow {
     pub(crate) id: Id,
     pub(crate) template: Option<TextRef>,
     pub(crate) template_id: Id,
+    archived: bool,
 }
 
 impl From<&Flow> for KnownFlow {
     fn from(flow: &Flow) -> Self {
-        Self { id: flow.id, template: flow.template, template_id: flow.template_id }
+        let Flow { id, template, template_id, archived_at, .. } = flow;
+        Self { id: *id, template: *template, template_id: *template_id, archived: archived_at.is_some() }
     }
 }
 
@@ -150,9 +152,11 @@ pub(crate) enum CacheUpdate {
 impl CacheUpdate {
     pub(crate) fn of(fact: &Fact, limits: &Limits) -> Option<Self> {
         Some(match fact {
-            Fact::FlowCreated { record } | Fact::FlowUpdated { record } | Fact::FlowTagged { record } => {
-                Self::Flow(record.name.clone(), record.into())
-            }
+            Fact::FlowCreated { record }
+            | Fact::FlowUpdated { record }
+            | Fact::FlowTagged { record }
+            | Fact::FlowRenamed { record, .. }
+            | Fact::FlowArchived { record, .. } => Self::Flow(record.name.clone(), record.into()),
             Fact::TrailBegun { record } => {
                 Self::Trail(record.name.clone(), record.flow, KnownTrail::begun(record, limits))
             }
@@ -246,14 +250,18 @@ impl<T> Current<T> {
 }
 
 impl Context<'_> {
-    /// The flow of this name, as a write that guards it may take it.
+    /// The flow of this name, as a write that guards it may take it. An archived one takes no more reports.
     pub(crate) async fn known_flow(&self, name: &FlowName) -> Result<Option<Arc<Current<KnownFlow>>>> {
         let org = self.org()?;
         let read = async {
             let flow = self.store().flow(org, name.as_str()).await?;
             Ok(flow.map(|flow| flow.map(|flow| KnownFlow::from(&flow))))
         };
-        self.cache_use().get_or_read(&self.names().flows, (org, name.clone()), read).await
+        let known = self.cache_use().get_or_read(&self.names().flows, (org, name.clone()), read).await?;
+        if known.as_ref().is_some_and(|known| known.record.archived) {
+            return Err(self.missing(Resource::ArchivedFlow, name.as_str()).into());
+        }
+        Ok(known)
     }
 
     /// The trail of this name in this flow, as a write that guards it may take it.

@@ -6,8 +6,8 @@ pub(crate) mod store;
 pub(crate) mod view;
 
 pub use operations::{
-    CreateServiceAccount, GetServiceAccount, ListServiceAccounts, PatchServiceAccount, ServiceAccountInput,
-    ServiceAccountPatch,
+    CreateServiceAccount, DeleteServiceAccount, GetServiceAccount, ListServiceAccounts, PatchServiceAccount,
+    ServiceAccountInput, ServiceAccountPatch,
 };
 pub use record::{ApiKeyRecord, ServiceAccount};
 pub use store::ServiceAccountStore;

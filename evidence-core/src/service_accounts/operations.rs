@@ -10,7 +10,7 @@ use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
 use crate::fact::payload::UnknownFields;
 use crate::name::{OrgName, ServiceAccountName};
-use crate::operation::{Created, Json, Method, Operation};
+use crate::operation::{Acknowledged, Created, Json, Method, Operation};
 use crate::orgs::record::OrgKind;
 use crate::service::{Context, Draft};
 use crate::service_accounts::record::ServiceAccount;
@@ -245,6 +245,40 @@ async fn patch(
         cx.record(Draft::of(fact, guard)).await?;
     }
     Ok(patched)
+}
+
+/// Deletes a service account: its keys stop working at once, and its name is free. What it has done keeps its name. An
+/// administrator may delete every account, others those that they created.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct DeleteServiceAccount {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The service account's name.
+    pub name: ServiceAccountName,
+}
+
+impl Operation for DeleteServiceAccount {
+    const NAME: &'static str = "delete_service_account";
+    const METHOD: Method = Method::Delete;
+    const PATH: &'static str = "/service-accounts/{org}/{name}";
+    const SCOPE: Scope = Scope::Report;
+    const SUMMARY: &'static str = "Deletes a service account";
+    type Body = ();
+    type Output = Json<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let delete = async || {
+            let Current { revision, record } = cx.managed_account(&self.name).await?;
+            let guard = Guard::Revision(RecordKind::ServiceAccount, record.id, revision);
+            cx.record(Draft::of(Fact::ServiceAccountDeleted { record }, guard)).await
+        };
+        cx.retry(delete).await?;
+        Ok(Json(Acknowledged::Ok))
+    }
 }
 
 #[cfg(test)]

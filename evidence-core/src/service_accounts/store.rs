@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 pub trait ServiceAccountStore: Send + Sync {
     /// The service account of this name, one, with its revision.
     async fn service_account(&self, org: Id, name: &str) -> StoreResult<Option<Current<ServiceAccount>>>;
-    /// All service accounts of the organization, by name (bytes).
+    /// All service accounts of the organization but for those that were deleted, by name (bytes).
     async fn service_accounts(&self, org: Id) -> StoreResult<Vec<ServiceAccount>>;
     /// The key of this id, one, with its revision; also one that no longer works.
     async fn api_key(&self, org: Id, id: Id) -> StoreResult<Option<Current<ApiKeyRecord>>>;

@@ -12,7 +12,7 @@ pub use expression::{BadExpression, BadInterval, Expression, Interval, Position,
 pub use key::ArtifactKey;
 pub use operations::{GetSnapshot, ListSnapshots};
 pub use record::{Annotation, AppliedPolicy, PolicyDecision, Provenance, RunningArtifact, Snapshot};
-pub use store::{Run, SnapshotEntry, SnapshotRow, SnapshotStore};
+pub use store::{LiveBuild, Run, SnapshotEntry, SnapshotRow, SnapshotStore};
 pub use view::{
     AppliedPolicyView, ArtifactFlow, FailingArtifacts, SnapshotArtifact, SnapshotSummary, SnapshotView,
 };

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 
 use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint};
+use crate::page::Listed;
 use crate::snapshots::record::{RunningArtifact, Snapshot};
 use crate::store::entry::Current;
 use crate::store::error::StoreResult;
@@ -50,6 +51,21 @@ pub struct Run {
     pub until: Option<(u64, Timestamp)>,
 }
 
+/// A build of a repo that runs in an environment now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveBuild {
+    /// The report that is the build, and its size.
+    pub report: Listed,
+    /// The environment.
+    pub environment: Id,
+    /// Its name, as the environment knows it.
+    pub name: String,
+    /// The first snapshot of the run, and when that was taken.
+    pub since: (u64, Timestamp),
+    /// Whether it may run; nothing without policies.
+    pub compliant: Option<bool>,
+}
+
 /// Queries about snapshots.
 #[async_trait]
 pub trait SnapshotStore: Send + Sync {
@@ -70,4 +86,7 @@ pub trait SnapshotStore: Send + Sync {
     /// Where and when the artifacts with these digests ran, ordered by environment, fingerprint and first snapshot: of each
     /// artifact in each environment the first run and the `newest` last ones.
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>>;
+    /// The builds of this repo that run now in environments that are not archived, by the environment's name and the
+    /// artifact's fingerprint (bytes): the first `limit`.
+    async fn live_builds(&self, org: Id, repo: Id, limit: u64) -> StoreResult<Vec<LiveBuild>>;
 }

@@ -29,7 +29,7 @@
 //! 2. Names and guards (`recording`, with [`FlowStore`] and [`TrailStore`] as far as these checks ask), then writes that
 //!    meet on several threads (`races`).
 //! 3. The rows of the other facts, and the queries about them: `orgs`, `service_accounts`, `flows`, `trails`,
-//!    `artifacts`, `attestations`, `repos`, `environments`, `snapshots`, `policies`, `allowlists`, `attestation_types`,
+//!    `artifacts`, `builds`, `attestations`, `repos`, `environments`, `snapshots`, `policies`, `allowlists`, `attestation_types`,
 //!    `controls`, `texts`.
 //! 4. [`Blobs`] (`blobs`), [`PendingStore`] (`pending`), [`FeedStore`] (`feed`), and [`Transfer`](crate::transfer::Transfer)
 //!    if it is to be copied (`transfer`).
@@ -72,6 +72,7 @@ use crate::artifacts::store::ArtifactStore;
 use crate::attestation_types::store::AttestationTypeStore;
 use crate::attestations::store::AttestationStore;
 use crate::blobs::Blobs;
+use crate::builds::store::BuildStore;
 use crate::controls::store::ControlStore;
 use crate::environments::store::EnvironmentStore;
 use crate::fact::Write;
@@ -85,6 +86,7 @@ use crate::repos::store::RepoStore;
 use crate::service_accounts::store::ServiceAccountStore;
 use crate::snapshots::store::SnapshotStore;
 use crate::sweep::store::PendingStore;
+use crate::tags::store::TagStore;
 use crate::texts::store::TextStore;
 use crate::trails::store::TrailStore;
 
@@ -133,6 +135,7 @@ pub trait Store:
     + FlowStore
     + TrailStore
     + ArtifactStore
+    + BuildStore
     + AttestationStore
     + RepoStore
     + EnvironmentStore
@@ -141,6 +144,7 @@ pub trait Store:
     + AllowlistStore
     + AttestationTypeStore
     + ControlStore
+    + TagStore
     + TextStore
     + FeedStore
     + PendingStore
@@ -158,6 +162,7 @@ impl<T> Store for T where
         + FlowStore
         + TrailStore
         + ArtifactStore
+        + BuildStore
         + AttestationStore
         + RepoStore
         + EnvironmentStore
@@ -166,6 +171,7 @@ impl<T> Store for T where
         + AllowlistStore
         + AttestationTypeStore
         + ControlStore
+        + TagStore
         + TextStore
         + FeedStore
         + PendingStore

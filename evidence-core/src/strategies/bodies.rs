@@ -59,10 +59,12 @@ pub fn trail() -> Shape {
         .shape()
 }
 
+/// Names that a literal path would shadow.
+const RESERVED_FLOWS: &[&str] = &["template_file", "list_attestations_for_criteria"];
+
 /// What a flow is made with.
 pub fn flow() -> Shape {
-    let reserved = select(vec!["template_file", "list_attestations_for_criteria"]);
-    let reserved = reserved.prop_map(|name| Broken::whole(name.into()));
+    let reserved = select(RESERVED_FLOWS).prop_map(|name| Broken::whole(name.into()));
     Object::new()
         .required("name", Shape::of::<FlowName>().or_broken(reserved))
         .required("description", shared::description())
@@ -70,9 +72,32 @@ pub fn flow() -> Shape {
         .shape()
 }
 
+/// What older clients make a flow with.
+pub fn legacy_flow() -> Shape {
+    let reserved = select(RESERVED_FLOWS).prop_map(|name| Broken::whole(name.into()));
+    let name = Shape::text_between(0, 255);
+    Object::new()
+        .required("name", Shape::of::<FlowName>().or_broken(reserved))
+        .required("description", shared::description())
+        .optional("visibility", Shape::choice(VISIBILITIES))
+        .required("template", Shape::list(&name, 0..4).at_most(&name, 1000))
+        .shape()
+}
+
+/// How a flow is renamed.
+pub fn flow_renaming() -> Shape {
+    let reserved = select(RESERVED_FLOWS).prop_map(|name| Broken::whole(name.into()));
+    Object::new().required("new_name", Shape::of::<FlowName>().or_broken(reserved)).shape()
+}
+
 /// An attestation: what all have in common, and the claim of one type. It is about its trail, about an artifact that is
 /// yet to be reported from a commit, or about one of the artifacts that the trail has.
 fn attestation(claim: &Object, known: &ExistingNames) -> Shape {
+    open_attestation(&claim.clone().closed(), known)
+}
+
+/// The same, closed against other fields only where the claim is.
+fn open_attestation(claim: &Object, known: &ExistingNames) -> Shape {
     let target =
         || Shape::list(&Shape::of::<AttestationName>(), 1).at_most(&Shape::of::<AttestationName>(), 1);
     let about_trail = with_base(claim.clone()).optional("git_commit_info", shared::commit());
@@ -103,7 +128,6 @@ fn with_base(claim: Object) -> Object {
         .optional("external_urls", shared::external_urls())
         .optional("annotations", shared::annotations())
         .optional("user_data", shared::user_data())
-        .closed()
 }
 
 /// An attestation that carries its own verdict.
@@ -169,6 +193,147 @@ fn pull_request() -> Shape {
         .optional("commits", Shape::list(&shared::commit(), 0..3))
         .closed()
         .shape()
+}
+
+/// An attestation of issues.
+pub fn jira(known: &ExistingNames) -> Shape {
+    let issue = Object::new()
+        .required("issue_id", Shape::text())
+        .required("issue_url", shared::address())
+        .required("issue_exists", Shape::boolean())
+        .defaulted("issue_fields", shared::any_object())
+        .closed()
+        .shape();
+    let issues = Shape::list(&issue, 0..3).at_most(&issue, 1000);
+    attestation(&Object::new().required("jira_results", issues), known)
+}
+
+/// An attestation of what a security scan found.
+pub fn snyk(known: &ExistingNames) -> Shape {
+    let count = || Shape::integer(i64::MIN, i64::MAX).or_valid((0..3).prop_map(Value::from));
+    let location = Object::new().required("uri", Shape::text()).optional("lines", Shape::text()).shape();
+    let score =
+        Shape::or_wrong((0.0..1e3).prop_map(|score| json!(score)), vec![json!("1"), json!(true), json!([])]);
+    let finding = Object::new()
+        .required("id", Shape::text())
+        .required("message", shared::description())
+        .optional("locations", Shape::list(&location, 0..2))
+        .optional("priority_score", score)
+        .shape();
+    let findings = || Shape::list(&finding, 0..3);
+    let project = Object::new()
+        .required("low_count", count())
+        .required("medium_count", count())
+        .required("high_count", count())
+        .optional("low", findings())
+        .optional("medium", findings())
+        .optional("high", findings())
+        .closed()
+        .shape();
+    let tool = Object::new().required("name", Shape::text()).required("version", Shape::text()).closed();
+    let summary = Object::new()
+        .defaulted("schema_version", Shape::integer(i64::MIN, i64::MAX))
+        .required("tool", tool.shape())
+        .required("results", Shape::list(&project, 0..3).at_most(&project, 1000))
+        .closed();
+    attestation(&Object::new().required("snyk_results", summary.shape()), known)
+}
+
+/// An attestation of what an analysis of the code said.
+pub fn sonar(known: &ExistingNames) -> Shape {
+    let condition = Object::new()
+        .required("metric", Shape::text())
+        .required("errorThreshold", Shape::text())
+        .required("operator", Shape::text())
+        .required("status", Shape::text())
+        .optional("value", Shape::text())
+        .optional("onLeakPeriod", Shape::boolean())
+        .shape();
+    let gate = Object::new()
+        .optional("name", Shape::text())
+        .required("status", Shape::text().or_valid(Just(json!("OK"))))
+        .required("conditions", Shape::list(&condition, 0..3));
+    let project = Object::new()
+        .optional("name", Shape::text())
+        .required("key", Shape::text())
+        .required("url", shared::address());
+    let results = Object::new()
+        .optional("serverUrl", shared::address())
+        .optional("taskId", Shape::text())
+        .optional("status", Shape::text())
+        .required("analysedAt", Shape::text())
+        .required("revision", Shape::text())
+        .optional("changedAt", Shape::text())
+        .required("project", project.shape())
+        .optional("qualityGate", gate.shape());
+    attestation(&Object::new().required("sonar_results", results.shape()), known)
+}
+
+/// A decision about the attestations of a name.
+pub fn overriding(known: &ExistingNames) -> Shape {
+    let kinds =
+        ["generic", "junit", "snyk", "pull_request", "jira", "sonar", "custom:review", "system:decision"];
+    let wrong = ["", "Generic", "custom", "other:x"].map(Value::from);
+    let wrong =
+        wrong.into_iter().chain([json!(7), json!("custom:"), json!(format!("custom:{}", "x".repeat(256)))]);
+    let claim = Object::new()
+        .required("reason", shared::description())
+        .required("new_compliance_status", Shape::boolean())
+        .required(
+            "original_attestation_type",
+            Shape::or_wrong(select(kinds.to_vec()).prop_map(Value::from), wrong.collect()),
+        );
+    attestation(&claim, known)
+}
+
+/// An attestation of a system type.
+pub fn system(known: &ExistingNames) -> Shape {
+    let of_type = |name: &'static str| {
+        let wrong = vec![json!("sarif"), json!(""), json!(7), json!([])];
+        Object::new().required("type_name", Shape::or_wrong(Just(json!(name)), wrong))
+    };
+    let control = || Shape::of::<ControlIdentifier>().or_valid(Just(json!("c1")));
+    let verdict = || Object::new().required("is_compliant", Shape::boolean());
+    let beside = of_type("decision")
+        .required("control", control())
+        .required("attestation_data", data(&verdict().shape()));
+    // One without any control is refused for the field beside the data.
+    let with_control = verdict().required("control", control()).shape().valid();
+    let broken = verdict().optional("control", control()).shape().broken();
+    let within = of_type("decision").required("attestation_data", data(&Shape::new(with_control, broken)));
+    let document = Object::new()
+        .required("format", Shape::text())
+        .required("original_fingerprint", Shape::of::<Fingerprint>())
+        .required("document", shared::any_object());
+    let sbom = of_type("sbom").required("attestation_data", data(&document.shape()));
+    Shape::any_of(&[beside, within, sbom].map(|claim| open_attestation(&claim, known)))
+}
+
+/// An attestation of a custom type.
+pub fn custom(known: &ExistingNames) -> Shape {
+    let names = match known.attestation_types.as_slice() {
+        [] => texts::fitting::<AttestationTypeName>(),
+        known => select(known.to_vec()).boxed(),
+    };
+    let name = Shape::new(names.prop_map(Value::from), Shape::of::<AttestationTypeName>().broken());
+    let values = shared::json_values()
+        .prop_filter("no string, and no null", |value| !value.is_string() && !value.is_null());
+    let data = Shape::new(values, no_json())
+        .or_valid(shared::json_values().prop_map(|data| data.to_string().into()));
+    attestation(&Object::new().required("type_name", name).required("attestation_data", data), known)
+}
+
+/// The data of an attestation: JSON, or a string that holds its text.
+fn data(shape: &Shape) -> Shape {
+    let text = shape.valid().prop_map(|data| data.to_string().into());
+    // What is a string is read as JSON.
+    let broken = shape.broken().prop_filter("no string", |broken| !broken.value.is_string());
+    Shape::new(shape.valid(), broken).or_valid(text).or_broken(no_json())
+}
+
+/// Strings that hold no JSON.
+fn no_json() -> impl Strategy<Value = Broken> {
+    select(vec!["", "{", "text", "{} {}", r#"{"a":1,"a":1}"#]).prop_map(|text| Broken::whole(text.into()))
 }
 
 /// What an environment is made with.
@@ -365,9 +530,15 @@ pub(super) fn requests(operation: &str, known: &ExistingNames) -> Option<Request
     Some(match operation {
         "allow_artifact_for_env" => Requests::json(&allowance()),
         "create_artifact" => Requests::json(&artifact()),
+        "post_custom_attestation" => attestation(custom(known)),
         "post_generic_attestation" => attestation(generic(known)),
+        "post_jira_attestation" => attestation(jira(known)),
         "post_junit_attestation" => attestation(junit(known)),
+        "post_override_attestation" => Requests::json(&overriding(known)),
         "post_pull_request_attestation" => attestation(pull_requests(known)),
+        "post_snyk_attestation" => attestation(snyk(known)),
+        "post_sonar_attestation" => attestation(sonar(known)),
+        "post_system_attestation" => attestation(system(known)),
         "post_custom_attestation_type" => {
             let schema = documents::type_schemas();
             let form = Requests::form(&attestation_type(), "data_json");
@@ -381,6 +552,8 @@ pub(super) fn requests(operation: &str, known: &ExistingNames) -> Option<Request
         "docker_report" => Requests::json(&report(&["docker"])),
         "server_report" => Requests::json(&report(&["server"])),
         "create_flow_with_template" => with_template(&flow()),
+        "create_flow" => Requests::json(&legacy_flow()),
+        "rename_flow" => Requests::json(&flow_renaming()),
         "create_trail" => with_template(&trail()),
         "put_policy" => {
             let text = documents::policies();

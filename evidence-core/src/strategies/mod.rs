@@ -40,6 +40,8 @@ pub struct ExistingNames {
     pub policies: Vec<String>,
     /// Fingerprints of artifacts that were reported to the trail.
     pub fingerprints: Vec<String>,
+    /// Names of custom attestation types that take any data.
+    pub attestation_types: Vec<String>,
 }
 
 impl Requests {

@@ -2,6 +2,8 @@
 
 pub(crate) mod operations;
 pub(crate) mod record;
+pub(crate) mod store;
 
 pub use operations::{PatchTags, TagPatch};
 pub use record::{TagChoice, TagFilter, TaggedKind, Tags};
+pub use store::TagStore;

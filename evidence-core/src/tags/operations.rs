@@ -1,5 +1,6 @@
-//! The operation that sets and removes tags.
+//! Setting and removing tags, and listing those that there are.
 
+use futures_util::{TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -10,10 +11,10 @@ use crate::fact::Fact;
 use crate::fact::names::{Guard, RecordKind};
 use crate::limits::at_most;
 use crate::name::{ControlIdentifier, OrgName, TagKey};
-use crate::operation::{Acknowledged, Json, Method, Operation};
+use crate::operation::{Acknowledged, Json, JsonList, Method, Operation};
 use crate::service::{Context, Draft};
 use crate::store::entry::Current;
-use crate::tags::record::{TaggedKind, Tags};
+use crate::tags::record::{TagChoice, TaggedKind, Tags};
 
 /// Sets and removes tags of a flow, an environment, a repo or a control; the other tags stay. The same patch again
 /// changes nothing. A key that is both set and removed is 400, and so are more tags than the host permits (100 unless it
@@ -104,8 +105,9 @@ impl PatchTags {
         let missing = || self.missing(cx);
         match self.resource_type {
             TaggedKind::Flow => {
-                let Current { revision, mut record } =
-                    store.flow(org, &self.resource_id).await?.ok_or_else(missing)?;
+                let known = store.flow(org, &self.resource_id).await?;
+                let known = known.filter(|known| known.record.archived_at.is_none());
+                let Current { revision, mut record } = known.ok_or_else(missing)?;
                 let guard = Guard::Revision(RecordKind::Flow, record.id, revision);
                 let changed = retagged(&mut record.tags, patch, most)?;
                 Ok(changed.then(|| Draft::of(Fact::FlowTagged { record }, guard)))
@@ -146,6 +148,29 @@ fn retagged(tags: &mut Tags, patch: &TagPatch, most: usize) -> Result<bool> {
     let changed = patched != *tags;
     *tags = patched;
     Ok(changed)
+}
+
+/// So many tags are read at once.
+const PAGE: u64 = 1_000;
+
+/// The tags that records of this kind have: each key with each of its values once, by key and value, read while they are
+/// sent.
+pub(crate) async fn list_choices(kind: TaggedKind, cx: &Context<'_>) -> Result<JsonList<TagChoice>> {
+    let owned = cx.to_owned_context();
+    let page = move |after: Option<TagChoice>, is_last: bool| {
+        let owned = owned.clone();
+        async move {
+            if is_last {
+                return Ok::<_, Error>(None);
+            }
+            let cx = owned.context();
+            let choices = cx.store().tag_choices(cx.org()?, kind, after.as_ref(), PAGE).await?;
+            let next = (choices.last().cloned(), (choices.len() as u64) < PAGE);
+            Ok(Some((stream::iter(choices.into_iter().map(Ok)), next)))
+        }
+    };
+    let choices = stream::try_unfold((None, false), move |(after, is_last)| page(after, is_last));
+    JsonList::with_first_item(choices.try_flatten(), (), &cx.compute()).await
 }
 
 #[cfg(test)]

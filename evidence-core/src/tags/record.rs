@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::fact::names::RecordKind;
+
 /// The kinds of resources that have tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -19,6 +21,18 @@ pub enum TaggedKind {
     Repo,
     #[serde(alias = "controls")]
     Control,
+}
+
+impl TaggedKind {
+    /// The kind of the records.
+    pub const fn record_kind(self) -> RecordKind {
+        match self {
+            Self::Flow => RecordKind::Flow,
+            Self::Environment => RecordKind::Environment,
+            Self::Repo => RecordKind::Repo,
+            Self::Control => RecordKind::Control,
+        }
+    }
 }
 
 /// Labels on a resource.

@@ -2,6 +2,7 @@
 
 mod view;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
 use futures_util::{Stream, TryStreamExt, stream};
@@ -14,7 +15,8 @@ use crate::error::{Error, Result};
 use crate::fact::Fact;
 use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint};
-use crate::page::in_batches;
+use crate::page::{Listed, in_batches};
+use crate::rules::compliance::ReportedAttestation;
 use crate::service::{Context, OwnedContext};
 use crate::snapshots::store::Run;
 use crate::store::batch::distinct;
@@ -194,6 +196,18 @@ impl History {
             Self { entries, run_events, runs, has_more_runs, evaluated, newest }
         };
         cx.compute().run_if(heavy, evaluate).await
+    }
+
+    /// The attestations of the trail, newest first, without what they say.
+    pub(crate) fn attestations(&self) -> Vec<Listed> {
+        let bytes: BTreeMap<u64, u64> = self.entries.iter().map(|entry| (entry.index, entry.bytes)).collect();
+        let mut attestations = Vec::from_iter(&self.evaluated.attestations);
+        attestations.sort_unstable_by_key(|attestation| Reverse(attestation.index));
+        let listed = |attestation: &ReportedAttestation| {
+            let bytes = bytes.get(&attestation.index).copied().unwrap_or_default();
+            Some(Listed { id: attestation.id.parse().ok()?, bytes })
+        };
+        attestations.into_iter().filter_map(listed).collect()
     }
 
     /// The bytes of what was reported, and of what is told of where it ran: each report tells all runs of its content.

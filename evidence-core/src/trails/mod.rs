@@ -13,11 +13,12 @@ pub(crate) mod view;
 pub use events::{
     AttestationEvent, EventCommit, EventDetails, EventRepo, EventSource, EventView, RunEvent, TrailData,
 };
-pub use operations::{BeginTrail, GetTrail, ListTrails, ListTrailsOfFlow, TrailInput};
+pub use operations::{BeginTrail, GetTrail, ListTrails, ListTrailsOfFlow, TrailExpansion, TrailInput};
 #[cfg(feature = "pdf")]
 pub use pdf::GetAuditPdf;
 pub use record::Trail;
 pub use store::{REPORT_BYTES, Reported, TrailContents, TrailEntry, TrailFilter, TrailStore};
 pub use view::{
-    ArtifactCompliance, ComplianceStatus, TemplateView, TrailCommit, TrailFlow, TrailList, TrailView,
+    ArtifactCompliance, ComplianceStatus, TemplateView, TrailCommit, TrailDocument, TrailFlow, TrailList,
+    TrailView,
 };

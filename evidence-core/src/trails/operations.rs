@@ -4,8 +4,9 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::attestations::listed::all_of_trail;
 use crate::auth::actor::Scope;
-use crate::bounded::{Description, ShortText, TagText, UserData, WebUrl, push_newest};
+use crate::bounded::{Description, List, ShortText, TagText, UserData, WebUrl, push_newest};
 use crate::decode::{self, InvalidField};
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
@@ -28,7 +29,7 @@ use crate::texts::record::TextRef;
 use crate::trails::events::{EventView, History};
 use crate::trails::record::Trail;
 use crate::trails::store::TrailFilter;
-use crate::trails::view::{TrailView, views};
+use crate::trails::view::{TrailDocument, TrailView, views};
 
 impl Context<'_> {
     /// The trail of this name in `flow`, or [`Error::NotFound`].
@@ -207,7 +208,8 @@ impl Context<'_> {
     }
 }
 
-/// Gets a trail with its compliance and with what happened to it.
+/// Gets a trail with its compliance and with what happened to it; with `expand=attestations` also all that its
+/// attestations say, so that nobody has to ask for each.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetTrail {
     /// The organization's name.
@@ -216,6 +218,25 @@ pub struct GetTrail {
     pub flow_name: FlowName,
     /// The trail's name.
     pub trail_name: TrailName,
+    /// What to answer in full; repeatable.
+    #[serde(default)]
+    pub expand: List<TrailExpansion>,
+}
+
+/// What the answer about a trail may have in full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum TrailExpansion {
+    /// Its attestations.
+    Attestations,
+}
+
+impl GetTrail {
+    /// Gets this trail, with nothing in full.
+    pub const fn new(org: OrgName, flow_name: FlowName, trail_name: TrailName) -> Self {
+        Self { org, flow_name, trail_name, expand: List(Vec::new()) }
+    }
 }
 
 impl Operation for GetTrail {
@@ -225,7 +246,7 @@ impl Operation for GetTrail {
     const SCOPE: Scope = Scope::ReadFlow;
     const SUMMARY: &'static str = "Gets a trail with its compliance and its history";
     type Body = ();
-    type Output = JsonList<EventView, TrailView>;
+    type Output = JsonList<EventView, TrailDocument>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -239,13 +260,20 @@ impl Operation for GetTrail {
         let flow = cx.flow(self.flow_name.as_str()).await?.record;
         let trail = cx.trail(&flow, self.trail_name.as_str()).await?.record;
         let org = cx.org()?;
-        let (evaluated, events) = History::read(trail.id, cx).await?.into_events(cx.to_owned_context());
+        let history = History::read(trail.id, cx).await?;
+        let attestations = self.expand.0.contains(&TrailExpansion::Attestations).then(|| {
+            let (flow, trail, listed) =
+                (flow.clone(), (trail.id, trail.name.clone()), history.attestations());
+            all_of_trail(listed, flow, trail, cx.to_owned_context()).boxed()
+        });
+        let (evaluated, events) = history.into_events(cx.to_owned_context());
         let in_flow = flow.id;
         let events = events.map_ok(move |event| event.view(org, in_flow, trail.id));
         let owned = cx.to_owned_context();
         let heavy = evaluated.is_long();
         let view = move || TrailView::new(&evaluated, &flow, &owned.context());
-        JsonList::with_first_item(events, cx.compute().run_if(heavy, view).await?, &cx.compute()).await
+        let document = TrailDocument { trail: cx.compute().run_if(heavy, view).await?, attestations };
+        JsonList::with_first_item(events, document, &cx.compute()).await
     }
 }
 

@@ -1,6 +1,8 @@
 //! The trail PDF: the trail page as a file, for auditors. It shows nothing that other trails' writes change, so an
 //! equal trail gives equal bytes.
 
+mod details;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
@@ -8,7 +10,6 @@ use serde::Deserialize;
 
 use super::events::{Event, History, TrailEventKind};
 use crate::artifacts::record::Artifact;
-use crate::attestations::details::{self, JunitSuite};
 use crate::attestations::record::{Attestation, Binding};
 use crate::auth::actor::Scope;
 use crate::blobs::Whole;
@@ -21,7 +22,7 @@ use crate::json::JsonText;
 use crate::ledger;
 use crate::name::{Fingerprint, FlowName, OrgName, TrailName};
 use crate::operation::{Download, Method, Operation, Pdf, Reply};
-use crate::pdf::{self, Details, ExpectationStatus, LedgerPosition, TrailReport};
+use crate::pdf::{self, ExpectationStatus, LedgerPosition, TrailReport};
 use crate::rules::compliance::{self, ArtifactState, AttestationStatus, State};
 use crate::service::Context;
 use crate::snapshots::store::Run;
@@ -291,7 +292,7 @@ fn claim(
             .map(|(key, text)| (key.as_ref().to_owned(), text.to_string()))
             .collect(),
         commit: attestation.git_commit_info.as_ref().map(commit),
-        details: details(attestation),
+        details: details::shown(&attestation.details),
         user_data,
     }
 }
@@ -308,60 +309,6 @@ fn target(binding: &Binding, filenames: &FileNames<'_>) -> String {
         Binding::Named { target, commit } => {
             format!("{target}, commit {}", commit.get(..12).unwrap_or(commit))
         }
-    }
-}
-
-fn details(attestation: &Attestation) -> Details {
-    match &attestation.details {
-        details::Details::Junit(details) => {
-            Details::Suites(details.junit_results.iter().cloned().map(suite).collect())
-        }
-        details::Details::PullRequest(details) => {
-            Details::PullRequests(details.pull_requests.iter().cloned().map(pull_request).collect())
-        }
-        other => {
-            let text = |value: &JsonText| {
-                serde_json::from_str::<String>(value.as_str()).unwrap_or_else(|_| value.to_string())
-            };
-            let facts =
-                Vec::from_iter(other.fields().iter().map(|(name, value)| (name.to_owned(), text(value))));
-            if facts.is_empty() { Details::None } else { Details::Facts(facts) }
-        }
-    }
-}
-
-fn suite(suite: JunitSuite) -> pdf::Suite {
-    pdf::Suite {
-        total: suite.total,
-        failures: suite.failures,
-        errors: suite.errors,
-        skipped: suite.skipped,
-        duration: suite.duration,
-        name: suite.name.into_string(),
-    }
-}
-
-fn pull_request(one: crate::attestations::pull_requests::PullRequest) -> pdf::PullRequest {
-    pdf::PullRequest {
-        url: one.url.into_string(),
-        state: one.state.into_string(),
-        title: or_empty(one.title.as_deref()),
-        author: or_empty(one.author.as_deref()),
-        head_ref: or_empty(one.head_ref.as_deref()),
-        merge_commit: one.merge_commit.map(|sha| sha.as_str().to_owned()).unwrap_or_default(),
-        created_at: one.created_at.map(|at| at.0),
-        merged_at: one.merged_at.map(|at| at.0),
-        approvers: one
-            .approvers
-            .0
-            .into_iter()
-            .map(|approver| pdf::Approver {
-                name: approver.username.into_string(),
-                state: or_empty(approver.state.as_deref()),
-                at: approver.timestamp.map(|at| at.0),
-            })
-            .collect(),
-        commits: one.commits.0.iter().map(commit).collect(),
     }
 }
 
@@ -456,28 +403,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::attestations::details::OverrideDetails;
+    use crate::attestations::details::{Details, OverrideDetails};
     use crate::conformance::fixtures::{artifact, at, attestation, full_commit, jane, robot, trail};
     use crate::flows::templates::Parsed;
     use crate::rules::template::Template;
     use crate::trails::store::TrailContents;
-
-    #[test]
-    fn counts_are_shown_as_they_were_recorded() {
-        let count = -1;
-        let recorded = JunitSuite {
-            name: "s".parse().unwrap(),
-            failures: count,
-            errors: count,
-            skipped: count,
-            total: i64::MIN,
-            duration: 0.5,
-            timestamp: None,
-        };
-        let pdf::Suite { total, failures, errors, skipped, .. } = suite(recorded);
-        let shown = [failures, errors, skipped, total].map(|count| count.to_string());
-        assert_eq!(shown, ["-1", "-1", "-1", "-9223372036854775808"]);
-    }
 
     #[test]
     fn an_artifact_is_shown_with_the_commit_that_it_was_built_from() {
@@ -543,7 +473,7 @@ mod tests {
             original_attestation_id: Some(reported.id),
         };
         let overriding = Attestation {
-            details: details::Details::Override(overriding),
+            details: Details::Override(overriding),
             created_at: at(9),
             created_by: jane(),
             ..attestation(4, 2, 3, "scan")

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures_util::{Stream, TryStreamExt, stream};
+use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::attestations::view::AttestationView;
 use crate::bounded::or_empty;
-use crate::compute::{LONG_JSON, MANY_EVALUATIONS};
-use crate::error::Result;
+use crate::compute::{Compute, LONG_JSON, MANY_EVALUATIONS};
+use crate::error::{Error, Result};
 use crate::flows::record::Flow;
 use crate::flows::templates::{Parsed, each_with_template};
 use crate::git::GitCommit;
@@ -17,7 +19,7 @@ use crate::id::Id;
 use crate::json::JsonText;
 use crate::links::ExternalUrls;
 use crate::name::{FlowName, TrailName};
-use crate::operation::{Envelope, around_last};
+use crate::operation::{Envelope, around_last, write_json};
 use crate::page::Pagination;
 use crate::rules::compliance::{ArtifactStatus, AttestationStatus, State};
 use crate::rules::template::Template;
@@ -68,6 +70,9 @@ pub struct TrailView {
     pub flow: TrailFlow,
     /// The address of the trail's page.
     pub html_url: String,
+    /// Every attestation that was reported to it, newest first; absent unless `expand=attestations` asks for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attestations: Option<Vec<AttestationView>>,
     /// Oldest first. Of the runs of its artifacts, each of which is an event as it starts and one as it stops, the newest
     /// 10,000 are there; of one artifact in one environment the newest 100 and the first. A host may set other numbers.
     /// Callers of other organizations are told of no runs.
@@ -207,23 +212,62 @@ impl TrailView {
             is_compliant: evaluated.status.is_compliant,
             flow: TrailFlow { name: flow.name.clone(), tags: flow.tags.clone() },
             html_url: cx.trail_url(&flow.name, &trail.name),
+            attestations: None,
             events: Vec::new(),
         }
     }
 }
 
-impl Envelope<EventView> for TrailView {
-    type Document = Self;
+/// A trail in whose document its events stand, and before them its attestations where they were asked for: both are made
+/// while they are sent.
+pub struct TrailDocument {
+    /// The rest of it.
+    pub trail: TrailView,
+    /// Its attestations, newest first.
+    pub attestations: Option<BoxStream<'static, Result<AttestationView>>>,
+}
+
+impl std::fmt::Debug for TrailDocument {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TrailDocument").field("trail", &self.trail).finish_non_exhaustive()
+    }
+}
+
+/// What stands between the attestations and the events.
+const BETWEEN: &[u8] = b"],\"events\":";
+
+impl Envelope<EventView> for TrailDocument {
+    type Document = TrailView;
 
     fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
-        around_last(self)
+        let (mut before, after) = around_last(&self.trail)?;
+        if self.attestations.is_some() {
+            let what = "a trail does not end with its attestations and events";
+            let misplaced = || Error::Internal { what, source: "its fields have another order".into() };
+            let kept = before.strip_suffix(b"\"events\":").ok_or_else(misplaced)?.len();
+            before.truncate(kept);
+            before.extend(b"\"attestations\":[");
+        }
+        Ok((before, after))
     }
 
     fn is_long(&self) -> bool {
-        let ComplianceStatus { attestations_statuses, artifacts_statuses, .. } = &self.compliance_status;
+        let ComplianceStatus { attestations_statuses, artifacts_statuses, .. } =
+            &self.trail.compliance_status;
         let lines = artifacts_statuses.values().map(|artifact| 1 + artifact.status.attestations.len());
-        let template = self.template.content.len();
+        let template = self.trail.template.content.len();
         attestations_statuses.len() + lines.sum::<usize>() > MANY_EVALUATIONS || template > LONG_JSON
+    }
+
+    fn before(self, compute: &Compute) -> BoxStream<'static, Result<Vec<u8>>> {
+        let Some(attestations) = self.attestations else { return stream::empty().boxed() };
+        let compute = compute.clone();
+        let attestation = move |(number, attestation): (usize, Result<AttestationView>)| {
+            let (compute, mut text) = (compute.clone(), Vec::from(if number > 0 { "," } else { "" }));
+            async move { write_json(&mut text, attestation?, &compute).await.map(|()| text) }
+        };
+        let attestations = attestations.enumerate().then(attestation);
+        attestations.chain(stream::iter([Ok(BETWEEN.to_vec())])).boxed()
     }
 }
 

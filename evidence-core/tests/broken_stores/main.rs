@@ -39,6 +39,7 @@ enum Defect {
     DropsWhatHasNoDigest,
     RunsAreBackwards,
     ForgetsTheFirstRun,
+    EndsWindowsEarly,
     RepeatsAllowances,
     LooksAtGuardsBeforehand,
     TellsLosersThatTheyWon,
@@ -61,6 +62,10 @@ enum Defect {
     RepeatsTexts,
     AnswersPagesOfAnySize,
     CountsWhatItLists,
+    NamesByTheOldestRun,
+    NamesByOtherOrganizationsRuns,
+    DecisionsAreBackwards,
+    ShowsOtherOrganizationsDecisions,
 }
 
 /// Each defect, and a check that has to find it where no other promise is about the same.
@@ -93,6 +98,7 @@ const DEFECTS: &[(Defect, &[&str])] = &[
     (Defect::DropsWhatHasNoDigest, &["what_has_no_digest_runs_by_its_name"]),
     (Defect::RunsAreBackwards, &[]),
     (Defect::ForgetsTheFirstRun, &["the_first_run_is_shown_with_the_newest"]),
+    (Defect::EndsWindowsEarly, &["builds_are_narrowed"]),
     (Defect::RepeatsAllowances, &[]),
     (Defect::LooksAtGuardsBeforehand, &["one_takes_a_name", "no_update_is_lost"]),
     (Defect::TellsLosersThatTheyWon, &["one_makes_an_organization", "one_makes_a_user"]),
@@ -121,6 +127,10 @@ const DEFECTS: &[(Defect, &[&str])] = &[
     (Defect::RepeatsTexts, &["a_text_that_is_kept_twice_is_one"]),
     (Defect::WritesFactsOneByOne, &["ledgers_neither_fork_nor_gap", "readers_see_whole_writes"]),
     (Defect::CountsWhatItLists, &["what_is_found_is_limited"]),
+    (Defect::NamesByTheOldestRun, &["what_ran_unreported_is_found"]),
+    (Defect::NamesByOtherOrganizationsRuns, &["what_ran_unreported_is_found"]),
+    (Defect::DecisionsAreBackwards, &["decisions_are_listed_in_the_order_asked"]),
+    (Defect::ShowsOtherOrganizationsDecisions, &["decisions_are_narrowed"]),
 ];
 
 /// A memory store with at most one defect.

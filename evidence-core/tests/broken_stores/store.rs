@@ -1,16 +1,16 @@
 //! The store of the tests: a memory store, and what each defect changes of it. A query that no defect changes is passed
 //! on by a line like its neighbours.
 
+mod artifacts;
+mod attestations;
+mod repos;
+
 use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use evidence_core::allowlists::{Allowance, AllowlistStore};
-use evidence_core::artifacts::{
-    Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Found, Matches, Origin,
-};
 use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
-use evidence_core::attestations::{Attestation, AttestationStore, NamedAttestation};
 use evidence_core::auth::{KeyHash, Role};
 use evidence_core::blobs::{Blobs, Chunks};
 use evidence_core::controls::{Control, ControlFilter, ControlStore, ControlVersion};
@@ -21,15 +21,14 @@ use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Hash, LedgerHashes, Needs};
 use evidence_core::name::{Fingerprint, TrailName};
-use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User};
+use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User, UserSettings};
 use evidence_core::page::{Listed, Page, PageRequest};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
-use evidence_core::repos::{Repo, RepoFilter, RepoStore};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
-use evidence_core::snapshots::{Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore};
+use evidence_core::snapshots::{LiveBuild, Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore};
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
-use evidence_core::tags::TagChoice;
+use evidence_core::tags::{TagChoice, TagStore, TaggedKind};
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
 use evidence_core::trails::{Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore};
@@ -367,6 +366,18 @@ impl OrgStore for Broken {
         Ok(backwards(members, self.has(Defect::MembersAreBackwards)))
     }
 
+    async fn users_by_id(&self, ids: &[Id]) -> StoreResult<Vec<User>> {
+        self.whole.users_by_id(ids).await
+    }
+
+    async fn membership_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
+        self.whole.membership_entries(org, first, limit).await
+    }
+
+    async fn user_settings(&self, org: Id, user: Id) -> StoreResult<Option<Current<UserSettings>>> {
+        self.whole.user_settings(org, user).await
+    }
+
     async fn key_holder(&self, hash: &KeyHash) -> StoreResult<Option<KeyHolder>> {
         let mut holder = self.whole.key_holder(hash).await?;
         if self.has(Defect::RoleIsNeverUpdated)
@@ -448,106 +459,6 @@ impl TrailStore for Broken {
 }
 
 #[async_trait]
-impl ArtifactStore for Broken {
-    async fn fingerprints(&self, org: Id, flow: Id, prefix: &str, limit: u64) -> StoreResult<Matches> {
-        self.whole.fingerprints(org, flow, prefix, limit).await
-    }
-
-    async fn search(&self, org: Id, prefix: &str, limit: u64) -> StoreResult<Found> {
-        let mut found = self.whole.search(org, prefix, limit).await?;
-        if self.has(Defect::CountsWhatItLists) {
-            found.fingerprints.count = found.fingerprints.first.len() as u64;
-            found.commits.count = found.commits.first.len() as u64;
-        }
-        Ok(found)
-    }
-
-    async fn artifacts(
-        &self,
-        org: Id,
-        filter: &ArtifactFilter,
-        request: PageRequest,
-    ) -> StoreResult<Page<Artifact>> {
-        self.whole.artifacts(org, filter, request).await
-    }
-
-    async fn artifacts_listed(
-        &self,
-        org: Id,
-        filter: &ArtifactFilter,
-        request: PageRequest,
-    ) -> StoreResult<Vec<Listed>> {
-        self.whole.artifacts_listed(org, filter, request).await
-    }
-
-    async fn latest_artifact(&self, org: Id, filter: &ArtifactFilter) -> StoreResult<Option<Artifact>> {
-        self.whole.latest_artifact(org, filter).await
-    }
-
-    async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {
-        self.whole.artifacts_by_id(org, ids).await
-    }
-
-    async fn artifact_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>> {
-        self.whole.artifact_sizes(org, ids).await
-    }
-
-    async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>> {
-        self.whole.reports(org, flow, fingerprint).await
-    }
-
-    async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Origin>> {
-        self.whole.provenance(org, fingerprints).await
-    }
-}
-
-#[async_trait]
-impl AttestationStore for Broken {
-    async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>> {
-        let mut attestation = self.whole.attestation(org, id).await?;
-        if self.has(Defect::ForgetsOptions)
-            && let Some(attestation) = &mut attestation
-        {
-            attestation.annotations = None;
-        }
-        Ok(attestation)
-    }
-
-    async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>> {
-        self.whole.attestations_by_id(org, ids).await
-    }
-
-    async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>> {
-        let attestations = self.whole.attestations(org, trails, name).await?;
-        Ok(backwards(attestations, self.has(Defect::OldestAttestationFirst)))
-    }
-}
-
-#[async_trait]
-impl RepoStore for Broken {
-    async fn repo_by_identity(&self, org: Id, identity: &str) -> StoreResult<Option<Current<Repo>>> {
-        self.whole.repo_by_identity(org, identity).await
-    }
-
-    async fn repo(&self, org: Id, id: Id) -> StoreResult<Option<Current<Repo>>> {
-        self.whole.repo(org, id).await
-    }
-
-    async fn repos(&self, org: Id, filter: &RepoFilter, request: PageRequest) -> StoreResult<Page<Repo>> {
-        self.whole.repos(org, filter, request).await
-    }
-
-    async fn repos_listed(
-        &self,
-        org: Id,
-        filter: &RepoFilter,
-        request: PageRequest,
-    ) -> StoreResult<Vec<Listed>> {
-        self.whole.repos_listed(org, filter, request).await
-    }
-}
-
-#[async_trait]
 impl EnvironmentStore for Broken {
     async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<KnownEnvironment>> {
         self.whole.environment(org, name).await
@@ -592,6 +503,10 @@ impl SnapshotStore for Broken {
             !self.has(Defect::DropsWhatHasNoDigest) || placed.instance.fingerprint.is_some()
         });
         Ok(placed)
+    }
+
+    async fn live_builds(&self, org: Id, repo: Id, limit: u64) -> StoreResult<Vec<LiveBuild>> {
+        self.whole.live_builds(org, repo, limit).await
     }
 
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {
@@ -666,6 +581,19 @@ impl AllowlistStore for Broken {
 }
 
 #[async_trait]
+impl TagStore for Broken {
+    async fn tag_choices(
+        &self,
+        org: Id,
+        kind: TaggedKind,
+        after: Option<&TagChoice>,
+        limit: u64,
+    ) -> StoreResult<Vec<TagChoice>> {
+        self.whole.tag_choices(org, kind, after, limit).await
+    }
+}
+
+#[async_trait]
 impl TextStore for Broken {
     async fn texts(&self, org: Id, digests: &[Hash]) -> StoreResult<Vec<String>> {
         let org = if self.has(Defect::ShowsOtherOrganizationsTexts) { common() } else { org };
@@ -722,10 +650,6 @@ impl ControlStore for Broken {
 
     async fn controls_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Control>> {
         self.whole.controls_by_id(org, ids).await
-    }
-
-    async fn control_tags(&self, org: Id, limit: u64) -> StoreResult<Vec<TagChoice>> {
-        self.whole.control_tags(org, limit).await
     }
 
     async fn control_version_sizes(

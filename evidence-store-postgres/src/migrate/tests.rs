@@ -127,6 +127,7 @@ impl Bench {
             tags: Tags::new(),
             created_at: NOW,
             created_by: self.actor.clone(),
+            archived_at: None,
             unknown: UnknownFields::default(),
         };
         Fact::FlowCreated { record }

@@ -64,6 +64,7 @@ impl Bench {
             tags: Tags::from([("team".to_owned(), "a%b".to_owned())]),
             created_at: NOW,
             created_by: self.actor.clone(),
+            archived_at: None,
             unknown: UnknownFields::default(),
         }
     }

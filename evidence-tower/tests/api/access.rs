@@ -116,7 +116,7 @@ async fn checks_come_in_their_order() {
         let junk = "multipart/form-data; boundary=b";
         let put = |path: &str| api.put(path).bytes(junk, "junk");
         put("/nowhere").anonymous().await.expect(404, json!({"message": "Not found"}));
-        put("/flows/acme").anonymous().await.expect(405, json!({"message": "Method not allowed"}));
+        put("/flows/acme/shop").anonymous().await.expect(405, json!({"message": "Method not allowed"}));
         put("/flows/nobody/template_file").anonymous().await.expect(401, json!({"message": "Unauthorized"}));
         let unknown = put("/flows/nobody/template_file").await;
         unknown.expect(

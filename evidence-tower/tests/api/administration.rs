@@ -152,8 +152,8 @@ async fn what_cannot_be_is_told_with_the_field_and_nothing_is_recorded() {
         let missing = |field: &str| (404, field.to_owned());
         let invalid = |field: &str| (400, field.to_owned());
         let (acme, jane, nobody) = (name("acme"), name("jane"), name("nobody"));
-        let reserved = name("system-attestation-types");
-        for taken in [&jane, &acme, &reserved] {
+        let reserved = ["system-attestation-types", "default-org"].map(name);
+        for taken in [&jane, &acme, &reserved[0], &reserved[1]] {
             assert_eq!(refusal(by.create_user(taken).await.map(drop)), invalid("name"));
             assert_eq!(refusal(by.create_organization(taken, &jane).await.map(drop)), invalid("name"));
         }

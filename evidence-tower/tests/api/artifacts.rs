@@ -53,6 +53,74 @@ async fn an_artifact_without_a_trail_has_empty_values_of_their_types() {
 }
 
 #[tokio::test]
+async fn a_report_without_a_trail_goes_into_any_flow_with_the_commits_before_it() {
+    on_every_store_and_mount(async |api| {
+        api.flow("shop", TEMPLATE).await;
+        let commit = |digit: &str| {
+            json!({
+                "sha1": digit.repeat(40), "message": "m", "author": "a <a@e.org>", "branch": "main", "timestamp": 1,
+                "url": "", "parents": [],
+            })
+        };
+        let mut body = report();
+        body["git_commit"] = json!("1".repeat(40));
+        body["repo_url"] = json!("");
+        body["commits_list"] = json!([commit("1"), commit("2")]);
+        for _ in 0..2 {
+            api.post("/artifacts/acme/shop").json(&body).await.expect_exactly(201, json!({"message": "OK"}));
+        }
+        let path = format!("/artifacts/acme/shop/fingerprint/{}", "a".repeat(64));
+        // It has no name in the template, and lacks what that asks of the trail.
+        let expected = json!({"trail_name": "", "state": "INCOMPLETE", "git_commit": "1".repeat(40)});
+        api.get(&path).await.expect(200, expected);
+        // The template that the flow has when it is reported again is the one that counts.
+        let document = ("name=\"data_json\"", r#"{"name": "shop", "description": ""}"#);
+        let empty = ("name=\"template_file\"; filename=\"t.yml\"", "version: 1\n");
+        api.put("/flows/acme/template_file").form(&[document, empty]).await.ok();
+        api.get(&path).await.expect(200, json!({"state": "INCOMPLETE"}));
+        api.post("/artifacts/acme/shop").json(&body).await.created();
+        api.get(&path).await.expect(200, json!({"state": "COMPLIANT"}));
+        api.get("/artifacts/acme?flow_name=shop").await.expect(
+            200,
+            json!([{"state": "COMPLIANT"}, {"state": "INCOMPLETE"}, {"state": "INCOMPLETE"}]),
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn links_and_remarks_come_back_as_they_were_sent() {
+    on_every_store_and_mount(async |api| {
+        let urls = json!({
+            "the ticket": {"href": "https://tracker.example.com/1"},
+            "log": {"href": "https://ci.example.com/log", "fingerprint": "e".repeat(64)},
+        });
+        let remarks = json!({"report_url": "https://ci.example.com/report", "a b": {"deep": [1, null]}});
+        let mut body = report();
+        body.as_object_mut().unwrap().extend([
+            ("external_urls".to_owned(), urls.clone()),
+            ("annotations".to_owned(), remarks.clone()),
+            ("template".to_owned(), json!(["one", "two"])),
+            ("is_compliant".to_owned(), json!(false)),
+        ]);
+        api.post("/artifacts/acme/shop").json(&body).await.created();
+        let mut found = urls;
+        found["the ticket"]["fingerprint"] = Value::Null;
+        let listed =
+            json!([{"external_urls": found, "annotations": remarks, "template": [], "state": "COMPLIANT"}]);
+        api.get("/artifacts/acme").await.expect(200, listed);
+        for key in ["a.b", "a=b", ""] {
+            body["external_urls"] = json!({key: {"href": "x"}});
+            let refused = api.post("/artifacts/acme/shop").json(&body).await;
+            refused.expect(400, json!({"message": INVALID}));
+        }
+        body["external_urls"] = json!({"a": {}});
+        api.post("/artifacts/acme/shop").json(&body).await.refuses_field(400, "external_urls.a.href");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_report_is_validated_field_by_field_and_stores_nothing_when_refused() {
     on_every_store_and_mount(async |api| {
         let table = [

@@ -329,3 +329,119 @@ async fn reading_takes_any_role_and_writing_the_right_to_write() {
     })
     .await;
 }
+
+async fn attest(api: &Api, data: &Value) -> Reply {
+    api.attest("custom", &json!({"attestation_name": "r", "type_name": "review", "attestation_data": data}))
+        .await
+}
+
+#[tokio::test]
+async fn data_of_a_type_are_evaluated_by_its_latest_version_and_keep_their_verdict() {
+    on_every_store_and_mount(async |api| {
+        let missing = json!({
+            "message": "Custom attestation type not found",
+            "errors": {"type_name": "no custom attestation type named 'review' in organization 'acme'"},
+        });
+        attest(&api, &json!({})).await.expect_exactly(404, missing);
+        post(&api, &full(), Some(SCHEMA)).await.created();
+        attest(&api, &json!({"ok": true, "n": 1.50})).await.expect_exactly(201, json!("OK"));
+        attest(&api, &json!(r#"{"ok": false}"#)).await.created();
+        let version = json!({"name": "review", "evaluator": {"rules": ["has(\"ok\")", ".ok", ".ok + 1"]}});
+        post(&api, &version, None).await.created();
+        attest(&api, &json!({"ok": true})).await.created();
+        post(&api, &json!({"name": "review"}), None).await.created();
+        attest(&api, &json!([null, "anything"])).await.created();
+        let results = |outcomes: &[&str]| {
+            Value::from_iter(outcomes.iter().map(|outcome| json!({ "outcome": outcome })))
+        };
+        let expected = json!([
+            {"type_version": 3, "is_compliant": true, "rule_results": [], "attestation_data": [null, "anything"]},
+            {"type_version": 2, "is_compliant": false, "rule_results": results(&["passed", "passed", "error"])},
+            {"type_version": 1, "is_compliant": false, "rule_results": results(&["failed"]), "attestation_data": {"ok": false}},
+            {"type_version": 1, "is_compliant": true, "rule_results": results(&["passed"]), "attestation_data": {"ok": true, "n": 1.50},
+             "attestation_type": "custom:review", "type_name": "review"},
+        ]);
+        api.get("/attestations/acme/shop/trail/t/r").await.expect(200, expected);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn data_that_do_not_fit_are_refused_and_nothing_is_recorded() {
+    on_every_store_and_mount(async |api| {
+        post(&api, &full(), Some(SCHEMA)).await.created();
+        for data in [json!({"ok": 1}), json!([]), json!("{"), json!(""), json!(r#"{"ok":true,"ok":true}"#)] {
+            let refused = attest(&api, &data).await.expect(400, json!({ "message": INVALID })).json();
+            assert_eq!(fields(&refused["errors"]), ["attestation_data"], "{data}");
+        }
+        for (name, value) in
+            [("type_name", json!("-")), ("attestation_data", Value::Null), ("more", json!(1))]
+        {
+            let mut document =
+                json!({"attestation_name": "r", "type_name": "review", "attestation_data": {}});
+            document[name] = value;
+            api.attest("custom", &document).await.refuses_field(400, name);
+        }
+        api.get("/trails/acme/shop/t").await.expect(404, json!({}));
+    })
+    .await;
+}
+
+/// What ends a process, or keeps a core, where rules are run without limits.
+#[tokio::test]
+async fn rules_that_never_end_or_grow_without_end_are_not_true() {
+    on_every_store_and_mount(async |api| {
+        let rules = [
+            ("[range(0; 1e9)] | length > 0", "fuel"),
+            ("last(range(1e18)) > 0", "fuel"),
+            ("reduce range(0; 100000) as $x (null; [.])", "depth"),
+            ("[range(0; 1e6) | {}] | length > 0", "memory"),
+            ("reduce range(0; 100) as $x (\"ab\"; . + .) | length > 0", "fuel"),
+            ("[limit(5000; range(1e9))] | .[]", "outputs"),
+            ("try last(range(1e18)) catch true", "fuel"),
+        ];
+        for (rule, limit) in rules {
+            let version = json!({"name": "review", "evaluator": {"rules": [rule]}});
+            post(&api, &version, None).await.created();
+            attest(&api, &json!({})).await.created();
+            let found = api.get("/attestations/acme/shop/trail/t/r").await.ok();
+            let result = json!([{"outcome": "limit", "message": limit}]);
+            assert_eq!(
+                (&found[0]["rule_results"], &found[0]["is_compliant"]),
+                (&result, &json!(false)),
+                "{rule}"
+            );
+        }
+        for rule in ["env", "input", "halt", "def f: f; f", "repeat(.)", "now > 0"] {
+            let version = json!({"name": "review", "evaluator": {"rules": [rule]}});
+            post(&api, &version, None).await.refuses_field(400, "evaluator.rules[0]");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_archived_type_takes_no_attestations_and_stays_readable() {
+    on_every_store_and_mount(async |api| {
+        post(&api, &full(), None).await.created();
+        attest(&api, &json!({"ok": true})).await.created();
+        for _ in 0..2 {
+            api.put("/custom-attestation-types/acme/review/archive").await.expect_exactly(200, json!("OK"));
+        }
+        assert_eq!(api.get(LIST).await.ok(), json!([]));
+        api.get(REVIEW).await.expect(200, json!({"archived": true, "versions": [{"version": 1}]}));
+        let archived = json!({
+            "message": "Custom attestation type 'review' is archived for org 'acme'",
+            "errors": {"type_name": "An archived type takes no attestations"},
+        });
+        attest(&api, &json!({"ok": true})).await.expect_exactly(400, archived);
+        // A new version brings it back no more than anything else does.
+        post(&api, &json!({"name": "review"}), None).await.created();
+        api.get(REVIEW)
+            .await
+            .expect(200, json!({"archived": true, "versions": [{"version": 2}, {"version": 1}]}));
+        api.get("/attestations/acme/shop/trail/t/r").await.expect(200, json!([{"is_compliant": true}]));
+        api.put("/custom-attestation-types/acme/none/archive").await.expect(404, json!({}));
+    })
+    .await;
+}

@@ -157,6 +157,299 @@ async fn test_results_decide_by_failures_and_errors() {
 }
 
 #[tokio::test]
+async fn issues_scans_and_analyses_decide_by_what_they_found() {
+    on_every_store_and_mount(async |api| {
+        let issue = |exists: bool| json!({"issue_id": "ML-50", "issue_url": "u", "issue_exists": exists, "issue_fields": {"n": 1}});
+        let project = |high: i64| json!({"low_count": 0, "medium_count": 0, "high_count": high});
+        let tool = json!({"name": "Snyk", "version": "1"});
+        let finding = json!({"id": "a", "message": "m"});
+        let mut found = project(1);
+        found["high"] = json!([finding]);
+        let gate = |status: &str| json!({"name": null, "status": status, "conditions": []});
+        let analysis = |gate: Value| {
+            json!({
+                "serverUrl": null, "taskId": null, "status": null, "analysedAt": "1", "revision": "r", "changedAt": null,
+                "project": {"name": "", "key": "k", "url": "u"}, "qualityGate": gate,
+            })
+        };
+        let counts = |high: i64| json!({"schema_version": 1, "tool": tool, "results": [project(high)]});
+        let table = [
+            ("jira", json!({"jira_results": []}), false, json!({"jira_results": []})),
+            (
+                "jira",
+                json!({"jira_results": [issue(true), issue(false)]}),
+                false,
+                json!({"jira_results": [issue(true), issue(false)]}),
+            ),
+            ("jira", json!({"jira_results": [issue(true)]}), true, json!({"jira_results": [issue(true)]})),
+            (
+                "snyk",
+                json!({"snyk_results": {"tool": tool, "results": [found]}}),
+                false,
+                json!({"processed_snyk_results": counts(1)}),
+            ),
+            ("snyk", json!({"snyk_results": counts(0)}), true, json!({"processed_snyk_results": counts(0)})),
+            (
+                "sonar",
+                json!({"sonar_results": analysis(Value::Null)}),
+                false,
+                json!({"sonar_results": analysis(Value::Null)}),
+            ),
+            (
+                "sonar",
+                json!({"sonar_results": analysis(gate("ERROR"))}),
+                false,
+                json!({"sonar_results": analysis(gate("ERROR"))}),
+            ),
+            (
+                "sonar",
+                json!({"sonar_results": analysis(gate("OK"))}),
+                true,
+                json!({"sonar_results": analysis(gate("OK"))}),
+            ),
+        ];
+        for (kind, claim, is_compliant, mut answered) in table {
+            let mut body = json!({"attestation_name": kind});
+            body.as_object_mut().unwrap().extend(claim.as_object().unwrap().clone());
+            api.attest(kind, &body).await.expect_exactly(201, json!("OK"));
+            answered["attestation_type"] = json!(kind);
+            answered["is_compliant"] = json!(is_compliant);
+            let found = api.get(&format!("/attestations/acme/shop/trail/t/{kind}")).await.ok();
+            for (name, value) in answered.as_object().unwrap() {
+                assert_eq!(&found[0][name], value, "{kind} {body}: {name}");
+            }
+        }
+        api.get("/trails/acme/shop/t").await.expect(200, json!({"compliance_state": "COMPLIANT"}));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_scan_found_is_among_the_evidence_of_its_artifact() {
+    on_every_store_and_mount(async |api| {
+        api.artifact("a", "cli").await;
+        let counts = json!({"low_count": 1, "medium_count": 0, "high_count": 0});
+        let found = json!({"schema_version": 1, "tool": {"name": "Snyk", "version": "1"}, "results": [counts]});
+        let scan = json!({"attestation_name": "scan", "artifact_fingerprint": "a".repeat(64), "snyk_results": found});
+        api.attest("snyk", &scan).await.created();
+        let issue = json!({"issue_id": "ML-50", "issue_url": "u", "issue_exists": true});
+        let issues = json!({"attestation_name": "issue", "artifact_fingerprint": "a".repeat(64), "jira_results": [issue]});
+        api.attest("jira", &issues).await.created();
+        let evidence = json!({"evidence": {
+            "scan": {"evidence_type": "snyk", "is_compliant": false, "snyk_results": found, "jira_results": null},
+            "issue": {"evidence_type": "jira", "is_compliant": true, "snyk_results": null, "jira_results": [issue]},
+        }});
+        api.get("/artifacts/acme/shop/fingerprint/aaaaa").await.expect(200, evidence);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_decision_keeps_the_version_that_its_control_had() {
+    on_every_store_and_mount(async |api| {
+        let decide = |control: &str, is_compliant: bool| {
+            let decision = json!({
+                "attestation_name": "reviewed", "type_name": "decision", "control": control, "more": "ignored",
+                "attestation_data": {"is_compliant": is_compliant, "by": [1.50, null]},
+            });
+            api.attest("system", &decision)
+        };
+        decide("SDLC-4", false).await.expect_exactly(201, json!("OK"));
+        api.post("/controls/acme").json(json!({"identifier": "SDLC-4", "name": "Review"})).await.created();
+        decide("SDLC-4", true).await.created();
+        api.put("/controls/acme/SDLC-4").json(json!({"name": "Code review"})).await.ok();
+        decide("SDLC-4", false).await.created();
+        let decision = |version: Value, is_compliant: bool| {
+            json!({
+                "attestation_type": "system:decision", "type_name": "decision", "control": "SDLC-4",
+                "control_version": version, "is_compliant": is_compliant,
+                "attestation_data": {"is_compliant": is_compliant, "by": [1.50, null]},
+            })
+        };
+        let newest_first = json!([decision(json!(2), false), decision(json!(1), true), decision(Value::Null, false)]);
+        api.get("/attestations/acme/shop/trail/t/reviewed").await.expect(200, newest_first);
+        let state = json!({"compliance_state": "NON-COMPLIANT", "compliance_status": {"attestations_statuses": [
+            {"attestation_name": "reviewed", "attestation_type": "system:decision", "is_compliant": false},
+        ]}});
+        api.get("/trails/acme/shop/t").await.expect(200, state);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_data_of_a_system_type_fit_the_schema_that_is_told() {
+    on_every_store_and_mount(async |api| {
+        let types = api.get("/attestations/system-attestation-types").await.ok();
+        let names = Vec::from_iter(types.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()));
+        assert_eq!(names, ["decision", "sbom"]);
+        let sbom = json!({"format": "spdx", "original_fingerprint": "a".repeat(64), "document": {"package_count": 7}});
+        let decision = json!({"is_compliant": true, "control": "c"});
+        for (kind, data) in types.as_array().unwrap().iter().zip([&decision, &sbom]) {
+            let (name, version) = (&kind["name"], &kind["versions"][0]);
+            assert_eq!(version["version"], 1);
+            let is_valid = |data: &Value| jsonschema::validator_for(&version["type_schema"]).unwrap().is_valid(data);
+            let mut broken = vec![json!([]), json!({})];
+            for field in version["type_schema"]["required"].as_array().unwrap() {
+                let mut without = data.clone();
+                without.as_object_mut().unwrap().remove(field.as_str().unwrap());
+                broken.push(without);
+            }
+            let attest = |data: Value| {
+                api.attest("system", &json!({"attestation_name": name, "type_name": name, "attestation_data": data}))
+            };
+            for sent in [data.clone(), json!(data.to_string())] {
+                attest(sent).await.created();
+            }
+            assert!(is_valid(data));
+            for data in broken {
+                assert!(!is_valid(&data), "{data}");
+                assert_eq!(attest(data.clone()).await.status, 400, "{data}");
+            }
+            let answered = json!([{"attestation_type": format!("system:{}", name.as_str().unwrap()), "type_name": name,
+                                   "is_compliant": true, "attestation_data": data}]);
+            let path = format!("/attestations/acme/shop/trail/t/{}", name.as_str().unwrap());
+            let found = api.get(&path).await.ok();
+            for (field, value) in answered[0].as_object().unwrap() {
+                assert_eq!(&found[0][field], value);
+            }
+        }
+        let other = json!({"attestation_name": "x", "type_name": "sarif", "attestation_data": {}});
+        let refused = json!({"message": INVALID, "errors": {"type_name": "Input should be 'decision' or 'sbom' [input: sarif]"}});
+        api.attest("system", &other).await.expect_exactly(400, refused);
+    })
+    .await;
+}
+
+fn overriding(name: &str, kind: &str, verdict: bool) -> Value {
+    json!({
+        "attestation_name": name, "reason": "seen by hand", "new_compliance_status": verdict,
+        "original_attestation_type": kind,
+    })
+}
+
+#[tokio::test]
+async fn an_override_decides_in_its_trail_and_both_attestations_are_named() {
+    on_every_store_and_mount(async |api| {
+        let put = |body: Value| api.post("/attestations/acme/shop/trail/t/override").json(body);
+        let status = async || {
+            let trail = api.get("/trails/acme/shop/t").await.ok();
+            (trail["compliance_state"].clone(), trail["compliance_status"]["attestations_statuses"].clone())
+        };
+        api.attest("generic", &json!({"attestation_name": "scan", "is_compliant": false})).await.created();
+        let failed = api.get("/attestations/acme/shop/trail/t/scan").await.ok()[0]["attestation_id"].clone();
+        put(overriding("scan", "generic", true)).await.expect_exactly(201, json!("OK"));
+        let found = api.get("/attestations/acme/shop/trail/t/scan").await.ok();
+        for (name, value) in [
+            ("attestation_type", json!("generic")),
+            ("is_compliant", json!(true)),
+            ("reason", json!("seen by hand")),
+            ("original_attestation_type", json!("generic")),
+            ("original_attestation_id", failed.clone()),
+        ] {
+            assert_eq!(found[0][name], value, "{name}");
+        }
+        let (state, statuses) = status().await;
+        assert_eq!((state, statuses.as_array().unwrap().len()), (json!("COMPLIANT"), 1));
+        let ids = Vec::from_iter(
+            ["attestation_id", "overridden_attestation_id"].map(|name| statuses[0][name].clone()),
+        );
+        assert!(ids.contains(&failed) && ids.contains(&found[0]["attestation_id"]), "{statuses}");
+
+        // What was never reported, of whatever type, and with a commit.
+        let commit = json!({"sha1": COMMIT});
+        for (name, kind) in [("a", "custom:none"), ("b", "system:decision"), ("c", "sonar")] {
+            let mut body = overriding(name, kind, false);
+            body["git_commit_info"] = commit.clone();
+            put(body).await.created();
+            let found = api.get(&format!("/attestations/acme/shop/trail/t/{name}")).await.ok();
+            assert_eq!(
+                (&found[0]["attestation_type"], &found[0]["original_attestation_id"]),
+                (&json!(kind), &Value::Null)
+            );
+        }
+        assert_eq!(status().await.0, json!("NON-COMPLIANT"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_override_of_an_artifact_decides_about_that_alone() {
+    on_every_store_and_mount(async |api| {
+        api.artifact("a", "cli").await;
+        api.artifact("b", "web").await;
+        for start in ["a", "b"] {
+            let failed = json!({"attestation_name": "scan", "is_compliant": false, "artifact_fingerprint": start.repeat(64)});
+            api.attest("generic", &failed).await.created();
+        }
+        let mut body = overriding("scan", "generic", true);
+        body["artifact_fingerprint"] = json!("a".repeat(64));
+        api.post("/attestations/acme/shop/trail/t/override").json(body).await.created();
+        let states = json!({"compliance_state": "NON-COMPLIANT", "compliance_status": {"artifacts_statuses": {
+            "cli": {"is_compliant": true}, "web": {"is_compliant": false},
+        }}});
+        api.get("/trails/acme/shop/t").await.expect(200, states);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn evidence_that_is_overridden_is_still_shown_with_the_verdict_of_the_override() {
+    on_every_store_and_mount(async |api| {
+        api.artifact("a", "cli").await;
+        let suite = json!({"name": "s", "failures": 1, "errors": 0, "skipped": 0, "total": 1, "duration": 1.0});
+        let of_artifact = |mut body: Value| {
+            body["artifact_fingerprint"] = json!("a".repeat(64));
+            body
+        };
+        let put = async |name: &str, verdict: bool| {
+            let body = of_artifact(overriding(name, "junit", verdict));
+            api.post("/attestations/acme/shop/trail/t/override").json(body).await.created();
+        };
+        let report = of_artifact(json!({"attestation_name": "unit", "junit_results": [suite]}));
+        api.attest("junit", &report).await.created();
+        for verdict in [true, false, true] {
+            put("unit", verdict).await;
+            put("none", verdict).await;
+            let evidence = json!({"evidence": {
+                "unit": {"evidence_type": "junit", "is_compliant": verdict, "junit_results": [{"failures": 1}]},
+                "none": {"evidence_type": "junit", "is_compliant": verdict, "junit_results": null},
+            }});
+            api.get("/artifacts/acme/shop/fingerprint/aaaaa").await.expect(200, evidence);
+        }
+        api.attest("junit", &report).await.created();
+        let evidence = json!({"evidence": {"unit": {"is_compliant": false}}});
+        api.get("/artifacts/acme/shop/fingerprint/aaaaa").await.expect(200, evidence);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_override_is_json_and_names_what_does_not_fit() {
+    on_every_store_and_mount(async |api| {
+        let path = "/attestations/acme/shop/trail/t/override";
+        let body = overriding("scan", "generic", true);
+        api.post(path).form(&[("name=\"data_json\"", &body.to_string())]).await.expect(415, json!({}));
+        api.post(path).await.refuses_field(400, "body");
+        for (name, value) in [
+            ("attestation_name", json!("a b")),
+            ("reason", Value::Null),
+            ("new_compliance_status", json!("true")),
+            ("original_attestation_type", json!("decision")),
+            ("original_attestation_type", json!("other:x")),
+            ("original_attestation_type", json!("custom:")),
+            ("original_attestation_type", json!("custom:x\n")),
+            ("more", json!(1)),
+        ] {
+            let mut body = body.clone();
+            body[name] = value;
+            api.post(path).json(body).await.refuses_field(400, name);
+        }
+        api.get("/flows/acme/shop").await.expect(404, json!({}));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn the_document_is_closed_and_validated() {
     on_every_store_and_mount(async |api| {
         let table = [

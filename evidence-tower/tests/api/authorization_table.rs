@@ -21,12 +21,14 @@ enum Allowed {
     ToAnybody,
     /// Whoever has at least this role in the organization.
     From(Role),
+    /// Users who have a role in the organization; the others learn nothing of whether there is one: 403.
+    ToItsUsers,
     /// The same, and outsiders where the flow is public.
     FromOrPublic(Role),
     /// Needs this role; on an existing account also admin, or having created it (jane created the test account).
     ToItsManagers(Role),
 }
-use Allowed::{From, FromOrPublic, ToAnybody, ToItsManagers};
+use Allowed::{From, FromOrPublic, ToAnybody, ToItsManagers, ToItsUsers};
 
 /// What is sent.
 #[derive(Debug, Clone, Copy)]
@@ -81,9 +83,27 @@ const ARTIFACT: Sent = Json(
 );
 const ENVIRONMENT: Sent = Json(r#"{"name": "new", "type": "docker", "description": ""}"#);
 const GENERIC: Sent = Form("data_json", r#"{"attestation_name": "x", "is_compliant": true}"#);
+const CUSTOM: Sent =
+    Form("data_json", r#"{"attestation_name": "x", "type_name": "review", "attestation_data": {"a": 1}}"#);
+const JIRA: Sent = Form("data_json", r#"{"attestation_name": "x", "jira_results": []}"#);
 const JUNIT: Sent = Form("data_json", r#"{"attestation_name": "x", "junit_results": []}"#);
+const OVERRIDE: Sent = Json(
+    r#"{"attestation_name": "x", "reason": "", "new_compliance_status": true, "original_attestation_type": "generic"}"#,
+);
 const PULL_REQUESTS: Sent =
     Form("data_json", r#"{"attestation_name": "x", "git_provider": "github", "pull_requests": []}"#);
+const SNYK: Sent = Form(
+    "data_json",
+    r#"{"attestation_name": "x", "snyk_results": {"tool": {"name": "Snyk", "version": "1"}, "results": []}}"#,
+);
+const SONAR: Sent = Form(
+    "data_json",
+    r#"{"attestation_name": "x", "sonar_results": {"analysedAt": "1", "revision": "r", "project": {"key": "k", "url": "u"}}}"#,
+);
+const DECISION: Sent = Form(
+    "data_json",
+    r#"{"attestation_name": "x", "type_name": "decision", "control": "c1", "attestation_data": {"is_compliant": true}}"#,
+);
 
 /// The table, in the order of the documentation.
 const TABLE: &[Row] = &[
@@ -94,13 +114,22 @@ const TABLE: &[Row] = &[
     row("get_artifact_by_commit_sha", READS_FLOW, Nothing, 200).without("flow_name", 404),
     row("get_artifact_by_fingerprint", READS_FLOW, Nothing, 200).without("flow_name", 404),
     row("get_latest_artifact_commit", READS_FLOW, Nothing, 200).without("flow_name", 404),
+    row("list_system_attestation_types", ToAnybody, Nothing, 200),
     row("get_attestations", READS, Nothing, 200),
     row("get_artifact_attestation", READS_FLOW, Nothing, 200).without("flow_name", 404),
     row("get_attestation_evidence", READS_FLOW, Nothing, 200).without("attestation_id", 404),
+    row("post_custom_attestation", WRITES, CUSTOM, 201).without("trail_name", 201),
     row("post_generic_attestation", WRITES, GENERIC, 201).without("trail_name", 201),
+    row("post_jira_attestation", WRITES, JIRA, 201).without("flow_name", 201),
     row("post_junit_attestation", WRITES, JUNIT, 201).without("trail_name", 201),
+    row("post_override_attestation", WRITES, OVERRIDE, 201).without("trail_name", 201),
     row("post_pull_request_attestation", WRITES, PULL_REQUESTS, 201).without("flow_name", 201),
+    row("post_snyk_attestation", WRITES, SNYK, 201).without("trail_name", 201),
+    row("post_sonar_attestation", WRITES, SONAR, 201).without("flow_name", 201),
+    row("post_system_attestation", WRITES, DECISION, 201).without("trail_name", 201),
     row("get_trail_attestation", READS_FLOW, Nothing, 200).without("trail_name", 404),
+    row("list_builds", READS, Nothing, 200),
+    row("build_statistics", READS, Nothing, 200),
     row("list_controls", READS, Nothing, 200),
     row("post_control", WRITES, Json(r#"{"identifier": "new", "name": "x"}"#), 201),
     row("list_control_tag_choices", READS, Nothing, 200),
@@ -110,9 +139,13 @@ const TABLE: &[Row] = &[
     row("unarchive_control", WRITES, Nothing, 200).without("identifier", 404),
     row("list_control_versions", READS, Nothing, 200).without("identifier", 404),
     row("get_control_version", READS, Nothing, 200).without("version_number", 404),
+    row("get_control_coverage", READS, Nothing, 200).without("identifier", 404),
+    row("list_control_decisions", READS, Nothing, 200).without("identifier", 404),
+    row("get_control_decision", READS, Nothing, 200).without("decision_id", 404),
     row("get_custom_attestation_types", READS, Nothing, 200),
     row("post_custom_attestation_type", WRITES, Form("data_json", r#"{"name": "x"}"#), 201),
     row("get_custom_attestation_type", READS, Nothing, 200).without("custom_attestation_type_name", 404),
+    row("archive_custom_attestation_type", WRITES, Nothing, 200).without("custom_attestation_type_name", 404),
     row("list_envs", READS, Nothing, 200),
     row("create_env", REPORTS, ENVIRONMENT, 201),
     row("get_environment", READS, Nothing, 200).without("env_name", 404),
@@ -123,18 +156,27 @@ const TABLE: &[Row] = &[
     row("server_report", REPORTS, Json(r#"{"artifacts": []}"#), 201).without("env_name", 404),
     row("get_flows", READS, Nothing, 200),
     row("create_flow_with_template", WRITES, Form("data_json", r#"{"name": "new", "description": ""}"#), 201),
+    row("create_flow", WRITES, Json(r#"{"name": "new", "description": "", "template": []}"#), 201),
     row("get_flow", READS_FLOW, Nothing, 200).without("flow_name", 404),
+    row("archive_flow", WRITES, Nothing, 200).without("flow_name", 404),
+    row("rename_flow", WRITES, Json(r#"{"new_name": "renamed"}"#), 200).without("flow_name", 404),
+    row("list_audit_log", READS, Nothing, 200),
     row("get_organization", READS, Nothing, 200),
     row("list_policies", READS, Nothing, 200),
     row("put_policy", WRITES, Form("payload", r#"{"name": "p"}"#), 200),
     row("get_policy", READS, Nothing, 200).without("policy_name", 404),
     row("list_repos", READS, Nothing, 200),
+    row("list_repo_filter_options", READS, Nothing, 200),
+    row("list_repo_tag_choices", READS, Nothing, 200),
+    row("get_repo_live_artifacts", READS, Nothing, 200).without("repo_name", 404),
+    row("get_repo", READS, Nothing, 200).without("repo_name", 404),
     row("flow_template_schema_v1", ToAnybody, Nothing, 200),
     row("get_search", READS, Nothing, 200).without("search_value", 404),
     row("list_service_accounts", READS, Nothing, 200),
     row("create_service_account", REPORTS, Json(r#"{"name": "new"}"#), 201),
     row("get_service_account", READS, Nothing, 200).without("name", 404),
     row("update_service_account", MANAGES, Json("{}"), 200).without("name", 404),
+    row("delete_service_account", MANAGES, Nothing, 200).without("name", 404),
     row("list_service_account_api_keys", READS, Nothing, 200).without("name", 404),
     row("create_service_account_api_key", MANAGES, Json(r#"{"description": "x"}"#), 201).without("name", 404),
     row("delete_service_account_api_key", MANAGES, Nothing, 200).without("name", 404),
@@ -148,6 +190,8 @@ const TABLE: &[Row] = &[
     row("create_trail", WRITES, Form("data_json", r#"{"name": "new"}"#), 201).without("flow_name", 201),
     row("get_trail", READS_FLOW, Nothing, 200).without("trail_name", 404),
     row("download_trail_audit_pdf", READS_FLOW, Nothing, 200).without("trail_name", 404),
+    row("get_user_default_org", ToAnybody, Nothing, 200),
+    row("put_user_default_org", ToItsUsers, Nothing, 200),
 ];
 
 /// Who asks.
@@ -206,6 +250,8 @@ fn expected(row: &Row, caller: &Caller, of: Of) -> u16 {
     match (caller, row.allowed) {
         (Caller::Stranger(_), _) => 401,
         (_, ToAnybody) => status,
+        (Caller::Insider(_, JANE), ToItsUsers) if of == Of::WhatExists => status,
+        (_, ToItsUsers) => 403,
         _ if of == Of::AnUnknownOrganization => 404,
         (Caller::Outsider(_), FromOrPublic(_)) if of == Of::WhatIsPublic => status,
         (Caller::Outsider(_), _) => 403,
@@ -250,6 +296,7 @@ impl World {
             let artifact = json!({
                 "trail_name": "t", "fingerprint": "a".repeat(64), "filename": "x", "git_commit": COMMIT,
                 "build_url": "", "commit_url": "",
+                "repo_info": {"name": "acme/shop", "url": "https://git.example.com/acme/shop"},
             });
             api.post(&format!("/artifacts/acme/{flow}")).json(artifact).await.created();
             let document = r#"{"attestation_name": "bar", "is_compliant": true}"#;
@@ -257,7 +304,13 @@ impl World {
             let attest = api.post(&format!("/attestations/acme/{flow}/trail/t/generic"));
             attest.form(&[("name=\"data_json\"", document), file]).await.created();
         }
+        let decision = r#"{"attestation_name": "decided", "type_name": "decision", "control": "c1",
+            "attestation_data": {"is_compliant": true}}"#;
+        let decide = api.post("/attestations/acme/shop/trail/t/system");
+        decide.form(&[("name=\"data_json\"", decision)]).await.created();
+        let decisions = api.get("/controls/acme/c1/decisions").await.ok();
         let names = [
+            ("decision_id", decisions["decisions"][0]["decision_id"].as_str().unwrap()),
             ("flow_name", "shop"),
             ("trail_name", "t"),
             ("fingerprint", &"a".repeat(64)),
@@ -270,6 +323,7 @@ impl World {
             ("env_name", "prod"),
             ("snapshot_expression", "1"),
             ("policy_name", "p"),
+            ("repo_name", "acme/shop"),
             ("name", "ci"),
             ("key_id", key["id"].as_str().unwrap()),
             ("resource_type", "flow"),

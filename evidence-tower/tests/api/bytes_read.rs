@@ -370,3 +370,32 @@ async fn a_list_of_artifacts_reads_a_few_attestations_at_a_time() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_search_reads_no_evidence() {
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+        given_artifacts(&api, 1).await;
+        let document = json!({"attestation_name": "a", "is_compliant": false, "user_data": {"x": "x".repeat(200_000)},
+                              "artifact_fingerprint": digest(0)});
+        attest(&api, &document).await;
+        let (api, answered) = measured(&store).await;
+        let found = api.get(&format!("/search/acme/sha/{}", digest(0))).await.ok();
+        let found = &found["artifacts"][0];
+        // The newest report is to a trail that has none.
+        assert_eq!((&found["trail"], &found["compliance_state"]), (&json!("u"), &json!("COMPLIANT")));
+        let artifact = json!({
+            "trail_name": "t", "template_reference_name": "app", "fingerprint": digest(0),
+            "filename": "app", "git_commit": COMMIT, "build_url": "b", "commit_url": "c",
+        });
+        api.post("/artifacts/acme/open").json(artifact).await.created();
+        forget(&answered);
+        let found = api.get(&format!("/search/acme/sha/{}", digest(0))).await.ok();
+        let found = &found["artifacts"][0];
+        assert_eq!((&found["trail"], &found["compliance_state"]), (&json!("t"), &json!("NON-COMPLIANT")));
+        let mut events: Vec<_> = found["history"].as_array().unwrap().iter().map(|event| event["event"].as_str()).collect();
+        events.sort_unstable();
+        assert_eq!(events, [Some("a evidence received"), Some("app reported")]);
+        expect_at_most(&answered, 20_000, "a search");
+    })
+    .await;
+}

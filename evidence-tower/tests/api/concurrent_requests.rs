@@ -174,7 +174,20 @@ impl Client {
         join.json(json!({ "physical_env_name": physical }))
     }
 
-    /// Sets a tag with this key, of a flow or an environment.
+    fn control(&self, identifier: &str) -> Ask {
+        self.api().post("/controls/acme").json(json!({"identifier": identifier, "name": identifier}))
+    }
+
+    fn change_control(&self, identifier: &str, changes: Value) -> Ask {
+        self.api().put(&format!("/controls/acme/{identifier}")).json(changes)
+    }
+
+    /// Archives a control, or brings it back.
+    fn archive_control(&self, identifier: &str, how: &str) -> Ask {
+        self.api().post(&format!("/controls/acme/{identifier}/{how}"))
+    }
+
+    /// Sets a tag with this key, of a flow, an environment or a control.
     fn tag(&self, kind: &str, name: &str, key: &str) -> Ask {
         let patch = self.api().request(http::Method::PATCH, &format!("/tags/acme/{kind}/{name}"));
         patch.json(json!({"set_tags": {key: "x"}}))
@@ -211,7 +224,7 @@ async fn follow(line: Vec<Ask>) -> Vec<String> {
 /// Makes a meeting of records whose names end with this suffix.
 type Meet = fn(&Client, &str) -> Meeting;
 
-const MEETINGS: [Meet; 11] = [
+const MEETINGS: [Meet; 12] = [
     // Attaching and a new version.
     |client, suffix| {
         let (env, policy) = (format!("a-env-{suffix}"), format!("a-p-{suffix}"));
@@ -369,6 +382,21 @@ const MEETINGS: [Meet; 11] = [
             ],
         }
     },
+    // Versions of one control, and its tags, of which versions say nothing.
+    |client, suffix| {
+        let control = format!("k-{suffix}");
+        let change = |changes: Value| client.change_control(&control, changes);
+        Meeting {
+            given: vec![client.control(&control)],
+            lines: vec![
+                vec![change(json!({"name": "a"})), change(json!({"name": "b"}))],
+                vec![change(json!({"description": "a"})), change(json!({"description": "b"}))],
+                vec![change(json!({"links": {"a": "b"}})), client.tag("control", &control, "a")],
+                vec![client.archive_control(&control, "archive"), client.tag("control", &control, "b")],
+                vec![client.tag("control", &control, "c"), client.archive_control(&control, "unarchive")],
+            ],
+        }
+    },
     // Versions of one policy, and two who create one.
     |client, suffix| {
         let (env, p, new) = (format!("v-env-{suffix}"), format!("v-p-{suffix}"), format!("v-n-{suffix}"));
@@ -424,6 +452,7 @@ async fn a_guard_that_is_forgotten_shows() {
         (RecordKind::Artifact, "the artifact of an attestation"),
         (RecordKind::Trail, "an artifact's template"),
         (RecordKind::Repo, "an artifact's repo"),
+        (RecordKind::Control, "a version of a control"),
     ] {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let wrong = wrong(&store, "memory", Some(kind)).await;

@@ -1,9 +1,16 @@
 //! Controls: created once, found by their identifiers, changed version by version.
 
+use std::sync::Arc;
+
+use evidence_core::id::Id;
+use evidence_core::policies::{Policy, PolicyVersion};
+use evidence_core::{Current, Fact, Store};
 use serde_json::{Value, json};
 
+use crate::support::environments::PROVENANCE;
 use crate::support::json::{FORBIDDEN, INVALID, fields};
-use crate::support::{Api, JOHN, on_every_store_and_mount};
+use crate::support::{Api, JOHN, acme, on_every_store, on_every_store_and_mount};
+use crate::unreadable::inject;
 
 const LIST: &str = "/controls/acme";
 const REVIEW: &str = "/controls/acme/SDLC-4";
@@ -216,7 +223,7 @@ async fn what_does_not_exist_is_not_found() {
         for number in ["0", "2", "-1", "9223372036854775807"] {
             let text = format!("version {number} does not exist for control 'SDLC-4'");
             let missing = api.get(&format!("{REVIEW}/versions/{number}")).await;
-            missing.refused(404, "Control version not found", &[("version_number", &text)]);
+            missing.refused(404, "Control or version not found", &[("version_number", &text)]);
         }
         for number in ["x", "1.0", "9223372036854775808"] {
             let refused = api.get(&format!("{REVIEW}/versions/{number}")).await;
@@ -354,6 +361,204 @@ async fn tags_narrow_the_list_and_are_offered_once() {
         }
         api.patch("/tags/acme/control/c1").json(json!({"remove_tags": ["team", "framework"]})).await.ok();
         assert_eq!(api.get(choices).await.ok(), json!([tag("team", "red")]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn all_tags_of_controls_are_offered_however_many() {
+    on_every_store(async |api: Api, _| {
+        let mut all = Vec::new();
+        for control in 0..11 {
+            let identifier = format!("c{control}");
+            api.post("/controls/acme").json(json!({"identifier": identifier, "name": "x"})).await.created();
+            let value = |number: usize| format!("{:04}", control * 100 + number);
+            // Every control has the first of them, too.
+            let tags = (0..99).map(|number| (format!("k{}", number % 99), value(number)));
+            let tags: serde_json::Map<_, _> = tags
+                .chain([("all".to_owned(), "same".to_owned())])
+                .map(|(key, value)| (key, json!(value)))
+                .collect();
+            all.extend(tags.iter().map(|(key, value)| (key.clone(), value.as_str().unwrap().to_owned())));
+            let tag = api.patch(&format!("/tags/acme/control/{identifier}"));
+            tag.json(json!({ "set_tags": tags })).await.ok();
+        }
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 11 * 99 + 1);
+        let all = Vec::from_iter(all.into_iter().map(|(key, value)| json!({"key": key, "value": value})));
+        api.get("/controls/acme/tags").await.expect_exactly(200, json!(all));
+    })
+    .await;
+}
+
+/// Makes a version of the policy that says this, which the API would not take yet.
+async fn given_version(store: &dyn Store, org: Id, policy: &str, text: &str) {
+    let Current { record, .. } = store.policy(org, policy).await.unwrap().unwrap();
+    let record = Policy { version: record.version + 1, ..record };
+    let version = PolicyVersion {
+        policy: record.id,
+        version: record.version,
+        policy_yaml: text.to_owned(),
+        comment: String::new(),
+        at: record.last_modified_at,
+        by: record.created_by.clone(),
+    };
+    inject(store, org, Fact::PolicyUpdated { record, version: Some(version), comment: None }).await;
+}
+
+const ASKING: &str = "_schema: https://example.com/v1\nartifacts:\n  attestations:\n    \
+    - {type: decision, for_control: SDLC-4}\n    - {type: decision, name: other, for_control: SDLC-5}\n";
+
+#[tokio::test]
+async fn environments_are_covered_by_the_latest_versions_of_their_policies() {
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+        given_review(&api).await;
+        let coverage = "/controls/acme/SDLC-4/coverage";
+        let bar = async |query: &str| {
+            let found = api.get(&format!("{coverage}{query}")).await.ok();
+            let names = Vec::from_iter(each(&found, "environments", "name").into_iter().map(str::to_owned));
+            (found["covered"].as_u64().unwrap(), found["total"].as_u64().unwrap(), names)
+        };
+        assert_eq!(bar("").await, (0, 0, vec![]));
+        assert_eq!(api.get(coverage).await.ok()["coverage_percent"], 0.0);
+
+        for policy in ["asks", "asked", "plain"] {
+            api.put_policy(policy, PROVENANCE).await.created();
+        }
+        api.given_environments("docker", &["prod-eu", "Prod-us", "staging", "old"]).await;
+        let together = json!({"name": "all", "type": "logical", "description": "", "included_environments": ["prod-eu"]});
+        api.put("/environments/acme").json(together).await.created();
+        for (environment, policies) in
+            [("prod-eu", vec!["asks", "plain", "asked"]), ("Prod-us", vec!["plain"]), ("old", vec!["asks"])]
+        {
+            let attach = api.post(&format!("/environments/acme/{environment}/policies"));
+            attach.json(json!({"policy_names": policies})).await.ok();
+        }
+        let org = acme(&*store).await;
+        let record = store.environment(org, "old").await.unwrap().unwrap().record;
+        inject(&*store, org, Fact::EnvironmentArchived { record }).await;
+        given_version(&*store, org, "asks", ASKING).await;
+        given_version(&*store, org, "asked", ASKING).await;
+
+        let (eu, us, staging) = ("prod-eu".to_owned(), "Prod-us".to_owned(), "staging".to_owned());
+        assert_eq!(bar("").await, (1, 3, vec![us.clone(), eu.clone(), staging.clone()]));
+        assert_eq!(bar("?covered=true").await, (1, 3, vec![eu.clone()]));
+        assert_eq!(bar("?covered=false").await, (1, 3, vec![us.clone(), staging.clone()]));
+        assert_eq!(bar("?search=PROD").await, (1, 3, vec![us.clone(), eu.clone()]));
+        assert_eq!(bar("?search=%25").await, (1, 3, vec![]));
+        assert_eq!(bar("?per_page=2&page=2").await, (1, 3, vec![staging.clone()]));
+        let page = api.get(&format!("{coverage}?covered=true&per_page=1")).await.ok();
+        let link = "http://localhost:8001/api/v2/controls/acme/SDLC-4/coverage?page=1&per_page=1&covered=true";
+        assert_eq!(page["_links"]["self"]["href"], link);
+        let expected = json!({
+            "total": 3, "covered": 1, "coverage_percent": 100.0 / 3.0, "page": 1, "per_page": 1, "total_pages": 1,
+            "total_count": 1, "_links": page["_links"],
+            "environments": [
+                {"name": "prod-eu", "type": "docker", "covered": true, "policies": ["asked", "asks"]},
+            ],
+        });
+        assert_eq!(page, expected);
+        // The newest version alone counts, and nobody's but the organization's.
+        given_version(&*store, org, "asks", PROVENANCE).await;
+        let found = api.get(coverage).await.ok();
+        assert_eq!(found["environments"][1]["policies"], json!(["asked"]));
+        given_version(&*store, org, "asked", "no policy").await;
+        assert_eq!(bar("").await, (0, 3, vec![us, eu, staging]));
+        let missing = api.get("/controls/acme/SDLC-6/coverage").await;
+        assert_eq!(missing.message(404), "Control not found");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn decisions_about_a_control_are_listed_and_read_one_by_one() {
+    on_every_store_and_mount(async |api| {
+        let decide = |control: &str, is_compliant: bool, more: Value| {
+            let mut decision = json!({
+                "attestation_name": "reviewed", "type_name": "decision", "control": control,
+                "attestation_data": {"is_compliant": is_compliant, "by": [1.50, null]},
+            });
+            decision.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            api.attest("system", &decision)
+        };
+        decide("SDLC-4", false, json!({})).await.created();
+        given_review(&api).await;
+        api.given_artifact('a', "t").await;
+        let about = json!({"artifact_fingerprint": "a".repeat(64)});
+        api.post("/attestations/acme/web/trail/t/system")
+            .form(&[("name=\"data_json\"", &json!({
+                "attestation_name": "checked", "type_name": "decision", "control": "SDLC-4",
+                "attestation_data": {"is_compliant": true}, "artifact_fingerprint": about["artifact_fingerprint"],
+            }).to_string())])
+            .await
+            .created();
+        decide("sdlc-4", true, json!({})).await.created();
+        let list = "/controls/acme/SDLC-4/decisions";
+        let found = api.get(list).await.ok();
+        let flow = |name: &str| {
+            let flows = api.get("/flows/acme").into_future();
+            let name = name.to_owned();
+            async move {
+                let flows = flows.await.ok();
+                let flows = flows.get("data").unwrap_or(&flows);
+                let flow = flows.as_array().unwrap().iter().find(|flow| flow["name"] == name).unwrap();
+                flow["id"].as_str().unwrap().to_owned()
+            }
+        };
+        let (web, shop) = (flow("web").await, flow("shop").await);
+        let decisions = found["decisions"].as_array().unwrap().clone();
+        let ids = Vec::from_iter(decisions.iter().map(|decision| decision["decision_id"].as_str().unwrap()));
+        let [newest, oldest] = ids[..] else { panic!("{found}") };
+        let expected = json!({
+            "page": 1, "per_page": 15, "total_pages": 1, "total_count": 2, "_links": found["_links"],
+            "decisions": [
+                {"decision_id": newest, "attestation_name": "checked", "is_compliant": true, "control_version": 1,
+                 "created_at": 1_783_538_510.0, "created_by": "jane", "flow_id": web, "flow_name": "web",
+                 "trail_name": "t", "artifact_name": "api", "artifact_fingerprint": "a".repeat(64)},
+                {"decision_id": oldest, "attestation_name": "reviewed", "is_compliant": false, "control_version": null,
+                 "created_at": 1_783_538_510.0, "created_by": "jane", "flow_id": shop, "flow_name": "shop",
+                 "trail_name": "t", "artifact_name": null, "artifact_fingerprint": null},
+            ],
+        });
+        assert_eq!(found, expected);
+        for (query, expected) in [
+            ("sort_direction=asc", vec![oldest, newest]),
+            ("is_compliant=true", vec![newest]),
+            ("is_compliant=false", vec![oldest]),
+            ("from_timestamp=1783538510&to_timestamp=1783538510", vec![newest, oldest]),
+            ("from_timestamp=1783538510.5", vec![]),
+            ("to_timestamp=1783538509.5", vec![]),
+            (&format!("flow_id={shop}"), vec![oldest]),
+            (&format!("flow_id={shop}&flow_id={web}"), vec![newest, oldest]),
+            ("flow_id=x", vec![]),
+            ("per_page=1&page=2", vec![oldest]),
+            ("page=9", vec![]),
+        ] {
+            let found = api.get(&format!("{list}?{query}")).await.ok();
+            assert_eq!(each(&found, "decisions", "decision_id"), expected, "{query}");
+        }
+        for (query, field) in [("per_page=101", "query.per_page"), ("from_timestamp=x", "query.from_timestamp")] {
+            api.get(&format!("{list}?{query}")).await.refuses_field(400, field);
+        }
+        let page = api.get(&format!("{list}?per_page=1&is_compliant=true&from_timestamp=1.5")).await.ok();
+        let link = format!("http://localhost:8001/api/v2{list}?page=1&per_page=1&is_compliant=true&from_timestamp=1.5");
+        assert_eq!(page["_links"]["self"]["href"], link);
+
+        let one = api.get(&format!("{list}/{oldest}")).await.ok();
+        let attestation = api.get(&format!("/attestations/acme?attestation_id={oldest}")).await.ok();
+        let mut expected = decisions[1].clone();
+        expected["attestation"] = attestation["data"][0].clone();
+        assert_eq!(one, expected);
+        let generic = json!({"attestation_name": "generic", "is_compliant": true});
+        api.attest("generic", &generic).await.created();
+        let generic = api.get("/attestations/acme/shop/trail/t/generic").await.ok();
+        for missing in ["x", "00000000-0000-0000-0000-00000001", generic[0]["attestation_id"].as_str().unwrap()] {
+            assert_eq!(api.get(&format!("{list}/{missing}")).await.message(404), "Decision not found");
+        }
+        assert_eq!(api.get("/controls/acme/sdlc-4/decisions").await.message(404), "Control not found");
+        given(&api, "sdlc-4", "another").await;
+        assert_eq!(api.get(&format!("/controls/acme/sdlc-4/decisions/{oldest}")).await.message(404), "Decision not found");
     })
     .await;
 }

@@ -16,13 +16,19 @@ fn numbers(field: &str) -> String {
     format!(r#""in {field}":[{NUMBERS},{{"deep":[{NUMBERS}]}}]"#)
 }
 
-/// Puts an object with the field's name into each free-form field of a body, and gathers the names.
+/// Puts the field's name into each free-form field of a body, and gathers the names.
 fn mark(body: &mut Value, schema: &Value, document: &Value, path: &str, found: &mut Vec<String>) {
     for schema in branches(schema, document) {
         if schema.get("x-max-bytes").is_some() && !is(schema, "string") {
-            *body = json!({ path: "marked" });
+            match body {
+                Value::Object(fields) => drop(fields.insert(path.to_owned(), json!("marked"))),
+                other => *other = json!({ path: "marked" }),
+            }
             found.push(path.to_owned());
             return;
+        }
+        for item in body.as_array_mut().into_iter().flatten() {
+            mark(item, &schema["items"], document, path, found);
         }
         for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
             if let Some(value) = body.get_mut(name.as_str()) {
@@ -44,8 +50,7 @@ async fn send_all(api: &Api) -> Vec<String> {
         mark(&mut body, body_schema(operation).unwrap(), &document, request.operation, &mut found);
         let mut text = body.to_string();
         for field in &found {
-            text =
-                text.replace(&json!({ field: "marked" }).to_string(), &format!("{{ {} }}", numbers(field)));
+            text = text.replace(&format!("{}:\"marked\"", json!(field)), &numbers(field));
         }
         let reply = request.send_text(api, &text, &document).await;
         assert!(reply.status.is_success(), "{}: {:?}", request.operation, reply.body);
@@ -62,8 +67,9 @@ async fn send_all(api: &Api) -> Vec<String> {
 /// What answers say of all that was sent.
 async fn answers(api: &Api) -> String {
     let artifact = "/attestations/acme/web/artifact";
-    let attestations =
-        ["generic", "junit", "pull_request"].map(|name| format!("{artifact}/{}/{name}", fingerprint()));
+    let names =
+        ["custom", "generic", "jira", "junit", "overridden", "pull_request", "snyk", "sonar", "system"];
+    let attestations = names.map(|name| format!("{artifact}/{}/{name}", fingerprint()));
     let others = [
         "/trails/acme/web/trail-2".to_owned(),
         "/trails/acme?flow=web".to_owned(),

@@ -174,7 +174,46 @@ impl Calls {
             "attestation_name": "licences", "is_compliant": true, "description": "No licence that we do not take",
         });
         let files = json!({"data_json": licences, "attachment_file": "serde MIT\ntokio MIT\n"});
-        self.show("post_generic_attestation", 201, in_trail, Sent::Form(files)).await;
+        self.show("post_generic_attestation", 201, in_trail.clone(), Sent::Form(files)).await;
+        self.scan(in_trail).await;
+    }
+
+    async fn scan(&mut self, in_trail: Value) {
+        let issue = json!({
+            "issue_id": "SHOP-17", "issue_url": "https://acme.atlassian.net/browse/SHOP-17", "issue_exists": true,
+        });
+        let issues = Sent::Form(json!({"data_json": {"attestation_name": "issue", "jira_results": [issue]}}));
+        self.show("post_jira_attestation", 201, in_trail.clone(), issues).await;
+        let found = json!({
+            "schema_version": 1, "tool": {"name": "SnykCode", "version": "1.0.0"},
+            "results": [{"high_count": 0, "medium_count": 0, "low_count": 0, "high": [], "medium": [], "low": []}],
+        });
+        let found = Sent::Form(json!({"data_json": {"attestation_name": "scan", "snyk_results": found}}));
+        self.show("post_snyk_attestation", 201, in_trail.clone(), found).await;
+        let condition = json!({
+            "metric": "new_coverage", "errorThreshold": "80", "operator": "LESS_THAN", "status": "OK", "value": "91.4",
+        });
+        let analysis = json!({
+            "serverUrl": "https://sonar.example.com", "taskId": "AZ81", "status": "SUCCESS", "analysedAt": "1783538400",
+            "revision": COMMIT,
+            "project": {"key": "shop", "name": "Shop", "url": "https://sonar.example.com/dashboard?id=shop"},
+            "qualityGate": {"name": "Sonar way", "status": "OK", "conditions": [condition]},
+        });
+        let analysis = json!({"attestation_name": "analysis", "sonar_results": analysis});
+        let analysis = Sent::Form(json!({ "data_json": analysis }));
+        self.show("post_sonar_attestation", 201, in_trail.clone(), analysis).await;
+        let overriding = Sent::Json(json!({
+            "attestation_name": "scan", "reason": "The finding is not in what is shipped",
+            "new_compliance_status": true, "original_attestation_type": "snyk",
+        }));
+        self.show("post_override_attestation", 201, in_trail.clone(), overriding).await;
+        let decision = json!({
+            "attestation_name": "reviewed", "type_name": "decision", "control": "SDLC-4",
+            "attestation_data": {"is_compliant": true, "read_by": "bob"},
+        });
+        let decision = Sent::Form(json!({ "data_json": decision }));
+        self.show("post_system_attestation", 201, in_trail, decision).await;
+        self.get("list_system_attestation_types", json!({})).await;
     }
 
     async fn run(&mut self) {
@@ -231,10 +270,24 @@ impl Calls {
         self.show("delete_service_account_api_key", 200, of_key, Sent::Nothing).await;
         self.get("list_service_accounts", json!({"org": "acme"})).await;
         self.get("get_service_account", ci).await;
+        let retired = Sent::Json(json!({"name": "jenkins"}));
+        assert_eq!(self.call("create_service_account", &json!({"org": "acme"}), &retired).await.status, 201);
+        let retired = json!({"org": "acme", "name": "jenkins"});
+        self.show("delete_service_account", 200, retired, Sent::Nothing).await;
     }
 
     async fn settings(&mut self) {
         let org = json!({"org": "acme"});
+        for name in ["webshop", "cellar"] {
+            let document = Sent::Form(json!({"data_json": {"name": name, "description": ""}}));
+            assert_eq!(self.call("create_flow_with_template", &org, &document).await.status, 201);
+        }
+        let legacy = json!({"name": "mill", "description": "Grinds", "template": ["artifact", "unit-test"]});
+        self.show("create_flow", 201, org.clone(), Sent::Json(legacy)).await;
+        let renaming = Sent::Json(json!({"new_name": "storefront"}));
+        self.show("rename_flow", 200, json!({"org": "acme", "flow_name": "webshop"}), renaming).await;
+        let cellar = json!({"org": "acme", "flow_name": "cellar"});
+        self.show("archive_flow", 200, cellar, Sent::Nothing).await;
         let tags = Sent::Json(json!({"set_tags": {"team": "storefront"}, "remove_tags": ["owner"]}));
         let tagged = json!({"org": "acme", "resource_type": "flow", "resource_id": "shop"});
         self.show("patch_tags", 200, tagged, tags).await;
@@ -249,7 +302,20 @@ impl Calls {
         self.get("get_custom_attestation_types", org.clone()).await;
         let coverage = json!({"org": "acme", "custom_attestation_type_name": "coverage", "version": 1});
         self.get("get_custom_attestation_type", coverage).await;
+        let coverage = json!({
+            "attestation_name": "coverage", "type_name": "coverage", "attestation_data": {"score": 91.4},
+        });
+        let in_trail = json!({"org": "acme", "flow_name": "shop", "trail_name": "build-812"});
+        self.show("post_custom_attestation", 201, in_trail, Sent::Form(json!({ "data_json": coverage })))
+            .await;
+        let retired = Sent::Form(json!({"data_json": {"name": "manual-scan"}}));
+        assert_eq!(self.call("post_custom_attestation_type", &org, &retired).await.status, 201);
+        let retired = json!({"org": "acme", "custom_attestation_type_name": "manual-scan"});
+        self.show("archive_custom_attestation_type", 200, retired, Sent::Nothing).await;
         self.get("get_organization", org.clone()).await;
+        self.show("put_user_default_org", 200, org.clone(), Sent::Nothing).await;
+        self.get("get_user_default_org", json!({})).await;
+        self.get("list_audit_log", json!({"org": "acme", "role": "admin"})).await;
         let review = Sent::Json(json!({
             "identifier": "SDLC-4", "name": "Code review", "description": "A second person reads every change",
             "links": {"policy": "https://wiki.example.com/code-review"},
@@ -266,7 +332,12 @@ impl Calls {
         self.show("archive_control", 200, review.clone(), Sent::Nothing).await;
         self.show("unarchive_control", 200, review.clone(), Sent::Nothing).await;
         self.get("get_control", review.clone()).await;
-        self.get("list_control_versions", review).await;
+        self.get("list_control_versions", review.clone()).await;
+        self.get("get_control_coverage", review.clone()).await;
+        let decisions = self.call("list_control_decisions", &review, &Sent::Nothing).await.ok();
+        let decision = json!({"org": "acme", "identifier": "SDLC-4", "decision_id": decisions["decisions"][0]["decision_id"]});
+        self.get("list_control_decisions", review).await;
+        self.get("get_control_decision", decision).await;
         let first = json!({"org": "acme", "identifier": "SDLC-4", "version_number": 1});
         self.get("get_control_version", first).await;
         self.get("list_controls", json!({"org": "acme", "search": "review"})).await;
@@ -305,7 +376,13 @@ impl Calls {
         self.get("get_artifact_attestation", named).await;
         self.get("get_attestations", with(&org, "attestation_id", id)).await;
         self.get("get_attestation_evidence", with(&in_trail, "attestation_id", id)).await;
+        self.get("list_builds", with(&org, "repo_name", "acme/shop")).await;
+        self.get("build_statistics", with(&org, "repo_name", "acme/shop")).await;
         self.get("list_repos", with(&org, "provider", "github")).await;
+        self.get("list_repo_filter_options", with(&org, "namespace", "acme")).await;
+        self.get("list_repo_tag_choices", org.clone()).await;
+        self.get("get_repo_live_artifacts", with(&org, "repo_name", "acme/shop")).await;
+        self.get("get_repo", with(&org, "repo_name", "acme/shop")).await;
         self.get("list_allowlist", org.clone()).await;
         self.get("list_policies", org.clone()).await;
         self.get("get_policy", with(&org, "policy_name", "release")).await;

@@ -16,6 +16,7 @@ use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
 use evidence_core::{Error, Evidence, EvidenceService, Limits, Operation, Result, StoreError, Wording};
 use evidence_tower::EvidenceApi;
+use futures_util::FutureExt;
 use http::header::RETRY_AFTER;
 use http_body_util::{BodyExt, Empty};
 use serde_json::json;
@@ -313,4 +314,24 @@ async fn a_write_whose_caller_hangs_up_is_done_all_the_same() {
         .get("/flows/acme/web")
         .await
         .expect(200, json!({"name": "web"}));
+}
+
+#[tokio::test]
+async fn a_host_that_stops_waits_for_the_writes_whose_callers_hung_up() {
+    let evidence = in_memory().await;
+    let [begun, go, done] = [(); 3].map(|()| Arc::new(Notify::new()));
+    let slow = Slow { evidence: evidence.clone(), begun: begun.clone(), go: go.clone(), done };
+    let api = EvidenceApi::new(slow);
+    api.finish_writes().await;
+    let form = [("name=\"data_json\"", r#"{"name": "web", "description": ""}"#)];
+    let ask = Api::of(api.clone(), Mount::Tower, "slow").await.put("/flows/acme/template_file").form(&form);
+    tokio::select! {
+        reply = ask.into_future() => panic!("answered too early: {reply:?}"),
+        () = begun.notified() => {}
+    }
+    assert!(api.finish_writes().now_or_never().is_none(), "the write has not been done");
+    go.notify_one();
+    tokio::time::timeout(Duration::from_secs(60), api.finish_writes()).await.expect("the write is done");
+    let api = Api::new(evidence, Mount::Tower, "memory").await;
+    api.get("/flows/acme/web").await.expect(200, json!({"name": "web"}));
 }

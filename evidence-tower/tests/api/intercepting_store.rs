@@ -13,9 +13,10 @@ use evidence_core::artifacts::{
     Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Found, Matches, Origin,
 };
 use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
-use evidence_core::attestations::{Attestation, AttestationStore, NamedAttestation};
+use evidence_core::attestations::{Attestation, AttestationStore, DecisionFilter, NamedAttestation};
 use evidence_core::auth::KeyHash;
 use evidence_core::blobs::{Blobs, Chunks};
+use evidence_core::builds::{Build, BuildFilter, BuildStore};
 use evidence_core::controls::{Control, ControlFilter, ControlStore, ControlVersion};
 use evidence_core::environments::{EnvironmentStore, KnownEnvironment};
 use evidence_core::feed::{Advance, FeedStore, Lease};
@@ -23,15 +24,15 @@ use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Hash, LedgerHashes, Needs};
 use evidence_core::name::{Fingerprint, TrailName};
-use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User};
+use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User, UserSettings};
 use evidence_core::page::{Listed, Page, PageRequest};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
-use evidence_core::repos::{Repo, RepoFilter, RepoStore};
+use evidence_core::repos::{Repo, RepoFacet, RepoFilter, RepoStore, VcsProvider};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
-use evidence_core::snapshots::{Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore};
+use evidence_core::snapshots::{LiveBuild, Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore};
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
-use evidence_core::tags::TagChoice;
+use evidence_core::tags::{TagChoice, TagStore, TaggedKind};
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
 use evidence_core::trails::{Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore};
@@ -129,6 +130,19 @@ impl Recorder for InterceptingStore {
         };
         write.guards.retain(|guard| self.unguarded.is_none() || kind(guard) != self.unguarded);
         self.inner.record(write).await
+    }
+}
+
+#[async_trait]
+impl TagStore for InterceptingStore {
+    async fn tag_choices(
+        &self,
+        org: Id,
+        kind: TaggedKind,
+        after: Option<&TagChoice>,
+        limit: u64,
+    ) -> StoreResult<Vec<TagChoice>> {
+        self.ask("tag_choices", self.inner.tag_choices(org, kind, after, limit)).await
     }
 }
 
@@ -252,6 +266,18 @@ impl OrgStore for InterceptingStore {
 
     async fn members(&self, org: Id) -> StoreResult<Vec<Current<Member>>> {
         self.ask("members", self.inner.members(org)).await
+    }
+
+    async fn users_by_id(&self, ids: &[Id]) -> StoreResult<Vec<User>> {
+        self.ask("users_by_id", self.inner.users_by_id(ids)).await
+    }
+
+    async fn membership_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
+        self.ask("membership_entries", self.inner.membership_entries(org, first, limit)).await
+    }
+
+    async fn user_settings(&self, org: Id, user: Id) -> StoreResult<Option<Current<UserSettings>>> {
+        self.ask("user_settings", self.inner.user_settings(org, user)).await
     }
 
     async fn key_holder(&self, hash: &KeyHash) -> StoreResult<Option<KeyHolder>> {
@@ -394,6 +420,27 @@ impl AttestationStore for InterceptingStore {
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>> {
         self.ask("attestations", self.inner.attestations(org, trails, name)).await
     }
+
+    async fn decisions(
+        &self,
+        org: Id,
+        control: &str,
+        filter: &DecisionFilter,
+        request: PageRequest,
+    ) -> StoreResult<Page<Listed>> {
+        self.ask("decisions", self.inner.decisions(org, control, filter, request)).await
+    }
+}
+
+#[async_trait]
+impl BuildStore for InterceptingStore {
+    async fn builds(&self, org: Id, filter: &BuildFilter, request: PageRequest) -> StoreResult<Page<Build>> {
+        self.ask("builds", self.inner.builds(org, filter, request)).await
+    }
+
+    async fn build_times(&self, org: Id, filter: &BuildFilter, limit: u64) -> StoreResult<Page<Timestamp>> {
+        self.ask("build_times", self.inner.build_times(org, filter, limit)).await
+    }
 }
 
 #[async_trait]
@@ -406,17 +453,35 @@ impl RepoStore for InterceptingStore {
         self.ask("repo", self.inner.repo(org, id)).await
     }
 
+    async fn repos_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Repo>> {
+        self.ask("repos_by_id", self.inner.repos_by_id(org, ids)).await
+    }
+
     async fn repos(&self, org: Id, filter: &RepoFilter, request: PageRequest) -> StoreResult<Page<Repo>> {
         self.ask("repos", self.inner.repos(org, filter, request)).await
     }
 
-    async fn repos_listed(
+    async fn repo_ids(&self, org: Id, filter: &RepoFilter, request: PageRequest) -> StoreResult<Vec<Id>> {
+        self.ask("repo_ids", self.inner.repo_ids(org, filter, request)).await
+    }
+
+    async fn newest_repo(
+        &self,
+        org: Id,
+        name: &str,
+        provider: Option<VcsProvider>,
+    ) -> StoreResult<Option<Repo>> {
+        self.ask("newest_repo", self.inner.newest_repo(org, name, provider)).await
+    }
+
+    async fn repo_values(
         &self,
         org: Id,
         filter: &RepoFilter,
-        request: PageRequest,
-    ) -> StoreResult<Vec<Listed>> {
-        self.ask("repos_listed", self.inner.repos_listed(org, filter, request)).await
+        facet: RepoFacet,
+        limit: u64,
+    ) -> StoreResult<Vec<String>> {
+        self.ask("repo_values", self.inner.repo_values(org, filter, facet, limit)).await
     }
 }
 
@@ -460,6 +525,10 @@ impl SnapshotStore for InterceptingStore {
 
     async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotEntry>> {
         self.ask("instances", self.inner.instances(org, environment, index)).await
+    }
+
+    async fn live_builds(&self, org: Id, repo: Id, limit: u64) -> StoreResult<Vec<LiveBuild>> {
+        self.ask("live_builds", self.inner.live_builds(org, repo, limit)).await
     }
 
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {
@@ -575,10 +644,6 @@ impl ControlStore for InterceptingStore {
 
     async fn controls_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Control>> {
         self.ask("controls_by_id", self.inner.controls_by_id(org, ids)).await
-    }
-
-    async fn control_tags(&self, org: Id, limit: u64) -> StoreResult<Vec<TagChoice>> {
-        self.ask("control_tags", self.inner.control_tags(org, limit)).await
     }
 
     async fn control_version_sizes(

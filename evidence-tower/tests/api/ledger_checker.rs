@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use evidence_core::artifacts::Artifact;
 use evidence_core::attestations::{Attestation, Binding};
+use evidence_core::controls::{Control, ControlVersion};
 use evidence_core::environments::Environment;
 use evidence_core::flows::Flow;
 use evidence_core::id::Id;
@@ -24,6 +25,7 @@ pub(crate) struct LedgerChecker {
     environments: BTreeMap<Id, Environment>,
     flows: BTreeMap<Id, Flow>,
     versions: BTreeMap<Id, u64>,
+    controls: BTreeMap<Id, Control>,
     /// Number and time of the latest snapshot.
     snapshots: BTreeMap<Id, (u64, Timestamp)>,
     trails: BTreeMap<Id, Trail>,
@@ -70,6 +72,22 @@ impl LedgerChecker {
                 self.expect("a tagged flow", before, Some(record.clone()));
                 self.flows.insert(record.id, record);
             }
+            Fact::FlowRenamed { record, was } => {
+                let renamed =
+                    |flow: &Flow| (flow.name.clone(), Flow { name: record.name.clone(), ..flow.clone() });
+                let before = self.flows.get(&record.id).map(renamed);
+                self.expect("a renamed flow", before, Some((was, record.clone())));
+                self.flows.insert(record.id, record);
+            }
+            Fact::FlowArchived { record, was } => {
+                let archived = |flow: &Flow| {
+                    let (name, archived_at) = (record.name.clone(), record.archived_at);
+                    (flow.name.clone(), flow.archived_at, Flow { name, archived_at, ..flow.clone() })
+                };
+                let before = self.flows.get(&record.id).map(archived);
+                self.expect("an archived flow", before, Some((was, None, record.clone())));
+                self.flows.insert(record.id, record);
+            }
             Fact::TrailBegun { record } | Fact::TrailUpdated { record, .. } => {
                 let template = self.flows.get(&record.flow).map(|flow| flow.template);
                 self.expect("a trail's template", template, Some(record.template));
@@ -114,6 +132,29 @@ impl LedgerChecker {
                 self.expect("a version", next, version.map(|version| version.version));
                 self.versions.insert(record.id, record.version);
             }
+            Fact::ControlCreated { record, version } => {
+                self.expect("a first version of a control", (1, 1), (record.version, version.version));
+                self.controls.insert(record.id, record);
+            }
+            // Who changes one of these leaves the others as they are.
+            Fact::ControlUpdated { record, version } => self.control(record, &version, |before, record| {
+                let Control { name, description, links, .. } = record.clone();
+                let changes = [before.name != name, before.description != description, before.links != links];
+                let is_one = changes.into_iter().filter(|is_changed| *is_changed).count() == 1;
+                is_one.then_some(Control { name, description, links, ..before })
+            }),
+            Fact::ControlArchived { record, version } => self.control(record, &version, |before, _| {
+                (!before.archived).then_some(Control { archived: true, ..before })
+            }),
+            Fact::ControlUnarchived { record, version } => self.control(record, &version, |before, _| {
+                before.archived.then_some(Control { archived: false, ..before })
+            }),
+            Fact::ControlTagged { record } => {
+                let tagged = |before: &Control| Control { tags: record.tags.clone(), ..before.clone() };
+                let expected = self.controls.get(&record.id).map(tagged);
+                self.expect("a tagged control", expected, Some(record.clone()));
+                self.controls.insert(record.id, record);
+            }
             Fact::SnapshotTaken { snapshot } => self.snapshot(&snapshot),
             Fact::ArtifactReported {
                 record:
@@ -157,6 +198,23 @@ impl LedgerChecker {
         let expected = self.environments.get(&record.id).map(changed);
         self.expect(what, expected, Some(record.clone()));
         self.environments.insert(record.id, record);
+    }
+
+    /// A version of a control that `change` makes of the one before.
+    fn control(
+        &mut self,
+        record: Control,
+        version: &ControlVersion,
+        change: impl FnOnce(Control, &Control) -> Option<Control>,
+    ) {
+        let changed = |before: &Control| {
+            let (version, last_modified_at) = (before.version + 1, record.last_modified_at);
+            change(Control { version, last_modified_at, ..before.clone() }, &record)
+        };
+        let expected = self.controls.get(&record.id).and_then(changed);
+        self.expect("a version of a control", expected, Some(record.clone()));
+        self.expect("the number of a version of a control", record.version, version.version);
+        self.controls.insert(record.id, record);
     }
 
     fn snapshot(&mut self, snapshot: &Snapshot) {

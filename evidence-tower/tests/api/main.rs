@@ -10,6 +10,7 @@ mod attestations;
 mod authorization_table;
 mod background;
 mod bodies;
+mod builds;
 mod bytes_read;
 mod compute;
 mod concurrent_reports;

@@ -1,15 +1,21 @@
 //! What callers of other organizations see of a public flow: its records, and nothing of environments.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use evidence_core::api;
 use evidence_core::auth::Scope;
+use evidence_core::memory::MemoryStore;
 use evidence_core::operation::{Operation, Visitor};
+use evidence_core::{Evidence, Settings, Store, api};
+use futures_util::FutureExt;
 use http::header::ETAG;
 use serde_json::json;
 
+use crate::intercepting_store::{Call, InterceptingStore};
+use crate::mounts::Mount;
 use crate::support::environments::fingerprint;
-use crate::support::{Api, JANE, JOHN, Reply, on_every_store_and_mount};
+use crate::support::{Api, JANE, JOHN, Reply, fixture, on_every_store_and_mount};
 use crate::trails::COMMIT;
 
 /// The operations that a stranger may call.
@@ -123,4 +129,35 @@ async fn a_stranger_learns_nothing_of_environments_from_a_public_flow() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_stranger_is_not_shown_a_private_flow_that_takes_the_name_of_a_public_one_meanwhile() {
+    for lookup in 0..6 {
+        let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let members =
+            Api::new(fixture(Arc::clone(&inner), Settings::default()).await, Mount::Tower, "memory").await;
+        given_an_open_flow(&members).await;
+        let (asked, changing) = (Arc::new(AtomicUsize::new(0)), members.clone());
+        let store = InterceptingStore::new(inner, move |call| {
+            let is_it = call == Call::Query("flow") && asked.fetch_add(1, Ordering::SeqCst) == lookup;
+            let changing = changing.clone();
+            async move {
+                if is_it {
+                    let renaming = json!({"new_name": "former"});
+                    changing.put("/flows/acme/open/rename").json(renaming).await.ok();
+                    let private = json!({"name": "open", "description": "secret", "visibility": "private"});
+                    let form = [("name=\"data_json\"", private.to_string())];
+                    let form = form.each_ref().map(|(name, text)| (*name, text.as_str()));
+                    changing.put("/flows/acme/template_file").form(&form).await.created();
+                }
+            }
+            .boxed()
+        });
+        let strangers =
+            Api::new(Evidence::new(Arc::new(store), Settings::default()), Mount::Tower, "memory").await;
+        let reply = strangers.get("/flows/acme/open").key(JOHN).await;
+        assert!([200, 403].contains(&reply.status.as_u16()), "{lookup}: {reply:?}");
+        assert!(!String::from_utf8_lossy(&reply.body).contains("secret"), "{lookup}: {reply:?}");
+    }
 }

@@ -54,6 +54,86 @@ async fn one_flow() {
     .await;
 }
 
+fn rename(api: &Api, flow: &str, new_name: &str) -> Ask {
+    api.put(&format!("/flows/acme/{flow}/rename")).json(json!({"new_name": new_name}))
+}
+
+fn attest(api: &Api, flow: &str, name: &str) -> Ask {
+    let document = json!({"attestation_name": name, "is_compliant": true}).to_string();
+    let path = format!("/attestations/acme/{flow}/trail/t/generic");
+    api.post(&path).form(&[("name=\"data_json\"", document.as_str())])
+}
+
+/// How many attestations of different names each flow has in its trail `t`.
+async fn attested(api: &Api) -> BTreeMap<String, usize> {
+    let trails = seen(api, "/trails/acme").await;
+    let attested = |trail: &Value| {
+        let statuses = trail["compliance_status"]["attestations_statuses"].as_array().map(Vec::len);
+        (trail["flow"]["name"].as_str().unwrap().to_owned(), statuses.unwrap())
+    };
+    trails["data"].as_array().unwrap().iter().map(attested).collect()
+}
+
+#[tokio::test]
+async fn one_flow_of_a_name_that_many_are_given() {
+    on_every_store_and_mount(async |api| {
+        for racer in 0..RACERS {
+            put_flow(&api, &format!("flow{racer}")).await.created();
+        }
+        let statuses = race(|racer| match racer {
+            0 => put_flow(&api, "web"),
+            _ => rename(&api, &format!("flow{racer}"), "web"),
+        })
+        .await;
+        // Who puts a flow that was given the name updates it.
+        let expected =
+            [BTreeMap::from([(201, 1), (400, RACERS - 1)]), BTreeMap::from([(200, 2), (400, RACERS - 2)])];
+        assert!(expected.contains(&statuses), "{statuses:?}");
+        let names = seen(&api, "/flows/acme?search_by_name=web").await;
+        assert_eq!(names.as_array().map(Vec::len), Some(1), "{names}");
+        let created = usize::from(statuses.contains_key(&201));
+        assert_eq!(seen(&api, "/flows/acme").await.as_array().map(Vec::len), Some(RACERS + created));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn every_report_reaches_the_flow_that_is_renamed_meanwhile() {
+    on_every_store_and_mount(async |api| {
+        put_flow(&api, "web").await.created();
+        let statuses = race(|racer| match racer {
+            0..4 => rename(&api, "web", "shop"),
+            _ => attest(&api, "web", &format!("a{racer}")),
+        })
+        .await;
+        assert_eq!(statuses, BTreeMap::from([(200, 4), (201, RACERS - 4)]));
+        assert_eq!(attested(&api).await, BTreeMap::from([("shop".to_owned(), RACERS - 4)]));
+        expect_one(&api, "/flows/acme").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn every_report_reaches_the_flow_that_is_archived_or_the_next_of_its_name() {
+    on_every_store_and_mount(async |api| {
+        put_flow(&api, "web").await.created();
+        attest(&api, "web", "before").await.created();
+        let statuses = race(|racer| match racer {
+            0 => api.put("/flows/acme/web/archive"),
+            _ => attest(&api, "web", &format!("a{racer}")),
+        })
+        .await;
+        assert_eq!(statuses, BTreeMap::from([(200, 1), (201, RACERS - 1)]));
+        attest(&api, "web", "after").await.created();
+        let attested = attested(&api).await;
+        assert_eq!(attested.values().sum::<usize>(), RACERS + 1, "{attested:?}");
+        let is_archived = |name: &&String| name.starts_with("web-archived-at-");
+        assert_eq!((attested.len(), attested.keys().filter(is_archived).count()), (2, 1), "{attested:?}");
+        expect_one(&api, "/flows/acme").await;
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn one_trail() {
     on_every_store_and_mount(async |api| {
@@ -114,6 +194,19 @@ async fn one_control_of_one_new_version() {
         let statuses = race(|_| api.put(path).json(json!({"description": "Somebody else reads it"}))).await;
         assert_eq!(statuses, BTreeMap::from([(200, RACERS)]));
         assert_eq!(seen(&api, path).await["version"], 2);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_control_of_a_version_for_each_change() {
+    on_every_store_and_mount(async |api| {
+        let body = json!({"identifier": "SDLC-4", "name": "Code review"});
+        api.post("/controls/acme").json(&body).await.created();
+        let path = "/controls/acme/SDLC-4";
+        let statuses = race(|racer| api.put(path).json(json!({"description": format!("{racer}")}))).await;
+        assert_eq!(statuses, BTreeMap::from([(200, RACERS)]));
+        assert_eq!(seen(&api, path).await["version"], 1 + RACERS);
     })
     .await;
 }

@@ -3,8 +3,10 @@
 use http::header::AUTHORIZATION;
 use serde_json::{Value, json};
 
+use crate::support::environments::{COMPLIANCE, fingerprint};
 use crate::support::json::{FORBIDDEN, INVALID, fields};
 use crate::support::{Api, JOHN, acme, on_every_store, on_every_store_and_mount};
+use crate::trails::TEMPLATE;
 
 const LIST: &str = "/repos/acme";
 
@@ -339,7 +341,7 @@ async fn equal_names_are_by_age_in_both_directions() {
 #[tokio::test]
 async fn a_name_that_the_paths_of_the_api_would_hide_is_refused() {
     on_every_store_and_mount(async |api| {
-        for name in ["tags", "filter-options"] {
+        for name in ["tags", "filter-options", "live-artifacts/shop"] {
             let body = json!({
                 "fingerprint": "a".repeat(64), "filename": "x", "build_url": "", "commit_url": "",
                 "git_commit": "b".repeat(40), "repo_info": {"name": name, "url": "https://x.org"},
@@ -381,6 +383,251 @@ async fn what_two_reports_tell_does_not_make_one_repo_another() {
         api.get(LIST).await.expect(200, known);
         api.report_from(&json!({"name": "acme/shop", "url": url, "id": "7", "provider": "github"})).await;
         api.get(&format!("{LIST}?repo_id=7&provider=github")).await.expect(200, json!({"total_count": 1}));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_repo_is_got_by_its_name_with_slashes_as_they_are_or_encoded() {
+    with_repos(async |api| {
+        for name in [SHOP, API, WEB, TOOL] {
+            let listed = api.get(&format!("{LIST}?name={name}")).await.ok();
+            let encoded = name.replace('/', "%2F");
+            for path in [name, &encoded] {
+                assert_eq!(api.get(&format!("{LIST}/{path}")).await.ok(), listed["repos"][0], "{path}");
+            }
+        }
+        for name in ["none", "acme", "acme/platform", "acme/web/", "ACME/web", "acme/platform/Shop/x/y"] {
+            let reply = api.get(&format!("{LIST}/{name}")).await;
+            let text = format!("no repo named '{name}' in organization 'acme'");
+            reply.refused(404, "Repo not found", &[("repo_name", &text)]);
+        }
+        api.get(&format!("{LIST}/{}", "x".repeat(256))).await.refuses_field(400, "repo_name");
+        api.get(&format!("{LIST}/tool?provider=GitHub")).await.refuses_field(400, "query.provider");
+        assert_eq!(api.post(&format!("{LIST}/acme/web")).await.message(405), "Method not allowed");
+        assert_eq!(api.get("/repos/jane/acme/web").await.message(404), "Repo not found");
+        assert_eq!(api.get("/repos/nowhere/acme/web").await.message(404), "Organization not found");
+        assert_eq!(api.get(&format!("{LIST}/acme/web")).key(JOHN).await.message(403), FORBIDDEN);
+    })
+    .await;
+}
+
+/// Repos of one name: their ids by the order in which they were reported.
+async fn of_one_name(api: &Api) -> Vec<String> {
+    for (id, provider) in [("1", "gitlab"), ("2", "github"), ("3", "github")] {
+        let repo = json!({"name": "acme/shop", "url": "https://x.org", "id": id, "provider": provider});
+        api.report_from(&repo).await;
+    }
+    let list = api.get(LIST).await.ok();
+    list["repos"].as_array().unwrap().iter().map(|repo| repo["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_name_of_several_repos_needs_a_provider_or_an_id() {
+    on_every_store_and_mount(async |api| {
+        let ids = of_one_name(&api).await;
+        let message =
+            "Multiple repos named 'acme/shop' exist (github, gitlab). Specify the 'provider' or the 'id'.";
+        let text = format!("one of: {} (gitlab), {} (github), {} (github)", ids[0], ids[1], ids[2]);
+        let path = format!("{LIST}/acme/shop");
+        api.get(&path).await.refused(400, message, &[("query.id", &text)]);
+        let table = [
+            ("provider=gitlab".to_owned(), "1"),
+            ("provider=github".to_owned(), "3"),
+            (format!("id={}", ids[1]), "2"),
+            (format!("id={}&provider=git", ids[0]), "1"),
+        ];
+        for (query, external) in table {
+            let found = api.get(&format!("{path}?{query}")).await;
+            found.expect(200, json!({"repo_id": external}));
+        }
+        assert_eq!(api.get(&format!("{path}?provider=git")).await.message(404), "Repo not found");
+        // An id decides alone, whatever the path says.
+        api.get(&format!("{LIST}/ignored?id={}", ids[2])).await.expect(200, json!({"repo_id": "3"}));
+        for id in ["none", "", "00000000-0000-0000-0000-00000000"] {
+            let reply = api.get(&format!("{path}?id={id}")).await;
+            let text = format!("no repo named '{id}' in organization 'acme'");
+            reply.refused(404, "Repo not found", &[("query.id", &text)]);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn repos_without_a_provider_are_told_apart_by_id_alone() {
+    on_every_store_and_mount(async |api| {
+        for place in ["a", "b"] {
+            api.report_from(&json!({"name": "shop", "url": format!("https://x.org/{place}")})).await;
+        }
+        let message = "Multiple repos named 'shop' exist (no provider). Specify the 'provider' or the 'id'.";
+        assert_eq!(api.get(&format!("{LIST}/shop")).await.message(400), message);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn filters_offer_what_the_other_filters_leave() {
+    with_repos(async |api| {
+        let all = json!({
+            "providers": ["github", "gitlab"],
+            "vcs_instances": ["github.com", "gitlab.acme.com:8443"],
+            "namespace_values": ["acme"],
+        });
+        let path = format!("{LIST}/filter-options");
+        api.get(&path).await.expect_exactly(200, all);
+        let table = [
+            (
+                "provider=gitlab",
+                json!({"providers": ["github", "gitlab"], "vcs_instances": ["gitlab.acme.com:8443"]}),
+            ),
+            (
+                "vcs_instance=github.com",
+                json!({"providers": ["github"], "vcs_instances": ["github.com", "gitlab.acme.com:8443"]}),
+            ),
+            ("namespace=acme", json!({"namespace_values": ["platform"]})),
+            (
+                "namespace=acme/platform",
+                json!({"providers": ["github", "gitlab"], "namespace_values": ["backend"]}),
+            ),
+            ("namespace=/acme//platform/backend/", json!({"providers": ["github"], "namespace_values": []})),
+            ("namespace=acm", json!({"providers": [], "vcs_instances": [], "namespace_values": []})),
+            ("tag=team", json!({"providers": ["github", "gitlab"], "namespace_values": ["acme"]})),
+            ("tag=team&tag=tier:1", json!({"providers": ["github"], "vcs_instances": ["github.com"]})),
+            ("tag=team:shop&provider=github", json!({"providers": ["gitlab"], "vcs_instances": []})),
+        ];
+        for (query, expected) in table {
+            api.get(&format!("{path}?{query}")).await.expect(200, expected);
+        }
+        api.get(&format!("{path}?provider=x")).await.refuses_field(400, "query.provider");
+        let none = json!({"providers": [], "vcs_instances": [], "namespace_values": []});
+        api.get("/repos/jane/filter-options").await.expect_exactly(200, none);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_tags_of_repos_are_listed_once() {
+    with_repos(async |api| {
+        tag(&api, TOOL, json!({"team": "web"})).await;
+        let choice = |key: &str, value: &str| json!({"key": key, "value": value});
+        let all = json!([choice("team", "shop"), choice("team", "web"), choice("tier", "1")]);
+        api.get(&format!("{LIST}/tags")).await.expect_exactly(200, all);
+        api.get("/repos/jane/tags").await.expect_exactly(200, json!([]));
+    })
+    .await;
+}
+
+/// Runs a case where an artifact of a repo runs in two environments, and another in one of them. `strict` has a policy
+/// that neither satisfies; `loose` has none.
+async fn with_live_artifacts(case: impl AsyncFn(Api)) {
+    on_every_store_and_mount(async |api| {
+        api.given_environments("docker", &["strict", "loose", "old"]).await;
+        api.flow("shop", TEMPLATE).await;
+        api.put_policy("complete", COMPLIANCE).await.created();
+        api.attach("strict", "complete").await;
+        for (digit, repo) in [('a', WEB), ('b', WEB), ('c', TOOL)] {
+            let body = json!({
+                "fingerprint": fingerprint(digit), "filename": "x", "build_url": "", "git_commit": "b".repeat(40),
+                "commit_url": if digit == 'a' { "https://x.org/commit" } else { "" },
+                "repo_info": {"name": repo, "url": format!("https://x.org/{repo}")},
+            });
+            api.post("/artifacts/acme/shop").json(body).await.created();
+        }
+        api.report_running("strict", &[('a', &[1]), ('c', &[1])]).await.created();
+        api.report_running("loose", &[('c', &[1])]).await.created();
+        api.report_running("loose", &[('a', &[1, 2]), ('b', &[1])]).await.created();
+        case(api).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_of_a_repo_runs_now_is_told_with_its_environments() {
+    with_live_artifacts(async |api| {
+        let id = async |path: &str, key: &str| api.get(path).await.ok()[key].as_str().unwrap().to_owned();
+        let artifact = async |digit: char| {
+            id(&format!("/artifacts/acme/shop/fingerprint/{}", fingerprint(digit)), "id").await
+        };
+        let (a, b) = (artifact('a').await, artifact('b').await);
+        let live = api.get(&format!("{LIST}/live-artifacts/{WEB}")).await.ok();
+        let environments = live["_embedded"]["environments"].clone();
+        let [loose, strict] = [0, 1].map(|place: usize| environments[place]["id"].clone());
+        let expected = json!([
+            {"environment_id": loose, "artifact_id": a, "artifact_name": "image-a", "snapshot_index": 2, "compliance": null,
+                "started_at": 1_783_538_510.0},
+            {"environment_id": loose, "artifact_id": b, "artifact_name": "image-b", "snapshot_index": 2, "compliance": null},
+            {"environment_id": strict, "artifact_id": a, "artifact_name": "image-a", "snapshot_index": 1,
+                "compliance": "NON-COMPLIANT"},
+        ]);
+        let embedded = json!({
+            "environments": [{"name": "loose", "type": "docker"}, {"name": "strict", "type": "docker"}],
+            "artifacts": [
+                {"id": a, "fingerprint": fingerprint('a'), "commit_sha": "b".repeat(40), "commit_url": "https://x.org/commit"},
+                {"id": b, "fingerprint": fingerprint('b'), "commit_sha": "b".repeat(40), "commit_url": null},
+            ],
+        });
+        let reply = api.get(&format!("{LIST}/live-artifacts/{WEB}")).await;
+        reply.expect(200, json!({"live_artifacts": expected, "_embedded": embedded}));
+        assert_eq!(fields(&live), ["_embedded", "_links", "live_artifacts"]);
+        let linked = |link: &Value| link["href"].as_str().unwrap().replace("http://localhost:8001/api/v2", "");
+        let followed = [
+            (linked(&live["_links"]["repo"]), json!({"name": WEB})),
+            (linked(&environments[0]["_links"]["self"]), json!({"name": "loose"})),
+            (linked(&live["_embedded"]["artifacts"][1]["_links"]["self"]), json!({"id": b})),
+            (linked(&live["live_artifacts"][0]["_links"]["snapshot"]), json!({"index": 2})),
+        ];
+        for (path, expected) in followed {
+            api.get(&path).await.expect(200, expected);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_stopped_or_runs_elsewhere_is_not_live() {
+    with_live_artifacts(async |api| {
+        api.report_running("loose", &[('b', &[1])]).await.created();
+        api.report_running("strict", &[]).await.created();
+        let path = format!("{LIST}/live-artifacts/{WEB}");
+        let b = json!({"artifact_name": "image-b"});
+        api.get(&path).await.expect(200, json!({"live_artifacts": [b], "_embedded": {"artifacts": [{}]}}));
+        api.report_running("loose", &[]).await.created();
+        let nothing = json!({"live_artifacts": [], "_embedded": {"artifacts": [], "environments": []}});
+        api.get(&path).await.expect(200, nothing);
+        // Whose build it is does not change when it is reported again.
+        api.report_running("loose", &[('c', &[1])]).await.created();
+        let again = json!({
+            "fingerprint": fingerprint('c'), "filename": "x", "build_url": "", "commit_url": "",
+            "repo_info": {"name": WEB, "url": format!("https://x.org/{WEB}")},
+        });
+        api.post("/artifacts/acme/shop").json(again).await.created();
+        api.get(&path).await.expect(200, json!({"live_artifacts": []}));
+        let c = json!({"live_artifacts": [{"artifact_name": "image-c"}]});
+        api.get(&format!("{LIST}/live-artifacts/{TOOL}")).await.expect(200, c);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn live_artifacts_are_of_the_newest_repo_of_a_name() {
+    on_every_store_and_mount(async |api| {
+        let ids = of_one_name(&api).await;
+        let path = format!("{LIST}/live-artifacts/acme/shop");
+        let table = [
+            (String::new(), &ids[2]),
+            ("?provider=gitlab".to_owned(), &ids[0]),
+            (format!("?id={}", ids[1]), &ids[1]),
+        ];
+        for (query, id) in table {
+            let href = format!("http://localhost:8001/api/v2{LIST}/{id}?id={id}");
+            let repo = json!({"_links": {"repo": {"href": href}}, "live_artifacts": []});
+            api.get(&format!("{path}{query}")).await.expect(200, repo);
+        }
+        for query in ["?provider=git", "?id=none"] {
+            assert_eq!(api.get(&format!("{path}{query}")).await.message(404), "Repo not found");
+        }
+        // It is a repo of this name without anything behind it.
+        assert_eq!(api.get(&format!("{LIST}/live-artifacts")).await.message(404), "Repo not found");
     })
     .await;
 }

@@ -391,3 +391,38 @@ async fn a_key_of_another_account_is_not_found() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn the_keys_of_a_deleted_account_stop_working_and_its_name_is_free() {
+    on_every_store_and_mount(async |api| {
+        let account = json!({"name": "ci", "privilege": "member"});
+        let create = async || {
+            api.post("/service-accounts/acme").json(&account).await.created();
+            let key = api.post("/service-accounts/acme/ci/api-keys").json(json!({"description": "x"})).await;
+            key.created()["key"].as_str().unwrap().to_owned()
+        };
+        let key = create().await;
+        let document = json!({"name": "web", "description": ""}).to_string();
+        let put = api.put("/flows/acme/template_file").key(&key);
+        put.form(&[("name=\"data_json\"", document.as_str())]).await.created();
+        let path = "/service-accounts/acme/ci";
+        // The account itself may not: its own creator, and administrators, may.
+        assert_eq!(api.delete(path).key(&key).await.status, 403);
+        api.delete(path).bytes("application/json", "null").await.expect_exactly(200, "OK");
+        assert_eq!(api.get("/flows/acme").key(&key).await.status, 401);
+        for gone in [path.to_owned(), format!("{path}/api-keys")] {
+            assert_eq!(api.get(&gone).await.message(404), "Service account not found");
+        }
+        assert_eq!(api.delete(path).await.message(404), "Service account not found");
+        let listed = api.get("/service-accounts/acme").await.ok();
+        assert!(listed.as_array().unwrap().iter().all(|one| one["name"] != "ci"), "{listed}");
+
+        // Another account of the name has none of its keys.
+        let other = create().await;
+        assert_eq!(api.get("/flows/acme").key(&key).await.status, 401);
+        api.get("/flows/acme").key(&other).await.ok();
+        let keys = api.get(&format!("{path}/api-keys")).await.ok();
+        assert_eq!(keys.as_array().map(Vec::len), Some(1));
+    })
+    .await;
+}

@@ -54,10 +54,12 @@ async fn reads(api: &Api) -> BTreeMap<&'static str, String> {
         ("attestation_id", id("/attestations/acme/shop/trail/t0/bar", "attestation_id").await),
         ("custom_attestation_type_name", "type0".to_owned()),
         ("identifier", "control0".to_owned()),
+        ("decision_id", id("/attestations/acme/shop/trail/t0/decided", "attestation_id").await),
         ("version_number", "1".to_owned()),
         ("env_name", "prod".to_owned()),
         ("snapshot_expression", "-1".to_owned()),
         ("policy_name", "policy0".to_owned()),
+        ("repo_name", "acme/repo0".to_owned()),
         ("name", "account0".to_owned()),
         ("key_id", id("/service-accounts/acme/account0/api-keys", "id").await),
     ]);
@@ -82,6 +84,7 @@ fn fingerprint(number: usize) -> String {
 /// page of any list shows as many where nobody says how many it has.
 async fn fill(api: &Api, many: usize) {
     api.flow("shop", TEMPLATE).await;
+    api.put("/user/acme").await.ok();
     let environment = |name: &str| json!({"name": name, "type": "server", "description": ""});
     api.put("/environments/acme").json(environment("prod")).await.created();
     let mut running = Vec::new();
@@ -115,6 +118,12 @@ async fn fill(api: &Api, many: usize) {
         for trail in ["t0".to_owned(), format!("t{number}")] {
             report(api, &trail, number).await;
         }
+        let built = json!({
+            "fingerprint": fingerprint(1000 + number), "filename": "app", "build_url": "b", "commit_url": "c",
+            "repo_info": repo(0),
+        });
+        api.post("/artifacts/acme/shop").json(built).await.created();
+        running.push(json!({"digests": {"app": fingerprint(1000 + number)}, "creationTimestamp": 1}));
         let artifact = json!({"digests": {"app": fingerprint(number)}, "creationTimestamp": 1});
         running.push(artifact.clone());
         report_running(api, &[artifact]).await;
@@ -131,11 +140,14 @@ async fn report_running(api: &Api, artifacts: &[Value]) {
     assert!(reply.status.is_success(), "{reply:?}");
 }
 
+fn repo(number: usize) -> Value {
+    json!({"name": format!("acme/repo{number}"), "url": format!("https://git.example.com/acme/{number}")})
+}
+
 async fn report(api: &Api, trail: &str, number: usize) {
-    let repo = json!({"name": format!("acme/repo{number}"), "url": format!("https://git.example.com/acme/{number}")});
     let artifact = json!({
         "trail_name": trail, "template_reference_name": "cli", "fingerprint": fingerprint(number), "filename": "app",
-        "git_commit": COMMIT, "build_url": "b", "commit_url": "c", "repo_info": repo,
+        "git_commit": COMMIT, "build_url": "b", "commit_url": "c", "repo_info": repo(number),
     });
     api.post("/artifacts/acme/shop").json(artifact).await.created();
     let attest = async |document: Value| {
@@ -147,6 +159,10 @@ async fn report(api: &Api, trail: &str, number: usize) {
     let on_artifact =
         json!({"attestation_name": "foo", "is_compliant": true, "artifact_fingerprint": fingerprint(number)});
     attest(on_artifact).await;
+    let decision = json!({"attestation_name": "decided", "type_name": "decision", "control": "control0",
+                          "attestation_data": {"is_compliant": true}});
+    let path = format!("/attestations/acme/shop/trail/{trail}/system");
+    api.post(&path).form(&[("name=\"data_json\"", &decision.to_string())]).await.created();
 }
 
 #[tokio::test]
@@ -167,26 +183,33 @@ const COLD: usize = 16;
 const WARM: usize = 2;
 
 /// Reads that take more, and how many: what they answer is in several tables, which are asked one after the other.
-const WARM_AND_MORE: [(&str, usize); 21] = [
+const WARM_AND_MORE: [(&str, usize); 28] = [
     ("download_trail_audit_pdf", 8),
     ("get_artifact_attestation", 5),
     ("get_artifact_by_commit_sha", 7),
     ("get_artifact_by_fingerprint", 6),
     ("get_attestation_evidence", 4),
     ("get_attestations", 3),
+    ("get_control_coverage", 4),
+    ("get_control_decision", 6),
     ("get_custom_attestation_type", 3),
     ("get_custom_attestation_types", 4),
     ("get_flows", 6),
     ("get_policy", 5),
-    ("get_search", 7),
+    ("get_repo_live_artifacts", 5),
+    ("get_search", 6),
     ("get_snapshot", 9),
     ("get_trail", 6),
     ("get_trail_attestation", 4),
+    ("get_user_default_org", 3),
     ("list_allowlist", 3),
     ("list_artifacts", 7),
+    ("list_builds", 4),
+    ("list_control_decisions", 5),
     ("list_control_versions", 3),
     ("list_envs", 3),
     ("list_policies", 6),
+    ("list_repo_filter_options", 3),
     ("list_trails", 5),
     ("list_trails_for_org", 4),
 ];
@@ -411,8 +434,13 @@ async fn attestations_are_read_while_they_are_sent_and_never_held_whole() {
     // Of what is told of each event little is shown, and all of it is read.
     let (text, statements) = sent(&counted, "/trails/acme/shop/t").await;
     let trail: Value = serde_json::from_slice(&text).unwrap();
-    assert_eq!(trail["events"].as_array().map(Vec::len), Some(4 + 2 * BODIES));
+    assert_eq!(trail["events"].as_array().map(Vec::len), Some(5 + 2 * BODIES));
     assert!(statements[statements.len() - 1] >= 12, "{statements:?}");
+    let (text, statements) = sent(&counted, "/trails/acme/shop/t?expand=attestations").await;
+    let trail: Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(trail["attestations"].as_array().map(Vec::len), Some(3 + 2 * BODIES));
+    let (first, last) = (statements[0], statements[statements.len() - 1]);
+    assert!(last >= first + 6, "{statements:?}");
 }
 
 #[tokio::test]

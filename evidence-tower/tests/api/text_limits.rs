@@ -1,16 +1,18 @@
 //! Every text, list and map that comes in has a maximum, which the schema has: at it all is well on every store, past
 //! it the field is named. And what is accepted is recorded.
 
+mod requests;
+
 use std::collections::BTreeSet;
 
 use evidence_core::Store;
 use evidence_tower::openapi;
-use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::environments::PROVENANCE;
 use crate::support::json::fields;
-use crate::support::{Api, Reply, acme, on_every_store};
+use crate::support::{acme, on_every_store};
+
+pub(crate) use requests::{fingerprint, prepare, requests};
 
 /// The schema behind a reference.
 fn resolved<'a>(schema: &'a Value, document: &'a Value) -> &'a Value {
@@ -113,224 +115,6 @@ fn every_text_list_and_map_that_comes_in_has_a_maximum() {
         }
     }
     assert_eq!(found, Vec::<String>::new());
-}
-
-/// A request whose body has every field that there is.
-pub(crate) struct Full {
-    pub(crate) operation: &'static str,
-    path: String,
-    pub(crate) body: Value,
-    /// The parts of a form: that of the document, and that of a file and its content.
-    form: Option<(&'static str, Option<(&'static str, &'static str)>)>,
-}
-
-pub(crate) fn fingerprint() -> String {
-    "f".repeat(64)
-}
-
-fn commit(n: u32) -> Value {
-    json!({
-        "sha1": format!("{n:040x}"), "message": format!("message {n}"), "author": format!("author {n}"),
-        "author_username": format!("username {n}"), "branch": format!("branch {n}"), "timestamp": 1_700_000_000 + n,
-        "url": format!("https://e/{n}"), "parents": [format!("parent {n}")], "verified": true,
-        "signature_state": format!("signed {n}"),
-    })
-}
-
-fn repo() -> Value {
-    json!({
-        "name": "owner/repo", "url": "https://git.example.com/owner/repo", "id": "external 1", "description": "a repo",
-        "provider": "gitlab", "namespace_path": ["owner namespace"], "additional_info": {"free": ["form", 71]},
-    })
-}
-
-fn urls() -> Value {
-    json!({"a label": {"href": "https://e/labelled", "fingerprint": "e".repeat(64)}})
-}
-
-fn attestation(name: &str, claim: Value) -> Value {
-    let mut body = json!({
-        "attestation_name": name, "origin_url": "https://e/origin", "description": "an attestation",
-        "artifact_fingerprint": fingerprint(), "target_artifacts": ["target"], "git_commit_info": commit(5),
-        "repo_info": repo(), "external_urls": urls(), "annotations": {"remark": "remarkable"},
-        "user_data": {"anything": ["else", 72]},
-    });
-    let (Value::Object(body), Value::Object(claim)) = (&mut body, claim) else { unreachable!() };
-    body.extend(claim);
-    Value::Object(body.clone())
-}
-
-/// A request of every operation that has a body, one after the other.
-pub(crate) fn requests() -> Vec<Full> {
-    let json = |operation, path: &str, body| Full { operation, path: path.to_owned(), body, form: None };
-    let form = |operation, path: &str, body, part, file| Full {
-        form: Some((part, file)),
-        ..json(operation, path, body)
-    };
-    let attest = |operation, kind: &str, claim| {
-        let path = format!("/attestations/acme/web/trail/t/{kind}");
-        form(operation, &path, attestation(kind, claim), "data_json", None)
-    };
-    let running =
-        |n: i64| json!([{"digests": {format!("image {n}"): format!("{n:064x}")}, "creationTimestamp": n}]);
-    vec![
-        form(
-            "create_flow_with_template",
-            "/flows/acme/template_file",
-            json!({"name": "other", "description": "another flow", "visibility": "public"}),
-            "data_json",
-            None,
-        ),
-        form(
-            "create_trail",
-            "/trails/acme/web",
-            json!({
-                "name": "trail-2", "description": "a trail", "git_commit_info": commit(1), "repo_info": repo(),
-                "origin_url": "https://e/begun", "external_urls": urls(), "user_data": {"a": [73, "trail's"]},
-            }),
-            "data_json",
-            None,
-        ),
-        json(
-            "create_artifact",
-            "/artifacts/acme/web",
-            json!({
-                "trail_name": "t", "template_reference_name": "slot", "fingerprint": "c".repeat(64),
-                "filename": "image:1", "description": "an artifact", "git_commit": format!("{:040x}", 2),
-                "git_commit_info": commit(2), "repo_info": repo(), "commits_list": [commit(3), commit(4)],
-                "repo_url": "https://e/repo", "is_compliant": false, "build_url": "https://e/build",
-                "commit_url": "https://e/commit", "template": ["expected attestation"], "external_urls": urls(),
-                "annotations": {"note": {"deep": [74]}}, "user_data": ["kept", 75],
-            }),
-        ),
-        attest("post_generic_attestation", "generic", json!({"is_compliant": false})),
-        attest(
-            "post_junit_attestation",
-            "junit",
-            json!({"junit_results": [{
-                "name": "a suite", "failures": 1, "errors": 2, "skipped": 3, "total": 4, "duration": 5.5,
-                "timestamp": 1_700_000_100.25,
-            }]}),
-        ),
-        attest(
-            "post_pull_request_attestation",
-            "pull_request",
-            json!({"git_provider": "azure", "pull_requests": [{
-                "url": "https://e/pr", "state": "merged", "title": "a title", "author": "an author",
-                "head_ref": "a head", "base_ref": "a base", "merge_commit": format!("{:040x}", 77),
-                "created_at": 1_700_000_200, "merged_at": 1_700_000_201,
-                "approvers": [{"username": "an approver", "state": "APPROVED", "timestamp": 1_700_000_202}],
-                "commits": [commit(6)],
-            }]}),
-        ),
-        form(
-            "post_custom_attestation_type",
-            "/custom-attestation-types/acme",
-            json!({
-                "name": "review", "description": "a type", "evaluator": {"content_type": "jq", "rules": [".a"]},
-                "summary": [{"name": "a summary", "expression": ".b"}],
-            }),
-            "data_json",
-            None,
-        ),
-        json(
-            "create_env",
-            "/environments/acme",
-            json!({
-                "name": "all", "type": "logical", "description": "everything", "include_scaling": true,
-                "require_provenance": true, "included_environments": ["e1"], "policies": ["p1"],
-            }),
-        ),
-        json("join_physical_to_logical", "/environments/acme/all/join", json!({"physical_env_name": "e2"})),
-        json("attach_policy_to_env", "/environments/acme/e1/policies", json!({"policy_names": ["p1"]})),
-        json(
-            "docker_report",
-            "/environments/acme/e1/report/docker",
-            json!({"type": "docker", "artifacts": running(81)}),
-        ),
-        json(
-            "server_report",
-            "/environments/acme/s1/report/server",
-            json!({"type": "server", "artifacts": running(82)}),
-        ),
-        form(
-            "put_policy",
-            "/policies/acme",
-            json!({"name": "p2", "description": "a policy", "type": "env", "comment": "a comment"}),
-            "payload",
-            Some(("policy_file", PROVENANCE)),
-        ),
-        json(
-            "allow_artifact_for_env",
-            "/allowlists/acme/e1",
-            json!({"artifact_name": "allowed", "artifact_fingerprint": "d".repeat(64), "description": "a reason"}),
-        ),
-        json(
-            "create_service_account",
-            "/service-accounts/acme",
-            json!({"name": "robot", "description": "a robot", "privilege": "reader"}),
-        ),
-        json(
-            "update_service_account",
-            "/service-accounts/acme/robot",
-            json!({"description": "another robot", "privilege": "member"}),
-        ),
-        json(
-            "create_service_account_api_key",
-            "/service-accounts/acme/robot/api-keys",
-            json!({"description": "a key", "expires_at": 4_000_000_000_u64}),
-        ),
-        json(
-            "post_control",
-            "/controls/acme",
-            json!({
-                "identifier": "SDLC-4", "name": "a control", "description": "a demand",
-                "links": {"a link": "https://e/control"},
-            }),
-        ),
-        json(
-            "put_control",
-            "/controls/acme/SDLC-4",
-            json!({"name": "another control", "description": "another demand", "links": {"linked": "https://e/changed"}}),
-        ),
-        json(
-            "patch_tags",
-            "/tags/acme/flow/web",
-            json!({"set_tags": {"tag": "tagged"}, "remove_tags": ["other-tag"]}),
-        ),
-    ]
-}
-
-impl Full {
-    async fn send(&self, api: &Api, body: &Value, document: &Value) -> Reply {
-        self.send_text(api, &body.to_string(), document).await
-    }
-
-    /// Sends this text for the body.
-    pub(crate) async fn send_text(&self, api: &Api, text: &str, document: &Value) -> Reply {
-        let found = operations(document).find(|(.., operation)| operation["operationId"] == self.operation);
-        let (method, ..) = found.unwrap();
-        let ask = api.request(method.to_uppercase().parse::<Method>().unwrap(), &self.path);
-        let Some((part, file)) = self.form else {
-            return ask.bytes("application/json", text.to_owned()).await;
-        };
-        let document = format!("name=\"{part}\"");
-        let file = file.map(|(part, content)| (format!("name=\"{part}\"; filename=\"f\""), content));
-        let mut parts = vec![(document.as_str(), text)];
-        parts.extend(file.as_ref().map(|(part, content)| (part.as_str(), *content)));
-        ask.form(&parts).await
-    }
-}
-
-/// What the requests rest on.
-pub(crate) async fn prepare(api: &Api) {
-    api.given_environments("docker", &["e1", "e2"]).await;
-    api.given_environments("server", &["s1"]).await;
-    api.put_policy("p1", PROVENANCE).await.created();
-    let artifact = json!({
-        "trail_name": "t", "fingerprint": fingerprint(), "filename": "x", "build_url": "", "commit_url": "",
-    });
-    api.post("/artifacts/acme/web").json(artifact).await.created();
 }
 
 /// A step from a JSON value into it.
@@ -448,6 +232,10 @@ impl Noise {
             let start = format!("https://e/{}", self.hex(most - "https://e/".len()));
             return (start.clone(), format!("{start}a"));
         }
+        if schema["pattern"].as_str().is_some_and(|pattern| pattern.starts_with("^(custom:|system:)")) {
+            let kind = format!("custom:{}", self.hex(most - "custom:".len()));
+            return (kind.clone(), format!("{kind}a"));
+        }
         if schema.get("pattern").is_some_and(|pattern| pattern != "^[^=.]+$") {
             return (self.hex(most), self.hex(most + 1));
         }
@@ -552,7 +340,8 @@ async fn every_parameter_is_refused_past_its_maximum_and_named() {
                 let at = ask(noise.hex(most)).await;
                 assert!(at.status.as_u16() < 500, "{method} {path} {name}: {:?}", at.body);
                 let past = ask(noise.hex(most + 1)).await;
-                if name == "org" {
+                // To set one without a role there is refused in words of its own.
+                if name == "org" && path != "/user/{org}" {
                     assert_eq!(past.status.as_u16(), 404, "{method} {path}");
                     continue;
                 }
@@ -571,13 +360,16 @@ async fn every_parameter_is_refused_past_its_maximum_and_named() {
 }
 
 /// Fields that are recorded as something else, or that have no effect by contract.
-const NOT_AS_SENT: [(&str, &str); 10] = [
+const NOT_AS_SENT: [(&str, &str); 13] = [
+    ("create_flow template[0]", "the list is kept as one text"),
+    ("create_flow template[1]", "the list is kept as one text"),
     ("create_artifact trail_name", "the trail is recorded by its id"),
     ("create_env require_provenance", "replaced by policies: accepted and without effect"),
     ("create_env included_environments[0]", "members are recorded by their ids"),
     ("create_env policies[0]", "policies are recorded by their ids"),
     ("join_physical_to_logical physical_env_name", "members are recorded by their ids"),
     ("attach_policy_to_env policy_names[0]", "policies are recorded by their ids"),
+    ("post_override_attestation new_compliance_status", "recorded as whether the attestation is compliant"),
     ("put_policy type", "there is one type"),
     ("docker_report type", "the type of the environment"),
     ("server_report type", "the type of the environment"),

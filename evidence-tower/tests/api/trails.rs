@@ -204,6 +204,52 @@ async fn error_404_unknown_flow_or_trail() {
 }
 
 #[tokio::test]
+async fn a_trail_is_answered_with_all_that_its_attestations_say() {
+    on_every_store_and_mount(async |api| {
+        api.flow("shop", TEMPLATE).await;
+        api.begin("shop", &json!({"name": "t"})).await.created();
+        let expanded = "/trails/acme/shop/t?expand=attestations";
+        assert_eq!(api.get(expanded).await.ok()["attestations"], json!([]));
+        api.artifact("a", "cli").await;
+        let path = "/attestations/acme/shop/trail/t/generic";
+        for number in 0..3 {
+            for (name, more) in [("bar", json!({})), ("foo", json!({"artifact_fingerprint": "a".repeat(64)}))] {
+                let mut document = json!({
+                    "attestation_name": name, "is_compliant": number != 1, "description": format!("the {number}"),
+                    "user_data": {"number": number},
+                });
+                document.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+                let file = ("name=\"attachment_file\"; filename=\"a.txt\"", "hello");
+                api.post(path).form(&[("name=\"data_json\"", &document.to_string()), file]).await.created();
+            }
+        }
+        api.begin("shop", &json!({"name": "u"})).await.created();
+        let elsewhere = json!({"attestation_name": "bar", "is_compliant": true}).to_string();
+        let elsewhere = [("name=\"data_json\"", elsewhere.as_str())];
+        api.post("/attestations/acme/shop/trail/u/generic").form(&elsewhere).await.created();
+
+        let plain = api.get("/trails/acme/shop/t").await.ok();
+        assert!(plain.get("attestations").is_none(), "{plain}");
+        let mut trail = api.get(expanded).await.ok();
+        let attestations = trail.as_object_mut().unwrap().remove("attestations").unwrap();
+        assert_eq!(trail, plain);
+        // Each as it is answered alone, the newest first.
+        let alone = async |path: &str| api.get(path).await.ok().as_array().unwrap().clone();
+        let bars = alone("/attestations/acme/shop/trail/t/bar").await;
+        let foos = alone(&format!("/attestations/acme/shop/artifact/{}/foo", "a".repeat(64))).await;
+        let expected: Vec<Value> = foos.into_iter().zip(bars).flat_map(|(foo, bar)| [foo, bar]).collect();
+        assert_eq!((attestations, expected.len()), (Value::from(expected), 6));
+
+        for wrong in ["expand=events", "expand=", "expand=attestations&expand=x"] {
+            let refused = api.get(&format!("/trails/acme/shop/t?{wrong}")).await.json();
+            let fields = refused["errors"].as_object().unwrap();
+            assert!(fields.keys().all(|field| field.starts_with("query.expand")), "{wrong}: {refused}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn trails_are_listed_newest_first_in_pages_and_narrowed() {
     on_every_store_and_mount(async |api| {
         api.flow("shop", TEMPLATE).await;

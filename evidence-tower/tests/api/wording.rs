@@ -40,6 +40,16 @@ async fn flows_and_trails() {
     ];
     expect_missing(&api, &rows).await;
     expect_missing(&api, &[("/search/acme/sha/fffff", "No matches for 'fffff'.")]).await;
+    for what in ["archive", "rename"] {
+        let ask = api.put(&format!("/flows/acme/non-existing/{what}")).json(json!({"new_name": "x"}));
+        ask.await.expect_exactly(404, json!({ "message": flow }));
+    }
+    api.begin("shop", &json!({"name": "t"})).await.created();
+    api.put("/flows/acme/shop/archive").await.ok();
+    let trails = api.get("/trails/acme").await.ok();
+    let name = trails["data"][0]["flow"]["name"].as_str().unwrap();
+    let sentence = format!("Flow named '{name}' has been archived for organization 'acme'");
+    api.begin(name, &json!({"name": "u"})).await.expect_exactly(404, json!({ "message": sentence }));
     let empty = api.get("/flows/acme?search_by_name=").await;
     assert_eq!(empty.message(400), "Empty string is not allowed for flow names.");
 }
@@ -131,6 +141,19 @@ async fn policies_and_custom_attestation_types() {
         ),
     ];
     expect_missing(&api, &rows).await;
+    let attest = |name: &str| {
+        api.attest("custom", &json!({"attestation_name": "x", "type_name": name, "attestation_data": {}}))
+    };
+    let missing = "Custom attestation type 'foo' does not exist for org 'acme'";
+    attest("foo").await.expect_exactly(404, json!({ "message": missing }));
+    api.put("/custom-attestation-types/acme/foo/archive")
+        .await
+        .expect_exactly(404, json!({ "message": missing }));
+    api.put("/custom-attestation-types/acme/review/archive").await.expect_exactly(200, json!("OK"));
+    let archived = "Custom attestation type 'review' is archived for org 'acme'";
+    let refused =
+        json!({"message": archived, "errors": {"type_name": "An archived type takes no attestations"}});
+    attest("review").await.expect_exactly(400, refused);
 }
 
 #[tokio::test]
@@ -145,6 +168,15 @@ async fn controls() {
             "Control 'no-such-control' does not exist in organization 'acme'",
         ),
         ("/controls/acme/my-control/versions/2", "version 2 does not exist for control 'my-control'"),
+        (
+            "/controls/acme/no-such-control/coverage",
+            "Control 'no-such-control' does not exist in organization 'acme'",
+        ),
+        (
+            "/controls/acme/no-such-control/decisions",
+            "Control 'no-such-control' does not exist in organization 'acme'",
+        ),
+        ("/controls/acme/my-control/decisions/none", "Decision not found"),
     ];
     expect_missing(&api, &rows).await;
     let sentence = "A control with identifier 'my-control' already exists in organization 'acme'";
@@ -153,6 +185,26 @@ async fn controls() {
     let text = r"String should match pattern '^[a-zA-Z0-9\-._~]+$' [input: bad identifier]";
     let refused = json!({"message": "Input payload validation failed", "errors": {"identifier": text}});
     api.post("/controls/acme").json(wrong).await.expect_exactly(400, refused);
+}
+
+#[tokio::test]
+async fn repos() {
+    let api = naming().await;
+    let rows = [
+        ("/repos/acme/no/such-repo", "Repo 'no/such-repo' not found"),
+        ("/repos/acme/shop?provider=gitlab", "Repo 'shop' not found"),
+        ("/repos/acme/shop?id=no-such-id", "Repo 'no-such-id' not found"),
+        ("/repos/acme/live-artifacts/a/b", "Repo 'a/b' not found"),
+        ("/builds/acme?repo_name=non-existing", "Repo 'non-existing' not found"),
+        ("/builds/acme/statistics?repo_id=8", "Repo '8' not found"),
+    ];
+    expect_missing(&api, &rows).await;
+    for id in ["1", "2"] {
+        api.report_from(&json!({"name": "a/b", "url": "https://x.org", "id": id, "provider": "github"}))
+            .await;
+    }
+    let sentence = "Multiple repos named 'a/b' exist (github). Specify the 'provider'";
+    assert!(api.get("/repos/acme/a/b").await.message(400).starts_with(sentence));
 }
 
 /// The quotation marks around these sentences are a part of them.

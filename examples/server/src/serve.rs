@@ -44,6 +44,8 @@ const BODY_TIMEOUTS: BodyTimeouts = BodyTimeouts { piece: STALL_TIMEOUT, whole: 
 const LINGER_BOUNDS: LingerBounds = LingerBounds { time: Duration::from_secs(2), bytes: 16 << 20 };
 /// How long running requests may take once a signal asked to stop.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long writes may take whose clients hung up, once requests are answered.
+const ORPHANED_WRITES_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long background work may take to stop, once requests are answered.
 const BACKGROUND_STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to wait when no connection can be accepted, such as for want of file descriptors.
@@ -116,7 +118,8 @@ impl Listener {
         let Self { listener, address, connection_permits, mut stop } = self;
         tracing::info!(%address, "listening");
         let background = service.background(LEASE, jobs(sweep));
-        let connections = Connections::new(EvidenceApi::new(service));
+        let api = EvidenceApi::new(service);
+        let connections = Connections::new(api.clone());
         let mut stopped = pin!(stop.asked());
         loop {
             // Without a permit, connections wait in the socket's backlog.
@@ -142,7 +145,12 @@ impl Listener {
         }
         drop(listener);
         tracing::info!("draining");
-        connections.drain().await;
+        if tokio::time::timeout(DRAIN_TIMEOUT, connections.drain()).await.is_err() {
+            tracing::warn!("some requests were still running and were cut off");
+        }
+        if tokio::time::timeout(ORPHANED_WRITES_TIMEOUT, api.finish_writes()).await.is_err() {
+            tracing::warn!("some writes whose clients hung up were still running and were cut off");
+        }
         if tokio::time::timeout(BACKGROUND_STOP_TIMEOUT, background.stop()).await.is_err() {
             tracing::warn!(
                 "background work did not end and was cut off: other servers take over when its lease expires"
@@ -207,10 +215,9 @@ where
         }
     }
 
+    /// Waits until every connection has answered what it was asked, and has ended.
     async fn drain(self) {
-        if tokio::time::timeout(DRAIN_TIMEOUT, self.running.shutdown()).await.is_err() {
-            tracing::warn!("some requests were still running and were cut off");
-        }
+        self.running.shutdown().await;
     }
 }
 

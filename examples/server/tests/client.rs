@@ -351,3 +351,119 @@ fn service_accounts_and_their_keys() {
     fixture.server.key = key.to_owned();
     fixture.refuses(&["list", "flows"], "Unauthorized");
 }
+
+/// A scan as Snyk writes it, with one finding.
+const SARIF: &str = r#"{
+  "$schema": "https://raw.githubusercontent.com/oasis-tcs/sarif-spec/master/Schemata/sarif-schema-2.1.0.json",
+  "version": "2.1.0",
+  "runs": [{
+    "tool": { "driver": {
+      "name": "Snyk Open Source", "semanticVersion": "1.2.3", "informationUri": "https://docs.snyk.io/",
+      "rules": [{ "id": "S1", "shortDescription": { "text": "High severity - x" } }]
+    } },
+    "results": [{
+      "ruleId": "S1", "level": "error", "message": { "text": "bad" },
+      "locations": [{ "physicalLocation": { "artifactLocation": { "uri": "go.mod" } } }]
+    }]
+  }]
+}"#;
+
+#[test]
+fn a_scan_is_overridden() {
+    let fixture = ClientFixture::new();
+    fixture.create_flow();
+    fixture.begin_trail("trail-1", "HEAD");
+    let (_, fingerprint) = fixture.attest_artifact("trail-1");
+    let about = ["--name", "scan", "--flow", "delivery", "--trail", "trail-1", "--fingerprint", &fingerprint];
+    let scan = fixture.file("scan.sarif", SARIF);
+    let attest = [&["attest", "snyk", "--scan-results", &scan], &about[..]].concat();
+    fixture.says(&attest, "snyk attestation 'scan' is reported");
+    let read = ["get", "attestation", "scan", "--fingerprint", &fingerprint, "--flow", "delivery"];
+    let found = fixture.reads(&read);
+    assert_eq!((&found[0]["attestation_type"], &found[0]["is_compliant"]), (&json!("snyk"), &json!(false)));
+    let reason =
+        ["--reason", "accepted", "--new-compliance-status=true", "--original-attestation-type", "snyk"];
+    let exempt = [&["attest", "override"], &reason[..], &about].concat();
+    fixture.says(&exempt, "attestation 'scan' has been overridden");
+    assert_eq!(fixture.reads(&read)[0]["is_compliant"], true);
+}
+
+#[test]
+fn a_custom_type_decides_until_it_is_archived() {
+    let fixture = ClientFixture::new();
+    fixture.create_flow();
+    fixture.begin_trail("trail-1", "HEAD");
+    let schema = fixture.file("schema.json", r#"{"type": "object", "required": ["age"]}"#);
+    let create = ["create", "attestation-type", "person", "--schema", &schema, "--jq", ".age >= 18"];
+    fixture.says(&create, "attestation-type person was created");
+    let attest = |name: &str, data: &str| {
+        let data = fixture.file("data.json", data);
+        let to = ["--name", name, "--attestation-data", &data, "--flow", "delivery", "--trail", "trail-1"];
+        [&["attest", "custom", "--type", "person"], &to[..]].concat().into_iter().map(str::to_owned).collect()
+    };
+    for (name, data, is_compliant) in [("old", r#"{"age": 20}"#, true), ("young", r#"{"age": 3}"#, false)] {
+        let arguments: Vec<String> = attest(name, data);
+        let arguments = Vec::from_iter(arguments.iter().map(String::as_str));
+        fixture.says(&arguments, &format!("custom:person attestation '{name}' is reported"));
+        let read = ["get", "attestation", name, "--trail", "trail-1", "--flow", "delivery"];
+        assert_eq!(fixture.reads(&read)[0]["is_compliant"], is_compliant);
+    }
+    let without: Vec<String> = attest("nobody", "{}");
+    fixture.refuses(&Vec::from_iter(without.iter().map(String::as_str)), "attestation_data");
+    fixture.says(&["archive", "attestation-type", "person"], "was archived");
+    let late: Vec<String> = attest("late", r#"{"age": 20}"#);
+    fixture.refuses(&Vec::from_iter(late.iter().map(String::as_str)), "is archived");
+}
+
+#[test]
+fn a_control_and_the_decisions_about_it() {
+    let fixture = ClientFixture::new();
+    fixture.create_flow();
+    fixture.begin_trail("trail-1", "HEAD");
+    fixture.says(&["create", "control", "SDLC-1", "--name", "Reviewed"], "control SDLC-1 was created");
+    let decide = ["attest", "decision", "--name", "review", "--control", "SDLC-1", "--compliant=false"];
+    let to = ["--flow", "delivery", "--trail", "trail-1"];
+    fixture.says(&[&decide[..], &to].concat(), "decision attestation 'review' is reported");
+    let found = fixture.reads(&[&["get", "attestation", "review"], &to[..]].concat());
+    assert_eq!(found[0]["attestation_type"], "system:decision");
+    assert_eq!(found[0]["is_compliant"], false);
+    fixture.does(&["tag", "control", "SDLC-1", "--set", "framework=own"]);
+    assert_eq!(fixture.reads(&["get", "control", "SDLC-1"])["tags"], json!({ "framework": "own" }));
+    fixture.says(&["list", "controls"], "SDLC-1");
+    fixture.does(&["archive", "control", "SDLC-1"]);
+    fixture.says(&["list", "controls"], "No controls were found");
+
+    let bill = r#"{"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, "components": []}"#;
+    let bill = fixture.file("bill.json", bill);
+    let attest = ["attest", "sbom", "--name", "bill", "--sbom-file", &bill];
+    fixture.says(&[&attest[..], &to].concat(), "sbom attestation 'bill' is reported");
+}
+
+#[test]
+fn a_flow_is_renamed_and_archived() {
+    let fixture = ClientFixture::new();
+    fixture.create_flow();
+    fixture.says(&["rename", "flow", "delivery", "shipping"], "was renamed to shipping");
+    assert_eq!(fixture.reads(&["get", "flow", "delivery"])["name"], "shipping");
+    fixture.says(&["archive", "flow", "shipping"], "was archived");
+    fixture.says(&["list", "flows"], "No flows were found");
+    fixture.refuses(&["get", "flow", "shipping"], "shipping");
+}
+
+#[test]
+fn a_repo_and_what_was_built_of_it_are_found() {
+    let fixture = ClientFixture::new();
+    fixture.create_flow();
+    let repo =
+        ["--repo-id", "7", "--repository", "acme/app", "--repo-url", "https://git.example.com/acme/app"];
+    let begin = ["begin", "trail", "trail-1", "--flow", "delivery", "--commit", "HEAD"];
+    fixture.says(&[&begin[..], &repo].concat(), "was begun");
+    let (_, fingerprint) = fixture.attest_artifact("trail-1");
+    assert_eq!(fixture.reads(&["get", "repo", "acme/app"])["name"], "acme/app");
+    fixture.does(&["tag", "repo", "acme/app", "--set", "team=a"]);
+    assert_eq!(fixture.reads(&["get", "repo", "acme/app"])["tags"], json!({ "team": "a" }));
+    fixture.says(&["list", "repos"], "acme/app");
+    fixture.says(&["search", &fingerprint[..8]], &fingerprint);
+    fixture.says(&["search", &fixture.git(&["rev-parse", "HEAD"])], &fingerprint);
+    fixture.refuses(&["search", "deadbeef1"], "No matches for 'deadbeef1'");
+}

@@ -38,8 +38,8 @@ fn named<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
 /// Attests to the trail `t` of the flow `shop`.
 async fn attest<C: Claim>(service: &Evidence, jane: &Principal, document: Value) -> Result<()> {
     let input = AttestationInput::<C>::read(check(document.to_string().as_bytes()).unwrap()).unwrap();
-    let post = PostAttestation::new(named("acme"), named("shop"), named("t"));
-    service.call(jane, post, Form::of(input)).await.map(|_| ())
+    let post = PostAttestation::<C>::new(named("acme"), named("shop"), named("t"));
+    service.call(jane, post, C::Body::of(input)).await.map(|_| ())
 }
 
 async fn recorded(service: &Evidence, name: &str) -> Vec<Attestation> {
@@ -56,8 +56,8 @@ async fn recorded(service: &Evidence, name: &str) -> Vec<Attestation> {
 }
 
 async fn state(service: &Evidence, jane: &Principal) -> State {
-    let trail = GetTrail { org: named("acme"), flow_name: named("shop"), trail_name: named("t") };
-    service.call(jane, trail, ()).await.unwrap().envelope.compliance_state
+    let trail = GetTrail::new(named("acme"), named("shop"), named("t"));
+    service.call(jane, trail, ()).await.unwrap().envelope.trail.compliance_state
 }
 
 /// Of one attestation of this document: its type, and whether it is compliant.
@@ -266,13 +266,24 @@ fn the_fields_of_an_override_are_checked() {
             json!({"reason": "r", "new_compliance_status": true, "original_attestation_type": kind});
         decode::from_value::<Override>(&document).map(|_| ()).map_err(|misfit| misfit.field())
     };
-    let longest = format!("custom:{}", "x".repeat(248));
+    let longest = format!("custom:{}", "x".repeat(255));
     for kind in
         ["generic", "junit", "snyk", "pull_request", "jira", "sonar", "custom:x", "system:x", &longest]
     {
         assert_eq!(of(kind), Ok(()), "{kind}");
     }
-    for kind in ["", "Generic", "generic\n", "custom", "other:x", &format!("{longest}x")] {
+    for kind in [
+        "",
+        "Generic",
+        "generic\n",
+        "custom",
+        "custom:",
+        "system:",
+        "custom:x\n",
+        "custom: x",
+        "other:x",
+        &format!("{longest}x"),
+    ] {
         assert_eq!(of(kind), Err("original_attestation_type".to_owned()), "{kind}");
     }
 }
@@ -292,6 +303,7 @@ impl Claim for Reviewed {
     const PATH: &'static str = "/attestations/{org}/{flow_name}/trail/{trail_name}/reviewed";
     const SUMMARY: &'static str = "For tests";
     const SCHEMA: &'static str = "ReviewedAttestationPostInput";
+    type Body = Form<AttestationInput<Self>>;
 
     async fn evaluate(&self, _: &Claimed<'_>, cx: &Context<'_>) -> Result<Verdict> {
         let known = cx.store().attestation_type(cx.org()?, &self.type_name).await?;

@@ -5,6 +5,7 @@ use super::listing::MAX_LINES;
 use super::*;
 
 mod properties;
+mod slots;
 mod truth_table;
 
 const BEGUN: Timestamp = Timestamp::from_micros(1_000_000);

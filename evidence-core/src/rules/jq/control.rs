@@ -59,6 +59,29 @@ impl Machine<'_> {
                 })?;
                 emit(self, Value::Bool(empty))
             }
+            (Control::IsIn, [of]) => self.is_in(of, &input, &input, emit),
+            (Control::AnyIn, [wanted, of]) => {
+                let mut found = false;
+                self.cut(|this, mark| {
+                    this.run(wanted, input.clone(), &mut |this, wanted| {
+                        this.is_in(of, &input, &wanted, &mut |_, holds| match holds.is_truthy() {
+                            true => {
+                                found = true;
+                                Err(Stop::Cut(mark))
+                            }
+                            false => Ok(()),
+                        })
+                    })
+                })?;
+                emit(self, Value::Bool(found))
+            }
+            (Control::Paths, _) => self.paths(&input, &[], emit),
+            (Control::PathsTo, [condition]) => self.paths(&input, &[], &mut |this, path| {
+                let value = native::get_path(this, &input, &path)?;
+                this.run(condition, value, &mut |this, holds| {
+                    if holds.is_truthy() { emit(this, path.clone()) } else { Ok(()) }
+                })
+            }),
             (Control::RangeTo, [to]) => {
                 self.run(to, input, &mut |this, to| this.range(&Value::Int(0), &to, emit))
             }
@@ -109,6 +132,48 @@ impl Machine<'_> {
             // Lowering gives each its arguments.
             (control, arguments) => error(format!("{control:?} takes no {} arguments", arguments.len())),
         }
+    }
+
+    /// Whether one of the results of a part is this value.
+    fn is_in(&mut self, of: &Node, input: &Value, wanted: &Value, emit: Emit<'_>) -> Run {
+        let mut found = false;
+        self.cut(|this, mark| {
+            this.run(of, input.clone(), &mut |this, value| {
+                found = value.equals(wanted, this.budget)?;
+                if found { Err(Stop::Cut(mark)) } else { Ok(()) }
+            })
+        })?;
+        emit(self, Value::Bool(found))
+    }
+
+    /// The paths to all that is within a value, each before those within it; `before` leads to the value.
+    fn paths(&mut self, of: &Value, before: &[Value], emit: Emit<'_>) -> Run {
+        match of {
+            Value::Array(array) => {
+                for (position, value) in array.items.iter().enumerate() {
+                    self.paths_below(before, native::count(position), value, emit)?;
+                }
+            }
+            Value::Object(object) => {
+                for (name, value) in &object.fields {
+                    self.paths_below(before, Value::Str(name.clone()), value, emit)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The path to the value under this key, and those to all within it.
+    fn paths_below(&mut self, before: &[Value], key: Value, value: &Value, emit: Emit<'_>) -> Run {
+        let mut path = Vec::new();
+        for key in before {
+            self.keep(&mut path, key.clone())?;
+        }
+        self.keep(&mut path, key)?;
+        let list = self.list(path.clone())?;
+        emit(self, list)?;
+        self.paths(value, &path, emit)
     }
 
     fn map(&mut self, of: &Node, input: &Value, emit: Emit<'_>) -> Run {

@@ -7,7 +7,7 @@ use super::budget::{Budget, Limit};
 use super::native;
 use super::text;
 use super::tree::{Binding, Comparison, Fold, Node, Part, Step};
-use super::value::{Fields, ITEM, Value};
+use super::value::{Fields, ITEM, STRING, Value};
 
 /// Why a run does not go on.
 #[derive(Debug, Clone)]
@@ -354,7 +354,13 @@ impl<'b> Machine<'b> {
         let (values, ended) = self.kept(tried, input);
         let failed = match ended {
             Ok(()) => None,
-            Err(Stop::Error(value)) => Some(value),
+            Err(Stop::Error(value)) => {
+                // What errors say is made before anybody keeps it.
+                if let Value::Str(text) = &value {
+                    self.budget.allocate(STRING + text.len())?;
+                }
+                Some(value)
+            }
             // Nobody asks for more of what it has already, and a limit is nobody's to catch.
             Err(stop) => return Err(stop),
         };

@@ -32,6 +32,8 @@ pub(super) struct Lowered {
     pub(super) nodes: usize,
     /// How many patterns it has.
     pub(super) patterns: usize,
+    /// About how many bytes of memory these take.
+    pub(super) pattern_bytes: usize,
 }
 
 /// Lowers a filter's text that has at most so many patterns.
@@ -57,11 +59,19 @@ pub(super) fn lower(source: &str, max_patterns: usize) -> Result<Lowered, Refuse
         let at = token.map_or(source.len(), |token| place(source, token));
         Refused::at(source, at, format!("expected {expected}"))
     })?;
-    let mut lower =
-        Lower { source, names: Vec::new(), slots: 0, nodes: 0, depth: 0, patterns: 0, max_patterns };
+    let mut lower = Lower {
+        source,
+        names: Vec::new(),
+        slots: 0,
+        nodes: 0,
+        depth: 0,
+        patterns: 0,
+        pattern_bytes: 0,
+        max_patterns,
+    };
     let node = lower.term(&term)?;
-    let Lower { slots, nodes, patterns, .. } = lower;
-    Ok(Lowered { node, slots, nodes, patterns })
+    let Lower { slots, nodes, patterns, pattern_bytes, .. } = lower;
+    Ok(Lowered { node, slots, nodes, patterns, pattern_bytes })
 }
 
 /// Where a part of the source stands in it.
@@ -77,6 +87,7 @@ struct Lower<'s> {
     nodes: usize,
     depth: usize,
     patterns: usize,
+    pattern_bytes: usize,
     max_patterns: usize,
 }
 
@@ -366,7 +377,10 @@ impl<'s> Lower<'s> {
             return self.refuse(name, "there are too many patterns");
         }
         match Pattern::new(&pattern, flags) {
-            Ok(pattern) => Ok(Node::Test(pattern)),
+            Ok(pattern) => {
+                self.pattern_bytes += pattern.bytes();
+                Ok(Node::Test(pattern))
+            }
             Err(text) => self.refuse(name, format!("not allowed: test with this pattern: {text}")),
         }
     }

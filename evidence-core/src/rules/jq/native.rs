@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::eval::{Machine, Run, Stop, error};
 use super::order::{extreme_item, sorted};
-use super::text::{both_texts, join, letters, split, to_json, to_number, trim};
+use super::text::{both_texts, from_date, join, letters, split, to_json, to_number, trim};
 use super::tree::{Math, Native};
-use super::value::{Array, Fields, ITEM, Object, Value};
+use super::value::{Array, Fields, ITEM, Object, STRING, Value};
 
 /// Calls a function; how many arguments it has is decided when it is lowered.
 pub(super) fn call(
@@ -24,13 +24,14 @@ pub(super) fn call(
             other => refuse(other, "only strings have UTF-8 byte length"),
         },
         Native::Not => Ok(Value::Bool(!input.is_truthy())),
-        Native::Keys => keys(machine, input),
+        // The fields of an object are sorted in any case.
+        Native::Keys | Native::KeysUnsorted => keys(machine, input),
         Native::Has => has(machine, input, argument),
         Native::In => has(machine, argument, input),
         Native::Contains => Ok(Value::Bool(contains(machine, input, argument)?)),
         Native::Inside => Ok(Value::Bool(contains(machine, argument, input)?)),
         Native::Index => index_of(machine, input, argument),
-        Native::Type => Ok(Value::Str(input.kind().into())),
+        Native::Type => machine.string(input.kind()),
         Native::Add => match input {
             Value::Object(object) => sum(machine, object.fields.values()),
             other => sum(machine, items(other)?.items.iter()),
@@ -49,6 +50,7 @@ pub(super) fn call(
         Native::ToEntries => to_entries(machine, input),
         Native::FromEntries => from_entries(machine, input),
         Native::GetPath => get_path(machine, input, argument),
+        Native::FromDate => from_date(machine, input),
         Native::StartsWith => {
             both_texts(machine, input, argument, "startswith", |text, part| text.starts_with(part))
         }
@@ -86,7 +88,7 @@ pub(super) fn refuse<T>(value: &Value, why: &str) -> Run<T> {
     error(format!("{} ({}) {why}", value.kind(), value.shown()))
 }
 
-fn count(number: usize) -> Value {
+pub(super) fn count(number: usize) -> Value {
     Value::Int(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
@@ -312,7 +314,7 @@ pub(super) fn math(machine: &mut Machine<'_>, op: Math, left: &Value, right: &Va
         (Math::Add, Value::Null, other) | (Math::Add, other, Value::Null) => Ok(other.clone()),
         (Math::Add, Value::Str(left), Value::Str(right)) => {
             machine.budget.bytes(left.len() + right.len())?;
-            Ok(Value::Str(format!("{left}{right}").into()))
+            machine.string(&format!("{left}{right}"))
         }
         (Math::Add, Value::Array(left), Value::Array(right)) => {
             let mut all = Vec::new();
@@ -500,6 +502,7 @@ fn flatten(machine: &mut Machine<'_>, input: &Value, depth: usize) -> Run<Value>
 pub(super) fn to_entries(machine: &mut Machine<'_>, input: &Value) -> Run<Value> {
     let Value::Object(object) = input else { return refuse(input, "has no keys") };
     let (key, of): (Arc<str>, Arc<str>) = ("key".into(), "value".into());
+    machine.budget.allocate(2 * (STRING + "value".len()))?;
     let mut entries = Vec::new();
     for (name, value) in &object.fields {
         let entry = [(Arc::clone(&key), Value::Str(Arc::clone(name))), (Arc::clone(&of), value.clone())];
@@ -522,7 +525,9 @@ pub(super) fn from_entries(machine: &mut Machine<'_>, input: &Value) -> Run<Valu
         let key = match key {
             Some(Value::Str(name)) => Arc::clone(name),
             Some(key @ (Value::Bool(_) | Value::Int(_) | Value::Float(_))) => {
-                key.json(machine.budget)?.into()
+                let text = key.json(machine.budget)?;
+                machine.budget.allocate(STRING + text.len())?;
+                text.into()
             }
             Some(other) => return refuse(other, "cannot be an object's key"),
             None => "null".into(),
@@ -534,7 +539,7 @@ pub(super) fn from_entries(machine: &mut Machine<'_>, input: &Value) -> Run<Valu
     machine.object(fields)
 }
 
-fn get_path(machine: &mut Machine<'_>, input: &Value, path: &Value) -> Run<Value> {
+pub(super) fn get_path(machine: &mut Machine<'_>, input: &Value, path: &Value) -> Run<Value> {
     let Value::Array(path) = path else { return error("Path must be specified as an array") };
     let mut found = input.clone();
     for key in &path.items {

@@ -9,6 +9,7 @@ use regex_automata::util::syntax;
 use regex_automata::{Input, MatchKind};
 
 use super::budget::{Budget, Limit};
+use crate::rules::folding::{self, MAX_NESTING};
 
 /// A compiled pattern.
 pub(super) enum Pattern {
@@ -21,12 +22,13 @@ pub(super) enum Pattern {
 /// Patterns are no longer than this.
 pub(super) const MAX_PATTERN: usize = 512;
 
-const MAX_NESTING: u32 = 32;
-
 const MAX_TABLE: usize = 512 << 10;
 
 /// The sizes that a program may have, and the steps that it takes for each byte then: its size is its factor.
 const PROGRAMS: [(usize, usize); 2] = [(16 << 10, 64), (64 << 10, 256)];
+
+/// What a program takes, with what it remembers of the texts that it was run on.
+const PROGRAM_BYTES: usize = 256 << 10;
 
 /// A table reads so many bytes in one step.
 const TABLE_BYTES: usize = 4;
@@ -36,6 +38,7 @@ const TABLE_BYTES: usize = 4;
 pub(super) struct Flags {
     case_insensitive: bool,
     extended: bool,
+    not_empty: bool,
 }
 
 impl Flags {
@@ -46,8 +49,9 @@ impl Flags {
             match letter {
                 'i' => flags.case_insensitive = true,
                 'x' => flags.extended = true,
-                // The beginning and the end are those of the text in any case.
-                's' => {}
+                'n' => flags.not_empty = true,
+                // The beginning and the end are those of the text in any case, and one place that fits is enough.
+                's' | 'g' => {}
                 other => return Err(other),
             }
         }
@@ -61,10 +65,19 @@ impl Pattern {
         if pattern.len() > MAX_PATTERN {
             return Err(format!("a pattern should have at most {MAX_PATTERN} bytes"));
         }
+        folding::check(pattern, flags.case_insensitive)?;
         let syntax = syntax::Config::new()
             .case_insensitive(flags.case_insensitive)
             .ignore_whitespace(flags.extended)
             .nest_limit(MAX_NESTING);
+        if flags.not_empty {
+            let parsed =
+                syntax::parse_with(pattern, &syntax).map_err(|error| last_line(&error.to_string()))?;
+            // What fits with a character or more could not be told from it.
+            if parsed.properties().minimum_len().is_none_or(|least| least == 0) {
+                return Err("with the flag 'n' it should not fit an empty text".to_owned());
+            }
+        }
         let table = dense::Config::new()
             .start_kind(StartKind::Unanchored)
             .match_kind(MatchKind::LeftmostFirst)
@@ -91,11 +104,18 @@ impl Pattern {
                 Err(regex::Error::CompiledTooBig(_)) => {
                     "the pattern is too large once it is compiled".clone_into(&mut refused);
                 }
-                // The last line says what is wrong, those before show where.
-                Err(error) => return Err(error.to_string().lines().last().unwrap_or_default().to_owned()),
+                Err(error) => return Err(last_line(&error.to_string())),
             }
         }
         Err(refused)
+    }
+
+    /// About how many bytes of memory it takes.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Table(table) => table.memory_usage(),
+            Self::Program(..) => PROGRAM_BYTES,
+        }
     }
 
     /// Whether the text has a place that fits.
@@ -113,6 +133,11 @@ impl Pattern {
             }
         }
     }
+}
+
+/// The last line says what is wrong with a pattern, those before show where.
+fn last_line(error: &str) -> String {
+    error.lines().last().unwrap_or_default().to_owned()
 }
 
 impl fmt::Debug for Pattern {

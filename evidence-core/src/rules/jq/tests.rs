@@ -167,12 +167,37 @@ fn filters_answer_what_jq_answers() {
             "true false true true",
         ),
         ("test(\"^b\")", "\"a\\nb\"", "false"),
+        ("test(\"B\"; \"gin\"), test(\"c+\"; \"n\")", "\"abb\"", "true false"),
+        (
+            "IN(1, 2), (.[0] | IN(1, error)), IN(.[]; 5, 3), IN([]; .[]), IN(empty), IN(.[]; empty)",
+            "[1,3]",
+            "false true true false false false",
+        ),
+        (
+            "[paths], [paths(type == \"number\")]",
+            r#"{"b":[1,{"c":null}],"a":2}"#,
+            r#"[["a"],["b"],["b",0],["b",1],["b",1,"c"]] [["a"],["b",0]]"#,
+        ),
+        ("[paths], [paths(true, true)]", "[[]]", "[[0]] [[0],[0]]"),
+        ("[paths]", "1", "[]"),
+        ("keys_unsorted, ([4] | keys_unsorted)", r#"{"b":1,"a":2}"#, r#"["a","b"] [0]"#),
+        (
+            "map(fromdateiso8601)",
+            r#"["2015-03-05T23:51:47Z","1970-01-01T00:00:00Z","1969-12-31T23:59:59Z"]"#,
+            "[1425599507,0,-1]",
+        ),
         ("not, (null | not)", "1", "false true"),
         ("-. , -(1,2)", "3", "-3 -1 -2"),
         ("[0.1,1e17,1e-7,100000000000000000000] | tojson", "0", "\"[0.1,1e+17,1e-7,1e+20]\""),
         ("1e1000", "0", "1.7976931348623157e+308"),
         ("1 # the rest is said to nobody\n + 1", "0", "2"),
         // Errors.
+        (
+            "fromdateiso8601",
+            "\"2015-02-30T00:00:00Z\"",
+            "<date \"2015-02-30T00:00:00Z\" does not match format \"%Y-%m-%dT%H:%M:%SZ\">",
+        ),
+        ("fromdateiso8601", "1", "<number (1) is no time: strptime/1 requires string inputs>"),
         (".a", "[1]", "<Cannot index array with string \"a\">"),
         (".[0]", "{}", "<Cannot index object with number>"),
         (".[]", "1", "<Cannot iterate over number (1)>"),
@@ -232,6 +257,26 @@ fn rules_share_their_steps_and_each_has_memory_of_its_own() {
 }
 
 #[test]
+fn a_string_takes_more_memory_than_its_bytes() {
+    const MANY: usize = 1_000;
+    for source in [
+        "[range(1000) | \"a\" + \"b\"]",
+        "[range(1000) | type]",
+        "[range(1000) | tojson]",
+        "[range(1000) | try keys catch .]",
+        "[range(1000) | try error(\"a\" + \"b\") catch .]",
+    ] {
+        let mut budget = budget();
+        let results = Filter::compile(source).unwrap().run(&Value::Null, &mut budget);
+        assert_eq!(results.unwrap().len(), 1, "{source}");
+        let taken = |memory| {
+            Filter::compile(source).unwrap().run(&Value::Null, &mut Budget::new(FUEL, memory)).is_ok()
+        };
+        assert!(!taken(MANY * (32 + 24)), "{source}");
+    }
+}
+
+#[test]
 fn what_is_not_allowed_is_named() {
     let table = [
         ("def f: f; f", "not allowed: def f"),
@@ -277,7 +322,15 @@ fn what_is_not_allowed_is_named() {
         ("range(0; 1; 1)", "not allowed: range/3"),
         ("test(.a)", "not allowed: test with a pattern or flags that are no literal string (at character 1)"),
         ("test(\"a\"; .f)", "not allowed: test with a pattern or flags that are no literal string"),
-        ("test(\"a\"; \"g\")", "not allowed: test with the flag 'g'"),
+        ("test(\"a\"; \"l\")", "not allowed: test with the flag 'l'"),
+        (
+            "test(\"a*\"; \"n\")",
+            "not allowed: test with this pattern: with the flag 'n' it should not fit an empty text",
+        ),
+        (
+            "test(\"\\\\pL\\\\pL\\\\pL\\\\pL\\\\pL\"; \"i\")",
+            "not allowed: test with this pattern: there should be at most 4 classes",
+        ),
         ("test(\"(?=a)\")", "not allowed: test with this pattern"),
         ("test(\"(a)\\\\1\")", "not allowed: test with this pattern"),
         ("test(\"(\")", "not allowed: test with this pattern"),

@@ -1,5 +1,8 @@
 //! Functions of strings.
 
+use jiff::fmt::strtime;
+use jiff::tz::TimeZone;
+
 use super::eval::{Machine, Run, error};
 use super::native::{items, refuse, text};
 use super::value::Value;
@@ -94,6 +97,21 @@ pub(super) fn join(machine: &mut Machine<'_>, input: &Value, by: &Value) -> Run<
         }
     }
     machine.string(&joined)
+}
+
+/// The seconds since the epoch of a time that is written as in `2015-03-05T23:51:47Z`.
+pub(super) fn from_date(machine: &mut Machine<'_>, input: &Value) -> Run<Value> {
+    const FORMAT: &str = "%Y-%m-%dT%H:%M:%SZ";
+    let Value::Str(text) = input else {
+        return refuse(input, "is no time: strptime/1 requires string inputs");
+    };
+    machine.budget.read(text.len())?;
+    let at = strtime::parse(FORMAT, text.as_bytes()).and_then(|read| read.to_datetime());
+    let at = at.and_then(|at| TimeZone::UTC.to_timestamp(at));
+    match at {
+        Ok(at) => Ok(Value::Int(at.as_second())),
+        Err(_) => error(format!("date {} does not match format \"{FORMAT}\"", input.shown())),
+    }
 }
 
 pub(super) fn to_number(machine: &mut Machine<'_>, input: &Value) -> Run<Value> {

@@ -51,6 +51,9 @@ pub(super) const MAX_DEPTH: usize = 192;
 /// What a list's item, or a value that is kept for later, takes of the memory budget.
 pub(super) const ITEM: usize = size_of::<Value>();
 
+/// What a string takes beside its bytes.
+pub(super) const STRING: usize = 32;
+
 /// What a list takes beside its items.
 const LIST: usize = 64;
 
@@ -136,7 +139,7 @@ impl Value {
 
     /// A string, which takes the budget's memory before it is made.
     pub(super) fn string(text: &str, budget: &mut Budget) -> Result<Self, Limit> {
-        budget.bytes(text.len())?;
+        budget.bytes(STRING + text.len())?;
         Ok(Self::Str(text.into()))
     }
 
@@ -146,7 +149,7 @@ impl Value {
         bytes: usize,
         budget: &mut Budget,
     ) -> Result<Self, Limit> {
-        budget.bytes(bytes)?;
+        budget.bytes(STRING + bytes)?;
         Ok(Self::Str(text.collect::<String>().into()))
     }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::SchemaError;
+use super::{BYTES_PER_STEP, SchemaError};
+use crate::rules::folding;
 
 /// What checking by a schema depends on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -17,9 +18,17 @@ pub(super) struct Weight {
     pub(super) tree: usize,
     /// How many patterns this tree has.
     pub(super) pattern_tree: usize,
+    /// The bytes of the places of its keywords: a compiled keyword knows its own.
+    pub(super) place_bytes: usize,
+    /// How many JSON values are compiled.
+    pub(super) values: usize,
+    /// The bytes of their strings and names.
+    pub(super) bytes: usize,
 }
 
 const MAX_SUBSCHEMAS: usize = 2_000;
+
+const MAX_DEFINITIONS: usize = 1_000;
 
 const MAX_PATTERNS: usize = 100;
 
@@ -28,6 +37,9 @@ const MAX_PATTERN: usize = 512;
 const MAX_CONSTANTS: usize = 1_000;
 
 const MAX_TREE: usize = 5_000;
+
+/// The places of a schema's keywords have at most so many bytes together: each repeats the names that it stands below.
+const MAX_PLACE_BYTES: usize = 8 << 20;
 
 /// Schemas stand in each other no deeper, whatever they refer to.
 const MAX_NESTING: usize = 100;
@@ -54,6 +66,36 @@ const NAMED: [&str; 4] = ["properties", "patternProperties", "dependentSchemas",
 /// Keywords whose value has schemas by names that are only referred to.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
+/// Other keywords that data are checked by, the dialect, and references. What is no keyword of any of these lists says nothing
+/// about data.
+const OTHERS: [&str; 24] = [
+    "$schema",
+    "$ref",
+    "type",
+    "enum",
+    "const",
+    "pattern",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "minContains",
+    "maxContains",
+    "minProperties",
+    "maxProperties",
+    "required",
+    "dependentRequired",
+    // Drafts 6 and 7 check the text of strings by these.
+    "contentMediaType",
+    "contentEncoding",
+];
+
 /// Keywords that lead elsewhere, or make the cost of checking hard to tell.
 const REFUSED: [&str; 8] = [
     "$dynamicRef",
@@ -68,6 +110,13 @@ const REFUSED: [&str; 8] = [
 
 /// Finds how much a schema is.
 pub(super) fn weigh(schema: &Value) -> Result<Weight, SchemaError> {
+    for keyword in DEFINITIONS {
+        let many = schema.get(keyword).and_then(Value::as_object).map_or(0, Map::len);
+        if many > MAX_DEFINITIONS {
+            let text = format!("There should be at most {MAX_DEFINITIONS} definitions");
+            return Err(SchemaError::new(below("", keyword), text));
+        }
+    }
     let mut walk = Walk { root: schema, weight: Weight::default(), known: BTreeMap::new(), depth: 0 };
     let Size { parts, patterns, .. } = walk.schema(schema, "")?;
     for (keyword, name, definition) in definitions(schema) {
@@ -160,17 +209,18 @@ impl<'s> Walk<'s> {
         if REFUSED.contains(&keyword) {
             return Err(SchemaError::new(place, format!("not allowed: {keyword}")));
         }
+        self.weight.place_bytes += place.len();
+        if self.weight.place_bytes > MAX_PLACE_BYTES {
+            return Err(SchemaError::new("", "Names of properties that schemas stand below are too long"));
+        }
         match (keyword, value) {
             ("$ref", Value::String(to)) => return self.reference(to, place),
-            ("$id" | "id", Value::String(_)) if place.matches('/').count() > 1 => {
-                return Err(SchemaError::new(place, format!("not allowed: {keyword} within a schema")));
-            }
             ("$schema", _) if place != "/$schema" => {
                 return Err(SchemaError::new(place, "not allowed: $schema within a schema"));
             }
             ("pattern", Value::String(pattern)) => return self.pattern(pattern, place),
             ("enum" | "const", constant) => return constants(constant, place),
-            ("required", Value::Array(names)) => size.add(Size::parts(names.len())),
+            ("required", Value::Array(names)) => size.add(Size::parts(constant_parts(names))),
             (keyword, Value::Array(schemas)) if LISTS.contains(&keyword) => {
                 for (position, schema) in schemas.iter().enumerate() {
                     size.add(self.schema(schema, &below(place, &position.to_string()))?);
@@ -190,7 +240,7 @@ impl<'s> Walk<'s> {
             }
             ("dependentRequired", Value::Object(named)) => {
                 for names in named.values() {
-                    size.add(Size::parts(1 + names.as_array().map_or(0, Vec::len)));
+                    size.add(Size::parts(1 + names.as_array().map_or(0, |names| constant_parts(names))));
                 }
             }
             _ => {}
@@ -211,9 +261,10 @@ impl<'s> Walk<'s> {
                 size.add(self.pattern(name, &place)?);
             }
             size.add(match schema {
-                Value::Array(names) => Size::parts(1 + names.len()),
+                Value::Array(names) => Size::parts(1 + constant_parts(names)),
                 schema => self.schema(schema, &place)?,
             });
+            size.add(Size::parts(name.len() / BYTES_PER_STEP));
         }
         Ok(size)
     }
@@ -229,6 +280,7 @@ impl<'s> Walk<'s> {
                 format!("A pattern should have at most {MAX_PATTERN} bytes"),
             ));
         }
+        folding::check(pattern, false).map_err(|text| SchemaError::new(place, text))?;
         Ok(Size { parts: 1, patterns: 1, height: 0 })
     }
 
@@ -268,17 +320,67 @@ impl<'s> Walk<'s> {
 }
 
 fn constants(value: &Value, place: &str) -> Result<Size, SchemaError> {
-    fn values(value: &Value) -> usize {
-        match value {
-            Value::Array(items) => 1 + items.iter().map(values).sum::<usize>(),
-            Value::Object(fields) => 1 + fields.values().map(values).sum::<usize>(),
-            _ => 1,
-        }
-    }
-    match values(value) {
+    match constant_values(value) {
         many if many > MAX_CONSTANTS + 1 => {
             Err(SchemaError::new(place, format!("There should be at most {MAX_CONSTANTS} values")))
         }
-        many => Ok(Size::parts(many)),
+        many => Ok(Size::parts(many + constant_bytes(value) / BYTES_PER_STEP)),
+    }
+}
+
+/// How many parts constants are: each, and so many as comparing their bytes takes.
+fn constant_parts(constants: &[Value]) -> usize {
+    let bytes: usize = constants.iter().map(constant_bytes).sum();
+    constants.len() + bytes / BYTES_PER_STEP
+}
+
+fn constant_values(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(constant_values).sum::<usize>(),
+        Value::Object(fields) => 1 + fields.values().map(constant_values).sum::<usize>(),
+        _ => 1,
+    }
+}
+
+/// The bytes of strings and names.
+fn constant_bytes(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(constant_bytes).sum(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| name.len() + constant_bytes(value)).sum::<usize>()
+        }
+        _ => 0,
+    }
+}
+
+/// Removes from a schema that was walked, and from those in it, what data are not checked by, which would be kept with what
+/// is compiled: remarks, unknown keywords, and addresses, which stand under `id` in draft 4.
+pub(super) fn prune(schema: &mut Value) {
+    let Value::Object(fields) = schema else { return };
+    fields.retain(|keyword, _| is_checked(keyword));
+    for (keyword, value) in fields {
+        let keyword = keyword.as_str();
+        match value {
+            Value::Array(schemas) if LISTS.contains(&keyword) => schemas.iter_mut().for_each(prune),
+            Value::Object(named) if NAMED.contains(&keyword) || DEFINITIONS.contains(&keyword) => {
+                named.values_mut().for_each(prune);
+            }
+            schema if ONE.contains(&keyword) => prune(schema),
+            _ => {}
+        }
+    }
+}
+
+/// Whether data are checked by what stands under this keyword.
+fn is_checked(keyword: &str) -> bool {
+    let lists: [&[&str]; 5] = [&ONE, &LISTS, &NAMED, &DEFINITIONS, &OTHERS];
+    lists.iter().any(|list| list.contains(&keyword))
+}
+
+impl Weight {
+    /// This weight, with the values of what is left to compile.
+    pub(super) fn with_values_of(self, pruned: &Value) -> Self {
+        Self { values: constant_values(pruned), bytes: constant_bytes(pruned), ..self }
     }
 }

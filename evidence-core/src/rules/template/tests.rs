@@ -28,6 +28,32 @@ fn refusal(yaml: &str) -> TemplateErrors {
 }
 
 #[test]
+fn a_list_of_names_expects_an_artifact_and_its_attestations() {
+    let table: [(&str, &[&str]); 4] = [
+        (r#"["artifact","unit-test","review"]"#, &["review", "unit-test"]),
+        (r#"["artifact"]"#, &[]),
+        (r#"["review","review",""]"#, &["", "review"]),
+        (r#"["artifact","artifact"]"#, &[]),
+    ];
+    for (text, expected) in table {
+        let template = Template::stored(text);
+        let artifact = template.artifact("artifact").unwrap();
+        let found = artifact.attestations.iter().map(|one| (one.name.as_str(), one.kind.as_str()));
+        let expected: Vec<_> = expected.iter().map(|name| (*name, "*")).collect();
+        assert_eq!((found.collect::<Vec<_>>(), template.artifacts.len()), (expected, 1), "{text}");
+        assert!(template.attestations.is_empty() && template.unreadable().is_none());
+        assert_eq!(
+            template.names().map(|names| serde_json::to_string(names).unwrap()),
+            Some(text.to_owned())
+        );
+        assert!(Template::parse(text).is_err(), "an upload is no list of names: {text}");
+    }
+    let empty = Template::stored("[]");
+    assert_eq!((empty.requirements(), empty.names()), (0, Some(&[][..])));
+    assert!(Template::stored("[1]").unreadable().is_some());
+}
+
+#[test]
 fn a_template_is_its_requirements_in_order() {
     assert_eq!(
         json!(parse(SAMPLE)),

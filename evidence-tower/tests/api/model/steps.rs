@@ -257,7 +257,8 @@ fn texts_of(segment: &str, operation: &str) -> BoxedStrategy<Text> {
             prop_oneof![one_of(FINGERPRINTS), one_of(COMMITS), one_of(&["aaaaa", "11111", "ccccc", "fffff"])]
                 .boxed()
         }
-        "attestation_id" => learned(Thing::Attestation),
+        "repo_name" => one_of(&["a/a", "a%2Fa", "b/a", "a/a/", "tags"]),
+        "attestation_id" | "decision_id" => learned(Thing::Attestation),
         "key_id" => learned(Thing::Key),
         "resource_type" => one_of(texts::TAGGED_KINDS),
         "resource_id" => {
@@ -284,6 +285,7 @@ fn queries(operation: &str) -> BoxedStrategy<String> {
             "case_sensitive=false",
             "tag=team",
             "tag=team:x",
+            "space_id=s",
         ],
         "list_trails_for_org" => &[
             "page=1",
@@ -298,6 +300,7 @@ fn queries(operation: &str) -> BoxedStrategy<String> {
             "fingerprint=ccccc",
             "fingerprint=x",
         ],
+        "get_trail" => &["expand=attestations"],
         "list_trails" => &["page=1", "page=2", "per_page=1", "per_page=2", "per_page=101"],
         "list_artifacts" => &[
             "page=1",
@@ -340,6 +343,29 @@ fn queries(operation: &str) -> BoxedStrategy<String> {
             "tag=team",
             "tag=tier:x",
         ],
+        "list_repo_filter_options" => &[
+            "provider=github",
+            "vcs_instance=git.example.com",
+            "namespace=a",
+            "namespace=",
+            "tag=team",
+            "tag=tier:x",
+        ],
+        "list_builds" | "build_statistics" => &[
+            "page=1",
+            "page=2",
+            "per_page=0",
+            "per_page=1",
+            "per_page=51",
+            "repo_name=a/a",
+            "repo_name=b/a",
+            "repo_id=1",
+            "repo_id=",
+            "repo_inner_id=x",
+            "start_ts=0",
+            "end_ts=1776252300.5",
+        ],
+        "get_repo" | "get_repo_live_artifacts" => &["provider=github", "provider=git", "id=x"],
         "list_snapshots" => &[
             "page=1",
             "page=2",
@@ -367,7 +393,33 @@ fn queries(operation: &str) -> BoxedStrategy<String> {
             "tag=team",
             "tag=tier:x",
         ],
+        "list_audit_log" => &[
+            "page=2",
+            "per_page=1",
+            "search=J",
+            "event_type=added",
+            "role=admin",
+            "source=script",
+            "from_timestamp=1",
+            "to_timestamp=1.5",
+            "sort_by=changed_by",
+            "sort_dir=asc",
+        ],
         "list_control_versions" => &["page=1", "page=2", "per_page=1", "per_page=101", "sort_direction=asc"],
+        "list_control_decisions" => &[
+            "page=1",
+            "page=2",
+            "per_page=1",
+            "is_compliant=true",
+            "is_compliant=false",
+            "from_timestamp=1783538510",
+            "to_timestamp=1783538510.5",
+            "flow_id=x",
+            "sort_direction=asc",
+        ],
+        "get_control_coverage" => {
+            &["page=1", "page=2", "per_page=1", "search=P", "covered=true", "covered=false"]
+        }
         "get_custom_attestation_type" => &["version=1", "version=2", "version=-1"],
         _ => &[],
     };
@@ -392,6 +444,7 @@ fn sent(operation: &'static str) -> BoxedStrategy<Option<Sent>> {
         environments: names(&["prod", "test"]),
         policies: names(&["p", "q"]),
         fingerprints: names(FINGERPRINTS),
+        attestation_types: names(TYPES),
     };
     let Some(requests) = Requests::of(operation, &known) else { return Just(None).boxed() };
     let valid = requests.valid().prop_map(move |sent| familiar(sent, operation));
@@ -407,7 +460,7 @@ fn sent(operation: &'static str) -> BoxedStrategy<Option<Sent>> {
 /// The same, with the names that other requests use.
 fn familiar(mut sent: Sent, operation: &str) -> Sent {
     let names = match operation {
-        "create_flow_with_template" => FLOWS,
+        "create_flow_with_template" | "create_flow" => FLOWS,
         "create_trail" => TRAILS,
         "create_env" if sent.document["type"] == "server" => &["server", "server"],
         "create_env" if sent.document["type"] == "logical" => &["all", "all"],
@@ -446,6 +499,7 @@ fn make_familiar(value: &mut Value) {
                 match name.as_str() {
                     "fingerprint" | "artifact_fingerprint" => choose(value, FINGERPRINTS),
                     "git_commit" | "sha1" => choose(value, COMMITS),
+                    "new_name" => choose(value, FLOWS),
                     "trail_name" => choose(value, TRAILS),
                     "attestation_name" | "template_reference_name" => choose(value, PARTS),
                     "physical_env_name" => choose(value, ENVIRONMENTS),

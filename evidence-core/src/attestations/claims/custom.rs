@@ -1,0 +1,120 @@
+//! Attestations of the types that an organization defines.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Claim, Claimed, Verdict};
+use crate::attestations::custom::RuleResult;
+use crate::attestations::details::{CustomDetails, Details};
+use crate::attestations::operations::AttestationInput;
+use crate::bounded::AttestationData;
+use crate::error::{Error, Resource, Result};
+use crate::fact::names::{Guard, RecordKind};
+use crate::id::VersionKey;
+use crate::name::AttestationTypeName;
+use crate::operation::Form;
+use crate::service::Context;
+
+/// The data have to fit the schema of the type's latest version, and are compliant when all of its rules are true; without
+/// rules, when they fit. A rule that ends in an error, or needs more than a rule may have, is not true. A type that is
+/// archived takes no attestations.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Custom {
+    /// The name of the custom attestation type.
+    pub type_name: AttestationTypeName,
+    /// The data, or a string that holds their text as JSON.
+    pub attestation_data: AttestationData,
+    #[serde(skip)]
+    evaluated: Evaluated,
+}
+
+/// What the rules of a version of a type made of the data.
+type Results = (VersionKey, Vec<RuleResult>);
+
+/// The results of the version that the data were evaluated by last, which stay the same when the claim is drafted again.
+#[derive(Debug, Clone, Default)]
+struct Evaluated(Arc<Mutex<Option<Results>>>);
+
+impl Evaluated {
+    /// The results of this version, evaluated unless they are known.
+    async fn or(
+        &self,
+        key: VersionKey,
+        evaluate: impl AsyncFnOnce() -> Result<Vec<RuleResult>>,
+    ) -> Result<Vec<RuleResult>> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match known {
+            Some((known, results)) if known == key => Ok(results),
+            _ => {
+                let results = evaluate().await?;
+                *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((key, results.clone()));
+                Ok(results)
+            }
+        }
+    }
+}
+
+impl Claim for Custom {
+    const OPERATION: &'static str = "post_custom_attestation";
+    const PATH: &'static str = "/attestations/{org}/{flow_name}/trail/{trail_name}/custom";
+    const SUMMARY: &'static str = "Adds an attestation of a custom type to a trail";
+    const SCHEMA: &'static str = "CustomAttestationPostInput";
+    type Body = Form<AttestationInput<Self>>;
+
+    async fn evaluate(&self, _: &Claimed<'_>, cx: &Context<'_>) -> Result<Verdict> {
+        let (name, attestation_data) = (&self.type_name, &self.attestation_data.0);
+        let known = cx.store().attestation_type(cx.org()?, name.as_str()).await?;
+        let missing = || cx.missing(Resource::AttestationType, name.as_str()).named_by("type_name");
+        let known = known.ok_or_else(missing)?;
+        if known.record.archived {
+            let org = &cx.org_access()?.name;
+            let message = format!("Custom attestation type '{name}' is archived for org '{org}'");
+            return Err(Error::invalid_with(message, "type_name", "An archived type takes no attestations"));
+        }
+        let (type_id, type_version) = (known.record.id, known.record.version);
+        let key = (type_id, type_version);
+        let evaluate = async || {
+            let (compiled, data) = (cx.compiled_type(key).await?, attestation_data.clone());
+            let may_take_long = compiled.may_take_long(&data);
+            let evaluate = move || compiled.evaluate(&data);
+            let compute = cx.compute();
+            if may_take_long { compute.run_long(evaluate).await? } else { compute.run(evaluate).await? }
+        };
+        let rule_results = self.evaluated.or(key, evaluate).await?;
+        let is_compliant = rule_results.iter().all(RuleResult::has_passed);
+        let details = Details::Custom(CustomDetails {
+            type_name: name.to_string(),
+            type_id,
+            type_version,
+            attestation_data: attestation_data.clone(),
+            rule_results,
+        });
+        let guard = Guard::Revision(RecordKind::AttestationType, type_id, known.revision);
+        Ok(Verdict { guards: vec![guard], ..Verdict::of(format!("custom:{name}"), is_compliant, details) })
+    }
+}
+
+#[cfg(all(test, feature = "conformance"))]
+mod tests {
+    use super::*;
+    use crate::conformance::fixtures::id;
+
+    #[tokio::test]
+    async fn data_are_evaluated_once_by_a_version() {
+        let evaluated = Evaluated::default();
+        let mut evaluations = 0;
+        for (version, expected) in [(1, 1), (1, 1), (2, 2), (2, 2)] {
+            let results = evaluated.or((id(1), version), async || {
+                evaluations += 1;
+                Ok(Vec::new())
+            });
+            assert_eq!(results.await.unwrap(), []);
+            assert_eq!(evaluations, expected);
+        }
+        evaluated.or((id(1), 3), async || Err(Error::Forbidden)).await.unwrap_err();
+        assert_eq!(evaluated.or((id(1), 3), async || Ok(Vec::new())).await.unwrap(), []);
+    }
+}

@@ -1,0 +1,213 @@
+//! Attestations of the types that the service brings along: decisions about controls, and bills of materials.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::{Claim, Claimed, Verdict};
+use crate::attestations::details::{DecisionDetails, Details, SbomDetails};
+use crate::attestations::operations::AttestationInput;
+use crate::bounded::{AttestationData, FreeForm, ShortText};
+use crate::compute::LONG_JSON;
+use crate::decode::{self, InvalidField};
+use crate::error::{Error, Result};
+use crate::fact::names::{Guard, Key, RecordKind};
+use crate::json::{self, CheckedJson};
+use crate::name::{ControlIdentifier, Fingerprint};
+use crate::operation::Form;
+use crate::service::Context;
+
+/// A decision about a control is compliant when its data say so; the organization need not have the control, and where it has
+/// it, its latest version is recorded. A bill of materials is compliant.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+pub struct System {
+    /// The type of the data.
+    pub type_name: SystemType,
+    /// The identifier of the control that a decision is about, unless `attestation_data` names it as `control`.
+    pub control: Option<ControlIdentifier>,
+    /// The data, or a string that holds their text as JSON. `GET /attestations/system-attestation-types` answers what they
+    /// are for each type.
+    pub attestation_data: AttestationData,
+}
+
+/// A type of attestation that the service brings along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum SystemType {
+    /// Whether what a control demands was done.
+    Decision,
+    /// What something is made of.
+    Sbom,
+}
+
+/// The data of a decision. Whatever else they have is kept.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+pub(crate) struct DecisionData {
+    /// Whether what the control demands was done.
+    is_compliant: bool,
+    /// The control's identifier, where the attestation does not name it beside the data.
+    control: Option<ControlIdentifier>,
+}
+
+/// The data of a bill of materials. Whatever else they have is kept.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "the data are kept as they came; this is what they are checked against")]
+pub(crate) struct SbomData {
+    /// The format of the attached document.
+    format: ShortText,
+    /// The SHA-256 of the attached document.
+    original_fingerprint: Fingerprint,
+    /// What the document is about, in short.
+    document: FreeForm,
+}
+
+/// What a claim says once its data are read.
+enum Read {
+    Decision { control: ControlIdentifier, is_compliant: bool },
+    Sbom,
+}
+
+/// The field with the data.
+const DATA: &str = "attestation_data";
+
+impl System {
+    /// Reads the data as those of their type.
+    fn read_data(&self) -> Result<Read, InvalidField> {
+        match self.type_name {
+            SystemType::Decision => {
+                let DecisionData { is_compliant, control } = self.data()?;
+                match (&self.control, control) {
+                    (Some(beside), Some(within)) if *beside != within => Err(InvalidField::of(
+                        "control",
+                        "Input should be the control that attestation_data names",
+                    )),
+                    (Some(control), _) => Ok(Read::Decision { control: control.clone(), is_compliant }),
+                    (None, Some(control)) => Ok(Read::Decision { control, is_compliant }),
+                    (None, None) => Err(InvalidField::missing("control")),
+                }
+            }
+            SystemType::Sbom => self.data::<SbomData>().map(|_| Read::Sbom),
+        }
+    }
+
+    fn data<T: DeserializeOwned>(&self) -> Result<T, InvalidField> {
+        let text = json::check(self.attestation_data.0.as_str().as_bytes());
+        let text = text.map_err(|why| InvalidField::of(DATA, why))?;
+        decode::from_json(text).map_err(|misfit| misfit.within(DATA))
+    }
+}
+
+impl Claim for System {
+    const OPERATION: &'static str = "post_system_attestation";
+    const PATH: &'static str = "/attestations/{org}/{flow_name}/trail/{trail_name}/system";
+    const SUMMARY: &'static str = "Adds an attestation of a system type to a trail";
+    const SCHEMA: &'static str = "SystemAttestationPostInput";
+    type Body = Form<AttestationInput<Self>>;
+
+    fn read(text: CheckedJson<'_>, is_own: fn(&str) -> bool) -> Result<Self, InvalidField> {
+        let claim: Self = decode::from_fields(text, is_own)?;
+        claim.read_data().map(|_| claim)
+    }
+
+    async fn evaluate(&self, _: &Claimed<'_>, cx: &Context<'_>) -> Result<Verdict> {
+        let heavy = self.attestation_data.0.as_str().len() > LONG_JSON;
+        let claim = self.clone();
+        let read = cx.compute().run_if(heavy, move || claim.read_data()).await?;
+        let attestation_data = self.attestation_data.0.clone();
+        match read.map_err(|misfit| Error::invalid_field(&misfit, DATA))? {
+            Read::Decision { control, is_compliant } => {
+                let (control_version, guard) = latest_version(&control, cx).await?;
+                let control = control.into_string();
+                let details =
+                    Details::Decision(DecisionDetails { control, control_version, attestation_data });
+                let verdict = Verdict::of("system:decision", is_compliant, details);
+                Ok(Verdict { guards: vec![guard], ..verdict })
+            }
+            Read::Sbom => {
+                Ok(Verdict::of("system:sbom", true, Details::Sbom(SbomDetails { attestation_data })))
+            }
+        }
+    }
+}
+
+/// The number of the control's latest version, if there is such a control, and what holds as long as that is so.
+async fn latest_version(control: &ControlIdentifier, cx: &Context<'_>) -> Result<(Option<u64>, Guard)> {
+    Ok(match cx.store().control(cx.org()?, control.as_str()).await? {
+        Some(known) => {
+            let guard = Guard::Revision(RecordKind::Control, known.record.id, known.revision);
+            (Some(known.record.version), guard)
+        }
+        None => (None, Guard::Vacant(Key::Control(control.clone()))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(document: &Value) -> Result<System, InvalidField> {
+        System::read(json::check(document.to_string().as_bytes()).unwrap(), |_| true)
+    }
+
+    fn sbom() -> Value {
+        json!({"format": "cyclonedx", "original_fingerprint": "a".repeat(64), "document": {"package_count": 7}})
+    }
+
+    #[test]
+    fn a_decision_names_its_control_once_and_its_verdict() {
+        let decision = |control: Value, data: Value| {
+            read(&json!({"type_name": "decision", "control": control, "attestation_data": data}))
+        };
+        let data = |control: Value| json!({"is_compliant": false, "control": control, "more": [1]});
+        for (control, data) in [
+            (json!("C-1"), json!({"is_compliant": false})),
+            (json!("C-1"), data(Value::Null)),
+            (json!("C-1"), data(json!("C-1"))),
+            (Value::Null, data(json!("C-1"))),
+            (Value::Null, json!(data(json!("C-1")).to_string())),
+        ] {
+            let claim = decision(control, data.clone()).unwrap();
+            let Ok(Read::Decision { control, is_compliant: false }) = claim.read_data() else {
+                panic!("{data}")
+            };
+            assert_eq!(control.as_str(), "C-1");
+        }
+        let table = [
+            (Value::Null, json!({"is_compliant": true}), "control"),
+            (json!("C-1"), data(json!("C-2")), "control"),
+            (json!("a b"), json!({"is_compliant": true}), "control"),
+            (json!("C-1"), json!({}), "attestation_data.is_compliant"),
+            (json!("C-1"), json!({"is_compliant": "true"}), "attestation_data.is_compliant"),
+            (Value::Null, data(json!("a b")), "attestation_data.control"),
+            (json!("C-1"), json!([]), "attestation_data"),
+            (json!("C-1"), json!("{"), "attestation_data"),
+            (json!("C-1"), json!("{}"), "attestation_data.is_compliant"),
+            (json!("C-1"), json!(r#"{"is_compliant":true,"is_compliant":true}"#), "attestation_data"),
+            (json!("C-1"), json!(r#"{"is_compliant":true,"a":"\u0000"}"#), "attestation_data"),
+            (json!("C-1"), Value::Null, "attestation_data"),
+        ];
+        for (control, data, field) in table {
+            assert_eq!(decision(control, data.clone()).unwrap_err().field(), field, "{data}");
+        }
+    }
+
+    #[test]
+    fn a_bill_of_materials_has_its_parts() {
+        assert!(read(&json!({"type_name": "sbom", "attestation_data": sbom()})).is_ok());
+        for name in ["format", "original_fingerprint", "document"] {
+            let mut data = sbom();
+            data.as_object_mut().unwrap().remove(name);
+            let refused = read(&json!({"type_name": "sbom", "attestation_data": data})).unwrap_err();
+            assert_eq!(refused.field(), format!("attestation_data.{name}"));
+        }
+    }
+
+    #[test]
+    fn other_types_are_refused_with_those_that_there_are() {
+        let refused = read(&json!({"type_name": "sarif", "attestation_data": {}})).unwrap_err();
+        assert_eq!(refused.to_string(), "type_name: Input should be 'decision' or 'sbom' [input: sarif]");
+    }
+}

@@ -1,0 +1,210 @@
+//! The findings of security scans as a Snyk attestation reports them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::attestations::pull_requests::null_as_empty;
+use crate::bounded::{Description, List, LongText, ShortText};
+
+/// The most findings of one severity.
+const MAX_FINDINGS: usize = 10_000;
+
+/// The findings of a scan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SnykResultsSummary {
+    /// The version of this form; 1 when left out.
+    #[serde(default = "first_version")]
+    pub schema_version: i64,
+    /// What scanned.
+    pub tool: SnykTool,
+    /// What was found, one for each project that was scanned.
+    pub results: List<ProjectScanResult>,
+}
+
+const fn first_version() -> i64 {
+    1
+}
+
+/// A tool that scans.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SnykTool {
+    /// Its name.
+    pub name: ShortText,
+    /// Its version.
+    pub version: ShortText,
+}
+
+/// What was found in one project.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProjectScanResult {
+    /// How many findings are of low severity.
+    pub low_count: i64,
+    /// How many are of medium severity.
+    pub medium_count: i64,
+    /// How many are of high severity.
+    pub high_count: i64,
+    /// The findings of low severity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<List<FoundIssue, MAX_FINDINGS>>,
+    /// Those of medium severity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub medium: Option<List<FoundIssue, MAX_FINDINGS>>,
+    /// Those of high severity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<List<FoundIssue, MAX_FINDINGS>>,
+}
+
+/// A finding.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FoundIssue {
+    /// The id of what was found, in the tool's words.
+    pub id: ShortText,
+    /// What is wrong.
+    pub message: Description,
+    /// Where it was found; null counts as nowhere.
+    #[serde(default, deserialize_with = "null_as_empty")]
+    pub locations: List<IssueLocation>,
+    /// How urgent the tool takes it to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority_score: Option<f64>,
+}
+
+/// A place with a finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IssueLocation {
+    /// The file.
+    pub uri: LongText,
+    /// The lines in it; null counts as none.
+    #[serde(default, deserialize_with = "null_as_empty")]
+    pub lines: ShortText,
+}
+
+/// The findings of a scan as answers carry them: their numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct ProcessedSnykResults {
+    /// The version of the form that they were reported in.
+    pub schema_version: i64,
+    /// What scanned.
+    pub tool: SnykTool,
+    /// What was found, one for each project that was scanned.
+    pub results: Vec<FindingCounts>,
+}
+
+/// How many findings a project has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct FindingCounts {
+    /// How many are of low severity.
+    pub low_count: i64,
+    /// How many are of medium severity.
+    pub medium_count: i64,
+    /// How many are of high severity.
+    pub high_count: i64,
+}
+
+impl SnykResultsSummary {
+    /// Whether nothing was found, of whatever severity.
+    pub(crate) fn is_compliant(&self) -> bool {
+        self.counts().all(|found| (found.low_count, found.medium_count, found.high_count) == (0, 0, 0))
+    }
+
+    /// How much was found in each project.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = FindingCounts> {
+        self.results.0.iter().map(|found| FindingCounts {
+            low_count: found.low_count,
+            medium_count: found.medium_count,
+            high_count: found.high_count,
+        })
+    }
+}
+
+impl From<&SnykResultsSummary> for ProcessedSnykResults {
+    fn from(found: &SnykResultsSummary) -> Self {
+        Self {
+            schema_version: found.schema_version,
+            tool: found.tool.clone(),
+            results: found.counts().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::decode::from_value;
+
+    fn scan(results: &Value) -> Value {
+        json!({"tool": {"name": "SnykCode", "version": "1.0.0"}, "results": results})
+    }
+
+    fn project(low: i64, medium: i64, high: i64) -> Value {
+        json!({"low_count": low, "medium_count": medium, "high_count": high})
+    }
+
+    #[test]
+    fn a_finding_of_any_severity_in_any_project_is_not_compliant() {
+        let table = [
+            (json!([]), true),
+            (json!([project(0, 0, 0)]), true),
+            (json!([project(1, 0, 0)]), false),
+            (json!([project(0, 1, 0)]), false),
+            (json!([project(0, 0, 1)]), false),
+            (json!([project(-1, 0, 0)]), false),
+            (json!([project(0, 0, 0), project(0, 0, 0)]), true),
+            (json!([project(0, 0, 0), project(0, 0, 2)]), false),
+        ];
+        for (results, compliant) in table {
+            let found: SnykResultsSummary = from_value(&scan(&results)).unwrap();
+            assert_eq!(found.is_compliant(), compliant, "{results}");
+        }
+    }
+
+    #[test]
+    fn answers_have_the_numbers_and_records_what_was_found() {
+        let mut found = project(0, 0, 1);
+        let location = json!({"uri": "src/a.rs", "more": 1});
+        found["high"] =
+            json!([{"id": "CWE-1", "message": "m", "locations": [location], "priority_score": 7.5}]);
+        found["low"] = Value::Null;
+        let found: SnykResultsSummary = from_value(&scan(&json!([found]))).unwrap();
+        let counts = json!({"schema_version": 1, "tool": {"name": "SnykCode", "version": "1.0.0"}, "results": [project(0, 0, 1)]});
+        assert_eq!(json!(ProcessedSnykResults::from(&found)), counts);
+        let high = json!([{"id": "CWE-1", "message": "m", "locations": [{"uri": "src/a.rs", "lines": ""}], "priority_score": 7.5}]);
+        assert_eq!(json!(found)["results"][0]["high"], high);
+        assert_eq!(from_value::<SnykResultsSummary>(&json!(found)).unwrap(), found);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let with = |name: &str, value: Value| {
+            let mut found = project(0, 0, 0);
+            found[name] = value;
+            from_value::<SnykResultsSummary>(&scan(&json!([found]))).unwrap_err().field()
+        };
+        let table = [
+            (with("critical_count", json!(1)), "results[0].critical_count"),
+            (with("high_count", json!("1")), "results[0].high_count"),
+            (with("high", json!([{"id": "a"}])), "results[0].high[0].message"),
+            (
+                with("high", json!([{"id": "a", "message": "m", "locations": [{}]}])),
+                "results[0].high[0].locations[0].uri",
+            ),
+        ];
+        for (found, expected) in table {
+            assert_eq!(found, expected);
+        }
+        for (value, field) in [
+            (json!({"results": []}), "tool"),
+            (json!({"tool": {"name": "a", "version": "b"}}), "results"),
+            (json!({"tool": {"name": "a"}, "results": []}), "tool.version"),
+        ] {
+            assert_eq!(from_value::<SnykResultsSummary>(&value).unwrap_err().field(), field);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The results of code analyses as a Sonar attestation reports them, in Sonar's own spelling.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::attestations::pull_requests::null_as_empty;
+use crate::bounded::{Address, AnyJson, List, LongText, ShortText};
+
+/// The results of an analysis. Properties that are not named here are ignored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SonarResults {
+    /// The server that analysed; null where that was not reported.
+    #[serde(default)]
+    pub server_url: Option<Address>,
+    /// The server's id of the task; null where that was not reported.
+    #[serde(default)]
+    pub task_id: Option<ShortText>,
+    /// What became of the task, in the server's words; null where that was not reported.
+    #[serde(default)]
+    pub status: Option<ShortText>,
+    /// When it was analysed, in the server's words.
+    pub analysed_at: ShortText,
+    /// The commit that was analysed.
+    pub revision: ShortText,
+    /// When the status of the quality gate changed, in the server's words; null where that was not reported.
+    #[serde(default)]
+    pub changed_at: Option<ShortText>,
+    /// The project.
+    pub project: SonarProject,
+    /// The branch that was analysed; absent where that was not reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<AnyJson>,
+    /// The pull request that was analysed; absent where that was not reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pull_request: Option<AnyJson>,
+    /// The quality gate, which decides; null where the project has none.
+    #[serde(default)]
+    pub quality_gate: Option<QualityGate>,
+}
+
+/// A project that is analysed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SonarProject {
+    /// Its name; null counts as none.
+    #[serde(default, deserialize_with = "null_as_empty")]
+    pub name: ShortText,
+    /// Its key.
+    pub key: LongText,
+    /// Where it can be looked at.
+    pub url: Address,
+}
+
+/// A quality gate, and whether the code passed it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QualityGate {
+    /// Its name; null where that was not reported.
+    #[serde(default)]
+    pub name: Option<ShortText>,
+    /// `OK` where the code passed it; anything else is not compliant.
+    pub status: ShortText,
+    /// What it demands.
+    pub conditions: List<QualityGateCondition>,
+}
+
+/// What a quality gate demands of one metric.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QualityGateCondition {
+    /// The metric.
+    pub metric: ShortText,
+    /// The value from which it fails.
+    pub error_threshold: ShortText,
+    /// How the two are compared.
+    pub operator: ShortText,
+    /// Whether it is met, in the server's words.
+    pub status: ShortText,
+    /// The metric's value; null where that was not reported.
+    #[serde(default)]
+    pub value: Option<ShortText>,
+    /// Whether it is about new code alone; null where that was not reported.
+    #[serde(default)]
+    pub on_leak_period: Option<bool>,
+}
+
+impl SonarResults {
+    /// Whether the code passed its quality gate.
+    pub(crate) fn is_compliant(&self) -> bool {
+        self.quality_gate.as_ref().is_some_and(|gate| gate.status.as_str() == "OK")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::decode::from_value;
+
+    fn analysis(gate: &Value) -> Value {
+        json!({
+            "analysedAt": "1724052982", "revision": "649a", "project": {"key": "k", "url": "https://s/k"},
+            "qualityGate": gate,
+        })
+    }
+
+    #[test]
+    fn the_quality_gate_decides() {
+        let condition =
+            json!({"metric": "m", "errorThreshold": "1", "operator": "GREATER_THAN", "status": "ERROR"});
+        let table = [
+            (json!({"status": "OK", "conditions": []}), true),
+            (json!({"status": "OK", "conditions": [condition]}), true),
+            (json!({"status": "ERROR", "conditions": []}), false),
+            (json!({"status": "ok", "conditions": []}), false),
+            (json!({"status": "", "conditions": []}), false),
+            (Value::Null, false),
+        ];
+        for (gate, compliant) in table {
+            let results: SonarResults = from_value(&analysis(&gate)).unwrap();
+            assert_eq!(results.is_compliant(), compliant, "{gate}");
+        }
+        let mut without = analysis(&Value::Null);
+        without.as_object_mut().unwrap().remove("qualityGate");
+        assert!(!from_value::<SonarResults>(&without).unwrap().is_compliant());
+    }
+
+    #[test]
+    fn what_is_read_is_kept_in_the_same_spelling() {
+        let mut sent = analysis(&json!({
+            "name": "gate", "status": "OK",
+            "conditions": [{"metric": "m", "errorThreshold": "1", "operator": "o", "status": "OK", "value": "0", "onLeakPeriod": true}],
+        }));
+        sent["branch"] = json!({"name": "main", "type": "BRANCH"});
+        sent["pullRequest"] = json!("17");
+        sent["serverUrl"] = json!("https://s");
+        let results: SonarResults = from_value(&sent).unwrap();
+        let kept = serde_json::to_string(&results).unwrap();
+        assert_eq!(serde_json::from_str::<SonarResults>(&kept).unwrap(), results);
+        let kept: Value = serde_json::from_str(&kept).unwrap();
+        for (name, value) in sent.as_object().unwrap() {
+            match name.as_str() {
+                "project" => {
+                    assert_eq!(kept["project"], json!({"name": "", "key": "k", "url": "https://s/k"}))
+                }
+                _ => assert_eq!(&kept[name], value, "{name}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let table = [
+            (json!({"status": "OK"}), "qualityGate.conditions"),
+            (json!({"conditions": []}), "qualityGate.status"),
+            (
+                json!({"status": "OK", "conditions": [{"metric": "m"}]}),
+                "qualityGate.conditions[0].errorThreshold",
+            ),
+            (json!("OK"), "qualityGate"),
+        ];
+        for (gate, field) in table {
+            assert_eq!(from_value::<SonarResults>(&analysis(&gate)).unwrap_err().field(), field);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The types of attestations that the service brings along, and what their data are.
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::attestations::claims::{DecisionData, SbomData};
+use crate::attestations::details::{DECISION, SBOM};
+use crate::auth::actor::Scope;
+use crate::error::Result;
+use crate::name::OrgName;
+use crate::operation::{Json, Method, Operation};
+use crate::service::Context;
+
+/// Lists the types of attestations that the service brings along, by name, each with its versions.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ListSystemAttestationTypes {}
+
+/// A type of attestation that the service brings along.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "SystemAttestationType")]
+#[non_exhaustive]
+pub struct SystemTypeView {
+    /// The name that an attestation gives as its `type_name`.
+    pub name: &'static str,
+    /// What it is for.
+    pub description: &'static str,
+    /// Its versions, newest first.
+    pub versions: Vec<SystemTypeVersionView>,
+}
+
+/// A version of such a type.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "SystemAttestationTypeVersion")]
+#[non_exhaustive]
+pub struct SystemTypeVersionView {
+    /// Its number, from 1.
+    pub version: u64,
+    /// The JSON Schema that the data of its attestations fit.
+    pub type_schema: Value,
+}
+
+fn first_version<T: JsonSchema>() -> Vec<SystemTypeVersionView> {
+    // Whole, so that whoever puts it elsewhere has nothing to look up.
+    let whole = SchemaSettings::default().with(|settings| settings.inline_subschemas = true);
+    let type_schema = whole.into_generator().into_root_schema_for::<T>().to_value();
+    vec![SystemTypeVersionView { version: 1, type_schema }]
+}
+
+fn types() -> Vec<SystemTypeView> {
+    vec![
+        SystemTypeView {
+            name: DECISION,
+            description: "Whether what a control demands was done",
+            versions: first_version::<DecisionData>(),
+        },
+        SystemTypeView {
+            name: SBOM,
+            description: "What something is made of",
+            versions: first_version::<SbomData>(),
+        },
+    ]
+}
+
+impl Operation for ListSystemAttestationTypes {
+    const NAME: &'static str = "list_system_attestation_types";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/attestations/system-attestation-types";
+    const SCOPE: Scope = Scope::Authenticated;
+    const SUMMARY: &'static str = "Lists the types of attestations that the service brings along";
+    type Body = ();
+    type Output = Json<Vec<SystemTypeView>>;
+
+    fn org(&self) -> Option<&OrgName> {
+        None
+    }
+
+    async fn run(self, (): (), _: &Context<'_>) -> Result<Self::Output> {
+        Ok(Json(types()))
+    }
+}

@@ -1,0 +1,103 @@
+//! Builds as answers carry them.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::bounded::{ShortText, or_empty};
+use crate::error::Result;
+use crate::name::Fingerprint;
+use crate::operation::{Envelope, around_last};
+use crate::page::{Link, PageLinks};
+use crate::repos::record::Repo;
+use crate::time::Seconds;
+
+/// The first report of an artifact in the organization.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "BuildItemResponse")]
+#[non_exhaustive]
+pub struct BuildView {
+    /// When it was reported, in epoch seconds.
+    pub created_at: Seconds,
+    /// The SHA-256 of the content.
+    pub fingerprint: Fingerprint,
+    /// The flow it was reported to.
+    pub flow_name: String,
+    /// The trail it was reported to; `""` for a report to a flow as a whole.
+    pub trail_name: String,
+    /// The repo that it was reported from; null where the report names none.
+    pub repo_info: Option<BuildRepo>,
+    /// Where to go from here.
+    pub _links: BuildLinks,
+}
+
+/// The repo of a build, as the newest reports describe it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "BuildRepoInfo")]
+#[non_exhaustive]
+pub struct BuildRepo {
+    /// Its name, with its owner: `owner/repo`.
+    pub name: String,
+    /// Its id at the host; `""` where that was not reported.
+    pub repo_id: String,
+}
+
+impl From<&Repo> for BuildRepo {
+    fn from(repo: &Repo) -> Self {
+        Self {
+            name: repo.info.name.to_string(),
+            repo_id: or_empty(repo.info.id.as_ref().map(ShortText::as_str)),
+        }
+    }
+}
+
+/// Where to go from a build.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct BuildLinks {
+    /// The artifact in this API.
+    pub artifact: Link,
+    /// The page of the report.
+    pub html: Link,
+}
+
+/// A page of builds; no other property is present.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "BuildListResponse", deny_unknown_fields)]
+#[non_exhaustive]
+pub struct BuildList {
+    /// This page and its neighbours.
+    pub _links: PageLinks,
+    /// This page's number, from 1.
+    pub page: u64,
+    /// Builds a page, as asked.
+    pub per_page: u64,
+    /// Number of pages; 0 where a page has no builds.
+    pub total_pages: u64,
+    /// Number of builds on all pages.
+    pub total_count: u64,
+    /// The builds of the page, newest first.
+    pub builds: Vec<BuildView>,
+}
+
+/// How often something was built.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct BuildStatistics {
+    /// Where the window begins, in epoch seconds.
+    pub start_ts: Seconds,
+    /// Where it ends, in epoch seconds.
+    pub end_ts: Seconds,
+    /// Number of builds in the window.
+    pub count: u64,
+    /// When each was reported, in epoch seconds, newest first; at most 100,000.
+    // Last, for they are written while they are sent.
+    pub built_at: Vec<Seconds>,
+}
+
+impl Envelope<Seconds> for BuildStatistics {
+    type Document = Self;
+
+    fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
+        around_last(self)
+    }
+}

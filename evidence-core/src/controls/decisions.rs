@@ -1,0 +1,274 @@
+//! Decisions about a control: attestations that say whether what it demands was done.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::try_join;
+use futures_util::{Stream, TryFutureExt, stream};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::attestations::details::Details;
+use crate::attestations::record::{Attestation, Binding};
+use crate::attestations::store::DecisionFilter;
+use crate::attestations::view::{AttestationView, views};
+use crate::auth::actor::Scope;
+use crate::bounded::{List, ShortText};
+use crate::controls::operations::PER_PAGE;
+use crate::error::{Resource, Result};
+use crate::flows::operations::FlowLabel;
+use crate::id::Id;
+use crate::name::{AttestationName, ControlIdentifier, Fingerprint, FlowName, OrgName, TrailName};
+use crate::operation::{Envelope, Json, JsonList, Method, Operation, around_last};
+use crate::page::{PageLinks, PageNumber, PerPage, SortDirection};
+use crate::service::{Context, OwnedContext};
+use crate::store::batch::{distinct, sort_by_ids};
+use crate::time::{Seconds, SentSeconds};
+
+/// Lists the decisions about a control in the order in which they were recorded, newest first unless asked otherwise, a page
+/// at a time. Those that were recorded before there was such a control are among them.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ListControlDecisions {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The control's identifier.
+    pub identifier: ControlIdentifier,
+    /// Which page, from 1; the first when left out.
+    pub page: Option<PageNumber>,
+    /// Decisions a page: 15 when left out.
+    pub per_page: Option<PerPage<100>>,
+    /// Whether to list those that are compliant, or those that are not; all of them when left out.
+    pub is_compliant: Option<bool>,
+    /// Lists those that were recorded then or later, in epoch seconds.
+    pub from_timestamp: Option<SentSeconds>,
+    /// Lists those that were recorded then or before, in epoch seconds.
+    pub to_timestamp: Option<SentSeconds>,
+    /// The id of a flow in which they were recorded; repeatable, any may match.
+    #[serde(default)]
+    pub flow_id: List<ShortText>,
+    /// By time: `desc` (when left out) or `asc`.
+    pub sort_direction: Option<SortDirection>,
+}
+
+/// A decision about a control in a list.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct ControlDecisionSummary {
+    /// Its id, which is that of the attestation.
+    pub decision_id: Id,
+    /// The name of the attestation.
+    pub attestation_name: AttestationName,
+    /// Whether what the control demands was done.
+    pub is_compliant: bool,
+    /// The number of the control's latest version when it was decided; null where there was no such control.
+    pub control_version: Option<u64>,
+    /// When it was recorded, in epoch seconds.
+    pub created_at: Seconds,
+    /// Who reported it: the name of a user or service account.
+    pub created_by: String,
+    /// The id of the flow.
+    pub flow_id: Id,
+    /// The flow of its trail.
+    pub flow_name: FlowName,
+    /// The trail it was reported to.
+    pub trail_name: TrailName,
+    /// The template's name of the artifact that it is about; null where it is about the trail, or about an artifact that has
+    /// no such name.
+    pub artifact_name: Option<String>,
+    /// The SHA-256 of the artifact that it is about; null where it is about the trail, or about an artifact that was not
+    /// reported yet.
+    pub artifact_fingerprint: Option<Fingerprint>,
+}
+
+/// A decision about a control.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct ControlDecision {
+    /// What lists show of it, too.
+    #[serde(flatten)]
+    pub summary: ControlDecisionSummary,
+    /// The attestation.
+    pub attestation: AttestationView,
+}
+
+/// A page of the decisions about a control.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct ControlDecisionList {
+    /// This page's number, from 1.
+    pub page: u64,
+    /// Decisions a page, as asked.
+    pub per_page: u64,
+    /// Number of pages.
+    pub total_pages: u64,
+    /// Number of decisions on all pages.
+    pub total_count: u64,
+    /// This page and its neighbours.
+    pub _links: PageLinks,
+    /// The decisions of the page.
+    pub decisions: Vec<ControlDecisionSummary>,
+}
+
+impl Envelope<ControlDecisionSummary> for ControlDecisionList {
+    type Document = Self;
+
+    fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
+        around_last(self)
+    }
+}
+
+impl Operation for ListControlDecisions {
+    const NAME: &'static str = "list_control_decisions";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/controls/{org}/{identifier}/decisions";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Lists the decisions about a control";
+    type Body = ();
+    type Output = JsonList<ControlDecisionSummary, ControlDecisionList>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let (page, per_page) = (self.page.unwrap_or_default(), self.per_page.map_or(PER_PAGE, PerPage::get));
+        cx.control(&self.identifier).await?;
+        let (identifier, request) = (self.identifier.as_str(), page.request(per_page));
+        let found = cx.store().decisions(cx.org()?, identifier, &self.filter(), request).await?;
+        let (total_pages, total_count) = (found.pages(per_page), found.total);
+        let address = cx.api_url(&format!("controls/{}/{identifier}/decisions", self.org));
+        let query = self.query();
+        let query = query.iter().map(|(name, value)| (*name, value.as_str()));
+        let _links = PageLinks::new(&address, query, page.get(), per_page, total_pages);
+        let decisions = Vec::new();
+        let list =
+            ControlDecisionList { page: page.get(), per_page, total_pages, total_count, _links, decisions };
+        let owned = cx.to_owned_context();
+        let read = move |ids| summaries(ids, owned.clone());
+        JsonList::in_batches(found.items, list, &cx.compute(), read).await
+    }
+}
+
+impl ListControlDecisions {
+    fn filter(&self) -> DecisionFilter {
+        // What is no id is no flow's.
+        let flows = self.flow_id.0.iter().filter_map(|flow| flow.parse().ok()).collect();
+        DecisionFilter {
+            is_compliant: self.is_compliant,
+            from: self.from_timestamp.map(|from| from.0),
+            to: self.to_timestamp.map(|to| to.0),
+            flows: (!self.flow_id.0.is_empty()).then_some(flows),
+            direction: self.sort_direction.unwrap_or(SortDirection::Desc),
+        }
+    }
+
+    /// The parameters that narrow and sort, for the links to other pages.
+    fn query(&self) -> Vec<(&'static str, String)> {
+        let seconds = |at: SentSeconds| at.0.seconds().get().to_string();
+        let given = [
+            ("is_compliant", self.is_compliant.map(|is_compliant| is_compliant.to_string())),
+            ("from_timestamp", self.from_timestamp.map(seconds)),
+            ("to_timestamp", self.to_timestamp.map(seconds)),
+            ("sort_direction", self.sort_direction.map(|direction| direction.as_str().to_owned())),
+        ];
+        let given = given.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        given.chain(self.flow_id.0.iter().map(|flow| ("flow_id", flow.to_string()))).collect()
+    }
+}
+
+/// Gets a decision about a control.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct GetControlDecision {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The control's identifier.
+    pub identifier: ControlIdentifier,
+    /// The decision's id.
+    pub decision_id: ShortText,
+}
+
+impl Operation for GetControlDecision {
+    const NAME: &'static str = "get_control_decision";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/controls/{org}/{identifier}/decisions/{decision_id}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Gets a decision about a control";
+    type Body = ();
+    type Output = Json<ControlDecision>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        cx.control(&self.identifier).await?;
+        let found = match self.decision_id.parse() {
+            Ok(id) => cx.store().attestation(cx.org()?, id).await?,
+            Err(_) => None,
+        };
+        let is_about = |one: &Attestation| one.details.control() == Some(self.identifier.as_str());
+        let missing = || cx.missing(Resource::Decision, self.decision_id.as_str());
+        let found = found.filter(is_about).ok_or_else(missing)?;
+        let summary = Around::read(std::slice::from_ref(&found), cx).await?.summary(&found);
+        let attestation = views(vec![found], cx).await?.into_iter().next();
+        let (summary, attestation) = summary.zip(attestation).ok_or_else(missing)?;
+        Ok(Json(ControlDecision { summary, attestation }))
+    }
+}
+
+/// The flows and trails of some decisions.
+struct Around {
+    flows: BTreeMap<Id, FlowLabel>,
+    trails: BTreeMap<Id, TrailName>,
+}
+
+impl Around {
+    async fn read(decisions: &[Attestation], cx: &Context<'_>) -> Result<Self> {
+        let flows = distinct(decisions.iter().map(|decision| decision.flow));
+        let trails = distinct(decisions.iter().map(|decision| decision.trail));
+        let trails = async { Ok(cx.store().trail_names(cx.org()?, &trails).await?) };
+        let (flows, trails) = try_join(cx.flow_labels(&flows), trails).await?;
+        Ok(Self { flows, trails: trails.into_iter().collect() })
+    }
+
+    /// Nothing where its flow or its trail cannot be read.
+    fn summary(&self, decision: &Attestation) -> Option<ControlDecisionSummary> {
+        let (artifact_name, artifact_fingerprint) = match &decision.binding {
+            Binding::Trail => (None, None),
+            Binding::Artifact { fingerprint, target } => (Some(target), Some(fingerprint)),
+            Binding::Named { target, .. } => (Some(target), None),
+        };
+        let control_version = match &decision.details {
+            Details::Decision(details) => details.control_version,
+            _ => None,
+        };
+        Some(ControlDecisionSummary {
+            decision_id: decision.id,
+            attestation_name: decision.name.clone(),
+            is_compliant: decision.is_compliant,
+            control_version,
+            created_at: decision.created_at.seconds(),
+            created_by: decision.created_by.name.clone(),
+            flow_id: decision.flow,
+            flow_name: self.flows.get(&decision.flow)?.name.clone(),
+            trail_name: self.trails.get(&decision.trail)?.clone(),
+            artifact_name: artifact_name.filter(|name| !name.is_empty()).cloned(),
+            artifact_fingerprint: artifact_fingerprint.cloned(),
+        })
+    }
+}
+
+/// Decisions of a list, in its order, as answers carry them.
+fn summaries(
+    ids: Vec<Id>,
+    owned: OwnedContext,
+) -> impl Stream<Item = Result<ControlDecisionSummary>> + Send + 'static {
+    let read = async move {
+        let cx = owned.context();
+        let mut decisions = cx.store().attestations_by_id(cx.org()?, &ids).await?;
+        sort_by_ids(&mut decisions, &ids, |decision| decision.id);
+        let around = Around::read(&decisions, &cx).await?;
+        let summaries = Vec::from_iter(decisions.iter().filter_map(|decision| around.summary(decision)));
+        Ok(stream::iter(summaries.into_iter().map(Ok)))
+    };
+    read.try_flatten_stream()
+}

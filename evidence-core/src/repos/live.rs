@@ -1,0 +1,265 @@
+//! What of a repo runs in environments now.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::auth::actor::Scope;
+use crate::bounded::ShortText;
+use crate::environments::record::{Environment, EnvironmentKind};
+use crate::error::Result;
+use crate::id::Id;
+use crate::name::{CommitSha, EnvironmentName, Fingerprint, OrgName};
+use crate::operation::{Json, Method, Operation};
+use crate::page::{Link, Listed};
+use crate::repos::record::{Repo, VcsProvider};
+use crate::rules::compliance::State;
+use crate::service::Context;
+use crate::snapshots::store::LiveBuild;
+use crate::store::batch::distinct;
+use crate::time::Seconds;
+
+/// Gets what of a repo runs in environments now: its builds, each in each environment that runs it, by the environment's
+/// name and the fingerprint. Of several repos with the name it is the newest, unless `provider` or `id` says which. The
+/// first thousand are shown, and archived environments none.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct GetLiveArtifacts {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The repo's name, which may hold slashes as they are: `owner/repo`. It does not matter where `id` is given.
+    pub repo_name: ShortText,
+    /// The kind of host. It does not matter where `id` is given.
+    pub provider: Option<VcsProvider>,
+    /// The id that answers show as `id`.
+    pub id: Option<ShortText>,
+}
+
+/// More are not shown.
+const MAX_LIVE: u64 = 1000;
+
+/// What of a repo runs now.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "RepoLiveStatusResponse")]
+#[non_exhaustive]
+pub struct LiveStatus {
+    /// Where to go from here.
+    pub _links: LiveStatusLinks,
+    /// What the list is about.
+    pub _embedded: LiveStatusEmbedded,
+    /// Each artifact in each environment that runs it.
+    pub live_artifacts: Vec<LiveArtifact>,
+}
+
+/// Where to go from the list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct LiveStatusLinks {
+    /// The repo.
+    pub repo: Link,
+}
+
+/// What a list of running artifacts is about, each once.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "RepoLiveStatusEmbedded")]
+#[non_exhaustive]
+pub struct LiveStatusEmbedded {
+    /// The artifacts, by id.
+    pub artifacts: Vec<EmbeddedArtifact>,
+    /// The environments, by name.
+    pub environments: Vec<EmbeddedEnvironment>,
+}
+
+/// An artifact that runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "EmbeddedArtifactResponse")]
+#[non_exhaustive]
+pub struct EmbeddedArtifact {
+    /// The id of its first report.
+    pub id: Id,
+    /// The SHA-256 of the content.
+    pub fingerprint: Fingerprint,
+    /// The commit it was built from, in full; null where none was told in full.
+    pub commit_sha: Option<CommitSha>,
+    /// Where the commit can be looked at, as reported; null where that is empty.
+    pub commit_url: Option<String>,
+    /// Where to go from here.
+    pub _links: EmbeddedLinks,
+}
+
+/// An environment that runs artifacts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "EmbeddedEnvironmentResponse")]
+#[non_exhaustive]
+pub struct EmbeddedEnvironment {
+    /// Its id, which no name of it changes.
+    pub id: Id,
+    /// Its name.
+    pub name: EnvironmentName,
+    /// What it is.
+    #[serde(rename = "type")]
+    pub kind: EnvironmentKind,
+    /// Where to go from here.
+    pub _links: EmbeddedLinks,
+}
+
+/// Where to go from an artifact or an environment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct EmbeddedLinks {
+    /// It, in this API.
+    #[serde(rename = "self")]
+    pub this: Link,
+    /// Its page.
+    pub html: Link,
+}
+
+/// An artifact in an environment that runs it.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "LiveArtifactEntryResponse")]
+#[non_exhaustive]
+pub struct LiveArtifact {
+    /// The environment, which is in `_embedded.environments`.
+    pub environment_id: Id,
+    /// The artifact, which is in `_embedded.artifacts`.
+    pub artifact_id: Id,
+    /// Its name, as the environment knows it.
+    pub artifact_name: String,
+    /// The snapshot with which it began to run.
+    pub snapshot_index: u64,
+    /// Whether the environment's policies let it run; null without policies.
+    pub compliance: Option<State>,
+    /// When it began to run, in epoch seconds.
+    pub started_at: Seconds,
+    /// Where to go from here.
+    pub _links: LiveArtifactLinks,
+}
+
+/// Where to go from a running artifact.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct LiveArtifactLinks {
+    /// The snapshot with which it began to run.
+    pub snapshot: Link,
+}
+
+impl Operation for GetLiveArtifacts {
+    const NAME: &'static str = "get_repo_live_artifacts";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/repos/{org}/live-artifacts/{repo_name}";
+    const CATCH_ALL: bool = true;
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Gets what of a repo runs now";
+    type Body = ();
+    type Output = Json<LiveStatus>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let repo = match &self.id {
+            Some(id) => cx.repo_of_id(id, "query.id").await?,
+            None => cx.newest_repo(&self.repo_name, self.provider).await?,
+        };
+        let live = cx.store().live_builds(cx.org()?, repo.id, MAX_LIVE).await?;
+        let environments = environments(&live, cx).await?;
+        let artifacts = artifacts(&live, cx).await?;
+        Ok(Json(status(&repo, live, artifacts, &environments, cx)?))
+    }
+}
+
+/// What is shown of an environment.
+#[derive(Debug)]
+struct EnvironmentLabel {
+    name: EnvironmentName,
+    kind: EnvironmentKind,
+}
+
+/// So many environments are read at once for their labels: each may have long texts and lists.
+const LABELLED: usize = 32;
+
+/// The environments of these, by id.
+async fn environments(live: &[LiveBuild], cx: &Context<'_>) -> Result<BTreeMap<Id, EnvironmentLabel>> {
+    let mut labels = BTreeMap::new();
+    for part in distinct(live.iter().map(|live| live.environment)).chunks(LABELLED) {
+        let found = cx.store().environments_by_id(cx.org()?, part).await?;
+        let label = |Environment { id, name, kind, .. }| (id, EnvironmentLabel { name, kind });
+        labels.extend(found.into_iter().map(|known| label(known.record)));
+    }
+    Ok(labels)
+}
+
+/// What is told of a report: its flow, its id, the fingerprint, the commit, and where that can be looked at.
+type Built = (Id, Id, Fingerprint, Option<CommitSha>, Option<String>);
+
+/// The artifacts of these, by id. Their reports are read some at a time, for they say more than is told.
+async fn artifacts(live: &[LiveBuild], cx: &Context<'_>) -> Result<BTreeMap<Id, EmbeddedArtifact>> {
+    let (store, org) = (cx.store(), cx.org()?);
+    let reports: BTreeMap<Id, Listed> = live.iter().map(|live| (live.report.id, live.report)).collect();
+    let mut found: Vec<Built> = Vec::new();
+    for ids in Listed::batches(reports.into_values().collect()) {
+        for report in store.artifacts_by_id(org, &ids).await? {
+            let commit_sha = report.commit_in_full().and_then(|commit| commit.parse().ok());
+            let commit_url = Some(report.commit_url).filter(|url| !url.is_empty());
+            found.push((report.flow, report.id, report.fingerprint, commit_sha, commit_url));
+        }
+    }
+    let flows = cx.flow_labels(&distinct(found.iter().map(|(flow, ..)| *flow))).await?;
+    let org_name = &cx.org_access()?.name;
+    let embedded = |(flow, id, fingerprint, commit_sha, commit_url): Built| {
+        let flow = &flows.get(&flow)?.name;
+        let this = cx.api_url(&format!("artifacts/{org_name}/{flow}/fingerprint/{fingerprint}"));
+        let html = cx.artifact_url(flow.as_str(), &fingerprint, id);
+        let _links = EmbeddedLinks { this: Link { href: this }, html: Link { href: html } };
+        Some((id, EmbeddedArtifact { id, fingerprint, commit_sha, commit_url, _links }))
+    };
+    Ok(found.into_iter().filter_map(embedded).collect())
+}
+
+/// The answer: what is of an environment or an artifact that cannot be read is left out.
+fn status(
+    repo: &Repo,
+    live: Vec<LiveBuild>,
+    artifacts: BTreeMap<Id, EmbeddedArtifact>,
+    environments: &BTreeMap<Id, EnvironmentLabel>,
+    cx: &Context<'_>,
+) -> Result<LiveStatus> {
+    let org = &cx.org_access()?.name;
+    let api = |path: String| Link { href: cx.api_url(&path) };
+    let entry = |live: LiveBuild| {
+        let environment = environments.get(&live.environment)?;
+        let artifact = artifacts.get(&live.report.id)?;
+        let (index, at) = live.since;
+        Some(LiveArtifact {
+            environment_id: live.environment,
+            artifact_id: artifact.id,
+            artifact_name: live.name,
+            snapshot_index: index,
+            compliance: live
+                .compliant
+                .map(|compliant| if compliant { State::Compliant } else { State::NonCompliant }),
+            started_at: at.seconds(),
+            _links: LiveArtifactLinks {
+                snapshot: api(format!("snapshots/{org}/{}/{index}", environment.name)),
+            },
+        })
+    };
+    let live_artifacts = live.into_iter().filter_map(entry).collect();
+    let embedded = |(id, environment): (&Id, &EnvironmentLabel)| {
+        let EnvironmentLabel { name, kind } = environment;
+        let html = Link { href: cx.page_url(&format!("environments/{name}")) };
+        let _links = EmbeddedLinks { this: api(format!("environments/{org}/{name}")), html };
+        EmbeddedEnvironment { id: *id, name: name.clone(), kind: *kind, _links }
+    };
+    let mut embedded_environments = Vec::from_iter(environments.iter().map(embedded));
+    embedded_environments.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(LiveStatus {
+        _links: LiveStatusLinks { repo: api(format!("repos/{org}/{0}?id={0}", repo.id)) },
+        _embedded: LiveStatusEmbedded {
+            artifacts: artifacts.into_values().collect(),
+            environments: embedded_environments,
+        },
+        live_artifacts,
+    })
+}

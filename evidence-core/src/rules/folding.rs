@@ -1,0 +1,122 @@
+//! What a pattern takes before it is compiled: where letters have no case, each of its classes is widened by the other
+//! cases of its characters, one character after the other, and one class may have a million of them.
+
+use std::convert::Infallible;
+
+use regex_syntax::ast::parse::ParserBuilder;
+use regex_syntax::ast::{Ast, ClassSetItem, Flag, Visitor, visit};
+
+/// Classes of more characters are wide.
+const NARROW: u32 = 256;
+
+/// A pattern in which letters have no case has no more wide classes.
+const MAX_WIDE: usize = 4;
+
+/// Patterns nest no deeper than this.
+pub(super) const MAX_NESTING: u32 = 32;
+
+/// Refuses a pattern in which too many wide classes are widened. What is no pattern to begin with is left to whoever
+/// compiles it.
+///
+/// # Errors
+/// What the pattern should be.
+pub(super) fn check(pattern: &str, is_case_insensitive: bool) -> Result<(), String> {
+    let Ok(ast) = ParserBuilder::new().nest_limit(MAX_NESTING).build().parse(pattern) else {
+        return if has_flag(pattern) {
+            Err("(?i) is not allowed in this pattern".to_owned())
+        } else {
+            Ok(())
+        };
+    };
+    let Ok(classes) = visit(&ast, Classes { is_case_insensitive, wide: 0 });
+    if classes.is_case_insensitive && classes.wide > MAX_WIDE {
+        return Err(format!(
+            "there should be at most {MAX_WIDE} classes of many characters without regard to case"
+        ));
+    }
+    Ok(())
+}
+
+/// Whether there is something like `(?i)` or `(?i:`.
+fn has_flag(pattern: &str) -> bool {
+    let mut groups = pattern.split("(?").skip(1);
+    let flags = |group: &str| {
+        group
+            .chars()
+            .take_while(|letter| letter.is_ascii_alphabetic() || *letter == '-')
+            .any(|letter| letter == 'i')
+    };
+    groups.any(flags)
+}
+
+/// The classes of a pattern.
+struct Classes {
+    is_case_insensitive: bool,
+    wide: usize,
+}
+
+impl Visitor for Classes {
+    type Output = Self;
+    type Err = Infallible;
+
+    fn finish(self) -> Result<Self, Infallible> {
+        Ok(self)
+    }
+
+    fn visit_pre(&mut self, ast: &Ast) -> Result<(), Infallible> {
+        match ast {
+            Ast::Flags(flags) => self.set(flags.flags.flag_state(Flag::CaseInsensitive)),
+            Ast::Group(group) => {
+                self.set(group.flags().and_then(|flags| flags.flag_state(Flag::CaseInsensitive)));
+            }
+            Ast::ClassUnicode(_) | Ast::ClassPerl(_) => self.wide += 1,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn visit_class_set_item_pre(&mut self, item: &ClassSetItem) -> Result<(), Infallible> {
+        let is_wide = match item {
+            ClassSetItem::Unicode(_) | ClassSetItem::Perl(_) => true,
+            ClassSetItem::Range(range) => {
+                u32::from(range.end.c).saturating_sub(u32::from(range.start.c)) > NARROW
+            }
+            _ => false,
+        };
+        self.wide += usize::from(is_wide);
+        Ok(())
+    }
+}
+
+impl Classes {
+    /// A flag counts for all of the pattern, wherever it stands.
+    fn set(&mut self, is_case_insensitive: Option<bool>) {
+        self.is_case_insensitive |= is_case_insensitive == Some(true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_classes_are_widened() {
+        let table = [
+            (r"(?i)\pL\pL\pL\pL", false, true),
+            (r"(?i)\pL\pL\pL\pL\pL", false, false),
+            (r"\pL\pL\pL\pL\pL", false, true),
+            (r"\pL\pL\pL\pL\pL", true, false),
+            (r"a|(b(?x-i:c)(?i:[\PL\w\D]))\s[\x{100}-\x{10FFFF}]", false, false),
+            (r"(?-i)\pL\pL\pL\pL\pL", false, true),
+            (r"(?i)[a-z0-9_.-]+@[a-z0-9.-]+[.][a-z]{2,}", false, true),
+            (r"(?i)[[a-z]--[\pL&&\pN]][\w\w\w]", false, false),
+            // No pattern to this parser, and perhaps one to another.
+            (r"\cA\pL\pL\pL\pL\pL", false, true),
+            (r"\cA(?s-i:x)(?xi)\pL", false, false),
+            (r"(", false, true),
+        ];
+        for (pattern, is_case_insensitive, accepted) in table {
+            assert_eq!(check(pattern, is_case_insensitive).is_ok(), accepted, "{pattern}");
+        }
+    }
+}

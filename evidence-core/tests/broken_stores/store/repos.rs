@@ -1,0 +1,69 @@
+//! Repos and builds of the store of the tests.
+
+use async_trait::async_trait;
+use evidence_core::Current;
+use evidence_core::builds::{Build, BuildFilter, BuildStore};
+use evidence_core::id::Id;
+use evidence_core::page::{Page, PageRequest};
+use evidence_core::repos::{Repo, RepoFacet, RepoFilter, RepoStore, VcsProvider};
+use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
+
+use crate::{Broken, Defect};
+
+#[async_trait]
+impl BuildStore for Broken {
+    async fn builds(&self, org: Id, filter: &BuildFilter, request: PageRequest) -> StoreResult<Page<Build>> {
+        let to = match self.has(Defect::EndsWindowsEarly) {
+            true => Timestamp::from_micros(filter.to.as_micros().saturating_sub(1)),
+            false => filter.to,
+        };
+        self.whole.builds(org, &BuildFilter { to, ..filter.clone() }, request).await
+    }
+
+    async fn build_times(&self, org: Id, filter: &BuildFilter, limit: u64) -> StoreResult<Page<Timestamp>> {
+        self.whole.build_times(org, filter, limit).await
+    }
+}
+
+#[async_trait]
+impl RepoStore for Broken {
+    async fn repo_by_identity(&self, org: Id, identity: &str) -> StoreResult<Option<Current<Repo>>> {
+        self.whole.repo_by_identity(org, identity).await
+    }
+
+    async fn repo(&self, org: Id, id: Id) -> StoreResult<Option<Current<Repo>>> {
+        self.whole.repo(org, id).await
+    }
+
+    async fn repos_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Repo>> {
+        self.whole.repos_by_id(org, ids).await
+    }
+
+    async fn repos(&self, org: Id, filter: &RepoFilter, request: PageRequest) -> StoreResult<Page<Repo>> {
+        self.whole.repos(org, filter, request).await
+    }
+
+    async fn repo_ids(&self, org: Id, filter: &RepoFilter, request: PageRequest) -> StoreResult<Vec<Id>> {
+        self.whole.repo_ids(org, filter, request).await
+    }
+
+    async fn newest_repo(
+        &self,
+        org: Id,
+        name: &str,
+        provider: Option<VcsProvider>,
+    ) -> StoreResult<Option<Repo>> {
+        self.whole.newest_repo(org, name, provider).await
+    }
+
+    async fn repo_values(
+        &self,
+        org: Id,
+        filter: &RepoFilter,
+        facet: RepoFacet,
+        limit: u64,
+    ) -> StoreResult<Vec<String>> {
+        self.whole.repo_values(org, filter, facet, limit).await
+    }
+}
