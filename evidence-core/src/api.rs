@@ -22,6 +22,8 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<artifacts::GetLatestCommit>();
     v.visit::<attestations::ListSystemAttestationTypes>();
     v.visit::<attestations::GetAttestations>();
+    v.visit::<attestations::ListAttestationsForCriteria>();
+    v.visit::<attestations::GetFlowAttestations>();
     v.visit::<attestations::GetArtifactAttestation>();
     v.visit::<attestations::GetEvidence>();
     v.visit::<PostAttestation<Custom>>();

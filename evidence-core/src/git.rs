@@ -5,6 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounded::{Address, Description, List, ShortText, or_empty};
 use crate::decode::{either_spelling, given};
+use crate::name::CommitSha;
 use crate::time::{SentSeconds, WholeSeconds};
 
 /// A git commit as it is reported and kept. Unknown properties are ignored.
@@ -39,6 +40,13 @@ pub struct GitCommit {
     /// What the host says of its signature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature_state: Option<ShortText>,
+}
+
+impl GitCommit {
+    /// The hash of this commit, where there is one and its hash is in full.
+    pub(crate) fn in_full_of(commit: Option<&Self>) -> Option<&str> {
+        Some(commit?.sha1.as_str()).filter(|sha1| sha1.parse::<CommitSha>().is_ok())
+    }
 }
 
 /// A git commit as it is sent, in whichever spelling.

@@ -11,6 +11,7 @@ use crate::attestations::record::{Attachment, Binding};
 use crate::auth::actor::{Actor, Role};
 use crate::fact::Fact;
 use crate::fact::names::{NameEffect, RecordKind};
+use crate::git::GitCommit;
 use crate::id::Id;
 use crate::ledger::Hash;
 use crate::name::{Fingerprint, TrailName};
@@ -131,6 +132,13 @@ pub enum IndexRow<'a> {
         /// When it was reported.
         at: Timestamp,
     },
+    /// A trail in which the trail itself, an artifact or an attestation names this commit in full. One row for both.
+    CommitTrail {
+        /// The commit.
+        commit: &'a str,
+        /// The trail.
+        trail: Id,
+    },
     /// A repo as it was last reported. Replaces the row of its id.
     Repo {
         /// The repo.
@@ -212,6 +220,10 @@ pub enum IndexRow<'a> {
     },
 }
 
+fn commit_row(commit: Option<&str>, trail: Id) -> Option<IndexRow<'_>> {
+    Some(IndexRow::CommitTrail { commit: commit?, trail })
+}
+
 fn taken(snapshot: &Snapshot) -> Vec<IndexRow<'_>> {
     let Snapshot { environment, index, at, compliant, reported, .. } = *snapshot;
     let mut rows = vec![IndexRow::Snapshot { environment, index, at, compliant }];
@@ -247,24 +259,30 @@ impl Fact {
                 expires_at: record.expires_at,
                 revoked_at: record.revoked_at,
             }),
-            Self::TrailBegun { record } | Self::TrailUpdated { record, .. } => rows.push(IndexRow::Trail {
-                id: record.id,
-                flow: record.flow,
-                name: &record.name,
-                begins: matches!(self, Self::TrailBegun { .. }),
-            }),
-            Self::ArtifactReported { record } => rows.push(IndexRow::Artifact {
-                id: record.id,
-                flow: record.flow,
-                trail: record.trail,
-                fingerprint: &record.fingerprint,
-                name: &record.template_reference_name,
-                commit: record.commit(),
-                branch: record.git_commit_info.as_ref().and_then(|info| info.branch.as_deref()),
-                repo: record.repo,
-                template: record.own_template(),
-                at: record.created_at,
-            }),
+            Self::TrailBegun { record } | Self::TrailUpdated { record, .. } => {
+                rows.push(IndexRow::Trail {
+                    id: record.id,
+                    flow: record.flow,
+                    name: &record.name,
+                    begins: matches!(self, Self::TrailBegun { .. }),
+                });
+                rows.extend(commit_row(GitCommit::in_full_of(record.git_commit_info.as_ref()), record.id));
+            }
+            Self::ArtifactReported { record } => {
+                rows.push(IndexRow::Artifact {
+                    id: record.id,
+                    flow: record.flow,
+                    trail: record.trail,
+                    fingerprint: &record.fingerprint,
+                    name: &record.template_reference_name,
+                    commit: record.commit(),
+                    branch: record.git_commit_info.as_ref().and_then(|info| info.branch.as_deref()),
+                    repo: record.repo,
+                    template: record.own_template(),
+                    at: record.created_at,
+                });
+                rows.extend(record.trail.and_then(|trail| commit_row(record.commit_in_full(), trail)));
+            }
             Self::AttestationAdded { record } => {
                 rows.push(IndexRow::Attestation {
                     id: record.id,
@@ -278,6 +296,7 @@ impl Fact {
                     binding: &record.binding,
                     at: record.created_at,
                 });
+                rows.extend(commit_row(GitCommit::in_full_of(record.git_commit_info.as_ref()), record.trail));
                 rows.extend(record.attachments.iter().chain(&record.evidence).map(IndexRow::Attachment));
             }
             Self::RepoReported { record } | Self::RepoTagged { record } => rows.push(IndexRow::Repo {

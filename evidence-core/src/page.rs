@@ -274,6 +274,32 @@ impl PageLinks {
     }
 }
 
+/// Where to go from a page of a list that goes on from a cursor, its `_links`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct CursorLinks {
+    /// This page.
+    #[serde(rename = "self")]
+    pub this: Link,
+    /// The page after it; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<Link>,
+}
+
+impl CursorLinks {
+    /// The links of the page after this cursor in the list at `address` that `query` narrows, and of the next one.
+    pub fn new(address: &str, query: &[(&str, String)], after: Option<&str>, next: Option<&str>) -> Self {
+        let link = |after: Option<&str>| {
+            let given = query.iter().map(|(name, value)| (*name, value.as_str()));
+            let given = given.chain(after.map(|after| ("after", after)));
+            let given = given.map(|(name, value)| format!("{name}={}", percent_encoded(value)));
+            let query = Vec::from_iter(given).join("&");
+            Link { href: if query.is_empty() { address.to_owned() } else { format!("{address}?{query}") } }
+        };
+        Self { this: link(after), next: next.map(|next| link(Some(next))) }
+    }
+}
+
 /// A query value with everything but RFC 3986's unreserved characters encoded.
 fn percent_encoded(text: &str) -> String {
     let encoded = |byte: u8| match byte {

@@ -24,7 +24,7 @@ const LAYERS: [&str; 7] = [
      service.rs service/ shares.rs spool.rs sweep/pending.rs texts/draft.rs turns.rs",
     // Operations and their answers
     "*/operations.rs */view.rs artifacts/search.rs attestations/archive.rs attestations/claims.rs attestations/claims/ \
-     attestations/evidence.rs attestations/listed.rs attestations/system_types.rs background/runner.rs controls/coverage.rs \
+     attestations/by_commit.rs attestations/evidence.rs attestations/listed.rs attestations/lists.rs attestations/system_types.rs background/runner.rs controls/coverage.rs \
      controls/decisions.rs environments/evaluation.rs environments/reports.rs orgs/audit_log.rs policies/reevaluate.rs repos/live.rs schemas.rs sweep/job.rs \
      trails/draft.rs trails/evaluation.rs trails/events.rs trails/pdf.rs trails/pdf/",
     // What is made of all that

@@ -203,12 +203,24 @@ CREATE TABLE evidence.attestation (
     binding      text COLLATE "C" NOT NULL,
     at           bigint NOT NULL,
     ledger_index bigint NOT NULL,
+    flow_ordinal bigint NOT NULL,
     PRIMARY KEY (org, id)
 );
 CREATE INDEX attestation_trail ON evidence.attestation (org, trail, name, ledger_index);
+CREATE INDEX attestation_newest ON evidence.attestation (org, ledger_index);
+CREATE INDEX attestation_flow ON evidence.attestation (org, flow, flow_ordinal);
 -- Decisions about a control, by its identifier.
 CREATE INDEX attestation_control ON evidence.attestation (org, control, ledger_index) INCLUDE (is_compliant, at, flow)
     WHERE control IS NOT NULL;
+
+-- The trails in which a trail, an artifact or an attestation names a commit in full: a row for both, so that the many
+-- attestations of a trail share one in an index on random keys.
+CREATE TABLE evidence.commit_trail (
+    org        text COLLATE "C" NOT NULL,
+    commit_sha text COLLATE "C" NOT NULL,
+    trail      text COLLATE "C" NOT NULL,
+    PRIMARY KEY (org, commit_sha, trail)
+);
 
 -- namespace: each segment as a JSON string followed by a comma, so that paths compare by whole segments.
 CREATE TABLE evidence.repo (

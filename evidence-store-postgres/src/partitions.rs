@@ -33,12 +33,13 @@ const EXCEPTIONS: [(&str, &str); 2] = [
 ];
 
 /// Tables that follow from the ledgers alone.
-const DERIVED: [&str; 17] = [
+const DERIVED: [&str; 18] = [
     "allowance",
     "artifact",
     "attachment",
     "attestation",
     "build",
+    "commit_trail",
     "environment_report",
     "instance",
     "kept_text",

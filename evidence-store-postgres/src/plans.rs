@@ -70,7 +70,8 @@ const FILL: &str = "
     INSERT INTO evidence.trail SELECT 'o', 'id' || n, 'flow' || n % 9, 't' || n, n, n, n, n
         FROM generate_series(1, 5000) n;
     INSERT INTO evidence.attestation SELECT 'o', 'id' || n, 'flow' || n % 9, 'trail' || n % 400, 'test', 'generic', true,
-        false, CASE WHEN n % 4 = 0 THEN 'control' || n % 9 END, '{}', n, n FROM generate_series(1, 5000) n;
+        false, CASE WHEN n % 4 = 0 THEN 'control' || n % 9 END, '{}', n, n, n FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.commit_trail SELECT 'o', md5(n::text), 'trail' || n % 400 FROM generate_series(1, 5000) n;
     INSERT INTO evidence.record SELECT 'o', 'kind' || n % 9, 'id' || n, 'f' || n, n, false, '{}'
         FROM generate_series(1, 5000) n;
     INSERT INTO evidence.name SELECT 'o', 'kind' || n % 9, 'f' || n, 'id' || n, false FROM generate_series(1, 5000) n;
@@ -95,7 +96,7 @@ const FILL: &str = "
 const ANALYZE: &str = "
     ANALYZE evidence.artifact, evidence.build, evidence.trail, evidence.attestation, evidence.record, evidence.name, evidence.api_key,
         evidence.organization, evidence.user, evidence.membership, evidence.head, evidence.ledger, evidence.snapshot,
-        evidence.record_tag, evidence.version, evidence.kept_text, evidence.attachment_pending, evidence.instance";
+        evidence.commit_trail, evidence.record_tag, evidence.version, evidence.kept_text, evidence.attachment_pending, evidence.instance";
 
 /// A session as the store has it, in a schema of its own.
 struct Planner {

@@ -2,9 +2,11 @@
 
 use async_trait::async_trait;
 use evidence_core::attestations::{
-    Attestation, AttestationRow, AttestationStore, Binding, DecisionFilter, NamedAttestation,
+    Attestation, AttestationRow, AttestationStore, Binding, DecisionFilter, FlowPosition, ListedAttestation,
+    NamedAttestation, TimeRange,
 };
 use evidence_core::id::Id;
+use evidence_core::name::CommitSha;
 use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
@@ -15,7 +17,7 @@ use crate::driver::Driver;
 use crate::listing::{Listing, Order};
 use crate::sql::{Sql, for_each, payload, payload_size};
 use crate::store::SqlStore;
-use crate::value::texts;
+use crate::value::{Column, Value, signed, texts};
 
 /// The JSON that [`Row`] reads, of a row `a`.
 macro_rules! row_json {
@@ -70,6 +72,61 @@ const ON_TRAILS: Sql = Sql::each(
     ),
 );
 
+/// The columns of [`listed_attestation`].
+macro_rules! listed {
+    () => {
+        "SELECT x.id, x.flow, x.flow_ordinal, x.ledger_index, x.name, x.kind, x.is_compliant, x.at "
+    };
+}
+
+const BEFORE: Sql = Sql::same(concat!(
+    listed!(),
+    "FROM evidence.attestation x WHERE x.org = $1 AND x.ledger_index < $2 ORDER BY x.ledger_index DESC LIMIT $3"
+));
+
+/// Of each flow the newest, of which those that all flows have are taken.
+const OF_FLOWS_BEFORE: Sql = Sql::each(
+    concat!(
+        listed!(),
+        "FROM json_each($2) w CROSS JOIN evidence.attestation x ON x.id IN (
+            SELECT n.id FROM evidence.attestation n
+            WHERE n.flow = w.value->>0 AND n.flow_ordinal < w.value->>1 ORDER BY n.flow_ordinal DESC LIMIT $3)
+        WHERE +x.org = $1 ORDER BY x.ledger_index DESC LIMIT $3"
+    ),
+    concat!(
+        listed!(),
+        "FROM UNNEST($2::text[], $3::bigint[]) AS w (flow, before) CROSS JOIN LATERAL (
+            SELECT * FROM evidence.attestation
+            WHERE org = $1 AND flow = w.flow AND flow_ordinal < w.before ORDER BY flow_ordinal DESC LIMIT $4) x
+        ORDER BY x.ledger_index DESC LIMIT $4"
+    ),
+);
+
+const OF_FLOW: Sql = Sql::each(
+    "evidence.attestation x WHERE +x.org = $1 AND x.flow = $4",
+    "evidence.attestation x WHERE x.org = $1 AND x.flow = $4",
+);
+
+/// The newest of a flow first, by their numbers there; those of a time are counted.
+fn of_flow(time: &TimeRange) -> Listing {
+    let TimeRange { from, to } = time;
+    let filter = [from.map(|_| FROM), to.map(|_| TO)].into_iter().flatten().collect::<Vec<_>>();
+    let order = if filter.is_empty() {
+        Order::Numbered("x.flow_ordinal")
+    } else {
+        Order::By(Sql::same("x.flow_ordinal DESC"))
+    };
+    Listing { from: OF_FLOW, filter, order, narrow: false, counted: true }
+}
+
+const SIZES: Sql = for_each!(["a.id, ", payload_size!("a")], "attestation", "id", "a", "");
+
+/// Hex digits sort before 'g'.
+const COMMIT_TRAILS: Sql = Sql::same(
+    "SELECT c.trail FROM evidence.commit_trail c
+    WHERE c.org = $1 AND c.commit_sha = $2 AND c.trail < coalesce($3, 'g') ORDER BY c.trail DESC LIMIT $4",
+);
+
 /// By the index that has decisions alone, in the order of the list.
 const DECISIONS: Sql = Sql::same("evidence.attestation x WHERE x.org = $1 AND x.control = $4");
 
@@ -105,6 +162,26 @@ fn named((json, bytes): (String, u64)) -> StoreResult<NamedAttestation> {
     Ok(NamedAttestation { row: body::<Row>(&json)?.attestation(), bytes })
 }
 
+fn as_len(limit: u64) -> usize {
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+/// A row of [`listed!`].
+fn listed_attestation(
+    (id, flow, flow_ordinal, index, name, kind, is_compliant, at): (
+        Id,
+        Id,
+        u64,
+        u64,
+        String,
+        String,
+        bool,
+        Timestamp,
+    ),
+) -> StoreResult<ListedAttestation> {
+    Ok(ListedAttestation { id, flow, flow_ordinal, index, name, kind, is_compliant, at })
+}
+
 #[async_trait]
 impl<D: Driver> AttestationStore for SqlStore<D> {
     async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>> {
@@ -115,6 +192,57 @@ impl<D: Driver> AttestationStore for SqlStore<D> {
     async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>> {
         let query = self.query_org(org, BY_ID).bind(texts(ids)).per_item(ids.len());
         query.readable_as(org, listed_record).await
+    }
+
+    async fn attestations_before(
+        &self,
+        org: Id,
+        before: u64,
+        limit: u64,
+    ) -> StoreResult<Vec<ListedAttestation>> {
+        let query = self.query_org(org, BEFORE).bind(before).bind(limit);
+        query.per_item(as_len(limit)).all_as(listed_attestation).await
+    }
+
+    async fn flow_attestations_before(
+        &self,
+        org: Id,
+        flows: &[FlowPosition],
+        limit: u64,
+    ) -> StoreResult<Vec<ListedAttestation>> {
+        let columns = vec![
+            Column::Texts(flows.iter().map(|of| Some(of.flow.to_string())).collect()),
+            Column::Ints(flows.iter().map(|of| Some(signed(of.before))).collect()),
+        ];
+        let query = self.query_org(org, OF_FLOWS_BEFORE).bind(Value::Columns(columns)).bind(limit);
+        query.per_item(flows.len().max(as_len(limit))).all_as(listed_attestation).await
+    }
+
+    async fn flow_attestations(
+        &self,
+        org: Id,
+        flow: Id,
+        time: &TimeRange,
+        request: PageRequest,
+    ) -> StoreResult<Page<Listed>> {
+        let values = vec![flow.into(), time.from.into(), time.to.into()];
+        self.listed(org, &of_flow(time), request, values).await
+    }
+
+    async fn attestation_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>> {
+        let query = self.query_org(org, SIZES).bind(texts(ids)).per_item(ids.len());
+        query.all_as(|(id, bytes): (Id, u64)| Ok(Listed { id, bytes })).await
+    }
+
+    async fn commit_trails(
+        &self,
+        org: Id,
+        commit: &CommitSha,
+        before: Option<Id>,
+        limit: u64,
+    ) -> StoreResult<Vec<Id>> {
+        let query = self.query_org(org, COMMIT_TRAILS).bind(commit.as_str()).bind(before).bind(limit);
+        query.per_item(as_len(limit)).all_as(|(trail,): (Id,)| Ok(trail)).await
     }
 
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>> {

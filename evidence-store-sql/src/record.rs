@@ -43,7 +43,7 @@ pub struct Submission {
     facts: Vec<EncodedFact>,
     guards: Vec<Guard>,
     secrets: Vec<(Id, KeyHash)>,
-    /// The flows in which it begins trails or reports artifacts, which are numbered there.
+    /// The flows in which it begins trails or reports artifacts or attestations, which are numbered there.
     flows: BTreeSet<Id>,
     /// Where its outcome is sent.
     pub reply: Reply<Vec<Entry>>,
@@ -80,6 +80,7 @@ fn numbered_flows(facts: &[EncodedFact]) -> BTreeSet<Id> {
     let flow = |encoded: &EncodedFact| match &encoded.fact {
         Fact::TrailBegun { record } => Some(record.flow),
         Fact::ArtifactReported { record } => Some(record.flow),
+        Fact::AttestationAdded { record } => Some(record.flow),
         _ => None,
     };
     facts.iter().filter_map(flow).collect()
@@ -119,7 +120,7 @@ impl<D: Driver> Recorder for SqlStore<D> {
 /// - [`NAME`], one that leads somewhere: its number in the list that was asked for, the id, and whether it is an alias;
 /// - [`RECORD`]: its number and its revision;
 /// - [`VERSION`], in PostgreSQL: how often the tables were rebuilt, and the oldest version whose programs may write;
-/// - [`FLOW`]: its number, and the greatest ordinals of its trails and artifacts in it.
+/// - [`FLOW`]: its number, and the greatest ordinals of attestations, trails and artifacts in it.
 ///
 /// What is not there has no row, or one without what it should lead to. All writers wait for it: so content has an index
 /// within its trail, for how often an organization reports the same content has no limit.
@@ -153,7 +154,8 @@ const PREFETCH: Sql = Sql::each(
             ON r.org = j.value->>1 AND r.kind = j.value->>2 AND r.id = j.value->>3
     UNION ALL SELECT 2, j.value->>0, NULL, t.ledger_index, NULL, NULL, NULL, NULL
         FROM json_each($9) j CROSS JOIN trail t ON t.id = j.value->>3 AND +t.org = j.value->>1
-    UNION ALL SELECT 4, j.value->>0, NULL, NULL, NULL, NULL,
+    UNION ALL SELECT 4, j.value->>0, NULL,
+            (SELECT max(a.flow_ordinal) FROM attestation a WHERE a.flow = j.value->>2), NULL, NULL,
             (SELECT max(t.flow_ordinal) FROM trail t WHERE t.flow = j.value->>2),
             (SELECT max(a.flow_ordinal) FROM artifact a WHERE a.flow = j.value->>2)
         FROM json_each($10) j
@@ -202,7 +204,9 @@ const PREFETCH: Sql = Sql::each(
             (SELECT t.ledger_index FROM evidence.trail t WHERE t.org = j.org AND t.id = j.id),
             NULL, NULL, NULL, NULL
         FROM UNNEST($30::bigint[], $31::text[], $32::text[], $33::text[]) AS j (number, org, kind, id)
-    UNION ALL SELECT 4, j.number, NULL, NULL, NULL, NULL,
+    UNION ALL SELECT 4, j.number, NULL,
+            (SELECT a.flow_ordinal FROM evidence.attestation a WHERE a.org = j.org AND a.flow = j.flow
+                ORDER BY a.flow_ordinal DESC LIMIT 1), NULL, NULL,
             (SELECT t.flow_ordinal FROM evidence.trail t WHERE t.org = j.org AND t.flow || '' = j.flow
                 ORDER BY t.flow_ordinal DESC LIMIT 1),
             (SELECT a.flow_ordinal FROM evidence.artifact a WHERE a.org = j.org AND a.flow = j.flow
@@ -270,7 +274,7 @@ pub struct Prefetch {
     orgs: BTreeSet<Id>,
     names: Vec<Name>,
     records: Vec<RecordRef>,
-    /// The flows whose trails and artifacts are numbered, with their organizations.
+    /// The flows whose trails, artifacts and attestations are numbered, with their organizations.
     flows: Vec<(Id, Id)>,
 }
 
@@ -418,9 +422,11 @@ impl Plan {
                 (VERSION, _, Some(version)) => {
                     (plan.min_writer_version, plan.rebuild_count) = (version, number.unwrap_or_default())
                 }
-                (FLOW, ..) => {
+                (FLOW, _, attestations) => {
                     if let Some((org, flow)) = prefetch.flows.get(position) {
                         plan.ordinals.set_greatest((*org, Some(*flow)), trails, artifacts);
+                        let attestations = u64::from_cell(Cell::Int(attestations.unwrap_or_default()))?;
+                        plan.ordinals.set_greatest_attestation(*flow, attestations);
                     }
                 }
                 // A name that leads nowhere, a record that is not there.

@@ -1,6 +1,6 @@
 //! From facts to rows: everything besides the ledger by which they are found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use evidence_core::Fact;
 use evidence_core::auth::KeyHash;
@@ -20,21 +20,29 @@ use crate::value::Value;
 /// An organization, or a flow in it.
 type NumberedWithin = (Id, Option<Id>);
 
-/// The greatest ordinals of trails and artifacts, in organizations and in flows: those that begin or are reported get the
-/// next ones, from 1 on.
+/// The greatest ordinals of trails and artifacts, in organizations and in flows, and of attestations, in flows: those that
+/// begin or are reported get the next ones, from 1 on.
 #[derive(Debug, Default)]
 pub(crate) struct Ordinals {
     trails: BTreeMap<NumberedWithin, u64>,
     artifacts: BTreeMap<NumberedWithin, u64>,
+    /// By flow.
+    attestations: BTreeMap<Id, u64>,
 }
 
 impl Ordinals {
     fn next(of: &mut BTreeMap<NumberedWithin, u64>, org: Id, flow: Id) -> [Value; 2] {
-        [(org, None), (org, Some(flow))].map(|within| {
-            let ordinal = of.entry(within).or_default();
-            *ordinal += 1;
-            Value::from(*ordinal)
-        })
+        [(org, None), (org, Some(flow))].map(|within| Self::next_within(of, within))
+    }
+
+    fn next_within<K: Ord>(of: &mut BTreeMap<K, u64>, within: K) -> Value {
+        let ordinal = of.entry(within).or_default();
+        *ordinal += 1;
+        Value::from(*ordinal)
+    }
+
+    pub(crate) fn set_greatest_attestation(&mut self, flow: Id, ordinal: u64) {
+        self.attestations.insert(flow, ordinal);
     }
 
     pub(crate) fn set_greatest(
@@ -53,6 +61,8 @@ impl Ordinals {
 pub(crate) struct RowBuilder {
     rows: Rows,
     names: NameChanges,
+    /// By trail, so that each is written once.
+    commits: BTreeSet<(Id, String)>,
     /// By organization, kind and id of the record, as they are in the end.
     tags: BTreeMap<(Id, &'static str, Id), Tags>,
     intervals: Intervals,
@@ -209,8 +219,15 @@ impl RowBuilder {
                             json(binding)?,
                             at.into(),
                             index.clone(),
+                            Ordinals::next_within(&mut ordinals.attestations, flow),
                         ],
                     );
+                }
+                IndexRow::CommitTrail { commit, trail } => {
+                    if self.commits.insert((trail, commit.to_owned())) {
+                        let row = vec![this.clone(), commit.into(), trail.into()];
+                        rows.push(TableWrite::CommitTrail, row);
+                    }
                 }
                 IndexRow::Repo { id, name, provider, external_id, vcs_instance, namespace } => {
                     rows.push(
@@ -272,7 +289,7 @@ impl RowBuilder {
 
     /// The rows of everything that was added.
     pub(crate) fn into_rows(self) -> serde_json::Result<Rows> {
-        let Self { mut rows, names, tags, intervals } = self;
+        let Self { mut rows, names, tags, intervals, .. } = self;
         intervals.write(&mut rows)?;
         for (org, kind, id) in names.released() {
             let claimed = names.put().map(|(name, _)| name).filter(|name| name.org == Some(org));

@@ -44,6 +44,8 @@ pub enum TableWrite {
     Build,
     /// Attestations: a narrow row each, with the body in the ledger.
     Attestation,
+    /// The trails in which commits are named.
+    CommitTrail,
     /// Contents that records name.
     Attachment,
     /// What a record names is not pending.
@@ -337,7 +339,13 @@ impl TableWrite {
                     ("binding", Text),
                     ("at", Int),
                     ("ledger_index", Int),
+                    ("flow_ordinal", Int),
                 ],
+            ),
+            Self::CommitTrail => keep(
+                "commit_trail",
+                &[("org", Org), ("commit_sha", Text), ("trail", Text)],
+                "org, commit_sha, trail",
             ),
             Self::Attachment => {
                 keep("attachment", &[("org", Org), ("sha256", Text), ("size", Int)], "org, sha256")
@@ -527,7 +535,7 @@ impl TableWrite {
     }
 
     /// Every table, in the order in which a group writes them.
-    pub(crate) const ALL: [Self; 29] = [
+    pub(crate) const ALL: [Self; 30] = [
         Self::Ledger,
         Self::Node,
         Self::Organization,
@@ -546,6 +554,7 @@ impl TableWrite {
         Self::Artifact,
         Self::Build,
         Self::Attestation,
+        Self::CommitTrail,
         Self::Attachment,
         Self::DeletePending,
         Self::Repo,

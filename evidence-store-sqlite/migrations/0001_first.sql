@@ -183,11 +183,23 @@ CREATE TABLE attestation (
     control      TEXT,
     binding      TEXT NOT NULL,
     at           INTEGER NOT NULL,
-    ledger_index INTEGER NOT NULL
+    ledger_index INTEGER NOT NULL,
+    flow_ordinal INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX attestation_trail ON attestation (trail, name, ledger_index);
+CREATE INDEX attestation_newest ON attestation (org, ledger_index);
+CREATE INDEX attestation_flow ON attestation (flow, flow_ordinal);
 -- Decisions about a control, by its identifier.
 CREATE INDEX attestation_control ON attestation (org, control, ledger_index) WHERE control IS NOT NULL;
+
+-- The trails in which a trail, an artifact or an attestation names a commit in full: a row for both, so that the many
+-- attestations of a trail share one in an index on random keys.
+CREATE TABLE commit_trail (
+    org        INTEGER NOT NULL,
+    commit_sha TEXT NOT NULL,
+    trail      TEXT NOT NULL,
+    PRIMARY KEY (org, commit_sha, trail)
+) STRICT, WITHOUT ROWID;
 
 -- namespace: each segment as a JSON string followed by a comma, so that paths compare by whole segments.
 CREATE TABLE repo (

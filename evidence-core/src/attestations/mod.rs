@@ -1,12 +1,14 @@
 //! Attestations: claims about a trail or an artifact, append-only. The newest of a name decides.
 
 pub(crate) mod archive;
+pub(crate) mod by_commit;
 pub(crate) mod claims;
 pub(crate) mod custom;
 pub(crate) mod details;
 pub(crate) mod evidence;
 pub(crate) mod jira;
 pub(crate) mod listed;
+pub(crate) mod lists;
 pub(crate) mod operations;
 pub(crate) mod pull_requests;
 pub(crate) mod record;
@@ -16,6 +18,7 @@ pub(crate) mod store;
 pub(crate) mod system_types;
 pub(crate) mod view;
 
+pub use by_commit::{AttestationsByCommit, ListAttestationsForCriteria};
 pub use claims::{
     Claim, Claimed, Custom, Generic, Jira, Junit, OriginalType, Override, PullRequests, Snyk, Sonar, System,
     SystemType, Verdict,
@@ -26,9 +29,10 @@ pub use details::{
     OverrideDetails, PullRequestDetails, SbomDetails, SnykDetails, SonarDetails,
 };
 pub use jira::JiraItem;
+pub use lists::{AttestationList, FlowAttestationList, GetAttestations, GetFlowAttestations, TypeFilter};
 pub use operations::{
-    AttestationBase, AttestationBody, AttestationInput, AttestationList, GetArtifactAttestation,
-    GetAttestations, GetEvidence, GetTrailAttestation, PostAttestation,
+    AttestationBase, AttestationBody, AttestationInput, GetArtifactAttestation, GetEvidence,
+    GetTrailAttestation, PostAttestation,
 };
 pub use pull_requests::{
     Approver, ApproverView, Azure, GitProvider, MergeCommit, PullRequest, PullRequestCommit, PullRequestView,
@@ -39,6 +43,9 @@ pub use snyk::{
     SnykTool,
 };
 pub use sonar::{QualityGate, QualityGateCondition, SonarProject, SonarResults};
-pub use store::{AttestationRow, AttestationStore, DecisionFilter, NamedAttestation};
+pub use store::{
+    AttestationRow, AttestationStore, DecisionFilter, FlowPosition, ListedAttestation, NamedAttestation,
+    TimeRange,
+};
 pub use system_types::{ListSystemAttestationTypes, SystemTypeVersionView, SystemTypeView};
 pub use view::{AttachmentView, AttestationLinks, AttestationView};

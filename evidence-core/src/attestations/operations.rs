@@ -5,12 +5,11 @@ use std::marker::PhantomData;
 
 use futures_util::stream;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::evidence;
 use super::listed::listed;
-use super::view::views;
 use crate::attestations::claims::{Claim, Claimed, Verdict};
 use crate::attestations::record::Annotations;
 use crate::attestations::record::{Attachment, Attestation, Binding};
@@ -28,7 +27,7 @@ use crate::json::{CheckedJson, JsonText};
 use crate::links::ExternalUrls;
 use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{
-    Acknowledged, Body, Created, Document, Download, Form, FormParts, Json, JsonDocument, JsonList, Method,
+    Acknowledged, Body, Created, Document, Download, Form, FormParts, JsonDocument, JsonList, Method,
     Operation,
 };
 use crate::repos::record::RepoInfo;
@@ -417,45 +416,6 @@ impl Operation for GetArtifactAttestation {
         let trails = distinct(found.iter().map(|attestation| attestation.row.trail));
         let trails = cx.store().trail_names(org, &trails).await?.into_iter().collect();
         listed(found, flow, trails, cx).await
-    }
-}
-
-/// Gets an attestation of the organization by its id, in a list of one. An unknown id is an empty list.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub struct GetAttestations {
-    /// The organization's name.
-    pub org: OrgName,
-    /// The attestation's id.
-    pub attestation_id: ShortText,
-}
-
-/// Attestations, in an envelope.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[non_exhaustive]
-pub struct AttestationList {
-    /// The attestations.
-    pub data: Vec<AttestationView>,
-}
-
-impl Operation for GetAttestations {
-    const NAME: &'static str = "get_attestations";
-    const METHOD: Method = Method::Get;
-    const PATH: &'static str = "/attestations/{org}";
-    const SCOPE: Scope = Scope::Read;
-    const SUMMARY: &'static str = "Gets an attestation by id";
-    type Body = ();
-    type Output = Json<AttestationList>;
-
-    fn org(&self) -> Option<&OrgName> {
-        Some(&self.org)
-    }
-
-    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        let found = match self.attestation_id.parse() {
-            Ok(id) => cx.store().attestation(cx.org()?, id).await?,
-            Err(_) => None,
-        };
-        Ok(Json(AttestationList { data: views(found.into_iter().collect(), cx).await? }))
     }
 }
 

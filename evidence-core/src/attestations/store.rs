@@ -4,6 +4,7 @@ use async_trait::async_trait;
 
 use crate::attestations::record::{Attestation, Binding};
 use crate::id::Id;
+use crate::name::CommitSha;
 use crate::page::{Listed, Page, PageRequest, SortDirection};
 use crate::rules::compliance::{self, ReportedAttestation};
 use crate::store::error::StoreResult;
@@ -58,6 +59,52 @@ pub struct DecisionFilter {
     pub direction: SortDirection,
 }
 
+/// An attestation as lists of an organization choose it, whose body is read apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedAttestation {
+    /// Its id.
+    pub id: Id,
+    /// The flow.
+    pub flow: Id,
+    /// Its number in the flow, from 1: larger is newer.
+    pub flow_ordinal: u64,
+    /// Its ledger index: larger is newer.
+    pub index: u64,
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub kind: String,
+    /// Its verdict.
+    pub is_compliant: bool,
+    /// When it was recorded.
+    pub at: Timestamp,
+}
+
+/// Attestations of a flow that are older than one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowPosition {
+    /// The flow.
+    pub flow: Id,
+    /// Those whose number in the flow is smaller.
+    pub before: u64,
+}
+
+/// Which attestations of a flow are asked for; everything given must match.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TimeRange {
+    /// Recorded at this time or later.
+    pub from: Option<Timestamp>,
+    /// Recorded at this time or before.
+    pub to: Option<Timestamp>,
+}
+
+impl TimeRange {
+    /// Whether it has this time.
+    pub fn contains(&self, at: Timestamp) -> bool {
+        self.from.is_none_or(|from| from <= at) && self.to.is_none_or(|to| at <= to)
+    }
+}
+
 /// Queries about attestations.
 #[async_trait]
 pub trait AttestationStore: Send + Sync {
@@ -65,6 +112,41 @@ pub trait AttestationStore: Send + Sync {
     async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>>;
     /// The attestations of these ids, one an id, in any order; unknown ids are passed over.
     async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>>;
+    /// At most `limit` attestations whose ledger index is smaller than `before`, newest (by ledger index) first.
+    async fn attestations_before(
+        &self,
+        org: Id,
+        before: u64,
+        limit: u64,
+    ) -> StoreResult<Vec<ListedAttestation>>;
+    /// At most `limit` attestations of these flows, each named once, that are older than the flow's position, newest (by
+    /// ledger index) first.
+    async fn flow_attestations_before(
+        &self,
+        org: Id,
+        flows: &[FlowPosition],
+        limit: u64,
+    ) -> StoreResult<Vec<ListedAttestation>>;
+    /// The attestations of this flow that were recorded in this time, newest (by ledger index) first, without what they
+    /// say: a page, and the total.
+    async fn flow_attestations(
+        &self,
+        org: Id,
+        flow: Id,
+        time: &TimeRange,
+        request: PageRequest,
+    ) -> StoreResult<Page<Listed>>;
+    /// The sizes of the attestations of these ids, one an id, in any order; unknown ids are passed over.
+    async fn attestation_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>>;
+    /// At most `limit` trails in which the trail, an artifact or an attestation names this commit, or named it before,
+    /// by id from the greatest on, whose ids are smaller than `before`.
+    async fn commit_trails(
+        &self,
+        org: Id,
+        commit: &CommitSha,
+        before: Option<Id>,
+        limit: u64,
+    ) -> StoreResult<Vec<Id>>;
     /// All attestations of this name on the trails of these ids, newest first by ledger index, without what they say.
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>>;
     /// The decisions about the control of this identifier that the filter admits, by ledger index in its direction, without

@@ -1,20 +1,26 @@
 //! Checks of [`crate::attestations::AttestationStore`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::attestations::{Attachment, Attestation, Binding, DecisionDetails, DecisionFilter, Details};
+use crate::artifacts::Artifact;
+use crate::attestations::{
+    Attachment, Attestation, Binding, DecisionDetails, DecisionFilter, Details, FlowPosition,
+    ListedAttestation, TimeRange,
+};
 use crate::blobs::Whole;
 use crate::bounded::Dictionary;
 use crate::fact::Fact;
+use crate::git::GitCommit;
 use crate::id::Id;
 use crate::json::JsonText;
 use crate::page::{PageRequest, SortDirection};
 use crate::store::Store;
+use crate::trails::Trail;
 
 use super::fixtures::{
-    Org, at, attestation, attestation_added, awkward, bare_commit, bare_repo_info, external_urls,
-    fingerprint, flow_created, free_form, id, named, request, robot, trail_begun, user_data,
+    Org, artifact, at, attestation, attestation_added, awkward, bare_commit, bare_repo_info, external_urls,
+    fingerprint, flow_created, free_form, id, named, request, robot, trail, trail_begun, user_data,
 };
 use super::pending::{CONTENT, digest};
 use super::{Failure, Outcome, ensure, promises, same};
@@ -24,6 +30,10 @@ promises! {
     large_attachments_read_back: "What is said of an attachment is what was recorded, however large it is.",
     attestations_are_found_by_id: "What does not exist, or is another organization's, is `None`.",
     attestations_are_listed_newest_first: "`attestations` of a name on these trails, newest (by ledger index) first.",
+    attestations_are_walked_newest_first: "`attestations_before` and `flow_attestations_before` come by ledger index from where they are to go on, numbered in their flows.",
+    attestations_of_a_flow_are_paged: "`flow_attestations` of a time: a page, newest first, and the total.",
+    attestations_have_sizes: "`attestation_sizes` of ids of this organization.",
+    trails_are_found_by_commit: "`commit_trails` finds trails by what they, their artifacts and their attestations name in full, by id from the greatest on.",
     decisions_are_listed_in_the_order_asked: "`decisions` about a control come by ledger index in the direction asked: a page, and the total.",
     decisions_are_narrowed: "Everything given in a decision filter must match; what is about another control, or another organization's, is left out.",
 }
@@ -217,6 +227,142 @@ async fn attestations_are_listed_newest_first(store: Arc<dyn Store>) -> Outcome 
         let found = store.attestations(org.id, &asked, name).await?;
         let found: Vec<_> = found.into_iter().map(|attestation| attestation.row.id).collect();
         same(&format!("{name} on {trails:?}"), found, expected.iter().map(|n| id(*n)).collect())?;
+    }
+    Ok(())
+}
+
+/// Attestations in two flows, recorded at these seconds, and one of another organization; numbers that are no ids
+/// of attestations are left out.
+async fn in_flows(store: &Arc<dyn Store>) -> Result<(Org, Org), Failure> {
+    let (org, other) = Org::two(store).await?;
+    org.record(vec![flow_created(100, "f"), trail_begun(101, 100, "t")]).await?;
+    org.record(vec![flow_created(102, "g"), trail_begun(103, 102, "t")]).await?;
+    let added = |n, flow, seconds| {
+        let record = Attestation { created_at: at(seconds), ..attestation(n, flow, flow + 1, "scan") };
+        Fact::AttestationAdded { record }
+    };
+    org.record(vec![added(115, 100, 9), added(110, 102, 5)]).await?;
+    other.record(vec![flow_created(200, "f"), trail_begun(201, 200, "t"), added(210, 200, 5)]).await?;
+    org.record(vec![added(113, 100, 7)]).await?;
+    org.record(vec![added(111, 100, 8), added(114, 102, 6)]).await?;
+    Ok((org, other))
+}
+
+async fn attestations_are_walked_newest_first(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = in_flows(&store).await?;
+    let numbers =
+        |found: &[ListedAttestation]| Vec::from_iter(found.iter().map(|one| (one.id, one.flow_ordinal)));
+    let expected = |of: &[(u64, u64)]| Vec::from_iter(of.iter().map(|(n, ordinal)| (id(*n), *ordinal)));
+    let all = store.attestations_before(org.id, u64::MAX, 9).await?;
+    same("all", numbers(&all), expected(&[(114, 2), (111, 3), (113, 2), (110, 1), (115, 1)]))?;
+    ensure(all.is_sorted_by(|newer, older| newer.index > older.index), "by ledger index")?;
+    let [first, second, third, ..] = all.as_slice() else { return ensure(false, "there are five") };
+    let record = attestation(111, 100, 101, "scan");
+    let row = ListedAttestation {
+        id: id(111),
+        flow: id(100),
+        flow_ordinal: 3,
+        index: first.index - 1,
+        name: "scan".to_owned(),
+        kind: record.kind,
+        is_compliant: record.is_compliant,
+        at: at(8),
+    };
+    same("a row", second.clone(), row)?;
+    let rest = store.attestations_before(org.id, second.index, 2).await?;
+    same("two from there", numbers(&rest), expected(&[(113, 2), (110, 1)]))?;
+    same("none", store.attestations_before(org.id, 0, 9).await?, vec![])?;
+    same("none are asked for", store.attestations_before(org.id, third.index, 0).await?, vec![])?;
+    let of_other = store.attestations_before(other.id, u64::MAX, 9).await?;
+    same("of the other", numbers(&of_other), expected(&[(210, 1)]))?;
+    for (flows, limit, wanted) in [
+        (vec![(100, u64::MAX)], 9, vec![(111, 3), (113, 2), (115, 1)]),
+        (vec![(100, 3)], 1, vec![(113, 2)]),
+        (vec![(102, u64::MAX), (100, u64::MAX)], 3, vec![(114, 2), (111, 3), (113, 2)]),
+        (vec![(102, 2), (100, 3)], 9, vec![(113, 2), (110, 1), (115, 1)]),
+        (vec![(100, 1), (200, u64::MAX), (999, u64::MAX)], 9, vec![]),
+        (vec![], 9, vec![]),
+    ] {
+        let positions = flows.iter().map(|(flow, before)| FlowPosition { flow: id(*flow), before: *before });
+        let found = store.flow_attestations_before(org.id, &Vec::from_iter(positions), limit).await?;
+        ensure(found.is_sorted_by(|newer, older| newer.index > older.index), "by ledger index")?;
+        same(&format!("of {flows:?}"), numbers(&found), expected(&wanted))?;
+    }
+    Ok(())
+}
+
+async fn attestations_of_a_flow_are_paged(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = in_flows(&store).await?;
+    let time = |from: Option<i64>, to: Option<i64>| TimeRange { from: from.map(at), to: to.map(at) };
+    for (org, flow, range, asked, expected, total) in [
+        (&org, 100, time(None, None), PageRequest::ALL, vec![111, 113, 115], 3),
+        (&org, 100, time(None, None), request(1, 1), vec![113], 3),
+        (&org, 100, time(None, None), request(3, 1), vec![], 3),
+        (&org, 100, time(Some(8), None), PageRequest::ALL, vec![111, 115], 2),
+        (&org, 100, time(None, Some(8)), request(1, 5), vec![113], 2),
+        (&org, 100, time(Some(8), Some(8)), PageRequest::ALL, vec![111], 1),
+        (&org, 100, time(Some(10), None), PageRequest::ALL, vec![], 0),
+        (&org, 102, time(None, None), PageRequest::ALL, vec![114, 110], 2),
+        (&org, 200, time(None, None), PageRequest::ALL, vec![], 0),
+        (&other, 200, time(None, None), PageRequest::ALL, vec![210], 1),
+        (&other, 100, time(Some(0), None), PageRequest::ALL, vec![], 0),
+    ] {
+        let found = store.flow_attestations(org.id, id(flow), &range, asked).await?;
+        ensure(found.items.iter().all(|one| one.bytes > 0), "all have a size")?;
+        let ids = Vec::from_iter(found.items.into_iter().map(|one| one.id));
+        let expected = expected.into_iter().map(id).collect();
+        same(&format!("{flow} {range:?} {asked:?}"), (ids, found.total), (expected, total))?;
+    }
+    Ok(())
+}
+
+async fn attestations_have_sizes(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = in_flows(&store).await?;
+    for (org, expected) in [(&org, vec![115, 110]), (&other, vec![210])] {
+        let found = store.attestation_sizes(org.id, &[115, 210, 999, 110, 115].map(id)).await?;
+        ensure(found.iter().all(|one| one.bytes > 0), "all have a size")?;
+        let ids = BTreeSet::from_iter(found.iter().map(|one| one.id));
+        same("once each", (found.len(), ids), (expected.len(), expected.into_iter().map(id).collect()))?;
+    }
+    Ok(())
+}
+
+async fn trails_are_found_by_commit(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let (a, b, c) = ("a".repeat(40), "b".repeat(40), "c".repeat(40));
+    let named_commit = |sha1: &str| Some(GitCommit { sha1: named(sha1), ..bare_commit() });
+    let on = |n, flow, name: &str, sha1: &str| {
+        let git_commit_info = named_commit(sha1);
+        Trail { git_commit_info, ..trail(n, flow, name) }
+    };
+    let begun = |n, flow, name: &str, sha1: &str| Fact::TrailBegun { record: on(n, flow, name, sha1) };
+    let attested = |n, trail, sha1: &str| {
+        let git_commit_info = named_commit(sha1);
+        Fact::AttestationAdded {
+            record: Attestation { git_commit_info, ..attestation(n, 100, trail, "scan") },
+        }
+    };
+    org.record(vec![flow_created(100, "f"), begun(103, 100, "t", &a), trail_begun(101, 100, "u")]).await?;
+    org.record(vec![begun(102, 100, "v", "aaaaaaa"), attested(110, 101, &a), attested(111, 101, &a)]).await?;
+    org.record(vec![attested(112, 101, &b), attested(113, 101, ""), attested(114, 103, &a)]).await?;
+    let artifact = Artifact { git_commit: Some(named(&c)), ..artifact(120, 100, Some(102), "ab") };
+    org.record(vec![Fact::ArtifactReported { record: artifact }]).await?;
+    let changes = vec!["git_commit_info".to_owned()];
+    org.record(vec![Fact::TrailUpdated { record: on(103, 100, "t", &b), changes }]).await?;
+    other.record(vec![flow_created(200, "f"), begun(201, 200, "t", &a)]).await?;
+    for (org, sha1, before, limit, expected) in [
+        (&org, &a, None, 9, vec![103, 101]),
+        (&org, &a, None, 1, vec![103]),
+        (&org, &a, Some(103), 9, vec![101]),
+        (&org, &a, Some(101), 9, vec![]),
+        (&org, &b, None, 9, vec![103, 101]),
+        (&org, &c, None, 9, vec![102]),
+        (&org, &"d".repeat(40), None, 9, vec![]),
+        (&other, &a, None, 9, vec![201]),
+        (&other, &c, None, 9, vec![]),
+    ] {
+        let found = store.commit_trails(org.id, &named(sha1), before.map(id), limit).await?;
+        same(&format!("{sha1} before {before:?}"), found, expected.into_iter().map(id).collect())?;
     }
     Ok(())
 }

@@ -41,7 +41,9 @@ pub(super) fn attested(n: u64, content: &[u8]) -> Fact {
         size: content.len() as u64,
         sha256: digest(content),
     };
-    let record = attestation(n, 100, 101, "a");
+    // Those of another organization are numbered from 2000 on. No two organizations share a flow.
+    let flow = if n < 2000 { 100 } else { 200 };
+    let record = attestation(n, flow, flow + 1, "a");
     Fact::AttestationAdded {
         record: Attestation { attachments: vec![file.clone(), file.clone()], evidence: Some(file), ..record },
     }

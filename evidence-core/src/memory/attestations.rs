@@ -1,12 +1,19 @@
 //! Attestations.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 
-use crate::attestations::{Attestation, AttestationStore, DecisionFilter, NamedAttestation};
+use crate::attestations::{
+    Attestation, AttestationStore, DecisionFilter, FlowPosition, ListedAttestation, NamedAttestation,
+    TimeRange,
+};
 use crate::id::Id;
+use crate::name::CommitSha;
 use crate::page::{Listed, Page, PageRequest, SortDirection};
 use crate::store::{Current, StoreResult};
 
+use super::tables::Tables;
 use super::{MemoryStore, bytes};
 
 impl DecisionFilter {
@@ -16,6 +23,34 @@ impl DecisionFilter {
             && self.to.is_none_or(|to| decision.created_at <= to)
             && self.flows.as_ref().is_none_or(|flows| flows.contains(&decision.flow))
     }
+}
+
+fn listed(attestation: &Attestation) -> StoreResult<Listed> {
+    Ok(Listed { id: attestation.id, bytes: bytes(attestation)? })
+}
+
+fn as_len(limit: u64) -> usize {
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+/// All attestations, oldest first, with their numbers in their flows.
+fn numbered(tables: &Tables) -> Vec<ListedAttestation> {
+    let mut ordinals: BTreeMap<Id, u64> = BTreeMap::new();
+    let numbered = |Current { revision, record }: &Current<Attestation>| {
+        let ordinal = ordinals.entry(record.flow).or_default();
+        *ordinal += 1;
+        ListedAttestation {
+            id: record.id,
+            flow: record.flow,
+            flow_ordinal: *ordinal,
+            index: *revision,
+            name: record.name.to_string(),
+            kind: record.kind.clone(),
+            is_compliant: record.is_compliant,
+            at: record.created_at,
+        }
+    };
+    tables.attestations.iter().map(numbered).collect()
 }
 
 #[async_trait]
@@ -31,6 +66,64 @@ impl AttestationStore for MemoryStore {
         self.ask(org, |tables| {
             let attestations = tables.attestations.iter().map(|attestation| &attestation.record);
             attestations.filter(|attestation| ids.contains(&attestation.id)).cloned().collect()
+        })
+    }
+
+    async fn attestations_before(
+        &self,
+        org: Id,
+        before: u64,
+        limit: u64,
+    ) -> StoreResult<Vec<ListedAttestation>> {
+        self.ask(org, |tables| {
+            let newest_first = numbered(tables).into_iter().rev();
+            newest_first.filter(|one| one.index < before).take(as_len(limit)).collect()
+        })
+    }
+
+    async fn flow_attestations_before(
+        &self,
+        org: Id,
+        flows: &[FlowPosition],
+        limit: u64,
+    ) -> StoreResult<Vec<ListedAttestation>> {
+        let is_older = |one: &ListedAttestation| {
+            flows.iter().any(|flow| flow.flow == one.flow && one.flow_ordinal < flow.before)
+        };
+        self.ask(org, |tables| {
+            numbered(tables).into_iter().rev().filter(is_older).take(as_len(limit)).collect()
+        })
+    }
+
+    async fn flow_attestations(
+        &self,
+        org: Id,
+        flow: Id,
+        time: &TimeRange,
+        request: PageRequest,
+    ) -> StoreResult<Page<Listed>> {
+        let found: Vec<Attestation> = self.ask(org, |tables| {
+            let newest_first = tables.attestations.iter().rev().map(|attestation| &attestation.record);
+            let of_flow = newest_first.filter(|attestation| attestation.flow == flow);
+            of_flow.filter(|attestation| time.contains(attestation.created_at)).cloned().collect()
+        })?;
+        Ok(Page::of(found.iter().map(listed).collect::<StoreResult<_>>()?, request))
+    }
+
+    async fn attestation_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>> {
+        self.attestations_by_id(org, ids).await?.iter().map(listed).collect()
+    }
+
+    async fn commit_trails(
+        &self,
+        org: Id,
+        commit: &CommitSha,
+        before: Option<Id>,
+        limit: u64,
+    ) -> StoreResult<Vec<Id>> {
+        self.ask(org, |tables| {
+            let trails = tables.commit_trails.get(commit.as_str()).into_iter().flatten().rev().copied();
+            trails.filter(|trail| before.is_none_or(|before| *trail < before)).take(as_len(limit)).collect()
         })
     }
 
@@ -61,7 +154,6 @@ impl AttestationStore for MemoryStore {
         if filter.direction == SortDirection::Desc {
             found.reverse();
         }
-        let listed = found.iter().map(|one| Ok(Listed { id: one.id, bytes: bytes(one)? }));
-        Ok(Page::of(listed.collect::<StoreResult<_>>()?, request))
+        Ok(Page::of(found.iter().map(listed).collect::<StoreResult<_>>()?, request))
     }
 }

@@ -94,10 +94,16 @@ impl State {
         let (entry, at) = tables.ledger.append(prepared, exactly);
         self.directory.apply(org, &fact, entry.index);
         for row in fact.index_rows(at) {
-            if let IndexRow::Attachment(file) = row {
-                let content = (org, file.sha256.clone());
-                self.pending.remove(&content);
-                self.named.insert(content);
+            match row {
+                IndexRow::Attachment(file) => {
+                    let content = (org, file.sha256.clone());
+                    self.pending.remove(&content);
+                    self.named.insert(content);
+                }
+                IndexRow::CommitTrail { commit, trail } => {
+                    tables.commit_trails.entry(commit.to_owned()).or_default().insert(trail);
+                }
+                _ => {}
             }
         }
         match fact {

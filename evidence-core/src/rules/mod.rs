@@ -54,6 +54,7 @@ pub mod compliance;
 pub mod document;
 mod folding;
 pub mod jq;
+pub(crate) mod pattern;
 pub mod policy;
 pub mod schema;
 pub mod template;

@@ -64,6 +64,11 @@ enum Defect {
     CountsWhatItLists,
     NamesByTheOldestRun,
     NamesByOtherOrganizationsRuns,
+    NumbersAttestationsFromZero,
+    BeginsFlowsAnew,
+    ListsAttestationsOfAnyTime,
+    ShowsOtherOrganizationsAttestations,
+    OldestTrailOfACommitFirst,
     DecisionsAreBackwards,
     ShowsOtherOrganizationsDecisions,
 }
@@ -129,6 +134,11 @@ const DEFECTS: &[(Defect, &[&str])] = &[
     (Defect::CountsWhatItLists, &["what_is_found_is_limited"]),
     (Defect::NamesByTheOldestRun, &["what_ran_unreported_is_found"]),
     (Defect::NamesByOtherOrganizationsRuns, &["what_ran_unreported_is_found"]),
+    (Defect::NumbersAttestationsFromZero, &["attestations_are_walked_newest_first"]),
+    (Defect::BeginsFlowsAnew, &["attestations_are_walked_newest_first"]),
+    (Defect::ListsAttestationsOfAnyTime, &["attestations_of_a_flow_are_paged"]),
+    (Defect::ShowsOtherOrganizationsAttestations, &["attestations_have_sizes"]),
+    (Defect::OldestTrailOfACommitFirst, &["trails_are_found_by_commit"]),
     (Defect::DecisionsAreBackwards, &["decisions_are_listed_in_the_order_asked"]),
     (Defect::ShowsOtherOrganizationsDecisions, &["decisions_are_narrowed"]),
 ];

@@ -13,7 +13,10 @@ use evidence_core::artifacts::{
     Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Found, Matches, Origin,
 };
 use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
-use evidence_core::attestations::{Attestation, AttestationStore, DecisionFilter, NamedAttestation};
+use evidence_core::attestations::{
+    Attestation, AttestationStore, DecisionFilter, FlowPosition, ListedAttestation, NamedAttestation,
+    TimeRange,
+};
 use evidence_core::auth::KeyHash;
 use evidence_core::blobs::{Blobs, Chunks};
 use evidence_core::builds::{Build, BuildFilter, BuildStore};
@@ -23,7 +26,7 @@ use evidence_core::feed::{Advance, FeedStore, Lease};
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Hash, LedgerHashes, Needs};
-use evidence_core::name::{Fingerprint, TrailName};
+use evidence_core::name::{CommitSha, Fingerprint, TrailName};
 use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User, UserSettings};
 use evidence_core::page::{Listed, Page, PageRequest};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
@@ -415,6 +418,48 @@ impl AttestationStore for InterceptingStore {
 
     async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>> {
         self.ask("attestations_by_id", self.inner.attestations_by_id(org, ids)).await
+    }
+
+    async fn attestations_before(
+        &self,
+        org: Id,
+        before: u64,
+        limit: u64,
+    ) -> StoreResult<Vec<ListedAttestation>> {
+        self.ask("attestations_before", self.inner.attestations_before(org, before, limit)).await
+    }
+
+    async fn flow_attestations_before(
+        &self,
+        org: Id,
+        flows: &[FlowPosition],
+        limit: u64,
+    ) -> StoreResult<Vec<ListedAttestation>> {
+        self.ask("flow_attestations_before", self.inner.flow_attestations_before(org, flows, limit)).await
+    }
+
+    async fn flow_attestations(
+        &self,
+        org: Id,
+        flow: Id,
+        time: &TimeRange,
+        request: PageRequest,
+    ) -> StoreResult<Page<Listed>> {
+        self.ask("flow_attestations", self.inner.flow_attestations(org, flow, time, request)).await
+    }
+
+    async fn attestation_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>> {
+        self.ask("attestation_sizes", self.inner.attestation_sizes(org, ids)).await
+    }
+
+    async fn commit_trails(
+        &self,
+        org: Id,
+        commit: &CommitSha,
+        before: Option<Id>,
+        limit: u64,
+    ) -> StoreResult<Vec<Id>> {
+        self.ask("commit_trails", self.inner.commit_trails(org, commit, before, limit)).await
     }
 
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>> {

@@ -1,8 +1,12 @@
 //! Attestations of the store of the tests.
 
 use async_trait::async_trait;
-use evidence_core::attestations::{Attestation, AttestationStore, DecisionFilter, NamedAttestation};
+use evidence_core::attestations::{
+    Attestation, AttestationStore, DecisionFilter, FlowPosition, ListedAttestation, NamedAttestation,
+    TimeRange,
+};
 use evidence_core::id::Id;
+use evidence_core::name::CommitSha;
 use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::store::StoreResult;
 
@@ -31,6 +35,59 @@ impl AttestationStore for Broken {
 
     async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>> {
         self.whole.attestations_by_id(org, ids).await
+    }
+
+    async fn attestations_before(
+        &self,
+        org: Id,
+        before: u64,
+        limit: u64,
+    ) -> StoreResult<Vec<ListedAttestation>> {
+        let mut found = self.whole.attestations_before(org, before, limit).await?;
+        if self.has(Defect::NumbersAttestationsFromZero) {
+            found.iter_mut().for_each(|one| one.flow_ordinal -= 1);
+        }
+        Ok(found)
+    }
+
+    async fn flow_attestations_before(
+        &self,
+        org: Id,
+        flows: &[FlowPosition],
+        limit: u64,
+    ) -> StoreResult<Vec<ListedAttestation>> {
+        let flows = flows.iter().map(|of| match self.has(Defect::BeginsFlowsAnew) {
+            true => FlowPosition { before: u64::MAX, ..*of },
+            false => *of,
+        });
+        self.whole.flow_attestations_before(org, &Vec::from_iter(flows), limit).await
+    }
+
+    async fn flow_attestations(
+        &self,
+        org: Id,
+        flow: Id,
+        time: &TimeRange,
+        request: PageRequest,
+    ) -> StoreResult<Page<Listed>> {
+        let time = if self.has(Defect::ListsAttestationsOfAnyTime) { TimeRange::default() } else { *time };
+        self.whole.flow_attestations(org, flow, &time, request).await
+    }
+
+    async fn attestation_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>> {
+        let org = if self.has(Defect::ShowsOtherOrganizationsAttestations) { common() } else { org };
+        self.whole.attestation_sizes(org, ids).await
+    }
+
+    async fn commit_trails(
+        &self,
+        org: Id,
+        commit: &CommitSha,
+        before: Option<Id>,
+        limit: u64,
+    ) -> StoreResult<Vec<Id>> {
+        let trails = self.whole.commit_trails(org, commit, before, limit).await?;
+        Ok(backwards(trails, self.has(Defect::OldestTrailOfACommitFirst)))
     }
 
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>> {

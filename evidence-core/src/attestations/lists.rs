@@ -1,0 +1,489 @@
+//! Lists of the attestations of an organization and of a flow.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use futures_util::{Stream, TryFutureExt, stream};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::attestations::claims::OriginalType;
+use crate::attestations::details::{DECISION, SBOM};
+use crate::attestations::store::{FlowPosition, ListedAttestation, TimeRange};
+use crate::attestations::view::{AttestationView, views};
+use crate::auth::actor::Scope;
+use crate::bounded::{List, ShortText};
+use crate::error::{Error, Result};
+use crate::id::Id;
+use crate::name::{FlowName, OrgName};
+use crate::operation::{Envelope, JsonList, Method, Operation, json_text};
+use crate::page::{CursorLinks, Listed, PageNumber, Pagination, PerPage};
+use crate::rules::pattern;
+use crate::service::{Context, OwnedContext};
+use crate::store::batch::{distinct, sort_by_ids};
+use crate::time::SentSeconds;
+
+/// Attestations a page when the caller does not say.
+const PER_PAGE: u64 = 20;
+
+/// Lists the attestations of an organization, newest first, a page at a time; everything given must match. `_links.next`
+/// leads to the next page. Where little matches, a page may have fewer attestations than asked for, or none: the list
+/// ends with the page that has no `_links.next`.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct GetAttestations {
+    /// The organization's name.
+    pub org: OrgName,
+    /// Narrows the list to the attestation of this id.
+    pub attestation_id: Option<ShortText>,
+    /// Narrows the list to attestations of this name. Cannot be given with `name_regex`.
+    pub name: Option<ShortText>,
+    /// Narrows the list to attestations in whose names this regular expression is found.
+    pub name_regex: Option<ShortText>,
+    /// The name of a flow that they were reported to; repeatable, any may match. A flow that does not exist is 404.
+    #[serde(default)]
+    pub flow: List<ShortText, 20>,
+    /// Their type: a built-in one, such as `junit` or `decision`, or `custom:` and the name of a custom one; repeatable, any
+    /// may match.
+    #[serde(default, rename = "type")]
+    pub kind: List<TypeFilter, 100>,
+    /// Whether to list those that are compliant, or those that are not; all of them when left out.
+    pub is_compliant: Option<bool>,
+    /// Lists those that were recorded then or later, in epoch seconds.
+    pub from_timestamp: Option<SentSeconds>,
+    /// Lists those that were recorded then or before, in epoch seconds.
+    pub to_timestamp: Option<SentSeconds>,
+    /// Where to go on, as `_links.next` has it; from the newest on when left out.
+    pub after: Option<ShortText>,
+    /// Attestations a page: 20 when left out.
+    pub per_page: Option<PerPage<100>>,
+}
+
+impl GetAttestations {
+    /// The attestation of this id, if there is one.
+    pub fn by_id(org: OrgName, id: ShortText) -> Self {
+        Self {
+            org,
+            attestation_id: Some(id),
+            name: None,
+            name_regex: None,
+            flow: List::default(),
+            kind: List::default(),
+            is_compliant: None,
+            from_timestamp: None,
+            to_timestamp: None,
+            after: None,
+            per_page: None,
+        }
+    }
+}
+
+/// A type that attestations may be asked for by.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct TypeFilter(String);
+
+/// Before the names of the types that the service brings.
+const SYSTEM: &str = "system:";
+
+impl TypeFilter {
+    /// Whether an attestation of this recorded type is of it. The types that the service brings are asked for with
+    /// `system:` and without.
+    pub fn admits(&self, kind: &str) -> bool {
+        self.0 == kind.strip_prefix(SYSTEM).unwrap_or(kind)
+    }
+}
+
+impl TryFrom<String> for TypeFilter {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        if [DECISION, SBOM].contains(&text.as_str()) {
+            return Ok(Self(text));
+        }
+        let refused = "Input should be 'generic', 'junit', 'snyk', 'pull_request', 'jira', 'sonar', 'decision', \
+                       'sbom', 'custom:<name>' or 'system:<name>'";
+        let kind = String::from(OriginalType::try_from(text).map_err(|_| refused)?);
+        Ok(Self(kind.strip_prefix(SYSTEM).map(str::to_owned).unwrap_or(kind)))
+    }
+}
+
+impl JsonSchema for TypeFilter {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "TypeFilter".into()
+    }
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let original = OriginalType::json_schema(generator);
+        schemars::json_schema!({ "anyOf": [{ "type": "string", "enum": [DECISION, SBOM] }, original] })
+    }
+}
+
+/// A page of attestations.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct AttestationList {
+    /// The attestations of the page.
+    pub data: Vec<AttestationView>,
+    /// This page and the next.
+    pub _links: CursorLinks,
+}
+
+impl Envelope<AttestationView> for CursorLinks {
+    type Document = AttestationList;
+
+    fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
+        let after = [b",\"_links\":".to_vec(), json_text(self)?, b"}".to_vec()].concat();
+        Ok((b"{\"data\":".to_vec(), after))
+    }
+}
+
+impl Operation for GetAttestations {
+    const NAME: &'static str = "get_attestations";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/attestations/{org}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Lists the attestations of an organization, newest first";
+    type Body = ();
+    type Output = JsonList<AttestationView, CursorLinks>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let filter = Arc::new(self.filter()?);
+        let mut position = self.position(cx).await?;
+        let (chosen, goes_on) = match &self.attestation_id {
+            Some(id) => (self.only(id, &position, &filter, cx).await?, false),
+            None => position.choose(filter, self.per_page.map_or(PER_PAGE, PerPage::get), cx).await?,
+        };
+        let next = goes_on.then(|| position.to_string());
+        let address = cx.api_url(&format!("attestations/{}", self.org));
+        let links = CursorLinks::new(&address, &self.query(), self.after.as_deref(), next.as_deref());
+        listed(chosen, links, cx).await
+    }
+}
+
+impl GetAttestations {
+    fn filter(&self) -> Result<Filter> {
+        if self.name.is_some() && self.name_regex.is_some() {
+            return Err(Error::invalid("query.name_regex", "name_regex cannot be combined with name"));
+        }
+        let regex = self.name_regex.as_deref().map(pattern::compile).transpose();
+        Ok(Filter {
+            name: self.name.clone(),
+            name_regex: regex.map_err(|refused| Error::invalid("query.name_regex", refused))?,
+            kinds: self.kind.0.clone(),
+            is_compliant: self.is_compliant,
+            time: TimeRange {
+                from: self.from_timestamp.map(|at| at.0),
+                to: self.to_timestamp.map(|at| at.0),
+            },
+        })
+    }
+
+    /// Where the page begins.
+    async fn position(&self, cx: &Context<'_>) -> Result<Position> {
+        let after = self.after.as_deref().map(Cursor::from_str).transpose();
+        let refused = || Error::invalid("query.after", "Input should be the cursor of a page of this list");
+        let after = after.map_err(|UnknownCursor| refused())?;
+        if self.flow.0.is_empty() {
+            return match after {
+                None => Ok(Position::Org { before: u64::MAX }),
+                Some(Cursor::Org(before)) => Ok(Position::Org { before }),
+                Some(Cursor::Flows(_)) => Err(refused()),
+            };
+        }
+        let mut flows = Vec::new();
+        for name in &self.flow.0 {
+            let flow = cx.flow(name).await.map_err(|error| error.named_by("query.flow"))?;
+            flows.push(flow.record.id);
+        }
+        let flows = distinct(flows);
+        let before = match after {
+            None => vec![u64::MAX; flows.len()],
+            Some(Cursor::Flows(before)) if before.len() == flows.len() => before,
+            Some(_) => return Err(refused()),
+        };
+        let positions = flows.into_iter().zip(before).map(|(flow, before)| FlowPosition { flow, before });
+        Ok(Position::Flows(positions.collect()))
+    }
+
+    /// The attestation of this id, if the others admit it.
+    async fn only(&self, id: &str, of: &Position, filter: &Filter, cx: &Context<'_>) -> Result<Vec<Id>> {
+        let Ok(id) = id.parse() else { return Ok(Vec::new()) };
+        let found = cx.store().attestation(cx.org()?, id).await?;
+        let admits = |one: &crate::attestations::record::Attestation| {
+            let is_of_flow = match of {
+                Position::Org { .. } => true,
+                Position::Flows(flows) => flows.iter().any(|position| position.flow == one.flow),
+            };
+            is_of_flow && filter.admits(one.name.as_str(), &one.kind, one.is_compliant, one.created_at)
+        };
+        Ok(found.filter(admits).into_iter().map(|one| one.id).collect())
+    }
+
+    /// The parameters besides the cursor, for links to other pages.
+    fn query(&self) -> Vec<(&'static str, String)> {
+        let text = |text: &Option<ShortText>| text.as_deref().map(str::to_owned);
+        let given = [
+            ("attestation_id", text(&self.attestation_id)),
+            ("name", text(&self.name)),
+            ("name_regex", text(&self.name_regex)),
+            ("is_compliant", self.is_compliant.map(|is_compliant| is_compliant.to_string())),
+            ("from_timestamp", self.from_timestamp.map(|at| at.0.decimal())),
+            ("to_timestamp", self.to_timestamp.map(|at| at.0.decimal())),
+            ("per_page", self.per_page.map(|per_page| per_page.get().to_string())),
+        ];
+        let given = given.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let flows = self.flow.0.iter().map(|flow| ("flow", flow.to_string()));
+        let kinds = self.kind.0.iter().map(|kind| ("type", kind.0.clone()));
+        given.chain(flows).chain(kinds).collect()
+    }
+}
+
+/// What attestations are chosen by; everything given must match.
+#[derive(Debug)]
+struct Filter {
+    name: Option<ShortText>,
+    name_regex: Option<regex::Regex>,
+    /// Of any of these types, if there are any.
+    kinds: Vec<TypeFilter>,
+    is_compliant: Option<bool>,
+    time: TimeRange,
+}
+
+impl Filter {
+    fn admits(&self, name: &str, kind: &str, is_compliant: bool, at: crate::time::Timestamp) -> bool {
+        self.is_compliant.is_none_or(|asked| asked == is_compliant)
+            && self.time.contains(at)
+            && (self.kinds.is_empty() || self.kinds.iter().any(|asked| asked.admits(kind)))
+            && self.name.as_deref().is_none_or(|asked| asked == name)
+            && self.name_regex.as_ref().is_none_or(|asked| asked.is_match(name))
+    }
+}
+
+/// Where a list goes on, as its links have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Cursor {
+    /// Before this ledger index.
+    Org(u64),
+    /// Before these numbers in the flows that were asked for.
+    Flows(Vec<u64>),
+}
+
+/// A text that is no cursor.
+#[derive(Debug, PartialEq, Eq)]
+struct UnknownCursor;
+
+/// Before the numbers of flows.
+const IN_FLOWS: char = 'f';
+
+impl FromStr for Cursor {
+    type Err = UnknownCursor;
+
+    fn from_str(text: &str) -> Result<Self, UnknownCursor> {
+        let number = |text: &str| text.parse().map_err(|_| UnknownCursor);
+        match text.strip_prefix(IN_FLOWS) {
+            Some(numbers) => numbers.split('.').map(number).collect::<Result<_, _>>().map(Self::Flows),
+            None => number(text).map(Self::Org),
+        }
+    }
+}
+
+/// Where a list goes on.
+#[derive(Debug)]
+enum Position {
+    Org { before: u64 },
+    Flows(Vec<FlowPosition>),
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Org { before } => write!(f, "{before}"),
+            Self::Flows(flows) => {
+                let numbers = Vec::from_iter(flows.iter().map(|flow| flow.before.to_string()));
+                write!(f, "{IN_FLOWS}{}", numbers.join("."))
+            }
+        }
+    }
+}
+
+/// About as many attestations are looked at for a page.
+const MAX_EXAMINED: u64 = 50_000;
+
+/// More are not looked at by one statement.
+const MAX_PART: u64 = 10_000;
+
+/// How much more each statement looks at than the one before.
+const GROWTH: u64 = 8;
+
+impl Position {
+    /// The attestations that come next and match, at most `limit`, and whether others may come after them. Goes on to
+    /// behind what was looked at.
+    async fn choose(&mut self, filter: Arc<Filter>, limit: u64, cx: &Context<'_>) -> Result<(Vec<Id>, bool)> {
+        let mut chosen = Vec::new();
+        let (mut examined, mut part) = (0, limit + 1);
+        loop {
+            let rows = self.read(part, cx).await?;
+            let read = rows.len() as u64;
+            let (filter, room) = (Arc::clone(&filter), limit - chosen.len() as u64);
+            let is_heavy = filter.name_regex.is_some() && read > MANY_NAMES;
+            let (passed, matching) =
+                cx.compute().run_if(is_heavy, move || matching(rows, &filter, room)).await?;
+            passed.iter().for_each(|row| self.pass(row));
+            chosen.extend(matching);
+            let all_passed = passed.len() as u64 == read;
+            if all_passed && read < part {
+                return Ok((chosen, false));
+            }
+            examined += read;
+            if !all_passed || chosen.len() as u64 == limit || examined >= MAX_EXAMINED {
+                return Ok((chosen, true));
+            }
+            part = (part * GROWTH).min(MAX_PART);
+        }
+    }
+
+    async fn read(&self, limit: u64, cx: &Context<'_>) -> Result<Vec<ListedAttestation>> {
+        let (store, org) = (cx.store(), cx.org()?);
+        Ok(match self {
+            Self::Org { before } => store.attestations_before(org, *before, limit).await?,
+            Self::Flows(flows) => store.flow_attestations_before(org, flows, limit).await?,
+        })
+    }
+
+    /// Goes on to behind this attestation.
+    fn pass(&mut self, row: &ListedAttestation) {
+        match self {
+            Self::Org { before } => *before = row.index,
+            Self::Flows(flows) => {
+                if let Some(position) = flows.iter_mut().find(|position| position.flow == row.flow) {
+                    position.before = row.flow_ordinal;
+                }
+            }
+        }
+    }
+}
+
+/// A regular expression is not searched for in more names on the runtime.
+const MANY_NAMES: u64 = 200;
+
+/// The first rows until `room` of them have matched, without those that match none after that; and those that match.
+fn matching(
+    mut rows: Vec<ListedAttestation>,
+    filter: &Filter,
+    room: u64,
+) -> (Vec<ListedAttestation>, Vec<Id>) {
+    let mut chosen = Vec::new();
+    for (place, row) in rows.iter().enumerate() {
+        if chosen.len() as u64 == room {
+            rows.truncate(place);
+            break;
+        }
+        if filter.admits(&row.name, &row.kind, row.is_compliant, row.at) {
+            chosen.push(row.id);
+        }
+    }
+    (rows, chosen)
+}
+
+/// These attestations, in order, in an envelope; their bodies are read while they are sent.
+async fn listed<E>(ids: Vec<Id>, envelope: E, cx: &Context<'_>) -> Result<JsonList<AttestationView, E>> {
+    let mut sizes =
+        if ids.is_empty() { vec![] } else { cx.store().attestation_sizes(cx.org()?, &ids).await? };
+    sort_by_ids(&mut sizes, &ids, |one| one.id);
+    in_envelope(sizes, envelope, cx).await
+}
+
+async fn in_envelope<E>(
+    listed: Vec<Listed>,
+    envelope: E,
+    cx: &Context<'_>,
+) -> Result<JsonList<AttestationView, E>> {
+    let owned = cx.to_owned_context();
+    JsonList::in_batches(listed, envelope, &cx.compute(), move |ids| read(ids, owned.clone())).await
+}
+
+/// These attestations, in order. One that cannot be read is left out.
+pub(super) fn read(
+    ids: Vec<Id>,
+    owned: OwnedContext,
+) -> impl Stream<Item = Result<AttestationView>> + Send + 'static {
+    let read = async move {
+        let cx = owned.context();
+        let mut attestations = cx.store().attestations_by_id(cx.org()?, &ids).await?;
+        sort_by_ids(&mut attestations, &ids, |one| one.id);
+        Ok(stream::iter(views(attestations, &cx).await?.into_iter().map(Ok)))
+    };
+    read.try_flatten_stream()
+}
+
+/// Lists the attestations of a flow, newest first, a page at a time.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct GetFlowAttestations {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The flow's name.
+    pub flow_name: FlowName,
+    /// Which page, from 1; the first when left out.
+    pub page: Option<PageNumber>,
+    /// Attestations a page: 20 when left out.
+    pub per_page: Option<PerPage<100>>,
+    /// Lists those that were recorded then or later, in epoch seconds.
+    pub from_timestamp: Option<SentSeconds>,
+    /// Lists those that were recorded then or before, in epoch seconds.
+    pub to_timestamp: Option<SentSeconds>,
+}
+
+/// A page of the attestations of a flow.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "AttestationsPaginatedResponse")]
+#[non_exhaustive]
+pub struct FlowAttestationList {
+    /// The attestations of the page.
+    pub data: Vec<AttestationView>,
+    /// Which page it is.
+    pub pagination: Pagination,
+}
+
+impl Envelope<AttestationView> for Pagination {
+    type Document = FlowAttestationList;
+
+    fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
+        self.around_data()
+    }
+}
+
+impl Operation for GetFlowAttestations {
+    const NAME: &'static str = "get_flow_attestations";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/attestations/{org}/{flow_name}";
+    const SCOPE: Scope = Scope::ReadFlow;
+    const SUMMARY: &'static str = "Lists the attestations of a flow, newest first";
+    type Body = ();
+    type Output = JsonList<AttestationView, Pagination>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    fn flow(&self) -> Option<&FlowName> {
+        Some(&self.flow_name)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let flow = cx.flow(self.flow_name.as_str()).await?.record;
+        let (page, per_page) = (self.page.unwrap_or_default(), self.per_page.map_or(PER_PAGE, PerPage::get));
+        let time =
+            TimeRange { from: self.from_timestamp.map(|at| at.0), to: self.to_timestamp.map(|at| at.0) };
+        let found = cx.store().flow_attestations(cx.org()?, flow.id, &time, page.request(per_page)).await?;
+        let pagination =
+            Pagination { total: found.total, page: page.get(), per_page, page_count: found.pages(per_page) };
+        in_envelope(found.items, pagination, cx).await
+    }
+}
