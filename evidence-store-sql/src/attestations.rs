@@ -58,7 +58,7 @@ const ON_TRAILS: Sql = Sql::each(
         ", ",
         payload_size!("a"),
         " FROM json_each($2) w
-        CROSS JOIN evidence.attestation a ON a.org = $1 AND a.trail = w.value AND a.name = $3
+        CROSS JOIN evidence.attestation a ON +a.org = $1 AND a.trail = w.value AND a.name = $3
         ORDER BY a.ledger_index DESC"
     ),
     concat!(

@@ -98,7 +98,7 @@ const CONTENTS: Sql = Sql::each(
         ") || ']' FROM json_each($2) w CROSS JOIN evidence.artifact a ON +a.org = $1 AND a.trail = w.value),
         (SELECT '[' || group_concat(",
         attestations::row_json!(sqlite),
-        ") || ']' FROM json_each($2) w CROSS JOIN evidence.attestation a ON a.org = $1 AND a.trail = w.value)"
+        ") || ']' FROM json_each($2) w CROSS JOIN evidence.attestation a ON +a.org = $1 AND a.trail = w.value)"
     ),
     concat!(
         "SELECT (SELECT string_agg(",
@@ -143,8 +143,8 @@ const ARTIFACTS: Sql = count!("artifact");
 
 const ATTESTATIONS: Sql = count!("attestation");
 
-/// All ledger entries about the trail `$2` with their sizes; `$of_org` is the organization condition for artifacts, whose
-/// index by trail in SQLite has no organization.
+/// All ledger entries about the trail `$2` with their sizes; `$of_org` is the organization condition for reports, whose
+/// indexes by trail in SQLite have no organization.
 macro_rules! entries {
     ($of_org:literal) => {
         concat!(
@@ -154,7 +154,9 @@ macro_rules! entries {
                 UNION ALL SELECT ledger_index FROM evidence.artifact WHERE ",
             $of_org,
             " AND trail = $2
-                UNION ALL SELECT ledger_index FROM evidence.attestation WHERE org = $1 AND trail = $2)
+                UNION ALL SELECT ledger_index FROM evidence.attestation WHERE ",
+            $of_org,
+            " AND trail = $2)
             SELECT e.idx, coalesce(
                     (SELECT octet_length(l.payload) FROM evidence.ledger l WHERE l.org = $1 AND l.idx = e.idx), 0)
             FROM entry e ORDER BY e.idx"
