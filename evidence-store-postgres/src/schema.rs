@@ -6,7 +6,7 @@ use sqlx::AssertSqlSafe;
 use crate::error::ConnectError;
 
 /// The tables, and what writing takes of each. Whatever else is in the schema is somebody else's.
-pub(crate) const TABLES: [(&str, &[&str]); 29] = [
+pub(crate) const TABLES: [(&str, &[&str]); 30] = [
     ("_evidence_migrations", &["SELECT"]),
     ("allowance", &["SELECT", "INSERT", "UPDATE"]),
     ("api_key", &["SELECT", "INSERT", "UPDATE"]),
@@ -17,6 +17,7 @@ pub(crate) const TABLES: [(&str, &[&str]); 29] = [
     ("blob", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("blob_chunk", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("build", &["SELECT", "INSERT"]),
+    ("commit_trail", &["SELECT", "INSERT"]),
     ("cursor", &["SELECT", "INSERT", "UPDATE"]),
     ("environment_report", &["SELECT", "INSERT", "UPDATE"]),
     ("head", &["SELECT", "INSERT", "UPDATE"]),
