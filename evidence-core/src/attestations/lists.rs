@@ -463,17 +463,13 @@ impl Operation for GetFlowAttestations {
     const NAME: &'static str = "get_flow_attestations";
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/attestations/{org}/{flow_name}";
-    const SCOPE: Scope = Scope::ReadFlow;
+    const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists the attestations of a flow, newest first";
     type Body = ();
     type Output = JsonList<AttestationView, Pagination>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
-    }
-
-    fn flow(&self) -> Option<&FlowName> {
-        Some(&self.flow_name)
     }
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {

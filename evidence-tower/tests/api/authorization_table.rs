@@ -116,6 +116,8 @@ const TABLE: &[Row] = &[
     row("get_latest_artifact_commit", READS_FLOW, Nothing, 200).without("flow_name", 404),
     row("list_system_attestation_types", ToAnybody, Nothing, 200),
     row("get_attestations", READS, Nothing, 200),
+    row("get_flow_attestations", READS, Nothing, 200).without("flow_name", 404),
+    row("list_attestations_for_criteria", READS, Nothing, 200),
     row("get_artifact_attestation", READS_FLOW, Nothing, 200).without("flow_name", 404),
     row("get_attestation_evidence", READS_FLOW, Nothing, 200).without("attestation_id", 404),
     row("post_custom_attestation", WRITES, CUSTOM, 201).without("trail_name", 201),
@@ -358,7 +360,11 @@ impl World {
         }
         let path = operation_paths::path(template, &names, file!());
         // The one operation that does not work without a parameter of the query.
-        if row.operation == "get_attestations" { format!("{path}?attestation_id=999") } else { path }
+        if row.operation == "list_attestations_for_criteria" {
+            format!("{path}?commit_list={}", "9".repeat(40))
+        } else {
+            path
+        }
     }
 }
 

@@ -374,7 +374,10 @@ impl Calls {
         let id = found[0]["attestation_id"].as_str().unwrap();
         let named = with(&with(&in_flow, "fingerprint", short), "attestation_name", "unit-tests");
         self.get("get_artifact_attestation", named).await;
-        self.get("get_attestations", with(&org, "attestation_id", id)).await;
+        self.get("get_attestations", with(&with(&org, "name_regex", "^unit"), "per_page", "1")).await;
+        self.get("get_flow_attestations", with(&in_flow, "per_page", "1")).await;
+        let criteria = with(&with(&org, "commit_list", COMMIT), "attestation_name", "licences");
+        self.get("list_attestations_for_criteria", criteria).await;
         self.get("get_attestation_evidence", with(&in_trail, "attestation_id", id)).await;
         self.get("list_builds", with(&org, "repo_name", "acme/shop")).await;
         self.get("build_statistics", with(&org, "repo_name", "acme/shop")).await;

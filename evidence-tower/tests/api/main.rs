@@ -5,6 +5,7 @@ mod administration;
 mod allowlists;
 mod artifacts;
 mod attachments;
+mod attestation_lists;
 mod attestation_types;
 mod attestations;
 mod authorization_table;

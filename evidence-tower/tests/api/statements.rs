@@ -68,7 +68,7 @@ async fn reads(api: &Api) -> BTreeMap<&'static str, String> {
         let attestation = if operation == "get_artifact_attestation" { "foo" } else { "bar" };
         names.insert("attestation_name", attestation.to_owned());
         let query = match operation {
-            "get_attestations" => format!("?attestation_id={}", names["attestation_id"]),
+            "list_attestations_for_criteria" => format!("?commit_list={COMMIT}"),
             _ => String::new(),
         };
         reads.insert(operation, operation_paths::path(template, &names, file!()) + &query);
@@ -183,17 +183,18 @@ const COLD: usize = 16;
 const WARM: usize = 2;
 
 /// Reads that take more, and how many: what they answer is in several tables, which are asked one after the other.
-const WARM_AND_MORE: [(&str, usize); 28] = [
+const WARM_AND_MORE: [(&str, usize); 30] = [
     ("download_trail_audit_pdf", 8),
     ("get_artifact_attestation", 5),
     ("get_artifact_by_commit_sha", 7),
     ("get_artifact_by_fingerprint", 6),
     ("get_attestation_evidence", 4),
-    ("get_attestations", 3),
+    ("get_attestations", 5),
     ("get_control_coverage", 4),
     ("get_control_decision", 6),
     ("get_custom_attestation_type", 3),
     ("get_custom_attestation_types", 4),
+    ("get_flow_attestations", 5),
     ("get_flows", 6),
     ("get_policy", 5),
     ("get_repo_live_artifacts", 5),
@@ -204,6 +205,7 @@ const WARM_AND_MORE: [(&str, usize); 28] = [
     ("get_user_default_org", 3),
     ("list_allowlist", 3),
     ("list_artifacts", 7),
+    ("list_attestations_for_criteria", 7),
     ("list_builds", 4),
     ("list_control_decisions", 5),
     ("list_control_versions", 3),

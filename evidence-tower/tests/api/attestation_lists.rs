@@ -1,0 +1,296 @@
+//! Lists of attestations: of an organization, of a flow, and about commits.
+
+use serde_json::{Value, json};
+
+use crate::support::json::INVALID;
+use crate::support::{Api, JOHN, on_every_store_and_mount};
+use crate::trails::{COMMIT, TEMPLATE};
+
+const ALL: &str = "/attestations/acme";
+const BY_COMMIT: &str = "/attestations/acme/list_attestations_for_criteria";
+
+/// Reports to the trail `t` of a flow a generic attestation with a description that tells it from others.
+async fn attest(api: &Api, flow: &str, name: &str, is_compliant: bool, number: usize) {
+    let document = json!({
+        "attestation_name": name, "is_compliant": is_compliant, "user_data": {}, "description": number.to_string(),
+    });
+    let path = format!("/attestations/acme/{flow}/trail/t/generic");
+    api.post(&path).form(&[("name=\"data_json\"", &document.to_string())]).await.created();
+}
+
+/// The descriptions of a list, which tell its attestations.
+fn numbers(list: &Value) -> String {
+    let numbers = list.as_array().unwrap().iter().map(|one| one["description"].as_str().unwrap_or("-"));
+    numbers.collect::<Vec<_>>().join(" ")
+}
+
+/// Runs a case with six attestations in three flows, and one of another organization.
+async fn with_attestations(case: impl AsyncFn(Api)) {
+    on_every_store_and_mount(async |api| {
+        for (number, (flow, name, is_compliant)) in (1..).zip([
+            ("shop", "unit", true),
+            ("tool", "unit", false),
+            ("shop", "lint", true),
+            ("site", "unit-test", true),
+        ]) {
+            attest(&api, flow, name, is_compliant, number).await;
+        }
+        let suite = json!([{"name": "s", "errors": 0, "failures": 0, "skipped": 0, "total": 1, "duration": 1.0, "timestamp": 1.0}]);
+        let junit = json!({"attestation_name": "unit", "user_data": {}, "description": "5", "junit_results": suite});
+        api.attest("junit", &junit).await.created();
+        let data = json!({"is_compliant": true});
+        let decision = json!({
+            "attestation_name": "ok", "user_data": {}, "description": "6", "type_name": "decision",
+            "control": "C-1", "attestation_data": data,
+        });
+        api.attest("system", &decision).await.created();
+        let theirs = json!({"attestation_name": "unit", "is_compliant": true, "user_data": {}}).to_string();
+        api.post("/attestations/foobar/shop/trail/t/generic")
+            .key(JOHN)
+            .form(&[("name=\"data_json\"", &theirs)])
+            .await
+            .created();
+        case(api).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn attestations_of_an_organization_are_listed_newest_first() {
+    with_attestations(async |api| {
+        let list = api.get(ALL).await.ok();
+        assert_eq!(numbers(&list["data"]), "6 5 4 3 2 1");
+        let links = json!({"self": {"href": "http://localhost:8001/api/v2/attestations/acme"}});
+        assert_eq!(list["_links"], links);
+        let by_name = api.get("/attestations/acme/tool/trail/t/unit").await.ok();
+        assert_eq!(list["data"][4], by_name[0]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_page_of_attestations_leads_to_the_next_until_there_is_none() {
+    with_attestations(async |api| {
+        for (query, pages) in [
+            ("per_page=2", vec!["6 5", "4 3", "2 1"]),
+            ("per_page=4", vec!["6 5 4 3", "2 1"]),
+            ("per_page=6", vec!["6 5 4 3 2 1"]),
+            ("per_page=1&flow=tool&flow=site", vec!["4", "2"]),
+            ("per_page=2&flow=shop&flow=tool&flow=shop", vec!["6 5", "3 2", "1"]),
+            ("per_page=1&name=unit", vec!["5", "2", "1"]),
+            ("per_page=1&name_regex=%5Eunit&is_compliant=true&flow=shop", vec!["5", "1", ""]),
+        ] {
+            let (mut path, mut found) = (format!("{ALL}?{query}"), Vec::new());
+            loop {
+                let list = api.get(&path).await.ok();
+                found.push(numbers(&list["data"]));
+                let Some(next) = list["_links"]["next"]["href"].as_str() else { break };
+                path = next.strip_prefix("http://localhost:8001/api/v2").unwrap().to_owned();
+                assert_eq!(api.get(&path).await.ok()["_links"]["self"]["href"], next, "{query}");
+            }
+            assert_eq!(found, pages, "{query}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_comes_in_meanwhile_is_on_no_later_page() {
+    with_attestations(async |api| {
+        for query in ["per_page=4", "per_page=4&flow=shop&flow=tool&flow=site"] {
+            let first = api.get(&format!("{ALL}?{query}")).await.ok();
+            let next = first["_links"]["next"]["href"].as_str().unwrap();
+            attest(&api, "tool", "late", true, 7).await;
+            let second = api.get(next.strip_prefix("http://localhost:8001/api/v2").unwrap()).await.ok();
+            let shown = format!("{} {}", numbers(&first["data"]), numbers(&second["data"]));
+            assert!(shown.ends_with("6 5 4 3 2 1"), "{shown}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn attestations_are_narrowed_by_all_that_is_given() {
+    with_attestations(async |api| {
+        let id = api.get("/attestations/acme/tool/trail/t/unit").await.ok()[0]["attestation_id"].clone();
+        let id = id.as_str().unwrap();
+        for (query, expected) in [
+            ("name=unit".to_owned(), "5 2 1"),
+            ("name=Unit".to_owned(), ""),
+            ("name=".to_owned(), ""),
+            ("name_regex=unit".to_owned(), "5 4 2 1"),
+            ("name_regex=^unit$".to_owned(), "5 2 1"),
+            ("name_regex=(?i)LINT|^ok".to_owned(), "6 3"),
+            ("flow=shop".to_owned(), "6 5 3 1"),
+            ("flow=tool&flow=site".to_owned(), "4 2"),
+            ("type=junit".to_owned(), "5"),
+            ("type=decision".to_owned(), "6"),
+            ("type=system:decision&type=junit".to_owned(), "6 5"),
+            ("type=custom:unit".to_owned(), ""),
+            ("is_compliant=false".to_owned(), "2"),
+            ("is_compliant=true&type=generic".to_owned(), "4 3 1"),
+            ("from_timestamp=1783538510&to_timestamp=1783538510".to_owned(), "6 5 4 3 2 1"),
+            ("from_timestamp=1783538511".to_owned(), ""),
+            ("to_timestamp=1783538509".to_owned(), ""),
+            (format!("attestation_id={id}"), "2"),
+            (format!("attestation_id={id}&name=unit&flow=tool"), "2"),
+            (format!("attestation_id={id}&flow=shop"), ""),
+            (format!("attestation_id={id}&is_compliant=true"), ""),
+            ("attestation_id=999".to_owned(), ""),
+        ] {
+            let list = api.get(&format!("{ALL}?{query}")).await.ok();
+            assert_eq!(numbers(&list["data"]), expected, "{query}");
+            assert_eq!(list["_links"]["next"], Value::Null, "{query}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_narrows_no_list_of_attestations_is_refused() {
+    on_every_store_and_mount(async |api| {
+        attest(&api, "shop", "unit", true, 1).await;
+        let regex = "query.name_regex";
+        for (query, field, text) in [
+            ("name=a&name_regex=b", regex, "name_regex cannot be combined with name"),
+            ("name_regex=(", regex, "error: unclosed group"),
+            ("name_regex=(a)%5C1", regex, "error: backreferences are not supported"),
+            ("after=x", "query.after", "Input should be the cursor of a page of this list"),
+            ("after=f1", "query.after", "Input should be the cursor of a page of this list"),
+            ("flow=shop&after=1", "query.after", "Input should be the cursor of a page of this list"),
+            ("flow=shop&after=f1.2", "query.after", "Input should be the cursor of a page of this list"),
+            ("per_page=0", "query.per_page", "Input should be greater than or equal to 1 [input: 0]"),
+            ("per_page=101", "query.per_page", "Input should be less than or equal to 100 [input: 101]"),
+        ] {
+            api.get(&format!("{ALL}?{query}")).await.refused(400, INVALID, &[(field, text)]);
+        }
+        for kind in ["unit", "", "custom:", "*", "system:a b"] {
+            api.get(&format!("{ALL}?type={kind}")).await.refuses_field(400, "query.type[0]");
+        }
+        for query in ["is_compliant=maybe", "from_timestamp=x", "to_timestamp=x"] {
+            let field = format!("query.{}", query.split('=').next().unwrap());
+            api.get(&format!("{ALL}?{query}")).await.refuses_field(400, &field);
+        }
+        for path in
+            [format!("{ALL}?flow=shop&flow=none"), format!("{BY_COMMIT}?commit_list={COMMIT}&flow_name=none")]
+        {
+            assert_eq!(api.get(&path).await.message(404), "Flow not found", "{path}");
+        }
+        let flows: String = (0..21).map(|_| "&flow=shop").collect();
+        api.get(&format!("{ALL}?per_page=1{flows}")).await.refuses_field(400, "query.flow");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn attestations_of_a_flow_are_listed_in_pages() {
+    with_attestations(async |api| {
+        let page = |page: u64, per_page: u64, page_count: u64| {
+            json!({"total": 4, "page": page, "per_page": per_page, "page_count": page_count})
+        };
+        for (query, expected, pagination) in [
+            ("", "6 5 3 1", page(1, 20, 1)),
+            ("?per_page=3", "6 5 3", page(1, 3, 2)),
+            ("?per_page=3&page=2", "1", page(2, 3, 2)),
+            ("?per_page=3&page=3", "", page(3, 3, 2)),
+            ("?from_timestamp=1783538510", "6 5 3 1", page(1, 20, 1)),
+        ] {
+            let list = api.get(&format!("{ALL}/shop{query}")).await.ok();
+            assert_eq!((numbers(&list["data"]), &list["pagination"]), (expected.to_owned(), &pagination), "{query}");
+        }
+        let none = api.get(&format!("{ALL}/shop?to_timestamp=1783538509")).await.ok();
+        assert_eq!((&none["data"], &none["pagination"]["total"]), (&json!([]), &json!(0)));
+        assert_eq!(api.get(&format!("{ALL}/none")).await.message(404), "Flow not found");
+        api.get(&format!("{ALL}/shop?page=0")).await.refuses_field(400, "query.page");
+        api.get(&format!("{ALL}/shop?per_page=101")).await.refuses_field(400, "query.per_page");
+    })
+    .await;
+}
+
+/// Reports an attestation that is about a trail, or about the artifact with this fingerprint, and names a commit or none.
+async fn about(api: &Api, trail: &str, number: usize, fingerprint: Option<&str>, commit: Option<&str>) {
+    let commit = commit.map(|sha1| json!({"sha1": sha1, "message": "m", "author": "a", "timestamp": 1}));
+    let document = json!({
+        "attestation_name": format!("check{number}"), "is_compliant": true, "user_data": {},
+        "description": number.to_string(), "artifact_fingerprint": fingerprint, "git_commit_info": commit,
+    });
+    let path = format!("/attestations/acme/shop/trail/{trail}/generic");
+    api.post(&path).form(&[("name=\"data_json\"", &document.to_string())]).await.created();
+}
+
+#[tokio::test]
+async fn attestations_are_found_by_the_commit_that_they_are_about() {
+    let [own, built, begun] = ["a", "b", "c"].map(|digit| digit.repeat(40));
+    let [with, without] = ["d", "e"].map(|digit| digit.repeat(64));
+    on_every_store_and_mount(async |api| {
+        let commit = json!({"sha1": begun, "message": "m", "author": "a", "timestamp": 1});
+        api.begin("shop", &json!({"name": "t", "description": "", "git_commit_info": commit}))
+            .await
+            .created();
+        for (fingerprint, commit) in [(&with, Some(&built)), (&without, None)] {
+            let artifact = json!({
+                "fingerprint": fingerprint, "filename": "x", "trail_name": "t", "git_commit": commit,
+                "build_url": "https://b/1", "commit_url": "https://c/1",
+            });
+            api.post("/artifacts/acme/shop").json(artifact).await.created();
+        }
+        about(&api, "t", 1, None, None).await;
+        about(&api, "t", 2, Some(&with), None).await;
+        about(&api, "t", 3, Some(&without), None).await;
+        about(&api, "t", 4, Some(&with), Some(&own)).await;
+        about(&api, "t", 5, None, Some(&own)).await;
+        about(&api, "u", 6, None, Some(&own)).await;
+        about(&api, "u", 7, None, None).await;
+        about(&api, "u", 8, None, Some("aaaaaaa")).await;
+        for (query, expected) in [
+            (format!("commit_list={own}"), vec![(&own, "6 5 4")]),
+            (format!("commit_list={built}"), vec![(&built, "2")]),
+            (format!("commit_list={begun}"), vec![(&begun, "3 1")]),
+            (
+                format!("commit_list={built}&commit_list={own}&commit_list={built}"),
+                vec![(&built, "2"), (&own, "6 5 4")],
+            ),
+            (format!("commit_list={own}&attestation_name=check5"), vec![(&own, "5")]),
+            (format!("commit_list={own}&attestation_type=junit"), vec![(&own, "")]),
+            (format!("commit_list={own}&attestation_type=generic&flow_name=shop"), vec![(&own, "6 5 4")]),
+            (format!("commit_list={COMMIT}&attestation_id=x"), vec![(&COMMIT.to_owned(), "")]),
+        ] {
+            let found = api.get(&format!("{BY_COMMIT}?{query}")).await.ok();
+            let expected: Vec<_> =
+                expected.into_iter().map(|(commit, list)| (commit.clone(), list.to_owned())).collect();
+            let mut wanted = expected.clone();
+            wanted.sort();
+            let found =
+                found.as_object().unwrap().iter().map(|(commit, list)| (commit.clone(), numbers(list)));
+            let mut found = Vec::from_iter(found);
+            found.sort();
+            assert_eq!(found, wanted, "{query}");
+        }
+        let of_shop = api.get(&format!("{BY_COMMIT}?commit_list={own}")).await.ok();
+        let newest = api.get("/attestations/acme/shop/trail/u/check6").await.ok();
+        assert_eq!(of_shop[&own][0], newest[0]);
+
+        api.flow("tool", TEMPLATE).await;
+        let elsewhere = api.get(&format!("{BY_COMMIT}?commit_list={own}&flow_name=tool")).await.ok();
+        assert_eq!(elsewhere, json!({ &own: [] }));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn commits_are_required_and_in_full() {
+    on_every_store_and_mount(async |api| {
+        let text = "commit_list is required: provide one or more commit SHAs to search.";
+        api.get(BY_COMMIT).await.refused(400, text, &[("query.commit_list", "Field required")]);
+        for wrong in ["", "aaaaaaa", &"A".repeat(40), &"a".repeat(41)] {
+            api.get(&format!("{BY_COMMIT}?commit_list={wrong}"))
+                .await
+                .refuses_field(400, "query.commit_list[0]");
+        }
+        let many: String = (0..101).map(|number| format!("&commit_list={number:040x}")).collect();
+        api.get(&format!("{BY_COMMIT}?{}", &many[1..])).await.refuses_field(400, "query.commit_list");
+        let kind = format!("{BY_COMMIT}?commit_list={COMMIT}&attestation_type=none");
+        api.get(&kind).await.refuses_field(400, "query.attestation_type");
+    })
+    .await;
+}
