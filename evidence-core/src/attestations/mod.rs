@@ -39,6 +39,6 @@ pub use snyk::{
     SnykTool,
 };
 pub use sonar::{QualityGate, QualityGateCondition, SonarProject, SonarResults};
-pub use store::{AttestationRow, AttestationStore, DecisionFilter, NamedAttestation};
+pub use store::{AttestationRow, AttestationStore, DecisionFilter, DecisionRow, NamedAttestation};
 pub use system_types::{ListSystemAttestationTypes, SystemTypeVersionView, SystemTypeView};
 pub use view::{AttachmentView, AttestationLinks, AttestationView};

@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 
-use crate::attestations::{Attestation, AttestationStore, DecisionFilter, NamedAttestation};
+use crate::attestations::{Attestation, AttestationStore, DecisionFilter, DecisionRow, NamedAttestation};
 use crate::id::Id;
-use crate::page::{Listed, Page, PageRequest, SortDirection};
+use crate::page::{Page, PageRequest, SortDirection};
 use crate::store::{Current, StoreResult};
 
 use super::{MemoryStore, bytes};
@@ -52,16 +52,15 @@ impl AttestationStore for MemoryStore {
         control: &str,
         filter: &DecisionFilter,
         request: PageRequest,
-    ) -> StoreResult<Page<Listed>> {
-        let mut found: Vec<Attestation> = self.ask(org, |tables| {
+    ) -> StoreResult<Page<DecisionRow>> {
+        let mut found: Vec<DecisionRow> = self.ask(org, |tables| {
             let attestations = tables.attestations.iter().map(|attestation| &attestation.record);
             let about = attestations.filter(|attestation| attestation.details.control() == Some(control));
-            about.filter(|attestation| filter.admits(attestation)).cloned().collect()
+            about.filter(|attestation| filter.admits(attestation)).map(DecisionRow::from).collect()
         })?;
         if filter.direction == SortDirection::Desc {
             found.reverse();
         }
-        let listed = found.iter().map(|one| Ok(Listed { id: one.id, bytes: bytes(one)? }));
-        Ok(Page::of(listed.collect::<StoreResult<_>>()?, request))
+        Ok(Page::of(found, request))
     }
 }

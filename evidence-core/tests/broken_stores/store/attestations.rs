@@ -1,9 +1,11 @@
 //! Attestations of the store of the tests.
 
 use async_trait::async_trait;
-use evidence_core::attestations::{Attestation, AttestationStore, DecisionFilter, NamedAttestation};
+use evidence_core::attestations::{
+    Attestation, AttestationStore, DecisionFilter, DecisionRow, NamedAttestation,
+};
 use evidence_core::id::Id;
-use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
+use evidence_core::page::{Page, PageRequest, SortDirection};
 use evidence_core::store::StoreResult;
 
 use super::{backwards, common};
@@ -44,7 +46,7 @@ impl AttestationStore for Broken {
         control: &str,
         filter: &DecisionFilter,
         request: PageRequest,
-    ) -> StoreResult<Page<Listed>> {
+    ) -> StoreResult<Page<DecisionRow>> {
         let filter = DecisionFilter {
             direction: if self.has(Defect::DecisionsAreBackwards) {
                 other(filter.direction)
