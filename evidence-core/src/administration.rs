@@ -164,12 +164,15 @@ impl Administration<'_> {
     async fn try_set_member(&self, org: &OrgName, user: &OrgName, role: Role) -> Result<()> {
         let (org, user) = (self.shared_organization(org).await?, self.user(user).await?);
         let members = self.store().members(org.id).await?;
-        let has_it = |member: &Member| member.user.id == user.id && member.role == role;
-        if members.iter().any(|member| has_it(&member.record)) {
+        let known = members.iter().find(|member| member.record.user.id == user.id);
+        let was = known.map(|member| member.record.role);
+        if was == Some(role) {
             return Ok(());
         }
         let mut draft = Draft::default();
-        draft.fact(Fact::MemberAdded { record: Membership { user: user.id, role } });
+        draft.fact(Fact::MemberAdded { record: Membership { user: user.id, role }, was: Some(was) });
+        // What is told of the role before rests on it.
+        draft.guards.extend(known.map(|known| Guard::Revision(RecordKind::Member, user.id, known.revision)));
         if role != Role::Admin {
             draft.guards.push(another_admin(&members, &user)?);
         }
@@ -193,7 +196,8 @@ impl Administration<'_> {
         let member =
             member.ok_or_else(|| Missing::new(Resource::Member, user.name.as_str(), org.name.as_str()))?;
         let guard = Guard::Revision(RecordKind::Member, user.id, member.revision);
-        let mut draft = Draft::of(Fact::MemberRemoved { user: user.id }, guard);
+        let mut draft =
+            Draft::of(Fact::MemberRemoved { user: user.id, was: Some(member.record.role) }, guard);
         if member.record.role == Role::Admin {
             draft.guards.push(another_admin(&members, &user)?);
         }
@@ -277,7 +281,8 @@ impl Administration<'_> {
         let vacant = Guard::Vacant(Key::Organization(name.clone()));
         let mut draft = Draft::of(Fact::OrganizationCreated { record: record.clone() }, vacant);
         draft.facts.extend(more);
-        draft.fact(Fact::MemberAdded { record: Membership { user: owner.id, role: Role::Admin } });
+        let owner = Membership { user: owner.id, role: Role::Admin };
+        draft.fact(Fact::MemberAdded { record: owner, was: Some(None) });
         self.record(id, draft).await?;
         Ok(record)
     }

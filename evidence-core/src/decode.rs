@@ -4,6 +4,8 @@
 //! type wants them, and as lists where they repeat. It decodes each value once, and goes back to the beginning of one only
 //! to quote it. The messages follow the validation messages that users of the public command-line client know.
 
+mod recorded;
+
 use std::borrow::Cow;
 use std::fmt;
 
@@ -15,6 +17,8 @@ use serde::de::{
 use serde_json::{Map, Number, Value};
 
 use crate::json::{CheckedJson, JsonText, Scanner, compact};
+
+pub(crate) use recorded::{closed_in_requests, is_recorded, recorded};
 
 const MAX_ECHO: usize = 200;
 

@@ -10,10 +10,11 @@ use crate::allowlists::record::Allowance;
 use crate::artifacts::record::Artifact;
 use crate::attestation_types::record::{AttestationType, AttestationTypeVersion};
 use crate::attestations::record::Attestation;
-use crate::auth::actor::Actor;
+use crate::auth::actor::{Actor, Role};
 use crate::auth::credentials::KeyHash;
 use crate::compute::LONG_JSON;
 use crate::controls::record::{Control, ControlVersion};
+use crate::decode::{given, recorded};
 use crate::environments::record::Environment;
 use crate::flows::record::Flow;
 use crate::id::Id;
@@ -50,9 +51,15 @@ pub enum Fact {
     /// Also where the user had another role before.
     MemberAdded {
         record: Membership,
+        /// The role that the user had before, if any; absent where the program did not tell yet.
+        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+        was: Option<Option<Role>>,
     },
     MemberRemoved {
         user: Id,
+        /// The role that the user had before; absent where the program did not tell yet.
+        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+        was: Option<Role>,
     },
     ServiceAccountCreated {
         record: ServiceAccount,
@@ -187,6 +194,11 @@ pub enum Fact {
 }
 
 impl Fact {
+    /// The fact in a ledger entry's payload, whatever version of the program recorded it.
+    pub(crate) fn read(payload: &str) -> serde_json::Result<Self> {
+        recorded(|| serde_json::from_str(payload))
+    }
+
     /// The kind that the ledger's leaf carries: the payload's key.
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -261,8 +273,8 @@ impl Fact {
     pub fn subject(&self) -> Option<(RecordKind, Id)> {
         Some(match self {
             Self::UserSettingsChanged { record } => (RecordKind::UserSettings, record.user),
-            Self::MemberAdded { record } => (RecordKind::Member, record.user),
-            Self::MemberRemoved { user } => (RecordKind::Member, *user),
+            Self::MemberAdded { record, .. } => (RecordKind::Member, record.user),
+            Self::MemberRemoved { user, .. } => (RecordKind::Member, *user),
             Self::ServiceAccountCreated { record }
             | Self::ServiceAccountUpdated { record }
             | Self::ServiceAccountDeleted { record } => (RecordKind::ServiceAccount, record.id),
@@ -486,6 +498,67 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
+    use crate::json::{self, JsonValue};
+
+    /// The value with one more field in one of its objects, once for each of them.
+    fn with_one_more(value: &JsonValue) -> Vec<JsonValue> {
+        match value {
+            JsonValue::Array(items) => within(items, with_one_more, JsonValue::Array),
+            JsonValue::Object(fields) => {
+                let more = ("of_tomorrow".to_owned(), JsonValue::String("x".to_owned()));
+                let mut found = vec![JsonValue::Object([fields.as_slice(), &[more]].concat())];
+                let one_more = |(name, value): &(String, JsonValue)| {
+                    // Links are by their labels: one more is a link.
+                    let entries_alone = usize::from(name == "external_urls");
+                    let changed = with_one_more(value).into_iter().skip(entries_alone);
+                    changed.map(|value| (name.clone(), value)).collect::<Vec<_>>()
+                };
+                found.extend(within(fields, one_more, JsonValue::Object));
+                found
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn within<T: Clone>(
+        items: &[T],
+        changed: impl Fn(&T) -> Vec<T>,
+        whole: impl Fn(Vec<T>) -> JsonValue,
+    ) -> Vec<JsonValue> {
+        let with = |place: usize, item: T| {
+            let mut items = items.to_vec();
+            items[place] = item;
+            whole(items)
+        };
+        let changed = items.iter().enumerate().map(|(place, item)| (place, changed(item)));
+        changed
+            .flat_map(|(place, items)| items.into_iter().map(move |item| (place, item)))
+            .map(|(place, item)| with(place, item))
+            .collect()
+    }
+
+    #[test]
+    fn what_newer_versions_record_beside_is_no_reason_not_to_read_it() {
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
+        let mut read = 0;
+        for kind in ["attestation_added", "artifact_reported", "trail_begun", "repo_reported"] {
+            let payloads = std::fs::read_to_string(format!("{directory}/{kind}.jsonl")).unwrap();
+            for payload in payloads.lines().filter(|payload| payload.len() < 4 << 10) {
+                let JsonValue::Object(fact) = json::parse(payload.as_bytes()).unwrap() else {
+                    panic!("{payload}")
+                };
+                for what in with_one_more(&fact[0].1) {
+                    let text =
+                        serde_json::to_string(&JsonValue::Object(vec![(kind.to_owned(), what)])).unwrap();
+                    if let Err(error) = Fact::read(&text) {
+                        panic!("{error}: {text}");
+                    }
+                    read += 1;
+                }
+            }
+        }
+        assert!(read > 150, "{read}");
+    }
 
     #[tokio::test]
     async fn long_facts_are_written_on_another_thread() {

@@ -127,6 +127,8 @@ pub enum IndexRow<'a> {
         is_override: bool,
         /// The identifier of the control that it is a decision about.
         control: Option<&'a str>,
+        /// The number of that control's latest version at the time.
+        control_version: Option<u64>,
         /// What it is about.
         binding: &'a Binding,
         /// When it was reported.
@@ -248,10 +250,10 @@ impl Fact {
         match self {
             Self::OrganizationCreated { record } => rows.push(IndexRow::Organization(record)),
             Self::UserCreated { record } => rows.push(IndexRow::User(record)),
-            Self::MemberAdded { record } => {
+            Self::MemberAdded { record, .. } => {
                 rows.push(IndexRow::Member { user: record.user, role: Some(record.role) });
             }
-            Self::MemberRemoved { user } => rows.push(IndexRow::Member { user: *user, role: None }),
+            Self::MemberRemoved { user, .. } => rows.push(IndexRow::Member { user: *user, role: None }),
             Self::ApiKeyCreated { record } | Self::ApiKeyRevoked { record } => rows.push(IndexRow::ApiKey {
                 id: record.id,
                 owner: &record.owner,
@@ -293,6 +295,7 @@ impl Fact {
                     is_compliant: record.is_compliant,
                     is_override: record.is_override(),
                     control: record.details.control(),
+                    control_version: record.details.control_version(),
                     binding: &record.binding,
                     at: record.created_at,
                 });

@@ -200,6 +200,7 @@ CREATE TABLE evidence.attestation (
     is_compliant boolean NOT NULL,
     is_override  boolean NOT NULL,
     control      text COLLATE "C",
+    control_version bigint,
     binding      text COLLATE "C" NOT NULL,
     at           bigint NOT NULL,
     ledger_index bigint NOT NULL,

@@ -1,14 +1,15 @@
 //! Attestations: a narrow row each, with the body in the ledger.
 
 use async_trait::async_trait;
+use evidence_core::StoreError;
 use evidence_core::attestations::{
-    Attestation, AttestationRow, AttestationStore, Binding, DecisionFilter, FlowPosition, ListedAttestation,
-    NamedAttestation, TimeRange,
+    Attestation, AttestationRow, AttestationStore, Binding, DecisionFilter, DecisionRow, FlowPosition,
+    ListedAttestation, NamedAttestation, TimeRange,
 };
 use evidence_core::id::Id;
-use evidence_core::name::CommitSha;
+use evidence_core::name::{AttestationName, CommitSha};
 use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
-use evidence_core::store::StoreResult;
+use evidence_core::store::{StoreResult, skip_corrupt};
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
@@ -129,6 +130,33 @@ const COMMIT_TRAILS: Sql = Sql::same(
 
 /// By the index that has decisions alone, in the order of the list.
 const DECISIONS: Sql = Sql::same("evidence.attestation x WHERE x.org = $1 AND x.control = $4");
+
+/// What [`Decision`] reads. The ledger's entry says who recorded it.
+const DECISION: Sql = Sql::each(
+    "json_array(x.id, x.flow, x.trail, x.name, json(iif(x.is_compliant, 'true', 'false')), x.control_version,
+        json(x.binding), x.at,
+        (SELECT l.actor FROM evidence.ledger l WHERE l.org = $1 AND l.idx = x.ledger_index))",
+    "json_build_array(x.id, x.flow, x.trail, x.name, x.is_compliant, x.control_version, x.binding::json, x.at,
+        (SELECT l.actor FROM evidence.ledger l WHERE l.org = $1 AND l.idx = x.ledger_index))::text",
+);
+
+#[derive(Deserialize)]
+struct Decision(Id, Id, Id, AttestationName, bool, Option<u64>, Binding, Timestamp, Option<String>);
+
+impl Decision {
+    fn row(self) -> StoreResult<DecisionRow> {
+        let Self(id, flow, trail, name, is_compliant, control_version, binding, at, actor) = self;
+        let actor = actor.ok_or_else(|| StoreError::corrupt("its ledger entry is missing"))?;
+        let by = actor.split_once(':').map_or(actor.as_str(), |(_, name)| name).to_owned();
+        Ok(DecisionRow { id, flow, trail, name, is_compliant, control_version, binding, at, by })
+    }
+}
+
+/// The decisions of a page that can be read.
+fn decision_rows(org: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<DecisionRow>> {
+    let decision = |text: &Payload| text.text().and_then(body::<Decision>).and_then(Decision::row);
+    skip_corrupt(org, page.into_iter().map(|(index, text)| (index, decision(&text))))
+}
 
 const COMPLIANT: Sql = Sql::same(" AND x.is_compliant");
 const NOT_COMPLIANT: Sql = Sql::same(" AND NOT x.is_compliant");
@@ -256,10 +284,10 @@ impl<D: Driver> AttestationStore for SqlStore<D> {
         control: &str,
         filter: &DecisionFilter,
         request: PageRequest,
-    ) -> StoreResult<Page<Listed>> {
+    ) -> StoreResult<Page<DecisionRow>> {
         let DecisionFilter { from, to, flows, .. } = filter;
         let flows = texts(flows.as_deref().unwrap_or_default());
         let values = vec![control.into(), (*from).into(), (*to).into(), flows];
-        self.listed(org, &decisions(filter), request, values).await
+        self.read_page(org, &decisions(filter), DECISION, decision_rows, request, values).await
     }
 }

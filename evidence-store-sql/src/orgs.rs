@@ -5,6 +5,7 @@ use evidence_core::Current;
 use evidence_core::auth::{Actor, KeyHash};
 use evidence_core::id::Id;
 use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User, UserSettings};
+use evidence_core::page::{Page, PageRequest, SortDirection};
 use evidence_core::service_accounts::ServiceAccount;
 use evidence_core::store::{StoreResult, StoredEntry};
 use evidence_core::time::Timestamp;
@@ -62,6 +63,60 @@ const MEMBERSHIP_ENTRIES: Sql = Sql::each(
     WHERE l.org = $1 AND l.kind IN ('member_added', 'member_removed') AND l.idx + 0 >= $2
     ORDER BY l.idx + 0 LIMIT $3",
 );
+
+/// The same from one end or the other: how many there are, and the page of `$2` after `$3`.
+macro_rules! membership_page {
+    ($index:literal, $order:literal, $direction:literal) => {
+        concat!(
+            "WITH total AS MATERIALIZED (
+                SELECT count(*) AS n FROM evidence.ledger l ",
+            $index,
+            " WHERE l.org = $1 AND l.kind IN ('member_added', 'member_removed')),
+            page AS MATERIALIZED (
+                SELECT l.* FROM evidence.ledger l ",
+            $index,
+            " WHERE l.org = $1 AND l.kind IN ('member_added', 'member_removed')
+                ORDER BY ",
+            $order,
+            $direction,
+            " LIMIT $2 OFFSET $3)
+            SELECT (SELECT n FROM total), x.idx, x.kind, x.at, x.actor, x.payload_sha256, x.leaf_hash, x.payload
+            FROM (SELECT 1) AS one LEFT JOIN page x ON true
+            ORDER BY x.idx",
+            $direction
+        )
+    };
+}
+
+const MEMBERSHIP_ASCENDING: Sql = Sql::each(
+    membership_page!("INDEXED BY ledger_member", "l.idx", ""),
+    membership_page!("", "l.idx + 0", ""),
+);
+
+const MEMBERSHIP_DESCENDING: Sql = Sql::each(
+    membership_page!("INDEXED BY ledger_member", "l.idx", " DESC"),
+    membership_page!("", "l.idx + 0", " DESC"),
+);
+
+/// A row of these: how many there are, and an entry where the page has one.
+type MembershipRow = (
+    u64,
+    Option<u64>,
+    Option<String>,
+    Option<Timestamp>,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+    Payload,
+);
+
+fn membership_page(rows: Vec<MembershipRow>) -> StoreResult<Page<StoredEntry>> {
+    let total = rows.first().map_or(0, |(total, ..)| *total);
+    let entry = |(_, index, kind, at, actor, sha256, hash, payload): MembershipRow| {
+        Some(entry((index?, kind?, at?, actor?, sha256?, hash?, payload)))
+    };
+    Ok(Page { items: rows.into_iter().filter_map(entry).collect::<StoreResult<_>>()?, total })
+}
 
 const ANY_ORGANIZATION: Sql = Sql::same("SELECT EXISTS (SELECT 1 FROM evidence.organization)");
 
@@ -163,6 +218,20 @@ impl<D: Driver> OrgStore for SqlStore<D> {
     async fn membership_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
         let query = self.query_org(org, MEMBERSHIP_ENTRIES).bind(first).bind(limit);
         query.long().all_as(entry).await
+    }
+
+    async fn membership_page(
+        &self,
+        org: Id,
+        direction: SortDirection,
+        request: PageRequest,
+    ) -> StoreResult<Page<StoredEntry>> {
+        let statement = match direction {
+            SortDirection::Asc => MEMBERSHIP_ASCENDING,
+            SortDirection::Desc => MEMBERSHIP_DESCENDING,
+        };
+        let query = self.query_org(org, statement).bind(request.limit).bind(request.offset);
+        query.long().answer(membership_page).await
     }
 
     async fn user_settings(&self, org: Id, user: Id) -> StoreResult<Option<Current<UserSettings>>> {

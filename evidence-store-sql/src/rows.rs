@@ -201,6 +201,7 @@ impl RowBuilder {
                     is_compliant,
                     is_override,
                     control,
+                    control_version,
                     binding,
                     at,
                 } => {
@@ -216,6 +217,7 @@ impl RowBuilder {
                             is_compliant.into(),
                             is_override.into(),
                             control.into(),
+                            control_version.into(),
                             json(binding)?,
                             at.into(),
                             index.clone(),

@@ -130,35 +130,55 @@ const RUNS: Sql = Sql::each(
     ORDER BY p.environment, p.artifact, i.since_idx",
 );
 
-/// What lasts, environment after environment, with the build that each artifact is: a probe of an index for each. So the
-/// work is that of what runs, however much a repo has built.
+/// Of what the newest `$4` reports of a repo are about what lasts: a probe of an index for each. So the work is that of these
+/// reports, however much runs. The index is that of an artifact's runs: that of what lasts begins with the environment.
 const LIVE_BUILDS: Sql = Sql::each(
     concat!(
-        "SELECT b.ledger_index, b.id || ' ' || ",
-        payload_size!("b"),
+        "WITH reported AS MATERIALIZED (
+            SELECT newest.fingerprint, min(newest.ledger_index) AS ledger_index
+            FROM (
+                SELECT x.fingerprint, x.ledger_index FROM evidence.artifact x
+                WHERE x.repo = $2 AND +x.org = $1 ORDER BY x.ledger_index DESC LIMIT $4) newest
+            GROUP BY newest.fingerprint)
+        SELECT a.ledger_index, a.id || ' ' || ",
+        payload_size!("a"),
         ", i.environment, i.state, (
             SELECT s.at FROM evidence.snapshot s
             WHERE s.org = $1 AND s.environment = i.environment AND s.idx = i.since_idx)
-        FROM evidence.record n
+        FROM reported r
         CROSS JOIN evidence.instance i
-            ON i.environment = n.id AND i.until_idx = 9223372036854775807 AND +i.org = $1
-        CROSS JOIN evidence.build b ON b.org = $1 AND b.fingerprint = i.artifact AND +b.repo = $2
-        WHERE n.org = $1 AND n.kind = 'environment' AND NOT n.archived
+            ON i.org = $1 AND i.artifact = r.fingerprint AND (i.exited OR i.until_idx = 9223372036854775807)
+                AND +i.until_idx = 9223372036854775807
+        CROSS JOIN evidence.record n
+            ON n.org = $1 AND n.kind = 'environment' AND n.id = i.environment AND NOT n.archived
+        CROSS JOIN evidence.artifact a
+            ON a.repo = $2 AND a.ledger_index = r.ledger_index AND +a.org = $1
         ORDER BY n.name, i.artifact LIMIT $3"
     ),
     concat!(
-        "SELECT b.ledger_index, b.id || ' ' || ",
-        payload_size!("b"),
+        "WITH reported AS MATERIALIZED (
+            SELECT newest.fingerprint, min(newest.ledger_index) AS ledger_index
+            FROM (
+                SELECT fingerprint, ledger_index FROM evidence.artifact
+                WHERE org = $1 AND repo = $2 ORDER BY ledger_index DESC LIMIT $4) newest
+            GROUP BY newest.fingerprint)
+        SELECT a.ledger_index, a.id || ' ' || ",
+        payload_size!("a"),
         ", i.environment, i.state, (
             SELECT s.at FROM evidence.snapshot s
             WHERE s.org = $1 AND s.environment = i.environment AND s.idx = i.since_idx)
-        FROM evidence.record n
+        FROM reported r
         CROSS JOIN LATERAL (
             SELECT * FROM evidence.instance
-            WHERE org = $1 AND environment = n.id AND until_idx = 9223372036854775807 OFFSET 0) i
+            WHERE org = $1 AND artifact = r.fingerprint AND (exited OR until_idx = 9223372036854775807)
+                AND until_idx + 0 = 9223372036854775807 OFFSET 0) i
         CROSS JOIN LATERAL (
-            SELECT * FROM evidence.build WHERE org = $1 AND fingerprint = i.artifact OFFSET 0) b
-        WHERE n.org = $1 AND n.kind || '' = 'environment' AND NOT n.archived AND b.repo = $2
+            SELECT * FROM evidence.record
+            WHERE org = $1 AND id = i.environment AND kind = 'environment' OFFSET 0) n
+        CROSS JOIN LATERAL (
+            SELECT * FROM evidence.artifact
+            WHERE org = $1 AND repo = $2 AND ledger_index = r.ledger_index OFFSET 0) a
+        WHERE NOT n.archived
         ORDER BY n.name, i.artifact LIMIT $3"
     ),
 );
@@ -320,8 +340,8 @@ impl<D: Driver> SnapshotStore for SqlStore<D> {
         query.per_item(fingerprints.len()).all_as(run).await
     }
 
-    async fn live_builds(&self, org: Id, repo: Id, limit: u64) -> StoreResult<Vec<LiveBuild>> {
-        let query = self.query_org(org, LIVE_BUILDS).bind(repo).bind(limit).long();
+    async fn live_builds(&self, org: Id, repo: Id, reports: u64, limit: u64) -> StoreResult<Vec<LiveBuild>> {
+        let query = self.query_org(org, LIVE_BUILDS).bind(repo).bind(limit).bind(reports).long();
         query.readable_as(org, live_build).await
     }
 }

@@ -336,6 +336,7 @@ impl TableWrite {
                     ("is_compliant", Bool),
                     ("is_override", Bool),
                     ("control", Text),
+                    ("control_version", Int),
                     ("binding", Text),
                     ("at", Int),
                     ("ledger_index", Int),

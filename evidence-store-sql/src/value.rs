@@ -118,6 +118,12 @@ impl From<u64> for Value {
     }
 }
 
+impl From<Option<u64>> for Value {
+    fn from(number: Option<u64>) -> Self {
+        Self::Int(number.map(signed))
+    }
+}
+
 impl From<Timestamp> for Value {
     fn from(at: Timestamp) -> Self {
         at.as_micros().into()

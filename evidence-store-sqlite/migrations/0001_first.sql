@@ -181,6 +181,7 @@ CREATE TABLE attestation (
     is_compliant INTEGER NOT NULL,
     is_override  INTEGER NOT NULL,
     control      TEXT,
+    control_version INTEGER,
     binding      TEXT NOT NULL,
     at           INTEGER NOT NULL,
     ledger_index INTEGER NOT NULL,

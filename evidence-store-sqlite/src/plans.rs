@@ -42,7 +42,7 @@ const EXCEPTIONS: [(&str, &str, &str); 21] = [
     ("pair (artifact, environment)", "TEMP B-TREE", "the runs that are answered"),
     ("WITH entry AS", "TEMP B-TREE", "the entries of a trail"),
     ("SELECT DISTINCT fingerprint", "TEMP B-TREE", "the fingerprints that begin so"),
-    ("CROSS JOIN build b", "TEMP B-TREE", "what of a repo runs"),
+    ("WITH reported AS", "TEMP B-TREE", "what of a repo runs, of what was reported lately"),
     ("AS value FROM repo x", "TEMP B-TREE", "the values of all repos"),
     ("string_agg(CAST(t.at AS text)", "TEMP B-TREE", "the builds of several repos by time"),
     ("WITH RECURSIVE reported", "TEMP B-TREE", "what begins so"),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::ready;
 use futures_util::stream::BoxStream;
-use futures_util::{Stream, StreamExt, TryStreamExt, stream};
+use futures_util::{Stream, StreamExt, TryFutureExt, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -461,9 +461,8 @@ async fn list(
     cx: &Context<'_>,
 ) -> Result<JsonList<ArtifactView>> {
     let around = Around::new(flow, cx);
-    let read = move |ids| read(ids, Arc::clone(&around));
-    let batches = lists.map_ok(|listed| stream::iter(Listed::batches(listed)).map(Ok)).try_flatten();
-    JsonList::with_first_item(batches.and_then(read).try_flatten(), (), &cx.compute()).await
+    let read = move |ids| read(ids, Arc::clone(&around)).try_flatten_stream();
+    JsonList::of_lists(lists, (), &cx.compute(), read).await
 }
 
 async fn listed(filter: ArtifactFilter, request: PageRequest, owned: OwnedContext) -> Result<Vec<Listed>> {

@@ -150,7 +150,7 @@ impl Context<'_> {
         let found = self.store().attestation_type_versions_by_number(self.org()?, &[key]).await?.pop();
         let lost = || StoreError::corrupt(format_args!("version {number} of attestation type {id} is lost"));
         let version = found.ok_or_else(lost)?;
-        let compiled = self.compute().run(move || Compiled::recorded(&version)).await?;
+        let compiled = self.compute().run_long(move || Compiled::recorded(&version)).await?;
         let refused = |why: String| {
             Error::invalid("type_name", format!("Version {number} cannot be evaluated by: {why}"))
         };

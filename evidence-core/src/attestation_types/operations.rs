@@ -137,7 +137,8 @@ impl Operation for ArchiveAttestationType {
             cx.record(Draft::of(Fact::AttestationTypeArchived { record }, guard)).await?;
             Ok(())
         };
-        cx.retry(archive).await?;
+        let record = Key::AttestationType(self.custom_attestation_type_name.clone());
+        cx.retry_in_turn(record, archive).await?;
         Ok(Json(Acknowledged::Ok))
     }
 }
@@ -147,7 +148,7 @@ impl Operation for ArchiveAttestationType {
 /// most 1 MiB: of draft 7 where it does not say which, and without references but to its own `$defs` or `definitions`,
 /// none of which is a part of itself. Rules are jq filters without definitions, assignments, formats, and whatever reads
 /// more than the data; patterns are literals. What is not allowed is refused with its name or its place. A type that is
-/// archived stays so.
+/// archived takes no new version.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PostAttestationType {
     /// The organization's name.
@@ -192,16 +193,17 @@ impl Operation for PostAttestationType {
 
     async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
         let (input, schema) = body.into_text("type_schema", cx.limits().type_schema).await?;
-        // Compiling a pattern alone may take milliseconds.
-        let heavy = schema.is_some() || matches!(input.evaluator, Some(Evaluator::Jq { .. }));
+        // A pattern alone may take milliseconds, and a type has many.
+        let is_long = schema.is_some() || matches!(input.evaluator, Some(Evaluator::Jq { .. }));
         let compile = move || {
             let schema = schema.as_deref().map(read_schema).transpose()?;
             schema.as_ref().map(compile_schema).transpose()?;
             input.evaluator.as_ref().map(compile_rules).transpose()?;
             Ok::<_, Error>(Content::new(input, schema))
         };
-        let content = cx.compute().run_if(heavy, compile).await??;
-        cx.retry(|| content.post(cx)).await?;
+        let content = if is_long { cx.compute().run_long(compile).await? } else { compile() }?;
+        let record = Key::AttestationType(content.name.clone());
+        cx.retry_in_turn(record, || content.post(cx)).await?;
         Ok(Created(Acknowledged::Ok))
     }
 }
@@ -248,6 +250,11 @@ impl Content {
         let latest = AttestationTypeVersion::one((known.record.id, known.record.version), cx).await?;
         if self.is_in(&known.record, &latest) {
             return Ok(());
+        }
+        if known.record.archived {
+            let org = &cx.org_access()?.name;
+            let message = format!("Custom attestation type '{}' is archived for org '{org}'", self.name);
+            return Err(Error::invalid_with(message, "name", "An archived type takes no new version"));
         }
         let most = cx.limits().attestation_type_versions;
         if known.record.version >= most {

@@ -11,12 +11,13 @@ use crate::attestations::pull_requests::{GitProvider, PullRequest, PullRequestVi
 use crate::attestations::snyk::{ProcessedSnykResults, SnykResultsSummary};
 use crate::attestations::sonar::SonarResults;
 use crate::bounded::ShortText;
+use crate::decode::{closed_in_requests, recorded};
 use crate::id::Id;
 use crate::json::{EmptyObject, JsonFields, JsonText};
 
 /// The results of one test suite.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 #[schemars(rename = "JUnitResult")]
 pub struct JunitSuite {
     /// The suite's name.
@@ -35,6 +36,8 @@ pub struct JunitSuite {
     #[serde(default)]
     pub timestamp: Option<f64>,
 }
+
+closed_in_requests!(JunitSuite);
 
 /// What an attestation says beyond what all say. Recorded as an object with a `type`, this variant's name, beside its
 /// fields; what this version knows no variant for is kept as it was recorded.
@@ -178,6 +181,14 @@ impl Details {
     pub fn control(&self) -> Option<&str> {
         match self {
             Self::Decision(details) => Some(&details.control),
+            _ => None,
+        }
+    }
+
+    /// The number of the latest version of that control when it was decided; nothing where there was no such control.
+    pub const fn control_version(&self) -> Option<u64> {
+        match self {
+            Self::Decision(details) => details.control_version,
             _ => None,
         }
     }
@@ -340,7 +351,7 @@ impl From<JsonText> for Details {
             name: String,
         }
         fn read<T: DeserializeOwned>(text: &JsonText) -> Option<T> {
-            serde_json::from_str(text.as_str()).ok()
+            recorded(|| serde_json::from_str(text.as_str())).ok()
         }
         let name = read::<Type>(&text).map(|kind| kind.name).unwrap_or_default();
         let known = match name.as_str() {
@@ -418,6 +429,50 @@ mod tests {
             let text = serde_json::to_string(&details).unwrap();
             assert_eq!(serde_json::from_str::<Details>(&text).unwrap(), details, "{text}");
         }
+    }
+
+    #[test]
+    fn what_another_version_recorded_is_read_without_the_limits_of_requests() {
+        let long = "x".repeat(3 << 10);
+        let more_than = |most: usize, item: &str| vec![item; most + 1].join(",");
+        let issue = format!(r#"{{"issue_id":"{long}","issue_url":"{long}","issue_exists":true,"more":1}}"#);
+        let suite =
+            r#"{"name":"s","failures":0,"errors":0,"skipped":0,"total":1,"duration":1,"more":{"a":[1e400]}}"#;
+        let finding = r#"{"id":"i","message":"m","locations":[]}"#;
+        let project = format!(
+            r#"{{"low_count":1,"medium_count":0,"high_count":0,"critical_count":0,"low":[{}]}}"#,
+            more_than(10_000, finding)
+        );
+        let pull_request = format!(
+            r#"{{"url":"u","state":"{long}","merge_commit":"{}","more":null,"approvers":[{{"username":"{long}","more":1}}]}}"#,
+            "c".repeat(64)
+        );
+        let condition = r#"{"metric":"m","errorThreshold":"1","operator":"o","status":"OK"}"#;
+        let table = [
+            format!(r#"{{"type":"jira","jira_results":[{issue}],"more":1}}"#),
+            format!(r#"{{"type":"junit","junit_results":[{suite}]}}"#),
+            format!(
+                r#"{{"type":"snyk","snyk_results":{{"schema_version":2,"tool":{{"name":"{long}","version":"1","more":1}},"results":[{project}],"more":1}}}}"#
+            ),
+            format!(r#"{{"type":"pull_request","git_provider":"github","pull_requests":[{pull_request}]}}"#),
+            format!(
+                r#"{{"type":"sonar","sonar_results":{{"analysedAt":"{long}","revision":"r","project":{{"key":"k","url":"{long}"}},"qualityGate":{{"status":"OK","conditions":[{}]}}}}}}"#,
+                more_than(1_000, condition)
+            ),
+        ];
+        for text in table {
+            let details = serde_json::from_str::<Details>(&text).unwrap();
+            assert!(!matches!(details, Details::Other(_)), "{}", &text[..60]);
+            let kept = serde_json::to_string(&details).unwrap();
+            assert!(kept.contains(&long) || text.contains("junit"), "{}", &kept[..60]);
+        }
+        // Requests have them as before.
+        assert_eq!(
+            from_value::<JiraItem>(&json!({"issue_id": long, "issue_url": "", "issue_exists": true}))
+                .unwrap_err()
+                .field(),
+            "issue_id"
+        );
     }
 
     #[test]

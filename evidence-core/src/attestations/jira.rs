@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bounded::{Address, FreeForm, ShortText};
-use crate::decode::given;
+use crate::decode::{closed_in_requests, given};
 
 /// An issue that a change refers to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct JiraItem {
     /// The issue's key, such as `ML-50`.
     pub issue_id: ShortText,
@@ -21,6 +21,8 @@ pub struct JiraItem {
     #[schemars(with = "FreeForm")]
     pub issue_fields: Option<FreeForm>,
 }
+
+closed_in_requests!(JiraItem);
 
 /// Whether there is an issue, and each of them exists.
 pub(crate) fn is_compliant(issues: &[JiraItem]) -> bool {

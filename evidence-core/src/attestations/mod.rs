@@ -44,8 +44,8 @@ pub use snyk::{
 };
 pub use sonar::{QualityGate, QualityGateCondition, SonarProject, SonarResults};
 pub use store::{
-    AttestationRow, AttestationStore, DecisionFilter, FlowPosition, ListedAttestation, NamedAttestation,
-    TimeRange,
+    AttestationRow, AttestationStore, DecisionFilter, DecisionRow, FlowPosition, ListedAttestation,
+    NamedAttestation, TimeRange,
 };
 pub use system_types::{ListSystemAttestationTypes, SystemTypeVersionView, SystemTypeView};
 pub use view::{AttachmentView, AttestationLinks, AttestationView};

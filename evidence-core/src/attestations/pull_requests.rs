@@ -9,7 +9,8 @@ use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounded::{Address, Description, List, LongText, ShortText};
-use crate::decode::{either_spelling, given};
+use crate::decode::{closed_in_requests, either_spelling, given, is_recorded};
+use crate::fact::payload::UnknownFields;
 use crate::git::GitCommit;
 use crate::name::CommitSha;
 use crate::repos::record::VcsProvider;
@@ -61,7 +62,7 @@ where
 
 /// A pull request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct PullRequest {
     /// Where it can be looked at.
     pub url: Address,
@@ -96,6 +97,8 @@ pub struct PullRequest {
     pub commits: List<GitCommit>,
 }
 
+closed_in_requests!(PullRequest);
+
 /// The commit that a pull request was merged with: 40 hex digits, or `""`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
@@ -123,7 +126,7 @@ impl MergeCommit {
 impl<'de> Deserialize<'de> for MergeCommit {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        if text.is_empty() {
+        if text.is_empty() || is_recorded() {
             return Ok(Self(text));
         }
         CommitSha::try_from(text).map(|sha| Self(sha.into_string())).map_err(de::Error::custom)
@@ -170,8 +173,12 @@ impl<'de> Deserialize<'de> for Approver {
             }
 
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Approver, A::Error> {
-                let ApproverObject { username, author, state, timestamp } =
-                    ApproverObject::deserialize(de::value::MapAccessDeserializer::new(map))?;
+                let object = de::value::MapAccessDeserializer::new(map);
+                let ApproverObject { username, author, state, timestamp } = if is_recorded() {
+                    ApproverObject::deserialize(UnknownFields::default().beside(object))?
+                } else {
+                    ApproverObject::deserialize(object)?
+                };
                 Ok(Approver {
                     username: either_spelling::<_, A::Error>("username", username, author)?,
                     state,

@@ -5,13 +5,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::attestations::pull_requests::null_as_empty;
 use crate::bounded::{Description, List, LongText, ShortText};
+use crate::decode::closed_in_requests;
 
 /// The most findings of one severity.
 const MAX_FINDINGS: usize = 10_000;
 
 /// The findings of a scan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct SnykResultsSummary {
     /// The version of this form; 1 when left out.
     #[serde(default = "first_version")]
@@ -28,7 +29,7 @@ const fn first_version() -> i64 {
 
 /// A tool that scans.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct SnykTool {
     /// Its name.
     pub name: ShortText,
@@ -38,7 +39,7 @@ pub struct SnykTool {
 
 /// What was found in one project.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct ProjectScanResult {
     /// How many findings are of low severity.
     pub low_count: i64,
@@ -56,6 +57,8 @@ pub struct ProjectScanResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<List<FoundIssue, MAX_FINDINGS>>,
 }
+
+closed_in_requests!(SnykResultsSummary, SnykTool, ProjectScanResult);
 
 /// A finding.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

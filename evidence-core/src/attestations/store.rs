@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use crate::attestations::record::{Attestation, Binding};
 use crate::id::Id;
-use crate::name::CommitSha;
+use crate::name::{AttestationName, CommitSha};
 use crate::page::{Listed, Page, PageRequest, SortDirection};
 use crate::rules::compliance::{self, ReportedAttestation};
 use crate::store::error::StoreResult;
@@ -42,6 +42,48 @@ pub struct NamedAttestation {
     pub row: AttestationRow,
     /// The bytes of its fact, as stored.
     pub bytes: u64,
+}
+
+/// A decision about a control, without its data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecisionRow {
+    /// Its id.
+    pub id: Id,
+    /// The flow.
+    pub flow: Id,
+    /// The trail it was reported to.
+    pub trail: Id,
+    /// Its name.
+    pub name: AttestationName,
+    /// Whether what the control demands was done.
+    pub is_compliant: bool,
+    /// The number of the control's latest version when it was decided; nothing where there was no such control.
+    pub control_version: Option<u64>,
+    /// What it is about.
+    pub binding: Binding,
+    /// When it was reported.
+    pub at: Timestamp,
+    /// Who reported it: the name of a user or service account.
+    pub by: String,
+}
+
+impl From<&Attestation> for DecisionRow {
+    fn from(attestation: &Attestation) -> Self {
+        let Attestation {
+            id, flow, trail, name, is_compliant, details, binding, created_at, created_by, ..
+        } = attestation;
+        Self {
+            id: *id,
+            flow: *flow,
+            trail: *trail,
+            name: name.clone(),
+            is_compliant: *is_compliant,
+            control_version: details.control_version(),
+            binding: binding.clone(),
+            at: *created_at,
+            by: created_by.name.clone(),
+        }
+    }
 }
 
 /// Which decisions about a control are asked for; everything given must match.
@@ -150,14 +192,14 @@ pub trait AttestationStore: Send + Sync {
     /// All attestations of this name on the trails of these ids, newest first by ledger index, without what they say.
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>>;
     /// The decisions about the control of this identifier that the filter admits, by ledger index in its direction, without
-    /// what they say: a page, and the total.
+    /// their data: a page, and the total.
     async fn decisions(
         &self,
         org: Id,
         control: &str,
         filter: &DecisionFilter,
         request: PageRequest,
-    ) -> StoreResult<Page<Listed>>;
+    ) -> StoreResult<Page<DecisionRow>>;
 }
 
 impl From<&Binding> for compliance::Binding {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::artifacts::Artifact;
 use crate::attestations::{
-    Attachment, Attestation, Binding, DecisionDetails, DecisionFilter, Details, FlowPosition,
+    Attachment, Attestation, Binding, DecisionDetails, DecisionFilter, DecisionRow, Details, FlowPosition,
     ListedAttestation, TimeRange,
 };
 use crate::blobs::Whole;
@@ -371,7 +371,7 @@ async fn trails_are_found_by_commit(store: Arc<dyn Store>) -> Outcome {
 fn decided(n: u64, flow: u64, control: &str, is_compliant: bool, seconds: i64) -> Fact {
     let details = DecisionDetails {
         control: control.to_owned(),
-        control_version: None,
+        control_version: is_compliant.then_some(n),
         attestation_data: JsonText::empty_object(),
     };
     let record = Attestation {
@@ -413,7 +413,10 @@ async fn decisions_are_listed_in_the_order_asked(store: Arc<dyn Store>) -> Outco
     ] {
         let filter = DecisionFilter { direction, ..DecisionFilter::default() };
         let found = store.decisions(org.id, "SDLC-4", &filter, asked).await?;
-        ensure(found.items.iter().all(|one| one.bytes > 0), "all have a size")?;
+        for decision in &found.items {
+            let whole = store.attestation(org.id, decision.id).await?;
+            same("what it is", Some(decision.clone()), whole.as_ref().map(DecisionRow::from))?;
+        }
         let ids: Vec<Id> = found.items.into_iter().map(|one| one.id).collect();
         let expected = expected.into_iter().map(id).collect();
         same(&format!("{direction:?} {asked:?}"), (ids, found.total), (expected, 3))?;

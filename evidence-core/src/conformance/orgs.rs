@@ -7,6 +7,7 @@ use crate::fact::{Fact, Guard, RecordKind, UnknownFields, Write};
 use crate::orgs::{
     ByName, KeyHolder, Member, Membership, OrgKind, OrgRole, Organization, User, UserSettings,
 };
+use crate::page::{Page, PageRequest, SortDirection};
 use crate::service_accounts::{ApiKeyRecord, ServiceAccount};
 use crate::store::{Current, Store, StoreError};
 
@@ -23,6 +24,7 @@ promises! {
     a_removed_member_has_no_role: "`member_removed` ends a role, and what rested on the role with it; it can be given anew.",
     users_are_found_by_id: "`users_by_id` finds users of the whole store and passes over unknown ids.",
     changes_of_roles_are_listed: "`membership_entries` answers the ledger's entries about roles from an index on, by index, so many.",
+    changes_of_roles_come_in_pages: "`membership_page` answers the same entries by index in either direction: a page, and the total.",
     settings_read_back: "A user's settings are what was recorded last, in the organization that was asked for.",
     a_users_key_is_found: "`key_holder` finds a user's key by its hash.",
     a_service_accounts_role_is_the_present_one: "A service account's key is bound to its organization and present role.",
@@ -36,7 +38,7 @@ async fn organizations_and_users_read_back(store: Arc<dyn Store>) -> Outcome {
     let facts = vec![
         Fact::OrganizationCreated { record: record.clone() },
         Fact::UserCreated { record: user.clone() },
-        Fact::MemberAdded { record: Membership { user: user.id, role: Role::Admin } },
+        Fact::MemberAdded { record: Membership { user: user.id, role: Role::Admin }, was: Some(None) },
     ];
     store.record(Write { org: id(2), ..shared.write(facts, Vec::new()) }).await?;
     same("the user", store.user("jane").await?, Some(user))?;
@@ -86,7 +88,7 @@ fn user(n: u64, name: &str) -> User {
 }
 
 fn joins(n: u64, role: Role) -> Fact {
-    Fact::MemberAdded { record: Membership { user: id(n), role } }
+    Fact::MemberAdded { record: Membership { user: id(n), role }, was: None }
 }
 
 async fn users_and_organizations_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {
@@ -129,8 +131,12 @@ async fn users_are_found_by_id(store: Arc<dyn Store>) -> Outcome {
 async fn changes_of_roles_are_listed(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
     org.record(vec![joins(90, Role::Reader), flow_created(100, "a"), joins(90, Role::Admin)]).await?;
-    org.record(vec![flow_created(101, "b"), Fact::MemberRemoved { user: id(90) }, joins(91, Role::Member)])
-        .await?;
+    org.record(vec![
+        flow_created(101, "b"),
+        Fact::MemberRemoved { user: id(90), was: None },
+        joins(91, Role::Member),
+    ])
+    .await?;
     other.record(vec![joins(90, Role::Reader)]).await?;
     let all = store.ledger_entries(org.id, 0, 100).await?;
     let largest = i64::MAX.unsigned_abs();
@@ -150,6 +156,43 @@ async fn changes_of_roles_are_listed(store: Arc<dyn Store>) -> Outcome {
     let found = store.membership_entries(other.id, 0, 9).await?;
     same("another organization's", found.len(), 1)?;
     same("of no organization", store.membership_entries(id(3), 0, 9).await?, Vec::new())
+}
+
+async fn changes_of_roles_come_in_pages(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let again = |role, was| Fact::MemberAdded { record: Membership { user: id(90), role }, was: Some(was) };
+    org.record(vec![
+        again(Role::Reader, None),
+        flow_created(100, "a"),
+        again(Role::Admin, Some(Role::Reader)),
+    ])
+    .await?;
+    let removed = Fact::MemberRemoved { user: id(90), was: Some(Role::Admin) };
+    org.record(vec![flow_created(101, "b"), removed, joins(91, Role::Member)]).await?;
+    other.record(vec![joins(90, Role::Reader)]).await?;
+    let all = store.ledger_entries(org.id, 0, 100).await?;
+    let page = |offset, limit| PageRequest { offset, limit };
+    let largest = i64::MAX.unsigned_abs();
+    for (request, ascending, descending) in [
+        (page(0, largest), vec![1, 3, 5, 6], vec![6, 5, 3, 1]),
+        (page(0, 2), vec![1, 3], vec![6, 5]),
+        (page(2, 2), vec![5, 6], vec![3, 1]),
+        (page(3, 2), vec![6], vec![1]),
+        (page(4, 2), vec![], vec![]),
+        (page(largest, largest), vec![], vec![]),
+        (page(0, 0), vec![], vec![]),
+    ] {
+        for (direction, expected) in [(SortDirection::Asc, ascending), (SortDirection::Desc, descending)] {
+            let entry = |index: &u64| all.iter().find(|entry| entry.index == *index).cloned();
+            let expected = Page { items: expected.iter().filter_map(entry).collect(), total: 4 };
+            let found = store.membership_page(org.id, direction, request).await?;
+            same(&format!("{request:?} {direction:?}"), found, expected)?;
+        }
+    }
+    let found = store.membership_page(other.id, SortDirection::Desc, page(0, 9)).await?;
+    same("another organization's", (found.items.len(), found.total), (1, 1))?;
+    let found = store.membership_page(id(3), SortDirection::Desc, page(0, 9)).await?;
+    same("of no organization", found, Page { items: Vec::new(), total: 0 })
 }
 
 async fn settings_read_back(store: Arc<dyn Store>) -> Outcome {
@@ -194,7 +237,7 @@ async fn a_removed_member_has_no_role(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
     org.record(vec![Fact::UserCreated { record: user(90, "jane") }, joins(90, Role::Admin)]).await?;
     other.record(vec![joins(90, Role::Reader)]).await?;
-    let removed = || vec![Fact::MemberRemoved { user: id(90) }];
+    let removed = || vec![Fact::MemberRemoved { user: id(90), was: None }];
     let rests_on = |revision| vec![Guard::Revision(RecordKind::Member, id(90), revision)];
     let unknown = org.attempt(removed(), vec![Guard::Revision(RecordKind::Member, id(91), 2)]).await;
     same("resting on nobody", matches!(unknown, Err(StoreError::Conflict)), true)?;
@@ -208,8 +251,12 @@ async fn a_removed_member_has_no_role(store: Arc<dyn Store>) -> Outcome {
     let late = org.attempt(removed(), rests_on(2)).await;
     same("resting on a former role", matches!(late, Err(StoreError::Conflict)), true)?;
     // In one write as well as in several.
-    org.record(vec![joins(90, Role::Admin), Fact::MemberRemoved { user: id(90) }, joins(90, Role::Member)])
-        .await?;
+    org.record(vec![
+        joins(90, Role::Admin),
+        Fact::MemberRemoved { user: id(90), was: None },
+        joins(90, Role::Member),
+    ])
+    .await?;
     same("the new role", role("foo").await?, Some(Some(Role::Member)))?;
     let member = Current { revision: 6, record: Member { user: user(90, "jane"), role: Role::Member } };
     same("the new member", store.members(org.id).await?, vec![member])

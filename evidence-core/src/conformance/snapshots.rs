@@ -34,7 +34,7 @@ promises! {
     snapshots_are_found_by_time: "`snapshot_at` answers the newest snapshot at or before an instant.",
     runs_are_ordered: "`runs` is ordered by environment, fingerprint and first snapshot, however often what runs changed.",
     the_first_run_is_shown_with_the_newest: "`runs` answers an artifact's first run in an environment and its newest ones.",
-    builds_of_a_repo_run: "`live_builds` answers what runs now whose first report names the repo, by environment name and fingerprint, without archived environments.",
+    builds_of_a_repo_run: "`live_builds` answers what runs now that one of the newest reports of the repo is about, by environment name and fingerprint, without archived environments.",
     nothing_ran_elsewhere: "Unknown environments, snapshots and fingerprints have nothing, and others are not shown.",
 }
 
@@ -331,12 +331,13 @@ async fn builds_of_a_repo_run(store: Arc<dyn Store>) -> Outcome {
         built(201, "bb", Some(301)),
         built(202, "cc", Some(300)),
         built(203, "dd", None),
-        // Whose build it is does not change.
+        // Of a later report, too; of several of a repo by its first.
         built(204, "bb", Some(300)),
         built(205, "aa", Some(301)),
+        built(206, "cc", Some(300)),
     ])
     .await?;
-    same("nothing", store.live_builds(org.id, id(300), 10).await?, Vec::new())?;
+    same("nothing", store.live_builds(org.id, id(300), 10, 10).await?, Vec::new())?;
     org.record(vec![snapshot_taken(snapshot(100, 1, &["cc", "aa", "bb", "dd", "ee"], &[]))]).await?;
     let judged = RunningArtifact { compliant: Some(false), ..instance("aa", 1) };
     let first = Snapshot { changes: vec![judged, undigested("aa", 1)], ..snapshot(101, 1, &[], &[]) };
@@ -352,20 +353,31 @@ async fn builds_of_a_repo_run(store: Arc<dyn Store>) -> Outcome {
         let (name, since) = (start.to_owned(), (1, taken(1)));
         (id(report), LiveBuild { report: LISTED, environment: id(environment), name, since, compliant })
     };
-    let all = [live(200, 101, "aa", Some(false)), live(202, 100, "cc", None)];
-    for limit in [0, 1, 2, 9] {
-        let found = store.live_builds(org.id, id(300), limit).await?;
+    let all = [live(200, 101, "aa", Some(false)), live(204, 100, "bb", None), live(202, 100, "cc", None)];
+    for limit in [0, 1, 2, 3, 9] {
+        let found = store.live_builds(org.id, id(300), 9, limit).await?;
         ensure(found.iter().all(|live| live.report.bytes > 100), "a report has a size")?;
         let found = found.into_iter().map(|live| (live.report.id, LiveBuild { report: LISTED, ..live }));
         let first = all.iter().zip(0..limit).map(|(live, _)| live.clone());
         same(&format!("{limit} of them"), found.collect::<Vec<_>>(), first.collect())?;
     }
     let names = |found: Vec<LiveBuild>| found.into_iter().map(|live| (live.report.id, live.name));
-    let found = names(store.live_builds(org.id, id(301), 9).await?).collect::<Vec<_>>();
-    same("of another repo", found, vec![(id(201), "bb".to_owned())])?;
-    let found = names(store.live_builds(other.id, id(300), 9).await?).collect::<Vec<_>>();
+    let found = names(store.live_builds(org.id, id(301), 9, 9).await?).collect::<Vec<_>>();
+    same("of another repo", found, vec![(id(205), "aa".to_owned()), (id(201), "bb".to_owned())])?;
+    for (reports, expected) in
+        [(0, vec![]), (1, vec![206]), (2, vec![204, 206]), (3, vec![204, 202]), (4, vec![200, 204, 202])]
+    {
+        let found = store.live_builds(org.id, id(300), reports, 9).await?;
+        let found = Vec::from_iter(found.into_iter().map(|live| live.report.id));
+        same(
+            &format!("of the newest {reports} reports"),
+            found,
+            Vec::from_iter(expected.into_iter().map(id)),
+        )?;
+    }
+    let found = names(store.live_builds(other.id, id(300), 9, 9).await?).collect::<Vec<_>>();
     same("of another organization", found, vec![(id(250), "aa".to_owned())])?;
-    same("of no repo", store.live_builds(org.id, id(999), 9).await?, Vec::new())
+    same("of no repo", store.live_builds(org.id, id(999), 9, 9).await?, Vec::new())
 }
 
 /// In `prod` two artifacts take turns, the first of them over and over and the other once; in `test` one runs on.

@@ -20,7 +20,9 @@ use crate::store::batch::distinct;
 
 /// Tells which environments a control covers: those with an attached policy whose latest version asks for decisions about
 /// the control (`for_control`), whether what runs there has them or not. Logical and archived environments do not count. The
-/// environments are listed by name, a page at a time. No policy can ask for decisions yet, so that none is covered.
+/// environments are listed by name, a page at a time. Of more than a thousand environments the first thousand by name count,
+/// and of more than a thousand policies that are attached to these the oldest thousand. No policy can ask for decisions yet,
+/// so that none is covered.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetControlCoverage {
     /// The organization's name.
@@ -100,8 +102,10 @@ impl Operation for GetControlCoverage {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let (page, per_page) = (self.page.unwrap_or_default(), self.per_page.map_or(PER_PAGE, PerPage::get));
         cx.control(&self.identifier).await?;
-        let environments = physical_environments(cx).await?;
-        let attached = distinct(environments.iter().flat_map(|one| &one.policies).copied());
+        let environments = physical_environments(MAX_ENVIRONMENTS, cx).await?;
+        // Ids sort by age.
+        let mut attached = distinct(environments.iter().flat_map(|one| &one.policies).copied());
+        attached.truncate(MAX_POLICIES);
         let asking = policies_asking_for(&self.identifier, &attached, cx).await?;
         let environments = Vec::from_iter(environments.into_iter().map(|one| one.coverage(&asking)));
 
@@ -144,6 +148,12 @@ impl GetControlCoverage {
     }
 }
 
+/// More environments do not count, for each page reads them all.
+const MAX_ENVIRONMENTS: usize = 1_000;
+
+/// More policies are not looked at.
+const MAX_POLICIES: usize = 1_000;
+
 /// What coverage depends on of an environment.
 struct Attached {
     name: EnvironmentName,
@@ -161,11 +171,13 @@ impl Attached {
     }
 }
 
-/// The physical environments of the organization, by name; their records are read some at a time.
-async fn physical_environments(cx: &Context<'_>) -> Result<Vec<Attached>> {
+/// The physical ones of the first `most` environments of the organization, by name; their records are read some at a time.
+async fn physical_environments(most: usize, cx: &Context<'_>) -> Result<Vec<Attached>> {
     let (store, org) = (cx.store(), cx.org()?);
+    let mut listed = store.environments_listed(org).await?;
+    listed.truncate(most);
     let mut environments = Vec::new();
-    for ids in Listed::batches(store.environments_listed(org).await?) {
+    for ids in Listed::batches(listed) {
         let known = store.environments_by_id(org, &ids).await?.into_iter().map(|known| known.record);
         let physical = known.filter(|record| record.kind.is_physical());
         environments.extend(physical.map(|record| {

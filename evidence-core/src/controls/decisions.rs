@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use futures_util::future::try_join;
-use futures_util::{Stream, TryFutureExt, stream};
+use futures_util::stream;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::attestations::details::Details;
 use crate::attestations::record::{Attestation, Binding};
-use crate::attestations::store::DecisionFilter;
+use crate::attestations::store::{DecisionFilter, DecisionRow};
 use crate::attestations::view::{AttestationView, views};
 use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
@@ -20,8 +19,8 @@ use crate::id::Id;
 use crate::name::{AttestationName, ControlIdentifier, Fingerprint, FlowName, OrgName, TrailName};
 use crate::operation::{Envelope, Json, JsonList, Method, Operation, around_last};
 use crate::page::{PageLinks, PageNumber, PerPage, SortDirection};
-use crate::service::{Context, OwnedContext};
-use crate::store::batch::{distinct, sort_by_ids};
+use crate::service::Context;
+use crate::store::batch::distinct;
 use crate::time::{Seconds, SentSeconds};
 
 /// Lists the decisions about a control in the order in which they were recorded, newest first unless asked otherwise, a page
@@ -142,9 +141,10 @@ impl Operation for ListControlDecisions {
         let decisions = Vec::new();
         let list =
             ControlDecisionList { page: page.get(), per_page, total_pages, total_count, _links, decisions };
-        let owned = cx.to_owned_context();
-        let read = move |ids| summaries(ids, owned.clone());
-        JsonList::in_batches(found.items, list, &cx.compute(), read).await
+        let around = Around::read(&found.items, cx).await?;
+        let summaries =
+            Vec::from_iter(found.items.into_iter().filter_map(|decision| around.summary(decision)));
+        JsonList::with_first_item(stream::iter(summaries.into_iter().map(Ok)), list, &cx.compute()).await
     }
 }
 
@@ -163,7 +163,7 @@ impl ListControlDecisions {
 
     /// The parameters that narrow and sort, for the links to other pages.
     fn query(&self) -> Vec<(&'static str, String)> {
-        let seconds = |at: SentSeconds| at.0.seconds().get().to_string();
+        let seconds = |at: SentSeconds| at.0.decimal();
         let given = [
             ("is_compliant", self.is_compliant.map(|is_compliant| is_compliant.to_string())),
             ("from_timestamp", self.from_timestamp.map(seconds)),
@@ -208,7 +208,8 @@ impl Operation for GetControlDecision {
         let is_about = |one: &Attestation| one.details.control() == Some(self.identifier.as_str());
         let missing = || cx.missing(Resource::Decision, self.decision_id.as_str());
         let found = found.filter(is_about).ok_or_else(missing)?;
-        let summary = Around::read(std::slice::from_ref(&found), cx).await?.summary(&found);
+        let row = DecisionRow::from(&found);
+        let summary = Around::read(std::slice::from_ref(&row), cx).await?.summary(row);
         let attestation = views(vec![found], cx).await?.into_iter().next();
         let (summary, attestation) = summary.zip(attestation).ok_or_else(missing)?;
         Ok(Json(ControlDecision { summary, attestation }))
@@ -222,7 +223,7 @@ struct Around {
 }
 
 impl Around {
-    async fn read(decisions: &[Attestation], cx: &Context<'_>) -> Result<Self> {
+    async fn read(decisions: &[DecisionRow], cx: &Context<'_>) -> Result<Self> {
         let flows = distinct(decisions.iter().map(|decision| decision.flow));
         let trails = distinct(decisions.iter().map(|decision| decision.trail));
         let trails = async { Ok(cx.store().trail_names(cx.org()?, &trails).await?) };
@@ -231,44 +232,25 @@ impl Around {
     }
 
     /// Nothing where its flow or its trail cannot be read.
-    fn summary(&self, decision: &Attestation) -> Option<ControlDecisionSummary> {
-        let (artifact_name, artifact_fingerprint) = match &decision.binding {
+    fn summary(&self, decision: DecisionRow) -> Option<ControlDecisionSummary> {
+        let DecisionRow { id, flow, trail, name, is_compliant, control_version, binding, at, by } = decision;
+        let (artifact_name, artifact_fingerprint) = match binding {
             Binding::Trail => (None, None),
             Binding::Artifact { fingerprint, target } => (Some(target), Some(fingerprint)),
             Binding::Named { target, .. } => (Some(target), None),
         };
-        let control_version = match &decision.details {
-            Details::Decision(details) => details.control_version,
-            _ => None,
-        };
         Some(ControlDecisionSummary {
-            decision_id: decision.id,
-            attestation_name: decision.name.clone(),
-            is_compliant: decision.is_compliant,
+            decision_id: id,
+            attestation_name: name,
+            is_compliant,
             control_version,
-            created_at: decision.created_at.seconds(),
-            created_by: decision.created_by.name.clone(),
-            flow_id: decision.flow,
-            flow_name: self.flows.get(&decision.flow)?.name.clone(),
-            trail_name: self.trails.get(&decision.trail)?.clone(),
-            artifact_name: artifact_name.filter(|name| !name.is_empty()).cloned(),
-            artifact_fingerprint: artifact_fingerprint.cloned(),
+            created_at: at.seconds(),
+            created_by: by,
+            flow_id: flow,
+            flow_name: self.flows.get(&flow)?.name.clone(),
+            trail_name: self.trails.get(&trail)?.clone(),
+            artifact_name: artifact_name.filter(|name| !name.is_empty()),
+            artifact_fingerprint,
         })
     }
-}
-
-/// Decisions of a list, in its order, as answers carry them.
-fn summaries(
-    ids: Vec<Id>,
-    owned: OwnedContext,
-) -> impl Stream<Item = Result<ControlDecisionSummary>> + Send + 'static {
-    let read = async move {
-        let cx = owned.context();
-        let mut decisions = cx.store().attestations_by_id(cx.org()?, &ids).await?;
-        sort_by_ids(&mut decisions, &ids, |decision| decision.id);
-        let around = Around::read(&decisions, &cx).await?;
-        let summaries = Vec::from_iter(decisions.iter().filter_map(|decision| around.summary(decision)));
-        Ok(stream::iter(summaries.into_iter().map(Ok)))
-    };
-    read.try_flatten_stream()
 }

@@ -8,6 +8,7 @@ use serde::de::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::decode::recorded;
 use crate::json::JsonFields;
 use crate::store::error::{StoreError, StoreResult};
 
@@ -29,9 +30,12 @@ pub fn decode_payload<T: DeserializeOwned>(payload: &str) -> StoreResult<T> {
             fact.map(|(_, fact)| fact).ok_or_else(|| de::Error::custom("a payload without a fact"))
         }
     }
-    let mut deserializer = serde_json::Deserializer::from_str(payload);
-    let fact = deserializer.deserialize_map(OfOneKind(PhantomData));
-    fact.and_then(|fact| deserializer.end().map(|()| fact))
+    let read = || {
+        let mut deserializer = serde_json::Deserializer::from_str(payload);
+        let fact = deserializer.deserialize_map(OfOneKind(PhantomData))?;
+        deserializer.end().map(|()| fact)
+    };
+    recorded(read)
         .map_err(|error| StoreError::corrupt(format_args!("{}: {error}", std::any::type_name::<T>())))
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 
 use crate::attestations::{
-    Attestation, AttestationStore, DecisionFilter, FlowPosition, ListedAttestation, NamedAttestation,
-    TimeRange,
+    Attestation, AttestationStore, DecisionFilter, DecisionRow, FlowPosition, ListedAttestation,
+    NamedAttestation, TimeRange,
 };
 use crate::id::Id;
 use crate::name::CommitSha;
@@ -145,15 +145,15 @@ impl AttestationStore for MemoryStore {
         control: &str,
         filter: &DecisionFilter,
         request: PageRequest,
-    ) -> StoreResult<Page<Listed>> {
-        let mut found: Vec<Attestation> = self.ask(org, |tables| {
+    ) -> StoreResult<Page<DecisionRow>> {
+        let mut found: Vec<DecisionRow> = self.ask(org, |tables| {
             let attestations = tables.attestations.iter().map(|attestation| &attestation.record);
             let about = attestations.filter(|attestation| attestation.details.control() == Some(control));
-            about.filter(|attestation| filter.admits(attestation)).cloned().collect()
+            about.filter(|attestation| filter.admits(attestation)).map(DecisionRow::from).collect()
         })?;
         if filter.direction == SortDirection::Desc {
             found.reverse();
         }
-        Ok(Page::of(found.iter().map(listed).collect::<StoreResult<_>>()?, request))
+        Ok(Page::of(found, request))
     }
 }

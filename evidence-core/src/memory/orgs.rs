@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use crate::auth::{ActorKind, KeyHash, Role};
 use crate::id::Id;
 use crate::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User, UserSettings};
+use crate::page::{Page, PageRequest, SortDirection};
 use crate::service_accounts::ApiKeyRecord;
 use crate::store::{Current, StoreResult, StoredEntry};
 
@@ -86,6 +87,21 @@ impl OrgStore for MemoryStore {
 
     async fn membership_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
         self.ask(org, |tables| tables.ledger.about_members(first, limit))
+    }
+
+    async fn membership_page(
+        &self,
+        org: Id,
+        direction: SortDirection,
+        request: PageRequest,
+    ) -> StoreResult<Page<StoredEntry>> {
+        self.ask(org, |tables| {
+            let mut entries = tables.ledger.about_members(0, u64::MAX);
+            if direction == SortDirection::Desc {
+                entries.reverse();
+            }
+            Page::of(entries, request)
+        })
     }
 
     async fn user_settings(&self, org: Id, user: Id) -> StoreResult<Option<Current<UserSettings>>> {

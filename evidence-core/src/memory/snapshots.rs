@@ -1,5 +1,6 @@
 //! Snapshots, and what ran in them.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -110,16 +111,21 @@ impl SnapshotStore for MemoryStore {
         Ok(runs.chunk_by(|left, right| place(left) == place(right)).flat_map(shown).collect())
     }
 
-    async fn live_builds(&self, org: Id, repo: Id, limit: u64) -> StoreResult<Vec<LiveBuild>> {
+    async fn live_builds(&self, org: Id, repo: Id, reports: u64, limit: u64) -> StoreResult<Vec<LiveBuild>> {
         self.ask(org, |tables| {
-            let builds = tables.builds().filter(|build| build.repo == Some(repo));
-            let builds: BTreeMap<_, _> =
-                builds.map(|build| (build.fingerprint.clone(), build.report)).collect();
+            let mut named =
+                Vec::from_iter(tables.artifacts.iter().filter(|one| one.record.repo == Some(repo)));
+            named.sort_unstable_by_key(|one| Reverse(one.revision));
+            // Of several reports of an artifact the first stays.
+            let first: BTreeMap<_, _> = named
+                .into_iter()
+                .take(at_most(reports))
+                .map(|one| (one.record.fingerprint.clone(), one))
+                .collect();
             let mut live = Vec::new();
             let lasting = tables.intervals.iter().filter(|one| one.until.is_none());
             for Interval { environment, instance, .. } in lasting {
-                let report = instance.fingerprint.as_ref().and_then(|print| builds.get(print));
-                let report = report.and_then(|id| tables.artifacts.iter().find(|one| one.record.id == *id));
+                let report = instance.fingerprint.as_ref().and_then(|print| first.get(print));
                 let known = tables.environments.get(environment);
                 let known = known.filter(|known| !tables.archived.contains(&known.record.id));
                 let begun = tables.snapshots.get(&(*environment, instance.since));

@@ -78,10 +78,10 @@ impl Tables {
             Fact::UserSettingsChanged { record } => {
                 self.user_settings.insert(record.user, Current { revision, record });
             }
-            Fact::MemberAdded { record } => {
+            Fact::MemberAdded { record, .. } => {
                 self.members.insert(record.user, Current { revision, record: record.role });
             }
-            Fact::MemberRemoved { user } => {
+            Fact::MemberRemoved { user, .. } => {
                 self.members.remove(&user);
             }
             Fact::ServiceAccountCreated { record } | Fact::ServiceAccountUpdated { record } => {

@@ -1,8 +1,10 @@
 //! Long lists: JSON whose items are made while it is sent.
 
+use std::future::ready;
+
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::stream::{self, BoxStream, Stream, StreamExt};
+use futures_util::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
@@ -92,7 +94,22 @@ impl<I: Send + 'static, E> JsonList<I, E> {
     where
         S: Stream<Item = Result<I>> + Send + 'static,
     {
-        Self::with_first_item(stream::iter(Listed::batches(listed)).flat_map(read), envelope, compute).await
+        Self::of_lists(stream::once(ready(Ok(listed))), envelope, compute, read).await
+    }
+
+    /// The same of several lists, one after the other, of which the next is asked for when it is needed.
+    pub(crate) async fn of_lists<S>(
+        lists: impl Stream<Item = Result<Vec<Listed>>> + Send + 'static,
+        envelope: E,
+        compute: &Compute,
+        read: impl Fn(Vec<Id>) -> S + Send + 'static,
+    ) -> Result<Self>
+    where
+        S: Stream<Item = Result<I>> + Send + 'static,
+    {
+        let batches =
+            lists.map_ok(|listed| stream::iter(Listed::batches(listed)).map(Ok::<_, Error>)).try_flatten();
+        Self::with_first_item(batches.map_ok(read).try_flatten(), envelope, compute).await
     }
 
     /// A list of items that are made while it is sent, by means of `compute`. The first is made before this answers, so that

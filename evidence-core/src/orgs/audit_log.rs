@@ -15,11 +15,11 @@ use crate::id::Id;
 use crate::name::OrgName;
 use crate::operation::{Json, Method, Operation};
 use crate::orgs::record::Membership;
-use crate::page::{Page, PageLinks, PageNumber, PerPage, SortDirection};
+use crate::page::{Page, PageLinks, PageNumber, PageRequest, PerPage, SortDirection};
 use crate::service::Context;
 use crate::store::batch::distinct;
 use crate::store::entry::StoredEntry;
-use crate::store::error::{StoreError, StoreResult};
+use crate::store::error::{StoreError, StoreResult, skip_corrupt};
 use crate::time::{Seconds, SentSeconds, Timestamp};
 
 /// Lists who was given a role in an organization, has another one since, or lost it: a page at a time, the latest first
@@ -179,7 +179,7 @@ pub struct MembershipEventList {
 const PER_PAGE: u64 = 15;
 
 /// More entries of the ledger are not read at once.
-const ENTRIES: u64 = 10_000;
+const ENTRIES: u64 = 1_000;
 
 impl Operation for ListMembershipEvents {
     const NAME: &'static str = "list_audit_log";
@@ -195,17 +195,13 @@ impl Operation for ListMembershipEvents {
     }
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        let changes = Changes::read(cx).await?;
-        let users = distinct(changes.all.iter().map(|change| change.user));
-        let users = cx.store().users_by_id(&users).await?;
-        let names = users.into_iter().map(|user| (user.id, user.name.into_string())).collect();
         let (page, per_page) = (self.page.unwrap_or_default(), self.per_page.map_or(PER_PAGE, PerPage::get));
-        let heavy = changes.all.len() > MANY_EVALUATIONS;
-        let select = move || {
-            let slice = Page::of(self.select(changes.all, &names), page.request(per_page));
-            (slice.map(|change| change.event(&names)), self)
+        let request = page.request(per_page);
+        let (this, Selected { changes, names }) = match self.page_of_all(request, cx).await? {
+            Some(found) => (self, found),
+            None => self.selected(request, cx).await?,
         };
-        let (slice, this) = cx.compute().run_if(heavy, select).await?;
+        let slice = changes.map(|change| change.event(&names));
         let (total_pages, total_count) = (slice.pages(per_page), slice.total);
         let address = cx.api_url(&format!("membership-audit-log/{}", this.org));
         let _links = {
@@ -244,7 +240,7 @@ impl Change {
         self.by.split_once(':').map_or(&self.by, |(_, name)| name)
     }
 
-    fn event(self, names: &BTreeMap<Id, String>) -> MembershipEvent {
+    fn event(self, names: &Names) -> MembershipEvent {
         MembershipEvent {
             event_type: self.event_type(),
             user: names.get(&self.user).cloned().unwrap_or_default(),
@@ -257,66 +253,139 @@ impl Change {
     }
 }
 
-/// All changes of an organization, oldest first.
-#[derive(Debug, Default)]
-struct Changes {
-    all: Vec<Change>,
-    /// The roles that they leave.
-    roles: BTreeMap<Id, Role>,
+/// What an entry tells of a change: what the role was before where the program told that.
+#[derive(Debug, Clone, PartialEq)]
+struct Told {
+    index: u64,
+    at: Timestamp,
+    user: Id,
+    was: Option<Option<Role>>,
+    after: Option<Role>,
+    by: String,
 }
 
-impl Changes {
-    async fn read(cx: &Context<'_>) -> Result<Self> {
-        let mut changes = Self::default();
-        loop {
-            let first = changes.all.last().map_or(0, |last| last.index + 1);
-            let entries = cx.store().membership_entries(cx.org()?, first, ENTRIES).await?;
-            let is_last = (entries.len() as u64) < ENTRIES;
-            let heavy = entries.len() > MANY_EVALUATIONS;
-            changes = cx.compute().run_if(heavy, move || changes.with(entries)).await??;
-            if is_last {
-                return Ok(changes);
-            }
-        }
+impl Told {
+    /// Nothing where the entry is about something else.
+    fn read(entry: StoredEntry) -> StoreResult<Option<Self>> {
+        let StoredEntry { index, at, actor: by, payload, .. } = entry;
+        let fact = Fact::read(&payload)
+            .map_err(|error| StoreError::corrupt(format_args!("ledger entry {index}: {error}")))?;
+        let (user, was, after) = match fact {
+            Fact::MemberAdded { record: Membership { user, role }, was } => (user, was, Some(role)),
+            Fact::MemberRemoved { user, was } => (user, was.map(Some), None),
+            _ => return Ok(None),
+        };
+        Ok(Some(Self { index, at, user, was, after, by }))
     }
 
-    /// The same, and what the next entries tell. Where one cannot be read nobody knows what a role was before.
-    fn with(mut self, entries: Vec<StoredEntry>) -> StoreResult<Self> {
-        for StoredEntry { index, at, actor: by, payload, .. } in entries {
-            let fact = serde_json::from_str(&payload)
-                .map_err(|error| StoreError::corrupt(format_args!("ledger entry {index}: {error}")))?;
-            let (user, after) = match fact {
-                Fact::MemberAdded { record: Membership { user, role } } => (user, Some(role)),
-                Fact::MemberRemoved { user } => (user, None),
-                _ => continue,
-            };
-            let before = match after {
-                Some(role) => self.roles.insert(user, role),
-                None => self.roles.remove(&user),
-            };
-            self.all.push(Change { index, at, user, before, after, by });
-        }
-        Ok(self)
+    /// What these entries tell: one that cannot be read is left out.
+    fn all(org: Id, entries: Vec<StoredEntry>) -> StoreResult<Vec<Self>> {
+        let told = skip_corrupt(org, entries.into_iter().map(|entry| (entry.index, Self::read(entry))))?;
+        Ok(told.into_iter().flatten().collect())
     }
+
+    fn change(self, before: Option<Role>) -> Change {
+        let Self { index, at, user, after, by, .. } = self;
+        Change { index, at, user, before, after, by }
+    }
+}
+
+/// The names of users.
+type Names = BTreeMap<Id, String>;
+
+/// A page of changes, and the names of the users whom they are about.
+#[derive(Debug)]
+struct Selected {
+    changes: Page<Change>,
+    names: Names,
+}
+
+/// Adds the names of those of these users who have none yet.
+async fn add_names(names: &mut Names, users: impl Iterator<Item = Id>, cx: &Context<'_>) -> Result<()> {
+    let unknown = distinct(users.filter(|user| !names.contains_key(user)));
+    if !unknown.is_empty() {
+        let users = cx.store().users_by_id(&unknown).await?;
+        names.extend(users.into_iter().map(|user| (user.id, user.name.into_string())));
+    }
+    Ok(())
 }
 
 impl ListMembershipEvents {
-    /// Those of the changes that are asked for, in the order that is asked for.
-    fn select(&self, mut changes: Vec<Change>, names: &BTreeMap<Id, String>) -> Vec<Change> {
-        let name = |change: &Change| names.get(&change.user).map_or("", String::as_str).to_owned();
+    /// Whether all changes are asked for, in the order of their time.
+    fn is_whole(&self) -> bool {
+        let Self { search, event_type, role, source, from_timestamp, to_timestamp, sort_by, .. } = self;
+        search.as_deref().is_none_or(str::is_empty)
+            && event_type.is_none()
+            && (role.0.is_empty() && source.0.is_empty())
+            && (from_timestamp.is_none() && to_timestamp.is_none())
+            && *sort_by == MembershipSort::When
+    }
+
+    /// The page where all changes are asked for and each of those shown tells what the role was before: nothing else is read.
+    async fn page_of_all(&self, request: PageRequest, cx: &Context<'_>) -> Result<Option<Selected>> {
+        if !self.is_whole() {
+            return Ok(None);
+        }
+        let (org, direction) = (cx.org()?, self.sort_dir.unwrap_or(SortDirection::Desc));
+        let Page { items, total } = cx.store().membership_page(org, direction, request).await?;
+        let changes = Told::all(org, items)?.into_iter().map(|told| told.was.map(|was| told.change(was)));
+        let Some(items) = changes.collect::<Option<Vec<_>>>() else { return Ok(None) };
+        let mut names = Names::new();
+        add_names(&mut names, items.iter().map(|change| change.user), cx).await?;
+        Ok(Some(Selected { changes: Page { items, total }, names }))
+    }
+
+    /// The page of those that are asked for. All entries are read, some at a time, and what is not asked for is let go.
+    async fn selected(self, request: PageRequest, cx: &Context<'_>) -> Result<(Self, Selected)> {
+        let (org, mut first) = (cx.org()?, 0);
+        let (this, mut found, mut names) = (self, Vec::new(), Names::new());
+        // What the entries before leave.
+        let mut roles: BTreeMap<Id, Role> = BTreeMap::new();
+        loop {
+            let entries = cx.store().membership_entries(org, first, ENTRIES).await?;
+            let next = entries.last().map(|last| last.index + 1);
+            let is_last = (entries.len() as u64) < ENTRIES;
+            let mut changes = Vec::new();
+            for told in Told::all(org, entries)? {
+                let known = match told.after {
+                    Some(role) => roles.insert(told.user, role),
+                    None => roles.remove(&told.user),
+                };
+                let before = told.was.unwrap_or(known);
+                changes.push(told.change(before));
+            }
+            add_names(&mut names, changes.iter().map(|change| change.user), cx).await?;
+            found.extend(changes.into_iter().filter(|change| this.admits(change, &names)));
+            match next.filter(|_| !is_last) {
+                Some(next) => first = next,
+                None => break,
+            }
+        }
+        let heavy = found.len() > MANY_EVALUATIONS;
+        let sort = move || {
+            this.sort(&mut found, &names);
+            (this, Selected { changes: Page::of(found, request), names })
+        };
+        cx.compute().run_if(heavy, sort).await
+    }
+
+    /// Whether the change is asked for.
+    fn admits(&self, change: &Change, names: &Names) -> bool {
         let search = self.search.as_deref().unwrap_or_default().to_ascii_lowercase();
         let has = |text: &str| text.to_ascii_lowercase().contains(&search);
-        changes.retain(|change| {
-            self.event_type.is_none_or(|event_type| event_type == change.event_type())
-                && (self.role.0.is_empty() || change.after.is_some_and(|role| self.role.0.contains(&role)))
-                && (self.source.0.is_empty() || self.source.0.contains(&MembershipSource::of(&change.by)))
-                && self.from_timestamp.is_none_or(|from| from.0 <= change.at)
-                && self.to_timestamp.is_none_or(|to| change.at <= to.0)
-                && (has(&name(change)) || has(change.changed_by()))
-        });
+        self.event_type.is_none_or(|event_type| event_type == change.event_type())
+            && (self.role.0.is_empty() || change.after.is_some_and(|role| self.role.0.contains(&role)))
+            && (self.source.0.is_empty() || self.source.0.contains(&MembershipSource::of(&change.by)))
+            && self.from_timestamp.is_none_or(|from| from.0 <= change.at)
+            && self.to_timestamp.is_none_or(|to| change.at <= to.0)
+            && (has(names.get(&change.user).map_or("", String::as_str)) || has(change.changed_by()))
+    }
+
+    /// Puts changes in the order that is asked for.
+    fn sort(&self, changes: &mut [Change], names: &Names) {
         let text = |change: &Change| match self.sort_by {
             MembershipSort::When | MembershipSort::Role => String::new(),
-            MembershipSort::User => name(change),
+            MembershipSort::User => names.get(&change.user).cloned().unwrap_or_default(),
             MembershipSort::ChangedBy => change.changed_by().to_owned(),
             MembershipSort::Source => MembershipSource::of(&change.by).as_str().to_owned(),
         };
@@ -326,7 +395,6 @@ impl ListMembershipEvents {
             SortDirection::Asc => changes.sort_by_cached_key(key),
             SortDirection::Desc => changes.sort_by_cached_key(|change| Reverse(key(change))),
         }
-        changes
     }
 
     /// The parameters that narrow and sort, for the links to other pages.

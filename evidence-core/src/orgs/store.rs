@@ -6,6 +6,7 @@ use crate::auth::actor::{Actor, Role};
 use crate::auth::credentials::KeyHash;
 use crate::id::Id;
 use crate::orgs::record::{Organization, User, UserSettings};
+use crate::page::{Page, PageRequest, SortDirection};
 use crate::store::entry::{Current, StoredEntry};
 use crate::store::error::{StoreResult, skip_corrupt};
 use crate::time::Timestamp;
@@ -92,6 +93,13 @@ pub trait OrgStore: Send + Sync {
     /// The entries of the organization's ledger about roles of users (`member_added`, `member_removed`) from index `first` on,
     /// by index: at most `limit`.
     async fn membership_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>>;
+    /// The same entries, by index in this direction: a page, and the total.
+    async fn membership_page(
+        &self,
+        org: Id,
+        direction: SortDirection,
+        request: PageRequest,
+    ) -> StoreResult<Page<StoredEntry>>;
     /// What this user has set for themselves, one, with its revision; `org` is their personal organization.
     async fn user_settings(&self, org: Id, user: Id) -> StoreResult<Option<Current<UserSettings>>>;
     /// Who holds the key with this hash, found in the whole store: one. Expired and revoked keys are found too; those of

@@ -20,9 +20,10 @@ use crate::snapshots::store::LiveBuild;
 use crate::store::batch::distinct;
 use crate::time::Seconds;
 
-/// Gets what of a repo runs in environments now: its builds, each in each environment that runs it, by the environment's
-/// name and the fingerprint. Of several repos with the name it is the newest, unless `provider` or `id` says which. The
-/// first thousand are shown, and archived environments none.
+/// Gets what of a repo runs in environments now: each artifact that was reported from it, in each environment that runs it,
+/// by the environment's name and the fingerprint. Of several repos with the name it is the newest, unless `provider` or `id`
+/// says which. The first thousand are shown, and archived environments none; of a repo with more than ten thousand reports
+/// of artifacts, what the newest ten thousand are about.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetLiveArtifacts {
     /// The organization's name.
@@ -37,6 +38,9 @@ pub struct GetLiveArtifacts {
 
 /// More are not shown.
 const MAX_LIVE: u64 = 1000;
+
+/// More reports of a repo are not looked at.
+const MAX_REPORTS: u64 = 10_000;
 
 /// What of a repo runs now.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -75,7 +79,7 @@ pub struct LiveStatusEmbedded {
 #[schemars(rename = "EmbeddedArtifactResponse")]
 #[non_exhaustive]
 pub struct EmbeddedArtifact {
-    /// The id of its first report.
+    /// The id of the first report of it from the repo.
     pub id: Id,
     /// The SHA-256 of the content.
     pub fingerprint: Fingerprint,
@@ -162,7 +166,7 @@ impl Operation for GetLiveArtifacts {
             Some(id) => cx.repo_of_id(id, "query.id").await?,
             None => cx.newest_repo(&self.repo_name, self.provider).await?,
         };
-        let live = cx.store().live_builds(cx.org()?, repo.id, MAX_LIVE).await?;
+        let live = cx.store().live_builds(cx.org()?, repo.id, MAX_REPORTS, MAX_LIVE).await?;
         let environments = environments(&live, cx).await?;
         let artifacts = artifacts(&live, cx).await?;
         Ok(Json(status(&repo, live, artifacts, &environments, cx)?))

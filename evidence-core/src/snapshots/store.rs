@@ -54,7 +54,7 @@ pub struct Run {
 /// A build of a repo that runs in an environment now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveBuild {
-    /// The report that is the build, and its size.
+    /// The first report of it that names the repo, and its size.
     pub report: Listed,
     /// The environment.
     pub environment: Id,
@@ -86,7 +86,8 @@ pub trait SnapshotStore: Send + Sync {
     /// Where and when the artifacts with these digests ran, ordered by environment, fingerprint and first snapshot: of each
     /// artifact in each environment the first run and the `newest` last ones.
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>>;
-    /// The builds of this repo that run now in environments that are not archived, by the environment's name and the
-    /// artifact's fingerprint (bytes): the first `limit`.
-    async fn live_builds(&self, org: Id, repo: Id, limit: u64) -> StoreResult<Vec<LiveBuild>>;
+    /// What the newest `reports` artifact reports that name this repo are about and runs now in environments that are not
+    /// archived, by the environment's name and the artifact's fingerprint (bytes): the first `limit`, each with the first of
+    /// those reports.
+    async fn live_builds(&self, org: Id, repo: Id, reports: u64, limit: u64) -> StoreResult<Vec<LiveBuild>>;
 }

@@ -8,7 +8,7 @@ use crate::auth::actor::Scope;
 use crate::bounded::{Dictionary, List, ShortText, TagValue, Text};
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::Fact;
-use crate::fact::names::{Guard, RecordKind};
+use crate::fact::names::{Guard, Key, RecordKind};
 use crate::limits::at_most;
 use crate::name::{ControlIdentifier, OrgName, TagKey};
 use crate::operation::{Acknowledged, Json, JsonList, Method, Operation};
@@ -86,12 +86,24 @@ impl Operation for PatchTags {
 
     async fn run(self, Json(patch): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
         patch.check()?;
-        cx.retry(|| self.tag(&patch, cx)).await?;
+        let record = self.key().ok_or_else(|| self.missing(cx))?;
+        cx.retry_in_turn(record, || self.tag(&patch, cx)).await?;
         Ok(Json(Acknowledged::Ok))
     }
 }
 
 impl PatchTags {
+    /// What those who change the resource take turns at; nothing where no resource has such a name.
+    fn key(&self) -> Option<Key> {
+        let name = &*self.resource_id;
+        Some(match self.resource_type {
+            TaggedKind::Flow => Key::Flow(name.parse().ok()?),
+            TaggedKind::Environment => Key::Environment(name.parse().ok()?),
+            TaggedKind::Repo => Key::Repo(name.to_owned()),
+            TaggedKind::Control => Key::Control(name.parse().ok()?),
+        })
+    }
+
     async fn tag(&self, patch: &TagPatch, cx: &Context<'_>) -> Result<()> {
         if let Some(draft) = self.draft(patch, cx).await? {
             cx.record(draft).await?;

@@ -120,7 +120,7 @@ fn event(entry: StoredEntry) -> StoreResult<Option<Event>> {
     if !SHOWN.contains(&entry.kind.as_str()) {
         return Ok(None);
     }
-    let fact = serde_json::from_str(&entry.payload)
+    let fact = Fact::read(&entry.payload)
         .map_err(|error| StoreError::corrupt(format_args!("ledger entry {}: {error}", entry.index)))?;
     let what = match fact {
         Fact::TrailBegun { record } => TrailEventKind::Begun(record),

@@ -1,6 +1,6 @@
 //! The operations on trails.
 
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{StreamExt, TryStreamExt};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -387,10 +387,7 @@ impl Operation for ListTrailsOfFlow {
             return JsonList::in_batches(trails, pagination, &cx.compute(), read).await;
         }
         let ask = move |request| listed(filter.clone(), request, owned.clone());
-        let batches = in_pages(MAX_LISTED, ask)
-            .map_ok(|listed| stream::iter(Listed::batches(listed)).map(Ok::<_, Error>));
-        let items = batches.try_flatten().map_ok(read).try_flatten();
-        JsonList::with_first_item(items, pagination, &cx.compute()).await
+        JsonList::of_lists(in_pages(MAX_LISTED, ask), pagination, &cx.compute(), read).await
     }
 }
 

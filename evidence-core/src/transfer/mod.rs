@@ -123,7 +123,7 @@ fn checked(index: u64, entry: StoredEntry) -> StoreResult<EncodedFact> {
     let StoredEntry { at, actor, payload, leaf_hash, .. } = entry;
     let damaged =
         |what: &dyn std::fmt::Display| StoreError::corrupt(format_args!("ledger entry {index}: {what}"));
-    let fact: Fact = serde_json::from_str(&payload).map_err(|error| damaged(&error))?;
+    let fact = Fact::read(&payload).map_err(|error| damaged(&error))?;
     let payload_sha256 = Hash::of(&payload);
     let prepared = EncodedFact { fact, at, actor, payload, payload_sha256 };
     if prepared.leaf_hash(index, prepared.at) == leaf_hash {

@@ -22,7 +22,7 @@ use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Hash, LedgerHashes, Needs};
 use evidence_core::name::{Fingerprint, TrailName};
 use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User, UserSettings};
-use evidence_core::page::{Listed, Page, PageRequest};
+use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use evidence_core::snapshots::{LiveBuild, Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore};
@@ -374,6 +374,15 @@ impl OrgStore for Broken {
         self.whole.membership_entries(org, first, limit).await
     }
 
+    async fn membership_page(
+        &self,
+        org: Id,
+        direction: SortDirection,
+        request: PageRequest,
+    ) -> StoreResult<Page<StoredEntry>> {
+        self.whole.membership_page(org, direction, request).await
+    }
+
     async fn user_settings(&self, org: Id, user: Id) -> StoreResult<Option<Current<UserSettings>>> {
         self.whole.user_settings(org, user).await
     }
@@ -505,8 +514,8 @@ impl SnapshotStore for Broken {
         Ok(placed)
     }
 
-    async fn live_builds(&self, org: Id, repo: Id, limit: u64) -> StoreResult<Vec<LiveBuild>> {
-        self.whole.live_builds(org, repo, limit).await
+    async fn live_builds(&self, org: Id, repo: Id, reports: u64, limit: u64) -> StoreResult<Vec<LiveBuild>> {
+        self.whole.live_builds(org, repo, reports, limit).await
     }
 
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {

@@ -230,34 +230,71 @@ async fn what_a_large_report_says_is_put_together_off_the_runtime_before_it_is_r
     assert_eq!((reply.status.as_u16(), jobs), (400, 2), "its JSON, and its artifacts: {:?}", reply.body);
 }
 
+/// Sends these at once, each of which takes long jobs: of four places they leave two to what is shorter. All are answered in
+/// the end.
+async fn answered_on_half_of_the_places(api: &Api, pool: &Held, asks: Vec<Ask>, what: &str) -> Vec<Reply> {
+    let many = asks.len();
+    let mut long: FuturesUnordered<_> = asks.into_iter().map(Ask::into_future).collect();
+    let mut polls = 0;
+    while polls < 100 {
+        assert!(long.next().now_or_never().is_none(), "{what}");
+        tokio::task::yield_now().await;
+        polls += usize::from(pool.jobs.lock().unwrap().len() >= 2);
+    }
+    let at_once = Vec::from_iter(pool.jobs.lock().unwrap().drain(..));
+    assert_eq!(at_once.len(), 2, "{what} at once");
+    let other = api.put("/environments/acme/prod/report/docker").json(report(1_000));
+    let (reply, jobs) = answered_meanwhile(api, pool, other).await;
+    assert_eq!((reply.status.is_success(), jobs > 0), (true, true), "{what}: {:?}", reply.body);
+    at_once.into_iter().for_each(|job| job());
+    let mut replies = Vec::new();
+    while replies.len() < many {
+        tokio::select! {
+            reply = long.next() => replies.push(reply.expect("a reply for each")),
+            job = pool.next() => job(),
+        }
+    }
+    replies
+}
+
 #[tokio::test]
 async fn drawing_leaves_half_of_the_places_to_what_is_shorter() {
     let (api, pool) = held_in(4).await;
     api.given_flow_with_template().await;
     api.given_environments("docker", &["prod"]).await;
     api.given_artifact('a', "t").await;
-    let mut drawn: FuturesUnordered<_> =
-        (0..5).map(|_| api.get("/trails/acme/web/t/audit_pdf").into_future()).collect();
-    let mut polls = 0;
-    while polls < 100 {
-        assert!(drawn.next().now_or_never().is_none());
-        tokio::task::yield_now().await;
-        polls += usize::from(pool.jobs.lock().unwrap().len() >= 2);
+    let asks = Vec::from_iter((0..5).map(|_| api.get("/trails/acme/web/t/audit_pdf")));
+    for reply in answered_on_half_of_the_places(&api, &pool, asks, "PDFs").await {
+        reply.expect_header("content-type", "application/pdf");
     }
-    let drawing = Vec::from_iter(pool.jobs.lock().unwrap().drain(..));
-    assert_eq!(drawing.len(), 2, "PDFs at once");
-    let long = api.put("/environments/acme/prod/report/docker").json(report(1_000));
-    let (reply, jobs) = answered_meanwhile(&api, &pool, long).await;
-    assert_eq!((reply.status.as_u16(), jobs > 0), (201, true), "{:?}", reply.body);
-    drawing.into_iter().for_each(|job| job());
-    for _ in 0..5 {
-        let reply = loop {
-            tokio::select! {
-                reply = drawn.next() => break reply,
-                job = pool.next() => job(),
-            }
-        };
-        reply.expect("a reply for each").expect_header("content-type", "application/pdf");
+}
+
+#[tokio::test]
+async fn compiling_a_type_and_evaluating_by_it_leave_half_of_the_places_to_what_is_shorter() {
+    let (api, pool) = held_in(4).await;
+    api.given_flow_with_template().await;
+    api.given_environments("docker", &["prod"]).await;
+    let kind = |number: usize| {
+        let kind = json!({"name": format!("scan{number}"), "evaluator": {"rules": [".ok"]}}).to_string();
+        let schema = ("name=\"type_schema\"; filename=\"s.json\"", r#"{"type": "object"}"#);
+        api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", kind.as_str()), schema])
+    };
+    let attest = |number: usize| {
+        let data = json!({"attestation_name": "a", "type_name": format!("scan{number}"), "attestation_data": {"ok": true}});
+        let path = "/attestations/acme/web/trail/t/custom";
+        api.post(path).form(&[("name=\"data_json\"", data.to_string().as_str())])
+    };
+    // The first attestations compile the types again; the second ones are evaluated at once.
+    let cases: [(&str, &dyn Fn(usize) -> Ask); 3] = [
+        ("types", &kind),
+        ("attestations of types that are not compiled yet", &attest),
+        ("attestations of types that are", &attest),
+    ];
+    for (what, ask) in cases {
+        let asks = Vec::from_iter((0..5).map(ask));
+        for reply in answered_on_half_of_the_places(&api, &pool, asks, what).await {
+            assert_eq!(reply.status, 201, "{what}: {reply:?}");
+        }
     }
 }
 

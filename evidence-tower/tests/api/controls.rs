@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
+use evidence_core::environments::Environment;
 use evidence_core::id::Id;
+use evidence_core::memory::MemoryStore;
 use evidence_core::policies::{Policy, PolicyVersion};
-use evidence_core::{Current, Fact, Store};
+use evidence_core::{Current, Fact, Settings, Store};
 use serde_json::{Value, json};
 
+use crate::intercepting_store::{InterceptingStore, take_queries};
+use crate::mounts::Mount;
 use crate::support::environments::PROVENANCE;
 use crate::support::json::{FORBIDDEN, INVALID, fields};
-use crate::support::{Api, JOHN, acme, on_every_store, on_every_store_and_mount};
+use crate::support::{Api, JOHN, acme, fixture, in_memory, on_every_store, on_every_store_and_mount};
 use crate::unreadable::inject;
 
 const LIST: &str = "/controls/acme";
@@ -542,7 +546,7 @@ async fn decisions_about_a_control_are_listed_and_read_one_by_one() {
             api.get(&format!("{list}?{query}")).await.refuses_field(400, field);
         }
         let page = api.get(&format!("{list}?per_page=1&is_compliant=true&from_timestamp=1.5")).await.ok();
-        let link = format!("http://localhost:8001/api/v2{list}?page=1&per_page=1&is_compliant=true&from_timestamp=1.5");
+        let link = format!("http://localhost:8001/api/v2{list}?page=1&per_page=1&is_compliant=true&from_timestamp=1.500000");
         assert_eq!(page["_links"]["self"]["href"], link);
 
         let one = api.get(&format!("{list}/{oldest}")).await.ok();
@@ -561,4 +565,42 @@ async fn decisions_about_a_control_are_listed_and_read_one_by_one() {
         assert_eq!(api.get(&format!("/controls/acme/sdlc-4/decisions/{oldest}")).await.message(404), "Decision not found");
     })
     .await;
+}
+
+#[tokio::test]
+async fn coverage_is_of_so_many_environments_however_many_there_are() {
+    let evidence = in_memory().await;
+    let (api, store) = (Api::new(evidence.clone(), Mount::Tower, "memory").await, evidence.store());
+    given_review(&api).await;
+    api.given_environments("docker", &["prod"]).await;
+    let org = acme(store).await;
+    let prod = store.environment(org, "prod").await.unwrap().unwrap().record;
+    for number in 0..1_001 {
+        let id = format!("00000000-0000-0000-0000-{number:08x}").parse().unwrap();
+        let name = format!("env{number:04}").parse().unwrap();
+        let record = Environment { id, name, ..prod.clone() };
+        inject(store, org, Fact::EnvironmentCreated { record }).await;
+    }
+    let last = api.get("/controls/acme/SDLC-4/coverage?per_page=100&page=10").await.ok();
+    assert_eq!((&last["total"], &last["total_count"]), (&json!(1_000), &json!(1_000)));
+    let names = each(&last, "environments", "name");
+    assert_eq!((names[0], names[99], names.len()), ("env0900", "env0999", 100));
+}
+
+#[tokio::test]
+async fn a_list_of_decisions_reads_no_more_than_it_shows() {
+    let (store, answered) = InterceptingStore::measured(Arc::new(MemoryStore::new()));
+    let api = Api::new(fixture(Arc::new(store), Settings::default()).await, Mount::Tower, "memory").await;
+    given_review(&api).await;
+    let data = json!({"is_compliant": true, "more": "x".repeat(100_000)});
+    let decision = json!({"attestation_name": "r", "type_name": "decision", "control": "SDLC-4", "attestation_data": data});
+    api.attest("system", &decision).await.created();
+    take_queries(&answered);
+    let list = api.get("/controls/acme/SDLC-4/decisions").await.ok();
+    assert_eq!(
+        (&list["decisions"][0]["control_version"], &list["decisions"][0]["created_by"]),
+        (&json!(1), &json!("jane"))
+    );
+    let read = take_queries(&answered);
+    assert!(read.contains(&"decisions") && !read.contains(&"attestations_by_id"), "{read:?}");
 }

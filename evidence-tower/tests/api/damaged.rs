@@ -287,6 +287,27 @@ async fn who_cannot_be_read_hides_nobody_else_and_gives_no_right() {
 }
 
 #[tokio::test]
+async fn a_damaged_change_of_a_role_hides_no_other() {
+    over_each_database(async |api, database| {
+        let host = database.service.administration(&"host".parse().unwrap());
+        let (acme, john): (OrgName, OrgName) = ("acme".parse().unwrap(), "john".parse().unwrap());
+        for role in [Role::Reader, Role::Snapshotter, Role::Member] {
+            host.set_member(&acme, &john, role).await.unwrap();
+        }
+        database.damage("member_added", "\"role\":\"snapshotter\"").await;
+        let log = "/membership-audit-log/acme";
+        for path in [log.to_owned(), format!("{log}?source=script")] {
+            assert_eq!(listed(&api, &path, "/events", "new_role").await, ["member", "reader", "admin"]);
+            assert_eq!(
+                listed(&api, &path, "/events", "old_role").await,
+                [json!("snapshotter"), Value::Null, Value::Null]
+            );
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn no_verdict_is_better_for_what_is_left_out() {
     over_each_database(async |api, database| {
         api.flow("shop", TEMPLATE).await;

@@ -14,8 +14,8 @@ use evidence_core::artifacts::{
 };
 use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
 use evidence_core::attestations::{
-    Attestation, AttestationStore, DecisionFilter, FlowPosition, ListedAttestation, NamedAttestation,
-    TimeRange,
+    Attestation, AttestationStore, DecisionFilter, DecisionRow, FlowPosition, ListedAttestation,
+    NamedAttestation, TimeRange,
 };
 use evidence_core::auth::KeyHash;
 use evidence_core::blobs::{Blobs, Chunks};
@@ -28,7 +28,7 @@ use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Hash, LedgerHashes, Needs};
 use evidence_core::name::{CommitSha, Fingerprint, TrailName};
 use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User, UserSettings};
-use evidence_core::page::{Listed, Page, PageRequest};
+use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use evidence_core::repos::{Repo, RepoFacet, RepoFilter, RepoStore, VcsProvider};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
@@ -279,6 +279,15 @@ impl OrgStore for InterceptingStore {
         self.ask("membership_entries", self.inner.membership_entries(org, first, limit)).await
     }
 
+    async fn membership_page(
+        &self,
+        org: Id,
+        direction: SortDirection,
+        request: PageRequest,
+    ) -> StoreResult<Page<StoredEntry>> {
+        self.ask("membership_page", self.inner.membership_page(org, direction, request)).await
+    }
+
     async fn user_settings(&self, org: Id, user: Id) -> StoreResult<Option<Current<UserSettings>>> {
         self.ask("user_settings", self.inner.user_settings(org, user)).await
     }
@@ -472,7 +481,7 @@ impl AttestationStore for InterceptingStore {
         control: &str,
         filter: &DecisionFilter,
         request: PageRequest,
-    ) -> StoreResult<Page<Listed>> {
+    ) -> StoreResult<Page<DecisionRow>> {
         self.ask("decisions", self.inner.decisions(org, control, filter, request)).await
     }
 }
@@ -572,8 +581,8 @@ impl SnapshotStore for InterceptingStore {
         self.ask("instances", self.inner.instances(org, environment, index)).await
     }
 
-    async fn live_builds(&self, org: Id, repo: Id, limit: u64) -> StoreResult<Vec<LiveBuild>> {
-        self.ask("live_builds", self.inner.live_builds(org, repo, limit)).await
+    async fn live_builds(&self, org: Id, repo: Id, reports: u64, limit: u64) -> StoreResult<Vec<LiveBuild>> {
+        self.ask("live_builds", self.inner.live_builds(org, repo, reports, limit)).await
     }
 
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {

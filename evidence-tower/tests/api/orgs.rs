@@ -3,11 +3,16 @@
 use std::sync::Arc;
 
 use evidence_core::auth::Role;
-use evidence_core::{Evidence, Settings, Store};
+use evidence_core::memory::MemoryStore;
+use evidence_core::orgs::Membership;
+use evidence_core::{Evidence, Fact, Settings, Store};
 use serde_json::{Value, json};
 
+use crate::intercepting_store::{InterceptingStore, take_queries};
+use crate::mounts::Mount;
 use crate::support::json::FORBIDDEN;
-use crate::support::{Api, JANE, JOHN, on_every_store, on_every_store_and_mount};
+use crate::support::{Api, JANE, JOHN, fixture, on_every_store, on_every_store_and_mount};
+use crate::unreadable::inject;
 
 #[tokio::test]
 async fn an_organization_tells_its_kind_and_when_it_was_made() {
@@ -151,4 +156,43 @@ async fn changes_of_roles_are_told_by_the_ledger() {
         assert_eq!(api.get(path).key(JOHN).await.message(403), FORBIDDEN);
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_page_of_the_changes_of_roles_is_all_that_is_read() {
+    let (store, answered) = InterceptingStore::measured(Arc::new(MemoryStore::new()));
+    let evidence = fixture(Arc::new(store), Settings::default()).await;
+    let host = evidence.administration(&"host".parse().unwrap());
+    let (acme, john) = ("acme".parse().unwrap(), "john".parse().unwrap());
+    let roles = [Role::Reader, Role::Member, Role::Reader, Role::Admin];
+    for role in roles {
+        host.set_member(&acme, &john, role).await.unwrap();
+    }
+    let api = Api::new(evidence.clone(), Mount::Tower, "memory").await;
+    let path = "/membership-audit-log/acme?per_page=2";
+    let event = |old: Value, new: &str| json!({"user": "john", "old_role": old, "new_role": new});
+    let pages = [
+        (1, vec![event(json!("reader"), "admin"), event(json!("member"), "reader")]),
+        (2, vec![event(json!("reader"), "member"), event(json!(null), "reader")]),
+        (4, vec![]),
+    ];
+    for (page, expected) in pages {
+        take_queries(&answered);
+        let found = api.get(&format!("{path}&page={page}")).await;
+        let read = take_queries(&answered);
+        found.expect(200, json!({"events": expected, "total_count": 5, "total_pages": 3}));
+        let read = ["membership_page", "membership_entries"].map(|query| read.contains(&query));
+        assert_eq!(read, [true, false]);
+    }
+    let org = crate::support::acme(evidence.store()).await;
+    // As versions of the program recorded it that did not tell the role before.
+    let record = Membership {
+        user: evidence.store().user("john").await.unwrap().unwrap().id,
+        role: Role::Snapshotter,
+    };
+    inject(evidence.store(), org, Fact::MemberAdded { record, was: None }).await;
+    take_queries(&answered);
+    let newest = api.get(path).await;
+    newest.expect(200, json!({"events": [event(json!("admin"), "snapshotter"), event(json!("reader"), "admin")], "total_count": 6}));
+    assert!(take_queries(&answered).contains(&"membership_entries"));
 }

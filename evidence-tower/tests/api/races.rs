@@ -257,3 +257,156 @@ async fn one_snapshot_of_equal_reports() {
     })
     .await;
 }
+
+/// Sets a tag of each racer's own on what has this kind and name.
+fn tag(api: &Api, resource: &str, racer: usize) -> Ask {
+    let patch = json!({"set_tags": {format!("key{racer}"): format!("value{racer}")}});
+    api.patch(&format!("/tags/acme/{resource}")).json(patch)
+}
+
+fn report_from_repo(api: &Api, racer: usize) -> Ask {
+    let url = "https://git.example.com/acme/shop";
+    let body = json!({
+        "fingerprint": format!("{racer:064x}"), "filename": "x", "build_url": "", "commit_url": "", "git_commit": "c".repeat(40),
+        "repo_info": {"name": "acme/shop", "url": url, "description": format!("as {racer} tells it")},
+    });
+    api.post("/artifacts/acme/web").json(body)
+}
+
+#[tokio::test]
+async fn every_tag_that_many_set_at_once() {
+    on_every_store_and_mount(async |api| {
+        put_flow(&api, "web").await.created();
+        api.given_environments("docker", &["prod"]).await;
+        api.post("/controls/acme")
+            .json(json!({"identifier": "SDLC-4", "name": "Code review"}))
+            .await
+            .created();
+        report_from_repo(&api, 0).await.created();
+        let repos = api.get("/repos/acme").await.ok();
+        let repo = repos["repos"][0]["id"].as_str().unwrap();
+        let tags: BTreeMap<String, String> =
+            (0..RACERS).map(|racer| (format!("key{racer}"), format!("value{racer}"))).collect();
+        for (resource, path) in [
+            ("flow/web".to_owned(), "/flows/acme/web"),
+            ("environment/prod".to_owned(), "/environments/acme/prod"),
+            ("control/SDLC-4".to_owned(), "/controls/acme/SDLC-4"),
+            (format!("repo/{repo}"), "/repos/acme/acme%2Fshop"),
+        ] {
+            for _ in ["different", "the same again"] {
+                let statuses = race(|racer| tag(&api, &resource, racer)).await;
+                assert_eq!(statuses, BTreeMap::from([(200, RACERS)]), "{resource}");
+                assert_eq!(seen(&api, path).await["tags"], json!(tags), "{resource}");
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn every_tag_of_a_repo_that_is_reported_meanwhile() {
+    on_every_store_and_mount(async |api| {
+        report_from_repo(&api, 0).await.created();
+        let repos = api.get("/repos/acme").await.ok();
+        let repo = format!("repo/{}", repos["repos"][0]["id"].as_str().unwrap());
+        let statuses = race(|racer| match racer % 2 {
+            0 => tag(&api, &repo, racer),
+            _ => report_from_repo(&api, racer),
+        })
+        .await;
+        assert_eq!(statuses, BTreeMap::from([(200, RACERS / 2), (201, RACERS / 2)]));
+        let repos = seen(&api, "/repos/acme").await;
+        assert_eq!(repos["total_count"], 1, "{repos}");
+        let tags = repos["repos"][0]["tags"].as_object().map(serde_json::Map::len);
+        assert_eq!(tags, Some(RACERS / 2), "{repos}");
+        assert_ne!(repos["repos"][0]["description"], "as 0 tells it");
+    })
+    .await;
+}
+
+fn post_type(api: &Api, description: &str) -> Ask {
+    let document =
+        json!({"name": "review", "description": description, "evaluator": {"rules": [".ok"]}}).to_string();
+    api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", document.as_str())])
+}
+
+#[tokio::test]
+async fn one_attestation_type_of_a_version_for_each_change() {
+    on_every_store_and_mount(async |api| {
+        let statuses = race(|racer| post_type(&api, &format!("{racer}"))).await;
+        assert_eq!(statuses, BTreeMap::from([(201, RACERS)]));
+        let found = seen(&api, "/custom-attestation-types/acme/review").await;
+        assert_eq!(found["versions"].as_array().map(Vec::len), Some(RACERS), "{found}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn every_attestation_of_a_type_that_is_archived_is_recorded_before_or_refused() {
+    on_every_store_and_mount(async |api| {
+        post_type(&api, "").await.created();
+        let attest = || {
+            let document =
+                json!({"attestation_name": "r", "type_name": "review", "attestation_data": {"ok": true}});
+            let path = "/attestations/acme/web/trail/t/custom";
+            api.post(path).form(&[("name=\"data_json\"", document.to_string().as_str())])
+        };
+        attest().await.created();
+        let archive = || api.put("/custom-attestation-types/acme/review/archive");
+        let statuses = race(|racer| if racer % 16 == 8 { archive() } else { attest() }).await;
+        let archived = RACERS / 16;
+        let of = |status: u16| statuses.get(&status).copied().unwrap_or_default();
+        assert_eq!((of(200), of(201) + of(400)), (archived, RACERS - archived), "{statuses:?}");
+        let found = seen(&api, "/attestations/acme/web/trail/t/r").await;
+        assert_eq!(found.as_array().map(Vec::len), Some(1 + of(201)));
+        attest().await.expect(400, json!({}));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn every_decision_has_the_version_of_its_control_that_it_was_recorded_after() {
+    on_every_store_and_mount(async |api| {
+        let body = json!({"identifier": "SDLC-4", "name": "Code review"});
+        api.post("/controls/acme").json(&body).await.created();
+        let change =
+            |racer| api.put("/controls/acme/SDLC-4").json(json!({"description": format!("{racer}")}));
+        let decide = |racer: usize| {
+            let document = json!({
+                "attestation_name": format!("d{racer}"), "type_name": "decision", "control": "SDLC-4",
+                "attestation_data": {"is_compliant": true},
+            });
+            let path = "/attestations/acme/web/trail/t/system";
+            api.post(path).form(&[("name=\"data_json\"", document.to_string().as_str())])
+        };
+        let statuses = race(|racer| if racer % 8 == 4 { change(racer) } else { decide(racer) }).await;
+        let changes = RACERS / 8;
+        assert_eq!(statuses, BTreeMap::from([(200, changes), (201, RACERS - changes)]));
+        let list = seen(&api, "/controls/acme/SDLC-4/decisions?per_page=100&sort_direction=asc").await;
+        let decisions = list["decisions"].as_array().unwrap().iter();
+        let versions =
+            Vec::from_iter(decisions.map(|decision| decision["control_version"].as_u64().unwrap()));
+        assert_eq!(versions.len(), RACERS - changes, "{list}");
+        assert!(versions.is_sorted() && (1..=1 + changes as u64).contains(&versions[0]), "{versions:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn every_policy_that_many_attach_at_once() {
+    on_every_store_and_mount(async |api| {
+        let policies = Vec::from_iter((0..8).map(|number| format!("policy{number}")));
+        for policy in &policies {
+            api.put_policy(policy, crate::support::environments::PROVENANCE).await.created();
+        }
+        api.given_environments("docker", &["prod"]).await;
+        api.report_running("prod", &[('a', &[1])]).await.created();
+        let attach = |policy: &String| {
+            api.post("/environments/acme/prod/policies").json(json!({ "policy_names": [policy] }))
+        };
+        let statuses = race(|racer| attach(&policies[racer % policies.len()])).await;
+        assert_eq!(statuses, BTreeMap::from([(200, RACERS)]));
+        assert_eq!(seen(&api, "/environments/acme/prod").await["policies"], json!(policies));
+    })
+    .await;
+}

@@ -594,16 +594,17 @@ async fn what_stopped_or_runs_elsewhere_is_not_live() {
         api.report_running("loose", &[]).await.created();
         let nothing = json!({"live_artifacts": [], "_embedded": {"artifacts": [], "environments": []}});
         api.get(&path).await.expect(200, nothing);
-        // Whose build it is does not change when it is reported again.
+        // Whoever reports it, first or again, tells where it comes from.
         api.report_running("loose", &[('c', &[1])]).await.created();
         let again = json!({
             "fingerprint": fingerprint('c'), "filename": "x", "build_url": "", "commit_url": "",
             "repo_info": {"name": WEB, "url": format!("https://x.org/{WEB}")},
         });
         api.post("/artifacts/acme/shop").json(again).await.created();
-        api.get(&path).await.expect(200, json!({"live_artifacts": []}));
         let c = json!({"live_artifacts": [{"artifact_name": "image-c"}]});
-        api.get(&format!("{LIST}/live-artifacts/{TOOL}")).await.expect(200, c);
+        for repo in [WEB, TOOL] {
+            api.get(&format!("{LIST}/live-artifacts/{repo}")).await.expect(200, c.clone());
+        }
     })
     .await;
 }

@@ -207,7 +207,7 @@ const WARM_AND_MORE: [(&str, usize); 30] = [
     ("list_artifacts", 7),
     ("list_attestations_for_criteria", 7),
     ("list_builds", 4),
-    ("list_control_decisions", 5),
+    ("list_control_decisions", 4),
     ("list_control_versions", 3),
     ("list_envs", 3),
     ("list_policies", 6),

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use evidence_core::attestations::{
-    Attestation, AttestationStore, DecisionFilter, FlowPosition, ListedAttestation, NamedAttestation,
-    TimeRange,
+    Attestation, AttestationStore, DecisionFilter, DecisionRow, FlowPosition, ListedAttestation,
+    NamedAttestation, TimeRange,
 };
 use evidence_core::id::Id;
 use evidence_core::name::CommitSha;
@@ -101,7 +101,7 @@ impl AttestationStore for Broken {
         control: &str,
         filter: &DecisionFilter,
         request: PageRequest,
-    ) -> StoreResult<Page<Listed>> {
+    ) -> StoreResult<Page<DecisionRow>> {
         let filter = DecisionFilter {
             direction: if self.has(Defect::DecisionsAreBackwards) {
                 other(filter.direction)
