@@ -285,6 +285,7 @@ fn percent_encoded(text: &str) -> String {
 
 /// The `pagination` block of flow and trail lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "ListTrailsPagination")]
 pub struct Pagination {
     /// Number of items in all.
     pub total: u64,

@@ -431,6 +431,7 @@ pub struct GetAttestations {
 
 /// Attestations, in an envelope.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "AttestationsPaginatedResponse")]
 #[non_exhaustive]
 pub struct AttestationList {
     /// The attestations.

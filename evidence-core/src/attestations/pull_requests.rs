@@ -132,6 +132,7 @@ impl<'de> Deserialize<'de> for MergeCommit {
 
 /// Somebody who approved a pull request.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "PullRequestApprover")]
 pub struct Approver {
     /// The account's name at the host; `author` is read, too.
     pub username: ShortText,
@@ -213,7 +214,7 @@ pub struct PullRequestView {
 
 /// Somebody who approved a pull request. Every key is there.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "PullRequestApprover")]
+#[schemars(rename = "PullRequestApproverResponse")]
 #[non_exhaustive]
 pub struct ApproverView {
     /// The account's name at the host.

@@ -118,6 +118,7 @@ pub enum PolicyKind {
 
 /// What a policy is created or updated with.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "PolicyPutInput")]
 #[serde(deny_unknown_fields)]
 pub struct PolicyInput {
     /// The policy's name. One that exists is updated.

@@ -114,7 +114,7 @@ fn a_form_has_its_document_and_its_file() {
     let schema = &body["multipart/form-data"]["schema"];
     let file = &schema["properties"]["template_file"];
     assert_eq!((&file["type"], &file["format"]), (&json!("string"), &json!("binary")));
-    assert_eq!(schema["properties"]["data_json"]["$ref"], "#/components/schemas/FlowInput");
+    assert_eq!(schema["properties"]["data_json"]["$ref"], "#/components/schemas/CreateFlow");
     assert_eq!(schema["required"], json!(["data_json"]));
 }
 
