@@ -92,7 +92,7 @@ impl JsonSchema for PageNumber {
         "PageNumber".into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "integer", "minimum": 1 })
+        schemars::json_schema!({ "type": "integer", "minimum": 1, "maximum": i64::MAX })
     }
 }
 

@@ -302,6 +302,7 @@ pub struct AttachPolicies {
 #[serde(deny_unknown_fields)]
 pub struct PolicyNames {
     /// The names of the policies to attach: one at least, and each must exist.
+    #[schemars(length(min = 1))]
     pub policy_names: List<ShortText>,
 }
 
