@@ -29,7 +29,7 @@ cargo xtask <command>
   ci       format, clippy, every test, documentation, packages, dependencies: all that has to pass
   openapi  write openapi.json
   schemathesis
-           the server on both stores, asked by schemathesis from PyPI what openapi.json says of it; half an hour
+           the server on both stores, asked by schemathesis, from PyPI, what openapi.json says; half an hour
   bench    the benchmarks, in release builds
   repeat <times> <filter>
            the server's tests on PostgreSQL whose name contains the filter, such as `several_servers` or

@@ -90,9 +90,11 @@ pub struct PullRequest {
     pub merged_at: Option<SentSeconds>,
     /// Who reviewed it; null counts as none.
     #[serde(default, deserialize_with = "null_as_empty")]
+    #[schemars(with = "Option<List<SentApprover>>")]
     pub approvers: List<Approver>,
     /// Its commits; null counts as none.
     #[serde(default, deserialize_with = "null_as_empty")]
+    #[schemars(extend("type" = ["array", "null"]))]
     pub commits: List<GitCommit>,
 }
 
@@ -140,6 +142,17 @@ pub struct Approver {
     pub state: Option<ShortText>,
     /// When that was said, in epoch seconds.
     pub timestamp: Option<SentSeconds>,
+}
+
+/// How an approver is sent, for the schema.
+#[derive(JsonSchema)]
+#[schemars(inline, untagged)]
+#[expect(dead_code, reason = "approvers are read as they are kept")]
+enum SentApprover {
+    /// The account's name at the host.
+    Name(ShortText),
+    /// With what was said, and when.
+    Said(Approver),
 }
 
 #[derive(Deserialize)]

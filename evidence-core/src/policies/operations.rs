@@ -125,6 +125,7 @@ pub struct PolicyInput {
     pub name: PolicyName,
     /// What it is for; left out, it stays.
     #[serde(default, deserialize_with = "given")]
+    #[schemars(with = "Description")]
     pub description: Option<Description>,
     /// `env`, or left out.
     #[serde(default, rename = "type")]
