@@ -98,8 +98,7 @@ impl JsonSchema for AttestationData {
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
-            "type": ["object", "array", "string", "number", "boolean"],
-            "contentMediaType": "application/json", "x-max-bytes": MAX_DATA,
+            "not": { "type": "null" }, "contentMediaType": "application/json", "x-max-bytes": MAX_DATA,
         })
     }
 }
