@@ -138,10 +138,11 @@ fn schemas_have_the_names_that_generated_clients_know() {
     ] {
         assert_eq!(schema(operation, &format!("/requestBody/{json}/$ref")), name, "{operation}");
     }
-    for (operation, document, name) in
-        [("create_flow_with_template", "data_json", "CreateFlow"), ("put_policy", "payload", "PolicyPutInput")]
-    {
-        let pointer = format!("/requestBody/content/multipart~1form-data/schema/properties/{document}/$ref");
+    for (operation, part, name) in [
+        ("create_flow_with_template", "data_json", "CreateFlow"),
+        ("put_policy", "payload", "PolicyPutInput"),
+    ] {
+        let pointer = format!("/requestBody/content/multipart~1form-data/schema/properties/{part}/$ref");
         assert_eq!(schema(operation, &pointer), name, "{operation}");
     }
     for (operation, name) in [
