@@ -144,7 +144,8 @@ pub struct Approver {
     pub timestamp: Option<SentSeconds>,
 }
 
-/// How an approver is sent, for the schema.
+// For the schema alone: how an approver is sent.
+/// Somebody who approved a pull request: the account's name, or that and what was said.
 #[derive(JsonSchema)]
 #[schemars(inline, untagged)]
 #[expect(dead_code, reason = "approvers are read as they are kept")]
