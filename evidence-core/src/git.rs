@@ -87,6 +87,7 @@ impl<'de> Deserialize<'de> for GitCommit {
 
 /// A git commit. Every key is there: what nobody reported is the empty value of its type.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
+#[schemars(rename = "GitCommitResponse")]
 #[non_exhaustive]
 pub struct GitCommitInfo {
     /// The commit's hash.

@@ -92,7 +92,7 @@ impl JsonSchema for PageNumber {
         "PageNumber".into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "integer", "minimum": 1 })
+        schemars::json_schema!({ "type": "integer", "minimum": 1, "maximum": i64::MAX })
     }
 }
 
@@ -311,6 +311,7 @@ fn percent_encoded(text: &str) -> String {
 
 /// The `pagination` block of flow and trail lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "ListTrailsPagination")]
 pub struct Pagination {
     /// Number of items in all.
     pub total: u64,

@@ -99,7 +99,10 @@ impl JsonSchema for SentSeconds {
         "EpochSeconds".into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "number", "description": "Seconds since 1970-01-01T00:00:00Z." })
+        schemars::json_schema!({
+            "type": "number", "minimum": -SENT_LIMIT, "maximum": SENT_LIMIT,
+            "description": "Seconds since 1970-01-01T00:00:00Z.",
+        })
     }
 }
 

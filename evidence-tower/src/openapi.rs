@@ -107,6 +107,7 @@ impl OpenApiBuilder {
                         "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
                     },
                     "LongUrl": { "description": "The URL is too long" },
+                    "LongHead": { "description": "The URL and the headers are too long together" },
                 },
                 "securitySchemes": {
                     "bearer": { "type": "http", "scheme": "bearer" },
@@ -211,8 +212,12 @@ impl OpenApiBuilder {
         });
         let errors = error_statuses(O::Body::KIND).map(str::to_owned);
         let errors = errors.chain(O::ERRORS.iter().map(u16::to_string)).map(|status| {
-            // A host may refuse a long URL before the API sees it, in its own way.
-            let response = if status == "414" { "LongUrl" } else { "Error" };
+            // A host may refuse what is too long before the API sees it, in its own way.
+            let response = match status.as_str() {
+                "414" => "LongUrl",
+                "431" => "LongHead",
+                _ => "Error",
+            };
             (status, json!({ "$ref": format!("#/components/responses/{response}") }))
         });
         Value::Object(success.chain(errors).collect())
@@ -244,7 +249,7 @@ const fn who_may_call(scope: Scope) -> &'static str {
 /// The error statuses documented for an operation with this kind of body.
 fn error_statuses(body: BodyKind) -> impl Iterator<Item = &'static str> {
     let reads = !matches!(body, BodyKind::Empty);
-    let all = ["400", "401", "403", "404", "413", "414", "415", "503"].into_iter();
+    let all = ["400", "401", "403", "404", "413", "414", "415", "431", "503"].into_iter();
     all.filter(move |status| reads || !matches!(*status, "413" | "415"))
 }
 

@@ -5,6 +5,7 @@ mod deny;
 mod postgres;
 mod results;
 mod run;
+mod schemathesis;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -27,6 +28,8 @@ cargo xtask <command>
   client   that client alone, with the results of the last `cargo xtask test`
   ci       format, clippy, every test, documentation, packages, dependencies: all that has to pass
   openapi  write openapi.json
+  schemathesis
+           the server on both stores, asked by schemathesis, from PyPI, what openapi.json says; half an hour
   bench    the benchmarks, in release builds
   repeat <times> <filter>
            the server's tests on PostgreSQL whose name contains the filter, such as `several_servers` or
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         ["client"] => client::run(Need::Always),
         ["ci"] => ci(),
         ["openapi"] => openapi(),
+        ["schemathesis"] => schemathesis::run(),
         ["bench"] => bench(),
         ["repeat", times, filter] => repeat(times, filter),
         _ => {

@@ -16,7 +16,7 @@ use crate::fact::Fact;
 use crate::fact::names::{Guard, Key};
 use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint, OrgName};
-use crate::operation::{Acknowledged, Created, Json, JsonList, Method, Operation};
+use crate::operation::{Created, Json, JsonList, Method, Operation};
 use crate::page::Listed;
 use crate::service::{Context, Draft};
 use crate::time::WholeSeconds;
@@ -94,7 +94,7 @@ impl Operation for ListAllowlist {
 
 /// Allows an artifact, by its fingerprint, in an environment. Nothing else need be known of the artifact. Allowing it
 /// again adds a record, which is listed in the place of the earlier one. An environment that allows as many artifacts
-/// as the host permits (10,000 unless it says otherwise) takes no further ones: 400.
+/// as the host permits (10,000 unless it says otherwise) takes no further ones: 400. Answers with what was sent.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct AllowArtifact {
     /// The organization's name.
@@ -104,7 +104,7 @@ pub struct AllowArtifact {
 }
 
 /// What is allowed, and why.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "AllowlistPutInput")]
 pub struct AllowlistInput {
@@ -123,7 +123,7 @@ impl Operation for AllowArtifact {
     const SCOPE: Scope = Scope::Write;
     const SUMMARY: &'static str = "Allows an artifact in an environment";
     type Body = Json<AllowlistInput>;
-    type Output = Created<Acknowledged>;
+    type Output = Created<AllowlistInput>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -131,7 +131,7 @@ impl Operation for AllowArtifact {
 
     async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
         cx.retry(|| allow(&self.env_name, input.clone(), cx)).await?;
-        Ok(Created(Acknowledged::Ok))
+        Ok(Created(input))
     }
 }
 

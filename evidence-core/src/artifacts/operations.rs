@@ -361,6 +361,7 @@ pub struct GetLatestCommit {
 
 /// The latest commit of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "LatestCommitResponse")]
 #[non_exhaustive]
 pub struct LatestCommit {
     /// The commit's 40 hex digits; `""` when there is none.

@@ -38,6 +38,7 @@ const MAX_SHOWN: usize = 100;
 
 /// What a search found.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "SearchResultGetResponse")]
 #[non_exhaustive]
 pub struct SearchResult {
     /// What the value is the beginning of.
@@ -49,6 +50,7 @@ pub struct SearchResult {
 
 /// What a value is the beginning of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "SearchResolvedModel")]
 #[non_exhaustive]
 pub struct ResolvedTo {
     /// What the one match is, or `multiple` where there are several.
@@ -90,6 +92,7 @@ pub struct ResolvedMatches {
 
 /// An artifact that a search found. Every key is there: what nobody reported is the empty value of its type.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "SearchFoundArtifactModel")]
 #[non_exhaustive]
 pub struct FoundArtifact {
     /// The SHA-256 of the content.

@@ -43,7 +43,7 @@ use serde_json::{Map, Value};
 /// One report of an artifact to a flow, with what is known of it by now. Every key is there: what nobody reported is
 /// the empty value of its type.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "Artifact")]
+#[schemars(rename = "ArtifactResponse")]
 #[non_exhaustive]
 pub struct ArtifactView {
     /// The id of this report. The same fingerprint may be reported many times, each time under an id of its own.
@@ -114,6 +114,7 @@ pub struct ArtifactView {
 /// The repository that an artifact was reported from. Every key is there: what nobody reported is the empty value of
 /// its type.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
+#[schemars(rename = "RepoInfoResponse")]
 #[non_exhaustive]
 pub struct RepoInfoView {
     /// The repository's name, with its owner: `owner/repo`.

@@ -153,6 +153,7 @@ pub struct PullRequests {
     pub git_provider: GitProvider,
     /// The pull requests that brought the change in; null counts as none.
     #[serde(deserialize_with = "null_as_empty")]
+    #[schemars(extend("type" = ["array", "null"]))]
     pub pull_requests: List<PullRequest>,
 }
 

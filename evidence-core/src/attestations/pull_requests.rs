@@ -91,9 +91,11 @@ pub struct PullRequest {
     pub merged_at: Option<SentSeconds>,
     /// Who reviewed it; null counts as none.
     #[serde(default, deserialize_with = "null_as_empty")]
+    #[schemars(with = "Option<List<SentApprover>>")]
     pub approvers: List<Approver>,
     /// Its commits; null counts as none.
     #[serde(default, deserialize_with = "null_as_empty")]
+    #[schemars(extend("type" = ["array", "null"]))]
     pub commits: List<GitCommit>,
 }
 
@@ -135,6 +137,7 @@ impl<'de> Deserialize<'de> for MergeCommit {
 
 /// Somebody who approved a pull request.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "PullRequestApprover")]
 pub struct Approver {
     /// The account's name at the host; `author` is read, too.
     pub username: ShortText,
@@ -142,6 +145,18 @@ pub struct Approver {
     pub state: Option<ShortText>,
     /// When that was said, in epoch seconds.
     pub timestamp: Option<SentSeconds>,
+}
+
+// For the schema alone: how an approver is sent.
+/// Somebody who approved a pull request: the account's name, or that and what was said.
+#[derive(JsonSchema)]
+#[schemars(inline, untagged)]
+#[expect(dead_code, reason = "approvers are read as they are kept")]
+enum SentApprover {
+    /// The account's name at the host.
+    Name(ShortText),
+    /// With what was said, and when.
+    Said(Approver),
 }
 
 #[derive(Deserialize)]
@@ -220,7 +235,7 @@ pub struct PullRequestView {
 
 /// Somebody who approved a pull request. Every key is there.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "PullRequestApprover")]
+#[schemars(rename = "PullRequestApproverResponse")]
 #[non_exhaustive]
 pub struct ApproverView {
     /// The account's name at the host.

@@ -69,6 +69,7 @@ pub struct FoundIssue {
     pub message: Description,
     /// Where it was found; null counts as nowhere.
     #[serde(default, deserialize_with = "null_as_empty")]
+    #[schemars(extend("type" = ["array", "null"]))]
     pub locations: List<IssueLocation>,
     /// How urgent the tool takes it to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,6 +83,7 @@ pub struct IssueLocation {
     pub uri: LongText,
     /// The lines in it; null counts as none.
     #[serde(default, deserialize_with = "null_as_empty")]
+    #[schemars(extend("type" = ["string", "null"]))]
     pub lines: ShortText,
 }
 

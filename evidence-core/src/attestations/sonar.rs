@@ -44,6 +44,7 @@ pub struct SonarResults {
 pub struct SonarProject {
     /// Its name; null counts as none.
     #[serde(default, deserialize_with = "null_as_empty")]
+    #[schemars(extend("type" = ["string", "null"]))]
     pub name: ShortText,
     /// Its key.
     pub key: LongText,

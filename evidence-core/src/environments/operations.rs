@@ -232,6 +232,7 @@ pub struct JoinEnvironment {
 
 /// Which environment is added.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "JoinPhysicalToLogicalPutInput")]
 #[serde(deny_unknown_fields)]
 pub struct JoinInput {
     /// The name of the environment to add, which is no logical one.
@@ -297,9 +298,11 @@ pub struct AttachPolicies {
 
 /// Which policies are attached.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "AttachPoliciesPutInput")]
 #[serde(deny_unknown_fields)]
 pub struct PolicyNames {
     /// The names of the policies to attach: one at least, and each must exist.
+    #[schemars(length(min = 1))]
     pub policy_names: List<ShortText>,
 }
 

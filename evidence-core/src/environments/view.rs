@@ -28,7 +28,7 @@ impl KnownEnvironment {
 
 /// An environment: something that runs artifacts and is reported on, or a logical group of such.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "Environment")]
+#[schemars(rename = "GetEnvironmentResponse")]
 #[non_exhaustive]
 pub struct EnvironmentView {
     /// The organization's name.

@@ -206,6 +206,7 @@ pub struct PutFlow {
 
 /// What a flow is created or updated with.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "CreateFlow")]
 pub struct FlowInput {
     /// The flow's name. One that exists is updated.
     pub name: FlowName,

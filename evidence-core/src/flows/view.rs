@@ -22,7 +22,7 @@ use crate::trails::evaluation::{Activity, newest_of_flows};
 
 /// A flow: the repeatable process whose executions are trails.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "Flow")]
+#[schemars(rename = "FlowGet")]
 #[non_exhaustive]
 pub struct FlowView {
     /// Its id.
@@ -73,6 +73,7 @@ impl FlowView {
 
 /// A flow in a list: also when something last happened in it, and the state of its newest trail.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "FlowList")]
 #[non_exhaustive]
 pub struct ListedFlow {
     /// The flow.
@@ -86,6 +87,7 @@ pub struct ListedFlow {
 
 /// A list of flows: plain, or a page of it when `page` or `per_page` was given.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "FlowListResponse")]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum FlowList {

@@ -27,7 +27,7 @@ impl Context<'_> {
 
 /// An organization.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "Organization")]
+#[schemars(rename = "GetOrganization")]
 #[non_exhaustive]
 pub struct OrganizationView {
     /// Its name.

@@ -118,12 +118,15 @@ pub enum PolicyKind {
 
 /// What a policy is created or updated with.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "PolicyPutInput")]
 #[serde(deny_unknown_fields)]
 pub struct PolicyInput {
     /// The policy's name. One that exists is updated.
     pub name: PolicyName,
     /// What it is for; left out, it stays.
-    #[serde(default, deserialize_with = "given")]
+    // Nothing is written of it: the schema would say that the default is null, which is refused.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Description")]
     pub description: Option<Description>,
     /// `env`, or left out.
     #[serde(default, rename = "type")]

@@ -27,7 +27,7 @@ use crate::time::{Seconds, Timestamp};
 
 /// A policy with all its versions.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "Policy")]
+#[schemars(rename = "PolicyResponse")]
 #[non_exhaustive]
 pub struct PolicyView {
     /// What comes before its versions.
@@ -70,6 +70,7 @@ pub struct AfterVersions {
 
 /// A version of a policy.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "VersionedPolicy")]
 #[non_exhaustive]
 pub struct PolicyVersionView {
     /// Its number, from 1.
@@ -86,6 +87,7 @@ pub struct PolicyVersionView {
 
 /// Something that happened to a policy.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "PolicyEvent")]
 #[non_exhaustive]
 pub struct PolicyEventView {
     /// What happened: `creation`, `new_version` or `metadata_update`.

@@ -59,6 +59,7 @@ impl VcsProvider {
 
 /// The repository that something was reported from. Unknown properties are ignored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "RepoInfoPostInput")]
 pub struct RepoInfo {
     /// The repository's name, with its owner: `owner/repo`.
     pub name: ShortText,

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 /// A repo as the newest reports describe it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "Repo")]
+#[schemars(rename = "RepoResponse")]
 #[non_exhaustive]
 pub struct RepoView {
     /// The id it has here, which leads to its tags. It is not the host's: that is `repo_id`.

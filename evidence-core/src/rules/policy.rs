@@ -325,6 +325,7 @@ impl Evaluation {
 
 /// What one rule of a policy says of one artifact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "RuleEvaluationResponse")]
 #[non_exhaustive]
 pub struct RuleEvaluation {
     /// The rule.
@@ -351,6 +352,7 @@ impl RuleEvaluation {
 
 /// A rule as it is shown beside its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "PolicyRuleDefinition")]
 #[non_exhaustive]
 pub struct Rule {
     /// The sort of rule.
@@ -390,6 +392,7 @@ pub enum RuleKind {
 
 /// What came of one rule in one flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "RuleResolutionResponse")]
 #[non_exhaustive]
 pub struct Resolution {
     /// What came of it.
@@ -424,6 +427,7 @@ pub enum ResolutionKind {
 
 /// Where a rule was looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "ContextResponse")]
 #[non_exhaustive]
 pub struct ResolutionContext {
     /// The flow; null for an artifact without provenance.

@@ -94,6 +94,7 @@ impl RunningArtifact {
 
 /// What a version of a policy said of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "PolicyEvaluationResponse")]
 #[non_exhaustive]
 pub struct PolicyDecision {
     /// The policy.

@@ -35,6 +35,7 @@ use crate::time::{Seconds, Timestamp, WholeSeconds};
 
 /// A snapshot of an environment in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "GetSnapshotListItem")]
 #[non_exhaustive]
 pub struct SnapshotSummary {
     /// Its number in the environment, from 1.
@@ -66,7 +67,7 @@ impl SnapshotSummary {
 
 /// What ran in an environment from one change to the next.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "Snapshot")]
+#[schemars(rename = "GetSnapshotResponse")]
 #[non_exhaustive]
 pub struct SnapshotView {
     /// Its number in the environment, from 1.
@@ -167,6 +168,7 @@ pub struct SnapshotArtifact {
 
 /// Where an artifact of a snapshot comes from: its newest report in one flow.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "SnapshotArtifactFlow")]
 #[non_exhaustive]
 pub struct ArtifactFlow {
     /// The flow's name.

@@ -289,6 +289,7 @@ pub struct ListTrails {
     pub flow_tag: Option<TagText>,
     /// Narrows the list to trails that this artifact was reported to: its fingerprint, or the first five digits or
     /// more.
+    #[schemars(extend("pattern" = "^([a-f0-9]{5,64})?$"))]
     pub fingerprint: Option<ShortText>,
     /// Which page, from 1; the first when left out.
     pub page: Option<PageNumber>,

@@ -34,7 +34,7 @@ use crate::trails::store::TrailContents;
 
 /// A trail: one execution of the process that its flow is, with its compliance.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "Trail")]
+#[schemars(rename = "GetTrail")]
 #[non_exhaustive]
 pub struct TrailView {
     /// Its name, unique in its flow.
@@ -82,6 +82,7 @@ pub struct TrailView {
 
 /// The flow of a trail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "FlowInfo")]
 #[non_exhaustive]
 pub struct TrailFlow {
     /// The flow's name.
@@ -92,6 +93,7 @@ pub struct TrailFlow {
 
 /// The commit of a trail: `""` and `0` where nothing was reported.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "GitCommitInfo")]
 #[non_exhaustive]
 pub struct TrailCommit {
     /// The commit's hash.
@@ -273,6 +275,7 @@ impl Envelope<EventView> for TrailDocument {
 
 /// A page of trails.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "ListTrails")]
 #[non_exhaustive]
 pub struct TrailList {
     /// The trails of the page.

@@ -17,7 +17,8 @@ async fn a_record_has_every_field_of_the_table() {
     on_every_store_and_mount(async |api| {
         api.environment("production").await;
         assert_eq!(api.get(LIST).await.ok(), json!([]));
-        assert_eq!(api.put(PRODUCTION).json(allowance("a", "known")).await.created(), "OK");
+        let sent = allowance("a", "known");
+        assert_eq!(api.put(PRODUCTION).json(&sent).await.created(), sent);
         let records = api.get(LIST).await.ok();
         let record = &records[0];
         assert!(record["timestamp"].is_i64(), "{record}");

@@ -114,8 +114,53 @@ fn a_form_has_its_document_and_its_file() {
     let schema = &body["multipart/form-data"]["schema"];
     let file = &schema["properties"]["template_file"];
     assert_eq!((&file["type"], &file["format"]), (&json!("string"), &json!("binary")));
-    assert_eq!(schema["properties"]["data_json"]["$ref"], "#/components/schemas/FlowInput");
+    assert_eq!(schema["properties"]["data_json"]["$ref"], "#/components/schemas/CreateFlow");
     assert_eq!(schema["required"], json!(["data_json"]));
+}
+
+/// Clients that were generated for hosted services have types of these names.
+#[test]
+fn schemas_have_the_names_that_generated_clients_know() {
+    let document = openapi();
+    let schema = |operation: &str, pointer: &str| {
+        let (_, method, path) = operations().into_iter().find(|(name, ..)| *name == operation).unwrap();
+        let found = document["paths"][path][method].pointer(pointer).and_then(Value::as_str).unwrap();
+        found.rsplit('/').next().unwrap().to_owned()
+    };
+    let json = "content/application~1json/schema";
+    for (operation, name) in [
+        ("create_artifact", "CreateArtifact"),
+        ("join_physical_to_logical", "JoinPhysicalToLogicalPutInput"),
+        ("attach_policy_to_env", "AttachPoliciesPutInput"),
+        ("post_control", "ControlPostInput"),
+        ("create_env", "CreateEnvironmentPutInput"),
+        ("allow_artifact_for_env", "AllowlistPutInput"),
+    ] {
+        assert_eq!(schema(operation, &format!("/requestBody/{json}/$ref")), name, "{operation}");
+    }
+    for (operation, part, name) in [
+        ("create_flow_with_template", "data_json", "CreateFlow"),
+        ("put_policy", "payload", "PolicyPutInput"),
+    ] {
+        let pointer = format!("/requestBody/content/multipart~1form-data/schema/properties/{part}/$ref");
+        assert_eq!(schema(operation, &pointer), name, "{operation}");
+    }
+    for (operation, name) in [
+        ("get_artifact_by_fingerprint", "ArtifactResponse"),
+        ("get_latest_artifact_commit", "LatestCommitResponse"),
+        ("get_attestations", "AttestationsPaginatedResponse"),
+        ("get_environment", "GetEnvironmentResponse"),
+        ("get_flow", "FlowGet"),
+        ("get_organization", "GetOrganization"),
+        ("get_policy", "PolicyResponse"),
+        ("list_repos", "RepoListResponse"),
+        ("get_search", "SearchResultGetResponse"),
+        ("get_snapshot", "GetSnapshotResponse"),
+        ("list_trails_for_org", "ListTrails"),
+        ("get_trail", "GetTrail"),
+    ] {
+        assert_eq!(schema(operation, &format!("/responses/200/{json}/$ref")), name, "{operation}");
+    }
 }
 
 #[test]
@@ -124,9 +169,9 @@ fn every_operation_tells_of_its_refusals_and_downloads_of_their_types() {
     let statuses = |path: &str, method: &str| -> Vec<String> {
         paths[path][method]["responses"].as_object().unwrap().keys().cloned().collect()
     };
-    assert_eq!(statuses("/flows/{org}", "get"), ["200", "400", "401", "403", "404", "414", "503"]);
+    assert_eq!(statuses("/flows/{org}", "get"), ["200", "400", "401", "403", "404", "414", "431", "503"]);
     let put = statuses("/environments/{org}", "put");
-    assert_eq!(put, ["201", "400", "401", "403", "404", "413", "414", "415", "503"]);
+    assert_eq!(put, ["201", "400", "401", "403", "404", "413", "414", "415", "431", "503"]);
     let pdf = &paths["/trails/{org}/{flow_name}/{trail_name}/audit_pdf"]["get"]["responses"]["200"];
     assert_eq!(pdf["content"], json!({"application/pdf": {}}));
 }

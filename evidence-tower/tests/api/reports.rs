@@ -209,7 +209,7 @@ async fn what_is_on_the_allowlist_may_run_whatever_the_policies_say() {
         api.report_running("prod", &running).await.expect_exactly(201, json!("OK"));
         api.get("/snapshots/acme/prod/-1").await.expect(200, json!({"compliant": false}));
         let allow = json!({"artifact_name": "nginx", "artifact_fingerprint": fingerprint('1'), "description": "known"});
-        api.put("/allowlists/acme/prod").json(&allow).await.expect_exactly(201, json!("OK"));
+        api.put("/allowlists/acme/prod").json(&allow).await.expect_exactly(201, allow);
         api.report_running("prod", &running).await.expect_exactly(201, json!("OK"));
         let artifact = json!({"compliant": true, "annotation": {"type": "became-compliant", "was": 1, "now": 1}});
         api.get("/snapshots/acme/prod/-1").await.expect(200, json!({"compliant": true, "artifacts": [artifact]}));

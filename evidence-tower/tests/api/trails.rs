@@ -595,6 +595,7 @@ async fn an_event_names_the_repo_that_was_reported_though_others_were_since() {
         let trail = api.get("/trails/acme/shop/t").await.ok();
         let named = trail["events"].as_array().unwrap().iter().map(|event| &event["repo_info"]["inner_id"]);
         assert_eq!(Vec::from_iter(named), [&ids[0], &ids[1], &ids[0]]);
+        assert_eq!(trail["events"][0]["repo_info"]["vcs_instance"], "git.example.com");
         assert_eq!(trail["repo_ids"], json!([ids[1], ids[0]]));
     })
     .await;

@@ -10,7 +10,7 @@ use crate::bounded::{Address, Description, FreeForm, List, ShortText, or_empty};
 use crate::git::GitCommit;
 use crate::id::Id;
 use crate::name::{AttestationName, EnvironmentName, Fingerprint, TrailName};
-use crate::repos::record::{RepoInfo, VcsProvider};
+use crate::repos::record::{RepoInfo, VcsProvider, vcs_instance};
 use crate::time::Seconds;
 use crate::trails::events::{Event, RuntimeEvent, TrailEventKind};
 use crate::trails::record::Trail;
@@ -183,6 +183,8 @@ pub struct EventRepo {
     pub provider: Option<VcsProvider>,
     /// What it is about; null where that was not reported.
     pub description: Option<Description>,
+    /// The host of `url`, in lower case, with a port that is not the usual one; null without one.
+    pub vcs_instance: Option<String>,
     /// The groups it lies in; null where they were not reported.
     pub namespace_path: Option<List<ShortText>>,
     /// Whatever else was reported of it; null where nothing was.
@@ -375,7 +377,19 @@ impl EventRepo {
     fn new(info: RepoInfo, inner_id: Option<Id>, org_id: Id) -> Self {
         let RepoInfo { name, url, id: repo_id, description, provider, namespace_path, additional_info } =
             info;
-        Self { inner_id, org_id, repo_id, name, url, provider, description, namespace_path, additional_info }
+        let vcs_instance = vcs_instance(&url);
+        Self {
+            inner_id,
+            org_id,
+            repo_id,
+            name,
+            url,
+            provider,
+            description,
+            vcs_instance,
+            namespace_path,
+            additional_info,
+        }
     }
 }
 
