@@ -7,7 +7,7 @@ use crate::fixture::{Fixture, TO};
 
 pub(crate) fn a_custom_type_and_its_versions(fixture: &mut Fixture) {
     let list = ["list", "attestation-types"];
-    fixture.prints(&list, "No attestation-types were found.");
+    fixture.prints(&list, "No attestation types were found.");
     assert_eq!(fixture.reads(&list), json!([]));
     fixture.says(&["create", "attestation-type", "review"], "attestation-type review was created");
     let schema = fixture.file("schema.json", r#"{"type": "object", "required": ["age"]}"#);
@@ -90,7 +90,7 @@ pub(crate) fn a_custom_type_decides_until_it_is_archived(fixture: &mut Fixture) 
 
     let archived = "Custom attestation type person was archived";
     fixture.says(&["archive", "attestation-type", "person"], archived);
-    fixture.prints(&["list", "attestation-types"], "No attestation-types were found.");
+    fixture.prints(&["list", "attestation-types"], "No attestation types were found.");
     assert_eq!(fixture.reads(&["get", "attestation-type", "person"])["archived"], true);
     fixture.refuses(
         &attest("person", "late", &old),
