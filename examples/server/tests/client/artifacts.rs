@@ -131,8 +131,12 @@ pub(crate) fn artifacts_are_found_by_fingerprint_and_commit(fixture: &mut Fixtur
     );
     let artifact = format!("Search result resolved to artifact with fingerprint {fingerprint}\n{found}");
     let commit = format!("Search result resolved to commit {sha}\n{found}");
-    let ways =
-        [(&fingerprint[..], &artifact), (&fingerprint[..5], &artifact), (sha, &commit), (short, &commit)];
+    let ways = [
+        (&fingerprint[..], &artifact),
+        (&fingerprint[..5], &artifact),
+        (&sha[..], &commit),
+        (short, &commit),
+    ];
     for (value, table) in ways {
         fixture.prints(&["search", value], table);
     }

@@ -147,7 +147,7 @@ pub(crate) fn a_scan_is_overridden(fixture: &mut Fixture) {
     let read_scan = ["get", "attestation", "scan", "--fingerprint", &fingerprint, "--flow", "delivery"];
     let found = fixture.reads(&read_scan);
     assert_eq!((&found[0]["attestation_type"], &found[0]["is_compliant"]), (&json!("snyk"), &json!(false)));
-    assert_eq!(found[0]["snyk_results"]["results"][0]["high_count"], 1);
+    assert_eq!(found[0]["processed_snyk_results"]["results"][0]["high_count"], 1);
 
     let accept = ["attest", "override", "--reason", "accepted", "--new-compliance-status=true"];
     let exempt = [&accept[..], &["--original-attestation-type", "snyk"], &about].concat();

@@ -17,14 +17,14 @@ fn stand_in(answers: Vec<(String, Value)>) -> String {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             // The client says what it missed.
-            let _ = answer(stream.unwrap(), &answers);
+            let _ = answer(&stream.unwrap(), &answers);
         }
     });
     address
 }
 
-fn answer(stream: TcpStream, answers: &[(String, Value)]) -> std::io::Result<()> {
-    let mut reader = BufReader::new(&stream);
+fn answer(mut stream: &TcpStream, answers: &[(String, Value)]) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream);
     let mut asked = String::new();
     reader.read_line(&mut asked)?;
     let mut length = 0;
@@ -42,7 +42,7 @@ fn answer(stream: TcpStream, answers: &[(String, Value)]) -> std::io::Result<()>
     let (status, body) =
         found.map_or(("404 Not Found", "{}".to_owned()), |(_, value)| ("200 OK", value.to_string()));
     write!(
-        &stream,
+        stream,
         "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
         body.len()
     )
@@ -129,12 +129,16 @@ fn code_hosts(commit: &str) -> String {
     stand_in(answers.into())
 }
 
+/// The options that name GitHub at this address.
+fn of_github(url: &str) -> Vec<&str> {
+    vec!["--github-base-url", url, "--github-token", "x", "--github-org", "acme"]
+}
+
 pub(crate) fn pull_requests_of_each_code_host(fixture: &mut Fixture) {
     fixture.begin();
     let hosts = code_hosts(&fixture.commit);
     let url = |path: &str| format!("{hosts}{path}");
     let (github, empty, gitlab, azure) = (url("/github"), url("/empty"), url("/gitlab"), url("/azure"));
-    let of_github = |url| vec!["--github-base-url", url, "--github-token", "x", "--github-org", "acme"];
     let of_gitlab = vec!["--gitlab-base-url", &gitlab, "--gitlab-token", "x", "--gitlab-org", "acme"];
     let of_azure = vec!["--azure-org-url", &azure, "--azure-token", "x", "--project", "project"];
     let attest = |host: &'static str, name: &'static str, options: Vec<&str>| {

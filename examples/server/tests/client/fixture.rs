@@ -126,8 +126,9 @@ impl Fixture {
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         let words = arguments.join(" ");
-        let names =
-            |command: &&str| words.strip_prefix(*command).is_some_and(|rest| !rest.starts_with(|c| c != ' '));
+        let names = |command: &&str| {
+            words.strip_prefix(*command).is_some_and(|rest| !rest.starts_with(|next: char| next != ' '))
+        };
         let command =
             known_commands().into_iter().filter(|command| names(command)).max_by_key(|name| name.len());
         let json = arguments.windows(2).any(|pair| pair == ["--output", "json"]);
