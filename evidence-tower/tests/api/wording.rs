@@ -158,9 +158,13 @@ async fn artifacts_and_their_attestations() {
         let told = Told(&sentence, ["Artifact not found", "artifact_fingerprint", &looked_for]);
         let document = json!({"name": "review"}).to_string();
         api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", &document)]).await.created();
-        let sonar = json!({"serverUrl": "https://s.org", "taskId": "1", "status": "SUCCESS", "analysedAt": "",
-            "revision": "", "project": {"key": "k", "url": "https://s.org/k"}, "qualityGate": {"status": "OK", "conditions": []}});
-        let snyk = json!({"schema_version": 1, "tool": {"name": "snyk", "version": "1"}, "results": []});
+        let sonar = json!({
+            "serverUrl": "https://s.org", "taskId": "1", "status": "SUCCESS", "analysedAt": "2026-01-02T03:04:05+0000",
+            "revision": "a".repeat(40), "project": {"key": "k", "name": "k", "url": "https://s.org/k"},
+            "branch": {"name": "main", "type": "BRANCH"}, "qualityGate": {"status": "OK", "conditions": []},
+        });
+        let result = json!({"high_count": 0, "medium_count": 0, "low_count": 0});
+        let snyk = json!({"schema_version": 1, "tool": {"name": "snyk", "version": "1"}, "results": [result]});
         let kinds = [
             ("generic", json!({"is_compliant": true})),
             ("custom", json!({"type_name": "review", "attestation_data": {}})),
@@ -452,6 +456,7 @@ async fn what_breaks_a_rule_is_said_alike() {
 
         let integer = "Input should be a valid integer, unable to parse string as an integer [input: ]";
         let direction = "Input should be 'asc' or 'desc' [input: ]";
+        let a_b = format!("{flow_name} [input: a b]");
         let queries = [
             ("/flows/acme?page=", "query.page", integer),
             ("/trails/acme?per_page=", "query.per_page", integer),
@@ -464,7 +469,7 @@ async fn what_breaks_a_rule_is_said_alike() {
                 "Input should be 'github', 'gitlab', 'bitbucket', 'bitbucket_cloud', 'bitbucket_dc', 'azure-devops', \
                  'azure_devops_services', 'azure_devops_server', 'circleci', 'git' or 'subversion' [input: ]",
             ),
-            ("/artifacts/acme?flow_name=a%20b", "query.flow_name", &format!("{flow_name} [input: a b]")),
+            ("/artifacts/acme?flow_name=a%20b", "query.flow_name", &a_b[..]),
             (
                 "/search/acme/sha/abc",
                 "search_value",
