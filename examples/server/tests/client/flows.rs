@@ -51,9 +51,9 @@ pub(crate) fn a_flow_of_an_older_pipeline_has_a_list_of_names(fixture: &mut Fixt
     let get = ["get", "flow", "older"];
     fixture.prints(
         &get,
-        "Name: older\nDescription: Old\nTemplate: [artifact, unit-tests, scan]\nLast Deployment At: N/A\nTags: None",
+        "Name: older\nDescription: Old\nTemplate: [unit-tests, scan, artifact]\nLast Deployment At: N/A\nTags: None",
     );
-    assert_eq!(fixture.reads(&get)["template"], json!(["artifact", "unit-tests", "scan"]));
+    assert_eq!(fixture.reads(&get)["template"], json!(["unit-tests", "scan", "artifact"]));
     fixture.says(&["create", "flow", "older"], "flow 'older' was updated");
     assert_eq!(fixture.reads(&get)["template"], json!(["artifact"]));
     // One with names becomes one with a template.
