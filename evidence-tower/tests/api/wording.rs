@@ -385,7 +385,12 @@ async fn what_breaks_a_rule_is_said_alike() {
         let artifact = json!({"fingerprint": "a".repeat(64), "filename": "a", "build_url": "", "commit_url": ""});
         let link = json!({"log": {"href": "https://x.org", "fingerprint": "7509e5bda0"}});
         let bodies = [
-            (api.put("/flows/acme"), with(template(), "name", json!("foo bar")), "name", format!("{flow_name} [input: foo bar]")),
+            (
+                api.put("/flows/acme"),
+                with(template(), "name", json!("foo bar")),
+                "name",
+                format!("{flow_name} [input: foo bar]"),
+            ),
             (api.put("/flows/acme"), json!({"name": "x"}), "description", required.to_owned()),
             (
                 api.put("/flows/acme"),
@@ -407,7 +412,12 @@ async fn what_breaks_a_rule_is_said_alike() {
                 "external_urls.log.fingerprint",
                 fingerprint.to_owned(),
             ),
-            (api.post("/artifacts/acme/shop"), with(artifact, "external_urls", json!("")), "external_urls", dictionary.to_owned()),
+            (
+                api.post("/artifacts/acme/shop"),
+                with(artifact, "external_urls", json!("")),
+                "external_urls",
+                dictionary.to_owned(),
+            ),
             (
                 api.post("/controls/acme"),
                 json!({"identifier": "bad identifier", "name": "x"}),
@@ -436,7 +446,7 @@ async fn what_breaks_a_rule_is_said_alike() {
         let text = format!("{trail_name} [input: foo?$bar]");
         wrong.expect_exactly(400, json!({"message": INVALID, "errors": {"name": text}}));
 
-        let attestation = |key: &str, value: Value| with(json!({"attestation_name": "x", "is_compliant": true}), key, value);
+        let attestation = json!({"attestation_name": "x", "is_compliant": true});
         let url = "Input should be a valid URL, input is empty [input: ]";
         let unbound = "An attestation for an artifact that is not reported yet requires at least one of: \
             artifact_fingerprint or git_commit_info.";
@@ -450,17 +460,18 @@ async fn what_breaks_a_rule_is_said_alike() {
             ("target_artifacts", json!(["cli"]), unbound),
         ];
         for (field, value, text) in attestations {
-            let refused = api.attest("generic", &attestation(field, value)).await;
+            let refused = api.attest("generic", &with(attestation.clone(), field, value)).await;
             refused.expect_exactly(400, json!({"message": INVALID, "errors": {field: text}}));
         }
 
         let integer = "Input should be a valid integer, unable to parse string as an integer [input: ]";
+        let boolean = "Input should be a valid boolean, unable to interpret input [input: ]";
         let direction = "Input should be 'asc' or 'desc' [input: ]";
         let a_b = format!("{flow_name} [input: a b]");
         let queries = [
             ("/flows/acme?page=", "query.page", integer),
             ("/trails/acme?per_page=", "query.per_page", integer),
-            ("/controls/acme?archived=", "query.archived", "Input should be a valid boolean, unable to interpret input [input: ]"),
+            ("/controls/acme?archived=", "query.archived", boolean),
             ("/controls/acme?sort_direction=", "query.sort_direction", direction),
             ("/repos/acme?sort_direction=", "query.sort_direction", direction),
             (
@@ -483,7 +494,7 @@ async fn what_breaks_a_rule_is_said_alike() {
         empty.expect_exactly(400, json!({"message": "Empty string is not allowed for flow names."}));
 
         // More than one error, each on a line of its own after this one.
-        let wrong = "version: 1\ntrail:\n  attestations:\n    - name: x\n      type: not-supported\n    - type: generic\n";
+        let wrong = "version: 1\ntrail:\n  attestations: [{name: x, type: not-supported}, {type: generic}]\n";
         let file = ("name=\"template_file\"; filename=\"t.yml\"", wrong);
         let document = ("name=\"data_json\"", r#"{"name": "t", "description": ""}"#);
         for path in ["/trails/acme/shop", "/flows/acme/template_file"] {

@@ -27,7 +27,7 @@ pub(crate) fn a_flow_with_a_template(fixture: &mut Fixture) {
     );
     assert_eq!(fixture.reads(&["get", "flow", "empty"])["template"], "version: 1");
 
-    let wrong = "version: 1\ntrail:\n  attestations:\n    - name: bar\n      type: not-supported\n    - type: generic\n";
+    let wrong = "version: 1\ntrail:\n  attestations: [{name: bar, type: not-supported}, {type: generic}]\n";
     let wrong = fixture.file("wrong.yml", wrong);
     fixture.refuses(
         &["create", "flow", "wrong", "--template-file", &wrong],

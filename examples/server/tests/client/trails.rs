@@ -72,7 +72,7 @@ pub(crate) fn a_trail_and_what_happened_to_it(fixture: &mut Fixture) {
         &[&["begin", "trail", "foo?$bar"], &flow[..]].concat(),
         &format!("Input payload validation failed: map[name:{pattern}]"),
     );
-    let wrong = "version: 1\ntrail:\n  attestations:\n    - name: bar\n      type: not-supported\n    - type: generic\n";
+    let wrong = "version: 1\ntrail:\n  attestations: [{name: bar, type: not-supported}, {type: generic}]\n";
     let wrong = fixture.file("wrong.yml", wrong);
     fixture.refuses(
         &[&["begin", "trail", "wrong", "--template-file", &wrong], &flow[..]].concat(),
