@@ -1,8 +1,11 @@
-//! The public command-line client against the server: an independent program that has to find everything as it
-//! expects. The client comes from the npm registry, into `target/`, and runs on Linux x86-64 only.
+//! The public command-line client against the server, on each store: an independent program that has to find everything
+//! as it expects. The client comes from the npm registry, into `target/`, and runs on Linux x86-64 only.
 
 use std::path::{Path, PathBuf};
 
+use evidence_test_postgres::SERVER_URL_VARIABLE;
+
+use crate::postgres::Server;
 use crate::run::{self, Result, cargo, program};
 
 const PACKAGE: &str = "@kosli/cli-linux-x64";
@@ -25,7 +28,7 @@ pub(crate) fn results_directory() -> PathBuf {
 }
 
 /// Runs the test.
-pub(crate) fn run(need: Need) -> Result {
+pub(crate) fn run(need: Need, server: &Server) -> Result {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         println!("skipped: the real-client test runs on Linux x86-64 only");
         return Ok(());
@@ -43,6 +46,7 @@ pub(crate) fn run(need: Need) -> Result {
     cargo(["test", "--workspace", "--all-features", "--test", "client"])
         .env("EVIDENCE_TEST_CLIENT", client)
         .env("EVIDENCE_TEST_RESULTS", results_directory())
+        .env(SERVER_URL_VARIABLE, &server.url)
         .run()
 }
 

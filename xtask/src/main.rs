@@ -25,7 +25,7 @@ cargo xtask <command>
   test [--test <target>] <filter>...
            only tests whose name contains a filter, with PostgreSQL and the conformance checks of every store;
            no doc tests, no client. --test builds only that target, such as `api` or `conformance`
-  client   that client alone, with the results of the last `cargo xtask test`
+  client   that client alone, on each store, with the results of the last `cargo xtask test`
   ci       format, clippy, every test, documentation, packages, dependencies: all that has to pass
   openapi  write openapi.json
   schemathesis
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
             test_some(&["--test", target], filters)
         }
         ["test", ref filters @ ..] if are_names(filters) => test_some(&["--tests"], filters),
-        ["client"] => client::run(Need::Always),
+        ["client"] => Server::provide().and_then(|server| client::run(Need::Always, &server)),
         ["ci"] => ci(),
         ["openapi"] => openapi(),
         ["schemathesis"] => schemathesis::run(),
@@ -90,7 +90,8 @@ fn test(client: Need) -> Result {
         results::run_and_collect(&mut tests.env(SERVER_URL_VARIABLE, &server.url).command, Show::Everything)?;
     results.write(&client::results_directory())?;
     results.require(&REQUIRED_TESTS)?;
-    let outcome = if results.all_passed() { client::run(client) } else { Err("tests failed".into()) };
+    let outcome =
+        if results.all_passed() { client::run(client, &server) } else { Err("tests failed".into()) };
     println!("{results}");
     outcome
 }

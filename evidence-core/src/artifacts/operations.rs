@@ -67,7 +67,7 @@ pub struct ArtifactInput {
     /// The commit that the artifact was built from. Without it, `git_commit_info.sha1` is; where the two
     /// differ, `git_commit` counts.
     pub git_commit: Option<CommitSha>,
-    /// What is known of the commit.
+    /// What is known of the commit. Without it, it is what `commits_list` says of `git_commit`.
     pub git_commit_info: Option<GitCommit>,
     /// The repository that it comes from; it is listed among the repos of the organization from then on.
     pub repo_info: Option<RepoInfo>,
@@ -166,6 +166,12 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
     let repo = draft.repo(input.repo_info.as_ref(), cx).await?;
     let told = || input.git_commit_info.as_ref().and_then(|commit| commit.sha1.parse().ok());
     let git_commit = input.git_commit.clone().or_else(told);
+    // Older clients say of the commit what they know in the list alone.
+    let listed = || {
+        let mut commits = input.commits_list.iter().flat_map(|commits| &commits.0);
+        commits.find(|commit| Some(&*commit.sha1) == git_commit.as_ref().map(CommitSha::as_str))
+    };
+    let git_commit_info = input.git_commit_info.as_ref().or_else(listed).cloned();
     let input = input.clone();
     draft.fact(Fact::ArtifactReported {
         record: Artifact {
@@ -180,7 +186,7 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
                 .map(|name| name.to_string())
                 .unwrap_or_default(),
             git_commit,
-            git_commit_info: input.git_commit_info,
+            git_commit_info,
             repo_info: input.repo_info,
             repo,
             commits_list: input.commits_list.unwrap_or_default().0,

@@ -35,7 +35,8 @@ pub struct Artifact {
     /// The commit it was built from, in full. A report that does not name it may tell it with what it says of the commit:
     /// then it is that one's hash, if that is in full.
     pub git_commit: Option<CommitSha>,
-    /// What was said of a commit; where it names another than `git_commit`, that one counts.
+    /// What was said of a commit, in the list of commits where nowhere else; where it names another than `git_commit`,
+    /// that one counts.
     pub git_commit_info: Option<GitCommit>,
     /// The repository, as reported.
     pub repo_info: Option<RepoInfo>,

@@ -73,6 +73,17 @@ async fn a_report_without_a_trail_goes_into_any_flow_with_the_commits_before_it(
         // It has no name in the template, and lacks what that asks of the trail.
         let expected = json!({"trail_name": "", "state": "INCOMPLETE", "git_commit": "1".repeat(40)});
         api.get(&path).await.expect(200, expected);
+        // What is known of the commit that it was built from is in the list alone.
+        let mut built_from = commit("1");
+        built_from.as_object_mut().unwrap().extend(
+            json!({"author_username": "", "verified": false, "signature_state": ""}).as_object().unwrap().clone(),
+        );
+        assert_eq!(api.get(&path).await.ok()["git_commit_info"], built_from);
+        let latest = format!("/artifacts/acme/shop/{}/latest_commit?branch=main", "a".repeat(64));
+        api.get(&latest).await.expect_exactly(200, json!({"latest_commit": "1".repeat(40)}));
+        let history = json!([{"event": "Commit 1111111", "timestamp": 1.0}, {"event": "Artifact created"}]);
+        let found = json!({"artifacts": [{"history": history}]});
+        api.get(&format!("/search/acme/sha/{}", "a".repeat(64))).await.expect(200, found);
         // The template that the flow has when it is reported again is the one that counts.
         let document = ("name=\"data_json\"", r#"{"name": "shop", "description": ""}"#);
         let empty = ("name=\"template_file\"; filename=\"t.yml\"", "version: 1\n");

@@ -1,12 +1,14 @@
 //! A server of one's own for a test: a fresh database, a seeded key, a free port.
 
+use std::any::Any;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tempfile::TempDir;
+#[cfg(unix)]
+use evidence_test_postgres::SchemaName;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_evidence-server");
 
@@ -20,12 +22,22 @@ pub(crate) fn program(arguments: &[&str]) -> Command {
     command
 }
 
-/// A database. Its directory, if it has one, goes with the last who has it.
+/// A database. Its directory or schema, if it has one of its own, goes with the last who has it.
 #[derive(Clone)]
 pub(crate) struct Database {
     /// Its address.
     pub(crate) url: String,
-    _directory: Option<Arc<TempDir>>,
+    /// The schema, where it is not the usual one.
+    schema: Option<String>,
+    _guard: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Database {
+    /// The options that name it.
+    fn options(&self) -> Vec<&str> {
+        let schema = self.schema.iter().flat_map(|name| ["--database-schema", name]);
+        ["--database-url", &self.url].into_iter().chain(schema).collect()
+    }
 }
 
 /// A SQLite file of one's own.
@@ -33,14 +45,23 @@ impl Default for Database {
     fn default() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", directory.path().join("evidence.db").display());
-        Self { url, _directory: Some(Arc::new(directory)) }
+        Self { url, schema: None, _guard: Some(Arc::new(directory)) }
     }
 }
 
 /// A database that somebody else keeps.
 impl From<String> for Database {
     fn from(url: String) -> Self {
-        Self { url, _directory: None }
+        Self { url, schema: None, _guard: None }
+    }
+}
+
+/// A schema of one's own in the PostgreSQL server that tests share.
+#[cfg(unix)]
+impl From<SchemaName> for Database {
+    fn from(schema: SchemaName) -> Self {
+        let (url, name) = (schema.url.clone(), schema.name.clone());
+        Self { url, schema: Some(name), _guard: Some(Arc::new(schema)) }
     }
 }
 
@@ -59,9 +80,8 @@ pub(crate) struct Server {
 impl Server {
     /// Seeds a fresh store and serves it.
     pub(crate) fn start(database: &Database) -> Self {
-        let seeded =
-            program(&["seed", "--database-url", &database.url, "--user", "jane", "--org", ORG]).output();
-        let seeded = seeded.unwrap();
+        let seed = program(&["seed", "--user", "jane", "--org", ORG]).args(database.options()).output();
+        let seeded = seed.unwrap();
         assert!(seeded.status.success(), "{}", String::from_utf8_lossy(&seeded.stderr));
         let key = String::from_utf8(seeded.stdout).unwrap();
         Self::serve(database, key.trim_end())
@@ -74,9 +94,8 @@ impl Server {
 
     /// Serves a store with this program.
     pub(crate) fn run(mut program: Command, database: &Database, key: &str) -> Self {
-        let serve =
-            ["serve", "--database-url", &database.url, "--listen", "127.0.0.1:0", "--wording", "named"];
-        let mut child = program.args(serve).stdout(Stdio::piped()).spawn().unwrap();
+        let serve = ["serve", "--listen", "127.0.0.1:0", "--wording", "named"];
+        let mut child = program.args(serve).args(database.options()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim_end().strip_prefix("Listening on http://").expect(&line);

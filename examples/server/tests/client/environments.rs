@@ -1,0 +1,69 @@
+//! Environments, their snapshots, and the policies that decide about these.
+
+use serde_json::json;
+
+use crate::fixture::Fixture;
+
+const POLICY: &str = "\
+_schema: https://example.com/schemas/policy/environment/v1
+artifacts:
+  provenance:
+    required: true
+";
+
+pub(crate) fn an_environment_its_snapshots_and_what_is_allowed_there(fixture: &mut Fixture) {
+    fixture.begin();
+    let (file, fingerprint) = fixture.attest_artifact(&[]);
+    fixture
+        .says(&["create", "environment", "prod", "--type", "server", "--description", "Live"], "was created");
+    fixture.does(&["create", "environment", "all", "--type", "logical"]);
+    fixture.does(&["join", "environment", "--logical", "all", "--physical", "prod"]);
+    assert_eq!(fixture.reads(&["get", "environment", "prod"])["type"], "server");
+    fixture.says(&["get", "environment", "prod"], "Live");
+    assert_eq!(fixture.reads(&["list", "environments"])[1]["name"], "prod");
+    fixture.says(&["list", "environments"], "prod");
+
+    fixture.says(&["snapshot", "server", "prod", "--paths", &file], "[1] artifacts were reported");
+    let stranger = fixture.file("stranger", "unknown to every trail");
+    fixture.says(
+        &["snapshot", "path", "prod", "--path", &stranger, "--name", "stranger"],
+        "[1] artifacts were reported",
+    );
+    let snapshots = fixture.reads(&["list", "snapshots", "prod"]);
+    assert_eq!((&snapshots[0]["index"], &snapshots[1]["index"]), (&json!(2), &json!(1)));
+    fixture.does(&["list", "snapshots", "prod"]);
+    let first = fixture.reads(&["get", "snapshot", "prod#1"]);
+    assert_eq!(first["artifacts"][0]["fingerprint"], fingerprint);
+    assert_eq!(first["artifacts"][0]["flow_name"], "delivery");
+    fixture.says(&["get", "snapshot", "prod"], "stranger");
+
+    let allow = ["allow", "artifact", &stranger, "--artifact-type", "file", "--environment", "prod"];
+    fixture.does(&[&allow[..], &["--reason", "a known tool"]].concat());
+}
+
+pub(crate) fn a_policy_decides_whether_a_snapshot_complies(fixture: &mut Fixture) {
+    fixture.begin();
+    let (file, _) = fixture.attest_artifact(&[]);
+    fixture.does(&["create", "environment", "prod", "--type", "server"]);
+    let policy = fixture.file("policy.yml", POLICY);
+    fixture.says(&["create", "policy", "known-only", &policy], "was created");
+    fixture.says(&["attach-policy", "known-only", "--environment", "prod"], "attached");
+    assert_eq!(fixture.reads(&["get", "policy", "known-only"])["name"], "known-only");
+    fixture.says(&["get", "policy", "known-only"], "known-only");
+    assert_eq!(fixture.reads(&["list", "policies"])[0]["name"], "known-only");
+    fixture.says(&["list", "policies"], "known-only");
+
+    fixture.does(&["snapshot", "server", "prod", "--paths", &file]);
+    fixture.says(&["assert", "snapshot", "prod"], "COMPLIANT");
+    let stranger = fixture.file("stranger", "unknown to every trail");
+    fixture.does(&["snapshot", "server", "prod", "--paths", &stranger]);
+    let output = fixture.run(&["assert", "snapshot", "prod"]);
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("NON-COMPLIANT"), "{output:?}");
+}
+
+pub(crate) fn an_environment_is_tagged(fixture: &mut Fixture) {
+    fixture.does(&["create", "environment", "prod", "--type", "server"]);
+    fixture.does(&["tag", "env", "prod", "--set", "region=north"]);
+    assert_eq!(fixture.reads(&["get", "environment", "prod"])["tags"], json!({ "region": "north" }));
+}
