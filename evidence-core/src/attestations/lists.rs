@@ -123,12 +123,17 @@ impl JsonSchema for TypeFilter {
 
 /// A page of attestations.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "AttestationsPaginatedResponse")]
 #[non_exhaustive]
 pub struct AttestationList {
     /// The attestations of the page.
     pub data: Vec<AttestationView>,
-    /// This page and the next.
-    pub _links: CursorLinks,
+    /// Of a flow's list: which page it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pagination: Option<Pagination>,
+    /// Of an organization's list: this page and the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub _links: Option<CursorLinks>,
 }
 
 impl Envelope<AttestationView> for CursorLinks {
@@ -440,19 +445,8 @@ pub struct GetFlowAttestations {
     pub to_timestamp: Option<SentSeconds>,
 }
 
-/// A page of the attestations of a flow.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "AttestationsPaginatedResponse")]
-#[non_exhaustive]
-pub struct FlowAttestationList {
-    /// The attestations of the page.
-    pub data: Vec<AttestationView>,
-    /// Which page it is.
-    pub pagination: Pagination,
-}
-
 impl Envelope<AttestationView> for Pagination {
-    type Document = FlowAttestationList;
+    type Document = AttestationList;
 
     fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
         self.around_data()

@@ -29,7 +29,7 @@ pub use details::{
     OverrideDetails, PullRequestDetails, SbomDetails, SnykDetails, SonarDetails,
 };
 pub use jira::JiraItem;
-pub use lists::{AttestationList, FlowAttestationList, GetAttestations, GetFlowAttestations, TypeFilter};
+pub use lists::{AttestationList, GetAttestations, GetFlowAttestations, TypeFilter};
 pub use operations::{
     AttestationBase, AttestationBody, AttestationInput, GetArtifactAttestation, GetEvidence,
     GetTrailAttestation, PostAttestation,

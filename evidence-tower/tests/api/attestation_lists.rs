@@ -164,7 +164,7 @@ async fn what_narrows_no_list_of_attestations_is_refused() {
         ] {
             api.get(&format!("{ALL}?{query}")).await.refused(400, INVALID, &[(field, text)]);
         }
-        for kind in ["unit", "", "custom:", "*", "system:a b"] {
+        for kind in ["unit", "", "custom:", "*", "system:a%20b"] {
             api.get(&format!("{ALL}?type={kind}")).await.refuses_field(400, "query.type[0]");
         }
         for query in ["is_compliant=maybe", "from_timestamp=x", "to_timestamp=x"] {
