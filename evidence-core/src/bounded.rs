@@ -97,9 +97,7 @@ impl JsonSchema for AttestationData {
         "AttestationData".into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "not": { "type": "null" }, "contentMediaType": "application/json", "x-max-bytes": MAX_DATA,
-        })
+        schemars::json_schema!({ "contentMediaType": "application/json", "x-max-bytes": MAX_DATA })
     }
 }
 
