@@ -83,7 +83,7 @@ pub(crate) fn a_trail_becomes_compliant_by_what_is_attested(fixture: &mut Fixtur
     let id = found["attestation_id"].as_str().unwrap();
     let by_id = ["get", "attestation", "--attestation-id", id];
     fixture.prints(&by_id, &shown("false", "generic", true));
-    assert_eq!(fixture.reads(&by_id)[0]["attestation_id"], id);
+    assert_eq!(fixture.reads(&by_id)["data"][0]["attestation_id"], id);
     let none = "No attestations found.";
     fixture.prints(&read("unknown"), none);
     assert_eq!(fixture.reads(&read("unknown")), json!([]));
@@ -165,7 +165,10 @@ pub(crate) fn a_scan_is_overridden(fixture: &mut Fixture) {
 
     // What was never reported is overridden, too, with a commit or without.
     let reject = ["attest", "override", "--reason", "missing", "--original-attestation-type", "generic"];
-    fixture.does(&[&reject[..], &["--name", "never", "--commit", "HEAD"], &TO].concat());
+    fixture.does(
+        &[&reject[..], &["--name", "never", "--new-compliance-status=false", "--commit", "HEAD"], &TO]
+            .concat(),
+    );
     fixture.prints(&read("never"), &shown_of_commit(fixture, "never", "generic", false));
     // A type of the organization's is called by its name.
     let custom =

@@ -111,8 +111,9 @@ impl Fixture {
         let ran = self.ran.borrow();
         for &command in commands {
             let reads = matches!(command.split(' ').next(), Some("get" | "list" | "search" | "evaluate"));
-            assert!(ran.contains(&(command, false)), "{command} was not run");
-            assert!(!reads || ran.contains(&(command, true)), "{command} was not run with --output json");
+            let (table, json) = (ran.contains(&(command, false)), ran.contains(&(command, true)));
+            assert!(table || json, "{command} was not run");
+            assert!(!reads || (table && json), "{command} was not run for a table and for JSON");
         }
     }
 
