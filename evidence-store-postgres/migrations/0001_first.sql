@@ -209,7 +209,7 @@ CREATE TABLE evidence.attestation (
 );
 CREATE INDEX attestation_trail ON evidence.attestation (org, trail, name, ledger_index);
 CREATE INDEX attestation_newest ON evidence.attestation (org, ledger_index);
-CREATE INDEX attestation_flow ON evidence.attestation (org, flow, flow_ordinal);
+CREATE UNIQUE INDEX attestation_flow ON evidence.attestation (org, flow, flow_ordinal);
 -- Decisions about a control, by its identifier.
 CREATE INDEX attestation_control ON evidence.attestation (org, control, ledger_index) INCLUDE (is_compliant, at, flow)
     WHERE control IS NOT NULL;

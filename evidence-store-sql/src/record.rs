@@ -426,7 +426,7 @@ impl Plan {
                     if let Some((org, flow)) = prefetch.flows.get(position) {
                         plan.ordinals.set_greatest((*org, Some(*flow)), trails, artifacts);
                         let attestations = u64::from_cell(Cell::Int(attestations.unwrap_or_default()))?;
-                        plan.ordinals.set_greatest_attestation(*flow, attestations);
+                        plan.ordinals.set_greatest_attestation((*org, Some(*flow)), attestations);
                     }
                 }
                 // A name that leads nowhere, a record that is not there.

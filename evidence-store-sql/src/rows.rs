@@ -26,8 +26,8 @@ type NumberedWithin = (Id, Option<Id>);
 pub(crate) struct Ordinals {
     trails: BTreeMap<NumberedWithin, u64>,
     artifacts: BTreeMap<NumberedWithin, u64>,
-    /// By flow.
-    attestations: BTreeMap<Id, u64>,
+    /// In flows alone.
+    attestations: BTreeMap<NumberedWithin, u64>,
 }
 
 impl Ordinals {
@@ -35,14 +35,14 @@ impl Ordinals {
         [(org, None), (org, Some(flow))].map(|within| Self::next_within(of, within))
     }
 
-    fn next_within<K: Ord>(of: &mut BTreeMap<K, u64>, within: K) -> Value {
+    fn next_within(of: &mut BTreeMap<NumberedWithin, u64>, within: NumberedWithin) -> Value {
         let ordinal = of.entry(within).or_default();
         *ordinal += 1;
         Value::from(*ordinal)
     }
 
-    pub(crate) fn set_greatest_attestation(&mut self, flow: Id, ordinal: u64) {
-        self.attestations.insert(flow, ordinal);
+    pub(crate) fn set_greatest_attestation(&mut self, within: NumberedWithin, ordinal: u64) {
+        self.attestations.insert(within, ordinal);
     }
 
     pub(crate) fn set_greatest(
@@ -221,7 +221,7 @@ impl RowBuilder {
                             json(binding)?,
                             at.into(),
                             index.clone(),
-                            Ordinals::next_within(&mut ordinals.attestations, flow),
+                            Ordinals::next_within(&mut ordinals.attestations, (org, Some(flow))),
                         ],
                     );
                 }

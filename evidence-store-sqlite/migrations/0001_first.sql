@@ -45,7 +45,7 @@ CREATE TABLE ledger (
 ) STRICT;
 
 -- Entries about the roles of users: few of a ledger.
-CREATE INDEX ledger_member ON ledger (org, idx) WHERE kind IN ('member_added', 'member_removed');
+CREATE INDEX ledger_member ON ledger (org, idx, kind) WHERE kind IN ('member_added', 'member_removed');
 
 -- Levels 4, 8, 12, ... only.
 CREATE TABLE node (
@@ -189,7 +189,7 @@ CREATE TABLE attestation (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX attestation_trail ON attestation (trail, name, ledger_index);
 CREATE INDEX attestation_newest ON attestation (org, ledger_index);
-CREATE INDEX attestation_flow ON attestation (flow, flow_ordinal);
+CREATE UNIQUE INDEX attestation_flow ON attestation (flow, flow_ordinal);
 -- Decisions about a control, by its identifier.
 CREATE INDEX attestation_control ON attestation (org, control, ledger_index) WHERE control IS NOT NULL;
 

@@ -20,7 +20,7 @@ pub(crate) fn note(sql: &str) {
 }
 
 /// What reads more than it answers, and why that is right: a part of the statement, and the step.
-const EXCEPTIONS: [(&str, &str, &str); 21] = [
+const EXCEPTIONS: [(&str, &str, &str); 23] = [
     ("page AS MATERIALIZED", "SCAN x LEFT-JOIN", "the page itself"),
     (
         "page AS MATERIALIZED",
@@ -31,8 +31,14 @@ const EXCEPTIONS: [(&str, &str, &str); 21] = [
     ("FROM allowance a", "TEMP B-TREE", "an allowlist is read whole, by organization"),
     ("a.name = $3", "TEMP B-TREE", "the attestations of one name in some trails"),
     ("attestation x ON x.id IN", "TEMP B-TREE", "the newest of each of some flows"),
-    ("", "trail_org (org=?)", "the newest trails, in their order"),
-    ("", "artifact_org (org=?)", "the newest artifacts, in their order, and those of a branch or name"),
+    ("max(t.ordinal)", "trail_org (org=?)", "the last of an index"),
+    ("max(x.ordinal)", "trail_org (org=?)", "the last of an index"),
+    ("max(a.ordinal)", "artifact_org (org=?)", "the last of an index"),
+    (
+        "FROM artifact x",
+        "artifact_org (org=?)",
+        "the newest artifacts, in their order, and those of a branch or name",
+    ),
     ("FROM repo x", "repo_name (org=?)", "repos by name"),
     ("FROM allowance a", "PRIMARY KEY (org=?)", "an allowlist is read whole"),
     ("FROM membership m", "PRIMARY KEY (org=?)", "the members of an organization"),

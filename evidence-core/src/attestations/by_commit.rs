@@ -15,7 +15,7 @@ use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
 use crate::error::{Error, Result};
 use crate::id::Id;
-use crate::name::{CommitSha, OrgName};
+use crate::name::{CommitSha, Fingerprint, OrgName};
 use crate::operation::{JsonStream, Method, Operation, write_json};
 use crate::page::{Listed, in_batches};
 use crate::service::{Context, OwnedContext};
@@ -116,6 +116,9 @@ const TRAILS: u64 = 500;
 /// More attestations are not read at once.
 const ATTESTATIONS: usize = 64;
 
+/// More reports to trails are not looked at on the runtime.
+const MANY_REPORTS: usize = 1000;
+
 /// What is asked about one commit.
 #[derive(Clone)]
 struct CommitQuery {
@@ -161,8 +164,13 @@ impl CommitQuery {
         let mut contents = cx.store().trail_contents(cx.org()?, &trails).await?;
         sort_by_ids(&mut contents, &trails, |contents| contents.trail.id);
         contents.retain(|contents| self.criteria.flow.is_none_or(|flow| flow == contents.trail.flow));
-        let candidates = contents.iter().flat_map(|contents| self.in_trail(contents));
-        let candidates = Vec::from_iter(candidates);
+        let reports = contents.iter().map(TrailContents::reports).sum::<usize>();
+        let (criteria, commit) = (Arc::clone(&self.criteria), self.commit.clone());
+        let choose = move || {
+            let chosen = contents.iter().flat_map(|contents| in_trail(contents, &criteria, &commit));
+            chosen.collect::<Vec<Candidate>>()
+        };
+        let candidates = cx.compute().run_if(reports > MANY_REPORTS, choose).await?;
         if candidates.is_empty() {
             return Ok(Vec::new());
         }
@@ -172,14 +180,6 @@ impl CommitQuery {
         let sized = |one: Candidate| Some((sizes.get(&one.id).copied()?, one));
         let sized = candidates.into_iter().filter_map(sized).map(|(bytes, one)| (one, bytes));
         Ok(in_batches(sized, ATTESTATIONS))
-    }
-
-    fn in_trail(&self, contents: &TrailContents) -> impl Iterator<Item = Candidate> {
-        let newest_first = contents.attestations.iter().rev().filter(|row| self.criteria.admits(row));
-        newest_first.map(|row| Candidate {
-            id: row.id,
-            by_subject: subject_commit(&row.binding, contents) == Some(self.commit.as_str()),
-        })
     }
 
     async fn views(self, batch: Vec<Candidate>) -> Result<Vec<AttestationView>> {
@@ -202,16 +202,23 @@ fn named_commit(attestation: &Attestation) -> Option<&str> {
     commit.filter(|sha1| !sha1.is_empty())
 }
 
-/// The commit of what an attestation of this trail is about: the artifact's as it was last reported there, or else the
-/// trail's.
-fn subject_commit<'a>(binding: &Binding, contents: &'a TrailContents) -> Option<&'a str> {
-    let artifact = match binding {
-        Binding::Artifact { fingerprint, .. } => {
-            contents.artifacts.iter().rev().find(|artifact| artifact.fingerprint == *fingerprint)
-        }
-        Binding::Trail | Binding::Named { .. } => None,
+/// The attestations of a trail that may be about the commit, newest first.
+fn in_trail(contents: &TrailContents, criteria: &Criteria, commit: &CommitSha) -> Vec<Candidate> {
+    let of_trail = contents.trail.git_commit_info.as_ref().map(|commit| commit.sha1.as_str());
+    // What was reported last of a content counts.
+    let built = contents.artifacts.iter().map(|artifact| (&artifact.fingerprint, artifact.commit.as_str()));
+    let built: BTreeMap<&Fingerprint, &str> = built.collect();
+    let subject = |binding: &Binding| {
+        let artifact = match binding {
+            Binding::Artifact { fingerprint, .. } => built.get(fingerprint).copied(),
+            Binding::Trail | Binding::Named { .. } => None,
+        };
+        artifact.filter(|commit| !commit.is_empty()).or(of_trail)
     };
-    let commit = artifact.map(|artifact| artifact.commit.as_str()).filter(|commit| !commit.is_empty());
-    let of_trail = || contents.trail.git_commit_info.as_ref().map(|commit| commit.sha1.as_str());
-    commit.or_else(of_trail)
+    let newest_first = contents.attestations.iter().rev().filter(|row| criteria.admits(row));
+    let candidate = |row: &AttestationRow| Candidate {
+        id: row.id,
+        by_subject: subject(&row.binding) == Some(commit.as_str()),
+    };
+    newest_first.map(candidate).collect()
 }

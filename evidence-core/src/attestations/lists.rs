@@ -13,7 +13,7 @@ use crate::attestations::details::{DECISION, SBOM};
 use crate::attestations::store::{FlowPosition, ListedAttestation, TimeRange};
 use crate::attestations::view::{AttestationView, views};
 use crate::auth::actor::Scope;
-use crate::bounded::{List, ShortText};
+use crate::bounded::{List, ShortText, Text};
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::name::{FlowName, OrgName};
@@ -22,10 +22,16 @@ use crate::page::{CursorLinks, Listed, PageNumber, Pagination, PerPage};
 use crate::rules::pattern;
 use crate::service::{Context, OwnedContext};
 use crate::store::batch::{distinct, sort_by_ids};
-use crate::time::SentSeconds;
+use crate::time::{SentSeconds, Timestamp};
 
 /// Attestations a page when the caller does not say.
 const PER_PAGE: u64 = 20;
+
+/// A list may be narrowed to so many flows.
+const MAX_FLOWS: usize = 20;
+
+/// A cursor has a number of up to 20 digits for each flow, and what separates them.
+const MAX_CURSOR: usize = 21 * MAX_FLOWS;
 
 /// Lists the attestations of an organization, newest first, a page at a time; everything given must match. `_links.next`
 /// leads to the next page. Where little matches, a page may have fewer attestations than asked for, or none: the list
@@ -42,7 +48,7 @@ pub struct GetAttestations {
     pub name_regex: Option<ShortText>,
     /// The name of a flow that they were reported to; repeatable, any may match. A flow that does not exist is 404.
     #[serde(default)]
-    pub flow: List<ShortText, 20>,
+    pub flow: List<ShortText, MAX_FLOWS>,
     /// Their type: a built-in one, such as `junit` or `decision`, or `custom:` and the name of a custom one; repeatable, any
     /// may match.
     #[serde(default, rename = "type")]
@@ -54,7 +60,7 @@ pub struct GetAttestations {
     /// Lists those that were recorded then or before, in epoch seconds.
     pub to_timestamp: Option<SentSeconds>,
     /// Where to go on, as `_links.next` has it; from the newest on when left out.
-    pub after: Option<ShortText>,
+    pub after: Option<Text<MAX_CURSOR>>,
     /// Attestations a page: 20 when left out.
     pub per_page: Option<PerPage<100>>,
 }
@@ -78,19 +84,19 @@ impl GetAttestations {
     }
 }
 
-/// A type that attestations may be asked for by.
+/// A type that attestations may be asked for by, as it was sent.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct TypeFilter(String);
 
-/// Before the names of the types that the service brings.
-const SYSTEM: &str = "system:";
+/// Types that are recorded with `system:` before their names and may be asked for without.
+const SYSTEM_TYPES: [&str; 2] = [DECISION, SBOM];
 
 impl TypeFilter {
-    /// Whether an attestation of this recorded type is of it. The types that the service brings are asked for with
-    /// `system:` and without.
+    /// Whether an attestation of this recorded type is of it.
     pub fn admits(&self, kind: &str) -> bool {
-        self.0 == kind.strip_prefix(SYSTEM).unwrap_or(kind)
+        let is_same = self.0 == kind;
+        is_same || SYSTEM_TYPES.contains(&self.0.as_str()) && kind.strip_prefix("system:") == Some(&self.0)
     }
 }
 
@@ -98,13 +104,12 @@ impl TryFrom<String> for TypeFilter {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        if [DECISION, SBOM].contains(&text.as_str()) {
+        if SYSTEM_TYPES.contains(&text.as_str()) {
             return Ok(Self(text));
         }
         let refused = "Input should be 'generic', 'junit', 'snyk', 'pull_request', 'jira', 'sonar', 'decision', \
                        'sbom', 'custom:<name>' or 'system:<name>'";
-        let kind = String::from(OriginalType::try_from(text).map_err(|_| refused)?);
-        Ok(Self(kind.strip_prefix(SYSTEM).map(str::to_owned).unwrap_or(kind)))
+        Ok(Self(OriginalType::try_from(text).map_err(|_| refused)?.into()))
     }
 }
 
@@ -117,7 +122,7 @@ impl JsonSchema for TypeFilter {
     }
     fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
         let original = OriginalType::json_schema(generator);
-        schemars::json_schema!({ "anyOf": [{ "type": "string", "enum": [DECISION, SBOM] }, original] })
+        schemars::json_schema!({ "anyOf": [{ "type": "string", "enum": SYSTEM_TYPES }, original] })
     }
 }
 
@@ -254,7 +259,7 @@ impl GetAttestations {
 #[derive(Debug)]
 struct Filter {
     name: Option<ShortText>,
-    name_regex: Option<regex::Regex>,
+    name_regex: Option<regex::bytes::Regex>,
     /// Of any of these types, if there are any.
     kinds: Vec<TypeFilter>,
     is_compliant: Option<bool>,
@@ -262,12 +267,24 @@ struct Filter {
 }
 
 impl Filter {
-    fn admits(&self, name: &str, kind: &str, is_compliant: bool, at: crate::time::Timestamp) -> bool {
+    /// Whether looking at so many attestations takes about a millisecond.
+    fn is_heavy(&self, many: u64) -> bool {
+        let each = if self.name_regex.is_some() { 50 } else { 1 + self.kinds.len() as u64 };
+        many * each > 10_000
+    }
+
+    /// Whether all that comes after an attestation of this time is older than what is asked for.
+    fn is_behind(&self, at: Timestamp) -> bool {
+        let before = |from: Timestamp| at.as_micros() < from.as_micros().saturating_sub(CLOCK_SKEW);
+        self.time.from.is_some_and(before)
+    }
+
+    fn admits(&self, name: &str, kind: &str, is_compliant: bool, at: Timestamp) -> bool {
         self.is_compliant.is_none_or(|asked| asked == is_compliant)
             && self.time.contains(at)
             && (self.kinds.is_empty() || self.kinds.iter().any(|asked| asked.admits(kind)))
             && self.name.as_deref().is_none_or(|asked| asked == name)
-            && self.name_regex.as_ref().is_none_or(|asked| asked.is_match(name))
+            && self.name_regex.as_ref().is_none_or(|asked| asked.is_match(name.as_bytes()))
     }
 }
 
@@ -292,8 +309,10 @@ impl FromStr for Cursor {
 
     fn from_str(text: &str) -> Result<Self, UnknownCursor> {
         let number = |text: &str| text.parse().map_err(|_| UnknownCursor);
+        // Of a flow that the pages so far have nothing of there is no number.
+        let in_flow = |text: &str| if text.is_empty() { Ok(u64::MAX) } else { number(text) };
         match text.strip_prefix(IN_FLOWS) {
-            Some(numbers) => numbers.split('.').map(number).collect::<Result<_, _>>().map(Self::Flows),
+            Some(numbers) => numbers.split('.').map(in_flow).collect::<Result<_, _>>().map(Self::Flows),
             None => number(text).map(Self::Org),
         }
     }
@@ -311,7 +330,11 @@ impl fmt::Display for Position {
         match self {
             Self::Org { before } => write!(f, "{before}"),
             Self::Flows(flows) => {
-                let numbers = Vec::from_iter(flows.iter().map(|flow| flow.before.to_string()));
+                let number = |flow: &FlowPosition| match flow.before {
+                    u64::MAX => String::new(),
+                    before => before.to_string(),
+                };
+                let numbers = Vec::from_iter(flows.iter().map(number));
                 write!(f, "{IN_FLOWS}{}", numbers.join("."))
             }
         }
@@ -327,30 +350,44 @@ const MAX_PART: u64 = 10_000;
 /// How much more each statement looks at than the one before.
 const GROWTH: u64 = 8;
 
+/// Attestations come by ledger index, and when they were recorded is told by the clocks of several servers, which differ by
+/// less than this, in microseconds: what is older than that is older than all that comes after it.
+const CLOCK_SKEW: i64 = 24 * 60 * 60 * 1_000_000;
+
 impl Position {
     /// The attestations that come next and match, at most `limit`, and whether others may come after them. Goes on to
     /// behind what was looked at.
     async fn choose(&mut self, filter: Arc<Filter>, limit: u64, cx: &Context<'_>) -> Result<(Vec<Id>, bool)> {
         let mut chosen = Vec::new();
+        // Each statement looks at so many of each flow.
+        let flows = match self {
+            Self::Org { .. } => 1,
+            Self::Flows(flows) => flows.len() as u64,
+        };
+        let most = (MAX_PART / flows).max(limit + 1);
         let (mut examined, mut part) = (0, limit + 1);
         loop {
             let rows = self.read(part, cx).await?;
             let read = rows.len() as u64;
-            let (filter, room) = (Arc::clone(&filter), limit - chosen.len() as u64);
-            let is_heavy = filter.name_regex.is_some() && read > MANY_NAMES;
-            let (passed, matching) =
-                cx.compute().run_if(is_heavy, move || matching(rows, &filter, room)).await?;
+            let (of_part, room) = (Arc::clone(&filter), limit - chosen.len() as u64);
+            let is_over = rows.last().is_some_and(|row| filter.is_behind(row.at));
+            let matching = move || matching(rows, &of_part, room);
+            let compute = cx.compute();
+            let (passed, matching) = match filter.is_heavy(read) {
+                true => compute.run_long(matching).await?,
+                false => matching(),
+            };
             passed.iter().for_each(|row| self.pass(row));
             chosen.extend(matching);
             let all_passed = passed.len() as u64 == read;
-            if all_passed && read < part {
+            if all_passed && (read < part || is_over) {
                 return Ok((chosen, false));
             }
-            examined += read;
+            examined += part * flows;
             if !all_passed || chosen.len() as u64 == limit || examined >= MAX_EXAMINED {
                 return Ok((chosen, true));
             }
-            part = (part * GROWTH).min(MAX_PART);
+            part = (part * GROWTH).min(most);
         }
     }
 
@@ -374,9 +411,6 @@ impl Position {
         }
     }
 }
-
-/// A regular expression is not searched for in more names on the runtime.
-const MANY_NAMES: u64 = 200;
 
 /// The first rows until `room` of them have matched, without those that match none after that; and those that match.
 fn matching(

@@ -243,8 +243,7 @@ async fn in_flows(store: &Arc<dyn Store>) -> Result<(Org, Org), Failure> {
     };
     org.record(vec![added(115, 100, 9), added(110, 102, 5)]).await?;
     other.record(vec![flow_created(200, "f"), trail_begun(201, 200, "t"), added(210, 200, 5)]).await?;
-    org.record(vec![added(113, 100, 7)]).await?;
-    org.record(vec![added(111, 100, 8), added(114, 102, 6)]).await?;
+    org.record(vec![added(113, 100, 7), added(111, 100, 8), added(114, 102, 6)]).await?;
     Ok((org, other))
 }
 

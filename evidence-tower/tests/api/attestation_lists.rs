@@ -77,6 +77,8 @@ async fn a_page_of_attestations_leads_to_the_next_until_there_is_none() {
             ("per_page=6", vec!["6 5 4 3 2 1"]),
             ("per_page=1&flow=tool&flow=site", vec!["4", "2"]),
             ("per_page=2&flow=shop&flow=tool&flow=shop", vec!["6 5", "3 2", "1"]),
+            ("per_page=1&type=system:decision&type=junit", vec!["6", "5", ""]),
+            ("per_page=2&from_timestamp=1&to_timestamp=1783538510.5", vec!["6 5", "4 3", "2 1"]),
             ("per_page=1&name=unit", vec!["5", "2", "1"]),
             ("per_page=1&name_regex=%5Eunit&is_compliant=true&flow=shop", vec!["5", "1", ""]),
         ] {
@@ -110,6 +112,26 @@ async fn what_comes_in_meanwhile_is_on_no_later_page() {
 }
 
 #[tokio::test]
+async fn a_list_of_many_flows_is_read_to_its_end() {
+    on_every_store_and_mount(async |api| {
+        let flows = Vec::from_iter((1..=20).map(|number| format!("flow{number}")));
+        for (number, flow) in (1..).zip(&flows) {
+            attest(&api, flow, "unit", true, number).await;
+        }
+        let flows: String = flows.iter().map(|flow| format!("&flow={flow}")).collect();
+        let (mut path, mut found) = (format!("{ALL}?per_page=7{flows}"), Vec::new());
+        loop {
+            let list = api.get(&path).await.ok();
+            found.push(numbers(&list["data"]));
+            let Some(next) = list["_links"]["next"]["href"].as_str() else { break };
+            path = next.strip_prefix("http://localhost:8001/api/v2").unwrap().to_owned();
+        }
+        assert_eq!(found, ["20 19 18 17 16 15 14", "13 12 11 10 9 8 7", "6 5 4 3 2 1"]);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn attestations_are_narrowed_by_all_that_is_given() {
     with_attestations(async |api| {
         let id = api.get("/attestations/acme/tool/trail/t/unit").await.ok()[0]["attestation_id"].clone();
@@ -127,6 +149,7 @@ async fn attestations_are_narrowed_by_all_that_is_given() {
             ("type=decision".to_owned(), "6"),
             ("type=system:decision&type=junit".to_owned(), "6 5"),
             ("type=custom:unit".to_owned(), ""),
+            ("type=system:junit".to_owned(), ""),
             ("is_compliant=false".to_owned(), "2"),
             ("is_compliant=true&type=generic".to_owned(), "4 3 1"),
             ("from_timestamp=1783538510&to_timestamp=1783538510".to_owned(), "6 5 4 3 2 1"),
