@@ -524,7 +524,7 @@ async fn reads_of_what_is_not_there() {
         api.get("/attestations/acme/shop/trail/t/x").await.expect_exactly(200, json!([]));
         for unknown in ["00000000-0000-0000-0000-00000000", "x", ""] {
             let path = format!("/attestations/acme?attestation_id={unknown}");
-            api.get(&path).await.expect_exactly(200, json!({"data": []}));
+            assert_eq!(api.get(&path).await.ok()["data"], json!([]));
         }
         let evidence =
             "/attestations/acme/shop/trail/t/attestation/00000000-0000-0000-0000-00000000/evidence";
