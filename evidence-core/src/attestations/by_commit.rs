@@ -16,7 +16,7 @@ use crate::bounded::{List, ShortText};
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::name::{CommitSha, Fingerprint, OrgName};
-use crate::operation::{JsonStream, Method, Operation, write_json};
+use crate::operation::{JsonStream, Method, Operation, json_items};
 use crate::page::{Listed, in_batches};
 use crate::service::{Context, OwnedContext};
 use crate::store::batch::{distinct, sort_by_ids};
@@ -82,12 +82,7 @@ impl Operation for ListAttestationsForCriteria {
         let of_commit = move |(number, commit): (usize, CommitSha)| {
             let begin = format!("{}\"{commit}\":[", if number > 0 { "," } else { "{" });
             let query = CommitQuery { commit, criteria: Arc::clone(&criteria), owned: owned.clone() };
-            let compute = owned.context().compute();
-            let item = move |(number, attestation): (usize, Result<AttestationView>)| {
-                let (compute, mut text) = (compute.clone(), Vec::from(if number > 0 { "," } else { "" }));
-                async move { write_json(&mut text, attestation?, &compute).await.map(|()| text) }
-            };
-            let items = query.attestations().enumerate().then(item);
+            let items = json_items(query.attestations(), owned.context().compute());
             stream::iter([Ok(begin.into_bytes())]).chain(items).chain(stream::iter([Ok(b"]".to_vec())]))
         };
         let text = stream::iter(commits).enumerate().flat_map(of_commit);

@@ -8,7 +8,7 @@ use futures_util::stream::{BoxStream, Stream, StreamExt};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
-use super::{Answer, AnswerBody, PIECE, Put, Reply, Streamed, Success, unwritable};
+use super::{Answer, AnswerBody, PIECE, Put, Reply, Streamed, Success, unwritable, write_json};
 use crate::blobs::Chunks;
 use crate::compute::{Compute, Progress};
 use crate::error::Result;
@@ -74,6 +74,18 @@ impl<D: JsonSchema + 'static> Reply for Put<JsonStream<D>> {
 /// A value's JSON.
 pub(crate) fn json_text(value: &impl Serialize) -> Result<Vec<u8>> {
     serde_json::to_vec(value).map_err(unwritable)
+}
+
+/// The JSON of these items with commas between them, one after the other, made by means of `compute`.
+pub(crate) fn json_items<I: Serialize + Send + 'static>(
+    items: impl Stream<Item = Result<I>> + Send + 'static,
+    compute: Compute,
+) -> impl Stream<Item = Result<Vec<u8>>> + Send + 'static {
+    let written = move |(number, item): (usize, Result<I>)| {
+        let (compute, mut text) = (compute.clone(), Vec::from(if number > 0 { "," } else { "" }));
+        async move { write_json(&mut text, item?, &compute).await.map(|()| text) }
+    };
+    items.enumerate().then(written)
 }
 
 /// A text in pieces of about [`PIECE`] bytes, or longer ones as they come.

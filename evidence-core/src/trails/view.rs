@@ -19,7 +19,7 @@ use crate::id::Id;
 use crate::json::JsonText;
 use crate::links::ExternalUrls;
 use crate::name::{FlowName, TrailName};
-use crate::operation::{Envelope, around_last, write_json};
+use crate::operation::{Envelope, around_last, json_items};
 use crate::page::Pagination;
 use crate::rules::compliance::{ArtifactStatus, AttestationStatus, State};
 use crate::rules::template::Template;
@@ -263,13 +263,7 @@ impl Envelope<EventView> for TrailDocument {
 
     fn before(self, compute: &Compute) -> BoxStream<'static, Result<Vec<u8>>> {
         let Some(attestations) = self.attestations else { return stream::empty().boxed() };
-        let compute = compute.clone();
-        let attestation = move |(number, attestation): (usize, Result<AttestationView>)| {
-            let (compute, mut text) = (compute.clone(), Vec::from(if number > 0 { "," } else { "" }));
-            async move { write_json(&mut text, attestation?, &compute).await.map(|()| text) }
-        };
-        let attestations = attestations.enumerate().then(attestation);
-        attestations.chain(stream::iter([Ok(BETWEEN.to_vec())])).boxed()
+        json_items(attestations, compute.clone()).chain(stream::iter([Ok(BETWEEN.to_vec())])).boxed()
     }
 }
 
