@@ -97,6 +97,24 @@ impl Operation for GetAttestationType {
     }
 }
 
+/// Refuses what an archived type does not take any more, under the field that names the type.
+///
+/// # Errors
+/// [`Error::Invalid`] when it is archived.
+pub(crate) fn refuse_archived(
+    known: &AttestationType,
+    field: &str,
+    text: &str,
+    cx: &Context<'_>,
+) -> Result<()> {
+    if !known.archived {
+        return Ok(());
+    }
+    let org = &cx.org_access()?.name;
+    let message = format!("Custom attestation type '{}' is archived for org '{org}'", known.name);
+    Err(Error::invalid_with(message, field, text))
+}
+
 /// The type of this name, archived or not.
 async fn known(name: &AttestationTypeName, cx: &Context<'_>) -> Result<Current<AttestationType>> {
     let known = cx.store().attestation_type(cx.org()?, name.as_str()).await?;
@@ -251,11 +269,7 @@ impl Content {
         if self.is_in(&known.record, &latest) {
             return Ok(());
         }
-        if known.record.archived {
-            let org = &cx.org_access()?.name;
-            let message = format!("Custom attestation type '{}' is archived for org '{org}'", self.name);
-            return Err(Error::invalid_with(message, "name", "An archived type takes no new version"));
-        }
+        refuse_archived(&known.record, "name", "An archived type takes no new version", cx)?;
         let most = cx.limits().attestation_type_versions;
         if known.record.version >= most {
             let text =

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attestations::claims::OriginalType;
 use crate::attestations::details::{DECISION, SBOM};
+use crate::attestations::record::Attestation;
 use crate::attestations::store::{FlowPosition, ListedAttestation, TimeRange};
 use crate::attestations::view::{AttestationView, views};
 use crate::auth::actor::Scope;
@@ -63,25 +64,6 @@ pub struct GetAttestations {
     pub after: Option<Text<MAX_CURSOR>>,
     /// Attestations a page: 20 when left out.
     pub per_page: Option<PerPage<100>>,
-}
-
-impl GetAttestations {
-    /// The attestation of this id, if there is one.
-    pub fn by_id(org: OrgName, id: ShortText) -> Self {
-        Self {
-            org,
-            attestation_id: Some(id),
-            name: None,
-            name_regex: None,
-            flow: List::default(),
-            kind: List::default(),
-            is_compliant: None,
-            from_timestamp: None,
-            to_timestamp: None,
-            after: None,
-            per_page: None,
-        }
-    }
 }
 
 /// A type that attestations may be asked for by, as it was sent.
@@ -226,7 +208,7 @@ impl GetAttestations {
     async fn only(&self, id: &str, of: &Position, filter: &Filter, cx: &Context<'_>) -> Result<Vec<Id>> {
         let Ok(id) = id.parse() else { return Ok(Vec::new()) };
         let found = cx.store().attestation(cx.org()?, id).await?;
-        let admits = |one: &crate::attestations::record::Attestation| {
+        let admits = |one: &Attestation| {
             let is_of_flow = match of {
                 Position::Org { .. } => true,
                 Position::Flows(flows) => flows.iter().any(|position| position.flow == one.flow),

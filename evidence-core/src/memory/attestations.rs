@@ -14,7 +14,7 @@ use crate::page::{Listed, Page, PageRequest, SortDirection};
 use crate::store::{Current, StoreResult};
 
 use super::tables::Tables;
-use super::{MemoryStore, bytes};
+use super::{MemoryStore, at_most, bytes};
 
 impl DecisionFilter {
     fn admits(&self, decision: &Attestation) -> bool {
@@ -27,10 +27,6 @@ impl DecisionFilter {
 
 fn listed(attestation: &Attestation) -> StoreResult<Listed> {
     Ok(Listed { id: attestation.id, bytes: bytes(attestation)? })
-}
-
-fn as_len(limit: u64) -> usize {
-    usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
 /// All attestations, oldest first, with their numbers in their flows.
@@ -77,7 +73,7 @@ impl AttestationStore for MemoryStore {
     ) -> StoreResult<Vec<ListedAttestation>> {
         self.ask(org, |tables| {
             let newest_first = numbered(tables).into_iter().rev();
-            newest_first.filter(|one| one.index < before).take(as_len(limit)).collect()
+            newest_first.filter(|one| one.index < before).take(at_most(limit)).collect()
         })
     }
 
@@ -91,7 +87,7 @@ impl AttestationStore for MemoryStore {
             flows.iter().any(|flow| flow.flow == one.flow && one.flow_ordinal < flow.before)
         };
         self.ask(org, |tables| {
-            numbered(tables).into_iter().rev().filter(is_older).take(as_len(limit)).collect()
+            numbered(tables).into_iter().rev().filter(is_older).take(at_most(limit)).collect()
         })
     }
 
@@ -123,7 +119,7 @@ impl AttestationStore for MemoryStore {
     ) -> StoreResult<Vec<Id>> {
         self.ask(org, |tables| {
             let trails = tables.commit_trails.get(commit.as_str()).into_iter().flatten().rev().copied();
-            trails.filter(|trail| before.is_none_or(|before| *trail < before)).take(as_len(limit)).collect()
+            trails.filter(|trail| before.is_none_or(|before| *trail < before)).take(at_most(limit)).collect()
         })
     }
 

@@ -6,11 +6,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Claim, Claimed, Verdict};
+use crate::attestation_types::operations::refuse_archived;
 use crate::attestations::custom::RuleResult;
 use crate::attestations::details::{CustomDetails, Details};
 use crate::attestations::operations::AttestationInput;
 use crate::bounded::AttestationData;
-use crate::error::{Error, Resource, Result};
+use crate::error::{Resource, Result};
 use crate::fact::names::{Guard, RecordKind};
 use crate::id::VersionKey;
 use crate::name::AttestationTypeName;
@@ -69,11 +70,7 @@ impl Claim for Custom {
         let known = cx.store().attestation_type(cx.org()?, name.as_str()).await?;
         let missing = || cx.missing(Resource::AttestationType, name.as_str()).named_by("type_name");
         let known = known.ok_or_else(missing)?;
-        if known.record.archived {
-            let org = &cx.org_access()?.name;
-            let message = format!("Custom attestation type '{name}' is archived for org '{org}'");
-            return Err(Error::invalid_with(message, "type_name", "An archived type takes no attestations"));
-        }
+        refuse_archived(&known.record, "type_name", "An archived type takes no attestations", cx)?;
         let (type_id, type_version) = (known.record.id, known.record.version);
         let key = (type_id, type_version);
         let evaluate = async || {
@@ -101,6 +98,7 @@ impl Claim for Custom {
 mod tests {
     use super::*;
     use crate::conformance::fixtures::id;
+    use crate::error::Error;
 
     #[tokio::test]
     async fn data_are_evaluated_once_by_a_version() {
