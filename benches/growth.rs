@@ -4,8 +4,7 @@
 //! the machine does meanwhile is the same to all of them.
 
 use evidence_benches::{
-    Engine, FLOW, ORG, Request, Result, Row, Server, Stores, durations_ms, member, new_id, percentile, print,
-    run,
+    FLOW, Grown, ORG, Reads, Request, Result, Server, Stores, growth, member, new_id, print, run, sizes,
 };
 use evidence_core::artifacts::{Artifact, ArtifactFilter};
 use evidence_core::digest::sha256_hex;
@@ -14,12 +13,6 @@ use evidence_core::trails::Trail;
 use evidence_core::{Fact, Write};
 use serde_json::json;
 
-const SIZES: &str = "EVIDENCE_BENCH_GROWTH";
-const USUAL: &str = "10000,100000";
-/// How often it is each store's turn.
-const ROUNDS: usize = 20;
-/// How often it is read then.
-const READS: usize = 25;
 /// How many trails and artifacts a write of the filling has.
 const BATCH: usize = 2048;
 /// There is one snapshot to so many artifacts: each needs the one before.
@@ -28,8 +21,7 @@ const ENVIRONMENT: &str = "production";
 
 fn main() -> Result {
     run(|servers| async move {
-        let sizes = std::env::var(SIZES).unwrap_or_else(|_| USUAL.to_owned());
-        let sizes = sizes.split(',').map(str::parse).collect::<std::result::Result<Vec<usize>, _>>()?;
+        let sizes = sizes()?;
         let stores = Stores::below(env!("CARGO_TARGET_TMPDIR"))?;
         for engine in stores.engines() {
             let mut grown = Vec::new();
@@ -37,49 +29,15 @@ fn main() -> Result {
                 let server = Server::start(&servers, &stores, engine, &format!("grown_{size}")).await?;
                 fill(&server, size).await?;
                 println!("{engine}: {size} trails and artifacts are there");
-                grown.push((server, size));
+                grown.push(Grown { reads: reads(&server, size), server, size });
             }
-            print(&growth(engine, &grown).await?);
+            print(&growth(engine, "trails and artifacts", &grown).await?);
         }
         Ok(())
     })
 }
 
-/// How long every read takes at each size, and how much longer at the last than at the first.
-async fn growth(engine: Engine, grown: &[(Server, usize)]) -> Result<Vec<Row>> {
-    let reads: Vec<_> = grown.iter().map(|(server, size)| reads(server, *size)).collect();
-    let names = reads.first().into_iter().flatten().map(|(name, _)| *name);
-    let mut rows = Vec::new();
-    for (number, name) in names.enumerate() {
-        let mut taken = vec![Vec::new(); grown.len()];
-        for _ in 0..ROUNDS {
-            for (((server, _), reads), taken) in grown.iter().zip(&reads).zip(&mut taken) {
-                let (_, request) = reads.get(number).ok_or("no such read")?;
-                let mut client = server.client().await?;
-                client.send(request).await?;
-                taken.extend(durations_ms(READS, async |_| client.send(request).await.map(drop)).await?);
-            }
-        }
-        rows.push(row(format!("P4 {engine}, {name}"), &taken));
-    }
-    let sizes: Vec<String> = grown.iter().map(|(_, size)| size.to_string()).collect();
-    println!(
-        "\nEach figure is in milliseconds, at {} trails and artifacts. The ratio is that of the last p99 to the first.",
-        sizes.join(", ")
-    );
-    Ok(rows)
-}
-
-fn row(what: String, taken: &[Vec<f64>]) -> Row {
-    let at = |share: usize| taken.iter().map(move |taken| percentile(taken.iter().copied(), share));
-    let figures =
-        |share: usize| at(share).map(|millis| format!("{millis:.2}")).collect::<Vec<_>>().join(", ");
-    let ratio = at(99).next_back().zip(at(99).next()).map_or(0.0, |(last, first)| last / first);
-    let figure = format!("p50 {}; p99 {}", figures(50), figures(99));
-    Row { ratio: Some(ratio), ..Row::new(what, figure, "≤ 2", ratio <= 2.0) }
-}
-
-fn reads(server: &Server, size: usize) -> Vec<(&'static str, Request)> {
+fn reads(server: &Server, size: usize) -> Reads {
     let get = |path: String| server.get(&path);
     let last = |per_page: usize, rows: usize| rows.div_ceil(per_page).max(1);
     let middle = |per_page: usize, rows: usize| last(per_page, rows).div_ceil(2);

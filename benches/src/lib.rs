@@ -7,6 +7,7 @@
 //! | P2 | `http.rs` | attestations on PostgreSQL, against `pgbench` |
 //! | P3 | `http.rs` | reading an artifact, against the same bytes from hyper alone |
 //! | P4 | `growth.rs` | reads as the store grows |
+//! | P4 | `records.rs` | every read of what is recorded about changes, as attestations come in over the API |
 //! | P5 | `http.rs` | reports of what runs in an environment |
 //! | P7 | `audit_pdf.rs` | the trail PDF, over the memory store |
 //! | P8, P9, P10 | `standalone_server.rs` | the server's start, its memory, the size of its program |
@@ -20,6 +21,7 @@
 
 mod client;
 mod filter;
+mod growth;
 mod load;
 mod pgbench;
 mod probe;
@@ -34,6 +36,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 pub use client::{Client, Request, Response, form};
 pub use filter::Filter;
+pub use growth::{Grown, Reads, growth, sizes};
 pub use load::{Repeater, Round, Worker, durations_ms, median, median_ms, percentile, round, run, send_all};
 pub use pgbench::Pgbench;
 pub use probe::{Insert, RawInserts};

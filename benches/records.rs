@@ -1,0 +1,329 @@
+//! What is recorded about changes as it grows (P4): attestations come in over the API, ten to a trail with an artifact, from
+//! 64 connections, and then every list and look-up of them is read. `EVIDENCE_BENCH_GROWTH` names the numbers of
+//! attestations, as in `10000,100000,1000000`; the usual ones leave the last out, which takes minutes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use evidence_benches::{
+    Client, Grown, ORG, Reads, Request, Result, Server, Stores, attestation_document, form, growth, print,
+    run, sizes,
+};
+use evidence_core::digest::sha256_hex;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+const CONNECTIONS: usize = 64;
+const PER_TRAIL: usize = 10;
+/// Trails go to these in turn.
+const FLOWS: usize = 10;
+/// A repository has so many trails.
+const PER_REPO: usize = 1000;
+/// How many artifacts run, all of the first repository.
+const RUNNING: usize = 50;
+const TEMPLATE: &str = "version: 1\ntrail:\n  artifacts:\n    - name: api\n      attestations:\n        - name: check-2\n          type: generic\n";
+
+fn main() -> Result {
+    run(|servers| async move {
+        let sizes = sizes()?;
+        let stores = Stores::below(env!("CARGO_TARGET_TMPDIR"))?;
+        for engine in stores.engines() {
+            let mut grown = Vec::new();
+            for &size in &sizes {
+                let server = Server::start(&servers, &stores, engine, &format!("records_{size}")).await?;
+                let server = Arc::new(server);
+                let trails = size.div_ceil(PER_TRAIL).max(1);
+                furnish(&server).await?;
+                let started = Instant::now();
+                let middle = load(&server, trails).await?;
+                let seconds = started.elapsed().as_secs_f64();
+                println!(
+                    "{engine}: {} attestations in {trails} trails in {seconds:.0} s: {:.0} attestations/s",
+                    trails * PER_TRAIL,
+                    f64::from(u32::try_from(trails * PER_TRAIL)?) / seconds
+                );
+                let server = Arc::into_inner(server).ok_or("a client is left")?;
+                run_some(&server).await?;
+                let reads = reads(&server, trails, middle).await?;
+                grown.push(Grown { reads, server, size });
+            }
+            print(&growth(engine, "attestations", &grown).await?);
+        }
+        Ok(())
+    })
+}
+
+/// What the trails need: flows with a template, a control, a custom type.
+async fn furnish(server: &Server) -> Result {
+    let mut client = server.client().await?;
+    for number in 0..FLOWS {
+        let data = json!({ "name": flow(number), "description": "" }).to_string();
+        let template = ("name=\"template_file\"; filename=\"t.yml\"", TEMPLATE);
+        let put = posted(server, "PUT", &format!("/flows/{ORG}/template_file"), &[document(&data), template]);
+        client.send(&put).await?;
+    }
+    let tag = json!({ "set_tags": { "team": "web" } });
+    client.send(&server.json("PATCH", &format!("/tags/{ORG}/flow/{}", flow(0)), &tag)).await?;
+    let control = json!({ "identifier": "C-1", "name": "Reviewed" });
+    client.send(&server.json("POST", &format!("/controls/{ORG}"), &control)).await?;
+    let coverage = json!({ "name": "coverage" }).to_string();
+    let custom = posted(server, "POST", &format!("/custom-attestation-types/{ORG}"), &[document(&coverage)]);
+    client.send(&custom).await?;
+    Ok(())
+}
+
+/// Reports everything, and says when half of it was there, in seconds since 1970.
+async fn load(server: &Arc<Server>, trails: usize) -> Result<u64> {
+    let next = Arc::new(AtomicUsize::new(0));
+    let mut tasks = JoinSet::new();
+    for _ in 0..CONNECTIONS {
+        let (server, next) = (Arc::clone(server), Arc::clone(&next));
+        tasks.spawn(async move {
+            let mut client = server.client().await?;
+            let mut middle = None;
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= trails {
+                    return Result::Ok(middle);
+                }
+                if number == trails / 2 {
+                    middle = Some(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs());
+                }
+                report(&server, &mut client, number).await?;
+            }
+        });
+    }
+    let mut middle = None;
+    while let Some(ended) = tasks.join_next().await {
+        middle = middle.or(ended??);
+    }
+    Ok(middle.ok_or("no trail was in the middle")?)
+}
+
+/// A trail, its artifact, and what is attested of both.
+async fn report(server: &Server, client: &mut Client, number: usize) -> Result {
+    let (flow, trail) = (flow(number), trail(number));
+    let commit = json!({
+        "sha1": commit(number), "message": "Change something", "author": "Jane <jane@example.com>", "branch": "main",
+        "timestamp": 1_700_000_000, "url": "https://git.example.com/1",
+    });
+    let repo = json!({ "name": repo(number), "url": format!("https://git.example.com/{}", repo(number)), "provider": "github" });
+    let begun = json!({ "name": trail, "description": "", "git_commit_info": commit, "repo_info": repo });
+    let begin = posted(server, "PUT", &format!("/trails/{ORG}/{flow}"), &[document(&begun.to_string())]);
+    client.send(&begin).await?;
+    let artifact = json!({
+        "trail_name": trail, "template_reference_name": "api", "fingerprint": fingerprint(number),
+        "filename": filename(number), "git_commit": commit["sha1"], "git_commit_info": commit, "repo_info": repo,
+        "build_url": "https://ci.example.com/runs/1", "commit_url": "https://git.example.com/1",
+    });
+    client.send(&server.json("POST", &format!("/artifacts/{ORG}/{flow}"), &artifact)).await?;
+    for turn in 0..PER_TRAIL {
+        client.send(&attestation(server, &flow, number, turn)).await?;
+    }
+    Ok(())
+}
+
+/// Of ten attestations one is a decision, one of a custom type, one about the artifact, and one has a file.
+fn attestation(server: &Server, flow: &str, number: usize, turn: usize) -> Request {
+    const FILE: (&str, &str) = ("name=\"attachment_file\"; filename=\"report.txt\"", "nothing was found");
+    let path = |kind: &str| format!("/attestations/{ORG}/{flow}/trail/{}/{kind}", trail(number));
+    let (kind, data, file) = match turn {
+        0 => {
+            let data = json!({
+                "attestation_name": "decided", "type_name": "decision", "control": "C-1",
+                "attestation_data": { "is_compliant": true },
+            });
+            ("system", data.to_string(), None)
+        }
+        1 => {
+            let data = json!({
+                "attestation_name": "covered", "type_name": "coverage", "attestation_data": { "lines": 81.5 },
+            });
+            ("custom", data.to_string(), None)
+        }
+        2 => {
+            let data = json!({
+                "attestation_name": "check-2", "artifact_fingerprint": fingerprint(number), "is_compliant": true,
+            });
+            ("generic", data.to_string(), None)
+        }
+        3 if number == 0 => ("generic", attestation_document("check-3"), Some(FILE)),
+        _ => ("generic", attestation_document(&format!("check-{turn}")), None),
+    };
+    let parts: Vec<_> = [document(&data)].into_iter().chain(file).collect();
+    posted(server, "POST", &path(kind), &parts)
+}
+
+/// The first artifacts run somewhere.
+async fn run_some(server: &Server) -> Result {
+    let mut client = server.client().await?;
+    let environment = json!({ "name": "production", "type": "docker", "description": "" });
+    client.send(&server.json("PUT", &format!("/environments/{ORG}"), &environment)).await?;
+    let artifact = |number: usize| json!({ "digests": { filename(number): fingerprint(number) }, "creationTimestamp": 1_700_000_000 });
+    let artifacts = (0..RUNNING).map(artifact).collect::<Vec<_>>();
+    let path = format!("/environments/{ORG}/production/report/docker");
+    client.send(&server.json("PUT", &path, &json!({ "artifacts": artifacts }))).await?;
+    Ok(())
+}
+
+/// Every list and look-up; of long lists the first, the middle and the last page.
+async fn reads(server: &Server, trails: usize, middle: u64) -> Result<Reads> {
+    let mut client = server.client().await?;
+    let mut first = async |path: &str| -> Result<Value> {
+        let answer = client.send(&server.get(&format!("{path}per_page=1"))).await?;
+        let answer: Value = serde_json::from_slice(&answer.body)?;
+        let list = ["data", "decisions"].into_iter().find_map(|list| answer.get(list)).unwrap_or(&answer);
+        Ok(list[0].clone())
+    };
+    let id = |record: &Value, key: &str| -> Result<String> {
+        Ok(record[key].as_str().ok_or_else(|| format!("no {key} in {record}"))?.to_owned())
+    };
+    let some = 1.max(trails / 2 / FLOWS) * FLOWS;
+    let some = if some < trails { some } else { 0 };
+    let (flow, trail, fingerprint, commit) = (flow(some), trail(some), fingerprint(some), commit(some));
+    let attested = id(&first(&format!("/attestations/{ORG}?")).await?, "attestation_id")?;
+    let decided = id(&first(&format!("/controls/{ORG}/C-1/decisions?")).await?, "decision_id")?;
+    let with_file = client
+        .send(&server.get(&format!("/attestations/{ORG}/{}/trail/{}/check-3", self::flow(0), self::trail(0))))
+        .await?;
+    let with_file: Value = serde_json::from_slice(&with_file.body)?;
+    let with_file = id(&with_file[0], "attestation_id")?;
+
+    let last = |per_page: usize, rows: usize| rows.div_ceil(per_page).max(1);
+    let center = |per_page: usize, rows: usize| last(per_page, rows).div_ceil(2);
+    let (of_flow, attestations) = (trails.div_ceil(FLOWS), trails.div_ceil(FLOWS) * PER_TRAIL);
+    let repos = trails.div_ceil(PER_REPO);
+    let (until, prefix) = (middle + 1, &fingerprint[..12]);
+    let get = |path: String| server.get(&path);
+    Ok(vec![
+        ("trails, first page", get(format!("/trails/{ORG}?per_page=50"))),
+        ("trails, middle page", get(format!("/trails/{ORG}?per_page=50&page={}", center(50, trails)))),
+        ("trails, last page", get(format!("/trails/{ORG}?per_page=50&page={}", last(50, trails)))),
+        ("trails of a flow, first page", get(format!("/trails/{ORG}/{flow}?per_page=50"))),
+        (
+            "trails of a flow, last page",
+            get(format!("/trails/{ORG}/{flow}?per_page=50&page={}", last(50, of_flow))),
+        ),
+        ("trails by flow tag, first page", get(format!("/trails/{ORG}?flow_tag=team%3Dweb&per_page=50"))),
+        ("trails by fingerprint", get(format!("/trails/{ORG}?fingerprint={fingerprint}"))),
+        ("trail", get(format!("/trails/{ORG}/{flow}/{trail}"))),
+        ("trail with its attestations", get(format!("/trails/{ORG}/{flow}/{trail}?expand=attestations"))),
+        ("flows", get(format!("/flows/{ORG}"))),
+        ("flow", get(format!("/flows/{ORG}/{flow}"))),
+        ("artifacts, first page", get(format!("/artifacts/{ORG}?per_page=50"))),
+        ("artifacts, last page", get(format!("/artifacts/{ORG}?per_page=50&page={}", last(50, trails)))),
+        ("artifacts of a flow, first page", get(format!("/artifacts/{ORG}?flow_name={flow}&per_page=50"))),
+        (
+            "artifacts of a flow, last page",
+            get(format!("/artifacts/{ORG}?flow_name={flow}&per_page=50&page={}", last(50, of_flow))),
+        ),
+        ("artifacts of a repo", get(format!("/artifacts/{ORG}?repo_name={}&per_page=50", repo(some)))),
+        ("artifact by fingerprint", get(format!("/artifacts/{ORG}/{flow}/fingerprint/{fingerprint}"))),
+        ("artifact by commit", get(format!("/artifacts/{ORG}/{flow}/commit_sha/{commit}"))),
+        (
+            "latest commit of an artifact",
+            get(format!("/artifacts/{ORG}/{flow}/{fingerprint}/latest_commit?branch=main")),
+        ),
+        ("attestations, first page", get(format!("/attestations/{ORG}?per_page=50"))),
+        ("attestations of a flow by the cursor", get(format!("/attestations/{ORG}?flow={flow}&per_page=50"))),
+        ("attestations by name", get(format!("/attestations/{ORG}?name=covered&per_page=50"))),
+        (
+            "attestations by a pattern",
+            get(format!("/attestations/{ORG}?name_regex=%5Echeck-%5B23%5D$&per_page=50")),
+        ),
+        ("attestations by type", get(format!("/attestations/{ORG}?type=system:decision&per_page=50"))),
+        (
+            "attestations of a second",
+            get(format!("/attestations/{ORG}?from_timestamp={middle}&to_timestamp={until}&per_page=50")),
+        ),
+        ("attestation by id", get(format!("/attestations/{ORG}?attestation_id={attested}"))),
+        ("attestations of a flow, first page", get(format!("/attestations/{ORG}/{flow}?per_page=50"))),
+        (
+            "attestations of a flow, middle page",
+            get(format!("/attestations/{ORG}/{flow}?per_page=50&page={}", center(50, attestations))),
+        ),
+        (
+            "attestations of a flow, last page",
+            get(format!("/attestations/{ORG}/{flow}?per_page=50&page={}", last(50, attestations))),
+        ),
+        (
+            "attestations of a flow, of a second",
+            get(format!(
+                "/attestations/{ORG}/{flow}?from_timestamp={middle}&to_timestamp={until}&per_page=50"
+            )),
+        ),
+        (
+            "attestations about a commit",
+            get(format!("/attestations/{ORG}/list_attestations_for_criteria?commit_list={commit}")),
+        ),
+        ("attestation of a trail", get(format!("/attestations/{ORG}/{flow}/trail/{trail}/check-4"))),
+        (
+            "attestation of an artifact",
+            get(format!("/attestations/{ORG}/{flow}/artifact/{fingerprint}/check-2")),
+        ),
+        (
+            "evidence",
+            get(format!(
+                "/attestations/{ORG}/{}/trail/{}/attestation/{with_file}/evidence",
+                self::flow(0),
+                self::trail(0)
+            )),
+        ),
+        ("builds, first page", get(format!("/builds/{ORG}?per_page=50"))),
+        ("builds, last page", get(format!("/builds/{ORG}?per_page=50&page={}", last(50, trails)))),
+        ("builds of a repo", get(format!("/builds/{ORG}?repo_name={}&per_page=50", repo(some)))),
+        ("statistics of builds", get(format!("/builds/{ORG}/statistics"))),
+        ("controls", get(format!("/controls/{ORG}"))),
+        ("control", get(format!("/controls/{ORG}/C-1"))),
+        ("coverage of a control", get(format!("/controls/{ORG}/C-1/coverage"))),
+        ("decisions, first page", get(format!("/controls/{ORG}/C-1/decisions?per_page=50"))),
+        (
+            "decisions, last page",
+            get(format!("/controls/{ORG}/C-1/decisions?per_page=50&page={}", last(50, trails))),
+        ),
+        ("decision", get(format!("/controls/{ORG}/C-1/decisions/{decided}"))),
+        ("custom types", get(format!("/custom-attestation-types/{ORG}"))),
+        ("repos, first page", get(format!("/repos/{ORG}?per_page=20"))),
+        ("repos, last page", get(format!("/repos/{ORG}?per_page=20&page={}", last(20, repos)))),
+        ("repo", get(format!("/repos/{ORG}/{}", repo(some)))),
+        ("filter options of repos", get(format!("/repos/{ORG}/filter-options"))),
+        ("live artifacts of a repo", get(format!("/repos/{ORG}/live-artifacts/{}", repo(0)))),
+        ("search by commit", get(format!("/search/{ORG}/sha/{commit}"))),
+        ("search by the start of a fingerprint", get(format!("/search/{ORG}/sha/{prefix}"))),
+        ("membership audit log", get(format!("/membership-audit-log/{ORG}"))),
+    ])
+}
+
+fn document(data: &str) -> (&'static str, &str) {
+    ("name=\"data_json\"", data)
+}
+
+fn posted(server: &Server, method: &str, path: &str, parts: &[(&str, &str)]) -> Request {
+    let (media_type, body) = form(parts);
+    server.request(method, path, (&media_type, &body))
+}
+
+fn flow(number: usize) -> String {
+    format!("flow-{}", number % FLOWS)
+}
+
+fn trail(number: usize) -> String {
+    format!("build-{number}")
+}
+
+fn repo(number: usize) -> String {
+    format!("acme/repo-{}", number / PER_REPO)
+}
+
+fn fingerprint(number: usize) -> String {
+    sha256_hex(&number.to_be_bytes())
+}
+
+fn commit(number: usize) -> String {
+    fingerprint(number)[..40].to_owned()
+}
+
+fn filename(number: usize) -> String {
+    format!("registry.example.com/api:{number}")
+}

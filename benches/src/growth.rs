@@ -1,0 +1,70 @@
+//! How long reads take as a store grows: one store a size, read in turns, so that what else the machine does meanwhile is
+//! the same to all of them.
+
+use crate::{Engine, Request, Result, Row, Server, durations_ms, percentile};
+
+const SIZES: &str = "EVIDENCE_BENCH_GROWTH";
+const USUAL: &str = "10000,100000";
+/// How often it is each store's turn.
+const ROUNDS: usize = 20;
+/// How often it is read then.
+const READS: usize = 25;
+
+/// What is read, and what it is called.
+pub type Reads = Vec<(&'static str, Request)>;
+
+/// A store of one size.
+#[derive(Debug)]
+pub struct Grown {
+    /// The API over it.
+    pub server: Server,
+    /// How much it has.
+    pub size: usize,
+    /// What is read of it: the same at each size.
+    pub reads: Reads,
+}
+
+/// The sizes that are measured: `EVIDENCE_BENCH_GROWTH`, or those that do not take minutes to fill.
+///
+/// # Errors
+/// When the variable is no list of numbers.
+pub fn sizes() -> Result<Vec<usize>> {
+    let sizes = std::env::var(SIZES).unwrap_or_else(|_| USUAL.to_owned());
+    Ok(sizes.split(',').map(str::parse).collect::<std::result::Result<_, _>>()?)
+}
+
+/// How long every read takes at each size, and how much longer at the last than at the first.
+///
+/// # Errors
+/// The first read that fails.
+pub async fn growth(engine: Engine, of: &str, grown: &[Grown]) -> Result<Vec<Row>> {
+    let names = grown.first().into_iter().flat_map(|grown| &grown.reads).map(|(name, _)| *name);
+    let mut rows = Vec::new();
+    for (number, name) in names.enumerate() {
+        let mut taken = vec![Vec::new(); grown.len()];
+        for _ in 0..ROUNDS {
+            for (Grown { server, reads, .. }, taken) in grown.iter().zip(&mut taken) {
+                let (_, request) = reads.get(number).ok_or("no such read")?;
+                let mut client = server.client().await?;
+                client.send(request).await?;
+                taken.extend(durations_ms(READS, async |_| client.send(request).await.map(drop)).await?);
+            }
+        }
+        rows.push(row(format!("P4 {engine}, {name}"), &taken));
+    }
+    let sizes: Vec<String> = grown.iter().map(|grown| grown.size.to_string()).collect();
+    println!(
+        "\nEach figure is in milliseconds, at {} {of}. The ratio is that of the last p99 to the first.",
+        sizes.join(", ")
+    );
+    Ok(rows)
+}
+
+fn row(what: String, taken: &[Vec<f64>]) -> Row {
+    let at = |share: usize| taken.iter().map(move |taken| percentile(taken.iter().copied(), share));
+    let figures =
+        |share: usize| at(share).map(|millis| format!("{millis:.2}")).collect::<Vec<_>>().join(", ");
+    let ratio = at(99).next_back().zip(at(99).next()).map_or(0.0, |(last, first)| last / first);
+    let figure = format!("p50 {}; p99 {}", figures(50), figures(99));
+    Row { ratio: Some(ratio), ..Row::new(what, figure, "≤ 2", ratio <= 2.0) }
+}
