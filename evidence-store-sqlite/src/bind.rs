@@ -1,5 +1,9 @@
 //! Between the store's values and SQLite's: what is bound to a statement, and what a row has.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use evidence_core::id::Id;
 use evidence_store_sql::{Cell, Column, Row, SCHEMA, Value};
 use rusqlite::types::{ToSqlOutput, Value as Owned, ValueRef};
@@ -40,22 +44,49 @@ pub(crate) fn rows(
     Ok(found)
 }
 
-/// A query as SQLite has it: its tables without a schema, and each organization looked up in the query itself, so that
-/// the key and the rows are of one snapshot without a transaction. The values become those that it takes.
-pub(crate) fn resolved(sql: &str, values: &mut [Value]) -> String {
-    let mut orgs = Vec::new();
-    for (name, value) in PARAMETERS.into_iter().zip(values) {
-        if let Value::Org(org) = value {
-            orgs.push(name);
-            *value = org.to_string().into();
+/// The texts of queries as SQLite has them: their tables without a schema, and each organization looked up in the query
+/// itself, so that the key and the rows are of one snapshot without a transaction. To make one takes as long as a quarter
+/// of the query, so those that were made are kept.
+#[derive(Debug, Default)]
+pub(crate) struct QueryTexts(Mutex<BTreeMap<Cow<'static, str>, Vec<(Parameters, Arc<str>)>>>);
+
+/// Which parameters of a query are organizations, a bit each.
+type Parameters = u16;
+
+/// Queries are constants, and lists join some: far fewer than this.
+const MAX_TEXTS: usize = 512;
+
+impl QueryTexts {
+    /// The text of a query; its values become those that the text takes.
+    pub(crate) fn resolved(&self, sql: Cow<'static, str>, values: &mut [Value]) -> Arc<str> {
+        let mut orgs = 0;
+        for (place, value) in values.iter_mut().enumerate().take(PARAMETERS.len()) {
+            if let Value::Org(org) = value {
+                orgs |= 1 << place;
+                *value = org.to_string().into();
+            }
         }
+        let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = texts.get(&sql).and_then(|known| known.iter().find(|(of, _)| *of == orgs));
+        if let Some((_, text)) = known {
+            return Arc::clone(text);
+        }
+        if texts.len() >= MAX_TEXTS {
+            texts.clear();
+        }
+        let text: Arc<str> = resolve(&sql, orgs).into();
+        texts.entry(sql).or_default().push((orgs, Arc::clone(&text)));
+        text
     }
+}
+
+fn resolve(sql: &str, orgs: Parameters) -> String {
     let mut parts = sql.split('$');
     let mut text = parts.next().unwrap_or_default().replace(SCHEMA, "");
     for part in parts {
         let digits = part.bytes().take_while(u8::is_ascii_digit).count();
         let (number, rest) = part.split_at(digits);
-        let is_org = orgs.iter().any(|name: &&str| name.strip_prefix('$') == Some(number));
+        let is_org = number.parse().is_ok_and(|number: u32| number > 0 && orgs >> (number - 1) & 1 == 1);
         text.push_str(if is_org { "(SELECT key FROM organization WHERE id = $" } else { "$" });
         text.push_str(number);
         if is_org {
@@ -174,15 +205,33 @@ mod tests {
     #[test]
     fn a_query_looks_up_the_keys_of_its_organizations() {
         let org: Id = "00000000-0000-0000-0000-00000000".parse().unwrap();
-        let mut values = [Value::Org(org), Value::Int(Some(7)), Value::Org(org)];
+        let values = || [Value::Org(org), Value::Int(Some(7)), Value::Org(org)];
         let sql = "SELECT $2 FROM evidence.trail WHERE org = $1 AND a = $10 AND $3=b -- $";
-        assert_eq!(
-            resolved(sql, &mut values),
-            "SELECT $2 FROM trail WHERE org = (SELECT key FROM organization WHERE id = $1) AND a = $10 \
-             AND (SELECT key FROM organization WHERE id = $3)=b -- $"
-        );
+        let of_both = "SELECT $2 FROM trail WHERE org = (SELECT key FROM organization WHERE id = $1) AND a = $10 \
+                       AND (SELECT key FROM organization WHERE id = $3)=b -- $";
         let text = || Value::from(org.to_string());
-        assert_eq!(values, [text(), Value::Int(Some(7)), text()]);
+        let texts = QueryTexts::default();
+        for _ in ["made", "kept"] {
+            let mut values = values();
+            assert_eq!(&*texts.resolved(sql.into(), &mut values), of_both);
+            assert_eq!(values, [text(), Value::Int(Some(7)), text()]);
+        }
+        let mut one = values();
+        one[2] = Value::Int(Some(7));
+        assert_eq!(
+            &*texts.resolved(sql.into(), &mut one),
+            of_both.replace("(SELECT key FROM organization WHERE id = $3)", "$3")
+        );
+        assert_eq!(&*texts.resolved(sql.into(), &mut values()), of_both);
+    }
+
+    #[test]
+    fn no_more_texts_are_kept_than_there_is_room_for() {
+        let texts = QueryTexts::default();
+        for number in 0..2 * MAX_TEXTS {
+            texts.resolved(format!("SELECT {number}").into(), &mut []);
+            assert!(texts.0.lock().unwrap().len() <= MAX_TEXTS);
+        }
     }
 
     #[test]

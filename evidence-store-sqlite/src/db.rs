@@ -19,7 +19,7 @@ use tokio::task::spawn_blocking;
 use tracing::Level;
 
 use crate::address::Address;
-use crate::bind::{key_of, resolved, rows};
+use crate::bind::{QueryTexts, key_of, rows};
 use crate::error::{ConnectError, store_error};
 use crate::file::OpenFile;
 use crate::migrate::{MIGRATIONS, MIN_WRITER_VERSION, expect_migrated, migrate};
@@ -77,6 +77,7 @@ pub struct Sqlite {
     pub(crate) readers: Arc<Readers>,
     pub(crate) queue: Queue<Job>,
     pub(crate) migrations: &'static [Migration],
+    texts: QueryTexts,
 }
 
 impl Sqlite {
@@ -167,7 +168,7 @@ impl Sqlite {
         let started = thread::Builder::new().name("evidence-writer".to_owned()).spawn(|| writer.run(jobs));
         started.map_err(|source| ConnectError::Thread { source })?;
         let readers = Arc::new(Readers::new(opened, options.acquire_timeout));
-        Ok(Self { readers, queue, migrations })
+        Ok(Self { readers, queue, migrations, texts: QueryTexts::default() })
     }
 
     async fn submit<T>(&self, job: impl FnOnce(Reply<T>) -> Job) -> StoreResult<T> {
@@ -203,7 +204,7 @@ impl Driver for Sqlite {
             Cost::PerItem(things) => things > FEW,
             Cost::Long => true,
         };
-        let sql = resolved(&sql, &mut values);
+        let sql = self.texts.resolved(sql, &mut values);
         let found =
             move |connection: &Connection| rows(connection, &sql, &values, |org| key_of(connection, org));
         self.readers.read(org, long, found, read).await
