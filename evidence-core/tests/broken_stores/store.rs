@@ -380,6 +380,11 @@ impl OrgStore for Broken {
         direction: SortDirection,
         request: PageRequest,
     ) -> StoreResult<Page<StoredEntry>> {
+        let direction = match self.has(Defect::ChangesOfRolesAreOldestFirst) {
+            true => SortDirection::Asc,
+            false => direction,
+        };
+        let request = if self.has(Defect::ChangesOfRolesAreOnePage) { PageRequest::ALL } else { request };
         self.whole.membership_page(org, direction, request).await
     }
 
@@ -519,6 +524,7 @@ impl SnapshotStore for Broken {
     }
 
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {
+        let reports = if self.has(Defect::TellsWhatRunsOfAllReports) { u64::MAX } else { reports };
         let runs = self.whole.runs(org, fingerprints, newest).await?;
         let place = |run: &Run| (run.environment, run.fingerprint.clone());
         let runs = match self.has(Defect::ForgetsTheFirstRun) {
