@@ -131,6 +131,8 @@ pub enum IndexRow<'a> {
         control_version: Option<u64>,
         /// What it is about.
         binding: &'a Binding,
+        /// The commit that it names itself, in the reporter's words.
+        commit: Option<&'a str>,
         /// When it was reported.
         at: Timestamp,
     },
@@ -140,6 +142,8 @@ pub enum IndexRow<'a> {
         commit: &'a str,
         /// The trail.
         trail: Id,
+        /// The flow it lies in.
+        flow: Id,
     },
     /// A repo as it was last reported. Replaces the row of its id.
     Repo {
@@ -222,8 +226,8 @@ pub enum IndexRow<'a> {
     },
 }
 
-fn commit_row(commit: Option<&str>, trail: Id) -> Option<IndexRow<'_>> {
-    Some(IndexRow::CommitTrail { commit: commit?, trail })
+fn commit_row(commit: Option<&str>, trail: Id, flow: Id) -> Option<IndexRow<'_>> {
+    Some(IndexRow::CommitTrail { commit: commit?, trail, flow })
 }
 
 fn taken(snapshot: &Snapshot) -> Vec<IndexRow<'_>> {
@@ -268,7 +272,8 @@ impl Fact {
                     name: &record.name,
                     begins: matches!(self, Self::TrailBegun { .. }),
                 });
-                rows.extend(commit_row(GitCommit::in_full_of(record.git_commit_info.as_ref()), record.id));
+                let commit = GitCommit::in_full_of(record.git_commit_info.as_ref());
+                rows.extend(commit_row(commit, record.id, record.flow));
             }
             Self::ArtifactReported { record } => {
                 rows.push(IndexRow::Artifact {
@@ -283,7 +288,8 @@ impl Fact {
                     template: record.own_template(),
                     at: record.created_at,
                 });
-                rows.extend(record.trail.and_then(|trail| commit_row(record.commit_in_full(), trail)));
+                let named = |trail| commit_row(record.commit_in_full(), trail, record.flow);
+                rows.extend(record.trail.and_then(named));
             }
             Self::AttestationAdded { record } => {
                 rows.push(IndexRow::Attestation {
@@ -297,9 +303,11 @@ impl Fact {
                     control: record.details.control(),
                     control_version: record.details.control_version(),
                     binding: &record.binding,
+                    commit: record.own_commit(),
                     at: record.created_at,
                 });
-                rows.extend(commit_row(GitCommit::in_full_of(record.git_commit_info.as_ref()), record.trail));
+                let commit = GitCommit::in_full_of(record.git_commit_info.as_ref());
+                rows.extend(commit_row(commit, record.trail, record.flow));
                 rows.extend(record.attachments.iter().chain(&record.evidence).map(IndexRow::Attachment));
             }
             Self::RepoReported { record } | Self::RepoTagged { record } => rows.push(IndexRow::Repo {

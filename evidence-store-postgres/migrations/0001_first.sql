@@ -188,8 +188,8 @@ CREATE TABLE evidence.build (
 CREATE INDEX build_at ON evidence.build (org, (at + 0), ledger_index) INCLUDE (at);
 CREATE INDEX build_repo ON evidence.build (org, repo, at, ledger_index) WHERE repo IS NOT NULL;
 
--- binding: the JSON of what the attestation is about. No index on a digest here: an index on random keys would cost
--- more writes than the ledger itself.
+-- binding: the JSON of what the attestation is about. commit_sha: the commit that it names itself. No index on a digest
+-- here: an index on random keys would cost more writes than the ledger itself.
 CREATE TABLE evidence.attestation (
     org          text COLLATE "C" NOT NULL,
     id           text COLLATE "C" NOT NULL,
@@ -202,6 +202,7 @@ CREATE TABLE evidence.attestation (
     control      text COLLATE "C",
     control_version bigint,
     binding      text COLLATE "C" NOT NULL,
+    commit_sha   text COLLATE "C",
     at           bigint NOT NULL,
     ledger_index bigint NOT NULL,
     flow_ordinal bigint NOT NULL,
@@ -215,12 +216,13 @@ CREATE INDEX attestation_control ON evidence.attestation (org, control, ledger_i
     WHERE control IS NOT NULL;
 
 -- The trails in which a trail, an artifact or an attestation names a commit in full: a row for both, so that the many
--- attestations of a trail share one in an index on random keys.
+-- attestations of a trail share one in an index on random keys. flow: the trail's.
 CREATE TABLE evidence.commit_trail (
     org        text COLLATE "C" NOT NULL,
     commit_sha text COLLATE "C" NOT NULL,
     trail      text COLLATE "C" NOT NULL,
     PRIMARY KEY (org, commit_sha, trail)
+    flow       text COLLATE "C" NOT NULL,
 );
 
 -- namespace: each segment as a JSON string followed by a comma, so that paths compare by whole segments.

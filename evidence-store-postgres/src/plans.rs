@@ -70,8 +70,10 @@ const FILL: &str = "
     INSERT INTO evidence.trail SELECT 'o', 'id' || n, 'flow' || n % 9, 't' || n, n, n, n, n
         FROM generate_series(1, 5000) n;
     INSERT INTO evidence.attestation SELECT 'o', 'id' || n, 'flow' || n % 9, 'trail' || n % 400, 'test', 'generic', true,
-        false, CASE WHEN n % 4 = 0 THEN 'control' || n % 9 END, NULL, '{}', n, n, n FROM generate_series(1, 5000) n;
-    INSERT INTO evidence.commit_trail SELECT 'o', md5(n::text), 'trail' || n % 400 FROM generate_series(1, 5000) n;
+        false, CASE WHEN n % 4 = 0 THEN 'control' || n % 9 END, NULL, '{}', NULL, n, n, n
+        FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.commit_trail SELECT 'o', md5(n::text), 'trail' || n % 400, 'flow' || n % 9
+        FROM generate_series(1, 5000) n;
     INSERT INTO evidence.record SELECT 'o', 'kind' || n % 9, 'id' || n, 'f' || n, n, false, '{}'
         FROM generate_series(1, 5000) n;
     INSERT INTO evidence.name SELECT 'o', 'kind' || n % 9, 'f' || n, 'id' || n, false FROM generate_series(1, 5000) n;

@@ -24,23 +24,49 @@ use crate::value::{Column, Value, signed, texts};
 macro_rules! row_json {
     (sqlite) => {
         "json_array(a.id, a.trail, a.name, a.kind, json(iif(a.is_compliant, 'true', 'false')),
-            json(iif(a.is_override, 'true', 'false')), a.control, json(a.binding), a.at, a.ledger_index)"
+            json(iif(a.is_override, 'true', 'false')), a.control, json(a.binding), a.commit_sha, a.at,
+            a.ledger_index)"
     };
     (postgres) => {
         "json_build_array(a.id, a.trail, a.name, a.kind, a.is_compliant, a.is_override, a.control, a.binding::json,
-            a.at, a.ledger_index)::text"
+            a.commit_sha, a.at, a.ledger_index)::text"
     };
 }
 pub(crate) use row_json;
 
 /// The columns that compliance depends on.
 #[derive(Deserialize)]
-pub(crate) struct Row(Id, Id, String, String, bool, bool, Option<String>, Binding, Timestamp, u64);
+pub(crate) struct Row(
+    Id,
+    Id,
+    String,
+    String,
+    bool,
+    bool,
+    Option<String>,
+    Binding,
+    Option<String>,
+    Timestamp,
+    u64,
+);
 
 impl Row {
     pub(crate) fn attestation(self) -> AttestationRow {
-        let Self(id, trail, name, kind, is_compliant, is_override, control, binding, at, index) = self;
-        AttestationRow { id, trail, name, kind, is_compliant, is_override, control, binding, at, index }
+        let Self(id, trail, name, kind, is_compliant, is_override, control, binding, commit, at, index) =
+            self;
+        AttestationRow {
+            id,
+            trail,
+            name,
+            kind,
+            is_compliant,
+            is_override,
+            control,
+            binding,
+            commit,
+            at,
+            index,
+        }
     }
 }
 
@@ -125,7 +151,8 @@ const SIZES: Sql = for_each!(["a.id, ", payload_size!("a")], "attestation", "id"
 /// Hex digits sort before 'g'.
 const COMMIT_TRAILS: Sql = Sql::same(
     "SELECT c.trail FROM evidence.commit_trail c
-    WHERE c.org = $1 AND c.commit_sha = $2 AND c.trail < coalesce($3, 'g') ORDER BY c.trail DESC LIMIT $4",
+    WHERE c.org = $1 AND c.commit_sha = $2 AND c.trail < coalesce($3, 'g') AND ($5 IS NULL OR c.flow = $5)
+    ORDER BY c.trail DESC LIMIT $4",
 );
 
 /// By the index that has decisions alone, in the order of the list.
@@ -269,10 +296,12 @@ impl<D: Driver> AttestationStore for SqlStore<D> {
         before: Option<Id>,
         limit: u64,
     ) -> StoreResult<Vec<Id>> {
-        let query = self.query_org(org, COMMIT_TRAILS).bind(commit.as_str()).bind(before).bind(limit);
+        let query =
+            self.query_org(org, COMMIT_TRAILS).bind(commit.as_str()).bind(before).bind(limit).bind(flow);
         query.per_item(as_len(limit)).all_as(|(trail,): (Id,)| Ok(trail)).await
     }
 
+        flow: Option<Id>,
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>> {
         let query = self.query_org(org, ON_TRAILS).bind(texts(trails)).bind(name);
         query.per_item(trails.len()).all_as(named).await

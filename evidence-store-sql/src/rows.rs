@@ -203,6 +203,7 @@ impl RowBuilder {
                     control,
                     control_version,
                     binding,
+                    commit,
                     at,
                 } => {
                     rows.push(
@@ -219,15 +220,16 @@ impl RowBuilder {
                             control.into(),
                             control_version.into(),
                             json(binding)?,
+                            commit.into(),
                             at.into(),
                             index.clone(),
                             Ordinals::next_within(&mut ordinals.attestations, (org, Some(flow))),
                         ],
                     );
                 }
-                IndexRow::CommitTrail { commit, trail } => {
+                IndexRow::CommitTrail { commit, trail, flow } => {
                     if self.commits.insert((trail, commit.to_owned())) {
-                        let row = vec![this.clone(), commit.into(), trail.into()];
+                        let row = vec![this.clone(), commit.into(), trail.into(), flow.into()];
                         rows.push(TableWrite::CommitTrail, row);
                     }
                 }

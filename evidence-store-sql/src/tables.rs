@@ -338,6 +338,7 @@ impl TableWrite {
                     ("control", Text),
                     ("control_version", Int),
                     ("binding", Text),
+                    ("commit_sha", Text),
                     ("at", Int),
                     ("ledger_index", Int),
                     ("flow_ordinal", Int),
@@ -345,7 +346,7 @@ impl TableWrite {
             ),
             Self::CommitTrail => keep(
                 "commit_trail",
-                &[("org", Org), ("commit_sha", Text), ("trail", Text)],
+                &[("org", Org), ("commit_sha", Text), ("trail", Text), ("flow", Text)],
                 "org, commit_sha, trail",
             ),
             Self::Attachment => {

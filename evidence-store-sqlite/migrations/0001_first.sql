@@ -169,8 +169,8 @@ CREATE TABLE build (
 CREATE INDEX build_at ON build (org, at, ledger_index);
 CREATE INDEX build_repo ON build (repo, at, ledger_index) WHERE repo IS NOT NULL;
 
--- binding: the JSON of what the attestation is about. No index on a digest here: an index on random keys would cost
--- more writes than the ledger itself.
+-- binding: the JSON of what the attestation is about. commit_sha: the commit that it names itself. No index on a digest
+-- here: an index on random keys would cost more writes than the ledger itself.
 CREATE TABLE attestation (
     org          INTEGER NOT NULL,
     id           TEXT NOT NULL PRIMARY KEY,
@@ -183,6 +183,7 @@ CREATE TABLE attestation (
     control      TEXT,
     control_version INTEGER,
     binding      TEXT NOT NULL,
+    commit_sha   TEXT,
     at           INTEGER NOT NULL,
     ledger_index INTEGER NOT NULL,
     flow_ordinal INTEGER NOT NULL
@@ -194,12 +195,13 @@ CREATE UNIQUE INDEX attestation_flow ON attestation (flow, flow_ordinal);
 CREATE INDEX attestation_control ON attestation (org, control, ledger_index) WHERE control IS NOT NULL;
 
 -- The trails in which a trail, an artifact or an attestation names a commit in full: a row for both, so that the many
--- attestations of a trail share one in an index on random keys.
+-- attestations of a trail share one in an index on random keys. flow: the trail's.
 CREATE TABLE commit_trail (
     org        INTEGER NOT NULL,
     commit_sha TEXT NOT NULL,
     trail      TEXT NOT NULL,
     PRIMARY KEY (org, commit_sha, trail)
+    flow       TEXT NOT NULL,
 ) STRICT, WITHOUT ROWID;
 
 -- namespace: each segment as a JSON string followed by a comma, so that paths compare by whole segments.

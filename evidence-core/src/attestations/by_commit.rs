@@ -1,16 +1,16 @@
 //! The attestations about commits.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::attestations::lists::TypeFilter;
-use crate::attestations::record::{Attestation, Binding};
+use crate::attestations::lists::{TypeFilter, read};
+use crate::attestations::record::Binding;
 use crate::attestations::store::AttestationRow;
-use crate::attestations::view::{AttestationView, views};
+use crate::attestations::view::AttestationView;
 use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
 use crate::error::{Error, Result};
@@ -76,13 +76,18 @@ impl Operation for ListAttestationsForCriteria {
             None => None,
         };
         let commits = distinct(self.commit_list.0);
-        let criteria = Criteria { flow, name: self.attestation_name, kind: self.attestation_type };
-        let criteria = Arc::new(criteria);
-        let owned = cx.to_owned_context();
-        let of_commit = move |(number, commit): (usize, CommitSha)| {
-            let begin = format!("{}\"{commit}\":[", if number > 0 { "," } else { "{" });
-            let query = CommitQuery { commit, criteria: Arc::clone(&criteria), owned: owned.clone() };
-            let items = json_items(query.attestations(), owned.context().compute());
+        let search = Arc::new(Search {
+            commits: commits.clone(),
+            flow,
+            criteria: Criteria { name: self.attestation_name, kind: self.attestation_type },
+            owned: cx.to_owned_context(),
+            remembered: Mutex::default(),
+        });
+        let compute = cx.compute();
+        let of_commit = move |(place, commit): (usize, CommitSha)| {
+            let begin = format!("{}\"{commit}\":[", if place > 0 { "," } else { "{" });
+            let query = CommitQuery { search: Arc::clone(&search), commit, place };
+            let items = json_items(query.attestations(), compute.clone());
             stream::iter([Ok(begin.into_bytes())]).chain(items).chain(stream::iter([Ok(b"]".to_vec())]))
         };
         let text = stream::iter(commits).enumerate().flat_map(of_commit);
@@ -90,10 +95,9 @@ impl Operation for ListAttestationsForCriteria {
     }
 }
 
-/// What the lists are narrowed by; everything given must match.
+/// What the lists are narrowed by, besides the flow; everything given must match.
 #[derive(Debug)]
 struct Criteria {
-    flow: Option<Id>,
     name: Option<ShortText>,
     kind: Option<TypeFilter>,
 }
@@ -114,106 +118,150 @@ const ATTESTATIONS: usize = 64;
 /// More reports to trails are not looked at on the runtime.
 const MANY_REPORTS: usize = 1000;
 
-/// What is asked about one commit.
-#[derive(Clone)]
-struct CommitQuery {
-    commit: CommitSha,
-    criteria: Arc<Criteria>,
+/// Of trails that were read no more is remembered: they and their attestations about the commits.
+const MAX_REMEMBERED: usize = 10_000;
+
+/// What is asked about all commits.
+struct Search {
+    /// In ascending order.
+    commits: Vec<CommitSha>,
+    flow: Option<Id>,
+    criteria: Criteria,
     owned: OwnedContext,
+    remembered: Mutex<Remembered>,
 }
 
-/// An attestation that may be about the commit.
-struct Candidate {
-    id: Id,
-    /// Whether it is if it names no commit itself.
-    by_subject: bool,
+/// An attestation, and the place of the commit that it is about.
+struct About {
+    attestation: Id,
+    commit: usize,
+}
+
+/// What trails have about the commits, so that one that several of them name is read once.
+#[derive(Default)]
+struct Remembered {
+    trails: BTreeMap<Id, Arc<[About]>>,
+    size: usize,
+}
+
+impl Remembered {
+    fn insert(&mut self, trail: Id, about: Arc<[About]>) {
+        let size = 1 + about.len();
+        if self.size + size > MAX_REMEMBERED {
+            *self = Self::default();
+        }
+        if size <= MAX_REMEMBERED {
+            self.size += size;
+            self.trails.insert(trail, about);
+        }
+    }
+}
+
+/// What is asked about one of the commits.
+#[derive(Clone)]
+struct CommitQuery {
+    search: Arc<Search>,
+    commit: CommitSha,
+    /// Its place among them.
+    place: usize,
 }
 
 impl CommitQuery {
     /// The attestations about the commit.
     fn attestations(self) -> impl Stream<Item = Result<AttestationView>> + Send + 'static {
-        let (find, read) = (self.clone(), self.clone());
-        let batches = self.trails().and_then(move |trails| find.clone().candidates(trails));
-        let batches = batches.map_ok(|batches| stream::iter(batches.into_iter().map(Ok))).try_flatten();
-        let read = batches.and_then(move |batch| read.clone().views(batch));
-        read.map_ok(|views| stream::iter(views.into_iter().map(Ok))).try_flatten()
+        let owned = self.search.owned.clone();
+        let find = self.clone();
+        let batches = self.trails().and_then(move |trails| find.clone().in_trails(trails));
+        let batches =
+            batches.map_ok(|batches| stream::iter(batches.into_iter().map(Ok::<_, Error>))).try_flatten();
+        batches.map_ok(move |ids| read(ids, owned.clone())).try_flatten()
     }
 
     /// The trails in which the commit is named, in parts whose contents fit memory.
     fn trails(self) -> impl Stream<Item = Result<Vec<Id>>> + Send + 'static {
         let pages = stream::try_unfold((Some(None), self), |(next, query)| async move {
             let Some(before) = next else { return Ok(None) };
-            let cx = query.owned.context();
-            let trails = cx.store().commit_trails(cx.org()?, &query.commit, before, TRAILS).await?;
+            let CommitQuery { search, commit, .. } = &query;
+            let cx = search.owned.context();
+            let trails = cx.store().commit_trails(cx.org()?, commit, search.flow, before, TRAILS).await?;
             let next = (trails.len() as u64 == TRAILS).then(|| trails.last().copied());
-            let parts = fitting(&trails, &cx).await?;
+            let parts = match search.recall(&trails).len() == trails.len() {
+                true => vec![trails],
+                false => fitting(&trails, &cx).await?,
+            };
             drop(cx);
             Ok::<_, Error>(Some((parts, (next, query))))
         });
         pages.map_ok(|parts| stream::iter(parts.into_iter().map(Ok))).try_flatten()
     }
 
-    /// The attestations in these trails that may be about the commit, in parts that fit memory.
-    async fn candidates(self, trails: Vec<Id>) -> Result<Vec<Vec<Candidate>>> {
-        let cx = self.owned.context();
-        let mut contents = cx.store().trail_contents(cx.org()?, &trails).await?;
-        sort_by_ids(&mut contents, &trails, |contents| contents.trail.id);
-        contents.retain(|contents| self.criteria.flow.is_none_or(|flow| flow == contents.trail.flow));
-        let reports = contents.iter().map(TrailContents::reports).sum::<usize>();
-        let (criteria, commit) = (Arc::clone(&self.criteria), self.commit.clone());
-        let choose = move || {
-            let chosen = contents.iter().flat_map(|contents| in_trail(contents, &criteria, &commit));
-            chosen.collect::<Vec<Candidate>>()
-        };
-        let candidates = cx.compute().run_if(reports > MANY_REPORTS, choose).await?;
-        if candidates.is_empty() {
+    /// The attestations in these trails that are about the commit, in parts that fit memory.
+    async fn in_trails(self, trails: Vec<Id>) -> Result<Vec<Vec<Id>>> {
+        let Self { search, place, .. } = self;
+        let mut known = search.recall(&trails);
+        let unknown = trails.iter().filter(|trail| !known.contains_key(*trail)).copied();
+        known.extend(search.read(Vec::from_iter(unknown)).await?);
+        let about = trails.iter().filter_map(|trail| known.get(trail)).flat_map(|about| about.iter());
+        let ids = about.filter(|one| one.commit == place).map(|one| one.attestation);
+        let ids = Vec::from_iter(ids);
+        if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let ids = Vec::from_iter(candidates.iter().map(|one| one.id));
-        let sizes = cx.store().attestation_sizes(cx.org()?, &ids).await?;
-        let sizes: BTreeMap<Id, u64> = sizes.into_iter().map(|Listed { id, bytes }| (id, bytes)).collect();
-        let sized = |one: Candidate| Some((sizes.get(&one.id).copied()?, one));
-        let sized = candidates.into_iter().filter_map(sized).map(|(bytes, one)| (one, bytes));
-        Ok(in_batches(sized, ATTESTATIONS))
+        let cx = search.owned.context();
+        let mut sizes = cx.store().attestation_sizes(cx.org()?, &ids).await?;
+        sort_by_ids(&mut sizes, &ids, |listed| listed.id);
+        Ok(in_batches(sizes.into_iter().map(|Listed { id, bytes }| (id, bytes)), ATTESTATIONS))
+    }
+}
+
+impl Search {
+    /// Those of these trails that are remembered.
+    fn recall(&self, trails: &[Id]) -> BTreeMap<Id, Arc<[About]>> {
+        let remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        let recall = |trail: &Id| Some((*trail, Arc::clone(remembered.trails.get(trail)?)));
+        trails.iter().filter_map(recall).collect()
     }
 
-    async fn views(self, batch: Vec<Candidate>) -> Result<Vec<AttestationView>> {
+    /// What these trails have about any of the commits.
+    async fn read(self: &Arc<Self>, trails: Vec<Id>) -> Result<Vec<(Id, Arc<[About]>)>> {
+        if trails.is_empty() {
+            return Ok(Vec::new());
+        }
         let cx = self.owned.context();
-        let ids = Vec::from_iter(batch.iter().map(|one| one.id));
-        let mut attestations = cx.store().attestations_by_id(cx.org()?, &ids).await?;
-        sort_by_ids(&mut attestations, &ids, |one| one.id);
-        let by_subject: BTreeMap<Id, bool> = batch.iter().map(|one| (one.id, one.by_subject)).collect();
-        attestations.retain(|one| match named_commit(one) {
-            Some(commit) => commit == self.commit.as_str(),
-            None => by_subject.get(&one.id).copied().unwrap_or_default(),
-        });
-        views(attestations, &cx).await
-    }
-}
-
-/// The commit that an attestation names itself.
-fn named_commit(attestation: &Attestation) -> Option<&str> {
-    let commit = attestation.git_commit_info.as_ref().map(|commit| commit.sha1.as_str());
-    commit.filter(|sha1| !sha1.is_empty())
-}
-
-/// The attestations of a trail that may be about the commit, newest first.
-fn in_trail(contents: &TrailContents, criteria: &Criteria, commit: &CommitSha) -> Vec<Candidate> {
-    let of_trail = contents.trail.git_commit_info.as_ref().map(|commit| commit.sha1.as_str());
-    // What was reported last of a content counts.
-    let built = contents.artifacts.iter().map(|artifact| (&artifact.fingerprint, artifact.commit.as_str()));
-    let built: BTreeMap<&Fingerprint, &str> = built.collect();
-    let subject = |binding: &Binding| {
-        let artifact = match binding {
-            Binding::Artifact { fingerprint, .. } => built.get(fingerprint).copied(),
-            Binding::Trail | Binding::Named { .. } => None,
+        let contents = cx.store().trail_contents(cx.org()?, &trails).await?;
+        let reports = contents.iter().map(TrailContents::reports).sum::<usize>();
+        let search = Arc::clone(self);
+        let choose = move || {
+            let about = contents.iter().map(|contents| (contents.trail.id, search.in_trail(contents)));
+            about.collect::<Vec<_>>()
         };
-        artifact.filter(|commit| !commit.is_empty()).or(of_trail)
-    };
-    let newest_first = contents.attestations.iter().rev().filter(|row| criteria.admits(row));
-    let candidate = |row: &AttestationRow| Candidate {
-        id: row.id,
-        by_subject: subject(&row.binding) == Some(commit.as_str()),
-    };
-    newest_first.map(candidate).collect()
+        let read = cx.compute().run_if(reports > MANY_REPORTS, choose).await?;
+        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        read.iter().for_each(|(trail, about)| remembered.insert(*trail, Arc::clone(about)));
+        drop(remembered);
+        Ok(read)
+    }
+
+    /// The attestations of a trail that are about any of the commits, newest first.
+    fn in_trail(&self, contents: &TrailContents) -> Arc<[About]> {
+        let of_trail = contents.trail.git_commit_info.as_ref().map(|commit| commit.sha1.as_str());
+        // What was reported last of a content counts.
+        let built =
+            contents.artifacts.iter().map(|artifact| (&artifact.fingerprint, artifact.commit.as_str()));
+        let built: BTreeMap<&Fingerprint, &str> = built.collect();
+        let of_subject = |binding: &Binding| {
+            let artifact = match binding {
+                Binding::Artifact { fingerprint, .. } => built.get(fingerprint).copied(),
+                Binding::Trail | Binding::Named { .. } => None,
+            };
+            artifact.filter(|commit| !commit.is_empty()).or(of_trail)
+        };
+        let about = |row: &AttestationRow| {
+            let commit = row.commit.as_deref().or_else(|| of_subject(&row.binding))?;
+            let commit = self.commits.binary_search_by(|asked| asked.as_str().cmp(commit)).ok()?;
+            Some(About { attestation: row.id, commit })
+        };
+        let newest_first = contents.attestations.iter().rev().filter(|row| self.criteria.admits(row));
+        newest_first.filter_map(about).collect()
+    }
 }

@@ -106,6 +106,7 @@ mod tests {
             is_override,
             control: None,
             binding: binding.clone(),
+            commit: None,
             at: crate::time::Timestamp::default(),
             index: n,
         };

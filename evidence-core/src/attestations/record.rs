@@ -101,4 +101,10 @@ impl Attestation {
     pub const fn is_override(&self) -> bool {
         self.details.is_override()
     }
+
+    /// The commit that it names itself, in the reporter's words.
+    pub(crate) fn own_commit(&self) -> Option<&str> {
+        let commit = self.git_commit_info.as_ref().map(|commit| commit.sha1.as_str());
+        commit.filter(|sha1| !sha1.is_empty())
+    }
 }

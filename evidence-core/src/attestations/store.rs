@@ -29,6 +29,8 @@ pub struct AttestationRow {
     pub control: Option<String>,
     /// What it is about.
     pub binding: Binding,
+    /// The commit that it names itself, in the reporter's words.
+    pub commit: Option<String>,
     /// When it was reported.
     pub at: Timestamp,
     /// Its ledger index: larger is newer.
@@ -180,12 +182,13 @@ pub trait AttestationStore: Send + Sync {
     ) -> StoreResult<Page<Listed>>;
     /// The sizes of the attestations of these ids, one an id, in any order; unknown ids are passed over.
     async fn attestation_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>>;
-    /// At most `limit` trails in which the trail, an artifact or an attestation names this commit, or named it before,
-    /// by id from the greatest on, whose ids are smaller than `before`.
+    /// At most `limit` trails, of this flow or of all, in which the trail, an artifact or an attestation names this commit,
+    /// or named it before, by id from the greatest on, whose ids are smaller than `before`.
     async fn commit_trails(
         &self,
         org: Id,
         commit: &CommitSha,
+        flow: Option<Id>,
         before: Option<Id>,
         limit: u64,
     ) -> StoreResult<Vec<Id>>;
@@ -226,6 +229,7 @@ impl Attestation {
             is_override: self.is_override(),
             control: self.details.control().map(str::to_owned),
             binding: binding.clone(),
+            commit: self.own_commit().map(str::to_owned),
             at: self.created_at,
             index,
         }

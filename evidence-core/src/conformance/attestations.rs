@@ -33,7 +33,7 @@ promises! {
     attestations_are_walked_newest_first: "`attestations_before` and `flow_attestations_before` come by ledger index from where they are to go on, numbered in their flows.",
     attestations_of_a_flow_are_paged: "`flow_attestations` of a time: a page, newest first, and the total.",
     attestations_have_sizes: "`attestation_sizes` of ids of this organization.",
-    trails_are_found_by_commit: "`commit_trails` finds trails by what they, their artifacts and their attestations name in full, by id from the greatest on.",
+    trails_are_found_by_commit: "`commit_trails` finds trails of a flow or of all by what they, their artifacts and their attestations name in full, by id from the greatest on.",
     decisions_are_listed_in_the_order_asked: "`decisions` about a control come by ledger index in the direction asked: a page, and the total.",
     decisions_are_narrowed: "Everything given in a decision filter must match; what is about another control, or another organization's, is left out.",
 }
@@ -348,20 +348,30 @@ async fn trails_are_found_by_commit(store: Arc<dyn Store>) -> Outcome {
     org.record(vec![Fact::ArtifactReported { record: artifact }]).await?;
     let changes = vec!["git_commit_info".to_owned()];
     org.record(vec![Fact::TrailUpdated { record: on(103, 100, "t", &b), changes }]).await?;
+    org.record(vec![flow_created(130, "g"), begun(131, 130, "t", &a)]).await?;
     other.record(vec![flow_created(200, "f"), begun(201, 200, "t", &a)]).await?;
-    for (org, sha1, before, limit, expected) in [
-        (&org, &a, None, 9, vec![103, 101]),
-        (&org, &a, None, 1, vec![103]),
-        (&org, &a, Some(103), 9, vec![101]),
-        (&org, &a, Some(101), 9, vec![]),
-        (&org, &b, None, 9, vec![103, 101]),
-        (&org, &c, None, 9, vec![102]),
-        (&org, &"d".repeat(40), None, 9, vec![]),
-        (&other, &a, None, 9, vec![201]),
-        (&other, &c, None, 9, vec![]),
+    for (org, sha1, flow, before, limit, expected) in [
+        (&org, &a, None, None, 9, vec![131, 103, 101]),
+        (&org, &a, None, None, 2, vec![131, 103]),
+        (&org, &a, None, Some(103), 9, vec![101]),
+        (&org, &a, None, Some(101), 9, vec![]),
+        (&org, &a, Some(100), None, 1, vec![103]),
+        (&org, &a, Some(100), Some(103), 9, vec![101]),
+        (&org, &a, Some(130), None, 9, vec![131]),
+        (&org, &a, Some(200), None, 9, vec![]),
+        (&org, &b, None, None, 9, vec![103, 101]),
+        (&org, &b, Some(130), None, 9, vec![]),
+        (&org, &c, Some(100), None, 9, vec![102]),
+        (&org, &"d".repeat(40), None, None, 9, vec![]),
+        (&other, &a, None, None, 9, vec![201]),
+        (&other, &c, None, None, 9, vec![]),
     ] {
-        let found = store.commit_trails(org.id, &named(sha1), before.map(id), limit).await?;
-        same(&format!("{sha1} before {before:?}"), found, expected.into_iter().map(id).collect())?;
+        let found = store.commit_trails(org.id, &named(sha1), flow.map(id), before.map(id), limit).await?;
+        same(
+            &format!("{sha1} of {flow:?} before {before:?}"),
+            found,
+            expected.into_iter().map(id).collect(),
+        )?;
     }
     Ok(())
 }

@@ -15,9 +15,9 @@ use crate::texts::TextRef;
 use crate::trails::{REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter};
 
 use super::fixtures::{
-    Org, artifact, artifact_reported, at, attestation, attestation_added, awkward, external_urls,
-    fingerprint, flow, flow_created, free_form, full_commit, full_repo_info, id, jane, named, request, robot,
-    tags, trail, trail_begun, user_data,
+    Org, artifact, artifact_reported, at, attestation, attestation_added, awkward, bare_commit,
+    external_urls, fingerprint, flow, flow_created, free_form, full_commit, full_repo_info, id, jane, named,
+    request, robot, tags, trail, trail_begun, user_data,
 };
 use super::texts::kept;
 use super::{Failure, Outcome, present, promises, same, same_set};
@@ -237,7 +237,7 @@ fn reports() -> (Vec<Fact>, Vec<ArtifactRow>, Vec<AttestationRow>) {
         original_attestation_id: None,
     });
     let claims = [
-        attestation(120, 100, 101, "scan"),
+        Attestation { git_commit_info: Some(bare_commit()), ..attestation(120, 100, 101, "scan") },
         bound(121, to_artifact, overriding),
         bound(122, by_name, Details::Other(free_form(r#"{"override":true,"type":"other"}"#))),
     ];
@@ -275,6 +275,7 @@ fn reports() -> (Vec<Fact>, Vec<ArtifactRow>, Vec<AttestationRow>) {
             is_override,
             control: None,
             binding: claim.binding.clone(),
+            commit: claim.git_commit_info.as_ref().map(|commit| commit.sha1.to_string()),
             at: claim.created_at,
             index,
         })

@@ -114,12 +114,16 @@ impl AttestationStore for MemoryStore {
         &self,
         org: Id,
         commit: &CommitSha,
+        flow: Option<Id>,
         before: Option<Id>,
         limit: u64,
     ) -> StoreResult<Vec<Id>> {
         self.ask(org, |tables| {
-            let trails = tables.commit_trails.get(commit.as_str()).into_iter().flatten().rev().copied();
-            trails.filter(|trail| before.is_none_or(|before| *trail < before)).take(at_most(limit)).collect()
+            let trails = tables.commit_trails.get(commit.as_str()).into_iter().flatten().rev();
+            let of_flow = trails.filter(|(_, of)| flow.is_none_or(|flow| flow == **of));
+            let older =
+                of_flow.map(|(trail, _)| *trail).filter(|trail| before.is_none_or(|before| *trail < before));
+            older.take(at_most(limit)).collect()
         })
     }
 

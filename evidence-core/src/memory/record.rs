@@ -100,8 +100,8 @@ impl State {
                     self.pending.remove(&content);
                     self.named.insert(content);
                 }
-                IndexRow::CommitTrail { commit, trail } => {
-                    tables.commit_trails.entry(commit.to_owned()).or_default().insert(trail);
+                IndexRow::CommitTrail { commit, trail, flow } => {
+                    tables.commit_trails.entry(commit.to_owned()).or_default().insert(trail, flow);
                 }
                 _ => {}
             }

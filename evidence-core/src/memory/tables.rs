@@ -39,8 +39,8 @@ pub(super) struct Tables {
     pub(super) trails_begun: Vec<(Id, TrailName)>,
     pub(super) artifacts: Vec<Current<Artifact>>,
     pub(super) attestations: Vec<Current<Attestation>>,
-    /// The trails in which something names a commit in full.
-    pub(super) commit_trails: BTreeMap<String, BTreeSet<Id>>,
+    /// The trails in which something names a commit in full, and their flows.
+    pub(super) commit_trails: BTreeMap<String, BTreeMap<Id, Id>>,
     pub(super) repos: BTreeMap<Id, Current<Repo>>,
     pub(super) environments: BTreeMap<Id, Current<Environment>>,
     /// When environments were last reported on, and the entry that last said so.

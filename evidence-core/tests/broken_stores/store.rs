@@ -455,6 +455,10 @@ impl TrailStore for Broken {
             let rows = contents.iter_mut().flat_map(|contents| &mut contents.attestations);
             rows.for_each(|row| row.is_override = false);
         }
+        if self.has(Defect::ForgetsTheCommitOfAnAttestation) {
+            let rows = contents.iter_mut().flat_map(|contents| &mut contents.attestations);
+            rows.for_each(|row| row.commit = None);
+        }
         Ok(contents)
     }
 
@@ -520,11 +524,11 @@ impl SnapshotStore for Broken {
     }
 
     async fn live_builds(&self, org: Id, repo: Id, reports: u64, limit: u64) -> StoreResult<Vec<LiveBuild>> {
+        let reports = if self.has(Defect::TellsWhatRunsOfAllReports) { u64::MAX } else { reports };
         self.whole.live_builds(org, repo, reports, limit).await
     }
 
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {
-        let reports = if self.has(Defect::TellsWhatRunsOfAllReports) { u64::MAX } else { reports };
         let runs = self.whole.runs(org, fingerprints, newest).await?;
         let place = |run: &Run| (run.environment, run.fingerprint.clone());
         let runs = match self.has(Defect::ForgetsTheFirstRun) {

@@ -1,10 +1,22 @@
 //! Lists of attestations: of an organization, of a flow, and about commits.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use evidence_core::attestations::Attestation;
+use evidence_core::compute::{ComputePool, Job};
+use evidence_core::git::GitCommit;
+use evidence_core::id::Id;
+use evidence_core::memory::MemoryStore;
+use evidence_core::trails::Trail;
+use evidence_core::{Fact, Settings, Store};
 use serde_json::{Value, json};
 
+use crate::mounts::Mount;
 use crate::support::json::INVALID;
-use crate::support::{Api, JOHN, on_every_store_and_mount};
+use crate::support::{Api, JOHN, acme, fixture, on_every_store, on_every_store_and_mount};
 use crate::trails::{COMMIT, TEMPLATE};
+use crate::unreadable::inject_all;
 
 const ALL: &str = "/attestations/acme";
 const BY_COMMIT: &str = "/attestations/acme/list_attestations_for_criteria";
@@ -298,6 +310,121 @@ async fn attestations_are_found_by_the_commit_that_they_are_about() {
         assert_eq!(elsewhere, json!({ &own: [] }));
     })
     .await;
+}
+
+/// An id that a service of the tests does not give.
+fn numbered_id(number: usize) -> Id {
+    format!("00000000-0000-0000-0000-{number:08x}").parse().unwrap()
+}
+
+/// The newest attestation.
+async fn newest(store: &dyn Store, org: Id) -> Attestation {
+    let newest = store.attestations_before(org, u64::MAX, 1).await.unwrap();
+    store.attestation(org, newest[0].id).await.unwrap().unwrap()
+}
+
+fn described(number: usize) -> Option<String> {
+    Some(number.to_string())
+}
+
+#[tokio::test]
+async fn all_trails_of_a_commit_are_gone_through() {
+    const MANY: usize = 501;
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+        attest(&api, "tool", "unit", true, 0).await;
+        let org = acme(&*store).await;
+        attest(&api, "shop", "unit", true, 0).await;
+        let attestation = newest(&*store, org).await;
+        let trail = store.trail(org, attestation.flow, "t").await.unwrap().unwrap().record;
+        let commit: GitCommit = serde_json::from_value(json!({"sha1": COMMIT})).unwrap();
+        let reported = |number: usize| {
+            let trail = Trail {
+                id: numbered_id(2 * number),
+                name: format!("t{number}").parse().unwrap(),
+                git_commit_info: Some(commit.clone()),
+                ..trail.clone()
+            };
+            let attestation = Attestation {
+                id: numbered_id(2 * number + 1),
+                trail: trail.id,
+                description: described(number),
+                ..attestation.clone()
+            };
+            [Fact::TrailBegun { record: trail }, Fact::AttestationAdded { record: attestation }]
+        };
+        inject_all(&*store, org, (1..=MANY).flat_map(reported).collect()).await;
+        let all = Vec::from_iter((1..=MANY).rev().map(|number| number.to_string())).join(" ");
+        for (query, expected) in [("", &*all), ("&flow_name=shop", &all), ("&flow_name=tool", "")] {
+            let found = api.get(&format!("{BY_COMMIT}?commit_list={COMMIT}{query}")).await.ok();
+            assert_eq!(numbers(&found[COMMIT]), expected, "{query}");
+        }
+    })
+    .await;
+}
+
+/// Counts what it is given.
+#[derive(Clone, Default)]
+struct Counting(Arc<AtomicUsize>);
+
+impl ComputePool for Counting {
+    fn parallelism(&self) -> usize {
+        2
+    }
+
+    fn spawn(&self, job: Job) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        std::thread::spawn(job);
+    }
+}
+
+#[tokio::test]
+async fn a_page_ends_after_many_that_do_not_match_and_the_next_goes_on_there() {
+    // Of these a page looks at some more than fifty thousand.
+    const MANY: usize = 70_000;
+    let (store, pool) = (Arc::new(MemoryStore::new()), Counting::default());
+    let evidence = fixture(Arc::clone(&store) as _, Settings::default()).await;
+    let api = Api::new(evidence.with_compute_pool(pool.clone()), Mount::Tower, "memory").await;
+    attest(&api, "tool", "unit", true, 0).await;
+    let org = acme(&*store).await;
+    let of_tool = newest(&*store, org).await;
+    attest(&api, "shop", "unit", true, 0).await;
+    let of_shop = newest(&*store, org).await;
+    let is_rare = |number: usize| number % 9_000 == 5;
+    let reported = |number: usize| {
+        let like = if number % 3 == 0 { &of_tool } else { &of_shop };
+        let name = if is_rare(number) { "rare" } else { "frequent" };
+        let record = Attestation {
+            id: numbered_id(number),
+            name: name.parse().unwrap(),
+            description: described(number),
+            ..like.clone()
+        };
+        Fact::AttestationAdded { record }
+    };
+    inject_all(&*store, org, (1..=MANY).map(reported).collect()).await;
+    let all = (1..=MANY).rev().filter(|number| is_rare(*number)).map(|number| number.to_string());
+    let all = Vec::from_iter(all).join(" ");
+    for flows in ["", "&flow=shop&flow=tool"] {
+        let mut by_filter = Vec::new();
+        for (filter, in_pool) in [("name=rare", false), ("name_regex=%5Erare$", true)] {
+            let before = pool.0.load(Ordering::Relaxed);
+            let (mut after, mut pages) = (String::new(), Vec::new());
+            loop {
+                let list = api.get(&format!("{ALL}?{filter}{flows}&per_page=10{after}")).await.ok();
+                pages.push((numbers(&list["data"]), after));
+                let Some(next) = list["_links"]["next"]["href"].as_str() else { break };
+                let (_, cursor) = next.split_once("&after=").or(next.split_once("?after=")).unwrap();
+                after = format!("&after={}", cursor.split('&').next().unwrap());
+            }
+            assert_eq!(pool.0.load(Ordering::Relaxed) > before, in_pool, "{filter}{flows}");
+            by_filter.push(pages);
+        }
+        let pages = &by_filter[0];
+        assert_eq!(&by_filter[1], pages, "{flows}");
+        assert!(pages.len() > 1, "{flows}: {pages:?}");
+        let shown = pages.iter().map(|(numbers, _)| numbers.as_str());
+        assert_eq!(Vec::from_iter(shown).join(" "), all, "{flows}");
+    }
 }
 
 #[tokio::test]

@@ -399,3 +399,36 @@ async fn a_search_reads_no_evidence() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn of_the_attestations_in_trails_that_name_commits_those_about_them_are_read() {
+    const MANY: usize = 40;
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+        given_artifacts(&api, 0).await;
+        let commit = |number: usize| format!("{number:040x}");
+        for number in 0..MANY {
+            let commit = json!({"sha1": commit(number), "message": "m", "author": "a", "timestamp": 1});
+            let document = json!({"attestation_name": "a", "is_compliant": true, "git_commit_info": commit,
+                                  "user_data": {"x": "x".repeat(15_000)}});
+            attest(&api, &document).await;
+        }
+        let (api, answered) = measured(&store).await;
+        let about = async |numbers: &[usize]| {
+            let commits = numbers.iter().map(|number| format!("&commit_list={}", commit(*number)));
+            let query = commits.collect::<String>();
+            let found =
+                api.get(&format!("/attestations/acme/list_attestations_for_criteria?{}", &query[1..]));
+            let found = found.await.ok();
+            for number in numbers {
+                let of_commit = found[commit(*number)].as_array().unwrap();
+                assert_eq!(of_commit.len(), 1);
+                assert_eq!(of_commit[0]["git_commit_info"]["sha1"], commit(*number));
+            }
+        };
+        about(&[3]).await;
+        expect_at_most(&answered, 50_000, "one of many");
+        about(&[0, 7, 20, MANY - 1]).await;
+        assert_eq!(take_counts(&answered, ["trail_contents", "attestations_by_id"]), [1, 4]);
+    })
+    .await;
+}

@@ -465,10 +465,11 @@ impl AttestationStore for InterceptingStore {
         &self,
         org: Id,
         commit: &CommitSha,
+        flow: Option<Id>,
         before: Option<Id>,
         limit: u64,
     ) -> StoreResult<Vec<Id>> {
-        self.ask("commit_trails", self.inner.commit_trails(org, commit, before, limit)).await
+        self.ask("commit_trails", self.inner.commit_trails(org, commit, flow, before, limit)).await
     }
 
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>> {

@@ -47,8 +47,13 @@ pub(crate) async fn on_every_store_without_rebuild(case: impl AsyncFn(Api, &dyn 
 
 /// Records a fact past every check of the service.
 pub(crate) async fn inject(store: &dyn Store, org: Id, fact: Fact) {
+    inject_all(store, org, vec![fact]).await;
+}
+
+/// The same with several, in one write.
+pub(crate) async fn inject_all(store: &dyn Store, org: Id, facts: Vec<Fact>) {
     let by = store.user("jane").await.unwrap().unwrap().actor();
-    let write = Write { org, by, at: NOW, facts: vec![fact], guards: vec![], secrets: vec![] };
+    let write = Write { org, by, at: NOW, facts, guards: vec![], secrets: vec![] };
     store.record(write).await.unwrap();
 }
 

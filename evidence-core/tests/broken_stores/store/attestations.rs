@@ -83,10 +83,12 @@ impl AttestationStore for Broken {
         &self,
         org: Id,
         commit: &CommitSha,
+        flow: Option<Id>,
         before: Option<Id>,
         limit: u64,
     ) -> StoreResult<Vec<Id>> {
-        let trails = self.whole.commit_trails(org, commit, before, limit).await?;
+        let flow = flow.filter(|_| !self.has(Defect::FindsCommitsInAnyFlow));
+        let trails = self.whole.commit_trails(org, commit, flow, before, limit).await?;
         Ok(backwards(trails, self.has(Defect::OldestTrailOfACommitFirst)))
     }
 
