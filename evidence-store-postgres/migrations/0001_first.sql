@@ -210,7 +210,8 @@ CREATE TABLE evidence.attestation (
 );
 CREATE INDEX attestation_trail ON evidence.attestation (org, trail, name, ledger_index);
 CREATE INDEX attestation_newest ON evidence.attestation (org, ledger_index);
-CREATE UNIQUE INDEX attestation_flow ON evidence.attestation (org, flow, flow_ordinal);
+-- With the time, so that those of a time are counted by the index alone.
+CREATE UNIQUE INDEX attestation_flow ON evidence.attestation (org, flow, flow_ordinal) INCLUDE (at);
 -- Decisions about a control, by its identifier.
 CREATE INDEX attestation_control ON evidence.attestation (org, control, ledger_index) INCLUDE (is_compliant, at, flow)
     WHERE control IS NOT NULL;
@@ -221,8 +222,8 @@ CREATE TABLE evidence.commit_trail (
     org        text COLLATE "C" NOT NULL,
     commit_sha text COLLATE "C" NOT NULL,
     trail      text COLLATE "C" NOT NULL,
-    PRIMARY KEY (org, commit_sha, trail)
     flow       text COLLATE "C" NOT NULL,
+    PRIMARY KEY (org, commit_sha, trail)
 );
 
 -- namespace: each segment as a JSON string followed by a comma, so that paths compare by whole segments.
@@ -279,8 +280,9 @@ CREATE INDEX instance_until ON evidence.instance (org, environment, until_idx, f
 -- The last of the intervals that make up a run.
 CREATE INDEX instance_run ON evidence.instance (org, artifact, environment, since_idx)
     WHERE exited OR until_idx = 9223372036854775807;
--- What lasts, of however many intervals. Not unique: one statement ends an interval and begins the next in any order.
-CREATE INDEX instance_lasting ON evidence.instance (org, environment, artifact)
+-- What lasts, of however many intervals: of an artifact, in an environment or in any. Not unique: one statement ends an
+-- interval and begins the next in any order.
+CREATE INDEX instance_lasting ON evidence.instance (org, artifact, environment)
     WHERE until_idx = 9223372036854775807;
 
 -- Versions of policies, attestation types and controls; id: that record's.

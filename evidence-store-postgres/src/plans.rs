@@ -61,6 +61,13 @@ const EXCEPTIONS: [(&str, &str, &str); 7] = [
     ("FROM evidence.membership m", "membership_pkey of an organization", "all members"),
 ];
 
+/// Parts of statements, and a step that these have to have.
+const NEEDED: [(&str, &str); 3] = [
+    ("WITH reported AS", "Index Scan using instance_lasting on"),
+    ("UPDATE evidence.instance", "Index Scan using instance_lasting on"),
+    ("AS found CROSS JOIN LATERAL", "Index Only Scan using attestation_flow on"),
+];
+
 /// Some thousand rows in every table that the statements ask, without statistics.
 const FILL: &str = "
     INSERT INTO evidence.artifact SELECT 'o', 'id' || n, 'flow' || n % 9, 'trail' || n % 400, md5(n::text), 'a',
@@ -137,9 +144,12 @@ impl Planner {
     }
 
     /// The tables that a statement whose values have these types reads from end to end, whatever the values, and the indexes
-    /// of which it reads all that an organization has.
+    /// of which it reads all that an organization has; and the steps that it lacks.
     async fn scanned(&mut self, sql: &str, types: &[&str]) -> BTreeSet<String> {
         let steps = explain(self.session.ready().await.unwrap(), &self.schema, sql, types).await;
+        let needed = NEEDED.iter().filter(|(part, _)| sql.contains(part)).map(|(_, needed)| *needed);
+        let lacking = needed.filter(|needed| !steps.iter().any(|step| step.contains(needed)));
+        let lacking = Vec::from_iter(lacking.map(|needed| format!("no {needed}")));
         let scanned = steps.iter().enumerate().filter_map(|(number, step)| {
             if let Some((_, table)) = step.split_once("Seq Scan on ") {
                 return Some(table.split(' ').next().unwrap_or_default().to_owned());
@@ -148,11 +158,11 @@ impl Planner {
                 step.split_once(" using ").or_else(|| step.split_once("Bitmap Index Scan on "))?;
             let condition = steps.get(number + 1)?.trim().strip_prefix("Index Cond: (org = ")?;
             let index = index.split(' ').next().unwrap_or_default();
-            // A list may be narrowed by what no index has; an organization has one head.
-            (!sql.contains("page AS MATERIALIZED") && index != "head_pkey" && !condition.contains(" AND "))
+            // An organization has one head.
+            (index != "head_pkey" && !condition.contains(" AND "))
                 .then(|| format!("{index} of an organization"))
         });
-        scanned.collect()
+        scanned.chain(lacking).collect()
     }
 }
 

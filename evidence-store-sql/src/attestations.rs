@@ -134,14 +134,21 @@ const OF_FLOW: Sql = Sql::each(
     "evidence.attestation x WHERE x.org = $1 AND x.flow = $4",
 );
 
-/// The newest of a flow first, by their numbers there; those of a time are counted.
+const AT_NUMBER: Sql = Sql::each(
+    "evidence.attestation x ON +x.org = $1 AND x.flow = $4 AND x.flow_ordinal = found.key",
+    "LATERAL (
+        SELECT * FROM evidence.attestation WHERE org = $1 AND flow = $4 AND flow_ordinal = found.key OFFSET 0) x",
+);
+
+/// The newest of a flow first, by their numbers there; those of a time are counted, by the index of the numbers, which has
+/// the times, too. An index by time would be one more that each attestation is written to.
 fn of_flow(time: &TimeRange) -> Listing {
     let TimeRange { from, to } = time;
     let filter = [from.map(|_| FROM), to.map(|_| TO)].into_iter().flatten().collect::<Vec<_>>();
     let order = if filter.is_empty() {
         Order::Numbered("x.flow_ordinal")
     } else {
-        Order::By(Sql::same("x.flow_ordinal DESC"))
+        Order::Indexed { key: "x.flow_ordinal", row: AT_NUMBER }
     };
     Listing { from: OF_FLOW, filter, order, narrow: false, counted: true }
 }
@@ -293,6 +300,7 @@ impl<D: Driver> AttestationStore for SqlStore<D> {
         &self,
         org: Id,
         commit: &CommitSha,
+        flow: Option<Id>,
         before: Option<Id>,
         limit: u64,
     ) -> StoreResult<Vec<Id>> {
@@ -301,7 +309,6 @@ impl<D: Driver> AttestationStore for SqlStore<D> {
         query.per_item(as_len(limit)).all_as(|(trail,): (Id,)| Ok(trail)).await
     }
 
-        flow: Option<Id>,
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>> {
         let query = self.query_org(org, ON_TRAILS).bind(texts(trails)).bind(name);
         query.per_item(trails.len()).all_as(named).await

@@ -41,6 +41,14 @@ pub(crate) enum Order {
     /// By a column that numbers all that the list has, from 1 on and without gaps: the greatest number first, which is
     /// how many there are.
     Numbered(&'static str),
+    /// By a column, the greatest first, that stands in an index with all that the list is narrowed by: so no row is read
+    /// but those of the page.
+    Indexed {
+        /// The column.
+        key: &'static str,
+        /// The row `x` that has the key `found.key`.
+        row: Sql,
+    },
 }
 
 impl Listing {
@@ -50,12 +58,11 @@ impl Listing {
         let Self { from, filter, order, counted, .. } = self;
         let filter: String = filter.iter().map(|condition| condition.text(dialect)).collect();
         let all = format!("{}{filter}", from.text(dialect));
-        let in_order = |by: &Sql| {
-            let by = by.text(dialect);
-            ("count(*)".to_owned(), format!("ORDER BY {by} LIMIT $2 OFFSET $3"), by.to_owned())
-        };
+        let in_order =
+            |by: &str| ("count(*)".to_owned(), format!("ORDER BY {by} LIMIT $2 OFFSET $3"), by.to_owned());
         let (total, page, by) = match order {
-            Order::By(by) | Order::Within { by, .. } => in_order(by),
+            Order::By(by) | Order::Within { by, .. } => in_order(by.text(dialect)),
+            Order::Indexed { key, .. } => in_order(&format!("{key} DESC")),
             Order::Numbered(number) => (
                 format!("coalesce(max({number}), 0)"),
                 format!("AND {number} <= (SELECT n FROM total) - $3 ORDER BY {number} DESC LIMIT $2"),
@@ -64,18 +71,21 @@ impl Listing {
         };
         let total = match order {
             Order::By(_) | Order::Within { .. } if !counted => "SELECT 0 AS n".to_owned(),
-            Order::By(_) | Order::Within { .. } | Order::Numbered(_) => {
+            Order::By(_) | Order::Within { .. } | Order::Numbered(_) | Order::Indexed { .. } => {
                 format!("SELECT {total} AS n FROM {all}")
             }
         };
         let rows = match order {
-            Order::Within { rows, .. } => format!("{}{filter}", rows.text(dialect)),
-            Order::By(_) | Order::Numbered(_) => all,
+            Order::Within { rows, .. } => format!("{}{filter} {page}", rows.text(dialect)),
+            Order::By(_) | Order::Numbered(_) => format!("{all} {page}"),
+            Order::Indexed { key, row } => {
+                format!("(SELECT {key} AS key FROM {all} {page}) AS found CROSS JOIN {}", row.text(dialect))
+            }
         };
         let column = column.text(dialect);
         format!(
             "WITH total AS MATERIALIZED ({total}),
-                page AS MATERIALIZED (SELECT x.* FROM {rows} {page})
+                page AS MATERIALIZED (SELECT x.* FROM {rows})
             SELECT (SELECT n FROM total), x.ledger_index, {column}
             FROM (SELECT 1) AS one LEFT JOIN page x ON true
             ORDER BY {by}"

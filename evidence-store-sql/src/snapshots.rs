@@ -130,8 +130,8 @@ const RUNS: Sql = Sql::each(
     ORDER BY p.environment, p.artifact, i.since_idx",
 );
 
-/// Of what the newest `$4` reports of a repo are about what lasts: a probe of an index for each. So the work is that of these
-/// reports, however much runs. The index is that of an artifact's runs: that of what lasts begins with the environment.
+/// Of what the newest `$4` reports of a repo are about what lasts: a probe of an index of nothing else for each. So the work
+/// is that of these reports, however much runs or ran.
 const LIVE_BUILDS: Sql = Sql::each(
     concat!(
         "WITH reported AS MATERIALIZED (
@@ -147,8 +147,7 @@ const LIVE_BUILDS: Sql = Sql::each(
             WHERE s.org = $1 AND s.environment = i.environment AND s.idx = i.since_idx)
         FROM reported r
         CROSS JOIN evidence.instance i
-            ON i.org = $1 AND i.artifact = r.fingerprint AND (i.exited OR i.until_idx = 9223372036854775807)
-                AND +i.until_idx = 9223372036854775807
+            ON i.org = $1 AND i.artifact = r.fingerprint AND i.until_idx = 9223372036854775807
         CROSS JOIN evidence.record n
             ON n.org = $1 AND n.kind = 'environment' AND n.id = i.environment AND NOT n.archived
         CROSS JOIN evidence.artifact a
@@ -170,8 +169,7 @@ const LIVE_BUILDS: Sql = Sql::each(
         FROM reported r
         CROSS JOIN LATERAL (
             SELECT * FROM evidence.instance
-            WHERE org = $1 AND artifact = r.fingerprint AND (exited OR until_idx = 9223372036854775807)
-                AND until_idx + 0 = 9223372036854775807 OFFSET 0) i
+            WHERE org = $1 AND artifact = r.fingerprint AND until_idx = 9223372036854775807 OFFSET 0) i
         CROSS JOIN LATERAL (
             SELECT * FROM evidence.record
             WHERE org = $1 AND id = i.environment AND kind = 'environment' OFFSET 0) n

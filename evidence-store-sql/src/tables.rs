@@ -407,7 +407,7 @@ impl TableWrite {
                     ("exited", Bool),
                 ],
                 "UPDATE instance SET until_idx = $4, exited = $5
-                WHERE environment = $2 AND artifact = $3 AND until_idx = 9223372036854775807 AND +org = $1",
+                WHERE org = $1 AND environment = $2 AND artifact = $3 AND until_idx = 9223372036854775807",
                 "UPDATE evidence.instance i SET until_idx = r.until_idx, exited = r.exited FROM (
                     SELECT r.org, l.ctid AS at, r.until_idx, r.exited FROM go, {rows} CROSS JOIN LATERAL (
                         SELECT b.ctid FROM evidence.instance b

@@ -190,7 +190,8 @@ CREATE TABLE attestation (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX attestation_trail ON attestation (trail, name, ledger_index);
 CREATE INDEX attestation_newest ON attestation (org, ledger_index);
-CREATE UNIQUE INDEX attestation_flow ON attestation (flow, flow_ordinal);
+-- With the time and the organization, so that those of a time are counted by the index alone.
+CREATE INDEX attestation_flow ON attestation (flow, flow_ordinal, at, org);
 -- Decisions about a control, by its identifier.
 CREATE INDEX attestation_control ON attestation (org, control, ledger_index) WHERE control IS NOT NULL;
 
@@ -200,8 +201,8 @@ CREATE TABLE commit_trail (
     org        INTEGER NOT NULL,
     commit_sha TEXT NOT NULL,
     trail      TEXT NOT NULL,
-    PRIMARY KEY (org, commit_sha, trail)
     flow       TEXT NOT NULL,
+    PRIMARY KEY (org, commit_sha, trail)
 ) STRICT, WITHOUT ROWID;
 
 -- namespace: each segment as a JSON string followed by a comma, so that paths compare by whole segments.
@@ -255,8 +256,8 @@ CREATE INDEX instance_until ON instance (environment, until_idx, from_idx);
 -- The last of the intervals that make up a run.
 CREATE INDEX instance_run ON instance (org, artifact, environment, since_idx)
     WHERE exited OR until_idx = 9223372036854775807;
--- What lasts, of however many intervals.
-CREATE INDEX instance_lasting ON instance (environment, artifact) WHERE until_idx = 9223372036854775807;
+-- What lasts, of however many intervals: of an artifact, in an environment or in any.
+CREATE INDEX instance_lasting ON instance (org, artifact, environment) WHERE until_idx = 9223372036854775807;
 
 -- Versions of policies, attestation types and controls; id: that record's.
 CREATE TABLE version (
