@@ -59,8 +59,16 @@ const EXCEPTIONS: [(&str, &str, &str); 12] = [
     ("FROM evidence.allowance a", "allowance_pkey of an organization", "an allowlist is read whole"),
     ("AS value FROM evidence.repo x", "repo_name of an organization", "the values of all repos"),
     ("FROM evidence.repo x", "repo_name of an organization", "repos by name, narrowed by what no index has"),
-    ("x.branch = $", "artifact_org of an organization", "artifacts of a branch, newest first"),
-    ("x.branch = $", "artifact_commit of an organization", "how many artifacts a branch has"),
+    (
+        "FROM evidence.artifact x",
+        "artifact_org of an organization",
+        "those of a branch, name or commit of any flow",
+    ),
+    (
+        "FROM evidence.artifact x",
+        "artifact_commit of an organization",
+        "the same, where nothing is known of them",
+    ),
     ("x.repo = ANY", "artifact_repo of an organization", "artifacts of some repos, newest first"),
     (
         "l.kind IN ('member_added'",

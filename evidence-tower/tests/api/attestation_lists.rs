@@ -391,7 +391,7 @@ async fn a_page_ends_after_many_that_do_not_match_and_the_next_goes_on_there() {
     let of_shop = newest(&*store, org).await;
     let is_rare = |number: usize| number % 9_000 == 5;
     let reported = |number: usize| {
-        let like = if number % 3 == 0 { &of_tool } else { &of_shop };
+        let like = if number.is_multiple_of(3) { &of_tool } else { &of_shop };
         let name = if is_rare(number) { "rare" } else { "frequent" };
         let record = Attestation {
             id: numbered_id(number),
