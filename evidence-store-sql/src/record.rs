@@ -19,11 +19,12 @@ use evidence_core::{Fact, Guard, Key, StoreError, Write};
 
 use crate::driver::Driver;
 use crate::ledger::frontier;
-use crate::rows::{Ordinals, RowBuilder};
+use crate::row_builder::{Ordinals, RowBuilder};
 use crate::shapes::Shape;
 use crate::sql::{Dialect, Sql};
 use crate::store::SqlStore;
-use crate::tables::{Rows, TableWrite};
+use crate::table_rows::Rows;
+use crate::tables::TableWrite;
 use crate::value::{Cell, Column, FromCell, FromRow, Row, Value, signed};
 
 /// The most writes of one group.
@@ -314,7 +315,9 @@ impl Prefetch {
                 Key::Snapshot { environment, .. } => (&mut snapshots, environment.to_string()),
                 Key::Artifact { trail, .. } => (&mut artifacts, trail.to_string()),
                 Key::Content { trail, .. } => (&mut contents, trail.to_string()),
-                Key::ServiceAccount(_)
+                Key::Member(_)
+                | Key::UserSettings(_)
+                | Key::ServiceAccount(_)
                 | Key::Flow(_)
                 | Key::Repo(_)
                 | Key::Environment(_)

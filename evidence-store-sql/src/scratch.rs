@@ -13,9 +13,9 @@ use evidence_core::{Fact, StoreError};
 
 use crate::decode::{body, word};
 use crate::ledger::{ENTRIES, EntryRow, entry, frontier};
-use crate::rows::{Ordinals, RowBuilder};
+use crate::row_builder::{Ordinals, RowBuilder};
 use crate::sql::{Dialect, SCHEMA};
-use crate::tables::Rows;
+use crate::table_rows::Rows;
 use crate::value::{Cell, Column, FromRow, Row, Value, signed};
 
 mod range;

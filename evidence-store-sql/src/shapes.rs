@@ -3,7 +3,8 @@
 
 use std::sync::LazyLock;
 
-use crate::tables::{Rows, TableWrite};
+use crate::table_rows::Rows;
+use crate::tables::TableWrite;
 
 /// Locks the heads `$1`, which stand in the order of their organizations, so that two servers never wait for each other,
 /// and goes on only if each still has the size that was seen: everything that a guard rests on changes with its

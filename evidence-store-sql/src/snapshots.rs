@@ -20,7 +20,8 @@ use crate::driver::Driver;
 use crate::listing::sized;
 use crate::sql::{Sql, payload, payload_size};
 use crate::store::SqlStore;
-use crate::tables::{Rows, TableWrite};
+use crate::table_rows::Rows;
+use crate::tables::TableWrite;
 use crate::value::{Value, signed, texts};
 
 /// `until_idx` of what lasts.

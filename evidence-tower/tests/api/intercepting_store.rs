@@ -1,6 +1,8 @@
 //! A store in which something happens before each query and each write, so that tests can interleave requests. Every query
 //! is a line like its neighbours, leases and cursors excepted: `self.ask("its_name", self.inner.its_name(…)).await`.
 
+mod demands;
+
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,11 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use evidence_core::allowlists::{Allowance, AllowlistStore};
 use evidence_core::artifacts::{
     Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Found, Matches, Origin,
 };
-use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
 use evidence_core::attestations::{
     Attestation, AttestationStore, DecisionFilter, DecisionRow, FlowPosition, ListedAttestation,
     NamedAttestation, TimeRange,
@@ -20,7 +20,6 @@ use evidence_core::attestations::{
 use evidence_core::auth::KeyHash;
 use evidence_core::blobs::{Blobs, Chunks};
 use evidence_core::builds::{Build, BuildFilter, BuildStore};
-use evidence_core::controls::{Control, ControlFilter, ControlStore, ControlVersion};
 use evidence_core::environments::{EnvironmentStore, KnownEnvironment};
 use evidence_core::feed::{Advance, FeedStore, Lease};
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
@@ -29,7 +28,6 @@ use evidence_core::ledger::{Frontier, Hash, LedgerHashes, Needs};
 use evidence_core::name::{CommitSha, Fingerprint, TrailName};
 use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User, UserSettings};
 use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
-use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use evidence_core::repos::{Repo, RepoFacet, RepoFilter, RepoStore, VcsProvider};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use evidence_core::snapshots::{LiveBuild, Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore};
@@ -588,132 +586,5 @@ impl SnapshotStore for InterceptingStore {
 
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {
         self.ask("runs", self.inner.runs(org, fingerprints, newest)).await
-    }
-}
-
-#[async_trait]
-impl PolicyStore for InterceptingStore {
-    async fn policy(&self, org: Id, name: &str) -> StoreResult<Option<Current<Policy>>> {
-        self.ask("policy", self.inner.policy(org, name)).await
-    }
-
-    async fn policies_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
-        self.ask("policies_listed", self.inner.policies_listed(org)).await
-    }
-
-    async fn policies_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Current<Policy>>> {
-        self.ask("policies_by_id", self.inner.policies_by_id(org, ids)).await
-    }
-
-    async fn policy_version_sizes(
-        &self,
-        org: Id,
-        versions: &[VersionKey],
-    ) -> StoreResult<Vec<Listed<VersionKey>>> {
-        self.ask("policy_version_sizes", self.inner.policy_version_sizes(org, versions)).await
-    }
-
-    async fn policy_versions_by_number(
-        &self,
-        org: Id,
-        versions: &[VersionKey],
-    ) -> StoreResult<Vec<PolicyVersion>> {
-        self.ask("policy_versions_by_number", self.inner.policy_versions_by_number(org, versions)).await
-    }
-}
-
-#[async_trait]
-impl AllowlistStore for InterceptingStore {
-    async fn allowances_listed(&self, org: Id) -> StoreResult<Vec<Listed<u64>>> {
-        self.ask("allowances_listed", self.inner.allowances_listed(org)).await
-    }
-
-    async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<Allowance>> {
-        self.ask("allowances", self.inner.allowances(org, indexes)).await
-    }
-
-    async fn allowed(
-        &self,
-        org: Id,
-        environment: Id,
-        fingerprints: &[Fingerprint],
-    ) -> StoreResult<Vec<Fingerprint>> {
-        self.ask("allowed", self.inner.allowed(org, environment, fingerprints)).await
-    }
-
-    async fn allowance_count(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64> {
-        self.ask("allowance_count", self.inner.allowance_count(org, environment, most)).await
-    }
-}
-
-#[async_trait]
-impl AttestationTypeStore for InterceptingStore {
-    async fn attestation_type(&self, org: Id, name: &str) -> StoreResult<Option<Current<AttestationType>>> {
-        self.ask("attestation_type", self.inner.attestation_type(org, name)).await
-    }
-
-    async fn attestation_types_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
-        self.ask("attestation_types_listed", self.inner.attestation_types_listed(org)).await
-    }
-
-    async fn attestation_types_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<AttestationType>> {
-        self.ask("attestation_types_by_id", self.inner.attestation_types_by_id(org, ids)).await
-    }
-
-    async fn attestation_type_version_sizes(
-        &self,
-        org: Id,
-        versions: &[VersionKey],
-    ) -> StoreResult<Vec<Listed<VersionKey>>> {
-        self.ask("attestation_type_version_sizes", self.inner.attestation_type_version_sizes(org, versions))
-            .await
-    }
-
-    async fn attestation_type_versions_by_number(
-        &self,
-        org: Id,
-        versions: &[VersionKey],
-    ) -> StoreResult<Vec<AttestationTypeVersion>> {
-        self.ask(
-            "attestation_type_versions_by_number",
-            self.inner.attestation_type_versions_by_number(org, versions),
-        )
-        .await
-    }
-}
-
-#[async_trait]
-impl ControlStore for InterceptingStore {
-    async fn control(&self, org: Id, identifier: &str) -> StoreResult<Option<Current<Control>>> {
-        self.ask("control", self.inner.control(org, identifier)).await
-    }
-
-    async fn controls(
-        &self,
-        org: Id,
-        filter: &ControlFilter,
-        request: PageRequest,
-    ) -> StoreResult<Page<Listed>> {
-        self.ask("controls", self.inner.controls(org, filter, request)).await
-    }
-
-    async fn controls_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Control>> {
-        self.ask("controls_by_id", self.inner.controls_by_id(org, ids)).await
-    }
-
-    async fn control_version_sizes(
-        &self,
-        org: Id,
-        versions: &[VersionKey],
-    ) -> StoreResult<Vec<Listed<VersionKey>>> {
-        self.ask("control_version_sizes", self.inner.control_version_sizes(org, versions)).await
-    }
-
-    async fn control_versions_by_number(
-        &self,
-        org: Id,
-        versions: &[VersionKey],
-    ) -> StoreResult<Vec<ControlVersion>> {
-        self.ask("control_versions_by_number", self.inner.control_versions_by_number(org, versions)).await
     }
 }

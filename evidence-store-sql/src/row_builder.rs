@@ -14,7 +14,8 @@ use serde::Serialize;
 
 use crate::repos;
 use crate::snapshots::Intervals;
-use crate::tables::{Rows, TableWrite};
+use crate::table_rows::Rows;
+use crate::tables::TableWrite;
 use crate::value::Value;
 
 /// An organization, or a flow in it.

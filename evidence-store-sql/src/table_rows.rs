@@ -1,0 +1,85 @@
+//! The rows that a group writes, table by table: each that a later fact replaces, once.
+
+use std::collections::BTreeMap;
+
+use evidence_core::id::Id;
+
+use crate::tables::TableWrite;
+use crate::value::{Column, Value};
+
+/// Where a row of [`TableWrite::Trail`] has the index of its newest fact.
+const LEDGER_INDEX: usize = 5;
+
+/// The rows of one table.
+#[derive(Debug, Default)]
+struct TableRows {
+    rows: Vec<Vec<Value>>,
+    /// Where the row of a key is, for tables whose rows are replaced.
+    positions: BTreeMap<Vec<String>, usize>,
+}
+
+impl TableRows {
+    fn row(&mut self, key: &[String]) -> Option<&mut Vec<Value>> {
+        self.positions.get(key).and_then(|position| self.rows.get_mut(*position))
+    }
+}
+
+/// What tells a row apart: so many of its first values.
+fn key(row: &[Value], key_columns: usize) -> Vec<String> {
+    row.iter().take(key_columns).map(|value| format!("{value:?}")).collect()
+}
+
+/// The rows of a group, by table.
+#[derive(Debug, Default)]
+pub struct Rows(BTreeMap<TableWrite, TableRows>);
+
+impl Rows {
+    /// Adds a row: the table's columns in their order. Of two rows with the same key the later one wins, but for its
+    /// unchanged columns.
+    pub(crate) fn push(&mut self, table: TableWrite, row: Vec<Value>) {
+        let of_table = self.0.entry(table).or_default();
+        if let Some((key_columns, unchanged_columns)) = table.replaces() {
+            let key = key(&row, key_columns);
+            if let Some(earlier) = of_table.row(&key) {
+                earlier.splice(unchanged_columns.., row.into_iter().skip(unchanged_columns)).for_each(drop);
+                return;
+            }
+            of_table.positions.insert(key, of_table.rows.len());
+        }
+        of_table.rows.push(row);
+    }
+
+    /// Adds what makes an entry the newest about a trail, which may have begun in this group.
+    pub(crate) fn push_trail_revision(&mut self, row: Vec<Value>) {
+        let key = key(&row, 2);
+        match self.0.get_mut(&TableWrite::Trail).and_then(|trails| trails.row(&key)) {
+            Some(begun) => begun.splice(LEDGER_INDEX..=LEDGER_INDEX, row.into_iter().skip(2)).for_each(drop),
+            None => self.push(TableWrite::TrailRevision, row),
+        }
+    }
+
+    /// The rows, table by table, in the order in which they are to be written.
+    pub fn tables(&self) -> impl Iterator<Item = (TableWrite, &[Vec<Value>])> {
+        self.0.iter().map(|(table, rows)| (*table, rows.rows.as_slice()))
+    }
+
+    /// The organizations that they make.
+    pub fn organizations(&self) -> impl Iterator<Item = Id> {
+        let rows = self.0.get(&TableWrite::Organization).into_iter().flat_map(|rows| &rows.rows);
+        rows.filter_map(|row| match row.first() {
+            Some(Value::Org(org)) => Some(*org),
+            _ => None,
+        })
+    }
+
+    /// Whether all are of these tables.
+    pub(crate) fn are_of(&self, tables: &[TableWrite]) -> bool {
+        self.0.keys().all(|table| tables.contains(table))
+    }
+
+    /// For PostgreSQL: the parameters of the statements that write these tables, of which some may have no rows.
+    pub(crate) fn into_columns(mut self, tables: &[TableWrite], is_one: bool) -> Vec<Column> {
+        let rows = tables.iter().map(|table| (table, self.0.remove(table).unwrap_or_default().rows));
+        rows.flat_map(|(table, rows)| table.transposed(rows, is_one)).collect()
+    }
+}
