@@ -170,9 +170,12 @@ impl Administration<'_> {
             return Ok(());
         }
         let mut draft = Draft::default();
-        draft.fact(Fact::MemberAdded { record: Membership { user: user.id, role }, was: Some(was) });
+        draft.fact(Fact::MemberAdded { record: Membership { user: user.id, role }, was });
         // What is told of the role before rests on it.
-        draft.guards.extend(known.map(|known| Guard::Revision(RecordKind::Member, user.id, known.revision)));
+        draft.guards.push(match known {
+            Some(known) => Guard::Revision(RecordKind::Member, user.id, known.revision),
+            None => Guard::Vacant(Key::Member(user.id)),
+        });
         if role != Role::Admin {
             draft.guards.push(another_admin(&members, &user)?);
         }
@@ -197,7 +200,7 @@ impl Administration<'_> {
             member.ok_or_else(|| Missing::new(Resource::Member, user.name.as_str(), org.name.as_str()))?;
         let guard = Guard::Revision(RecordKind::Member, user.id, member.revision);
         let mut draft =
-            Draft::of(Fact::MemberRemoved { user: user.id, was: Some(member.record.role) }, guard);
+            Draft::of(Fact::MemberRemoved { user: user.id, was: member.record.role }, guard);
         if member.record.role == Role::Admin {
             draft.guards.push(another_admin(&members, &user)?);
         }
@@ -282,7 +285,7 @@ impl Administration<'_> {
         let mut draft = Draft::of(Fact::OrganizationCreated { record: record.clone() }, vacant);
         draft.facts.extend(more);
         let owner = Membership { user: owner.id, role: Role::Admin };
-        draft.fact(Fact::MemberAdded { record: owner, was: Some(None) });
+        draft.fact(Fact::MemberAdded { record: owner, was: None });
         self.record(id, draft).await?;
         Ok(record)
     }

@@ -14,7 +14,7 @@ use crate::auth::actor::{Actor, Role};
 use crate::auth::credentials::KeyHash;
 use crate::compute::LONG_JSON;
 use crate::controls::record::{Control, ControlVersion};
-use crate::decode::{given, recorded};
+use crate::decode::recorded;
 use crate::environments::record::Environment;
 use crate::flows::record::Flow;
 use crate::id::Id;
@@ -51,15 +51,14 @@ pub enum Fact {
     /// Also where the user had another role before.
     MemberAdded {
         record: Membership,
-        /// The role that the user had before, if any; absent where the program did not tell yet.
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-        was: Option<Option<Role>>,
+        /// The role that the user had before, if any.
+        #[serde(deserialize_with = "Option::deserialize")]
+        was: Option<Role>,
     },
     MemberRemoved {
         user: Id,
-        /// The role that the user had before; absent where the program did not tell yet.
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-        was: Option<Role>,
+        /// The role that the user had before.
+        was: Role,
     },
     ServiceAccountCreated {
         record: ServiceAccount,
@@ -326,6 +325,9 @@ impl Fact {
         match self {
             Self::OrganizationCreated { record } => claim(Key::Organization(record.name.clone()), record.id),
             Self::UserCreated { record } => claim(Key::User(record.name.clone()), record.id),
+            Self::UserSettingsChanged { record } => claim(Key::UserSettings(record.user), record.user),
+            Self::MemberAdded { record, .. } => claim(Key::Member(record.user), record.user),
+            Self::MemberRemoved { user, .. } => vec![NameEffect::Release(RecordKind::Member, *user)],
             Self::ServiceAccountCreated { record } => {
                 claim(Key::ServiceAccount(record.name.clone()), record.id)
             }
@@ -364,10 +366,7 @@ impl Fact {
                 claim(Key::AttestationType(record.name.clone()), record.id)
             }
             Self::ControlCreated { record, .. } => claim(Key::Control(record.identifier.clone()), record.id),
-            Self::UserSettingsChanged { .. }
-            | Self::MemberAdded { .. }
-            | Self::MemberRemoved { .. }
-            | Self::ServiceAccountUpdated { .. }
+            Self::ServiceAccountUpdated { .. }
             | Self::ApiKeyCreated { .. }
             | Self::ApiKeyRevoked { .. }
             | Self::FlowUpdated { .. }

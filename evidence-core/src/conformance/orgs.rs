@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::auth::{Actor, ActorKind, KeyHash, Role};
-use crate::fact::{Fact, Guard, RecordKind, UnknownFields, Write};
+use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields, Write};
 use crate::orgs::{
     ByName, KeyHolder, Member, Membership, OrgKind, OrgRole, Organization, User, UserSettings,
 };
@@ -38,7 +38,7 @@ async fn organizations_and_users_read_back(store: Arc<dyn Store>) -> Outcome {
     let facts = vec![
         Fact::OrganizationCreated { record: record.clone() },
         Fact::UserCreated { record: user.clone() },
-        Fact::MemberAdded { record: Membership { user: user.id, role: Role::Admin }, was: Some(None) },
+        Fact::MemberAdded { record: Membership { user: user.id, role: Role::Admin }, was: None },
     ];
     store.record(Write { org: id(2), ..shared.write(facts, Vec::new()) }).await?;
     same("the user", store.user("jane").await?, Some(user))?;
@@ -133,7 +133,7 @@ async fn changes_of_roles_are_listed(store: Arc<dyn Store>) -> Outcome {
     org.record(vec![joins(90, Role::Reader), flow_created(100, "a"), joins(90, Role::Admin)]).await?;
     org.record(vec![
         flow_created(101, "b"),
-        Fact::MemberRemoved { user: id(90), was: None },
+        Fact::MemberRemoved { user: id(90), was: Role::Admin },
         joins(91, Role::Member),
     ])
     .await?;
@@ -160,14 +160,14 @@ async fn changes_of_roles_are_listed(store: Arc<dyn Store>) -> Outcome {
 
 async fn changes_of_roles_come_in_pages(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
-    let again = |role, was| Fact::MemberAdded { record: Membership { user: id(90), role }, was: Some(was) };
+    let again = |role, was| Fact::MemberAdded { record: Membership { user: id(90), role }, was };
     org.record(vec![
         again(Role::Reader, None),
         flow_created(100, "a"),
         again(Role::Admin, Some(Role::Reader)),
     ])
     .await?;
-    let removed = Fact::MemberRemoved { user: id(90), was: Some(Role::Admin) };
+    let removed = Fact::MemberRemoved { user: id(90), was: Role::Admin };
     org.record(vec![flow_created(101, "b"), removed, joins(91, Role::Member)]).await?;
     other.record(vec![joins(90, Role::Reader)]).await?;
     let all = store.ledger_entries(org.id, 0, 100).await?;
@@ -237,7 +237,7 @@ async fn a_removed_member_has_no_role(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
     org.record(vec![Fact::UserCreated { record: user(90, "jane") }, joins(90, Role::Admin)]).await?;
     other.record(vec![joins(90, Role::Reader)]).await?;
-    let removed = || vec![Fact::MemberRemoved { user: id(90), was: None }];
+    let removed = || vec![Fact::MemberRemoved { user: id(90), was: Role::Admin }];
     let rests_on = |revision| vec![Guard::Revision(RecordKind::Member, id(90), revision)];
     let unknown = org.attempt(removed(), vec![Guard::Revision(RecordKind::Member, id(91), 2)]).await;
     same("resting on nobody", matches!(unknown, Err(StoreError::Conflict)), true)?;
@@ -250,15 +250,19 @@ async fn a_removed_member_has_no_role(store: Arc<dyn Store>) -> Outcome {
     same("the role elsewhere", role("foobar").await?, Some(Some(Role::Reader)))?;
     let late = org.attempt(removed(), rests_on(2)).await;
     same("resting on a former role", matches!(late, Err(StoreError::Conflict)), true)?;
+    let no_member = || vec![Guard::Vacant(Key::Member(id(90)))];
+    org.attempt(vec![joins(90, Role::Reader)], no_member()).await?;
+    let second = org.attempt(vec![joins(90, Role::Reader)], no_member()).await;
+    same("resting on nobody's being there", matches!(second, Err(StoreError::Conflict)), true)?;
     // In one write as well as in several.
     org.record(vec![
         joins(90, Role::Admin),
-        Fact::MemberRemoved { user: id(90), was: None },
+        Fact::MemberRemoved { user: id(90), was: Role::Admin },
         joins(90, Role::Member),
     ])
     .await?;
     same("the new role", role("foo").await?, Some(Some(Role::Member)))?;
-    let member = Current { revision: 6, record: Member { user: user(90, "jane"), role: Role::Member } };
+    let member = Current { revision: 7, record: Member { user: user(90, "jane"), role: Role::Member } };
     same("the new member", store.members(org.id).await?, vec![member])
 }
 

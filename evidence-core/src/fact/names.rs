@@ -66,6 +66,10 @@ impl RecordKind {
 pub enum Key {
     Organization(OrgName),
     User(OrgName),
+    /// A user's role, by the user's id, as long as they have one.
+    Member(Id),
+    /// What a user has set for themselves, by the user's id.
+    UserSettings(Id),
     ServiceAccount(ServiceAccountName),
     Flow(FlowName),
     Trail {
@@ -99,6 +103,8 @@ impl Key {
     pub const fn kind(&self) -> Option<RecordKind> {
         Some(match self {
             Self::Organization(_) | Self::User(_) => return None,
+            Self::Member(_) => RecordKind::Member,
+            Self::UserSettings(_) => RecordKind::UserSettings,
             Self::ServiceAccount(_) => RecordKind::ServiceAccount,
             Self::Flow(_) => RecordKind::Flow,
             Self::Trail { .. } => RecordKind::Trail,
@@ -125,6 +131,7 @@ impl Key {
             Self::Policy(name) => name.as_ref(),
             Self::AttestationType(name) => name.as_ref(),
             Self::Control(identifier) => identifier.as_ref(),
+            Self::Member(user) | Self::UserSettings(user) => return Cow::Owned(user.to_string()),
             Self::Snapshot { index, .. } => return Cow::Owned(index.to_string()),
         };
         Cow::Borrowed(name)

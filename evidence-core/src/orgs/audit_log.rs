@@ -1,14 +1,13 @@
 //! The audit log of an organization's members: who was given, changed or lost a role, told by the ledger.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::{Role, Scope};
 use crate::bounded::{List, ShortText};
-use crate::compute::MANY_EVALUATIONS;
 use crate::error::Result;
 use crate::fact::Fact;
 use crate::id::Id;
@@ -19,7 +18,7 @@ use crate::page::{Page, PageLinks, PageNumber, PageRequest, PerPage, SortDirecti
 use crate::service::Context;
 use crate::store::batch::distinct;
 use crate::store::entry::StoredEntry;
-use crate::store::error::{StoreError, StoreResult, skip_corrupt};
+use crate::store::error::{StoreError, StoreResult, unless_corrupt};
 use crate::time::{Seconds, SentSeconds, Timestamp};
 
 /// Lists who was given a role in an organization, has another one since, or lost it: a page at a time, the latest first
@@ -181,6 +180,9 @@ const PER_PAGE: u64 = 15;
 /// More entries of the ledger are not read at once.
 const ENTRIES: u64 = 1_000;
 
+/// More entries before a page are not kept at once.
+const KEPT: u64 = 10_000;
+
 impl Operation for ListMembershipEvents {
     const NAME: &'static str = "list_audit_log";
     const METHOD: Method = Method::Get;
@@ -197,33 +199,44 @@ impl Operation for ListMembershipEvents {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let (page, per_page) = (self.page.unwrap_or_default(), self.per_page.map_or(PER_PAGE, PerPage::get));
         let request = page.request(per_page);
-        let (this, Selected { changes, names }) = match self.page_of_all(request, cx).await? {
-            Some(found) => (self, found),
-            None => self.selected(request, cx).await?,
+        let found = if self.is_whole() {
+            self.page_of_all(request, cx).await?
+        } else {
+            self.selected(request, cx).await?
         };
-        let slice = changes.map(|change| change.event(&names));
-        let (total_pages, total_count) = (slice.pages(per_page), slice.total);
-        let address = cx.api_url(&format!("membership-audit-log/{}", this.org));
+        let (total_pages, total_count) = (found.pages(per_page), found.total);
+        let address = cx.api_url(&format!("membership-audit-log/{}", self.org));
         let _links = {
-            let query = this.query();
+            let query = self.query();
             let query = query.iter().map(|(name, value)| (*name, value.as_str()));
             PageLinks::new(&address, query, page.get(), per_page, total_pages)
         };
-        let (page, events) = (page.get(), slice.items);
+        let events = found.items.into_iter().filter_map(Entry::event).collect();
+        let page = page.get();
         Ok(Json(MembershipEventList { page, per_page, total_pages, total_count, _links, events }))
     }
 }
 
-/// A change of a role, as the ledger tells it.
+/// An entry of the ledger about a role.
 #[derive(Debug, Clone, PartialEq)]
-struct Change {
+struct Entry {
     index: u64,
     at: Timestamp,
-    user: Id,
-    before: Option<Role>,
-    after: Option<Role>,
     /// As the ledger names them: `user:<name>`.
     by: String,
+    /// Nothing where what the entry says cannot be read: it is in no answer, but has its place in the list as far as it is
+    /// known to be asked for.
+    change: Option<Change>,
+}
+
+/// A change of a role.
+#[derive(Debug, Clone, PartialEq)]
+struct Change {
+    user: Id,
+    /// The user's name.
+    name: String,
+    before: Option<Role>,
+    after: Option<Role>,
 }
 
 impl Change {
@@ -235,82 +248,107 @@ impl Change {
         }
     }
 
-    /// The name of who made it.
+    fn read(entry: &StoredEntry) -> StoreResult<Self> {
+        let corrupt =
+            |what: &dyn Display| StoreError::corrupt(format_args!("ledger entry {}: {what}", entry.index));
+        let (user, before, after) = match Fact::read(&entry.payload).map_err(|error| corrupt(&error))? {
+            Fact::MemberAdded { record: Membership { user, role }, was } => (user, was, Some(role)),
+            Fact::MemberRemoved { user, was } => (user, Some(was), None),
+            _ => return Err(corrupt(&"it is about something else")),
+        };
+        Ok(Self { user, name: String::new(), before, after })
+    }
+}
+
+impl Entry {
+    fn read(org: Id, entry: StoredEntry) -> StoreResult<Self> {
+        let change = unless_corrupt(org, entry.index, Change::read(&entry))?;
+        let StoredEntry { index, at, actor: by, .. } = entry;
+        Ok(Self { index, at, by, change })
+    }
+
+    /// The name of who made the change.
     fn changed_by(&self) -> &str {
         self.by.split_once(':').map_or(&self.by, |(_, name)| name)
     }
 
-    fn event(self, names: &Names) -> MembershipEvent {
-        MembershipEvent {
-            event_type: self.event_type(),
-            user: names.get(&self.user).cloned().unwrap_or_default(),
-            old_role: self.before,
-            new_role: self.after,
-            changed_by: self.changed_by().to_owned(),
-            source: MembershipSource::of(&self.by),
+    fn source(&self) -> MembershipSource {
+        MembershipSource::of(&self.by)
+    }
+
+    fn event(self) -> Option<MembershipEvent> {
+        let (changed_by, source) = (self.changed_by().to_owned(), self.source());
+        let change = self.change?;
+        Some(MembershipEvent {
+            event_type: change.event_type(),
+            user: change.name,
+            old_role: change.before,
+            new_role: change.after,
+            changed_by,
+            source,
             when: self.at.seconds(),
+        })
+    }
+}
+
+/// What these entries say, with the names of users.
+async fn read(entries: Vec<StoredEntry>, cx: &Context<'_>) -> Result<Vec<Entry>> {
+    let org = cx.org()?;
+    let entries = entries.into_iter().map(|entry| Entry::read(org, entry));
+    let mut entries = entries.collect::<StoreResult<Vec<_>>>()?;
+    let users = distinct(entries.iter().filter_map(|entry| Some(entry.change.as_ref()?.user)));
+    if !users.is_empty() {
+        let users = cx.store().users_by_id(&users).await?;
+        let names: BTreeMap<Id, OrgName> = users.into_iter().map(|user| (user.id, user.name)).collect();
+        for change in entries.iter_mut().filter_map(|entry| entry.change.as_mut()) {
+            change.name = names.get(&change.user).map(OrgName::to_string).unwrap_or_default();
+        }
+    }
+    Ok(entries)
+}
+
+/// What a list is sorted by.
+type SortKey = (Option<Role>, String, u64);
+
+/// The first entries of a list, as many as there is room for, from what comes after `after` on: added in any order.
+#[derive(Debug)]
+struct First {
+    direction: SortDirection,
+    after: Option<SortKey>,
+    room: usize,
+    entries: BTreeMap<SortKey, Entry>,
+}
+
+impl First {
+    fn add(&mut self, key: SortKey, entry: Entry) {
+        let is_after = self.after.as_ref().is_none_or(|after| match self.direction {
+            SortDirection::Asc => key > *after,
+            SortDirection::Desc => key < *after,
+        });
+        if is_after {
+            self.entries.insert(key, entry);
+        }
+        if self.entries.len() > self.room {
+            match self.direction {
+                SortDirection::Asc => self.entries.pop_last(),
+                SortDirection::Desc => self.entries.pop_first(),
+            };
+        }
+    }
+
+    fn into_sorted(self) -> Vec<(SortKey, Entry)> {
+        match self.direction {
+            SortDirection::Asc => self.entries.into_iter().collect(),
+            SortDirection::Desc => self.entries.into_iter().rev().collect(),
         }
     }
 }
 
-/// What an entry tells of a change: what the role was before where the program told that.
-#[derive(Debug, Clone, PartialEq)]
-struct Told {
-    index: u64,
-    at: Timestamp,
-    user: Id,
-    was: Option<Option<Role>>,
-    after: Option<Role>,
-    by: String,
-}
-
-impl Told {
-    /// Nothing where the entry is about something else.
-    fn read(entry: StoredEntry) -> StoreResult<Option<Self>> {
-        let StoredEntry { index, at, actor: by, payload, .. } = entry;
-        let fact = Fact::read(&payload)
-            .map_err(|error| StoreError::corrupt(format_args!("ledger entry {index}: {error}")))?;
-        let (user, was, after) = match fact {
-            Fact::MemberAdded { record: Membership { user, role }, was } => (user, was, Some(role)),
-            Fact::MemberRemoved { user, was } => (user, was.map(Some), None),
-            _ => return Ok(None),
-        };
-        Ok(Some(Self { index, at, user, was, after, by }))
-    }
-
-    /// What these entries tell: one that cannot be read is left out.
-    fn all(org: Id, entries: Vec<StoredEntry>) -> StoreResult<Vec<Self>> {
-        let told = skip_corrupt(org, entries.into_iter().map(|entry| (entry.index, Self::read(entry))))?;
-        Ok(told.into_iter().flatten().collect())
-    }
-
-    fn change(self, before: Option<Role>) -> Change {
-        let Self { index, at, user, after, by, .. } = self;
-        Change { index, at, user, before, after, by }
-    }
-}
-
-/// The names of users.
-type Names = BTreeMap<Id, String>;
-
-/// A page of changes, and the names of the users whom they are about.
-#[derive(Debug)]
-struct Selected {
-    changes: Page<Change>,
-    names: Names,
-}
-
-/// Adds the names of those of these users who have none yet.
-async fn add_names(names: &mut Names, users: impl Iterator<Item = Id>, cx: &Context<'_>) -> Result<()> {
-    let unknown = distinct(users.filter(|user| !names.contains_key(user)));
-    if !unknown.is_empty() {
-        let users = cx.store().users_by_id(&unknown).await?;
-        names.extend(users.into_iter().map(|user| (user.id, user.name.into_string())));
-    }
-    Ok(())
-}
-
 impl ListMembershipEvents {
+    fn direction(&self) -> SortDirection {
+        self.sort_dir.unwrap_or(SortDirection::Desc)
+    }
+
     /// Whether all changes are asked for, in the order of their time.
     fn is_whole(&self) -> bool {
         let Self { search, event_type, role, source, from_timestamp, to_timestamp, sort_by, .. } = self;
@@ -321,80 +359,76 @@ impl ListMembershipEvents {
             && *sort_by == MembershipSort::When
     }
 
-    /// The page where all changes are asked for and each of those shown tells what the role was before: nothing else is read.
-    async fn page_of_all(&self, request: PageRequest, cx: &Context<'_>) -> Result<Option<Selected>> {
-        if !self.is_whole() {
-            return Ok(None);
-        }
-        let (org, direction) = (cx.org()?, self.sort_dir.unwrap_or(SortDirection::Desc));
-        let Page { items, total } = cx.store().membership_page(org, direction, request).await?;
-        let changes = Told::all(org, items)?.into_iter().map(|told| told.was.map(|was| told.change(was)));
-        let Some(items) = changes.collect::<Option<Vec<_>>>() else { return Ok(None) };
-        let mut names = Names::new();
-        add_names(&mut names, items.iter().map(|change| change.user), cx).await?;
-        Ok(Some(Selected { changes: Page { items, total }, names }))
+    /// The page where all changes are asked for: nothing else is read.
+    async fn page_of_all(&self, request: PageRequest, cx: &Context<'_>) -> Result<Page<Entry>> {
+        let Page { items, total } = cx.store().membership_page(cx.org()?, self.direction(), request).await?;
+        Ok(Page { items: read(items, cx).await?, total })
     }
 
-    /// The page of those that are asked for. All entries are read, some at a time, and what is not asked for is let go.
-    async fn selected(self, request: PageRequest, cx: &Context<'_>) -> Result<(Self, Selected)> {
-        let (org, mut first) = (cx.org()?, 0);
-        let (this, mut found, mut names) = (self, Vec::new(), Names::new());
-        // What the entries before leave.
-        let mut roles: BTreeMap<Id, Role> = BTreeMap::new();
+    /// The page of those that are asked for. All entries are read for it, some at a time, and the page alone is kept: one
+    /// that begins behind more than [`KEPT`] others is found by the last of those, in one more reading for each so many.
+    async fn selected(&self, request: PageRequest, cx: &Context<'_>) -> Result<Page<Entry>> {
+        let (mut before, mut after, mut total) = (request.offset, None, None);
         loop {
-            let entries = cx.store().membership_entries(org, first, ENTRIES).await?;
-            let next = entries.last().map(|last| last.index + 1);
-            let is_last = (entries.len() as u64) < ENTRIES;
-            let mut changes = Vec::new();
-            for told in Told::all(org, entries)? {
-                let known = match told.after {
-                    Some(role) => roles.insert(told.user, role),
-                    None => roles.remove(&told.user),
-                };
-                let before = told.was.unwrap_or(known);
-                changes.push(told.change(before));
+            let skipped = before.min(KEPT);
+            let is_last = before == skipped;
+            let room = if is_last { skipped + request.limit } else { skipped };
+            let (first, count) = self.first(usize::try_from(room).unwrap_or(usize::MAX), after, cx).await?;
+            let total = *total.get_or_insert(count);
+            if is_last || request.offset >= total {
+                let page = first.into_iter().skip(usize::try_from(before).unwrap_or(usize::MAX));
+                return Ok(Page { items: page.map(|(_, entry)| entry).collect(), total });
             }
-            add_names(&mut names, changes.iter().map(|change| change.user), cx).await?;
-            found.extend(changes.into_iter().filter(|change| this.admits(change, &names)));
-            match next.filter(|_| !is_last) {
-                Some(next) => first = next,
-                None => break,
-            }
+            before -= skipped;
+            after = first.into_iter().next_back().map(|(key, _)| key);
         }
-        let heavy = found.len() > MANY_EVALUATIONS;
-        let sort = move || {
-            this.sort(&mut found, &names);
-            (this, Selected { changes: Page::of(found, request), names })
-        };
-        cx.compute().run_if(heavy, sort).await
     }
 
-    /// Whether the change is asked for.
-    fn admits(&self, change: &Change, names: &Names) -> bool {
+    /// The first so many of those that are asked for, after `after`, and how many there are of all.
+    async fn first(
+        &self,
+        room: usize,
+        after: Option<SortKey>,
+        cx: &Context<'_>,
+    ) -> Result<(Vec<(SortKey, Entry)>, u64)> {
+        let mut first = First { direction: self.direction(), after, room, entries: BTreeMap::new() };
+        let (mut next, mut count) = (Some(0), 0);
+        while let Some(index) = next {
+            let entries = cx.store().membership_entries(cx.org()?, index, ENTRIES).await?;
+            let is_full = entries.len() as u64 == ENTRIES;
+            next = entries.last().filter(|_| is_full).map(|last| last.index + 1);
+            for entry in read(entries, cx).await?.into_iter().filter(|entry| self.admits(entry)) {
+                count += 1;
+                first.add(self.sort_key(&entry), entry);
+            }
+        }
+        Ok((first.into_sorted(), count))
+    }
+
+    /// Whether the entry is asked for, as far as that is known.
+    fn admits(&self, entry: &Entry) -> bool {
         let search = self.search.as_deref().unwrap_or_default().to_ascii_lowercase();
         let has = |text: &str| text.to_ascii_lowercase().contains(&search);
-        self.event_type.is_none_or(|event_type| event_type == change.event_type())
-            && (self.role.0.is_empty() || change.after.is_some_and(|role| self.role.0.contains(&role)))
-            && (self.source.0.is_empty() || self.source.0.contains(&MembershipSource::of(&change.by)))
-            && self.from_timestamp.is_none_or(|from| from.0 <= change.at)
-            && self.to_timestamp.is_none_or(|to| change.at <= to.0)
-            && (has(names.get(&change.user).map_or("", String::as_str)) || has(change.changed_by()))
+        let change = entry.change.as_ref();
+        let after = change.and_then(|change| change.after);
+        self.event_type.is_none_or(|wanted| change.is_some_and(|change| change.event_type() == wanted))
+            && (self.role.0.is_empty() || after.is_some_and(|role| self.role.0.contains(&role)))
+            && (self.source.0.is_empty() || self.source.0.contains(&entry.source()))
+            && self.from_timestamp.is_none_or(|from| from.0 <= entry.at)
+            && self.to_timestamp.is_none_or(|to| entry.at <= to.0)
+            && (has(entry.changed_by()) || change.is_some_and(|change| has(&change.name)))
     }
 
-    /// Puts changes in the order that is asked for.
-    fn sort(&self, changes: &mut [Change], names: &Names) {
-        let text = |change: &Change| match self.sort_by {
-            MembershipSort::When | MembershipSort::Role => String::new(),
-            MembershipSort::User => names.get(&change.user).cloned().unwrap_or_default(),
-            MembershipSort::ChangedBy => change.changed_by().to_owned(),
-            MembershipSort::Source => MembershipSource::of(&change.by).as_str().to_owned(),
+    fn sort_key(&self, entry: &Entry) -> SortKey {
+        let change = entry.change.as_ref();
+        let role = change.filter(|_| self.sort_by == MembershipSort::Role).and_then(|change| change.after);
+        let text = match self.sort_by {
+            MembershipSort::When | MembershipSort::Role => "",
+            MembershipSort::User => change.map_or("", |change| &change.name),
+            MembershipSort::ChangedBy => entry.changed_by(),
+            MembershipSort::Source => entry.source().as_str(),
         };
-        let role = |change: &Change| change.after.filter(|_| self.sort_by == MembershipSort::Role);
-        let key = |change: &Change| (role(change), text(change), change.index);
-        match self.sort_dir.unwrap_or(SortDirection::Desc) {
-            SortDirection::Asc => changes.sort_by_cached_key(key),
-            SortDirection::Desc => changes.sort_by_cached_key(|change| Reverse(key(change))),
-        }
+        (role, text.to_owned(), entry.index)
     }
 
     /// The parameters that narrow and sort, for the links to other pages.

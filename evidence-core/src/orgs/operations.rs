@@ -7,7 +7,7 @@ use crate::auth::actor::{Actor, ActorKind, Scope};
 use crate::bounded::ShortText;
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::Fact;
-use crate::fact::names::{Guard, RecordKind};
+use crate::fact::names::{Guard, Key, RecordKind};
 use crate::fact::payload::UnknownFields;
 use crate::id::Id;
 use crate::name::OrgName;
@@ -178,6 +178,7 @@ impl PutDefaultOrg {
                 UserSettings { default_org: chosen.name, ..known.record }
             }
             None => {
+                draft.guards.push(Guard::Vacant(Key::UserSettings(caller.id)));
                 let unknown = UnknownFields::default();
                 UserSettings { user: caller.id, default_org: chosen.name, unknown }
             }

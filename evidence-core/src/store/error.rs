@@ -43,12 +43,24 @@ pub fn skip_corrupt<I: std::fmt::Display, T>(
     org: impl std::fmt::Display,
     records: impl IntoIterator<Item = (I, StoreResult<T>)>,
 ) -> StoreResult<Vec<T>> {
-    let whole = |(index, record): (I, StoreResult<T>)| match record {
+    let whole = |(index, record)| unless_corrupt(&org, index, record).transpose();
+    records.into_iter().filter_map(whole).collect()
+}
+
+/// The record, or nothing where it is damaged, which is named in the log.
+///
+/// # Errors
+/// What it has failed with, where that is not [`StoreError::Corrupt`].
+pub(crate) fn unless_corrupt<T>(
+    org: impl std::fmt::Display,
+    index: impl std::fmt::Display,
+    record: StoreResult<T>,
+) -> StoreResult<Option<T>> {
+    match record {
         Err(StoreError::Corrupt { what }) => {
             tracing::warn!(organization = %org, index = %index, what, "a list leaves out a damaged record: run fsck");
-            None
+            Ok(None)
         }
-        other => Some(other),
-    };
-    records.into_iter().filter_map(whole).collect()
+        other => other.map(Some),
+    }
 }

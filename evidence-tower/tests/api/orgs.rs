@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use evidence_core::auth::Role;
 use evidence_core::memory::MemoryStore;
-use evidence_core::orgs::Membership;
-use evidence_core::{Evidence, Fact, Settings, Store};
+use evidence_core::{Evidence, Settings, Store};
 use serde_json::{Value, json};
 
 use crate::intercepting_store::{InterceptingStore, take_queries};
 use crate::mounts::Mount;
 use crate::support::json::FORBIDDEN;
 use crate::support::{Api, JANE, JOHN, fixture, on_every_store, on_every_store_and_mount};
-use crate::unreadable::inject;
 
 #[tokio::test]
 async fn an_organization_tells_its_kind_and_when_it_was_made() {
@@ -184,15 +182,4 @@ async fn a_page_of_the_changes_of_roles_is_all_that_is_read() {
         let read = ["membership_page", "membership_entries"].map(|query| read.contains(&query));
         assert_eq!(read, [true, false]);
     }
-    let org = crate::support::acme(evidence.store()).await;
-    // As versions of the program recorded it that did not tell the role before.
-    let record = Membership {
-        user: evidence.store().user("john").await.unwrap().unwrap().id,
-        role: Role::Snapshotter,
-    };
-    inject(evidence.store(), org, Fact::MemberAdded { record, was: None }).await;
-    take_queries(&answered);
-    let newest = api.get(path).await;
-    newest.expect(200, json!({"events": [event(json!("admin"), "snapshotter"), event(json!("reader"), "admin")], "total_count": 6}));
-    assert!(take_queries(&answered).contains(&"membership_entries"));
 }

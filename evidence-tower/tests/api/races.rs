@@ -2,12 +2,16 @@
 //! and all callers see the same afterwards.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use evidence_core::auth::Role;
+use evidence_core::name::OrgName;
+use evidence_core::{Evidence, Settings};
 use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Api, Ask, on_every_store_and_mount};
+use crate::support::{Api, Ask, acme, on_every_store, on_every_store_and_mount};
 
 const RACERS: usize = 64;
 
@@ -180,6 +184,47 @@ async fn one_service_account() {
         let statuses = race(|_| api.post("/service-accounts/acme").json(&body)).await;
         assert_eq!(statuses, BTreeMap::from([(201, 1), (400, RACERS - 1)]));
         seen(&api, "/service-accounts/acme/ci").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_member() {
+    on_every_store(async |api, store| {
+        let (acme, john): (OrgName, OrgName) = ("acme".parse().unwrap(), "john".parse().unwrap());
+        let host = Arc::new(Evidence::new(store, Settings::default()));
+        // Who comes back is added once more.
+        for (round, other) in [Role::Member, Role::Snapshotter].into_iter().enumerate() {
+            let adders = (0..RACERS).map(|racer| {
+                let (host, acme, john) = (Arc::clone(&host), acme.clone(), john.clone());
+                let role = if racer % 2 == 0 { Role::Reader } else { other };
+                tokio::spawn(async move {
+                    let host = host.administration(&"host".parse().unwrap());
+                    host.set_member(&acme, &john, role).await.unwrap();
+                })
+            });
+            join_all(adders).await.into_iter().for_each(Result::unwrap);
+            let log = api.get("/membership-audit-log/acme?per_page=100&search=john&sort_dir=asc").await.ok();
+            let events = log["events"].as_array().unwrap();
+            assert_eq!(events.iter().filter(|event| event["event_type"] == "added").count(), round + 1, "{log}");
+            // Each change tells what the one before it left.
+            for pair in events.windows(2) {
+                assert_eq!(pair[0]["new_role"], pair[1]["old_role"], "{log}");
+            }
+            host.administration(&acme).remove_member(&acme, &john).await.unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_default_organization() {
+    on_every_store(async |api, store| {
+        let statuses = race(|_| api.put("/user/acme")).await;
+        assert_eq!(statuses, BTreeMap::from([(200, RACERS)]));
+        let personal = store.org_role("jane", acme(&*store).await).await.unwrap().unwrap().organization.id;
+        let entries = store.ledger_entries(personal, 0, 1_000).await.unwrap();
+        assert_eq!(entries.iter().filter(|entry| entry.kind == "user_settings_changed").count(), 1);
     })
     .await;
 }
