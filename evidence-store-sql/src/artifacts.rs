@@ -15,7 +15,7 @@ use evidence_core::time::Timestamp;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::decode::{array, listed_record, word};
+use crate::decode::{array, listed_record, nested, word};
 use crate::driver::Driver;
 use crate::listing::{Listing, Order, sized};
 use crate::sql::{Sql, for_each, payload, payload_size};
@@ -25,10 +25,10 @@ use crate::value::{Value, texts};
 /// The JSON that [`Row`] reads, of a row `a`.
 macro_rules! row_json {
     (sqlite) => {
-        "json_array(a.id, a.flow, a.trail, a.fingerprint, a.name, a.commit_sha, json(a.template), a.at, a.ledger_index)"
+        "json_array(a.id, a.flow, a.trail, a.fingerprint, a.name, a.commit_sha, a.template, a.at, a.ledger_index)"
     };
     (postgres) => {
-        "json_build_array(a.id, a.flow, a.trail, a.fingerprint, a.name, a.commit_sha, a.template::json, a.at,
+        "json_build_array(a.id, a.flow, a.trail, a.fingerprint, a.name, a.commit_sha, a.template, a.at,
             a.ledger_index)::text"
     };
 }
@@ -36,9 +36,22 @@ pub(crate) use row_json;
 
 /// The columns that compliance depends on.
 #[derive(Deserialize)]
-pub(crate) struct Row(Id, Id, Option<Id>, Fingerprint, String, String, Option<TextRef>, Timestamp, u64);
+pub(crate) struct Row(
+    Id,
+    Id,
+    Option<Id>,
+    Fingerprint,
+    String,
+    String,
+    #[serde(deserialize_with = "nested")] Option<TextRef>,
+    Timestamp,
+    u64,
+);
 
 impl Row {
+    /// Where a row has its trail.
+    pub(crate) const TRAIL: usize = 2;
+
     pub(crate) fn artifact(self) -> ArtifactRow {
         let Self(id, flow, trail, fingerprint, template_reference_name, commit, template, at, index) = self;
         ArtifactRow { id, flow, trail, fingerprint, template_reference_name, commit, template, at, index }

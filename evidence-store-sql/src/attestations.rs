@@ -13,7 +13,7 @@ use evidence_core::store::{StoreResult, skip_corrupt};
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
-use crate::decode::{Payload, body, listed_record, record};
+use crate::decode::{Payload, body, listed_record, nested, record};
 use crate::driver::Driver;
 use crate::listing::{Listing, Order};
 use crate::sql::{Sql, for_each, payload, payload_size};
@@ -24,11 +24,10 @@ use crate::value::{Column, Value, signed, texts};
 macro_rules! row_json {
     (sqlite) => {
         "json_array(a.id, a.trail, a.name, a.kind, json(iif(a.is_compliant, 'true', 'false')),
-            json(iif(a.is_override, 'true', 'false')), a.control, json(a.binding), a.commit_sha, a.at,
-            a.ledger_index)"
+            json(iif(a.is_override, 'true', 'false')), a.control, a.binding, a.commit_sha, a.at, a.ledger_index)"
     };
     (postgres) => {
-        "json_build_array(a.id, a.trail, a.name, a.kind, a.is_compliant, a.is_override, a.control, a.binding::json,
+        "json_build_array(a.id, a.trail, a.name, a.kind, a.is_compliant, a.is_override, a.control, a.binding,
             a.commit_sha, a.at, a.ledger_index)::text"
     };
 }
@@ -44,13 +43,16 @@ pub(crate) struct Row(
     bool,
     bool,
     Option<String>,
-    Binding,
+    #[serde(deserialize_with = "nested")] Binding,
     Option<String>,
     Timestamp,
     u64,
 );
 
 impl Row {
+    /// Where a row has its trail.
+    pub(crate) const TRAIL: usize = 1;
+
     pub(crate) fn attestation(self) -> AttestationRow {
         let Self(id, trail, name, kind, is_compliant, is_override, control, binding, commit, at, index) =
             self;
@@ -168,14 +170,24 @@ const DECISIONS: Sql = Sql::same("evidence.attestation x WHERE x.org = $1 AND x.
 /// What [`Decision`] reads. The ledger's entry says who recorded it.
 const DECISION: Sql = Sql::each(
     "json_array(x.id, x.flow, x.trail, x.name, json(iif(x.is_compliant, 'true', 'false')), x.control_version,
-        json(x.binding), x.at,
+        x.binding, x.at,
         (SELECT l.actor FROM evidence.ledger l WHERE l.org = $1 AND l.idx = x.ledger_index))",
-    "json_build_array(x.id, x.flow, x.trail, x.name, x.is_compliant, x.control_version, x.binding::json, x.at,
+    "json_build_array(x.id, x.flow, x.trail, x.name, x.is_compliant, x.control_version, x.binding, x.at,
         (SELECT l.actor FROM evidence.ledger l WHERE l.org = $1 AND l.idx = x.ledger_index))::text",
 );
 
 #[derive(Deserialize)]
-struct Decision(Id, Id, Id, AttestationName, bool, Option<u64>, Binding, Timestamp, Option<String>);
+struct Decision(
+    Id,
+    Id,
+    Id,
+    AttestationName,
+    bool,
+    Option<u64>,
+    #[serde(deserialize_with = "nested")] Binding,
+    Timestamp,
+    Option<String>,
+);
 
 impl Decision {
     fn row(self) -> StoreResult<DecisionRow> {

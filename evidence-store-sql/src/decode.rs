@@ -5,6 +5,7 @@ use evidence_core::store::StoreResult;
 use evidence_core::{Current, StoreError};
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeOwned, IntoDeserializer};
+use serde::{Deserialize, Deserializer};
 
 use crate::value::{Cell, FromCell};
 
@@ -43,6 +44,13 @@ pub(crate) fn record<T: DeserializeOwned>(payload: &str) -> StoreResult<T> {
 pub(crate) fn body<T: DeserializeOwned>(json: &str) -> StoreResult<T> {
     serde_json::from_str(json)
         .map_err(|error| StoreError::corrupt(format_args!("{}: {error}", std::any::type_name::<T>())))
+}
+
+/// Reads JSON that a row keeps, from the string that a statement made of it; null where there is none. A statement that took
+/// it for JSON itself would fail for one that is damaged, with all other rows.
+pub(crate) fn nested<'de, T: DeserializeOwned, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    serde_json::from_str(text.as_deref().unwrap_or("null")).map_err(serde::de::Error::custom)
 }
 
 /// Reads a JSON array that a statement put together; nothing is an empty one.

@@ -1,6 +1,7 @@
 //! Trails, and what was reported to them.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use evidence_core::id::Id;
@@ -11,8 +12,10 @@ use evidence_core::trails::{
     REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore,
 };
 use evidence_core::{Current, StoreError};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use crate::decode::{Payload, array, current, record, text, word};
+use crate::decode::{Payload, body, current, record, text, word};
 use crate::driver::Driver;
 use crate::listing::{Listing, Order};
 use crate::sql::{Sql, for_each, payload, payload_size};
@@ -77,8 +80,7 @@ const SIZES: Sql = Sql::each(
     ),
 );
 
-/// A trail's fact with its index, told apart from the next by what stands in no JSON, so that one that is damaged spoils
-/// no other.
+/// A trail's fact with its index.
 macro_rules! trail_fact {
     () => {
         concat!("t.ledger_index || ' ' || coalesce(", payload!("t"), ", '')")
@@ -86,38 +88,38 @@ macro_rules! trail_fact {
 }
 
 /// Everything about some trails in one statement, so that it fits together, and in one row, for a row costs more than
-/// what is in it: the trails' facts or nothing, and the artifacts and the attestations as a JSON array or nothing each, in
-/// any order: sorting a few rows takes SQLite a temporary table.
+/// what is in it: the trails' facts, the artifacts and the attestations, in any order, for sorting a few rows takes SQLite a
+/// temporary table. They are told apart by what stands in no JSON, so that one that is damaged spoils no other.
 const CONTENTS: Sql = Sql::each(
     concat!(
         "SELECT (SELECT group_concat(",
         trail_fact!(),
         ", char(30)) FROM json_each($2) w CROSS JOIN evidence.trail t ON t.org = $1 AND t.id = w.value),
-        (SELECT '[' || group_concat(",
+        (SELECT group_concat(",
         artifacts::row_json!(sqlite),
-        ") || ']' FROM json_each($2) w CROSS JOIN evidence.artifact a ON +a.org = $1 AND a.trail = w.value),
-        (SELECT '[' || group_concat(",
+        ", char(30)) FROM json_each($2) w CROSS JOIN evidence.artifact a ON +a.org = $1 AND a.trail = w.value),
+        (SELECT group_concat(",
         attestations::row_json!(sqlite),
-        ") || ']' FROM json_each($2) w CROSS JOIN evidence.attestation a ON +a.org = $1 AND a.trail = w.value)"
+        ", char(30)) FROM json_each($2) w CROSS JOIN evidence.attestation a ON +a.org = $1 AND a.trail = w.value)"
     ),
     concat!(
         "SELECT (SELECT string_agg(",
         trail_fact!(),
         ", chr(30)) FROM UNNEST($2::text[]) AS w (value) CROSS JOIN LATERAL (
             SELECT * FROM evidence.trail WHERE org = $1 AND id = w.value OFFSET 0) t),
-        (SELECT '[' || string_agg(",
+        (SELECT string_agg(",
         artifacts::row_json!(postgres),
-        ", ',') || ']' FROM UNNEST($2::text[]) AS w (value) CROSS JOIN LATERAL (
+        ", chr(30)) FROM UNNEST($2::text[]) AS w (value) CROSS JOIN LATERAL (
             SELECT * FROM evidence.artifact WHERE org = $1 AND trail = w.value OFFSET 0) a),
-        (SELECT '[' || string_agg(",
+        (SELECT string_agg(",
         attestations::row_json!(postgres),
-        ", ',') || ']' FROM UNNEST($2::text[]) AS w (value) CROSS JOIN LATERAL (
+        ", chr(30)) FROM UNNEST($2::text[]) AS w (value) CROSS JOIN LATERAL (
             SELECT * FROM evidence.attestation WHERE org = $1 AND trail = w.value OFFSET 0) a)"
     ),
 );
 
 /// A row of [`CONTENTS`].
-type Contents = (Payload, Option<String>, Option<String>);
+type Contents = (Payload, Payload, Payload);
 
 const NAMES: Sql = for_each!(["t.id, t.name"], "trail", "id", "t", "");
 
@@ -186,8 +188,39 @@ const fn order(filter: &TrailFilter) -> Order {
     }
 }
 
-/// What stands between two facts, as [`CONTENTS`] writes it.
+/// What stands between two facts or rows, as [`CONTENTS`] writes it.
 const SEPARATOR: u8 = 0x1e;
+
+/// The facts or the rows in a column of [`CONTENTS`].
+fn each(column: &Payload) -> impl Iterator<Item = &[u8]> {
+    column.bytes().into_iter().flat_map(|all| all.split(|byte| *byte == SEPARATOR))
+}
+
+/// The rows in a column of [`CONTENTS`]. Where one cannot be read, neither can its trail, which stands at `trail` in it:
+/// what failed there would be passed over otherwise, and the trail be taken for compliant.
+fn rows<T: DeserializeOwned>(
+    column: &Payload,
+    trail: usize,
+    unreadable: &mut BTreeMap<Id, StoreError>,
+) -> StoreResult<Vec<T>> {
+    let mut rows = Vec::new();
+    for row in each(column) {
+        match text(row).and_then(body) {
+            Ok(row) => rows.push(row),
+            Err(why) => match trail_of(row, trail) {
+                Some(trail) => drop(unreadable.insert(trail, why)),
+                None => return Err(why),
+            },
+        }
+    }
+    Ok(rows)
+}
+
+/// The trail of a row that cannot be read.
+fn trail_of(row: &[u8], place: usize) -> Option<Id> {
+    let row: Vec<Value> = serde_json::from_str(&String::from_utf8_lossy(row)).ok()?;
+    row.get(place)?.as_str()?.parse().ok()
+}
 
 /// A fact of [`CONTENTS`]: its index, and the record.
 fn trail_fact(fact: &[u8]) -> (Cow<'_, str>, StoreResult<Current<Trail>>) {
@@ -202,10 +235,18 @@ fn trail_fact(fact: &[u8]) -> (Cow<'_, str>, StoreResult<Current<Trail>>) {
 
 /// What [`CONTENTS`] found, trail by trail.
 fn contents(org: Id, (trails, artifacts, attestations): Contents) -> StoreResult<Vec<TrailContents>> {
-    let facts = trails.bytes().into_iter().flat_map(|facts| facts.split(|byte| *byte == SEPARATOR));
-    let trails: Vec<Current<Trail>> = skip_corrupt(org, facts.map(trail_fact))?;
-    let artifacts = array(artifacts)?.into_iter().map(artifacts::Row::artifact).collect();
-    let attestations = array(attestations)?.into_iter().map(attestations::Row::attestation).collect();
+    let mut unreadable = BTreeMap::new();
+    let artifacts = rows(&artifacts, artifacts::Row::TRAIL, &mut unreadable)?;
+    let attestations = rows(&attestations, attestations::Row::TRAIL, &mut unreadable)?;
+    let mut readable = |trail: Current<Trail>| match unreadable.remove(&trail.record.id) {
+        Some(why) => Err(why),
+        None => Ok(trail),
+    };
+    let trails = each(&trails).map(trail_fact);
+    let trails = trails.map(|(index, trail)| (index, trail.and_then(&mut readable)));
+    let trails: Vec<Current<Trail>> = skip_corrupt(org, trails)?;
+    let artifacts = artifacts.into_iter().map(artifacts::Row::artifact).collect();
+    let attestations = attestations.into_iter().map(attestations::Row::attestation).collect();
     Ok(TrailContents::together(trails, artifacts, attestations))
 }
 

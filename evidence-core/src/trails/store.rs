@@ -121,7 +121,8 @@ pub trait TrailStore: Send + Sync {
     /// About how much [`trail_contents`](Self::trail_contents) reads of these trails, each: the bytes of its newest fact, and
     /// [`REPORT_BYTES`] for each report to it. One an id, in any order; unknown ids are passed over.
     async fn trail_contents_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>>;
-    /// The trails of these ids and what was reported to them, one an id, in any order; unknown ids are passed over.
+    /// The trails of these ids and what was reported to them, one an id, in any order; unknown ids are passed over. A trail
+    /// is left out with whatever of it cannot be read, for no verdict may be better for what is missing.
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>>;
     /// The names of the trails of these ids, one an id, in any order; unknown ids are passed over.
     async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>>;

@@ -62,6 +62,27 @@ impl Database {
         assert_eq!(changed, 1, "{table} {name}");
     }
 
+    /// Damages what attestations of this name say of what they are about, in the table; nothing can be gone there.
+    async fn damage_binding(&self, name: &str) {
+        let changed = if let Some(folder) = self.guard.downcast_ref::<TempDir>() {
+            let connection = rusqlite::Connection::open(folder.path().join("evidence.db")).unwrap();
+            let binding = match self.damage {
+                Damage::NoJson | Damage::Gone => "'damaged {'",
+                Damage::NoText => "CAST(X'7BFF7D' AS TEXT)",
+            };
+            let damage = format!("UPDATE attestation SET binding = {binding} WHERE name = $1");
+            connection.execute(&damage, [name]).unwrap() as u64
+        } else {
+            let schema = self.guard.downcast_ref::<SchemaName>().unwrap();
+            let damage =
+                format!("UPDATE {}.attestation SET binding = 'damaged {{' WHERE name = $1", schema.name);
+            let mut connection = sqlx::PgConnection::connect(&schema.url).await.unwrap();
+            let damage = sqlx::query(sqlx::AssertSqlSafe(damage)).bind(name);
+            damage.execute(&mut connection).await.unwrap().rows_affected()
+        };
+        assert_eq!(changed, 1, "{name}");
+    }
+
     /// Damages the one entry of these facts that has this in its payload.
     async fn damage(&self, fact: &str, needle: &str) {
         let changed = if let Some(folder) = self.guard.downcast_ref::<TempDir>() {
@@ -296,12 +317,30 @@ async fn a_damaged_change_of_a_role_hides_no_other() {
         }
         database.damage("member_added", "\"role\":\"snapshotter\"").await;
         let log = "/membership-audit-log/acme";
-        for path in [log.to_owned(), format!("{log}?source=script")] {
-            assert_eq!(listed(&api, &path, "/events", "new_role").await, ["member", "reader", "admin"]);
-            assert_eq!(
-                listed(&api, &path, "/events", "old_role").await,
-                [json!("snapshotter"), Value::Null, Value::Null]
-            );
+        // What was lost altogether is not counted. Of what cannot be read it is known when it was, and who did it.
+        let is_there = u64::from(database.damage != Damage::Gone);
+        let all = [("member", "snapshotter"), ("reader", ""), ("admin", "")];
+        for (query, events, total) in [
+            ("", &all[..], 3 + is_there),
+            ("?sort_by=source", &all, 3 + is_there),
+            ("?source=script", &all, 3 + is_there),
+            ("?search=host&from_timestamp=0", &all, 3 + is_there),
+            ("?event_type=added", &all[1..], 2),
+            ("?search=john", &all[..2], 2),
+        ] {
+            let path = format!("{log}{query}");
+            let role = |name: &str| if name.is_empty() { Value::Null } else { json!(name) };
+            let roles = Vec::from_iter(events.iter().map(|(new, old)| (role(new), role(old))));
+            let new = listed(&api, &path, "/events", "new_role").await;
+            let old = listed(&api, &path, "/events", "old_role").await;
+            assert_eq!(new.into_iter().zip(old).collect::<Vec<_>>(), roles, "{path}");
+            api.get(&path).await.expect(200, json!({ "total_count": total }));
+        }
+        // It has its place in pages, whatever finds them.
+        for sort in ["when", "source"] {
+            let page = format!("{log}?per_page=1&page={}&sort_by={sort}", 1 + is_there);
+            let expected = if is_there == 1 { vec![] } else { vec![json!("member")] };
+            assert_eq!(listed(&api, &page, "/events", "new_role").await, expected, "{page}");
         }
     })
     .await;
@@ -368,6 +407,47 @@ async fn no_verdict_is_better_for_what_is_left_out() {
         database.damage("policies_attached", "prod").await;
         api.get("/environments/acme").await.expect(200, json!([{"name": "all", "state": null}]));
         expect_broken(&api, "/environments/acme/prod").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_damaged_row_of_an_attestation_costs_its_trail_and_no_other() {
+    over_each_database(async |api, database| {
+        api.given_flow_with_template().await;
+        for trail in ["sound", "damaged"] {
+            api.begin("web", &json!({ "name": trail })).await.created();
+        }
+        let attest = async |trail: &str, kind: &str, document: Value| {
+            let path = format!("/attestations/acme/web/trail/{trail}/{kind}");
+            api.post(&path).form(&[("name=\"data_json\"", &document.to_string())]).await.created();
+        };
+        let control = json!({"identifier": "review", "name": "review"});
+        api.post("/controls/acme").json(control).await.created();
+        for trail in ["sound", "damaged"] {
+            api.given_artifact(if trail == "sound" { '1' } else { '2' }, trail).await;
+            let decision = json!({"attestation_name": format!("{trail}-decision"), "type_name": "decision", "control": "review", "is_compliant": true});
+            attest(trail, "system", decision).await;
+            let failing = json!({"attestation_name": format!("{trail}-check"), "is_compliant": trail == "sound"});
+            attest(trail, "generic", failing).await;
+        }
+        let artifact = |digit| format!("/artifacts/acme/web/fingerprint/{}", fingerprint(digit));
+        api.get(&artifact('2')).await.expect(200, json!({"state": "NON-COMPLIANT"}));
+
+        // The attestation that fails: without it the trail would be better than it is.
+        database.damage_binding("damaged-check").await;
+        assert_eq!(listed(&api, "/trails/acme", "/data", "name").await, ["sound"]);
+        api.get("/trails/acme/web/sound").await.expect(200, json!({"name": "sound"}));
+        expect_broken(&api, "/trails/acme/web/damaged").await;
+        let why = json!({"state": "INCOMPLETE", "state_info": "The trail cannot be read"});
+        api.get(&artifact('2')).await.expect(200, why);
+        let state = api.get(&artifact('1')).await.ok();
+        assert_ne!(state["state_info"], "The trail cannot be read", "{state}");
+        expect_broken(&api, "/attestations/acme/web/trail/damaged/damaged-check").await;
+
+        database.damage_binding("damaged-decision").await;
+        let decisions = "/controls/acme/review/decisions";
+        assert_eq!(listed(&api, decisions, "/decisions", "attestation_name").await, ["sound-decision"]);
     })
     .await;
 }
