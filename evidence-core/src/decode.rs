@@ -288,17 +288,66 @@ impl<'de> Reader<'_, 'de> {
     }
 
     fn integer<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, InvalidField> {
-        match self.text()? {
-            Some(text) => match (text.parse::<u64>(), text.parse::<i64>()) {
-                (Ok(value), _) => visitor.visit_u64(value),
-                (_, Ok(value)) => visitor.visit_i64(value),
-                (Err(_), Err(_)) => Err(de::Error::custom(
-                    "Input should be a valid integer, unable to parse string as an integer",
-                )),
-            },
+        if let Some(text) = self.text()? {
+            let misfit = "Input should be a valid integer, unable to parse string as an integer";
+            let misfit = || <InvalidField as de::Error>::custom(misfit);
+            return Integer::read(&text).ok_or_else(misfit)?.visit(visitor);
+        }
+        let mut ahead = *self.at;
+        let comes = matches!(ahead.peek(), Some(b'-' | b'0'..=b'9'));
+        match comes.then(|| Integer::read(ahead.scalar())).flatten() {
+            Some(integer) => {
+                *self.at = ahead;
+                integer.visit(visitor)
+            }
             None => self.any(visitor),
         }
     }
+}
+
+/// An integer, which may be written with a fraction or an exponent, as JSON Schema has it.
+enum Integer {
+    Unsigned(u64),
+    Signed(i64),
+}
+
+impl Integer {
+    /// Nothing for what is none, or beyond all types.
+    fn read(number: &str) -> Option<Self> {
+        let number: Cow<'_, str> =
+            if number.contains(['.', 'e', 'E']) { integral(number)?.into() } else { number.into() };
+        let signed = |_| number.parse().map(Self::Signed);
+        number.parse().map(Self::Unsigned).or_else(signed).ok()
+    }
+
+    fn visit<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
+        match self {
+            Self::Unsigned(value) => visitor.visit_u64(value),
+            Self::Signed(value) => visitor.visit_i64(value),
+        }
+    }
+}
+
+/// No integer that is read has more digits.
+const MAX_DIGITS: usize = 20;
+
+/// The integer that a number with a fraction or an exponent is: digit by digit, so that none is rounded.
+fn integral(number: &str) -> Option<String> {
+    let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, "0"));
+    let (sign, whole) = whole.strip_prefix('-').map_or(("", whole), |whole| ("-", whole));
+    let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !are_digits(whole) || !are_digits(fraction) {
+        return None;
+    }
+    let digits = format!("{whole}{fraction}");
+    let significant = digits.trim_end_matches('0');
+    if significant.is_empty() {
+        return Some("0".to_owned());
+    }
+    let point = isize::try_from(whole.len()).ok()?.checked_add(exponent.parse().ok()?)?;
+    let zeros = usize::try_from(point).ok()?.checked_sub(significant.len())?;
+    (zeros <= MAX_DIGITS).then(|| format!("{sign}{significant}{}", "0".repeat(zeros)))
 }
 
 /// The last item, where a list with items comes.
