@@ -199,8 +199,7 @@ impl Administration<'_> {
         let member =
             member.ok_or_else(|| Missing::new(Resource::Member, user.name.as_str(), org.name.as_str()))?;
         let guard = Guard::Revision(RecordKind::Member, user.id, member.revision);
-        let mut draft =
-            Draft::of(Fact::MemberRemoved { user: user.id, was: member.record.role }, guard);
+        let mut draft = Draft::of(Fact::MemberRemoved { user: user.id, was: member.record.role }, guard);
         if member.record.role == Role::Admin {
             draft.guards.push(another_admin(&members, &user)?);
         }

@@ -151,12 +151,20 @@ fn an_integer_may_be_written_with_a_fraction_or_an_exponent_and_none_is_rounded(
             assert!(misfit.message().starts_with("Input should be a valid integer"), "{misfit}");
         }
         let Value::Object(parameters) = json!({ "page": number }) else { unreachable!() };
-        assert_eq!(from_parameters::<Query>(parameters).ok().and_then(|read| read.page), expected, "{number}");
+        assert_eq!(
+            from_parameters::<Query>(parameters).ok().and_then(|read| read.page),
+            expected,
+            "{number}"
+        );
     }
     let body = |number: &str| format!("{{\"name\": \"x\", \"counts\": [{number}, 1]}}");
-    let counts = |number: &str| from_json::<Body>(check(body(number).as_bytes()).unwrap()).map(|read| read.counts);
+    let counts =
+        |number: &str| from_json::<Body>(check(body(number).as_bytes()).unwrap()).map(|read| read.counts);
     assert_eq!(counts("18446744073709551615.0"), Ok(vec![u64::MAX, 1]));
-    assert_eq!(counts("-1.0").unwrap_err().message(), "Input should be greater than or equal to 0 [input: -1.0]");
+    assert_eq!(
+        counts("-1.0").unwrap_err().message(),
+        "Input should be greater than or equal to 0 [input: -1.0]"
+    );
     for text in ["7.", ".5", "1e", "e1", "-", "1.0.0", "1 ", "0x1.0", "+-1.0"] {
         let Value::Object(parameters) = json!({ "page": text }) else { unreachable!() };
         from_parameters::<Query>(parameters).expect_err(text);

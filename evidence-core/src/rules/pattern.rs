@@ -7,7 +7,7 @@ const MAX_SIZE: usize = 32 << 10;
 const MAX_NESTING: u32 = 32;
 
 /// Compiles an expression that is searched for anywhere in a name. Names are ASCII, and so are its classes, which keeps
-/// them small.
+/// them small: the worst of what found room in a parameter (`a?a?…`) takes 0.6 ms, and so no thread of its own.
 ///
 /// # Errors
 /// What the expression should be.

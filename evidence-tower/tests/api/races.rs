@@ -206,7 +206,11 @@ async fn one_member() {
             join_all(adders).await.into_iter().for_each(Result::unwrap);
             let log = api.get("/membership-audit-log/acme?per_page=100&search=john&sort_dir=asc").await.ok();
             let events = log["events"].as_array().unwrap();
-            assert_eq!(events.iter().filter(|event| event["event_type"] == "added").count(), round + 1, "{log}");
+            assert_eq!(
+                events.iter().filter(|event| event["event_type"] == "added").count(),
+                round + 1,
+                "{log}"
+            );
             // Each change tells what the one before it left.
             for pair in events.windows(2) {
                 assert_eq!(pair[0]["new_role"], pair[1]["old_role"], "{log}");
