@@ -426,9 +426,13 @@ async fn a_damaged_row_of_an_attestation_costs_its_trail_and_no_other() {
         api.post("/controls/acme").json(control).await.created();
         for trail in ["sound", "damaged"] {
             api.given_artifact(if trail == "sound" { '1' } else { '2' }, trail).await;
-            let decision = json!({"attestation_name": format!("{trail}-decision"), "type_name": "decision", "control": "review", "is_compliant": true});
+            let decision = json!({
+                "attestation_name": format!("{trail}-decision"), "type_name": "decision", "control": "review",
+                "attestation_data": {"is_compliant": true},
+            });
             attest(trail, "system", decision).await;
-            let failing = json!({"attestation_name": format!("{trail}-check"), "is_compliant": trail == "sound"});
+            let failing =
+                json!({"attestation_name": format!("{trail}-check"), "is_compliant": trail == "sound"});
             attest(trail, "generic", failing).await;
         }
         let artifact = |digit| format!("/artifacts/acme/web/fingerprint/{}", fingerprint(digit));
