@@ -4,7 +4,7 @@ use crate::attestations::claims::{
     Custom, Generic, Jira, Junit, Override, PullRequests, Snyk, Sonar, System,
 };
 use crate::attestations::operations::PostAttestation;
-use crate::environments::reports;
+use crate::environments::{attached, lifecycle, reports};
 use crate::operation::Visitor;
 use crate::{
     allowlists, api_keys, artifacts, attestation_types, attestations, builds, controls, environments, flows,
@@ -58,9 +58,19 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<environments::PutEnvironment>();
     v.visit::<environments::GetEnvironment>();
     v.visit::<environments::JoinEnvironment>();
-    v.visit::<environments::AttachPolicies>();
-    v.visit::<reports::ReportDocker>();
-    v.visit::<reports::ReportServer>();
+    v.visit::<environments::PatchEnvironment>();
+    v.visit::<attached::AttachPolicies>();
+    v.visit::<attached::DetachPolicies>();
+    v.visit::<lifecycle::ArchiveEnvironment>();
+    v.visit::<lifecycle::RenameEnvironment>();
+    v.visit::<reports::ReportRunning<reports::AzureApps>>();
+    v.visit::<reports::ReportRunning<reports::CloudRun>>();
+    v.visit::<reports::ReportRunning<reports::Docker>>();
+    v.visit::<reports::ReportRunning<reports::ECS>>();
+    v.visit::<reports::ReportRunning<reports::K8S>>();
+    v.visit::<reports::ReportRunning<reports::Lambda>>();
+    v.visit::<reports::ReportRunning<reports::S3>>();
+    v.visit::<reports::ReportRunning<reports::Server>>();
     v.visit::<flows::ListFlows>();
     v.visit::<flows::PutFlow>();
     v.visit::<flows::PutLegacyFlow>();

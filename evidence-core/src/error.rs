@@ -284,6 +284,8 @@ pub enum Resource {
     Attestation,
     Evidence,
     Environment,
+    /// An environment that is archived: none is found by that name any more.
+    ArchivedEnvironment,
     Snapshot,
     Policy,
     AttestationType,
@@ -356,7 +358,7 @@ impl Resource {
             Self::Trail => "trail_name",
             Self::Artifact => "fingerprint",
             Self::Attestation | Self::Evidence => "attestation_id",
-            Self::Environment => "env_name",
+            Self::Environment | Self::ArchivedEnvironment => "env_name",
             Self::Snapshot => "snapshot_expression",
             Self::Policy => "policy_name",
             Self::AttestationType => "custom_attestation_type_name",
@@ -382,7 +384,7 @@ impl Resource {
             Self::Artifact => "artifact",
             Self::Attestation => "attestation",
             Self::Evidence => "evidence file",
-            Self::Environment => "environment",
+            Self::Environment | Self::ArchivedEnvironment => "environment",
             Self::Snapshot => "snapshot",
             Self::Policy => "policy",
             Self::AttestationType => "custom attestation type",
@@ -407,7 +409,7 @@ impl Resource {
             Self::Artifact => "Artifact not found",
             Self::Attestation => "Attestation not found",
             Self::Evidence => "This attestation has no evidence file attached.",
-            Self::Environment => "Environment not found",
+            Self::Environment | Self::ArchivedEnvironment => "Environment not found",
             Self::Snapshot => "Snapshot not found",
             Self::Policy => "Policy not found",
             Self::AttestationType => "Custom attestation type not found",
@@ -482,7 +484,9 @@ fn looked_for(missing: &Missing) -> String {
     match resource {
         Resource::Organization | Resource::User => format!("no {noun} named '{name}'"),
         Resource::Match => format!("no fingerprint or commit begins with '{name}' in {place}"),
-        Resource::ArchivedFlow => format!("flow '{name}' in {place} is archived"),
+        Resource::ArchivedFlow | Resource::ArchivedEnvironment => {
+            format!("{noun} '{name}' in {place} is archived")
+        }
         // What was looked for is a sentence already.
         Resource::AttestationTypeVersion | Resource::ControlVersion | Resource::Snapshot => name.clone(),
         _ => format!("no {noun} named '{name}' in {place}"),
@@ -510,6 +514,9 @@ fn named(missing: &Missing) -> String {
         },
         Resource::Environment => {
             format!("Environment named '{name}' does not exist for organization '{org}'")
+        }
+        Resource::ArchivedEnvironment => {
+            format!("Environment named '{name}' has been archived for organization '{org}'")
         }
         Resource::Policy => format!("Policy '{name}' does not exist in organization '{org}'"),
         Resource::AttestationType => {

@@ -139,6 +139,10 @@ pub enum Fact {
         record: Environment,
         policies: Vec<Id>,
     },
+    PoliciesDetached {
+        record: Environment,
+        policies: Vec<Id>,
+    },
     SnapshotTaken {
         snapshot: Snapshot,
     },
@@ -230,6 +234,7 @@ impl Fact {
             Self::EnvironmentRenamed { .. } => "environment_renamed",
             Self::EnvironmentArchived { .. } => "environment_archived",
             Self::PoliciesAttached { .. } => "policies_attached",
+            Self::PoliciesDetached { .. } => "policies_detached",
             Self::SnapshotTaken { .. } => "snapshot_taken",
             Self::PolicyCreated { .. } => "policy_created",
             Self::PolicyUpdated { .. } => "policy_updated",
@@ -293,7 +298,8 @@ impl Fact {
             | Self::EnvironmentJoined { record, .. }
             | Self::EnvironmentRenamed { record, .. }
             | Self::EnvironmentArchived { record }
-            | Self::PoliciesAttached { record, .. } => (RecordKind::Environment, record.id),
+            | Self::PoliciesAttached { record, .. }
+            | Self::PoliciesDetached { record, .. } => (RecordKind::Environment, record.id),
             Self::PolicyCreated { record, .. } | Self::PolicyUpdated { record, .. } => {
                 (RecordKind::Policy, record.id)
             }
@@ -379,6 +385,7 @@ impl Fact {
             | Self::EnvironmentJoined { .. }
             | Self::EnvironmentReported { .. }
             | Self::PoliciesAttached { .. }
+            | Self::PoliciesDetached { .. }
             | Self::PolicyUpdated { .. }
             | Self::ArtifactAllowed { .. }
             | Self::AttestationTypeVersioned { .. }

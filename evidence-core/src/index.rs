@@ -356,6 +356,7 @@ impl Fact {
             | Self::EnvironmentRenamed { .. }
             | Self::EnvironmentArchived { .. }
             | Self::PoliciesAttached { .. }
+            | Self::PoliciesDetached { .. }
             | Self::AttestationTypeArchived { .. }
             | Self::ControlTagged { .. }
             | Self::PolicyUpdated { version: None, .. } => {}
@@ -412,7 +413,8 @@ impl Fact {
             | Self::EnvironmentJoined { record, .. }
             | Self::EnvironmentRenamed { record, .. }
             | Self::EnvironmentArchived { record }
-            | Self::PoliciesAttached { record, .. } => (record.name.as_ref(), Some(&record.tags)),
+            | Self::PoliciesAttached { record, .. }
+            | Self::PoliciesDetached { record, .. } => (record.name.as_ref(), Some(&record.tags)),
             Self::PolicyCreated { record, .. } | Self::PolicyUpdated { record, .. } => {
                 (record.name.as_ref(), None)
             }

@@ -57,6 +57,14 @@ const ENVIRONMENT: Sql = Sql::each(
     ),
 );
 
+/// By the index that lists are in the order of.
+const ARCHIVED: Sql = Sql::each(
+    "SELECT 1 FROM evidence.record r
+    WHERE r.org = $1 AND r.kind = 'environment' AND r.name = $2 AND r.archived LIMIT 1",
+    "SELECT 1::bigint FROM evidence.record r
+    WHERE r.org = $1 AND r.kind || '' = 'environment' AND r.name = $2 AND r.archived LIMIT 1",
+);
+
 const ENVIRONMENTS: Sql = Sql::each(
     concat!(
         columns!(),
@@ -113,6 +121,10 @@ fn listed(row: Row) -> (i64, StoreResult<KnownEnvironment>) {
 impl<D: Driver> EnvironmentStore for SqlStore<D> {
     async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<KnownEnvironment>> {
         self.query_org(org, ENVIRONMENT).bind(name).first_as(known).await
+    }
+
+    async fn archived_environment(&self, org: Id, name: &str) -> StoreResult<bool> {
+        Ok(self.query_org(org, ARCHIVED).bind(name).first::<(u64,)>().await?.is_some())
     }
 
     async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>> {

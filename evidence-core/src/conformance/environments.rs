@@ -7,13 +7,14 @@ use crate::fact::Fact;
 use crate::snapshots::Snapshot;
 use crate::store::Store;
 
-use super::fixtures::{Org, at, awkward, environment, id, robot, tags};
+use super::fixtures::{Org, at, awkward, environment, id, named, robot, tags};
 use super::{Outcome, ensure, promises, same};
 
 promises! {
     environments_read_back: "Environments are what the last fact about them says, absent options too.",
     reports_leave_revisions_alone: "What an environment's reports made of it is read back, and is no part of its revision.",
     environments_are_found_by_id: "`environments_by_id` answers the environments of these ids, archived ones too.",
+    archived_environments_are_known_by_name: "`archived_environment` tells whether an archived environment was called so last.",
     environments_are_listed_by_name: "`environments` is ordered by name (bytes), and shows one organization's.",
 }
 
@@ -38,6 +39,7 @@ async fn environments_read_back(store: Arc<dyn Store>) -> Outcome {
         (Fact::EnvironmentTagged { record: changed(&bare) }, &bare),
         (Fact::EnvironmentJoined { record: changed(&full), member: id(101) }, &full),
         (Fact::PoliciesAttached { record: changed(&full), policies: vec![id(104)] }, &full),
+        (Fact::PoliciesDetached { record: changed(&bare), policies: vec![id(104)] }, &bare),
     ];
     for (revision, (fact, record)) in (1..).zip(facts) {
         let kind = fact.kind();
@@ -109,6 +111,27 @@ async fn environments_are_found_by_id(store: Arc<dyn Store>) -> Outcome {
         same("the environments", found.collect(), expected)?;
     }
     Ok(())
+}
+
+async fn archived_environments_are_known_by_name(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let created = |n, name| Fact::EnvironmentCreated { record: environment(n, name) };
+    let renamed = Fact::EnvironmentRenamed { record: environment(100, "b"), was: named("a") };
+    org.record(vec![created(100, "a"), renamed, created(101, "c")]).await?;
+    other.record(vec![created(200, "c")]).await?;
+    other.record(vec![Fact::EnvironmentArchived { record: environment(200, "c") }]).await?;
+    for name in ["a", "b", "c"] {
+        same(name, store.archived_environment(org.id, name).await?, false)?;
+    }
+    org.record(vec![Fact::EnvironmentArchived { record: environment(100, "b") }]).await?;
+    for (name, expected) in [("a", false), ("b", true), ("B", false), ("c", false), ("", false)] {
+        same(name, store.archived_environment(org.id, name).await?, expected)?;
+    }
+    // Another may have the name since; and be archived, too.
+    org.record(vec![created(102, "b")]).await?;
+    same("taken again", store.archived_environment(org.id, "b").await?, true)?;
+    org.record(vec![Fact::EnvironmentArchived { record: environment(102, "b") }]).await?;
+    same("archived twice", store.archived_environment(org.id, "b").await?, true)
 }
 
 async fn environments_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {

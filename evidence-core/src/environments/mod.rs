@@ -1,20 +1,25 @@
 //! Environments: where artifacts run, physical ones that are reported on and logical ones that group them.
 
+pub(crate) mod attached;
 pub(crate) mod evaluation;
+pub(crate) mod lifecycle;
 pub(crate) mod operations;
 pub(crate) mod record;
 pub(crate) mod reports;
 pub(crate) mod store;
 pub(crate) mod view;
 
+pub use attached::{AttachPolicies, DetachPolicies, PolicyNames};
+pub use lifecycle::{ArchiveEnvironment, EnvironmentRenaming, RenameEnvironment};
 pub use operations::{
-    AttachPolicies, EnvironmentInput, GetEnvironment, JoinEnvironment, JoinInput, ListEnvironments,
-    PolicyNames, PutEnvironment,
+    EnvironmentInput, EnvironmentPatch, GetEnvironment, JoinEnvironment, JoinInput, ListEnvironments,
+    PatchEnvironment, PutEnvironment,
 };
 pub use record::{Environment, EnvironmentKind};
 pub use reports::{
-    Creation, Digests, DockerKind, DockerReport, PlainArtifact, ReportDocker, ReportServer, ServerKind,
-    ServerReport,
+    AzureApp, AzureApps, AzureDigests, CloudRun, CloudRunKind, CloudRunResource, Creation, DigestOrNone,
+    Digests, Docker, ECS, EcsTask, EnvironmentReport, Instance, K8S, Lambda, PlainArtifact, Pod, PodOwner,
+    ReportRunning, ReportType, S3, Server,
 };
 pub use store::{EnvironmentStatus, EnvironmentStore, KnownEnvironment};
 pub use view::{EnvironmentList, EnvironmentPage, EnvironmentSort, EnvironmentView};

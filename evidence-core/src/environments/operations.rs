@@ -15,7 +15,7 @@ use crate::environments::store::KnownEnvironment;
 use crate::environments::view::{
     EnvironmentPage, EnvironmentSort, EnvironmentSummaries, EnvironmentView, views,
 };
-use crate::error::{Error, Resource, Result};
+use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key};
 use crate::fact::payload::UnknownFields;
@@ -33,8 +33,17 @@ use crate::tags::record::{TagFilter, Tags};
 impl Context<'_> {
     /// The environment of this name, or [`Error::NotFound`].
     pub(crate) async fn environment(&self, name: &str) -> Result<KnownEnvironment> {
-        let environment = self.store().environment(self.org()?, name).await?;
-        Ok(environment.ok_or_else(|| self.missing(Resource::Environment, name))?)
+        match self.store().environment(self.org()?, name).await? {
+            Some(environment) => Ok(environment),
+            None => Err(self.missing_environment(name).await?.into()),
+        }
+    }
+
+    /// What is said of a name that no environment has: one that had it may be archived.
+    async fn missing_environment(&self, name: &str) -> Result<Missing> {
+        let was_archived = self.store().archived_environment(self.org()?, name).await?;
+        let resource = if was_archived { Resource::ArchivedEnvironment } else { Resource::Environment };
+        Ok(self.missing(resource, name))
     }
 
     /// Whether the caller has at least this role in the organization.
@@ -95,46 +104,36 @@ impl Operation for PutEnvironment {
 
 async fn put(input: &EnvironmentInput, cx: &Context<'_>) -> Result<()> {
     let known = cx.store().environment(cx.org()?, input.name.as_str()).await?;
-    let mut guards = Vec::new();
-    let included = match &input.included_environments {
-        Some(names) => Some(named(&names.0, &mut guards, cx).await?),
-        None => None,
+    // A former name of another environment is free.
+    let known = known.filter(|known| known.record.name == input.name);
+    let description = input.description.clone().into_string();
+    let settings = Settings {
+        description: (!description.is_empty()).then_some(description),
+        include_scaling: input.include_scaling,
+        included: input.included_environments.as_ref(),
+        policies: input.policies.as_ref(),
     };
-    let policies = match &input.policies {
-        Some(names) => Some(policies::named(&names.0, "policies", &mut guards, cx).await?),
-        None => None,
-    };
-    at_most(cx.limits().environment_members, included.iter().flatten().count(), "included_environments")?;
-    at_most(cx.limits().environment_policies, policies.iter().flatten().count(), "policies")?;
+    let mut resolved = settings.resolved(cx).await?;
     let Some(known) = known else {
-        let record = input.applied_to(created(input, cx), included, policies.as_deref())?;
-        let guard = Guard::Vacant(Key::Environment(input.name.clone()));
-        guards.push(guard);
-        cx.record(Draft { facts: vec![Fact::EnvironmentCreated { record }], guards, ..Draft::default() })
-            .await?;
+        let record = resolved.applied_to(created(input, cx))?;
+        resolved.guards.push(Guard::Vacant(Key::Environment(input.name.clone())));
+        let facts = vec![Fact::EnvironmentCreated { record }];
+        cx.record(Draft { facts, guards: resolved.guards, ..Draft::default() }).await?;
         return Ok(());
     };
-    let record = &known.record;
-    let updated = input.applied_to(record.clone(), included, policies.as_deref());
-    if updated.as_ref().is_ok_and(|updated| updated == record) {
+    let updated = if known.record.kind == input.kind {
+        resolved.applied_to(known.record.clone())
+    } else {
+        let is = known.record.kind.as_str();
+        Err(Error::invalid("type", format!("The type of an environment cannot change: this one is '{is}'")))
+    };
+    if updated.as_ref().is_ok_and(|updated| *updated == known.record) {
         return Ok(());
     }
     if !cx.has_role(Role::Member)? {
         return Err(Error::Forbidden);
     }
-    let updated = Environment { last_modified_at: cx.now_after(record.last_modified_at), ..updated? };
-    guards.push(known.unchanged());
-    let mut draft = Draft {
-        facts: vec![Fact::EnvironmentUpdated { record: updated.clone() }],
-        guards,
-        ..Draft::default()
-    };
-    if updated.policies != record.policies {
-        let known = KnownEnvironment { record: updated, ..known };
-        draft.extend(evaluation::reevaluate(&known, policies.unwrap_or_default(), cx).await?);
-    }
-    cx.record(draft).await.map_err(|error| error.of_field("policies"))?;
-    Ok(())
+    update(known, updated?, resolved, cx).await
 }
 
 fn created(input: &EnvironmentInput, cx: &Context<'_>) -> Environment {
@@ -154,19 +153,68 @@ fn created(input: &EnvironmentInput, cx: &Context<'_>) -> Environment {
     }
 }
 
-impl EnvironmentInput {
-    fn applied_to(
-        &self,
-        mut record: Environment,
-        included: Option<Vec<Environment>>,
-        policies: Option<&[Current<Policy>]>,
-    ) -> Result<Environment> {
-        if record.kind != self.kind {
-            let text =
-                format!("The type of an environment cannot change: this one is '{}'", record.kind.as_str());
-            return Err(Error::invalid("type", text));
-        }
-        if let Some(members) = included {
+/// Records new settings of an environment, and evaluates what runs there where its policies differ.
+async fn update(
+    known: KnownEnvironment,
+    updated: Environment,
+    resolved: Resolved,
+    cx: &Context<'_>,
+) -> Result<()> {
+    if updated == known.record {
+        return Ok(());
+    }
+    let Resolved { policies, mut guards, .. } = resolved;
+    guards.push(known.unchanged());
+    let updated = Environment { last_modified_at: cx.now_after(known.record.last_modified_at), ..updated };
+    let facts = vec![Fact::EnvironmentUpdated { record: updated.clone() }];
+    let mut draft = Draft { facts, guards, ..Draft::default() };
+    if updated.policies != known.record.policies {
+        let known = KnownEnvironment { record: updated, ..known };
+        draft.extend(evaluation::reevaluate(&known, policies.unwrap_or_default(), cx).await?);
+    }
+    cx.record(draft).await.map_err(|error| error.of_field("policies"))?;
+    Ok(())
+}
+
+/// What a request sets; what is not there stays as it is.
+struct Settings<'r> {
+    description: Option<String>,
+    include_scaling: Option<bool>,
+    included: Option<&'r List<ShortText>>,
+    policies: Option<&'r List<ShortText>>,
+}
+
+impl Settings<'_> {
+    async fn resolved(self, cx: &Context<'_>) -> Result<Resolved> {
+        let Self { description, include_scaling, included, policies } = self;
+        let mut guards = Vec::new();
+        let included = match included {
+            Some(names) => Some(named(&names.0, &mut guards, cx).await?),
+            None => None,
+        };
+        let policies = match policies {
+            Some(names) => Some(policies::named(&names.0, "policies", &mut guards, cx).await?),
+            None => None,
+        };
+        at_most(cx.limits().environment_members, included.iter().flatten().count(), "included_environments")?;
+        at_most(cx.limits().environment_policies, policies.iter().flatten().count(), "policies")?;
+        Ok(Resolved { description, include_scaling, included, policies, guards })
+    }
+}
+
+/// The same, with what its names lead to.
+struct Resolved {
+    description: Option<String>,
+    include_scaling: Option<bool>,
+    included: Option<Vec<Environment>>,
+    policies: Option<Vec<Current<Policy>>>,
+    /// Hold while the names lead there.
+    guards: Vec<Guard>,
+}
+
+impl Resolved {
+    fn applied_to(&self, mut record: Environment) -> Result<Environment> {
+        if let Some(members) = &self.included {
             if record.kind.is_physical() && !members.is_empty() {
                 let text = "Only a logical environment includes others";
                 return Err(Error::invalid("included_environments", text));
@@ -174,17 +222,76 @@ impl EnvironmentInput {
             if let Some(logical) = members.iter().find(|member| !member.kind.is_physical()) {
                 return Err(not_physical("included_environments", &logical.name));
             }
-            record.included = members.into_iter().map(|member| member.id).collect();
+            record.included = members.iter().map(|member| member.id).collect();
         }
-        let description = self.description.clone().into_string();
-        if !description.is_empty() {
-            record.description = description;
+        if let Some(description) = &self.description {
+            record.description.clone_from(description);
         }
         record.include_scaling = self.include_scaling.unwrap_or(record.include_scaling);
-        if let Some(policies) = policies {
+        if let Some(policies) = &self.policies {
             record.policies = policies.iter().map(|policy| policy.record.id).collect();
         }
         Ok(record)
+    }
+}
+
+/// Changes the settings of an environment that are given; what is absent or null stays. An empty description clears it.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct PatchEnvironment {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The environment's name.
+    pub env_name: EnvironmentName,
+}
+
+/// What of an environment is changed.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "UpdateEnvironmentPatchInput")]
+pub struct EnvironmentPatch {
+    /// What it is for.
+    pub description: Option<Description>,
+    /// Kept and answered; it has no effect.
+    pub include_scaling: Option<bool>,
+    /// The members of a logical environment, by name. The list replaces the one before.
+    pub included_environments: Option<List<ShortText>>,
+    /// The policies that it is evaluated by, by name. The list replaces the one before, and what runs is evaluated
+    /// anew.
+    pub policies: Option<List<ShortText>>,
+}
+
+impl Operation for PatchEnvironment {
+    const NAME: &'static str = "update_env";
+    const METHOD: Method = Method::Patch;
+    const PATH: &'static str = "/environments/{org}/{env_name}";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Changes settings of an environment";
+    type Body = Json<EnvironmentPatch>;
+    type Output = Json<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, Json(patch): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        let record = Key::Environment(self.env_name.clone());
+        cx.retry_in_turn(record, || self.change(&patch, cx)).await?;
+        Ok(Json(Acknowledged::Ok))
+    }
+}
+
+impl PatchEnvironment {
+    async fn change(&self, patch: &EnvironmentPatch, cx: &Context<'_>) -> Result<()> {
+        let known = cx.environment(self.env_name.as_str()).await?;
+        let settings = Settings {
+            description: patch.description.clone().map(Description::into_string),
+            include_scaling: patch.include_scaling,
+            included: patch.included_environments.as_ref(),
+            policies: patch.policies.as_ref(),
+        };
+        let resolved = settings.resolved(cx).await?;
+        let updated = resolved.applied_to(known.record.clone())?;
+        update(known, updated, resolved, cx).await
     }
 }
 
@@ -202,8 +309,8 @@ async fn named(names: &[ShortText], guards: &mut Vec<Guard>, cx: &Context<'_>) -
         let Some(environment) = by_name.get(name.as_str()) else {
             // The list leaves out what cannot be read.
             cx.store().environment(cx.org()?, name.as_str()).await?;
-            let missing = cx.missing(Resource::Environment, name.as_str()).named_by("included_environments");
-            return Err(missing.into());
+            let missing = cx.missing_environment(name.as_str()).await?;
+            return Err(missing.named_by("included_environments").into());
         };
         if !found.iter().any(|member| member.id == environment.id) {
             guards.push(Guard::Denotes(Key::Environment(environment.name.clone()), environment.id));
@@ -262,10 +369,7 @@ async fn join(logical: &EnvironmentName, physical: &str, cx: &Context<'_>) -> Re
     let known = cx.environment(logical.as_str()).await?;
     let guard = known.unchanged();
     let mut record = known.record;
-    let member = cx.store().environment(cx.org()?, physical).await?;
-    let member = member
-        .ok_or_else(|| cx.missing(Resource::Environment, physical).named_by("physical_env_name"))?
-        .record;
+    let member = cx.environment(physical).await.map_err(|error| error.named_by("physical_env_name"))?.record;
     if record.kind.is_physical() {
         let text = format!("'{logical}' is a physical environment");
         return Err(Error::invalid_with(ONLY_PHYSICAL, "env_name", text));
@@ -282,70 +386,6 @@ async fn join(logical: &EnvironmentName, physical: &str, cx: &Context<'_>) -> Re
     let mut draft = Draft::of(Fact::EnvironmentJoined { record, member: member.id }, guard);
     draft.guards.push(Guard::Denotes(Key::Environment(member.name), member.id));
     cx.record(draft).await?;
-    Ok(())
-}
-
-/// Attaches policies to an environment. What runs there is evaluated anew, and a snapshot is taken of it where there was
-/// one. Those attached already stay, and nothing changes. An environment has at most as many policies as the host
-/// permits (100 unless it says otherwise): 400.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub struct AttachPolicies {
-    /// The organization's name.
-    pub org: OrgName,
-    /// The environment's name.
-    pub env_name: EnvironmentName,
-}
-
-/// Which policies are attached.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[schemars(rename = "AttachPoliciesPutInput")]
-#[serde(deny_unknown_fields)]
-pub struct PolicyNames {
-    /// The names of the policies to attach: one at least, and each must exist.
-    #[schemars(length(min = 1))]
-    pub policy_names: List<ShortText>,
-}
-
-impl Operation for AttachPolicies {
-    const NAME: &'static str = "attach_policy_to_env";
-    const METHOD: Method = Method::Post;
-    const PATH: &'static str = "/environments/{org}/{env_name}/policies";
-    const SCOPE: Scope = Scope::Write;
-    const SUMMARY: &'static str = "Attaches policies to an environment";
-    type Body = Json<PolicyNames>;
-    type Output = Json<Acknowledged>;
-
-    fn org(&self) -> Option<&OrgName> {
-        Some(&self.org)
-    }
-
-    async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        let names = &input.policy_names.0;
-        if names.is_empty() {
-            return Err(Error::invalid("policy_names", "List should have at least 1 item"));
-        }
-        let record = Key::Environment(self.env_name.clone());
-        cx.retry_in_turn(record, || attach(&self.env_name, names, cx)).await?;
-        Ok(Json(Acknowledged::Ok))
-    }
-}
-
-async fn attach(environment: &EnvironmentName, names: &[ShortText], cx: &Context<'_>) -> Result<()> {
-    let mut known = cx.environment(environment.as_str()).await?;
-    let mut guards = vec![known.unchanged()];
-    let mut attached = policies::named(names, "policy_names", &mut guards, cx).await?;
-    attached.retain(|policy| !known.record.policies.contains(&policy.record.id));
-    let policies: Vec<Id> = attached.iter().map(|policy| policy.record.id).collect();
-    if policies.is_empty() {
-        return Ok(());
-    }
-    known.record.policies.extend(&policies);
-    at_most(cx.limits().environment_policies, known.record.policies.len(), "policy_names")?;
-    known.record.last_modified_at = cx.now_after(known.record.last_modified_at);
-    let facts = vec![Fact::PoliciesAttached { record: known.record.clone(), policies }];
-    let mut draft = Draft { facts, guards, ..Draft::default() };
-    draft.extend(evaluation::reevaluate(&known, attached, cx).await?);
-    cx.record(draft).await.map_err(|error| error.of_field("policy_names"))?;
     Ok(())
 }
 

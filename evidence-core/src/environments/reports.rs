@@ -1,14 +1,16 @@
 //! Environment reports: the complete list of what runs somewhere, sent again and again. Each kind of environment has
 //! a body of its own; all of them become one `Report`, and only a report that tells something new takes a snapshot.
 
+mod kinds;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::auth::actor::Scope;
-use crate::bounded::{List, LongText};
 use crate::compute::MANY_EVALUATIONS;
 use crate::environments::evaluation::{self, ObservedArtifact, ReportedState};
 use crate::environments::record::{Environment, EnvironmentKind};
@@ -16,12 +18,55 @@ use crate::error::{Error, INVALID_REPORT, Result};
 use crate::fact::Fact;
 use crate::fact::names::Key;
 use crate::json::JsonFields;
-use crate::json::MAX_VALUES;
 use crate::limits::{Limits, at_most};
-use crate::name::{EnvironmentName, Fingerprint, OrgName};
+use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Acknowledged, Json, Method, Operation, Put};
 use crate::service::Context;
 use crate::snapshots::key::ArtifactKey;
+
+pub use kinds::{
+    AzureApp, AzureApps, AzureDigests, CloudRun, CloudRunKind, CloudRunResource, Creation, DigestOrNone,
+    Digests, Docker, ECS, EcsTask, EnvironmentReport, Instance, K8S, Lambda, PlainArtifact, Pod, PodOwner,
+    ReportType, S3, Server,
+};
+
+/// Reports all that runs in an environment of this type. A report by which other artifacts run, or by which where they come
+/// from or a verdict differs, takes a snapshot (201), and so does the first. Any other, also one that tells only of more or
+/// fewer instances, takes none (200) and may be sent again and again. An environment of another type is 400.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(bound = "T: ReportType")]
+pub struct ReportRunning<T> {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The environment's name.
+    pub env_name: EnvironmentName,
+    #[serde(skip)]
+    #[schemars(skip)]
+    kind: PhantomData<fn(T)>,
+}
+
+impl<T: ReportType> Operation for ReportRunning<T> {
+    const NAME: &'static str = T::NAME;
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = T::PATH;
+    const SCOPE: Scope = Scope::Report;
+    const SUMMARY: &'static str = T::SUMMARY;
+    const INVALID: &'static str = INVALID_REPORT;
+    type Body = Json<EnvironmentReport<T>>;
+    type Output = Put<Acknowledged>;
+
+    fn body_limit(limits: &Limits) -> u64 {
+        limits.report
+    }
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, Json(report): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        Report::of(report, cx).await?.receive(&self.env_name, cx).await
+    }
+}
 
 /// What runs in an environment of one kind.
 #[derive(Debug)]
@@ -31,34 +76,48 @@ struct Report {
 }
 
 impl Report {
-    /// A report of these artifacts. What is reported of many is put together off the runtime.
-    async fn of(kind: EnvironmentKind, artifacts: Vec<PlainArtifact>, cx: &Context<'_>) -> Result<Self> {
-        let many =
-            artifacts.iter().map(|artifact| artifact.digests.0.len()).sum::<usize>() > MANY_EVALUATIONS;
-        let put_together = move || Self::new(kind, artifacts.iter().map(PlainArtifact::observed));
-        cx.compute().run_if(many, put_together).await
+    /// What is reported of many artifacts is put together off the runtime.
+    async fn of<T: ReportType>(report: EnvironmentReport<T>, cx: &Context<'_>) -> Result<Self> {
+        let artifacts = report.artifacts.0.iter().map(|instance| instance.artifacts().count());
+        let many = artifacts.sum::<usize>() > MANY_EVALUATIONS;
+        let put_together = move || Self::new(&report);
+        let what = "what is known of a running artifact cannot be written as JSON";
+        cx.compute()
+            .run_if(many, put_together)
+            .await?
+            .map_err(|error| Error::Internal { what, source: error.into() })
     }
 
-    /// The same. One fingerprint reported several times is one artifact with several instances, under the first name.
-    fn new<'a>(kind: EnvironmentKind, artifacts: impl IntoIterator<Item = (&'a Digests, Creation)>) -> Self {
-        let mut running = ReportedState::new();
-        for (digests, created) in artifacts {
+    /// One artifact that is reported several times has several instances, under the first name.
+    fn new<T: ReportType>(report: &EnvironmentReport<T>) -> serde_json::Result<Self> {
+        let mut running = BTreeMap::new();
+        for instance in &report.artifacts.0 {
             let mut counted = BTreeSet::new();
-            for (name, fingerprint) in &digests.0 {
-                if counted.insert(fingerprint) {
-                    let unseen = || ObservedArtifact {
-                        fingerprint: Some(fingerprint.clone()),
-                        name: name.to_string(),
-                        created: Vec::new(),
-                        context: JsonFields::default(),
+            for (name, fingerprint) in instance.artifacts() {
+                let key = ArtifactKey::new(fingerprint, name);
+                if counted.insert(key.clone()) {
+                    let unseen = || {
+                        let observed = ObservedArtifact {
+                            fingerprint: fingerprint.cloned(),
+                            name: name.to_string(),
+                            created: Vec::new(),
+                            context: JsonFields::default(),
+                        };
+                        (observed, <T::Instance as Instance>::Context::default())
                     };
-                    let seen = running.entry(ArtifactKey::from(fingerprint)).or_insert_with(unseen);
-                    seen.created.push(created.0);
+                    let (seen, context) = running.entry(key).or_insert_with(unseen);
+                    seen.created.push(instance.created().0);
+                    instance.describe(context);
                 }
             }
         }
-        running.values_mut().for_each(|seen| seen.created.sort_unstable());
-        Self { kind, running: Arc::new(running) }
+        let observed = |(key, (mut seen, context)): (ArtifactKey, (ObservedArtifact, _))| {
+            seen.created.sort_unstable();
+            seen.context = T::Instance::fields(context)?;
+            Ok((key, seen))
+        };
+        let running = running.into_iter().map(observed).collect::<serde_json::Result<_>>()?;
+        Ok(Self { kind: T::KIND, running: Arc::new(running) })
     }
 
     /// Takes the report in: status 201 when that took a snapshot.
@@ -94,197 +153,6 @@ impl Report {
     }
 }
 
-/// The names of one running artifact.
-const MAX_DIGESTS: usize = 1000;
-
-/// The artifacts of one report: each is four values of JSON at least.
-const MAX_RUNNING: usize = MAX_VALUES / 4 - 1;
-
-/// What an artifact consists of: names, and the SHA-256 of each; at least one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct Digests(pub BTreeMap<LongText, Fingerprint>);
-
-impl<'de> Deserialize<'de> for Digests {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let digests = BTreeMap::<LongText, Fingerprint>::deserialize(deserializer)?;
-        if digests.len() > MAX_DIGESTS {
-            let text = format_args!("Dictionary should have at most {MAX_DIGESTS} items");
-            return Err(serde::de::Error::custom(text));
-        }
-        if digests.is_empty() {
-            return Err(serde::de::Error::custom("Dictionary should have at least 1 item"));
-        }
-        Ok(Self(digests))
-    }
-}
-
-impl JsonSchema for Digests {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Digests".into()
-    }
-    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        let digest = generator.subschema_for::<Fingerprint>();
-        let name = generator.subschema_for::<LongText>();
-        schemars::json_schema!({
-            "type": "object", "minProperties": 1, "maxProperties": MAX_DIGESTS, "propertyNames": name,
-            "additionalProperties": digest,
-        })
-    }
-}
-
-/// When something was created: an integer of epoch seconds, 0 or later.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct Creation(pub i64);
-
-impl<'de> Deserialize<'de> for Creation {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let seconds = i64::deserialize(deserializer)?;
-        if seconds < 0 {
-            return Err(serde::de::Error::custom("Input should be greater than or equal to 0"));
-        }
-        Ok(Self(seconds))
-    }
-}
-
-impl JsonSchema for Creation {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Creation".into()
-    }
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "integer", "minimum": 0, "maximum": i64::MAX })
-    }
-}
-
-/// An artifact running where nothing but its digests and its age is known.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PlainArtifact {
-    /// Its names, and the SHA-256 of each: one at least.
-    pub digests: Digests,
-    /// When it was created, in epoch seconds: 0 or later.
-    #[serde(rename = "creationTimestamp")]
-    pub created: Creation,
-}
-
-impl PlainArtifact {
-    fn observed(&self) -> (&Digests, Creation) {
-        (&self.digests, self.created)
-    }
-}
-
-/// The `type` of a Docker report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
-pub enum DockerKind {
-    /// The only one.
-    #[default]
-    #[serde(rename = "docker")]
-    Docker,
-}
-
-/// All that runs in a Docker environment.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct DockerReport {
-    /// `docker`, or left out.
-    #[serde(default, rename = "type")]
-    pub kind: DockerKind,
-    /// The running containers. A fingerprint that is there several times is one artifact with several instances.
-    pub artifacts: List<PlainArtifact, MAX_RUNNING>,
-}
-
-/// Reports all that runs in a Docker environment. A report by which other artifacts run, or by which where they come from
-/// or a verdict differs, takes a snapshot (201), and so does the first. Any other, also one that tells only of more or
-/// fewer instances, takes none (200) and may be sent again and again. An environment of another type is 400.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub struct ReportDocker {
-    /// The organization's name.
-    pub org: OrgName,
-    /// The environment's name.
-    pub env_name: EnvironmentName,
-}
-
-impl Operation for ReportDocker {
-    const NAME: &'static str = "docker_report";
-    const METHOD: Method = Method::Put;
-    const PATH: &'static str = "/environments/{org}/{env_name}/report/docker";
-    const SCOPE: Scope = Scope::Report;
-    const SUMMARY: &'static str = "Reports what runs in a Docker environment";
-    const INVALID: &'static str = INVALID_REPORT;
-    type Body = Json<DockerReport>;
-    type Output = Put<Acknowledged>;
-
-    fn body_limit(limits: &Limits) -> u64 {
-        limits.report
-    }
-
-    fn org(&self) -> Option<&OrgName> {
-        Some(&self.org)
-    }
-
-    async fn run(self, Json(body): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        Report::of(EnvironmentKind::Docker, body.artifacts.0, cx).await?.receive(&self.env_name, cx).await
-    }
-}
-
-/// The `type` of a server report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
-pub enum ServerKind {
-    /// The only one.
-    #[default]
-    #[serde(rename = "server")]
-    Server,
-}
-
-/// All that runs on a server.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ServerReport {
-    /// `server`, or left out.
-    #[serde(default, rename = "type")]
-    pub kind: ServerKind,
-    /// The running artifacts. A fingerprint that is there several times is one artifact with several instances.
-    pub artifacts: List<PlainArtifact, MAX_RUNNING>,
-}
-
-/// Reports all that runs on a server. A report by which other artifacts run, or by which where they come from or a
-/// verdict differs, takes a snapshot (201), and so does the first. Any other, also one that tells only of more or fewer
-/// instances, takes none (200) and may be sent again and again. An environment of another type is 400.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub struct ReportServer {
-    /// The organization's name.
-    pub org: OrgName,
-    /// The environment's name.
-    pub env_name: EnvironmentName,
-}
-
-impl Operation for ReportServer {
-    const NAME: &'static str = "server_report";
-    const METHOD: Method = Method::Put;
-    const PATH: &'static str = "/environments/{org}/{env_name}/report/server";
-    const SCOPE: Scope = Scope::Report;
-    const SUMMARY: &'static str = "Reports what runs on a server";
-    const INVALID: &'static str = INVALID_REPORT;
-    type Body = Json<ServerReport>;
-    type Output = Put<Acknowledged>;
-
-    fn body_limit(limits: &Limits) -> u64 {
-        limits.report
-    }
-
-    fn org(&self) -> Option<&OrgName> {
-        Some(&self.org)
-    }
-
-    async fn run(self, Json(body): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        Report::of(EnvironmentKind::Server, body.artifacts.0, cx).await?.receive(&self.env_name, cx).await
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -293,15 +161,16 @@ mod tests {
     use crate::decode::from_value;
     use crate::fact::EncodedFact;
     use crate::id::{Id, SystemRandom};
+    use crate::name::Fingerprint;
     use crate::time::Timestamp;
 
     const ONE: &str = "1111111111111111111111111111111111111111111111111111111111111111";
     const TWO: &str = "2222222222222222222222222222222222222222222222222222222222222222";
 
     fn running(artifacts: &Value) -> Vec<(String, String, Vec<i64>)> {
-        let body: DockerReport = from_value(&json!({ "artifacts": artifacts })).expect("a valid report");
-        let report =
-            Report::new(EnvironmentKind::Docker, body.artifacts.0.iter().map(PlainArtifact::observed));
+        let body: EnvironmentReport<Docker> =
+            from_value(&json!({ "artifacts": artifacts })).expect("a valid report");
+        let report = Report::new(&body).unwrap();
         let flat = |(key, seen): (&ArtifactKey, &ObservedArtifact)| {
             assert_eq!(Some(key.as_str()), seen.fingerprint.as_ref().map(Fingerprint::as_str));
             (key.to_string(), seen.name.clone(), seen.created.clone())
@@ -372,7 +241,7 @@ mod tests {
             ),
         ];
         for (body, field) in table {
-            let misfit = from_value::<DockerReport>(&body).expect_err(&body.to_string());
+            let misfit = from_value::<EnvironmentReport<Docker>>(&body).expect_err(&body.to_string());
             assert_eq!(misfit.field(), field, "{body}");
         }
     }

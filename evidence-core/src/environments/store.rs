@@ -67,6 +67,8 @@ impl KnownEnvironment {
 pub trait EnvironmentStore: Send + Sync {
     /// The environment of this name, one, with its revision.
     async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<KnownEnvironment>>;
+    /// Whether an environment of this name is archived: the name that it had last. Another may have it now.
+    async fn archived_environment(&self, org: Id, name: &str) -> StoreResult<bool>;
     /// All environments of the organization but for the archived ones, by name (bytes).
     async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>>;
     /// The same list, all of it, without what is known of the environments.

@@ -19,6 +19,13 @@ impl EnvironmentStore for MemoryStore {
         self.ask(org, |tables| found.map(|found| tables.known(found)))
     }
 
+    async fn archived_environment(&self, org: Id, name: &str) -> StoreResult<bool> {
+        self.ask(org, |tables| {
+            let mut archived = tables.archived.iter().filter_map(|id| tables.environments.get(id));
+            archived.any(|environment| environment.record.name.as_str() == name)
+        })
+    }
+
     async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>> {
         self.ask(org, |tables| {
             let listed = tables.environments.values();

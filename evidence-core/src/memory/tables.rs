@@ -113,7 +113,8 @@ impl Tables {
             | Fact::EnvironmentTagged { record }
             | Fact::EnvironmentJoined { record, .. }
             | Fact::EnvironmentRenamed { record, .. }
-            | Fact::PoliciesAttached { record, .. } => self.put_environment(record, revision),
+            | Fact::PoliciesAttached { record, .. }
+            | Fact::PoliciesDetached { record, .. } => self.put_environment(record, revision),
             Fact::EnvironmentArchived { record } => {
                 self.archived.insert(record.id);
                 self.put_environment(record, revision);

@@ -336,14 +336,18 @@ fn no_json() -> impl Strategy<Value = Broken> {
     select(vec!["", "{", "text", "{} {}", r#"{"a":1,"a":1}"#]).prop_map(|text| Broken::whole(text.into()))
 }
 
-/// What an environment is made with.
-pub fn environment(known: &ExistingNames) -> Shape {
-    let names = |names: &[String]| match names {
+/// Some of these names.
+fn known_names(names: &[String]) -> Shape {
+    match names {
         [] => Shape::or_wrong(Just(json!([])), vec![json!(""), json!(1), json!({})]),
         known => {
             Shape::list(&Shape::or_wrong(select(known.to_vec()).prop_map(Value::from), vec![json!(7)]), 0..3)
         }
-    };
+    }
+}
+
+/// What an environment is made with.
+pub fn environment(known: &ExistingNames) -> Shape {
     let of = |kinds: &'static [&'static str], members: &[String]| {
         Object::new()
             .required("name", Shape::of::<EnvironmentName>())
@@ -351,8 +355,8 @@ pub fn environment(known: &ExistingNames) -> Shape {
             .required("description", shared::description())
             .optional("include_scaling", Shape::boolean())
             .optional("require_provenance", Shape::boolean())
-            .optional("included_environments", names(members))
-            .optional("policies", names(&known.policies))
+            .optional("included_environments", known_names(members))
+            .optional("policies", known_names(&known.policies))
             .closed()
             .shape()
     };
@@ -361,18 +365,65 @@ pub fn environment(known: &ExistingNames) -> Shape {
     Shape::any_of(&[of(physical, &[]), of(&["logical"], &known.environments)])
 }
 
-/// A report of what runs in an environment of this type: `docker` or `server`.
+/// What of an environment is changed.
+pub fn environment_patch(known: &ExistingNames) -> Shape {
+    Object::new()
+        .optional("description", shared::description())
+        .optional("include_scaling", Shape::boolean())
+        .optional("policies", known_names(&known.policies))
+        .closed()
+        .shape()
+}
+
+/// How an environment is renamed.
+pub fn environment_renaming() -> Shape {
+    Object::new().required("new_name", Shape::of::<EnvironmentName>()).closed().shape()
+}
+
+/// A report of what runs in an environment of this type.
 pub fn report(kind: &'static [&'static str]) -> Shape {
     let created = Shape::integer(0, i64::MAX).or_valid((0..4_102_444_800_i64).prop_map(Value::from));
     let no_digests = Just(Broken::whole(json!({})));
-    let digests = Shape::map(&"[a-z][a-z0-9:/.-]{0,12}".boxed(), &Shape::of::<Fingerprint>(), 1..3);
+    let digest = match kind {
+        ["docker" | "server" | "S3" | "lambda"] => Shape::of::<Fingerprint>(),
+        _ => Shape::of::<Fingerprint>().or_valid(Just(Value::from(""))),
+    };
+    let digests = Shape::map(&"[a-z][a-z0-9:/.-]{0,12}".boxed(), &digest, 1..3);
     let artifact = Object::new()
         .required("digests", digests.or_broken(no_digests))
-        .required("creationTimestamp", created)
-        .closed();
+        .required("creationTimestamp", created);
+    let artifact = match kind {
+        ["K8S"] => {
+            let owner = Object::new()
+                .required("apiVersion", Shape::text())
+                .required("kind", Shape::text())
+                .required("name", Shape::text())
+                .required("uid", Shape::text())
+                .optional("controller", Shape::boolean())
+                .optional("blockOwnerDeletion", Shape::boolean());
+            artifact
+                .required("podName", Shape::text())
+                .required("namespace", Shape::text())
+                .optional("owners", Shape::list(&owner.shape(), 0..3))
+        }
+        ["ECS"] => artifact
+            .required("taskArn", Shape::text())
+            .optional("cluster_name", Shape::text())
+            .optional("service_name", Shape::text()),
+        ["azure-apps"] => artifact
+            .required("digests_source", Shape::choice(&["acr", "logs", "kosli-cli"]))
+            .required("app_name", Shape::text())
+            .required("app_kind", Shape::text()),
+        ["cloud-run"] => artifact
+            .required("kind", Shape::choice(&["service", "job"]))
+            .optional("serviceName", Shape::text())
+            .optional("revisionName", Shape::text())
+            .optional("jobName", Shape::text()),
+        _ => artifact,
+    };
     Object::new()
         .defaulted("type", Shape::choice(kind))
-        .required("artifacts", Shape::list(&artifact.shape(), 0..4))
+        .required("artifacts", Shape::list(&artifact.closed().shape(), 0..4))
         .closed()
         .shape()
 }
@@ -549,6 +600,15 @@ pub(super) fn requests(operation: &str, known: &ExistingNames) -> Option<Request
         "create_env" => Requests::json(&environment(known)),
         "join_physical_to_logical" => Requests::json(&named_one("physical_env_name", &known.environments)),
         "attach_policy_to_env" => Requests::json(&named_several("policy_names", &known.policies)),
+        "detach_policy_from_env" => Requests::json(&named_several("policy_names", &known.policies)),
+        "update_env" => Requests::json(&environment_patch(known)),
+        "rename_environment" => Requests::json(&environment_renaming()),
+        "azure_apps_report" => Requests::json(&report(&["azure-apps"])),
+        "cloud_run_report" => Requests::json(&report(&["cloud-run"])),
+        "ecs_report" => Requests::json(&report(&["ECS"])),
+        "k8s_report" => Requests::json(&report(&["K8S"])),
+        "lambda_report" => Requests::json(&report(&["lambda"])),
+        "s3_report" => Requests::json(&report(&["S3"])),
         "docker_report" => Requests::json(&report(&["docker"])),
         "server_report" => Requests::json(&report(&["server"])),
         "create_flow_with_template" => with_template(&flow()),

@@ -482,6 +482,9 @@ impl EnvironmentStore for Broken {
         self.whole.environment(org, name).await
     }
 
+    async fn archived_environment(&self, org: Id, name: &str) -> StoreResult<bool> {
+        self.whole.archived_environment(org, name).await
+    }
     async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>> {
         self.whole.environments(org).await
     }

@@ -154,7 +154,17 @@ const TABLE: &[Row] = &[
     row("join_physical_to_logical", WRITES, Json(r#"{"physical_env_name": "prod"}"#), 200)
         .without("env_name", 404),
     row("attach_policy_to_env", WRITES, Json(r#"{"policy_names": ["p"]}"#), 200).without("env_name", 404),
+    row("detach_policy_from_env", WRITES, Json(r#"{"policy_names": ["p"]}"#), 200).without("env_name", 404),
+    row("update_env", WRITES, Json(r#"{"description": "new"}"#), 200).without("env_name", 404),
+    row("rename_environment", WRITES, Json(r#"{"new_name": "renamed"}"#), 200).without("env_name", 404),
+    row("archive_env", WRITES, Nothing, 200).without("env_name", 404),
     row("docker_report", REPORTS, Json(r#"{"artifacts": []}"#), 200).without("env_name", 404),
+    row("azure_apps_report", REPORTS, Json(r#"{"artifacts": []}"#), 201).without("env_name", 404),
+    row("cloud_run_report", REPORTS, Json(r#"{"artifacts": []}"#), 201).without("env_name", 404),
+    row("ecs_report", REPORTS, Json(r#"{"artifacts": []}"#), 201).without("env_name", 404),
+    row("k8s_report", REPORTS, Json(r#"{"artifacts": []}"#), 201).without("env_name", 404),
+    row("lambda_report", REPORTS, Json(r#"{"artifacts": []}"#), 201).without("env_name", 404),
+    row("s3_report", REPORTS, Json(r#"{"artifacts": []}"#), 201).without("env_name", 404),
     row("server_report", REPORTS, Json(r#"{"artifacts": []}"#), 201).without("env_name", 404),
     row("get_flows", READS, Nothing, 200),
     row("create_flow_with_template", WRITES, Form("data_json", r#"{"name": "new", "description": ""}"#), 201),
@@ -283,7 +293,9 @@ impl World {
         let api = Api::new(evidence, Mount::Tower, "memory").await;
         api.given_environments("docker", &["prod"]).await;
         api.given_environments("server", &["machine"]).await;
-        api.given_environments("logical", &["all"]).await;
+        for kind in ["logical", "azure-apps", "cloud-run", "ECS", "K8S", "lambda", "S3"] {
+            api.given_environments(kind, &[kind]).await;
+        }
         api.report_running("prod", &[]).await.created();
         api.put_policy("p", crate::support::environments::PROVENANCE).await.created();
         let review = [("name=\"data_json\"", r#"{"name": "review"}"#)];
@@ -343,7 +355,13 @@ impl World {
         names.insert("org", org.to_owned());
         match row.operation {
             "server_report" => names.insert("env_name", "machine".to_owned()),
-            "join_physical_to_logical" => names.insert("env_name", "all".to_owned()),
+            "azure_apps_report" => names.insert("env_name", "azure-apps".to_owned()),
+            "cloud_run_report" => names.insert("env_name", "cloud-run".to_owned()),
+            "ecs_report" => names.insert("env_name", "ECS".to_owned()),
+            "k8s_report" => names.insert("env_name", "K8S".to_owned()),
+            "lambda_report" => names.insert("env_name", "lambda".to_owned()),
+            "s3_report" => names.insert("env_name", "S3".to_owned()),
+            "join_physical_to_logical" => names.insert("env_name", "logical".to_owned()),
             _ => None,
         };
         if of == Of::WhatIsPublic {

@@ -251,6 +251,72 @@ impl Calls {
         self.show("docker_report", 201, production, shop).await;
         let till = json!({"org": "acme", "env_name": "till"});
         self.show("server_report", 201, till, running("/opt/till", &"c".repeat(64))).await;
+        self.run_elsewhere().await;
+    }
+
+    async fn run_elsewhere(&mut self) {
+        let (org, image) = (json!({"org": "acme"}), "registry.example.com/shop:812");
+        let of = |instance: Value| json!({ "artifacts": [instance] });
+        for (operation, kind, report) in [
+            (
+                "s3_report",
+                "S3",
+                of(
+                    json!({"digests": {"site/index.html": "d".repeat(64)}, "creationTimestamp": 1_783_539_000}),
+                ),
+            ),
+            (
+                "lambda_report",
+                "lambda",
+                of(json!({"digests": {"invoice": "e".repeat(64)}, "creationTimestamp": 1_783_539_000})),
+            ),
+            (
+                "k8s_report",
+                "K8S",
+                of(json!({
+                    "podName": "shop-7d9f", "namespace": "web", "digests": {image: FINGERPRINT},
+                    "creationTimestamp": 1_783_539_000,
+                    "owners": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "shop", "uid": "0b5c", "controller": true}],
+                })),
+            ),
+            (
+                "ecs_report",
+                "ECS",
+                of(json!({
+                    "taskArn": "arn:aws:ecs:eu-central-1:123456789012:task/web/ef5609c2", "cluster_name": "web",
+                    "service_name": "shop", "digests": {image: FINGERPRINT}, "creationTimestamp": 1_783_539_000,
+                })),
+            ),
+            (
+                "azure_apps_report",
+                "azure-apps",
+                of(json!({
+                    "app_name": "shop", "app_kind": "app", "digests_source": "acr", "digests": {image: FINGERPRINT},
+                    "creationTimestamp": 1_783_539_000,
+                })),
+            ),
+            (
+                "cloud_run_report",
+                "cloud-run",
+                of(json!({
+                    "kind": "service", "serviceName": "shop", "revisionName": "shop-00042", "digests": {image: FINGERPRINT},
+                    "creationTimestamp": 1_783_539_000,
+                })),
+            ),
+        ] {
+            let environment = Sent::Json(json!({"name": kind, "type": kind, "description": ""}));
+            assert_eq!(self.call("create_env", &org, &environment).await.status, 201);
+            self.show(operation, 201, json!({"org": "acme", "env_name": kind}), Sent::Json(report)).await;
+        }
+        let site = json!({"org": "acme", "env_name": "S3"});
+        let patch = Sent::Json(json!({"description": "What is public", "policies": ["release"]}));
+        self.show("update_env", 200, site.clone(), patch).await;
+        let names = Sent::Json(json!({"policy_names": ["release"]}));
+        self.show("detach_policy_from_env", 200, site.clone(), names).await;
+        let renaming = Sent::Json(json!({"new_name": "site"}));
+        self.show("rename_environment", 200, site, renaming).await;
+        let functions = json!({"org": "acme", "env_name": "lambda"});
+        self.show("archive_env", 200, functions, Sent::Nothing).await;
     }
 
     async fn accounts(&mut self) {

@@ -544,6 +544,9 @@ impl EnvironmentStore for InterceptingStore {
         self.ask("environment", self.inner.environment(org, name)).await
     }
 
+    async fn archived_environment(&self, org: Id, name: &str) -> StoreResult<bool> {
+        self.ask("archived_environment", self.inner.archived_environment(org, name)).await
+    }
     async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>> {
         self.ask("environments", self.inner.environments(org)).await
     }

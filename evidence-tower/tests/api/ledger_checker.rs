@@ -101,8 +101,8 @@ impl LedgerChecker {
             }
             Fact::EnvironmentUpdated { record } => {
                 self.environment("an updated environment", record, |before, record| {
-                    let Environment { description, included, policies, .. } = record.clone();
-                    Environment { description, included, policies, ..before }
+                    let Environment { description, included, policies, include_scaling, .. } = record.clone();
+                    Environment { description, included, policies, include_scaling, ..before }
                 });
             }
             Fact::EnvironmentTagged { record } => {
@@ -122,6 +122,23 @@ impl LedgerChecker {
                     before.policies.extend(policies);
                     before
                 });
+            }
+            Fact::PoliciesDetached { record, policies } => {
+                self.environment("detached policies", record, |mut before, _| {
+                    before.policies.retain(|policy| !policies.contains(policy));
+                    before
+                });
+            }
+            Fact::EnvironmentRenamed { record, was } => {
+                let name = self.environments.get(&record.id).map(|before| before.name.clone());
+                self.expect("the former name of an environment", name, Some(was));
+                self.environment("a renamed environment", record, |before, record| Environment {
+                    name: record.name.clone(),
+                    ..before
+                });
+            }
+            Fact::EnvironmentArchived { record } => {
+                self.environment("an archived environment", record, |before, _| before);
             }
             Fact::PolicyCreated { record, version } => {
                 self.expect("a first version", (1, 1), (record.version, version.version));

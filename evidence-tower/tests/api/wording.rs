@@ -209,6 +209,18 @@ async fn environments_and_snapshots() {
     let body = json!({"name": "all", "type": "logical", "description": "", "included_environments": [""]});
     let sentence = "Environment named '' does not exist for organization 'acme'";
     api.put("/environments/acme").json(body).await.expect_exactly(404, json!({"message": sentence}));
+    for (path, body) in [("rename", json!({"new_name": "a"})), ("archive", Value::Null)] {
+        let put = api.put(&format!("/environments/acme/non-existing/{path}")).json(body);
+        put.await.expect_exactly(404, json!({ "message": environment }));
+    }
+    let put = api.put("/environments/acme/prod/rename").json(json!({"new_name": "new illegal name"}));
+    let pattern = r"String should match pattern '^[a-zA-Z0-9][a-zA-Z0-9\.\-_]*$' [input: new illegal name]";
+    put.await.expect(400, json!({"errors": {"new_name": pattern}}));
+    api.put("/environments/acme/prod/archive").await.expect_exactly(200, json!("OK"));
+    let sentence = "Environment named 'prod' has been archived for organization 'acme'";
+    for path in ["/environments/acme/prod", "/snapshots/acme/prod/-1"] {
+        api.get(path).await.expect_exactly(404, json!({ "message": sentence }));
+    }
 }
 
 #[tokio::test]

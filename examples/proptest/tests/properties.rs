@@ -13,7 +13,7 @@ use std::sync::Arc;
 use evidence_core::artifacts::{GetArtifact, ReportArtifact};
 use evidence_core::auth::{Credential, Principal};
 use evidence_core::environments::PutEnvironment;
-use evidence_core::environments::ReportDocker;
+use evidence_core::environments::{Docker, ReportRunning};
 use evidence_core::memory::MemoryStore;
 use evidence_core::name::Fingerprint;
 use evidence_core::operation::Operation;
@@ -84,7 +84,7 @@ proptest! {
         service.call::<PutEnvironment>(json!({"org": "acme"}), &body(environment)).unwrap();
 
         let report = serde_json::to_value(Report::of(&containers)).unwrap();
-        let taken = service.call::<ReportDocker>(json!({"org": "acme", "env_name": "prod"}), &body(report));
+        let taken = service.call::<ReportRunning<Docker>>(json!({"org": "acme", "env_name": "prod"}), &body(report));
         prop_assert!(taken.is_ok(), "{taken:?}");
     }
 

@@ -208,6 +208,57 @@ pub(crate) fn requests() -> Vec<Full> {
         ),
         json("join_physical_to_logical", "/environments/acme/all/join", json!({"physical_env_name": "e2"})),
         json("attach_policy_to_env", "/environments/acme/e1/policies", json!({"policy_names": ["p1"]})),
+        json("detach_policy_from_env", "/environments/acme/e1/policies", json!({"policy_names": ["p1"]})),
+        json(
+            "update_env",
+            "/environments/acme/all",
+            json!({
+                "description": "all of it", "include_scaling": false, "included_environments": ["e1"],
+                "policies": ["p1"],
+            }),
+        ),
+        json("rename_environment", "/environments/acme/old/rename", json!({"new_name": "renamed"})),
+        json(
+            "azure_apps_report",
+            "/environments/acme/azure-apps/report/azure-apps",
+            json!({"type": "azure-apps", "artifacts": [{
+                "digests": {"shop": "a".repeat(64), "till": ""}, "digests_source": "acr", "app_name": "shop",
+                "app_kind": "app", "creationTimestamp": 1,
+            }]}),
+        ),
+        json(
+            "cloud_run_report",
+            "/environments/acme/cloud-run/report/cloud-run",
+            json!({"type": "cloud-run", "artifacts": [{
+                "digests": {"shop": ""}, "kind": "service", "serviceName": "shop", "revisionName": "shop-1",
+                "jobName": "none", "creationTimestamp": 1,
+            }]}),
+        ),
+        json(
+            "ecs_report",
+            "/environments/acme/ECS/report/ECS",
+            json!({"type": "ECS", "artifacts": [{
+                "digests": {"shop": ""}, "taskArn": "arn:aws:ecs:eu-central-1:1:task/t/1", "cluster_name": "c",
+                "service_name": "s", "creationTimestamp": 1,
+            }]}),
+        ),
+        json(
+            "k8s_report",
+            "/environments/acme/K8S/report/K8S",
+            json!({"type": "K8S", "artifacts": [{
+                "podName": "shop-1", "namespace": "default", "digests": {"shop": "a".repeat(64)}, "creationTimestamp": 1,
+                "owners": [{
+                    "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "shop", "uid": "u1", "controller": true,
+                    "blockOwnerDeletion": true,
+                }],
+            }]}),
+        ),
+        json(
+            "lambda_report",
+            "/environments/acme/lambda/report/lambda",
+            json!({"type": "lambda", "artifacts": running(83)}),
+        ),
+        json("s3_report", "/environments/acme/S3/report/S3", json!({"type": "S3", "artifacts": running(84)})),
         json(
             "docker_report",
             "/environments/acme/e1/report/docker",
@@ -289,7 +340,10 @@ impl Full {
 
 /// What the requests rest on.
 pub(crate) async fn prepare(api: &Api) {
-    api.given_environments("docker", &["e1", "e2"]).await;
+    api.given_environments("docker", &["e1", "e2", "old"]).await;
+    for kind in ["azure-apps", "cloud-run", "ECS", "K8S", "lambda", "S3"] {
+        api.given_environments(kind, &[kind]).await;
+    }
     api.given_environments("server", &["s1"]).await;
     api.put_policy("p1", PROVENANCE).await.created();
     let artifact = json!({

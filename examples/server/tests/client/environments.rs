@@ -62,6 +62,28 @@ pub(crate) fn a_policy_decides_whether_a_snapshot_complies(fixture: &mut Fixture
     assert!(String::from_utf8_lossy(&output.stderr).contains("NON-COMPLIANT"), "{output:?}");
 }
 
+pub(crate) fn an_environment_is_renamed_and_archived(fixture: &mut Fixture) {
+    fixture.does(&["create", "environment", "prod", "--type", "server"]);
+    let policy = fixture.file("policy.yml", POLICY);
+    fixture.does(&["create", "policy", "known-only", &policy]);
+    fixture.does(&["attach-policy", "known-only", "--environment", "prod"]);
+    let stranger = fixture.file("stranger", "unknown to every trail");
+    fixture.does(&["snapshot", "server", "prod", "--paths", &stranger]);
+    assert!(!fixture.run(&["assert", "snapshot", "prod"]).status.success());
+    fixture.says(&["detach-policy", "known-only", "--environment", "prod"], "detached");
+    assert_eq!(fixture.reads(&["get", "environment", "prod"])["policies"], json!([]));
+
+    fixture.says(&["rename", "environment", "prod", "live"], "live");
+    assert_eq!(fixture.reads(&["get", "environment", "prod"])["name"], "live");
+    fixture.says(&["archive", "environment", "live"], "was archived");
+    let output = fixture.run(&["get", "environment", "live"]);
+    let text = "Environment named 'live' has been archived for organization";
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains(text), "{output:?}");
+    fixture.does(&["create", "environment", "live", "--type", "docker"]);
+    assert_eq!(fixture.reads(&["get", "environment", "live"])["type"], "docker");
+}
+
 pub(crate) fn an_environment_is_tagged(fixture: &mut Fixture) {
     fixture.does(&["create", "environment", "prod", "--type", "server"]);
     fixture.does(&["tag", "env", "prod", "--set", "region=north"]);

@@ -1,0 +1,107 @@
+//! Environments renamed and archived.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::auth::actor::Scope;
+use crate::environments::record::Environment;
+use crate::error::{Error, Result};
+use crate::fact::Fact;
+use crate::name::{EnvironmentName, OrgName};
+use crate::operation::{Acknowledged, Json, Method, Operation};
+use crate::service::{Context, Draft};
+
+/// Renames an environment. It answers to its former name, too, until another environment takes that. A name that another
+/// environment has is 400; one that another had may be taken.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct RenameEnvironment {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The environment's name.
+    pub env_name: EnvironmentName,
+}
+
+/// How an environment is renamed.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "RenameEnvironmentPutInput")]
+pub struct EnvironmentRenaming {
+    /// The name that it is to have, unique in the organization.
+    pub new_name: EnvironmentName,
+}
+
+impl Operation for RenameEnvironment {
+    const NAME: &'static str = "rename_environment";
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = "/environments/{org}/{env_name}/rename";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Renames an environment";
+    type Body = Json<EnvironmentRenaming>;
+    type Output = Json<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        cx.retry(|| rename(&self.env_name, &input.new_name, cx)).await?;
+        Ok(Json(Acknowledged::Ok))
+    }
+}
+
+async fn rename(name: &EnvironmentName, new_name: &EnvironmentName, cx: &Context<'_>) -> Result<()> {
+    let known = cx.environment(name.as_str()).await?;
+    if known.record.name == *new_name {
+        return Ok(());
+    }
+    let holder = cx.store().environment(cx.org()?, new_name.as_str()).await?;
+    if let Some(holder) = holder.filter(|holder| holder.record.name == *new_name) {
+        // The same renaming may have come first since the environment was read.
+        if holder.record.id == known.record.id {
+            return Ok(());
+        }
+        return Err(Error::invalid("new_name", format!("'{new_name}' is the name of another environment")));
+    }
+    let guard = known.unchanged();
+    let last_modified_at = cx.now_after(known.record.last_modified_at);
+    let was = known.record.name.clone();
+    let record = Environment { name: new_name.clone(), last_modified_at, ..known.record };
+    cx.record(Draft::of(Fact::EnvironmentRenamed { record, was }, guard)).await?;
+    Ok(())
+}
+
+/// Archives an environment: no list shows it, no logical environment counts it, and it is found by its name no more. The
+/// name is free for another, of any type. There is no way back.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ArchiveEnvironment {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The environment's name.
+    pub env_name: EnvironmentName,
+}
+
+impl Operation for ArchiveEnvironment {
+    const NAME: &'static str = "archive_env";
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = "/environments/{org}/{env_name}/archive";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Archives an environment";
+    type Body = ();
+    type Output = Json<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        cx.retry(|| archive(&self.env_name, cx)).await?;
+        Ok(Json(Acknowledged::Ok))
+    }
+}
+
+async fn archive(name: &EnvironmentName, cx: &Context<'_>) -> Result<()> {
+    let known = cx.environment(name.as_str()).await?;
+    let guard = known.unchanged();
+    cx.record(Draft::of(Fact::EnvironmentArchived { record: known.record }, guard)).await?;
+    Ok(())
+}

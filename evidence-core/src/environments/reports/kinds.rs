@@ -1,0 +1,492 @@
+//! The report of each kind of environment: what is sent of what runs there.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::bounded::{List, LongText, ShortText};
+use crate::environments::record::EnvironmentKind;
+use crate::json::{JsonFields, JsonText, MAX_VALUES};
+use crate::name::{BadText, Fingerprint};
+
+/// A kind of environment that is reported on, as the `type` of its reports: the type has that one value.
+pub trait ReportType: DeserializeOwned + JsonSchema + Default + Debug + Send + Sync + 'static {
+    /// The kind.
+    const KIND: EnvironmentKind;
+    /// The id of the operation that takes its reports.
+    const NAME: &'static str;
+    /// Where they are sent.
+    const PATH: &'static str;
+    /// What is reported.
+    const SUMMARY: &'static str;
+    /// What runs there.
+    type Instance: Instance;
+}
+
+/// Something that runs: a container, a pod, a task, with the artifacts that it consists of.
+pub trait Instance: DeserializeOwned + JsonSchema + Debug + Send + Sync + 'static {
+    /// What only instances of this kind tell of an artifact.
+    type Context: Default + Send;
+
+    /// The names of its artifacts, and the SHA-256 of each where it is known.
+    fn artifacts(&self) -> impl Iterator<Item = (&LongText, Option<&Fingerprint>)>;
+    /// When it was created.
+    fn created(&self) -> Creation;
+    /// Adds what it tells to what the artifact's other instances do.
+    fn describe(&self, context: &mut Self::Context);
+    /// The same as it is recorded, by the names that answers show it under.
+    ///
+    /// # Errors
+    /// When it cannot be written as JSON.
+    fn fields(context: Self::Context) -> serde_json::Result<JsonFields>;
+}
+
+/// All that runs in an environment.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, bound = "T: ReportType")]
+#[schemars(rename = "{T}Report")]
+pub struct EnvironmentReport<T: ReportType> {
+    /// The environment's type, or left out.
+    #[serde(default, rename = "type")]
+    pub kind: T,
+    /// What runs. An artifact that is there several times is one with several instances.
+    pub artifacts: List<T::Instance, MAX_RUNNING>,
+}
+
+/// The instances of one report: each is four values of JSON at least.
+const MAX_RUNNING: usize = MAX_VALUES / 4 - 1;
+
+/// The artifacts that one instance consists of.
+const MAX_DIGESTS: usize = 1000;
+
+/// What an instance consists of: the names of its artifacts, and the SHA-256 of each; at least one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Digests<D = Fingerprint>(pub BTreeMap<LongText, D>);
+
+impl<'de, D: Deserialize<'de>> Deserialize<'de> for Digests<D> {
+    fn deserialize<R: Deserializer<'de>>(deserializer: R) -> Result<Self, R::Error> {
+        let digests = BTreeMap::<LongText, D>::deserialize(deserializer)?;
+        if digests.len() > MAX_DIGESTS {
+            let text = format_args!("Dictionary should have at most {MAX_DIGESTS} items");
+            return Err(serde::de::Error::custom(text));
+        }
+        if digests.is_empty() {
+            return Err(serde::de::Error::custom("Dictionary should have at least 1 item"));
+        }
+        Ok(Self(digests))
+    }
+}
+
+impl<D: JsonSchema> JsonSchema for Digests<D> {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        "Digests".into()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let digest = generator.subschema_for::<D>();
+        let name = generator.subschema_for::<LongText>();
+        schemars::json_schema!({
+            "type": "object", "minProperties": 1, "maxProperties": MAX_DIGESTS, "propertyNames": name,
+            "additionalProperties": digest,
+        })
+    }
+}
+
+impl Digests {
+    fn iter(&self) -> impl Iterator<Item = (&LongText, Option<&Fingerprint>)> {
+        self.0.iter().map(|(name, digest)| (name, Some(digest)))
+    }
+}
+
+impl Digests<DigestOrNone> {
+    fn iter(&self) -> impl Iterator<Item = (&LongText, Option<&Fingerprint>)> {
+        self.0.iter().map(|(name, digest)| (name, digest.0.as_ref()))
+    }
+}
+
+/// The SHA-256 of an artifact, 64 lower-case hex digits, or an empty text where the environment knows none.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct DigestOrNone(pub Option<Fingerprint>);
+
+impl TryFrom<String> for DigestOrNone {
+    type Error = BadText;
+
+    fn try_from(text: String) -> Result<Self, BadText> {
+        Ok(Self(if text.is_empty() { None } else { Some(text.try_into()?) }))
+    }
+}
+
+impl JsonSchema for DigestOrNone {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        "DigestOrNone".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        schemars::json_schema!({ "type": "string", "pattern": "^([a-f0-9]{64})?$", "maxLength": 64 })
+    }
+}
+
+/// When something was created: an integer of epoch seconds, 0 or later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Creation(pub i64);
+
+impl<'de> Deserialize<'de> for Creation {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let seconds = i64::deserialize(deserializer)?;
+        if seconds < 0 {
+            return Err(serde::de::Error::custom("Input should be greater than or equal to 0"));
+        }
+        Ok(Self(seconds))
+    }
+}
+
+impl JsonSchema for Creation {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        "Creation".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        schemars::json_schema!({ "type": "integer", "minimum": 0, "maximum": i64::MAX })
+    }
+}
+
+/// Something running where nothing but its digests and its age is known.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlainArtifact {
+    /// Its names, and the SHA-256 of each: one at least.
+    pub digests: Digests,
+    /// When it was created, in epoch seconds: 0 or later.
+    #[serde(rename = "creationTimestamp")]
+    pub created: Creation,
+}
+
+impl Instance for PlainArtifact {
+    type Context = ();
+
+    fn artifacts(&self) -> impl Iterator<Item = (&LongText, Option<&Fingerprint>)> {
+        self.digests.iter()
+    }
+    fn created(&self) -> Creation {
+        self.created
+    }
+    fn describe(&self, (): &mut ()) {}
+    fn fields((): ()) -> serde_json::Result<JsonFields> {
+        Ok(JsonFields::default())
+    }
+}
+
+/// A pod of a Kubernetes environment.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "K8SArtifact")]
+pub struct Pod {
+    /// Its name.
+    #[serde(rename = "podName")]
+    pub name: ShortText,
+    /// The namespace it is in.
+    pub namespace: ShortText,
+    /// The images of its containers, and the SHA-256 of each, empty where it is not known: one at least.
+    pub digests: Digests<DigestOrNone>,
+    /// When it was created, in epoch seconds: 0 or later.
+    #[serde(rename = "creationTimestamp")]
+    pub created: Creation,
+    /// The objects that own it, as Kubernetes tells them.
+    pub owners: Option<List<PodOwner, 100>>,
+}
+
+/// An object that owns a pod; fields beside these are accepted and not kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "K8SOwner")]
+pub struct PodOwner {
+    /// The version of its API.
+    pub api_version: ShortText,
+    /// What it is, such as `ReplicaSet`.
+    pub kind: ShortText,
+    /// Its name.
+    pub name: ShortText,
+    /// Its id in the cluster.
+    pub uid: ShortText,
+    /// Whether it controls the pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controller: Option<bool>,
+    /// Whether it is not removed before the pod is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_owner_deletion: Option<bool>,
+}
+
+/// A pod as answers show it, under its name.
+#[derive(Debug, Serialize)]
+pub struct PodContext {
+    namespace: String,
+    #[serde(rename = "creationTimestamp")]
+    created: Creation,
+    owners: Vec<PodOwner>,
+}
+
+impl Instance for Pod {
+    type Context = BTreeMap<String, PodContext>;
+
+    fn artifacts(&self) -> impl Iterator<Item = (&LongText, Option<&Fingerprint>)> {
+        self.digests.iter()
+    }
+    fn created(&self) -> Creation {
+        self.created
+    }
+    /// Pods of one name are told apart by their namespaces.
+    fn describe(&self, pods: &mut Self::Context) {
+        let is_taken = |pod: &PodContext| pod.namespace != *self.namespace;
+        let name = if pods.get(&*self.name).is_some_and(is_taken) {
+            format!("{}/{}", &*self.namespace, &*self.name)
+        } else {
+            self.name.to_string()
+        };
+        let owners = self.owners.as_ref().map(|owners| owners.0.clone()).unwrap_or_default();
+        pods.insert(
+            name,
+            PodContext { namespace: self.namespace.to_string(), created: self.created, owners },
+        );
+    }
+    fn fields(pods: Self::Context) -> serde_json::Result<JsonFields> {
+        one_field("pods", &pods)
+    }
+}
+
+/// A task of an ECS environment.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "ECSArtifact")]
+pub struct EcsTask {
+    /// The images of its containers, and the SHA-256 of each, empty where it is not known: one at least.
+    pub digests: Digests<DigestOrNone>,
+    /// Its ARN.
+    #[serde(rename = "taskArn")]
+    pub task_arn: LongText,
+    /// The name of its cluster.
+    #[serde(alias = "clusterName")]
+    pub cluster_name: Option<ShortText>,
+    /// The name of its service.
+    #[serde(alias = "serviceName")]
+    pub service_name: Option<ShortText>,
+    /// When it was created, in epoch seconds: 0 or later.
+    #[serde(rename = "creationTimestamp")]
+    pub created: Creation,
+}
+
+/// A task as answers show it: of an artifact's tasks the newest.
+#[derive(Debug, Serialize)]
+pub struct TaskContext {
+    task_arn: String,
+    cluster_name: Option<String>,
+    service_name: Option<String>,
+}
+
+impl Instance for EcsTask {
+    type Context = Option<(Creation, TaskContext)>;
+
+    fn artifacts(&self) -> impl Iterator<Item = (&LongText, Option<&Fingerprint>)> {
+        self.digests.iter()
+    }
+    fn created(&self) -> Creation {
+        self.created
+    }
+    fn describe(&self, newest: &mut Self::Context) {
+        let text = |text: &Option<ShortText>| text.as_ref().map(ToString::to_string);
+        let task = || TaskContext {
+            task_arn: self.task_arn.to_string(),
+            cluster_name: text(&self.cluster_name),
+            service_name: text(&self.service_name),
+        };
+        replace_older(newest, self.created, task);
+    }
+    fn fields(newest: Self::Context) -> serde_json::Result<JsonFields> {
+        one_field("ecs_context", &newest.map(|(_, task)| task))
+    }
+}
+
+/// An Azure web or function app.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "AzureAppsArtifact")]
+pub struct AzureApp {
+    /// Its images, and the SHA-256 of each, empty where it is not known: one at least.
+    pub digests: Digests<DigestOrNone>,
+    /// Where the digests come from.
+    pub digests_source: AzureDigests,
+    /// Its name.
+    pub app_name: ShortText,
+    /// What Azure calls its kind, such as `app` or `functionapp,linux,container`.
+    pub app_kind: ShortText,
+    /// When it was created, in epoch seconds: 0 or later.
+    #[serde(rename = "creationTimestamp")]
+    pub created: Creation,
+}
+
+/// Where the digests of an Azure app come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum AzureDigests {
+    /// Its registry.
+    #[serde(rename = "acr")]
+    Registry,
+    /// Its logs.
+    #[serde(rename = "logs")]
+    Logs,
+    /// Whoever reports it.
+    #[serde(rename = "kosli-cli")]
+    Client,
+}
+
+/// An Azure app as it is recorded.
+#[derive(Debug, Serialize)]
+pub struct AppContext {
+    app_name: String,
+    app_kind: String,
+    digests_source: AzureDigests,
+}
+
+impl Instance for AzureApp {
+    type Context = Option<(Creation, AppContext)>;
+
+    fn artifacts(&self) -> impl Iterator<Item = (&LongText, Option<&Fingerprint>)> {
+        self.digests.iter()
+    }
+    fn created(&self) -> Creation {
+        self.created
+    }
+    fn describe(&self, newest: &mut Self::Context) {
+        let app = || AppContext {
+            app_name: self.app_name.to_string(),
+            app_kind: self.app_kind.to_string(),
+            digests_source: self.digests_source,
+        };
+        replace_older(newest, self.created, app);
+    }
+    fn fields(newest: Self::Context) -> serde_json::Result<JsonFields> {
+        one_field("azure_context", &newest.map(|(_, app)| app))
+    }
+}
+
+/// A Google Cloud Run service or job.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "CloudRunArtifact")]
+pub struct CloudRunResource {
+    /// Its images, and the SHA-256 of each, empty where it is not known: one at least.
+    pub digests: Digests<DigestOrNone>,
+    /// When its revision or execution was created, in epoch seconds: 0 or later.
+    #[serde(rename = "creationTimestamp")]
+    pub created: Creation,
+    /// Whether it is a service or a job.
+    pub kind: CloudRunKind,
+    /// The service's name.
+    #[serde(rename = "serviceName")]
+    pub service_name: Option<ShortText>,
+    /// The name of the service's revision.
+    #[serde(rename = "revisionName")]
+    pub revision_name: Option<ShortText>,
+    /// The job's name.
+    #[serde(rename = "jobName")]
+    pub job_name: Option<ShortText>,
+}
+
+/// What runs in Google Cloud Run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the variants are the values")]
+pub enum CloudRunKind {
+    Service,
+    Job,
+}
+
+/// A Cloud Run service or job as it is recorded.
+#[derive(Debug, Serialize)]
+pub struct CloudRunContext {
+    kind: CloudRunKind,
+    service_name: Option<String>,
+    revision_name: Option<String>,
+    job_name: Option<String>,
+}
+
+impl Instance for CloudRunResource {
+    type Context = Option<(Creation, CloudRunContext)>;
+
+    fn artifacts(&self) -> impl Iterator<Item = (&LongText, Option<&Fingerprint>)> {
+        self.digests.iter()
+    }
+    fn created(&self) -> Creation {
+        self.created
+    }
+    fn describe(&self, newest: &mut Self::Context) {
+        let text = |text: &Option<ShortText>| text.as_ref().map(ToString::to_string);
+        let resource = || CloudRunContext {
+            kind: self.kind,
+            service_name: text(&self.service_name),
+            revision_name: text(&self.revision_name),
+            job_name: text(&self.job_name),
+        };
+        replace_older(newest, self.created, resource);
+    }
+    fn fields(newest: Self::Context) -> serde_json::Result<JsonFields> {
+        one_field("cloud_run_context", &newest.map(|(_, resource)| resource))
+    }
+}
+
+/// Of several instances the newest is kept, and of those created together the first.
+fn replace_older<C>(newest: &mut Option<(Creation, C)>, created: Creation, context: impl FnOnce() -> C) {
+    if newest.as_ref().is_none_or(|(at, _)| at.0 < created.0) {
+        *newest = Some((created, context()));
+    }
+}
+
+fn one_field(name: &str, value: &impl Serialize) -> serde_json::Result<JsonFields> {
+    let mut fields = JsonFields::default();
+    fields.push(name.to_owned(), JsonText::of(value)?);
+    Ok(fields)
+}
+
+macro_rules! report_types {
+    ($($name:ident, $value:literal, $instance:ty, $operation:literal, $summary:literal;)*) => {$(
+        #[doc = concat!("`", $value, "`.")]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+        #[schemars(inline)]
+        pub enum $name {
+            /// The only one.
+            #[default]
+            #[serde(rename = $value)]
+            Only,
+        }
+
+        impl ReportType for $name {
+            const KIND: EnvironmentKind = EnvironmentKind::$name;
+            const NAME: &'static str = $operation;
+            const PATH: &'static str = concat!("/environments/{org}/{env_name}/report/", $value);
+            const SUMMARY: &'static str = $summary;
+            type Instance = $instance;
+        }
+    )*};
+}
+
+report_types! {
+    Docker, "docker", PlainArtifact, "docker_report", "Reports what runs in a Docker environment";
+    Server, "server", PlainArtifact, "server_report", "Reports what runs on a server";
+    S3, "S3", PlainArtifact, "s3_report", "Reports what lies in S3";
+    Lambda, "lambda", PlainArtifact, "lambda_report", "Reports the functions of AWS Lambda";
+    K8S, "K8S", Pod, "k8s_report", "Reports the pods of a Kubernetes environment";
+    ECS, "ECS", EcsTask, "ecs_report", "Reports the tasks of an ECS environment";
+    AzureApps, "azure-apps", AzureApp, "azure_apps_report", "Reports Azure web and function apps";
+    CloudRun, "cloud-run", CloudRunResource, "cloud_run_report", "Reports Google Cloud Run services and jobs";
+}
