@@ -174,7 +174,11 @@ impl Administration<'_> {
         // What is told of the role before rests on it.
         draft.guards.push(match known {
             Some(known) => Guard::Revision(RecordKind::Member, user.id, known.revision),
-            None => Guard::Vacant(Key::Member(user.id)),
+            None => {
+                // The list leaves out what cannot be read.
+                self.store().org_role(org.name.as_str(), user.id).await?;
+                Guard::Vacant(Key::Member(user.id))
+            }
         });
         if role != Role::Admin {
             draft.guards.push(another_admin(&members, &user)?);

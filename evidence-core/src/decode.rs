@@ -337,7 +337,8 @@ fn integral(number: &str) -> Option<String> {
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, "0"));
     let (sign, whole) = whole.strip_prefix('-').map_or(("", whole), |whole| ("-", whole));
     let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !are_digits(whole) || !are_digits(fraction) {
+    let power = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+    if ![whole, fraction, power].into_iter().all(are_digits) {
         return None;
     }
     let digits = format!("{whole}{fraction}");

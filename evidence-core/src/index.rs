@@ -131,7 +131,7 @@ pub enum IndexRow<'a> {
         control_version: Option<u64>,
         /// What it is about.
         binding: &'a Binding,
-        /// The commit that it names itself, in the reporter's words.
+        /// The commit that it names itself; an empty text where it does not name it in full.
         commit: Option<&'a str>,
         /// When it was reported.
         at: Timestamp,

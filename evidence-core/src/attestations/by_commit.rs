@@ -20,6 +20,7 @@ use crate::operation::{JsonStream, Method, Operation, json_items};
 use crate::page::{Listed, in_batches};
 use crate::service::{Context, OwnedContext};
 use crate::store::batch::{distinct, sort_by_ids};
+use crate::store::error::StoreError;
 use crate::trails::evaluation::fitting;
 use crate::trails::store::TrailContents;
 
@@ -115,6 +116,9 @@ const TRAILS: u64 = 500;
 /// More attestations are not read at once.
 const ATTESTATIONS: usize = 64;
 
+/// The sizes of more are not asked for at once.
+const SIZES: usize = 1000;
+
 /// More reports to trails are not looked at on the runtime.
 const MANY_REPORTS: usize = 1000;
 
@@ -147,13 +151,14 @@ struct Remembered {
 impl Remembered {
     fn insert(&mut self, trail: Id, about: Arc<[About]>) {
         let size = 1 + about.len();
+        if size > MAX_REMEMBERED {
+            return;
+        }
         if self.size + size > MAX_REMEMBERED {
             *self = Self::default();
         }
-        if size <= MAX_REMEMBERED {
-            self.size += size;
-            self.trails.insert(trail, about);
-        }
+        self.size += size;
+        self.trails.insert(trail, about);
     }
 }
 
@@ -201,16 +206,22 @@ impl CommitQuery {
         let mut known = search.recall(&trails);
         let unknown = trails.iter().filter(|trail| !known.contains_key(*trail)).copied();
         known.extend(search.read(Vec::from_iter(unknown)).await?);
-        let about = trails.iter().filter_map(|trail| known.get(trail)).flat_map(|about| about.iter());
-        let ids = about.filter(|one| one.commit == place).map(|one| one.attestation);
-        let ids = Vec::from_iter(ids);
-        if ids.is_empty() {
-            return Ok(Vec::new());
+        let mut ids = Vec::new();
+        for trail in &trails {
+            // What is left out may be what somebody looks for.
+            let lost = || StoreError::corrupt(format_args!("trail {trail} cannot be read any more"));
+            let about = known.get(trail).ok_or_else(lost)?.iter();
+            ids.extend(about.filter(|one| one.commit == place).map(|one| one.attestation));
         }
         let cx = search.owned.context();
-        let mut sizes = cx.store().attestation_sizes(cx.org()?, &ids).await?;
-        sort_by_ids(&mut sizes, &ids, |listed| listed.id);
-        Ok(in_batches(sizes.into_iter().map(|Listed { id, bytes }| (id, bytes)), ATTESTATIONS))
+        let mut batches = Vec::new();
+        for ids in ids.chunks(SIZES) {
+            let mut sizes = cx.store().attestation_sizes(cx.org()?, ids).await?;
+            sort_by_ids(&mut sizes, ids, |listed| listed.id);
+            batches
+                .extend(in_batches(sizes.into_iter().map(|Listed { id, bytes }| (id, bytes)), ATTESTATIONS));
+        }
+        Ok(batches)
     }
 }
 

@@ -29,6 +29,7 @@ use crate::name::{AttestationName, AttestationTypeName};
 use crate::operation::{Form, JsonDocument};
 use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation};
 use crate::service::Context;
+use crate::store::error::StoreError;
 use crate::trails::store::TrailContents;
 
 pub use custom::Custom;
@@ -328,10 +329,9 @@ impl Claim for Override {
 /// or another report, what is newer in the ledger decides.
 async fn original(about: &Claimed<'_>, cx: &Context<'_>) -> Result<Option<Id>> {
     let Some(trail) = about.trail else { return Ok(None) };
-    let found = cx.store().trail_contents(cx.org()?, &[trail]).await?;
-    let Some(TrailContents { artifacts, attestations: rows, .. }) = found.into_iter().next() else {
-        return Ok(None);
-    };
+    let found = cx.store().trail_contents(cx.org()?, &[trail]).await?.pop();
+    let lost = || StoreError::corrupt("a trail cannot be read any more");
+    let TrailContents { artifacts, attestations: rows, .. } = found.ok_or_else(lost)?;
     let (name, binding) = (about.name.clone(), about.binding.into());
     let heavy = artifacts.len() + rows.len() > MANY_EVALUATIONS;
     let find = move || {

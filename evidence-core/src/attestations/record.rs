@@ -102,9 +102,9 @@ impl Attestation {
         self.details.is_override()
     }
 
-    /// The commit that it names itself, in the reporter's words.
+    /// The commit that it names itself; an empty text where it does not name it in full.
     pub(crate) fn own_commit(&self) -> Option<&str> {
-        let commit = self.git_commit_info.as_ref().map(|commit| commit.sha1.as_str());
-        commit.filter(|sha1| !sha1.is_empty())
+        let commit = self.git_commit_info.as_ref().filter(|commit| !commit.sha1.is_empty())?;
+        Some(GitCommit::in_full_of(Some(commit)).unwrap_or_default())
     }
 }

@@ -29,7 +29,7 @@ pub struct AttestationRow {
     pub control: Option<String>,
     /// What it is about.
     pub binding: Binding,
-    /// The commit that it names itself, in the reporter's words.
+    /// The commit that it names itself; an empty text where it does not name it in full.
     pub commit: Option<String>,
     /// When it was reported.
     pub at: Timestamp,

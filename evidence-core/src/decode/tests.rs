@@ -165,7 +165,10 @@ fn an_integer_may_be_written_with_a_fraction_or_an_exponent_and_none_is_rounded(
         counts("-1.0").unwrap_err().message(),
         "Input should be greater than or equal to 0 [input: -1.0]"
     );
-    for text in ["7.", ".5", "1e", "e1", "-", "1.0.0", "1 ", "0x1.0", "+-1.0"] {
+    for text in [
+        "7.", ".5", "1e", "e1", "-", "1.0.0", "1 ", "0x1.0", "+-1.0", "0e", "0ejunk", "-0.0e", "0e1e1",
+        "0e+-1",
+    ] {
         let Value::Object(parameters) = json!({ "page": text }) else { unreachable!() };
         from_parameters::<Query>(parameters).expect_err(text);
     }

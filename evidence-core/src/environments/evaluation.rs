@@ -26,7 +26,7 @@ use crate::rules::compliance::{
     self, ArtifactState, AttestationStatus, ContentStatus, ReportedArtifact, ReportedAttestation, State,
 };
 use crate::rules::policy::{self, FlowAttestation, FlowContext};
-use crate::rules::template::Template;
+use crate::rules::template::{self, Template};
 use crate::service::{Context, Draft};
 use crate::snapshots::key::ArtifactKey;
 use crate::snapshots::record::{Annotation, AppliedPolicy, Provenance, RunningArtifact, Snapshot};
@@ -395,6 +395,14 @@ struct EvaluatedReport {
     attestations: Vec<Arc<[FlowAttestation]>>,
 }
 
+impl EvaluatedReport {
+    /// Of a report to a trail that cannot be read.
+    fn of_lost_trail() -> Self {
+        let reason = Some(template::LOST_TRAIL.to_owned());
+        Self { state: State::Incomplete, reason, attestations: Vec::new() }
+    }
+}
+
 /// What a trail says of what runs.
 struct InTrail {
     name: String,
@@ -454,9 +462,10 @@ impl EvaluatedReports {
             let flow = flows.get(&row.flow).ok_or_else(lost)?;
             let (trail_name, found) = match row.trail {
                 None => (String::new(), alone.remove(&row.id)),
-                Some(trail) => trails.get_mut(&trail).map_or_else(Default::default, |trail| {
-                    (trail.name.clone(), trail.states.remove(row.fingerprint.as_str()))
-                }),
+                Some(trail) => match trails.get_mut(&trail) {
+                    Some(trail) => (trail.name.clone(), trail.states.remove(row.fingerprint.as_str())),
+                    None => (String::new(), Some(EvaluatedReport::of_lost_trail())),
+                },
             };
             let unknown =
                 EvaluatedReport { state: State::Incomplete, reason: None, attestations: Vec::new() };

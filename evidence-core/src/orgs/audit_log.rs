@@ -344,6 +344,42 @@ impl First {
     }
 }
 
+/// A page that is looked for by one reading of the list after the other, each from where the last one ended.
+#[derive(Debug)]
+struct PageSearch {
+    request: PageRequest,
+    /// How many entries before the page a reading keeps.
+    kept: u64,
+    /// How many entries there are before the page, from `after` on.
+    before: u64,
+    after: Option<SortKey>,
+    total: Option<u64>,
+}
+
+impl PageSearch {
+    const fn new(request: PageRequest, kept: u64) -> Self {
+        Self { request, kept, before: request.offset, after: None, total: None }
+    }
+
+    /// How many entries the next reading keeps.
+    fn room(&self) -> usize {
+        let page = if self.before <= self.kept { self.request.limit } else { 0 };
+        usize::try_from(self.before.min(self.kept) + page).unwrap_or(usize::MAX)
+    }
+
+    /// The page, where the first entries after `after` have it; `count` are there of all.
+    fn found(&mut self, entries: Vec<(SortKey, Entry)>, count: u64) -> Option<Page<Entry>> {
+        let total = *self.total.get_or_insert(count);
+        if self.before <= self.kept || self.request.offset >= total {
+            let page = entries.into_iter().skip(usize::try_from(self.before).unwrap_or(usize::MAX));
+            return Some(Page { items: page.map(|(_, entry)| entry).collect(), total });
+        }
+        self.before -= self.kept;
+        self.after = entries.into_iter().next_back().map(|(key, _)| key);
+        None
+    }
+}
+
 impl ListMembershipEvents {
     fn direction(&self) -> SortDirection {
         self.sort_dir.unwrap_or(SortDirection::Desc)
@@ -368,19 +404,12 @@ impl ListMembershipEvents {
     /// The page of those that are asked for. All entries are read for it, some at a time, and the page alone is kept: one
     /// that begins behind more than [`KEPT`] others is found by the last of those, in one more reading for each so many.
     async fn selected(&self, request: PageRequest, cx: &Context<'_>) -> Result<Page<Entry>> {
-        let (mut before, mut after, mut total) = (request.offset, None, None);
+        let mut search = PageSearch::new(request, KEPT);
         loop {
-            let skipped = before.min(KEPT);
-            let is_last = before == skipped;
-            let room = if is_last { skipped + request.limit } else { skipped };
-            let (first, count) = self.first(usize::try_from(room).unwrap_or(usize::MAX), after, cx).await?;
-            let total = *total.get_or_insert(count);
-            if is_last || request.offset >= total {
-                let page = first.into_iter().skip(usize::try_from(before).unwrap_or(usize::MAX));
-                return Ok(Page { items: page.map(|(_, entry)| entry).collect(), total });
+            let (entries, count) = self.first(search.room(), search.after.take(), cx).await?;
+            if let Some(page) = search.found(entries, count) {
+                return Ok(page);
             }
-            before -= skipped;
-            after = first.into_iter().next_back().map(|(key, _)| key);
         }
     }
 
@@ -446,5 +475,40 @@ impl ListMembershipEvents {
         query.extend(self.role.0.iter().map(|role| ("role", role.to_string())));
         query.extend(self.source.0.iter().map(|source| ("source", source.as_str().to_owned())));
         query
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_found_however_few_entries_before_it_are_kept() {
+        let entry = |index| Entry { index, at: Timestamp::default(), by: String::new(), change: None };
+        for direction in [SortDirection::Asc, SortDirection::Desc] {
+            for (offset, limit, kept) in (0..9).flat_map(|offset| {
+                (1..4).flat_map(move |limit| (1..5).map(move |kept| (offset, limit, kept)))
+            }) {
+                let mut search = PageSearch::new(PageRequest { offset, limit }, kept);
+                let Page { items, total } = loop {
+                    let (room, after) = (search.room(), search.after.take());
+                    let mut first = First { direction, after, room, entries: BTreeMap::new() };
+                    // In no order.
+                    for index in [3, 0, 6, 2, 5, 1, 4] {
+                        first.add((None, String::new(), index), entry(index));
+                    }
+                    if let Some(page) = search.found(first.into_sorted(), 7) {
+                        break page;
+                    }
+                };
+                let mut expected: Vec<u64> = (0..7).collect();
+                if direction == SortDirection::Desc {
+                    expected.reverse();
+                }
+                let expected = Page::of(expected, PageRequest { offset, limit }).items;
+                let found: Vec<u64> = items.iter().map(|entry| entry.index).collect();
+                assert_eq!((found, total), (expected, 7), "{direction:?} {offset} {limit} {kept}");
+            }
+        }
     }
 }

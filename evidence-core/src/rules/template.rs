@@ -153,6 +153,9 @@ pub struct Template {
 /// What a list of names calls the artifact itself.
 pub(super) const ARTIFACT: &str = "artifact";
 
+/// Why nothing counts for what was reported to a trail that cannot be read.
+pub(crate) const LOST_TRAIL: &str = "The trail cannot be read";
+
 impl Template {
     /// Reads a template from YAML and reports every mistake in it, not only the first.
     pub fn parse(yaml: &str) -> Result<Self, TemplateErrors> {
@@ -193,7 +196,7 @@ impl Template {
 
     /// The template of a trail that cannot be read: nothing satisfies it.
     pub(crate) fn of_lost_trail() -> Self {
-        Self { unreadable: Some("The trail cannot be read".to_owned()), ..Self::default() }
+        Self { unreadable: Some(LOST_TRAIL.to_owned()), ..Self::default() }
     }
 
     /// A template whose text is gone: nothing satisfies it.

@@ -114,7 +114,7 @@ pub struct Provenance {
     pub artifact: Id,
     /// Its state in that report's trail.
     pub state: State,
-    /// Why, where no attestation accounts for it: the template cannot be read.
+    /// Why, where no attestation accounts for it: the template or the trail cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

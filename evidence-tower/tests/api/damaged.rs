@@ -438,6 +438,8 @@ async fn a_damaged_row_of_an_attestation_costs_its_trail_and_no_other() {
         let artifact = |digit| format!("/artifacts/acme/web/fingerprint/{}", fingerprint(digit));
         api.get(&artifact('2')).await.expect(200, json!({"state": "NON-COMPLIANT"}));
 
+        let sound = api.get(&artifact('1')).await.ok();
+
         // The attestation that fails: without it the trail would be better than it is.
         database.damage_binding("damaged-check").await;
         assert_eq!(listed(&api, "/trails/acme", "/data", "name").await, ["sound"]);
@@ -445,9 +447,23 @@ async fn a_damaged_row_of_an_attestation_costs_its_trail_and_no_other() {
         expect_broken(&api, "/trails/acme/web/damaged").await;
         let why = json!({"state": "INCOMPLETE", "state_info": "The trail cannot be read"});
         api.get(&artifact('2')).await.expect(200, why);
-        let state = api.get(&artifact('1')).await.ok();
-        assert_ne!(state["state_info"], "The trail cannot be read", "{state}");
+        assert_eq!(api.get(&artifact('1')).await.ok(), sound);
         expect_broken(&api, "/attestations/acme/web/trail/damaged/damaged-check").await;
+        let about = format!("/attestations/acme/list_attestations_for_criteria?commit_list={}", "c".repeat(40));
+        expect_broken(&api, &about).await;
+        // What it overrides cannot be told, so nothing is recorded.
+        let overriding = json!({"attestation_name": "damaged-check", "reason": "none", "new_compliance_status": true,
+                                "original_attestation_type": "generic"});
+        let overridden = api.post("/attestations/acme/web/trail/damaged/override").json(overriding).await;
+        assert_eq!(overridden.status, 500, "{overridden:?}");
+        // Running, it does not comply, and the report says why.
+        api.given_environments("docker", &["prod"]).await;
+        api.put_policy("p", COMPLIANCE).await.created();
+        api.post("/environments/acme/prod/policies").json(json!({"policy_names": ["p"]})).await.ok();
+        api.report_running("prod", &[('2', &[1])]).await.created();
+        let running = &api.get("/snapshots/acme/prod/1").await.ok()["artifacts"][0];
+        assert_eq!(running["compliant"], false);
+        assert!(running.to_string().contains("The trail cannot be read"), "{running}");
 
         database.damage_binding("damaged-decision").await;
         let decisions = "/controls/acme/review/decisions";
