@@ -40,7 +40,7 @@ impl Context<'_> {
     }
 
     /// What is said of a name that no environment has: one that had it may be archived.
-    async fn missing_environment(&self, name: &str) -> Result<Missing> {
+    pub(crate) async fn missing_environment(&self, name: &str) -> Result<Missing> {
         let was_archived = self.store().archived_environment(self.org()?, name).await?;
         let resource = if was_archived { Resource::ArchivedEnvironment } else { Resource::Environment };
         Ok(self.missing(resource, name))

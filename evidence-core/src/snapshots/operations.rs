@@ -19,9 +19,10 @@ use crate::snapshots::view::{SnapshotArtifact, SnapshotSummary, SnapshotView};
 impl Context<'_> {
     /// The environment whose snapshots are asked for. The specification tells a missing one as a missing flow.
     async fn environment_of_snapshots(&self, name: &EnvironmentName) -> Result<KnownEnvironment> {
-        let environment = self.store().environment(self.org()?, name.as_str()).await?;
-        let missing = || self.missing(Resource::Environment, name.as_str()).with_message("Flow not found");
-        Ok(environment.ok_or_else(missing)?)
+        match self.store().environment(self.org()?, name.as_str()).await? {
+            Some(environment) => Ok(environment),
+            None => Err(self.missing_environment(name.as_str()).await?.with_message("Flow not found").into()),
+        }
     }
 
     /// Which snapshot an expression names; a number that no snapshot need have.

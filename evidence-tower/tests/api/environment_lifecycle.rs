@@ -136,8 +136,10 @@ async fn an_archived_environment_is_gone_and_its_name_is_free() {
         let archive = || api.put(&format!("{PROD}/archive"));
         archive().key("snapshotter-key").await.expect(403, json!({}));
         archive().await.expect_exactly(200, json!("OK"));
-        for path in [PROD, "/snapshots/acme/prod", "/snapshots/acme/prod/-1"] {
-            api.get(path).await.expect_exactly(404, archived("env_name", "prod"));
+        api.get(PROD).await.expect_exactly(404, archived("env_name", "prod"));
+        for path in ["/snapshots/acme/prod", "/snapshots/acme/prod/-1"] {
+            let why = json!({"message": "Flow not found", "errors": archived("env_name", "prod")["errors"]});
+            api.get(path).await.expect_exactly(404, why);
         }
         archive().await.expect_exactly(404, archived("env_name", "prod"));
         assert_eq!(api.report_running("prod", &[]).await.status, 404);
