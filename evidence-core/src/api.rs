@@ -20,6 +20,7 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<artifacts::GetArtifactsByCommit>();
     v.visit::<artifacts::GetArtifact>();
     v.visit::<artifacts::GetLatestCommit>();
+    v.visit::<environments::AssertArtifact>();
     v.visit::<attestations::ListSystemAttestationTypes>();
     v.visit::<attestations::GetAttestations>();
     v.visit::<attestations::ListAttestationsForCriteria>();

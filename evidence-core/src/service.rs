@@ -33,7 +33,7 @@ use crate::turns::Turns;
 use names::{NameCache, empty_name_cache};
 
 pub use context::*;
-pub(crate) use context::{OwnedContext, retry_on_conflict};
+pub(crate) use context::{OwnedContext, retry_on_conflict, snapshot_too_large};
 
 /// The whole API, whatever carries it. A decorator (metrics, rate limit, read-only) is one implementation of this.
 pub trait EvidenceService: Clone + Send + Sync + 'static {

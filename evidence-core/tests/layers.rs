@@ -25,10 +25,10 @@ const LAYERS: [&str; 7] = [
     // Operations and their answers
     "*/operations.rs */view.rs artifacts/search.rs attestations/archive.rs attestations/claims.rs attestations/claims/ \
      attestations/by_commit.rs attestations/evidence.rs attestations/listed.rs attestations/lists.rs attestations/system_types.rs background/runner.rs controls/coverage.rs \
-     controls/decisions.rs environments/attached.rs environments/evaluation.rs environments/lifecycle.rs environments/reports.rs environments/reports/ orgs/audit_log.rs policies/reevaluate.rs repos/live.rs schemas.rs sweep/job.rs \
+     controls/decisions.rs environments/asserts.rs environments/attached.rs environments/evaluation.rs environments/evaluation/ environments/lifecycle.rs environments/reports.rs environments/reports/ orgs/audit_log.rs policies/reevaluate.rs repos/live.rs schemas.rs sweep/job.rs \
      trails/draft.rs trails/evaluation.rs trails/events.rs trails/pdf.rs trails/pdf/",
     // What is made of all that
-    "*/mod.rs administration.rs api.rs conformance/ lib.rs memory.rs memory/ seed.rs strategies/ transfer/",
+    "*/mod.rs administration.rs api.rs conformance/ environments/replay.rs lib.rs memory.rs memory/ seed.rs strategies/ transfer/",
 ];
 
 /// The layer of a file, from 1.

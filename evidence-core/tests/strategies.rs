@@ -42,6 +42,7 @@ fn known() -> ExistingNames {
         policies: names(&["p", "q"]),
         fingerprints: vec!["a".repeat(64)],
         attestation_types: names(&["review"]),
+        controls: names(&["c1"]),
     }
 }
 

@@ -28,9 +28,9 @@ const BY_INDEX: Sql = Sql::each(
 
 /// The environment is within the subquery, so that the index is used whole.
 const ALLOWED: Sql = Sql::each(
-    "SELECT a.fingerprint FROM json_each($3) w CROSS JOIN evidence.allowance a
+    "SELECT a.fingerprint, a.ledger_index FROM json_each($3) w CROSS JOIN evidence.allowance a
         ON a.org = $1 AND a.environment = $2 AND a.fingerprint = w.value",
-    "SELECT a.fingerprint FROM UNNEST($3::text[]) AS w (value) CROSS JOIN LATERAL (
+    "SELECT a.fingerprint, a.ledger_index FROM UNNEST($3::text[]) AS w (value) CROSS JOIN LATERAL (
         SELECT * FROM evidence.allowance
         WHERE org = $1 AND environment = $2 AND fingerprint = w.value OFFSET 0) a",
 );
@@ -56,9 +56,10 @@ impl<D: Driver> AllowlistStore for SqlStore<D> {
         org: Id,
         environment: Id,
         fingerprints: &[Fingerprint],
-    ) -> StoreResult<Vec<Fingerprint>> {
+    ) -> StoreResult<Vec<(Fingerprint, u64)>> {
         let query = self.query_org(org, ALLOWED).bind(environment).bind(texts(fingerprints));
-        query.per_item(fingerprints.len()).all_as(|(fingerprint,): (String,)| word(&fingerprint)).await
+        let allowed = |(fingerprint, index): (String, u64)| Ok((word(&fingerprint)?, index));
+        query.per_item(fingerprints.len()).all_as(allowed).await
     }
 
     async fn allowance_count(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64> {

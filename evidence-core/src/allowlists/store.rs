@@ -16,13 +16,14 @@ pub trait AllowlistStore: Send + Sync {
     async fn allowances_listed(&self, org: Id) -> StoreResult<Vec<Listed<u64>>>;
     /// The entries at these ledger indexes, one an index, newest first by ledger index; unknown ones are passed over.
     async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<Allowance>>;
-    /// Those of these artifacts that are allowed in the environment, one a fingerprint, in any order.
+    /// Those of these artifacts that are allowed in the environment, one a fingerprint, in any order, each with the ledger
+    /// index of its newest entry.
     async fn allowed(
         &self,
         org: Id,
         environment: Id,
         fingerprints: &[Fingerprint],
-    ) -> StoreResult<Vec<Fingerprint>>;
+    ) -> StoreResult<Vec<(Fingerprint, u64)>>;
     /// How many artifacts are allowed in the environment, counted up to `most`.
     async fn allowance_count(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64>;
 }

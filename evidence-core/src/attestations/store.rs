@@ -247,6 +247,7 @@ impl From<&AttestationRow> for ReportedAttestation {
             index: row.index,
             binding: (&row.binding).into(),
             is_override: row.is_override,
+            control: row.control.clone(),
         }
     }
 }

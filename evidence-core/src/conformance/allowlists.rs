@@ -78,11 +78,14 @@ async fn artifacts_are_allowed_where_they_are(store: Arc<dyn Store>) -> Outcome 
     org.record(vec![allowed(112, 100, "ab"), allowed(113, 100, "cd"), allowed(114, 101, "cd")]).await?;
     org.record(vec![allowed(115, 100, "ab")]).await?;
     let asked = ["ab", "cd", "ef", "ab"].map(fingerprint);
-    for (environment, expected) in [(100, vec!["ab", "cd"]), (101, vec!["cd"]), (200, vec![]), (999, vec![])]
+    // After the organization and two environments.
+    for (environment, expected) in
+        [(100, vec![("ab", 6), ("cd", 4)]), (101, vec![("cd", 5)]), (200, vec![]), (999, vec![])]
     {
         let found = BTreeSet::from_iter(store.allowed(org.id, id(environment), &asked).await?);
         let size = expected.len() as u64;
-        same("what is allowed", found, expected.into_iter().map(fingerprint).collect())?;
+        let expected = expected.into_iter().map(|(start, index)| (fingerprint(start), index)).collect();
+        same("what is allowed, and since which entry", found, expected)?;
         same("how many are", store.allowance_count(org.id, id(environment), 9).await?, size)?;
         same("counted up to 1", store.allowance_count(org.id, id(environment), 1).await?, size.min(1))?;
     }

@@ -15,8 +15,8 @@ use crate::name::Fingerprint;
 use crate::page::{Listed, PageRequest};
 use crate::rules::compliance::State;
 use crate::snapshots::{
-    Annotation, AppliedPolicy, ArtifactKey, LiveBuild, Provenance, Run, RunningArtifact, Snapshot,
-    SnapshotEntry, SnapshotRow,
+    Annotation, AppliedPolicy, ArtifactKey, LiveBuild, PolicyOutcome, Provenance, Run, RunningArtifact,
+    Snapshot, SnapshotEntry, SnapshotRow,
 };
 use crate::store::{Current, Store};
 
@@ -51,6 +51,8 @@ pub(super) fn instance(start: &str, from: u64) -> RunningArtifact {
         provenance: Vec::new(),
         judged_by: None,
         violates: Vec::new(),
+        outcomes: Vec::new(),
+        inputs: None,
     }
 }
 
@@ -64,6 +66,11 @@ fn undigested(name: &str, from: u64) -> RunningArtifact {
     RunningArtifact { fingerprint: None, name: name.to_owned(), ..instance("", from) }
 }
 
+/// What the rules of a policy came to.
+fn outcome(policy: u16, rules: &str) -> PolicyOutcome {
+    PolicyOutcome { policy, rules: rules.into() }
+}
+
 fn context(text: &JsonText) -> JsonFields {
     serde_json::from_str(text.as_str()).unwrap_or_default()
 }
@@ -75,6 +82,7 @@ pub(super) fn snapshot(environment: u64, index: u64, changes: &[&str], exits: &[
         at: taken(index),
         compliant: index.is_multiple_of(2),
         reported: true,
+        rests_on: index.is_multiple_of(2).then_some(7 * index),
         policies: Vec::new(),
         changes: changes.iter().map(|start| instance(start, index)).collect(),
         exits: exits.iter().map(|start| ArtifactKey::from(&fingerprint(start))).collect(),
@@ -104,6 +112,8 @@ async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
         ],
         judged_by: Some(Hash::of("policies")),
         violates: vec![0, 7, 99],
+        outcomes: vec![outcome(0, "p-"), outcome(99, "-+m/-ta")],
+        inputs: Some(Hash::of("inputs")),
         ..instance("bb", 1)
     };
     let bare = RunningArtifact { created: Vec::new(), ..instance("aa", 1) };

@@ -21,8 +21,7 @@ use crate::store::batch::distinct;
 /// Tells which environments a control covers: those with an attached policy whose latest version asks for decisions about
 /// the control (`for_control`), whether what runs there has them or not. Logical and archived environments do not count. The
 /// environments are listed by name, a page at a time. Of more than a thousand environments the first thousand by name count,
-/// and of more than a thousand policies that are attached to these the oldest thousand. No policy can ask for decisions yet,
-/// so that none is covered.
+/// and of more than a thousand policies that are attached to these the oldest thousand.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetControlCoverage {
     /// The organization's name.

@@ -66,7 +66,7 @@ pub struct ControlView {
     pub summary: ControlSummary,
     /// Whether it is archived: lists leave archived controls out unless they are asked for.
     pub archived: bool,
-    /// Always empty: policies that ask for decisions on a control are not taken yet.
+    /// Always empty: the control's coverage names the policies that ask for decisions about it.
     pub policies_referencing: Vec<PolicyName>,
 }
 

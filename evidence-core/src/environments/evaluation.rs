@@ -1,6 +1,11 @@
 //! The evaluation of an environment: what runs there, where it comes from, whether it may, and whether that differs
 //! enough from the latest snapshot to take a new one. What it rests on is read in parts that fit memory, however many
 //! artifacts run; the decision itself ([`difference`]) is a pure function over what is kept of them.
+//!
+//! An evaluation rests on what the ledger had when it began. Evidence that comes in while it reads tells at the next one, so
+//! that whoever has the ledger can evaluate the same again.
+
+mod difference;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +14,6 @@ use futures_util::future::{try_join, try_join3};
 
 use crate::artifacts::store::Origin;
 use crate::compute::MANY_EVALUATIONS;
-use crate::environments::record::Environment;
 use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Result};
 use crate::fact::Fact;
@@ -25,17 +29,18 @@ use crate::policies::record::Policy;
 use crate::rules::compliance::{
     self, ArtifactState, AttestationStatus, ContentStatus, ReportedArtifact, ReportedAttestation, State,
 };
-use crate::rules::policy::{self, FlowAttestation, FlowContext};
+use crate::rules::policy::{self, FlowAttestations, FlowContext, RuleOutcomes};
 use crate::rules::template::{self, Template};
-use crate::service::{Context, Draft};
+use crate::service::{Context, Draft, snapshot_too_large};
 use crate::snapshots::key::ArtifactKey;
-use crate::snapshots::record::{Annotation, AppliedPolicy, Provenance, RunningArtifact, Snapshot};
+use crate::snapshots::record::{AppliedPolicy, PolicyOutcome, Provenance, RunningArtifact, Snapshot};
 use crate::store::batch::distinct;
 use crate::store::entry::Current;
 use crate::store::error::StoreError;
 use crate::texts::record::in_parts;
 use crate::trails::evaluation::evaluated;
 use crate::trails::store::TrailContents;
+use difference::{Difference, difference};
 
 /// What runs.
 pub(crate) type ReportedState = BTreeMap<ArtifactKey, ObservedArtifact>;
@@ -59,6 +64,10 @@ impl ObservedArtifact {
         let RunningArtifact { fingerprint, name, created, context, .. } = instance.clone();
         Self { fingerprint, name, created, context }
     }
+
+    fn as_policies_see_it(&self) -> policy::Artifact<'_> {
+        policy::Artifact { name: &self.name, fingerprint: self.fingerprint.as_ref().map(Fingerprint::as_str) }
+    }
 }
 
 /// The policies that an environment is evaluated by, by id.
@@ -70,7 +79,7 @@ struct PolicySet {
 }
 
 /// What cannot be found demands nothing, so that it must not be passed over.
-fn lost(policy: Id) -> Error {
+pub(super) fn lost(policy: Id) -> Error {
     StoreError::corrupt(format_args!("the latest version of policy {policy} is missing")).into()
 }
 
@@ -91,6 +100,11 @@ impl PolicySet {
             policies.versions.insert(*id, record.version);
         }
         Ok(policies)
+    }
+
+    /// Whether all of these versions were in a ledger of so many entries.
+    fn are_within(&self, entries: u64) -> bool {
+        self.guards.iter().all(|guard| !matches!(guard, Guard::Revision(_, _, at) if *at >= entries))
     }
 
     /// By id.
@@ -124,16 +138,20 @@ pub(crate) async fn evaluate(
     cx: &Context<'_>,
 ) -> Result<Draft> {
     let policies = PolicySet::read(&known.record.policies, Vec::new(), cx);
-    let (policies, open, reports) =
-        try_join3(policies, open_instances(known, cx), Reports::read(&known.record, running, cx)).await?;
-    let states = reports.evaluated(&policies, cx).await?;
+    let (policies, open, rests_on) = try_join3(policies, open_instances(known, cx), ledger_size(cx)).await?;
+    if !policies.are_within(rests_on) {
+        return Err(StoreError::Conflict.into());
+    }
+    let states =
+        Reports::read(known.record.id, running, rests_on, cx).await?.evaluated(&policies, cx).await?;
     let evaluation = Evaluation { running: Arc::clone(running), policies, open, states };
     let Outcome { policies, difference, compliant } = evaluation.outcome(known, cx).await?;
+    let taken = |difference| Taken { difference, compliant, rests_on, reported: true };
     let first = known.status.snapshots == 0;
     let mut guards = policies.guards.clone();
     guards.extend([known.unchanged(), known.latest()]);
     let facts = if first || difference.tells_something || known.status.compliant != Some(compliant) {
-        vec![taken(known, compliant, difference, &policies, true, cx)]
+        vec![taken(difference).fact(known, &policies, cx)]
     } else {
         Vec::new()
     };
@@ -159,13 +177,15 @@ pub(crate) async fn reevaluate(
     if snapshot.is_some_and(|snapshot| snapshot.record.policies == policies.applied()) {
         return Ok(Draft { guards, ..Draft::default() });
     }
-    let open = open_instances(known, cx).await?;
+    let (open, rests_on) = try_join(open_instances(known, cx), ledger_size(cx)).await?;
     let running: ReportedState =
         open.iter().map(|(key, open)| (key.clone(), ObservedArtifact::of(open))).collect();
-    let states = Reports::read(&known.record, &running, cx).await?.evaluated(&policies, cx).await?;
+    let states =
+        Reports::read(known.record.id, &running, rests_on, cx).await?.evaluated(&policies, cx).await?;
     let evaluation = Evaluation { running: Arc::new(running), policies, open, states };
     let Outcome { policies, difference, compliant } = evaluation.outcome(known, cx).await?;
-    let facts = vec![taken(known, compliant, difference, &policies, false, cx)];
+    let taken = Taken { difference, compliant, rests_on, reported: false };
+    let facts = vec![taken.fact(known, &policies, cx)];
     Ok(Draft { facts, guards, ..Draft::default() })
 }
 
@@ -194,20 +214,7 @@ impl Evaluation {
     async fn outcome(self, known: &KnownEnvironment, cx: &Context<'_>) -> Result<Outcome> {
         let heavy = self.evaluations() > MANY_EVALUATIONS;
         let Self { running, policies, open, states } = self;
-        let find = move || Ok::<_, Error>(Candidate::all(&running, states.inputs()?));
-        let mut candidates = cx.compute().run_if(heavy, find).await??;
-        for part in cx.policies_in_parts(&policies.versions()).await? {
-            let parsed = cx.parsed_policies(&part).await?;
-            let policy = |version: &VersionKey| parsed.get(version).cloned().ok_or_else(|| lost(version.0));
-            let policies = part.iter().map(policy).collect::<Result<Arc<[_]>>>()?;
-            let many = policies.len();
-            let evaluations = move |artifact: &Candidate| many * artifact.contexts.len().max(1);
-            let evaluate = move |mut artifact: Candidate| {
-                artifact.evaluate(&policies);
-                artifact
-            };
-            candidates = cx.compute().evaluate_each(candidates, evaluations, evaluate).await?;
-        }
+        let candidates = judged(running, states, &policies, heavy, cx).await?;
         let index = known.status.snapshots + 1;
         let decide = move || {
             let judged_by = AppliedPolicy::digest(&policies.applied());
@@ -220,6 +227,69 @@ impl Evaluation {
         };
         cx.compute().run_if(heavy, decide).await
     }
+}
+
+/// What runs, evaluated by each of the policies, a few of them at a time.
+async fn judged(
+    running: Arc<ReportedState>,
+    states: EvaluatedReports,
+    policies: &PolicySet,
+    heavy: bool,
+    cx: &Context<'_>,
+) -> Result<Vec<Candidate>> {
+    let find = move || Ok::<_, Error>(Candidate::all(&running, states.inputs()?));
+    let mut candidates = cx.compute().run_if(heavy, find).await??;
+    for part in cx.policies_in_parts(&policies.versions()).await? {
+        let parsed = cx.parsed_policies(&part).await?;
+        let policy = |version: &VersionKey| parsed.get(version).cloned().ok_or_else(|| lost(version.0));
+        let policies = part.iter().map(policy).collect::<Result<Arc<[_]>>>()?;
+        // A policy of two rules and no expression counts as one evaluation.
+        let many = policies.iter().map(|policy| policy.parts() / 2).sum::<usize>();
+        let evaluations = move |artifact: &Candidate| many * artifact.contexts.len().max(1);
+        let evaluate = move |mut artifact: Candidate| {
+            artifact.evaluate(&policies);
+            artifact
+        };
+        candidates = cx.compute().evaluate_each(candidates, evaluations, evaluate).await?;
+        check_outcomes(&candidates, cx.limits().snapshot)?;
+    }
+    Ok(candidates)
+}
+
+/// In what the evaluation of what ran in a snapshot differs from what was recorded; the store has what there was then.
+#[cfg(feature = "memory")]
+pub(super) async fn differences_again(
+    snapshot: &Snapshot,
+    recorded: Vec<RunningArtifact>,
+    cx: &Context<'_>,
+) -> Result<Vec<String>> {
+    let running: ReportedState = recorded.iter().map(|one| (one.key(), ObservedArtifact::of(one))).collect();
+    let versions = snapshot.policies.iter().map(|applied| (applied.policy, applied.version)).collect();
+    let policies = PolicySet { versions, guards: Vec::new() };
+    let reports = Reports::read(snapshot.environment, &running, u64::MAX, cx).await?;
+    let states = reports.evaluated(&policies, cx).await?;
+    let judged = judged(Arc::new(running), states, &policies, true, cx).await?;
+    let judged_by = AppliedPolicy::digest(&policies.applied());
+    let evaluated = Vec::from_iter(judged.into_iter().map(|artifact| artifact.evaluated(judged_by)));
+    let verdicts = evaluated.iter().map(|artifact| artifact.compliant);
+    let compliant = policy::snapshot_compliant(verdicts, judged_by.is_some());
+    let mut differences = Vec::new();
+    if compliant != snapshot.compliant {
+        differences.push(format!("the snapshot is recorded as {}", snapshot.compliant));
+    }
+    let recorded: BTreeMap<_, _> = recorded.into_iter().map(|one| (one.key(), one)).collect();
+    for artifact in &evaluated {
+        let known = recorded.get(&artifact.key);
+        differences.extend(known.and_then(|known| artifact.differs_from(known, snapshot.index)));
+    }
+    Ok(differences)
+}
+
+/// Refuses what would make a snapshot too large, before there is more of it.
+fn check_outcomes(candidates: &[Candidate], limit: u64) -> Result<()> {
+    let outcomes = candidates.iter().flat_map(|artifact| &artifact.outcomes);
+    let bytes = outcomes.map(|outcome| outcome.rules.len() as u64).sum::<u64>();
+    if bytes <= limit { Ok(()) } else { Err(snapshot_too_large(limit)) }
 }
 
 /// What ran in the latest snapshot.
@@ -236,26 +306,37 @@ async fn open_instances(
     Ok(running.map(|instance| (instance.key(), instance)).collect())
 }
 
-fn taken(
-    known: &KnownEnvironment,
-    compliant: bool,
+/// How many entries the ledger has.
+async fn ledger_size(cx: &Context<'_>) -> Result<u64> {
+    let head = cx.store().ledger_head(cx.org()?).await?;
+    Ok(head.ok_or_else(|| StoreError::corrupt("the ledger of the organization is missing"))?.size())
+}
+
+/// A snapshot that is taken.
+struct Taken {
     difference: Difference,
-    policies: &PolicySet,
+    compliant: bool,
+    rests_on: u64,
     reported: bool,
-    cx: &Context<'_>,
-) -> Fact {
-    let snapshot = Snapshot {
-        environment: known.record.id,
-        index: known.status.snapshots + 1,
-        // Another server's clock may be ahead; a snapshot is never older than the one before.
-        at: known.status.changed_at.map_or(cx.now(), |last| last.max(cx.now())),
-        compliant,
-        reported,
-        policies: policies.applied(),
-        changes: difference.changes,
-        exits: difference.exits,
-    };
-    Fact::SnapshotTaken { snapshot }
+}
+
+impl Taken {
+    fn fact(self, known: &KnownEnvironment, policies: &PolicySet, cx: &Context<'_>) -> Fact {
+        let Self { difference, compliant, rests_on, reported } = self;
+        let snapshot = Snapshot {
+            environment: known.record.id,
+            index: known.status.snapshots + 1,
+            // Another server's clock may be ahead; a snapshot is never older than the one before.
+            at: known.status.changed_at.map_or(cx.now(), |last| last.max(cx.now())),
+            compliant,
+            reported,
+            rests_on: Some(rests_on),
+            policies: policies.applied(),
+            changes: difference.changes,
+            exits: difference.exits,
+        };
+        Fact::SnapshotTaken { snapshot }
+    }
 }
 
 /// A running artifact with what was found out about it.
@@ -267,6 +348,8 @@ struct EvaluatedArtifact {
     provenance: Vec<Provenance>,
     judged_by: Option<Hash>,
     violates: Vec<u16>,
+    outcomes: Vec<PolicyOutcome>,
+    inputs: Option<Hash>,
 }
 
 /// What running artifacts are evaluated by, policies aside; by their digests, so that one without has no provenance and is on
@@ -285,6 +368,8 @@ struct Candidate {
     contexts: Vec<FlowContext>,
     /// Whether it satisfies each of the policies so far, in their order.
     satisfied: Vec<bool>,
+    /// What their rules came to, where it does not follow from the provenance.
+    outcomes: Vec<PolicyOutcome>,
 }
 
 impl Candidate {
@@ -300,22 +385,50 @@ impl Candidate {
                 provenance: sources.iter().map(Source::provenance).collect(),
                 contexts: sources.into_iter().map(|source| source.context).collect(),
                 satisfied: Vec::new(),
+                outcomes: Vec::new(),
             }
         };
         running.iter().map(candidate).collect()
     }
 
     fn evaluate(&mut self, policies: &[Arc<policy::Policy>]) {
-        let contexts = &self.contexts;
-        self.satisfied.extend(policies.iter().map(|policy| policy::is_satisfied(policy, contexts)));
+        let (artifact, contexts) = (self.observed.as_policies_see_it(), &self.contexts);
+        for policy in policies {
+            let place = self.satisfied.len();
+            let rules = RuleOutcomes::of(policy, artifact, contexts);
+            self.satisfied.push(match &rules {
+                Some(rules) => rules.are_satisfied(),
+                None => policy::is_satisfied(policy, artifact, contexts),
+            });
+            let outcome = u16::try_from(place).ok().zip(rules);
+            self.outcomes.extend(outcome.map(|(policy, rules)| PolicyOutcome { policy, rules }));
+        }
+    }
+
+    /// The digest of all that it is evaluated by, policies aside: of a line for each thing, with its texts as JSON.
+    fn inputs(&self) -> Hash {
+        let json = |text: &str| serde_json::Value::from(text);
+        let fingerprint = self.observed.fingerprint.as_ref().map_or("", Fingerprint::as_str);
+        let mut lines =
+            vec![format!("artifact {} {fingerprint} {}\n", json(&self.observed.name), self.is_allowed)];
+        for (provenance, context) in self.provenance.iter().zip(&self.contexts) {
+            lines.push(format!("report {} {}\n", provenance.artifact, provenance.state));
+            lines.push(format!("flow {} {}\n", json(&context.flow_name), json(&context.trail_name)));
+            let tags = context.tags.iter();
+            lines.extend(tags.map(|(key, value)| format!("tag {} {}\n", json(key), json(value))));
+            let lists = context.attestations.iter();
+            lines.extend(lists.map(|list| format!("attestations {}\n", list.digest())));
+        }
+        Hash::of(lines.concat())
     }
 
     fn evaluated(self, judged_by: Option<Hash>) -> EvaluatedArtifact {
-        let Self { key, observed, is_allowed, provenance, satisfied, .. } = self;
+        let inputs = judged_by.is_some().then(|| self.inputs());
+        let Self { key, observed, is_allowed, provenance, satisfied, outcomes, .. } = self;
         let compliant = policy::artifact_verdict(is_allowed, &satisfied);
         let places = (0..=u16::MAX).zip(satisfied);
         let violates = places.filter(|(_, satisfied)| !satisfied).map(|(place, _)| place).collect();
-        EvaluatedArtifact { key, observed, compliant, provenance, judged_by, violates }
+        EvaluatedArtifact { key, observed, compliant, provenance, judged_by, violates, outcomes, inputs }
     }
 }
 
@@ -335,6 +448,8 @@ impl Source {
 
 /// What was reported of what runs.
 struct Reports {
+    /// How many entries the ledger had.
+    rests_on: u64,
     allowed: BTreeSet<Fingerprint>,
     /// One of each flow.
     origins: Vec<Origin>,
@@ -344,7 +459,7 @@ struct Reports {
 }
 
 impl Reports {
-    async fn read(environment: &Environment, running: &ReportedState, cx: &Context<'_>) -> Result<Self> {
+    async fn read(environment: Id, running: &ReportedState, rests_on: u64, cx: &Context<'_>) -> Result<Self> {
         let org = cx.org()?;
         let fingerprints: Vec<Fingerprint> =
             running.values().filter_map(|observed| observed.fingerprint.clone()).collect();
@@ -352,21 +467,26 @@ impl Reports {
             match fingerprints.as_slice() {
                 [] => Ok((Vec::new(), Vec::new())),
                 some => {
-                    let allowed = cx.store().allowed(org, environment.id, some);
+                    let allowed = cx.store().allowed(org, environment, some);
                     try_join(allowed, cx.store().provenance(org, some)).await
                 }
             }
         };
         let (allowed, origins) = reported.await?;
-        let allowed = allowed.into_iter().collect();
+        let reported = origins.iter().map(|origin| origin.report.index);
+        if reported.chain(allowed.iter().map(|(_, index)| *index)).any(|index| index >= rests_on) {
+            // What there was before is not found any more.
+            return Err(StoreError::Conflict.into());
+        }
+        let allowed = allowed.into_iter().map(|(fingerprint, _)| fingerprint).collect();
         let flows = distinct(origins.iter().map(|origin| origin.report.flow));
         let (flows, alone) = try_join(cx.flow_labels(&flows), without_trail(&origins, cx)).await?;
-        Ok(Self { allowed, origins, flows, alone })
+        Ok(Self { rests_on, allowed, origins, flows, alone })
     }
 
     /// How the reports stand in their trails. The attestations are kept only where a policy asks for some.
     async fn evaluated(self, policies: &PolicySet, cx: &Context<'_>) -> Result<EvaluatedReports> {
-        let Self { allowed, origins, flows, alone } = self;
+        let Self { rests_on, allowed, origins, flows, alone } = self;
         let mut running: BTreeMap<Id, BTreeMap<Fingerprint, String>> = BTreeMap::new();
         for Origin { report, last_name } in &origins {
             let Some(trail) = report.trail else { continue };
@@ -376,6 +496,7 @@ impl Reports {
         let running = Arc::new(running);
         let asked = policies.asks_for_attestations(cx).await?;
         let evaluate = move |(contents, parsed): (TrailContents, Arc<Parsed>)| {
+            let contents = contents.within(rests_on);
             let running = running.get(&contents.trail.id).into_iter().flatten();
             let running = running.map(|(content, name)| (content.as_str(), name.as_str())).collect();
             (contents.trail.id, InTrail::new(&contents, &parsed.template, &running, asked))
@@ -387,12 +508,12 @@ impl Reports {
 
 /// How an artifact report stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct EvaluatedReport {
-    state: State,
+pub(super) struct EvaluatedReport {
+    pub(super) state: State,
     /// Why, where no attestation accounts for it.
-    reason: Option<String>,
+    pub(super) reason: Option<String>,
     /// What counts for it: its own attestations and those of its trail.
-    attestations: Vec<Arc<[FlowAttestation]>>,
+    attestations: Vec<Arc<FlowAttestations>>,
 }
 
 impl EvaluatedReport {
@@ -404,13 +525,15 @@ impl EvaluatedReport {
 }
 
 /// What a trail says of what runs.
-struct InTrail {
-    name: String,
-    states: BTreeMap<String, EvaluatedReport>,
+pub(super) struct InTrail {
+    pub(super) name: String,
+    pub(super) states: BTreeMap<String, EvaluatedReport>,
 }
 
 impl InTrail {
-    fn new(
+    /// How this content stands in a trail: by fingerprint, each with the last name that it was given before. The attestations
+    /// are kept where they are `asked` for.
+    pub(super) fn new(
         contents: &TrailContents,
         template: &Template,
         running: &BTreeMap<&str, &str>,
@@ -418,13 +541,9 @@ impl InTrail {
     ) -> Self {
         let artifacts = Vec::from_iter(contents.artifacts.iter().map(ReportedArtifact::from));
         let attestations = Vec::from_iter(contents.attestations.iter().map(ReportedAttestation::from));
-        let counts = |line: AttestationStatus| {
-            let AttestationStatus { name, kind, is_compliant, .. } = line;
-            is_compliant.map(|is_compliant| FlowAttestation { name, kind, is_compliant })
-        };
-        let none: Arc<[FlowAttestation]> = Arc::default();
-        let keep = |lines: Vec<AttestationStatus>| {
-            if asked { lines.into_iter().filter_map(counts).collect() } else { Arc::clone(&none) }
+        let none: Arc<FlowAttestations> = Arc::default();
+        let keep = |lines: Vec<AttestationStatus>, reported: &[&ReportedAttestation]| {
+            if asked { Arc::new(FlowAttestations::of_scope(lines, reported)) } else { Arc::clone(&none) }
         };
         let found = compliance::content_statuses(template, &artifacts, &attestations, running, keep);
         let evaluated = |(fingerprint, status): (&str, ContentStatus<'_, _>)| {
@@ -467,17 +586,7 @@ impl EvaluatedReports {
                     None => (String::new(), Some(EvaluatedReport::of_lost_trail())),
                 },
             };
-            let unknown =
-                EvaluatedReport { state: State::Incomplete, reason: None, attestations: Vec::new() };
-            let EvaluatedReport { state, reason, attestations } = found.unwrap_or(unknown);
-            let context = FlowContext {
-                flow_name: flow.name.to_string(),
-                trail_name,
-                artifact_state: state,
-                reason,
-                tags: Arc::clone(&flow.tags),
-                attestations,
-            };
+            let context = found.unwrap_or_else(EvaluatedReport::unknown).in_flow(flow, trail_name);
             sources.entry(row.fingerprint).or_default().push(Source { report: row.id, context });
         }
         Ok(EvaluationInputs { allowed, sources })
@@ -486,7 +595,10 @@ impl EvaluatedReports {
 
 /// A report to a flow as a whole is evaluated by the template it came with, and has no attestations; one without a name has
 /// the last that its content was given there.
-async fn without_trail(origins: &[Origin], cx: &Context<'_>) -> Result<BTreeMap<Id, EvaluatedReport>> {
+pub(super) async fn without_trail(
+    origins: &[Origin],
+    cx: &Context<'_>,
+) -> Result<BTreeMap<Id, EvaluatedReport>> {
     let alone = origins.iter().filter(|origin| origin.report.trail.is_none());
     let mut states = BTreeMap::new();
     for part in in_parts(alone, |origin| origin.report.template) {
@@ -505,6 +617,18 @@ async fn without_trail(origins: &[Origin], cx: &Context<'_>) -> Result<BTreeMap<
 }
 
 impl EvaluatedReport {
+    /// How a report stands of which its trail knows nothing.
+    pub(super) const fn unknown() -> Self {
+        Self { state: State::Incomplete, reason: None, attestations: Vec::new() }
+    }
+
+    /// As policies see it in its flow.
+    pub(super) fn in_flow(self, flow: &FlowLabel, trail_name: String) -> FlowContext {
+        let Self { state: artifact_state, reason, attestations } = self;
+        let (flow_name, tags) = (flow.name.to_string(), Arc::clone(&flow.tags));
+        FlowContext { flow_name, trail_name, artifact_state, reason, tags, attestations }
+    }
+
     /// How a report without a trail stands, whose content was called `last_name` last.
     fn alone(mut report: ReportedArtifact, last_name: String, template: &Template) -> Self {
         let state_of = |report: &_| match compliance::evaluate_artifact(template, report, &[], &[]).state {
@@ -522,122 +646,6 @@ impl EvaluatedReport {
             }
         }
         Self { state, reason, attestations: Vec::new() }
-    }
-}
-
-/// What a snapshot would record.
-#[derive(Debug, PartialEq)]
-struct Difference {
-    /// Instances that began to run, or whose data differ.
-    changes: Vec<RunningArtifact>,
-    /// What no longer runs.
-    exits: Vec<ArtifactKey>,
-    /// Whether it calls for a snapshot: something started, exited, or differs in more than counts, times,
-    /// names and context.
-    tells_something: bool,
-}
-
-fn difference(
-    open: &BTreeMap<ArtifactKey, RunningArtifact>,
-    evaluated: &[EvaluatedArtifact],
-    index: u64,
-) -> Difference {
-    let running: BTreeSet<&ArtifactKey> = evaluated.iter().map(|artifact| &artifact.key).collect();
-    let exits: Vec<ArtifactKey> = open.keys().filter(|key| !running.contains(key)).cloned().collect();
-    let mut tells_something = !exits.is_empty();
-    let mut changes = Vec::new();
-    for artifact in evaluated {
-        let before = open.get(&artifact.key);
-        let change = before.map_or(Change::started(artifact), |before| Change::between(before, artifact));
-        tells_something |= change != Change::Unchanged;
-        if change != Change::Unchanged || before.is_some_and(|before| seen_otherwise(before, artifact)) {
-            changes.push(artifact.instance(change, before, index));
-        }
-    }
-    Difference { changes, exits, tells_something }
-}
-
-fn seen_otherwise(before: &RunningArtifact, now: &EvaluatedArtifact) -> bool {
-    let now = &now.observed;
-    before.created != now.created || before.name != now.name || before.context != now.context
-}
-
-impl EvaluatedArtifact {
-    fn instance(&self, change: Change, before: Option<&RunningArtifact>, from: u64) -> RunningArtifact {
-        let count = |created: &Vec<i64>| created.len() as u64;
-        let ObservedArtifact { fingerprint, name, created, context } = self.observed.clone();
-        RunningArtifact {
-            annotation: Annotation {
-                kind: change.as_str().to_owned(),
-                was: before.map_or(0, |before| count(&before.created)),
-                now: count(&created),
-            },
-            fingerprint,
-            name,
-            created,
-            context,
-            from,
-            since: before.map_or(from, |before| before.since),
-            compliant: self.compliant,
-            provenance: self.provenance.clone(),
-            judged_by: self.judged_by,
-            violates: self.violates.clone(),
-        }
-    }
-}
-
-/// What happened to a running artifact since the latest snapshot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Change {
-    StartedCompliant,
-    StartedNonCompliant,
-    StartedUnknown,
-    BecameCompliant,
-    BecameNonCompliant,
-    UpdatedProvenance,
-    Changed,
-    Unchanged,
-}
-
-impl Change {
-    const fn started(now: &EvaluatedArtifact) -> Self {
-        match now.compliant {
-            Some(true) => Self::StartedCompliant,
-            Some(false) => Self::StartedNonCompliant,
-            None => Self::StartedUnknown,
-        }
-    }
-
-    fn between(before: &RunningArtifact, now: &EvaluatedArtifact) -> Self {
-        let reports = |provenance: &[Provenance]| -> Vec<Id> {
-            provenance.iter().map(|provenance| provenance.artifact).collect()
-        };
-        match now.compliant {
-            Some(true) if before.compliant != Some(true) => Self::BecameCompliant,
-            Some(false) if before.compliant != Some(false) => Self::BecameNonCompliant,
-            _ if reports(&before.provenance) != reports(&now.provenance) => Self::UpdatedProvenance,
-            _ if before.compliant != now.compliant
-                || before.provenance != now.provenance
-                || before.judged_by != now.judged_by
-                || before.violates != now.violates =>
-            {
-                Self::Changed
-            }
-            _ => Self::Unchanged,
-        }
-    }
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::StartedCompliant => "started-compliant",
-            Self::StartedNonCompliant => "started-non-compliant",
-            Self::StartedUnknown => "started-unknown",
-            Self::BecameCompliant => "became-compliant",
-            Self::BecameNonCompliant => "became-non-compliant",
-            Self::UpdatedProvenance => "updated-provenance",
-            Self::Changed => "changed",
-            Self::Unchanged => "unchanged",
-        }
     }
 }
 

@@ -1,14 +1,18 @@
 //! Environments: where artifacts run, physical ones that are reported on and logical ones that group them.
 
+pub(crate) mod asserts;
 pub(crate) mod attached;
 pub(crate) mod evaluation;
 pub(crate) mod lifecycle;
 pub(crate) mod operations;
 pub(crate) mod record;
+#[cfg(feature = "memory")]
+pub(crate) mod replay;
 pub(crate) mod reports;
 pub(crate) mod store;
 pub(crate) mod view;
 
+pub use asserts::{AllowListing, AssertArtifact, AssertScope, AssertView, AssertedFlow};
 pub use attached::{AttachPolicies, DetachPolicies, PolicyNames};
 pub use lifecycle::{ArchiveEnvironment, EnvironmentRenaming, RenameEnvironment};
 pub use operations::{
@@ -16,6 +20,8 @@ pub use operations::{
     PatchEnvironment, PutEnvironment,
 };
 pub use record::{Environment, EnvironmentKind};
+#[cfg(feature = "memory")]
+pub use replay::replay;
 pub use reports::{
     AzureApp, AzureApps, AzureDigests, CloudRun, CloudRunKind, CloudRunResource, Creation, DigestOrNone,
     Digests, Docker, ECS, EcsTask, EnvironmentReport, Instance, K8S, Lambda, PlainArtifact, Pod, PodOwner,

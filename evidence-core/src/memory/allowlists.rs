@@ -1,6 +1,6 @@
 //! What is allowed in environments.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
@@ -42,10 +42,11 @@ impl AllowlistStore for MemoryStore {
         org: Id,
         environment: Id,
         fingerprints: &[Fingerprint],
-    ) -> StoreResult<Vec<Fingerprint>> {
+    ) -> StoreResult<Vec<(Fingerprint, u64)>> {
         self.ask(org, |tables| {
             let allowed = tables.allowed_in(environment);
-            fingerprints.iter().filter(|wanted| allowed.contains(wanted)).cloned().collect()
+            let wanted = BTreeSet::from_iter(fingerprints);
+            wanted.into_iter().filter_map(|wanted| Some((wanted.clone(), *allowed.get(wanted)?))).collect()
         })
     }
 
@@ -55,9 +56,9 @@ impl AllowlistStore for MemoryStore {
 }
 
 impl Tables {
-    fn allowed_in(&self, environment: Id) -> BTreeSet<&Fingerprint> {
-        let records = self.allowances.iter().map(|allowance| &allowance.record);
-        let here = records.filter(|record| record.environment == environment);
-        here.map(|record| &record.fingerprint).collect()
+    /// The newest entry of each artifact.
+    fn allowed_in(&self, environment: Id) -> BTreeMap<&Fingerprint, u64> {
+        let here = self.allowances.iter().filter(|allowance| allowance.record.environment == environment);
+        here.map(|allowance| (&allowance.record.fingerprint, allowance.revision)).collect()
     }
 }

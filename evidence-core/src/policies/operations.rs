@@ -1,5 +1,6 @@
 //! Operations on policies.
 
+use futures_util::future::try_join_all;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -99,7 +100,8 @@ impl Operation for GetPolicy {
 
 /// Creates a policy (201), or updates the one of that name (200). A new policy needs the file: 400 without. A file whose
 /// text is not that of the newest version becomes a new version, and what runs where the policy is attached is evaluated
-/// by it. A text that is no policy, or that asks for what is not checked, is 400. Versions never change.
+/// by it. A text that is no policy, or that asks for decisions about a control that does not exist, is 400. Versions never
+/// change.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PutPolicy {
     /// The organization's name.
@@ -165,11 +167,11 @@ impl Operation for PutPolicy {
         let text = match text {
             Some(text) => {
                 let heavy = text.len() > LONG_YAML;
-                Some(cx.compute().run_if(heavy, move || check(&text).map(|()| text)).await??)
+                Some(cx.compute().run_if(heavy, move || Uploaded::read(text)).await??)
             }
             None => None,
         };
-        let Done { created, policy, versioned } = cx.retry(|| put(&input, text.as_deref(), cx)).await?;
+        let Done { created, policy, versioned } = cx.retry(|| put(&input, text.as_ref(), cx)).await?;
         if versioned {
             reevaluate_consumers(&input.name, cx).await?;
         }
@@ -178,14 +180,41 @@ impl Operation for PutPolicy {
     }
 }
 
-/// Refuses a text that is no policy, and one that promises more than is checked.
-fn check(text: &str) -> Result<()> {
-    let policy = policy::Policy::parse(text).map_err(|errors| Error::invalid(FILE, errors.to_string()))?;
-    match policy.unsupported() {
-        Some((path, reason)) => Err(Error::invalid(FILE, format!("{path}: {reason}"))),
-        None => Ok(()),
+/// The text of a policy that can be read.
+struct Uploaded {
+    text: String,
+    /// The controls that it asks for decisions about.
+    controls: Vec<String>,
+}
+
+impl Uploaded {
+    /// Refuses a text that is no policy.
+    fn read(text: String) -> Result<Self> {
+        let policy =
+            policy::Policy::parse(&text).map_err(|errors| Error::invalid(FILE, errors.to_string()))?;
+        let controls = policy.controls().into_iter().map(str::to_owned).collect();
+        Ok(Self { text, controls })
+    }
+
+    /// Refuses one that asks for decisions about a control that is not there: nothing would ever comply with it. One that is
+    /// archived is there.
+    async fn check_controls(&self, cx: &Context<'_>) -> Result<()> {
+        let org = cx.org()?;
+        for controls in self.controls.chunks(LOOK_UPS) {
+            let known = controls.iter().map(|control| cx.store().control(org, control));
+            for (control, known) in controls.iter().zip(try_join_all(known).await?) {
+                if known.is_none() {
+                    let text = format!("for_control: there is no control '{control}'");
+                    return Err(Error::invalid(FILE, text));
+                }
+            }
+        }
+        Ok(())
     }
 }
+
+/// So many controls are looked up at once.
+const LOOK_UPS: usize = 64;
 
 /// What became of a policy that was put.
 struct Done {
@@ -196,32 +225,39 @@ struct Done {
     versioned: bool,
 }
 
-async fn put(input: &PolicyInput, text: Option<&str>, cx: &Context<'_>) -> Result<Done> {
+async fn put(input: &PolicyInput, file: Option<&Uploaded>, cx: &Context<'_>) -> Result<Done> {
     let known = cx.store().policy(cx.org()?, input.name.as_str()).await?;
     let Some(Current { revision, record }) = known else {
-        let text = text.ok_or_else(|| Error::invalid(FILE, "Field required [input: None]"))?;
-        let (record, version) = first(input, text, cx);
+        let file = file.ok_or_else(|| Error::invalid(FILE, "Field required [input: None]"))?;
+        file.check_controls(cx).await?;
+        let (record, version) = first(input, &file.text, cx);
         let fact = Fact::PolicyCreated { record: record.clone(), version };
         cx.record(Draft::of(fact, Guard::Vacant(Key::Policy(input.name.clone())))).await?;
         return Ok(Done { created: true, policy: record, versioned: false });
     };
-    let is_new = match text {
-        Some(text) => PolicyVersion::one((record.id, record.version), cx).await?.policy_yaml != text,
-        None => false,
+    let new = match file {
+        Some(file) => {
+            let latest = PolicyVersion::one((record.id, record.version), cx).await?;
+            Some(file).filter(|file| file.text != latest.policy_yaml)
+        }
+        None => None,
     };
     let most = cx.limits().policy_versions;
-    if is_new && record.version >= most {
+    if new.is_some() && record.version >= most {
         let text = format!("Policy '{}' has {most} versions and takes no more", record.name);
         return Err(Error::invalid(FILE, text));
     }
-    let (policy, version) = updated(&record, input, text.filter(|_| is_new), cx);
+    if let Some(file) = new {
+        file.check_controls(cx).await?;
+    }
+    let (policy, version) = updated(&record, input, new.map(|file| file.text.as_str()), cx);
     if policy != record {
         let comment = Some(input.comment.clone().into_string());
         let comment = comment.filter(|comment| version.is_none() && !comment.is_empty());
         let fact = Fact::PolicyUpdated { record: policy.clone(), version, comment };
         cx.record(Draft::of(fact, Guard::Revision(RecordKind::Policy, record.id, revision))).await?;
     }
-    Ok(Done { created: false, policy, versioned: text.is_some() })
+    Ok(Done { created: false, policy, versioned: file.is_some() })
 }
 
 fn first(input: &PolicyInput, text: &str, cx: &Context<'_>) -> (Policy, PolicyVersion) {

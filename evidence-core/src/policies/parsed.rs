@@ -15,7 +15,8 @@ use crate::texts::record::in_parts_by;
 /// Versions of policies, parsed.
 pub(crate) type ParsedPolicies = Cache<VersionKey, Policy>;
 
-/// How much the texts of the policies that are remembered come to, in bytes; what they were parsed into is of that order.
+/// How much the texts and the expressions of the policies that are remembered come to, in bytes; what the rest was parsed
+/// into is of that order.
 const BUDGET: usize = 8 << 20;
 
 /// A small text's policy takes about so many bytes all the same.
@@ -69,7 +70,7 @@ impl Context<'_> {
         for (key, bytes, policy) in self.compute().run_if(heavy, parse).await? {
             // What was damaged may be put right.
             if policy.is_readable() {
-                cache.put(key, bytes.max(LEAST), Arc::clone(&policy));
+                cache.put(key, bytes.max(LEAST) + policy.expression_bytes(), Arc::clone(&policy));
             }
             found.insert(key, policy);
         }

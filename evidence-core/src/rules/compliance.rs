@@ -181,6 +181,8 @@ pub struct ReportedAttestation {
     pub binding: Binding,
     /// Whether it replaces the verdict of the attestation of its name.
     pub is_override: bool,
+    /// The identifier of the control that it is a decision about.
+    pub control: Option<String>,
 }
 
 /// Whether an attestation was reported.
@@ -273,6 +275,15 @@ pub struct ArtifactStatus {
     #[serde(serialize_with = "as_seconds")]
     #[schemars(with = "Seconds")]
     pub evaluated_at: Timestamp,
+}
+
+impl ArtifactStatus {
+    /// Puts another verdict in the place of its own, with the reason where no line accounts for it.
+    pub(crate) fn set_state(&mut self, state: State, reason: Option<String>) {
+        self.state = ArtifactState::Reported(state);
+        self.is_compliant = Some(state.is_compliant());
+        self.state_info = reason;
+    }
 }
 
 /// The state of a trail, its `compliance_status`.
@@ -375,10 +386,32 @@ pub fn evaluate_artifact(
     artifacts: &[ReportedArtifact],
     attestations: &[ReportedAttestation],
 ) -> ArtifactStatus {
+    evaluate_in_trail(template, artifact, artifacts, attestations).0
+}
+
+/// The same, with the lines of the trail after its own: all that it takes.
+pub(crate) fn evaluate_artifact_with_trail(
+    template: &Template,
+    artifact: &ReportedArtifact,
+    artifacts: &[ReportedArtifact],
+    attestations: &[ReportedAttestation],
+) -> ArtifactStatus {
+    let (mut status, trail) = evaluate_in_trail(template, artifact, artifacts, attestations);
+    status.attestations.extend(trail.lines);
+    status
+}
+
+fn evaluate_in_trail(
+    template: &Template,
+    artifact: &ReportedArtifact,
+    artifacts: &[ReportedArtifact],
+    attestations: &[ReportedAttestation],
+) -> (ArtifactStatus, ScopeStatus) {
     let subjects = Subjects::of(artifact, artifacts);
     let on_trail: Vec<_> = attestations.iter().filter(|one| one.binding == Binding::Trail).collect();
     let own: Vec<_> = attestations.iter().filter(|one| subjects.include(&one.binding)).collect();
-    evaluate_reported(template, &ScopeStatus::new(&template.attestations, &on_trail), artifact, &own)
+    let trail = ScopeStatus::new(&template.attestations, &on_trail);
+    (evaluate_reported(template, &trail, artifact, &own), trail)
 }
 
 /// The names of the attestations that an artifact of this template name needs: those of its slot,

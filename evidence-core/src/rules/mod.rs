@@ -26,6 +26,7 @@
 //!     index: 1,
 //!     binding: Binding::Trail,
 //!     is_override: false,
+//!     control: None,
 //! };
 //! assert_eq!(evaluate(&template, begun, &[], &[review(true)]).state, State::Compliant);
 //! assert_eq!(evaluate(&template, begun, &[], &[review(false)]).state, State::NonCompliant);
@@ -34,10 +35,11 @@
 //!
 //! ```
 //! use evidence_core::rules::compliance::State;
-//! use evidence_core::rules::policy::{FlowContext, Policy, evaluate};
+//! use evidence_core::rules::policy::{Artifact, FlowContext, Policy, evaluate};
 //!
 //! let policy = Policy::parse("_schema: https://example.com/schemas/policy/v1\nartifacts:\n  provenance:\n    required: true\n")?;
-//! assert!(!evaluate(&policy, &[]).satisfied, "an artifact that no flow knows has no provenance");
+//! let artifact = Artifact { name: "app:1.0", fingerprint: None };
+//! assert!(!evaluate(&policy, artifact, &[]).satisfied, "an artifact that no flow knows has no provenance");
 //! let built = FlowContext {
 //!     flow_name: "app".to_owned(),
 //!     trail_name: "1.0".to_owned(),
@@ -46,7 +48,7 @@
 //!     tags: Default::default(),
 //!     attestations: vec![],
 //! };
-//! assert!(evaluate(&policy, &[built]).satisfied);
+//! assert!(evaluate(&policy, artifact, &[built]).satisfied);
 //! # Ok::<(), evidence_core::rules::policy::PolicyErrors>(())
 //! ```
 

@@ -1,10 +1,20 @@
-//! A caller's regular expression for names, which takes time in proportion to the text.
+//! A caller's regular expressions, which take time in proportion to the text: for names, and those of policies.
+
+use regex_automata::dfa::dense::{self, BuildError, DFA};
+use regex_automata::dfa::{Automaton, StartKind};
+use regex_automata::nfa::thompson;
+use regex_automata::util::syntax;
+use regex_automata::{Input, MatchError, MatchKind};
+
+use super::folding::{self, MAX_NESTING};
 
 /// What a compiled expression may take, in bytes.
 const MAX_SIZE: usize = 32 << 10;
 
-/// Expressions nest no deeper than this.
-const MAX_NESTING: u32 = 32;
+/// What the table of a policy's pattern may take, in bytes.
+const MAX_TABLE: usize = 64 << 10;
+
+const TOO_LARGE: &str = "the pattern is too large once it is compiled";
 
 /// Compiles an expression that is searched for anywhere in a name. Names are ASCII, and so are its classes, which keeps
 /// them small: the worst of what found room in a parameter (`a?a?…`) takes 0.6 ms, and so no thread of its own.
@@ -15,10 +25,80 @@ pub(crate) fn compile(pattern: &str) -> Result<regex::bytes::Regex, String> {
     let mut builder = regex::bytes::RegexBuilder::new(pattern);
     let compiled = builder.unicode(false).nest_limit(MAX_NESTING).size_limit(MAX_SIZE).build();
     compiled.map_err(|error| match error {
-        regex::Error::CompiledTooBig(_) => "the pattern is too large once it is compiled".to_owned(),
-        error => error.to_string().lines().last().unwrap_or_default().to_owned(),
+        regex::Error::CompiledTooBig(_) => TOO_LARGE.to_owned(),
+        error => last_line(&error.to_string()),
     })
 }
+
+/// The last line says what is wrong with a pattern, those before show where.
+pub(super) fn last_line(error: &str) -> String {
+    error.lines().last().unwrap_or_default().to_owned()
+}
+
+/// The table of a pattern that is searched for anywhere in a text: each byte of the text is one look-up.
+pub(super) fn table(pattern: &str, syntax: syntax::Config, most: usize) -> Result<DFA<Vec<u32>>, BuildError> {
+    let table = dense::Config::new()
+        .start_kind(StartKind::Unanchored)
+        .match_kind(MatchKind::LeftmostFirst)
+        .dfa_size_limit(Some(most))
+        .determinize_size_limit(Some(most));
+    DFA::builder()
+        .syntax(syntax)
+        .thompson(thompson::Config::new().nfa_size_limit(Some(most / 2)))
+        .configure(table)
+        .build(pattern)
+}
+
+/// Whether the text has a place that fits. A table gives up at bytes that it was built to give up at: there are none.
+pub(super) fn is_in(table: &DFA<Vec<u32>>, text: &str) -> Result<bool, MatchError> {
+    Ok(table.try_search_fwd(&Input::new(text).earliest(true))?.is_some())
+}
+
+/// A pattern of a policy. Its classes and its case are those of ASCII, which keeps its table small.
+#[derive(Clone)]
+pub(super) struct Pattern {
+    text: String,
+    table: DFA<Vec<u32>>,
+}
+
+impl Pattern {
+    /// Compiles a pattern.
+    ///
+    /// # Errors
+    /// What the pattern should be.
+    pub(super) fn new(pattern: &str) -> Result<Self, String> {
+        folding::check(pattern, false)?;
+        let syntax = syntax::Config::new().unicode(false).utf8(false).nest_limit(MAX_NESTING);
+        syntax::parse_with(pattern, &syntax).map_err(|error| last_line(&error.to_string()))?;
+        // It can be parsed, so that nothing else is wrong with it.
+        let table = table(pattern, syntax, MAX_TABLE).map_err(|_| TOO_LARGE.to_owned())?;
+        Ok(Self { text: pattern.to_owned(), table })
+    }
+
+    /// How many bytes of memory it takes.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(self) + self.text.len() + self.table.memory_usage()
+    }
+
+    /// Whether the text has a place that fits.
+    pub(super) fn is_in(&self, text: &str) -> bool {
+        is_in(&self.table, text).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Pattern").field(&self.text).finish()
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Pattern {}
 
 #[cfg(test)]
 mod tests {
@@ -41,6 +121,31 @@ mod tests {
             ),
         ] {
             assert_eq!(compile(pattern).err().as_deref(), refusal, "{pattern}");
+            assert_eq!(Pattern::new(pattern).err().as_deref(), refusal, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_of_a_policy_is_searched_for_anywhere_in_bounded_memory() {
+        let table = [
+            ("^datadog:.*", "datadog:7", true),
+            ("^datadog:.*", "a/datadog:7", false),
+            ("dog", "datadog:7", true),
+            ("7$", "datadog:7", true),
+            ("7$", "datadog:7\n", false),
+            ("", "", true),
+            ("(?i)DATADOG", "datadog:7", true),
+            ("^.{3}$", "abc", true),
+            ("b\u{fc}ro", "ein b\u{fc}ro", true),
+            ("\\d\\.\\d", "v1.2", true),
+            ("^(prod|test)-[a-z0-9]{8}$", "prod-0123abcd", true),
+            ("^\\w+-\\w+-\\w+-\\w+-\\w+-[[:alpha:]]+\\d{3}$", "a-b-c-d-e-f123", true),
+            ("^[a-f0-9]{64}$", &"a".repeat(64), true),
+        ];
+        for (pattern, text, expected) in table {
+            let pattern = Pattern::new(pattern).unwrap();
+            assert_eq!(pattern.is_in(text), expected, "{pattern:?} in {text}");
+            assert!(pattern.bytes() <= 2 * MAX_TABLE, "{pattern:?}: {} bytes", pattern.bytes());
         }
     }
 }

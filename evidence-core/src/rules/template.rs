@@ -36,11 +36,15 @@ impl Kind {
     /// Whether an attestation of this reported type is of the kind. Decisions are reported as
     /// `system:decision` and asked for as `decision`.
     pub fn matches(&self, reported_type: &str) -> bool {
-        let reported_type = match reported_type {
+        self.is_any() || self.0 == Self::of_reported(reported_type)
+    }
+
+    /// What an attestation of this reported type is asked for as.
+    pub(super) fn of_reported(reported_type: &str) -> &str {
+        match reported_type {
             "system:decision" => "decision",
             other => other,
-        };
-        self.is_any() || self.0 == reported_type
+        }
     }
 
     /// Whether the kind is `*`.

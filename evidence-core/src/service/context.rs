@@ -403,11 +403,16 @@ fn check_size(facts: &[Fact], limit: u64) -> Result<()> {
         let mut size = Size(0);
         serde_json::to_writer(&mut size, fact).map_err(|error| StoreError::Failed(error.into()))?;
         if size.0 > limit {
-            let text = format!("What runs comes to more than {limit} bytes, with where it comes from");
-            return Err(Error::invalid("artifacts", text));
+            return Err(snapshot_too_large(limit));
         }
     }
     Ok(())
+}
+
+/// What runs, with what is recorded of it, is more than a snapshot may have.
+pub(crate) fn snapshot_too_large(limit: u64) -> Error {
+    let text = format!("What runs comes to more than {limit} bytes, with where it comes from");
+    Error::invalid("artifacts", text)
 }
 
 /// Counts the bytes that are written to it.

@@ -11,7 +11,9 @@ pub(crate) mod view;
 pub use expression::{BadExpression, BadInterval, Expression, Interval, Position, Unit};
 pub use key::ArtifactKey;
 pub use operations::{GetSnapshot, ListSnapshots};
-pub use record::{Annotation, AppliedPolicy, PolicyDecision, Provenance, RunningArtifact, Snapshot};
+pub use record::{
+    Annotation, AppliedPolicy, PolicyDecision, PolicyOutcome, Provenance, RunningArtifact, Snapshot,
+};
 pub use store::{LiveBuild, Run, SnapshotEntry, SnapshotRow, SnapshotStore};
 pub use view::{
     AppliedPolicyView, ArtifactFlow, FailingArtifacts, SnapshotArtifact, SnapshotSummary, SnapshotView,

@@ -8,7 +8,7 @@ use crate::json::JsonFields;
 use crate::ledger::Hash;
 use crate::name::{Fingerprint, PolicyName};
 use crate::rules::compliance::State;
-use crate::rules::policy::RuleEvaluation;
+use crate::rules::policy::{Artifact, RuleEvaluation, RuleOutcomes};
 use crate::snapshots::key::ArtifactKey;
 use crate::time::Timestamp;
 
@@ -25,6 +25,10 @@ pub struct Snapshot {
     pub compliant: bool,
     /// Whether a report led to it, rather than a change of policies.
     pub reported: bool,
+    /// How many entries the ledger had when it was evaluated. Artifacts and attestations that were reported later are no
+    /// part of it, so that the same can be evaluated again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rests_on: Option<u64>,
     /// The policies it was evaluated by, by id.
     pub policies: Vec<AppliedPolicy>,
     /// Artifacts that began to run, or whose data differ from the snapshot before.
@@ -79,16 +83,38 @@ pub struct RunningArtifact {
     /// <version>` and a line feed. Nothing without policies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judged_by: Option<Hash>,
-    /// Which of these it violates, by their places, ascending. What their rules say of it follows from the provenance and is
-    /// evaluated when it is shown: recorded, it would be as long as the policies times the flows.
+    /// Which of these it violates, by their places, ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub violates: Vec<u16>,
+    /// What the rules of these policies came to, where that rests on attestations, tags or names. What the rules of the
+    /// others say follows from the provenance, and is evaluated when it is shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outcomes: Vec<PolicyOutcome>,
+    /// The digest of all that it was evaluated by, policies aside: its name, whether it was on the allowlist, its reports, the
+    /// flows with their tags, and the attestations where a policy asks for some. Nothing without policies. A difference in
+    /// it alone takes no snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<Hash>,
+}
+
+/// What the rules of a policy came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyOutcome {
+    /// The policy's place among those that the artifact was evaluated by.
+    pub policy: u16,
+    /// Each rule in each flow.
+    pub rules: RuleOutcomes,
 }
 
 impl RunningArtifact {
     /// What it is told apart by from all else that runs in the environment.
     pub fn key(&self) -> ArtifactKey {
         ArtifactKey::new(self.fingerprint.as_ref(), &self.name)
+    }
+
+    /// What conditions of policies look at.
+    pub(crate) fn as_policies_see_it(&self) -> Artifact<'_> {
+        Artifact { name: &self.name, fingerprint: self.fingerprint.as_ref().map(Fingerprint::as_str) }
     }
 }
 

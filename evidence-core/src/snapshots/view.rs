@@ -418,11 +418,15 @@ impl Rules {
 
     /// What was decided of an instance that was reported in these flows.
     fn decisions(&self, instance: &RunningArtifact, contexts: &[FlowContext]) -> Vec<PolicyDecision> {
+        let artifact = instance.as_policies_see_it();
         let decision = |(place, rule): (u16, &Rule)| {
             let satisfied = instance.violates.binary_search(&place).is_err();
-            // Nor do rules about what a snapshot does not keep.
-            let shown = rule.policy.as_ref().filter(|policy| policy.unsupported().is_none());
-            let evaluation = shown.map(|policy| policy::evaluate(policy, contexts));
+            let outcome = instance.outcomes.iter().find(|outcome| outcome.policy == place);
+            let evaluation = rule.policy.as_ref().and_then(|policy| match outcome {
+                Some(outcome) => policy::explain_outcome(policy, &outcome.rules, contexts),
+                // The others rest on what a snapshot does not keep.
+                None => policy.follows_from_states().then(|| policy::evaluate(policy, artifact, contexts)),
+            });
             // What was recorded counts. Where the policy says something else now, as one whose text was damaged may, its
             // rules do not tell why.
             let evaluation = evaluation.filter(|evaluation| evaluation.satisfied == satisfied);
@@ -624,22 +628,31 @@ mod tests {
             provenance: Vec::new(),
             judged_by: None,
             violates: Vec::new(),
+            outcomes: Vec::new(),
+            inputs: None,
         }
     }
 
-    /// A snapshot keeps neither attestations nor tags, so that nothing can be said of what asks for them.
+    /// A snapshot keeps neither attestations nor tags, but what came of them.
     #[test]
-    fn rules_are_shown_only_where_a_snapshot_holds_what_they_were_evaluated_by() {
+    fn rules_are_shown_by_what_was_recorded_of_them() {
         let schema = "_schema: https://example.com/schemas/policy/v1\nartifacts:\n";
+        let both = vec![RuleKind::Provenance, RuleKind::TrailCompliance];
+        let three = vec![RuleKind::Provenance, RuleKind::TrailCompliance, RuleKind::Attestation];
+        let required = "  provenance:\n    required: true\n";
+        let attestations = "  attestations:\n    - type: junit\n";
+        let exceptions =
+            "  provenance:\n    required: true\n    exceptions:\n      - if: ${{ flow.name == 'a' }}\n";
         let table = [
-            ("  provenance:\n    required: true\n", vec![RuleKind::Provenance, RuleKind::TrailCompliance]),
-            ("  attestations:\n    - type: junit\n", Vec::new()),
-            (
-                "  provenance:\n    required: true\n    exceptions:\n      - if: ${{ flow.name == 'a' }}\n",
-                Vec::new(),
-            ),
+            (required, None, both.clone()),
+            (attestations, Some("--m"), three),
+            (attestations, Some("--+"), Vec::new()),
+            (attestations, Some("--"), Vec::new()),
+            (attestations, None, Vec::new()),
+            (exceptions, Some("p-"), both),
+            (exceptions, None, Vec::new()),
         ];
-        for (text, shown) in table {
+        for (text, outcome, shown) in table {
             let policy = Arc::new(Policy::stored(&format!("{schema}{text}")));
             assert!(policy.is_readable(), "{text}");
             let rule = Rule {
@@ -649,7 +662,11 @@ mod tests {
                 policy: Some(policy),
             };
             let rules = Rules { digest: None, policies: vec![rule] };
-            let decisions = rules.decisions(&RunningArtifact { violates: vec![0], ..instance() }, &[]);
+            let outcome = outcome.map(|rules| serde_json::json!({"policy": 0, "rules": rules}));
+            let outcomes =
+                outcome.map(|outcome| serde_json::from_value(outcome).unwrap()).into_iter().collect();
+            let decisions =
+                rules.decisions(&RunningArtifact { violates: vec![0], outcomes, ..instance() }, &[]);
             let kinds = Vec::from_iter(decisions[0].rule_evaluations.iter().map(|one| one.rule.kind));
             assert_eq!((decisions[0].status, kinds), (State::NonCompliant, shown), "{text}");
         }

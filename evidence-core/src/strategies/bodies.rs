@@ -616,7 +616,7 @@ pub(super) fn requests(operation: &str, known: &ExistingNames) -> Option<Request
         "rename_flow" => Requests::json(&flow_renaming()),
         "create_trail" => with_template(&trail()),
         "put_policy" => {
-            let text = documents::policies();
+            let text = documents::policies(&known.controls);
             let form = Requests::form(&policy(), "payload").with_file(text.valid.prop_map(Some));
             form.with_broken_file(text.broken, "policy_file")
         }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
-use super::shape::{Object, Shape};
+use super::shape::{Broken, Object, Shape};
 use crate::name::{AttestationName, TemplateReferenceName};
 
 const KINDS: [&str; 8] =
@@ -68,18 +68,86 @@ fn distinct(item: &Shape) -> Shape {
     Shape::new(valid, list.broken())
 }
 
-/// Policies of the rules that can be evaluated.
-pub fn policies() -> Texts {
-    let exceptions =
-        Shape::or_wrong(Just(json!([])), vec![json!([{}]), json!([{"if": "${{ true }}"}]), json!(1)]);
+/// Expressions that end up true or false, each of a form of its own.
+const EXPRESSIONS: [&str; 14] = [
+    "true",
+    "exists(flow)",
+    "not exists(flow.tags.team)",
+    "flow.name == \"web\"",
+    "flow.name in ['web', 'shop', 3]",
+    "flow.tags.team == \"x\" or flow.tags.tier != 'y'",
+    "flow.tags.tier < 3",
+    "not flow.tags.risk-level >= '2' and exists(artifact.fingerprint)",
+    "matches(artifact.name, \"^ap+i\")",
+    "matches(flow.tags.team, 'x')",
+    "artifact.name in [flow.name, flow.tags.key.with.dots,]",
+    "(artifact.fingerprint != '') and (1 < 2.5)",
+    "-1 <= flow.tags.tier",
+    "not (exists(artifact.name) and not false)",
+];
+
+/// Expressions that are refused.
+const NO_EXPRESSIONS: [&str; 12] = [
+    "${{ flow.name }}",
+    "${{ flow }}",
+    "${{ 'a' < 3 }}",
+    "${{ flow.name = 'a' }}",
+    "${{ flow.name == 'a' and }}",
+    "${{ flow.owner == 'a' }}",
+    "${{ matches(flow.name, '(') }}",
+    "${{ flow.name in 'a' }}",
+    "${{ (true }}",
+    "${{ }}",
+    "flow.name == 'a'",
+    "",
+];
+
+/// A condition, or none.
+fn condition() -> Shape {
+    let valid = prop_oneof![
+        1 => Just(Value::Null),
+        8 => select(&EXPRESSIONS).prop_map(|text| Value::from(format!("${{{{ {text} }}}}"))),
+    ];
+    let wrong = NO_EXPRESSIONS.iter().map(|text| json!(text)).chain([json!(true), json!([])]);
+    Shape::or_wrong(valid, wrong.collect())
+}
+
+/// A rule about attestations: of a name, of a type, or about one of these controls.
+fn attestation_rule(controls: &[String]) -> Shape {
+    let kinds = || Shape::or_wrong(select(&KINDS).prop_map(Value::from), vec![json!("nonsense"), json!(7)]);
+    let names = || {
+        Shape::or_wrong(select(&["test", "api", "scan"]).prop_map(Value::from), vec![json!(7), json!(null)])
+    };
+    let any = || Shape::new(Just(json!("*")), Just(Broken::whole(json!("nonsense"))));
+    let with = |rule: Object| {
+        rule.optional("if", condition()).given("must_be_compliant", Shape::boolean()).closed().shape()
+    };
+    let of_kind = with(Object::new().required("type", kinds()).given("name", names()));
+    let named = with(Object::new().required("type", any()).required("name", names()));
+    let mut shapes = vec![of_kind, named];
+    if !controls.is_empty() {
+        let control =
+            Shape::or_wrong(select(controls.to_vec()).prop_map(Value::from), vec![json!(7), json!([])]);
+        let decision = Shape::new(Just(json!("decision")), any().broken());
+        shapes.push(with(Object::new().required("type", decision).given("for_control", control)));
+    }
+    Shape::any_of(&shapes)
+}
+
+/// Policies, which ask for decisions about these controls alone.
+pub fn policies(controls: &[String]) -> Texts {
+    let exception = Object::new().optional("if", condition()).closed().shape();
+    let exceptions = Shape::list(&exception, 0..3);
     let rule =
         Object::new().given("required", Shape::boolean()).given("exceptions", exceptions).closed().shape();
-    let unevaluated =
-        vec![json!([{"name": "a", "type": "*"}]), json!([{"name": "*", "type": "*"}]), json!("")];
+    let both_any = Just(Broken::whole(json!([{"name": "*", "type": "*"}])));
+    let no_control = Just(Broken::whole(json!([{"type": "decision", "for_control": "no-such-control"}])));
+    let attestations =
+        Shape::list(&attestation_rule(controls), 0..4).or_broken(both_any).or_broken(no_control);
     let artifacts = Object::new()
         .given("provenance", rule.clone())
         .given("trail-compliance", rule)
-        .given("attestations", Shape::or_wrong(Just(json!([])), unevaluated))
+        .given("attestations", attestations)
         .closed();
     let schema = select(&["https://example.com/schemas/policy/v1", "https://example.com/v1?x#y"]);
     let wrong = vec![json!("https://example.com/schemas/policy/v2"), json!("v1"), json!(7), json!("")];

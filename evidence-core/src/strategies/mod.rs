@@ -42,6 +42,8 @@ pub struct ExistingNames {
     pub fingerprints: Vec<String>,
     /// Names of custom attestation types that take any data.
     pub attestation_types: Vec<String>,
+    /// Identifiers of controls.
+    pub controls: Vec<String>,
 }
 
 impl Requests {

@@ -55,6 +55,13 @@ impl TrailContents {
         artifacts.chain(attestations).fold(self.revision, u64::max)
     }
 
+    /// What had been reported when the ledger had so many entries.
+    pub(crate) fn within(mut self, entries: u64) -> Self {
+        self.artifacts.retain(|row| row.index < entries);
+        self.attestations.retain(|row| row.index < entries);
+        self
+    }
+
     /// Puts trails and what was reported to them together, for stores that read each apart, in any order.
     pub fn together(
         trails: impl IntoIterator<Item = Current<Trail>>,

@@ -593,8 +593,13 @@ impl AllowlistStore for Broken {
         org: Id,
         environment: Id,
         fingerprints: &[Fingerprint],
-    ) -> StoreResult<Vec<Fingerprint>> {
-        self.whole.allowed(org, environment, fingerprints).await
+    ) -> StoreResult<Vec<(Fingerprint, u64)>> {
+        let allowed = self.whole.allowed(org, environment, fingerprints).await?;
+        let first = allowed.iter().map(|(_, index)| *index).min().unwrap_or_default();
+        let since = |(fingerprint, index)| {
+            (fingerprint, if self.has(Defect::AllowsSinceTheFirst) { first } else { index })
+        };
+        Ok(allowed.into_iter().map(since).collect())
     }
 
     async fn allowance_count(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64> {

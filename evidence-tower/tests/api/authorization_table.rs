@@ -114,6 +114,7 @@ const TABLE: &[Row] = &[
     row("get_artifact_by_commit_sha", READS_FLOW, Nothing, 200).without("flow_name", 404),
     row("get_artifact_by_fingerprint", READS_FLOW, Nothing, 200).without("flow_name", 404),
     row("get_latest_artifact_commit", READS_FLOW, Nothing, 200).without("flow_name", 404),
+    row("assert_artifact", READS, Nothing, 200).without("fingerprint", 400),
     row("list_system_attestation_types", ToAnybody, Nothing, 200),
     row("get_attestations", READS, Nothing, 200),
     row("get_flow_attestations", READS, Nothing, 200).without("flow_name", 404),

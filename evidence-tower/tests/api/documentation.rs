@@ -163,6 +163,7 @@ fn schemas_have_the_names_that_generated_clients_know() {
         assert_eq!(schema(operation, &pointer), name, "{operation}");
     }
     for (operation, name) in [
+        ("assert_artifact", "AssertArtifactResponse"),
         ("get_artifact_by_fingerprint", "ArtifactResponse"),
         ("get_latest_artifact_commit", "LatestCommitResponse"),
         ("get_attestations", "AttestationsPaginatedResponse"),

@@ -435,6 +435,8 @@ impl Calls {
         self.get("get_artifact_by_commit_sha", with(&in_flow, "commit_sha", &COMMIT[..7])).await;
         self.get("get_latest_artifact_commit", with(&in_flow, "fingerprint", short)).await;
         self.get("get_search", with(&org, "search_value", &COMMIT[..7])).await;
+        let production_gate = with(&with(&org, "fingerprint", FINGERPRINT), "environment_name", "production");
+        self.get("assert_artifact", production_gate).await;
         let named = with(&in_trail, "attestation_name", "licences");
         let found = self.get("get_trail_attestation", named).await;
         let id = found[0]["attestation_id"].as_str().unwrap();

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evidence_core::auth::ApiKey;
+use evidence_core::environments::replay;
 use evidence_core::seed::Seed;
 use evidence_core::{Evidence, Settings, Store};
 use proptest::prelude::*;
@@ -18,7 +19,7 @@ use serde_json::Value;
 
 use self::steps::{Step, Text, Thing, runs};
 use crate::mounts::Mount;
-use crate::support::{Api, Counter, JANE, JOHN, ManualClock, Reply, StoreUnderTest, stores};
+use crate::support::{Api, Counter, JANE, JOHN, ManualClock, Reply, StoreUnderTest, acme, stores};
 
 /// Two services over one of the stores, which take turns: each remembers what the other may have changed.
 struct Contender {
@@ -64,6 +65,17 @@ impl Contender {
                 let parts: Vec<_> = std::iter::once(document).chain(file).collect();
                 let parts: Vec<_> = parts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
                 ask.form(&parts).await
+            }
+        }
+    }
+
+    /// Evaluates every snapshot again from what the ledger had then.
+    async fn replay_snapshots(&self) {
+        let acme = acme(&*self.store).await;
+        for environment in self.store.environments(acme).await.unwrap() {
+            for index in 1..=environment.status.snapshots {
+                let differences = replay(&*self.store, acme, environment.record.id, index).await.unwrap();
+                assert!(differences.is_empty(), "{}#{index}: {differences:?}", environment.record.name);
             }
         }
     }
@@ -147,6 +159,7 @@ async fn run(steps: &[Step], tally: &mut Tally) -> TestCaseResult {
         learned.learn(step.operation, &expected.body);
         *tally.entry((step.operation, expected.status.as_u16())).or_default() += 1;
     }
+    first.replay_snapshots().await;
     let expected = first.ledgers().await;
     for other in others {
         prop_assert_eq!(&other.ledgers().await, &expected, "{} and {}", first.name, other.name);

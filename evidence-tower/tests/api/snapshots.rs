@@ -291,6 +291,8 @@ async fn what_has_no_digest_is_shown_with_its_context_and_evaluated_as_without_p
             provenance: vec![],
             judged_by: None,
             violates: vec![],
+            outcomes: vec![],
+            inputs: None,
         };
         let snapshot = Snapshot {
             environment,
@@ -298,6 +300,7 @@ async fn what_has_no_digest_is_shown_with_its_context_and_evaluated_as_without_p
             at: NOW,
             compliant: false,
             reported: true,
+            rests_on: None,
             policies: vec![],
             changes: vec![
                 instance("task", 20, &json!({"ecs_context": task, "containers": ["a"]})),

@@ -5,6 +5,7 @@ use super::*;
 use serde_json::json;
 
 use crate::id::Random;
+use crate::snapshots::record::Annotation;
 use crate::time::Timestamp;
 
 /// Gives the bytes of a small number, so that ids are told apart by it.
@@ -38,6 +39,8 @@ fn evaluated(digit: char, compliant: Option<bool>) -> EvaluatedArtifact {
         provenance: vec![from_report(1)],
         judged_by: policies(&[(1, 1)]),
         violates: if compliant == Some(false) { vec![0] } else { vec![] },
+        outcomes: vec![],
+        inputs: None,
     }
 }
 
@@ -61,6 +64,11 @@ fn policies(applied: &[(u8, u64)]) -> Option<Hash> {
     let applied =
         applied.iter().map(|(policy, version)| AppliedPolicy { policy: report(*policy), version: *version });
     AppliedPolicy::digest(&Vec::from_iter(applied))
+}
+
+/// What the rules of the first policy came to.
+fn outcome(rules: &str) -> PolicyOutcome {
+    PolicyOutcome { policy: 0, rules: rules.into() }
 }
 
 /// A compliant report.
@@ -164,6 +172,20 @@ fn the_same_fingerprints_take_a_snapshot_only_for_provenance_and_verdicts() {
             with(evaluated('a', Some(false)), |now| now.violates = vec![1]),
             Some("changed"),
             true,
+        ),
+        (
+            "a rule says something else",
+            yes(),
+            with(yes(), |now| now.outcomes = vec![outcome("--+")]),
+            Some("changed"),
+            true,
+        ),
+        (
+            "inputs of which nothing else comes",
+            yes(),
+            with(yes(), |now| now.inputs = policies(&[(2, 2)])),
+            None,
+            false,
         ),
         (
             "verdict and report",

@@ -129,18 +129,18 @@ pub(crate) struct ContentStatus<'a, L> {
 /// trail has the one that comes with it in `content`, where that is not empty: the last that it was given before.
 ///
 /// What was reported is gone through once, however much content is asked about; `keep` takes the lines of a list, which
-/// are the same for all to which the same attestations apply.
+/// are the same for all to which the same attestations apply, and what was reported there.
 pub(crate) fn content_statuses<'a, L: Clone>(
     template: &Template,
     artifacts: &'a [ReportedArtifact],
     attestations: &'a [ReportedAttestation],
     content: &BTreeMap<&str, &'a str>,
-    keep: impl Fn(Vec<AttestationStatus>) -> L,
+    keep: impl Fn(Vec<AttestationStatus>, &[&ReportedAttestation]) -> L,
 ) -> BTreeMap<&'a str, ContentStatus<'a, L>> {
     let reports = Reports::new(artifacts, attestations);
     let ScopeStatus { lines, state: of_trail, .. } =
         ScopeStatus::new(&template.attestations, &reports.on_trail);
-    let on_trail = keep(lines);
+    let on_trail = keep(lines, &reports.on_trail);
     let mut alike: BTreeMap<Vec<Subject<'_>>, BTreeMap<&str, (State, L)>> = BTreeMap::new();
     let mut statuses = BTreeMap::new();
     for (fingerprint, mut names) in names(artifacts, content) {
@@ -155,8 +155,9 @@ pub(crate) fn content_statuses<'a, L: Clone>(
             let expected = expected_of(template, name);
             // All names of which nothing is expected are alike.
             let of_one = alike.entry(if expected.is_empty() { "" } else { name }).or_insert_with(|| {
-                let ScopeStatus { lines, state, .. } = ScopeStatus::new(expected, &reports.about(&about));
-                (state, keep(lines))
+                let reported = reports.about(&about);
+                let ScopeStatus { lines, state, .. } = ScopeStatus::new(expected, &reported);
+                (state, keep(lines, &reported))
             });
             of_one.clone()
         });

@@ -50,6 +50,7 @@ pub(super) fn attestation(
         index,
         binding,
         is_override: false,
+        control: None,
     }
 }
 

@@ -2,14 +2,12 @@
 
 use std::fmt;
 
-use regex_automata::dfa::dense::{self, DFA};
-use regex_automata::dfa::{Automaton, StartKind};
-use regex_automata::nfa::thompson;
+use regex_automata::dfa::dense::DFA;
 use regex_automata::util::syntax;
-use regex_automata::{Input, MatchKind};
 
 use super::budget::{Budget, Limit};
 use crate::rules::folding::{self, MAX_NESTING};
+use crate::rules::pattern::{is_in, last_line, table};
 
 /// A compiled pattern.
 pub(super) enum Pattern {
@@ -78,17 +76,7 @@ impl Pattern {
                 return Err("with the flag 'n' it should not fit an empty text".to_owned());
             }
         }
-        let table = dense::Config::new()
-            .start_kind(StartKind::Unanchored)
-            .match_kind(MatchKind::LeftmostFirst)
-            .dfa_size_limit(Some(MAX_TABLE))
-            .determinize_size_limit(Some(MAX_TABLE));
-        let table = DFA::builder()
-            .syntax(syntax)
-            .thompson(thompson::Config::new().nfa_size_limit(Some(MAX_TABLE / 2)))
-            .configure(table)
-            .build(pattern);
-        if let Ok(table) = table {
+        if let Ok(table) = table(pattern, syntax, MAX_TABLE) {
             return Ok(Self::Table(Box::new(table)));
         }
         let mut refused = String::new();
@@ -123,9 +111,7 @@ impl Pattern {
         match self {
             Self::Table(table) => {
                 budget.steps(1 + text.len() / TABLE_BYTES)?;
-                // A table gives up at bytes that it was built to give up at: there are none.
-                let found = table.try_search_fwd(&Input::new(text).earliest(true));
-                Ok(found.map_err(|_| Limit::Fuel)?.is_some())
+                is_in(table, text).map_err(|_| Limit::Fuel)
             }
             Self::Program(program, steps) => {
                 budget.steps(1 + text.len().saturating_mul(*steps))?;
@@ -133,11 +119,6 @@ impl Pattern {
             }
         }
     }
-}
-
-/// The last line says what is wrong with a pattern, those before show where.
-fn last_line(error: &str) -> String {
-    error.lines().last().unwrap_or_default().to_owned()
 }
 
 impl fmt::Debug for Pattern {

@@ -1,7 +1,13 @@
+mod truth_table;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::rules::compliance::State;
 
 const FULL: &str = r#"
 _schema: https://example.com/schemas/policy/v1
@@ -177,19 +183,55 @@ fn all_mistakes_are_reported_at_once() {
 }
 
 #[test]
-fn rules_that_this_version_does_not_evaluate_are_named() {
+fn an_expression_is_checked_with_the_policy() {
     let table = [
-        ("{provenance: {exceptions: [{}]}}", "artifacts.provenance.exceptions"),
-        ("{trail-compliance: {exceptions: [{}]}}", "artifacts.trail-compliance.exceptions"),
-        ("{attestations: [{type: junit}]}", "artifacts.attestations"),
+        (
+            "{provenance: {exceptions: [{if: '${{ flow.name }}'}]}}",
+            "artifacts.provenance.exceptions[0].if: Expected what is true or false, as a comparison is (at character 1 \
+             of the expression) [input: ${{ flow.name }}]",
+        ),
+        (
+            "{attestations: [{type: junit}, {type: snyk, if: '${{ flow.name == }}'}]}",
+            "artifacts.attestations[1].if: Expected a text, a number, a list, 'flow', 'artifact', 'exists' or \
+             'matches', found the end (at character 13 of the expression) [input: ${{ flow.name == }}]",
+        ),
+        (
+            "{attestations: [{type: snyk, if: '${{ true }} or ${{ true }}'}]}",
+            "artifacts.attestations[0].if: Unexpected character '}' (at character 6 of the expression) \
+             [input: ${{ true }} or ${{ true }}]",
+        ),
     ];
     for (artifacts, expected) in table {
-        let (path, reason) = parse(&with(artifacts)).unsupported().expect(artifacts);
-        assert_eq!(path, expected);
-        assert!(reason.contains("refuses to store"), "{reason}");
+        assert_eq!(problems(&with(artifacts)), [expected]);
     }
-    let simple = with("{provenance: {required: true, exceptions: []}, attestations: []}");
-    assert_eq!(parse(&simple).unsupported(), None);
+}
+
+#[test]
+fn a_policy_has_a_bounded_number_of_rules_and_parts() {
+    let rules = |count: usize| {
+        let rules = vec!["{type: junit}"; count].join(", ");
+        with(&format!("{{attestations: [{rules}]}}"))
+    };
+    assert_eq!(parse(&rules(1000)).attestations.len(), 1000);
+    let expected = "artifacts.attestations: List should have at most 1000 items [input: 1001]";
+    assert_eq!(problems(&rules(1001)), [expected]);
+    let exception = "{if: '${{ flow.name in [1, 2, 3, 4, 5, 6, 7, 8] }}'}";
+    let exceptions = |count: usize| {
+        let exceptions = vec![exception; count].join(", ");
+        with(&format!("{{provenance: {{exceptions: [{exceptions}]}}}}"))
+    };
+    assert_eq!(parse(&exceptions(500)).parts(), 2 + 500 * 10);
+    let expected = "The policy's expressions have too many parts";
+    assert!(problems(&exceptions(1001))[0].contains(expected));
+}
+
+#[test]
+fn the_controls_that_a_policy_names_are_listed_once() {
+    let rule = |control: &str| format!("{{type: decision, for_control: {control}}}");
+    let rules = [rule("C-2"), rule("C-1"), rule("C-2"), "{type: decision}".to_owned()].join(", ");
+    let policy = parse(&with(&format!("{{attestations: [{rules}]}}")));
+    assert_eq!(Vec::from_iter(policy.controls()), ["C-1", "C-2"]);
+    assert!(policy.asks_for("C-1") && !policy.asks_for("C-3"));
 }
 
 fn policy(provenance: bool, trail_compliance: bool) -> Policy {
@@ -197,6 +239,8 @@ fn policy(provenance: bool, trail_compliance: bool) -> Policy {
         "{{provenance: {{required: {provenance}}}, trail-compliance: {{required: {trail_compliance}}}}}"
     )))
 }
+
+const APP: Artifact<'_> = Artifact { name: "app:1", fingerprint: Some("aa") };
 
 fn flow(name: &str, artifact_state: State) -> FlowContext {
     FlowContext {
@@ -227,7 +271,7 @@ fn a_policy_asks_for_provenance_and_for_compliance_in_every_flow() {
     ];
     for (provenance, trail_compliance, states, expected) in table {
         let flows: Vec<_> = states.iter().map(|state| flow("f", *state)).collect();
-        let evaluation = evaluate(&policy(provenance, trail_compliance), &flows);
+        let evaluation = evaluate(&policy(provenance, trail_compliance), APP, &flows);
         assert_eq!(evaluation.satisfied, expected, "{provenance} {trail_compliance} {states:?}");
         assert_eq!(evaluation.state().is_compliant(), expected);
     }
@@ -236,7 +280,7 @@ fn a_policy_asks_for_provenance_and_for_compliance_in_every_flow() {
 #[test]
 fn each_rule_is_resolved_for_each_flow() {
     let flows = [flow("a", State::Compliant), flow("b", State::Incomplete)];
-    let evaluation = evaluate(&policy(false, true), &flows);
+    let evaluation = evaluate(&policy(false, true), APP, &flows);
     let context = |flow: &str, status: Option<&str>| json!({ "flow_name": flow, "trail_name": format!("{flow}-7"), "artifact_status": status });
     assert_eq!(
         serde_json::to_value(&evaluation.rules).expect("plain data"),
@@ -271,7 +315,7 @@ fn each_rule_is_resolved_for_each_flow() {
 
 #[test]
 fn an_artifact_without_provenance_has_one_resolution_without_a_flow() {
-    let evaluation = evaluate(&policy(true, true), &[]);
+    let evaluation = evaluate(&policy(true, true), APP, &[]);
     let kinds: Vec<_> = evaluation
         .rules
         .iter()
@@ -286,31 +330,50 @@ fn an_artifact_without_provenance_has_one_resolution_without_a_flow() {
 }
 
 #[test]
-fn a_rule_that_cannot_be_evaluated_is_not_satisfied() {
-    let asking = parse(&with("{attestations: [{type: decision, for_control: C-1}]}"));
-    let evaluation = evaluate(&asking, &[flow("a", State::Compliant)]);
-    assert!(!evaluation.satisfied);
-    let rules = serde_json::to_value(&evaluation.rules).expect("plain data");
-    assert_eq!(
-        rules[2]["rule"]["definition"],
-        json!({
-            "if": null,
-            "name": "*",
-            "type": "decision",
-            "must_be_compliant": true,
-            "for_control": "C-1",
-        })
-    );
-    assert_eq!(rules[2]["resolutions"][0]["context"]["for_control"], "C-1");
+fn what_comes_to_nothing_counts_as_violated_and_says_why() {
+    let asking = parse(&with("{attestations: [{type: junit, if: '${{ flow.tags.level < 3 }}'}]}"));
+    let tags = |level: &str| Arc::new(BTreeMap::from([("level".to_owned(), level.to_owned())]));
+    let tagged = |level| FlowContext { tags: tags(level), ..flow("a", State::Compliant) };
+    let resolution = |contexts: &[FlowContext]| {
+        let evaluation = evaluate(&asking, APP, contexts);
+        let resolution = evaluation.rules[2].resolutions[0].clone();
+        (evaluation.satisfied, resolution.kind, resolution.context.reason)
+    };
+    let why = "A condition orders a text that is no number against a number";
+    assert_eq!(resolution(&[tagged("high")]), (false, ResolutionKind::EvaluationError, Some(why.to_owned())));
+    assert_eq!(resolution(&[tagged("2")]), (false, ResolutionKind::MissingAttestation, None));
+    assert_eq!(resolution(&[tagged("3")]), (true, ResolutionKind::RuleNotApplicable, None));
+    let outcome = RuleOutcomes::of(&asking, APP, &[tagged("high")]).unwrap();
+    assert_eq!(json!(outcome), "--e");
+    let explained = explain_outcome(&asking, &outcome, &[tagged("2")]).unwrap();
+    assert_eq!(explained.rules[2].resolutions[0].context.reason.as_deref(), Some(why));
+}
 
-    let waived = parse(&with("{provenance: {required: true, exceptions: [{if: '${{ exists(flow) }}'}]}}"));
-    assert!(!evaluate(&waived, &[]).satisfied);
+#[test]
+fn the_control_is_named_beside_what_came_of_its_rule() {
+    let asking = parse(&with("{attestations: [{type: decision, for_control: C-1}]}"));
+    for contexts in [vec![flow("a", State::Compliant)], vec![]] {
+        let evaluation = evaluate(&asking, APP, &contexts);
+        assert!(!evaluation.satisfied);
+        let rules = serde_json::to_value(&evaluation.rules).expect("plain data");
+        assert_eq!(
+            rules[2]["rule"]["definition"],
+            json!({
+                "if": null,
+                "name": "*",
+                "type": "decision",
+                "must_be_compliant": true,
+                "for_control": "C-1",
+            })
+        );
+        assert_eq!(rules[2]["resolutions"][0]["context"]["for_control"], "C-1");
+    }
 }
 
 #[test]
 fn an_artifact_may_run_if_it_is_allow_listed_or_every_policy_is_satisfied() {
-    let satisfied = || evaluate(&policy(false, false), &[]).satisfied;
-    let violated = || evaluate(&policy(true, false), &[]).satisfied;
+    let satisfied = || evaluate(&policy(false, false), APP, &[]).satisfied;
+    let violated = || evaluate(&policy(true, false), APP, &[]).satisfied;
     let table = [
         (false, vec![], None),
         (true, vec![], Some(true)),
@@ -377,7 +440,7 @@ fn nothing_complies_with_a_policy_that_cannot_be_read() {
     for broken in ["]", "artifacts: {}", "_schema: https://example.com/v2"] {
         let policy = Policy::stored(broken);
         for contexts in [vec![], vec![flow("web", State::Compliant)]] {
-            let evaluation = evaluate(&policy, &contexts);
+            let evaluation = evaluate(&policy, APP, &contexts);
             assert_eq!(evaluation.state(), State::NonCompliant, "{broken}");
             let [rule] = evaluation.rules.as_slice() else { panic!("{evaluation:?}") };
             assert_eq!((rule.rule.kind, rule.satisfied), (RuleKind::Policy, Some(false)));
@@ -387,19 +450,29 @@ fn nothing_complies_with_a_policy_that_cannot_be_read() {
     }
 }
 
-/// A policy of any sort, also of those that are not stored yet.
+/// A policy of any sort.
 fn any_policy() -> impl Strategy<Value = Policy> {
     use proptest::{collection::vec, option::weighted, sample::select};
-    let boolean = || {
-        (any::<bool>(), 0..2_usize).prop_map(|(required, exceptions)| BooleanRule {
-            required,
-            exceptions: vec![ConditionalRule::default(); exceptions],
-        })
+    let condition = || {
+        let texts = [
+            "true",
+            "false",
+            "exists(flow)",
+            "flow.tags.level < 3",
+            "flow.tags.level == 'high'",
+            "matches(artifact.name, '^app')",
+            "flow.name in ['web', 'api']",
+        ];
+        select(texts.to_vec()).prop_map(|text| Condition::parse(text, &mut Budget::default()).unwrap())
     };
-    let condition = weighted(0.2, Just(Condition { text: "true".to_owned() }));
+    let boolean = move || {
+        let exception = weighted(0.8, condition()).prop_map(|condition| ConditionalRule { condition });
+        (any::<bool>(), vec(exception, 0..3))
+            .prop_map(|(required, exceptions)| BooleanRule { required, exceptions })
+    };
     let kind = select(vec!["*", "generic", "decision"]);
-    let control = weighted(0.2, Just("C-1".to_owned()));
-    let rule = (condition, select(vec!["*", "a", "b"]), kind, any::<bool>(), control);
+    let control = weighted(0.2, select(vec!["C-1", "C-2"]).prop_map(str::to_owned));
+    let rule = (weighted(0.3, condition()), select(vec!["*", "a", "b"]), kind, any::<bool>(), control);
     let rule = rule.prop_map(|(condition, name, kind, must_be_compliant, for_control)| AttestationRule {
         condition,
         name: name.to_owned(),
@@ -428,9 +501,27 @@ fn any_context() -> impl Strategy<Value = FlowContext> {
         kind: kind.to_owned(),
         is_compliant,
     });
-    let lists = vec(vec(attestation, 0..4).prop_map(Arc::from), 0..3);
+    let decision = (select(vec!["a", "b"]), select(vec!["C-1", "C-2"]), any::<bool>(), 0..4_u64);
+    let decision = decision.prop_map(|(name, control, is_compliant, index)| FlowDecision {
+        name: name.to_owned(),
+        control: control.to_owned(),
+        is_compliant,
+        index,
+    });
+    let list = (vec(attestation, 0..4), vec(decision, 0..3));
+    let lists =
+        vec(list.prop_map(|(list, decisions)| Arc::new(FlowAttestations::new(list, decisions))), 0..3);
+    let level = proptest::option::of(select(vec!["high", "2", "10"]));
+    let tags = level.prop_map(|level| {
+        let tag = level.map(|level| ("level".to_owned(), level.to_owned()));
+        Arc::new(tag.into_iter().collect::<BTreeMap<_, _>>())
+    });
     let state = select(vec![State::Compliant, State::Compliant, State::NonCompliant, State::Incomplete]);
-    (state, lists).prop_map(|(state, attestations)| FlowContext { attestations, ..flow("web", state) })
+    (state, lists, tags).prop_map(|(state, attestations, tags)| FlowContext {
+        attestations,
+        tags,
+        ..flow("web", state)
+    })
 }
 
 proptest! {
@@ -441,7 +532,30 @@ proptest! {
         policy in any_policy(),
         contexts in proptest::collection::vec(any_context(), 0..3),
     ) {
-        prop_assert_eq!(is_satisfied(&policy, &contexts), evaluate(&policy, &contexts).satisfied);
+        prop_assert_eq!(is_satisfied(&policy, APP, &contexts), evaluate(&policy, APP, &contexts).satisfied);
+    }
+
+    /// What is recorded says the same, whatever the tags and attestations are meanwhile.
+    #[test]
+    fn what_is_recorded_of_an_evaluation_explains_it(
+        policy in any_policy(),
+        contexts in proptest::collection::vec(any_context(), 0..3),
+    ) {
+        let evaluation = evaluate(&policy, APP, &contexts);
+        let states = Vec::from_iter(contexts.iter().map(|context| FlowContext {
+            tags: Arc::default(),
+            attestations: Vec::new(),
+            ..context.clone()
+        }));
+        let explained = match RuleOutcomes::of(&policy, APP, &contexts) {
+            Some(outcome) => {
+                prop_assert_eq!(outcome.are_satisfied(), evaluation.satisfied);
+                let text = serde_json::to_string(&outcome).unwrap();
+                explain_outcome(&policy, &serde_json::from_str(&text).unwrap(), &states).unwrap()
+            }
+            None => evaluate(&policy, APP, &states),
+        };
+        prop_assert_eq!(explained, evaluation);
     }
 }
 
@@ -450,7 +564,7 @@ proptest::proptest! {
     #[test]
     fn a_stored_policy_is_read_or_demands_what_nothing_meets(yaml in "\\PC{0,40}") {
         let stored = Policy::stored(&yaml);
-        let evaluation = evaluate(&stored, &[flow("web", State::Compliant)]);
+        let evaluation = evaluate(&stored, APP, &[flow("web", State::Compliant)]);
         match Policy::parse(&yaml) {
             Ok(policy) => proptest::prop_assert_eq!(stored, policy),
             Err(_) => proptest::prop_assert!(!evaluation.satisfied),
@@ -459,33 +573,18 @@ proptest::proptest! {
 }
 
 #[test]
-fn an_attestation_rule_looks_at_what_counts_for_the_artifact() {
-    let rule = |text: &str| {
-        let yaml =
-            format!("_schema: https://example.com/v1\nartifacts:\n  attestations:\n    - {{{text}}}\n");
-        Policy::parse(&yaml).unwrap_or_else(|errors| panic!("{errors}"))
-    };
-    let one = |name: &str, kind: &str, is_compliant| FlowAttestation {
-        name: name.to_owned(),
-        kind: kind.to_owned(),
-        is_compliant,
-    };
-    let given = [one("unit", "junit", false), one("scan", "generic", true), one("smoke", "generic", false)];
-    let table = [
-        ("name: unit, type: junit", ResolutionKind::NonCompliantAttestation),
-        ("name: unit, type: junit, must_be_compliant: false", ResolutionKind::RuleSatisfied),
-        ("name: unit, type: generic", ResolutionKind::MissingAttestation),
-        ("name: other, type: junit", ResolutionKind::MissingAttestation),
-        ("name: scan, type: \"*\"", ResolutionKind::RuleSatisfied),
-        ("name: \"*\", type: generic", ResolutionKind::RuleSatisfied),
-        ("name: \"*\", type: snyk", ResolutionKind::MissingAttestation),
-        ("name: scan, type: generic, if: \"${{ true }}\"", ResolutionKind::MissingAttestation),
-    ];
-    for (text, expected) in table {
-        let context =
-            FlowContext { attestations: vec![Arc::from(given.clone())], ..flow("web", State::Compliant) };
-        let evaluation = evaluate(&rule(text), &[context]);
-        assert_eq!(evaluation.rules[2].resolutions[0].kind, expected, "{text}");
-        assert_eq!(evaluation.satisfied, expected == ResolutionKind::RuleSatisfied, "{text}");
+fn what_cannot_be_the_outcome_of_a_policy_explains_nothing() {
+    let asking = parse(&with("{attestations: [{type: junit}]}"));
+    let contexts = [flow("a", State::Compliant), flow("b", State::Compliant)];
+    for (letters, explains) in [
+        ("--m/--m", true),
+        ("--m", false),
+        ("--m/--", false),
+        ("--m/--?", false),
+        ("", false),
+        ("--m/--m/--m", false),
+    ] {
+        let outcome = serde_json::from_value(json!(letters)).unwrap();
+        assert_eq!(explain_outcome(&asking, &outcome, &contexts).is_some(), explains, "{letters}");
     }
 }

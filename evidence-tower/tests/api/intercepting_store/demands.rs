@@ -59,7 +59,7 @@ impl AllowlistStore for InterceptingStore {
         org: Id,
         environment: Id,
         fingerprints: &[Fingerprint],
-    ) -> StoreResult<Vec<Fingerprint>> {
+    ) -> StoreResult<Vec<(Fingerprint, u64)>> {
         self.ask("allowed", self.inner.allowed(org, environment, fingerprints)).await
     }
 

@@ -44,6 +44,10 @@ const TEMPLATES: &[&str] = &[
     "version: 1\ntrail:\n  artifacts:\n    - name: api\n      attestations:\n        - {name: test, type: '*'}\n",
 ];
 
+/// A policy that the names above can fulfil, and violate.
+const POLICY: &str = "_schema: https://e/v1\nartifacts: {provenance: {required: true}, attestations: [\
+    {name: test, type: generic, if: \"${{ flow.tags.team != 'y' }}\"}]}";
+
 /// What an id of an earlier answer names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Thing {
@@ -141,8 +145,7 @@ fn setup_steps() -> Vec<Step> {
     let attestation = json!({"attestation_name": "test", "is_compliant": true});
     let file = Some(("data_json", "attachment_file", "evidence"));
     let flow = Some(("data_json", "template_file", TEMPLATES[2]));
-    let policy =
-        Some(("payload", "policy_file", "_schema: https://e/v1\nartifacts: {provenance: {required: true}}"));
+    let policy = Some(("payload", "policy_file", POLICY));
     let keys = ["service-accounts", "acme", "ci", "api-keys"];
     vec![
         given(
@@ -403,6 +406,14 @@ fn queries(operation: &str) -> BoxedStrategy<String> {
             "interval=@%7B2.days.ago%7D",
             "interval=x",
         ],
+        "assert_artifact" => &[
+            "flow_name=web",
+            "flow_name=shop",
+            "environment_name=prod",
+            "environment_name=server",
+            "policy_name=p",
+            "policy_name=q",
+        ],
         "get_artifact_by_fingerprint" | "get_artifact_by_commit_sha" => {
             &["trail=t1", "trail=t2", "trail=nothing"]
         }
@@ -470,6 +481,7 @@ fn sent(operation: &'static str) -> BoxedStrategy<Option<Sent>> {
         policies: names(&["p", "q"]),
         fingerprints: names(FINGERPRINTS),
         attestation_types: names(TYPES),
+        controls: names(&["c1"]),
     };
     let Some(requests) = Requests::of(operation, &known) else { return Just(None).boxed() };
     let valid = requests.valid().prop_map(move |sent| familiar(sent, operation));

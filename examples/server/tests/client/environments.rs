@@ -55,6 +55,9 @@ pub(crate) fn a_policy_decides_whether_a_snapshot_complies(fixture: &mut Fixture
 
     fixture.does(&["snapshot", "server", "prod", "--paths", &file]);
     fixture.says(&["assert", "snapshot", "prod"], "COMPLIANT");
+    let artifact = ["assert", "artifact", &file, "--artifact-type", "file"];
+    fixture.says(&[&artifact[..], &["--environment", "prod"]].concat(), "COMPLIANT");
+    fixture.says(&[&artifact[..], &["--policy", "known-only"]].concat(), "COMPLIANT");
     let stranger = fixture.file("stranger", "unknown to every trail");
     fixture.does(&["snapshot", "server", "prod", "--paths", &stranger]);
     let output = fixture.run(&["assert", "snapshot", "prod"]);

@@ -58,7 +58,7 @@ fn content_is_evaluated_by_the_names_that_it_had_and_the_one_to_blame_is_told() 
         let artifacts = Vec::from_iter((0..).zip(reports).map(|(index, name)| reported("f1", name, index)));
         let content = BTreeMap::from([("f1", before)]);
         let status = |template: &Template, attestations: &[ReportedAttestation]| {
-            let found = content_statuses(template, &artifacts, attestations, &content, |lines| lines);
+            let found = content_statuses(template, &artifacts, attestations, &content, |lines, _| lines);
             (found["f1"].state, found["f1"].worse_as.map(str::to_owned))
         };
         let worse_as = worse_as.map(str::to_owned);
@@ -81,7 +81,7 @@ fn what_is_said_of_the_name_before_is_said_of_content_without_one() {
     ] {
         let failing = [attestation("scan", false, binding.clone(), 9)];
         let content = BTreeMap::from([("f1", before)]);
-        let found = content_statuses(&Template::default(), &artifacts, &failing, &content, |lines| lines);
+        let found = content_statuses(&Template::default(), &artifacts, &failing, &content, |lines, _| lines);
         assert_eq!(found["f1"].state, expected, "{binding:?} {before}");
     }
 }
@@ -91,7 +91,7 @@ proptest! {
     fn content_is_no_better_than_any_artifact_that_it_is((artifacts, attestations) in arbitrary_reports()) {
         let template = template_of_names();
         let wanted = BTreeMap::from([("f1", "")]);
-        let found = content_statuses(&template, &artifacts, &attestations, &wanted, |lines| lines);
+        let found = content_statuses(&template, &artifacts, &attestations, &wanted, |lines, _| lines);
         let is_reported = artifacts.iter().any(|artifact| artifact.fingerprint == "f1");
         prop_assert_eq!(found.len(), usize::from(is_reported));
         for (fingerprint, names) in names(&artifacts, &wanted) {
@@ -125,7 +125,7 @@ fn what_a_trail_says_is_worked_out_once_however_much_of_it_runs() {
     attestations.push(attestation("scan", false, of_one, 2 * MANY + 1));
     let running = artifacts.iter().map(|artifact| (artifact.fingerprint.as_str(), "")).collect();
     let lists = Cell::new(0);
-    let count = |lines: Vec<AttestationStatus>| {
+    let count = |lines: Vec<AttestationStatus>, _: &[&ReportedAttestation]| {
         lists.set(lists.get() + 1);
         lines.len()
     };

@@ -1,0 +1,143 @@
+//! How what runs differs from the latest snapshot, and whether that calls for a new one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{EvaluatedArtifact, ObservedArtifact};
+use crate::id::Id;
+use crate::snapshots::key::ArtifactKey;
+use crate::snapshots::record::{Annotation, Provenance, RunningArtifact};
+
+/// What a snapshot would record.
+#[derive(Debug, PartialEq)]
+pub(super) struct Difference {
+    /// Instances that began to run, or whose data differ.
+    pub(super) changes: Vec<RunningArtifact>,
+    /// What no longer runs.
+    pub(super) exits: Vec<ArtifactKey>,
+    /// Whether it calls for a snapshot: something started, exited, or differs in more than counts, times,
+    /// names and context.
+    pub(super) tells_something: bool,
+}
+
+pub(super) fn difference(
+    open: &BTreeMap<ArtifactKey, RunningArtifact>,
+    evaluated: &[EvaluatedArtifact],
+    index: u64,
+) -> Difference {
+    let running: BTreeSet<&ArtifactKey> = evaluated.iter().map(|artifact| &artifact.key).collect();
+    let exits: Vec<ArtifactKey> = open.keys().filter(|key| !running.contains(key)).cloned().collect();
+    let mut tells_something = !exits.is_empty();
+    let mut changes = Vec::new();
+    for artifact in evaluated {
+        let before = open.get(&artifact.key);
+        let change = before.map_or(Change::started(artifact), |before| Change::between(before, artifact));
+        tells_something |= change != Change::Unchanged;
+        if change != Change::Unchanged || before.is_some_and(|before| seen_otherwise(before, artifact)) {
+            changes.push(artifact.instance(change, before, index));
+        }
+    }
+    Difference { changes, exits, tells_something }
+}
+
+fn seen_otherwise(before: &RunningArtifact, now: &EvaluatedArtifact) -> bool {
+    let now = &now.observed;
+    before.created != now.created || before.name != now.name || before.context != now.context
+}
+
+impl EvaluatedArtifact {
+    /// In what it differs from what a snapshot records. What it was evaluated by is recorded of the snapshot where it began
+    /// to be so.
+    #[cfg(feature = "memory")]
+    pub(super) fn differs_from(&self, recorded: &RunningArtifact, snapshot: u64) -> Option<String> {
+        let same = [
+            ("verdict", self.compliant == recorded.compliant),
+            ("provenance", self.provenance == recorded.provenance),
+            ("policies", self.judged_by == recorded.judged_by),
+            ("violated policies", self.violates == recorded.violates),
+            ("rules", self.outcomes == recorded.outcomes),
+            ("inputs", recorded.from != snapshot || self.inputs == recorded.inputs),
+        ];
+        let other = Vec::from_iter(same.into_iter().filter(|(_, same)| !same).map(|(what, _)| what));
+        (!other.is_empty()).then(|| format!("{}: other {}", recorded.name, other.join(", ")))
+    }
+
+    fn instance(&self, change: Change, before: Option<&RunningArtifact>, from: u64) -> RunningArtifact {
+        let count = |created: &Vec<i64>| created.len() as u64;
+        let ObservedArtifact { fingerprint, name, created, context } = self.observed.clone();
+        RunningArtifact {
+            annotation: Annotation {
+                kind: change.as_str().to_owned(),
+                was: before.map_or(0, |before| count(&before.created)),
+                now: count(&created),
+            },
+            fingerprint,
+            name,
+            created,
+            context,
+            from,
+            since: before.map_or(from, |before| before.since),
+            compliant: self.compliant,
+            provenance: self.provenance.clone(),
+            judged_by: self.judged_by,
+            violates: self.violates.clone(),
+            outcomes: self.outcomes.clone(),
+            inputs: self.inputs,
+        }
+    }
+}
+
+/// What happened to a running artifact since the latest snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    StartedCompliant,
+    StartedNonCompliant,
+    StartedUnknown,
+    BecameCompliant,
+    BecameNonCompliant,
+    UpdatedProvenance,
+    Changed,
+    Unchanged,
+}
+
+impl Change {
+    const fn started(now: &EvaluatedArtifact) -> Self {
+        match now.compliant {
+            Some(true) => Self::StartedCompliant,
+            Some(false) => Self::StartedNonCompliant,
+            None => Self::StartedUnknown,
+        }
+    }
+
+    fn between(before: &RunningArtifact, now: &EvaluatedArtifact) -> Self {
+        let reports = |provenance: &[Provenance]| -> Vec<Id> {
+            provenance.iter().map(|provenance| provenance.artifact).collect()
+        };
+        match now.compliant {
+            Some(true) if before.compliant != Some(true) => Self::BecameCompliant,
+            Some(false) if before.compliant != Some(false) => Self::BecameNonCompliant,
+            _ if reports(&before.provenance) != reports(&now.provenance) => Self::UpdatedProvenance,
+            _ if before.compliant != now.compliant
+                || before.provenance != now.provenance
+                || before.judged_by != now.judged_by
+                || before.violates != now.violates
+                || before.outcomes != now.outcomes =>
+            {
+                Self::Changed
+            }
+            _ => Self::Unchanged,
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::StartedCompliant => "started-compliant",
+            Self::StartedNonCompliant => "started-non-compliant",
+            Self::StartedUnknown => "started-unknown",
+            Self::BecameCompliant => "became-compliant",
+            Self::BecameNonCompliant => "became-non-compliant",
+            Self::UpdatedProvenance => "updated-provenance",
+            Self::Changed => "changed",
+            Self::Unchanged => "unchanged",
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Verdicts checked: a snapshot evaluated again from what its ledger had then. The entries before it are entered in a store
+//! in memory, and what ran is evaluated over that by the same rules.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::evaluation;
+use crate::auth::access::Principal;
+use crate::auth::actor::Scope;
+use crate::error::Result;
+use crate::id::Id;
+use crate::memory::MemoryStore;
+use crate::name::OrgName;
+use crate::operation::{Json, Method, Operation};
+use crate::service::{Context, Evidence, EvidenceService, Settings};
+use crate::snapshots::record::{RunningArtifact, Snapshot};
+use crate::store::Store;
+use crate::store::error::StoreError;
+use crate::transfer::{Import, Transfer};
+
+/// So many entries of the ledger are read at once.
+const PAGE: u64 = 1_000;
+
+/// Evaluates a snapshot of an environment again, from what the ledger had when it was evaluated, and answers in what the two
+/// differ: in nothing, where the verdict is what follows from the ledger. It holds all that the ledger had in memory.
+///
+/// What it cannot tell: what became of flows and trails themselves (tags, names, templates) in the moments between the
+/// beginning of an evaluation and its reading them. There the digests of the inputs differ.
+///
+/// # Errors
+/// [`StoreError::Corrupt`] where the snapshot or a part of the ledger is missing, or does not say what it rests on.
+pub async fn replay(store: &dyn Store, org: Id, environment: Id, index: u64) -> Result<Vec<String>> {
+    let missing = || StoreError::corrupt(format_args!("snapshot {index} of environment {environment}"));
+    let snapshot = store.snapshot(org, environment, index).await?.ok_or_else(missing)?.record;
+    let rests_on = snapshot.rests_on.ok_or_else(missing)?;
+    let placed = store.instances(org, environment, index).await?;
+    let running = placed.into_iter().filter(|placed| !placed.exited).map(|placed| placed.instance).collect();
+    let past = MemoryStore::new();
+    let mut next = 0;
+    while next < rests_on {
+        let mut entries = store.ledger_entries(org, next, PAGE.min(rests_on - next)).await?;
+        entries.retain(|entry| entry.index < rests_on);
+        next = entries.last().ok_or_else(missing)?.index + 1;
+        past.import(Import::new(org, entries)?).await?;
+    }
+    let organization = past.organizations(None, 1).await?.pop().ok_or_else(missing)?;
+    let service = Evidence::new(Arc::new(past), Settings::default());
+    let again = EvaluateAgain { org: organization.name, recorded: Some(Recorded { snapshot, running }) };
+    let Json(differences) = service.call(&Principal::nobody(), again, ()).await?;
+    Ok(differences)
+}
+
+/// Evaluates a snapshot again. No route leads to it.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct EvaluateAgain {
+    org: OrgName,
+    #[serde(skip)]
+    #[schemars(skip)]
+    recorded: Option<Recorded>,
+}
+
+/// What was recorded.
+#[derive(Debug)]
+struct Recorded {
+    snapshot: Snapshot,
+    running: Vec<RunningArtifact>,
+}
+
+impl Operation for EvaluateAgain {
+    const NAME: &'static str = "evaluate_again";
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/environments/{org}/evaluate-again";
+    const SCOPE: Scope = Scope::Open;
+    const SUMMARY: &'static str = "Evaluates a snapshot again";
+    type Body = ();
+    type Output = Json<Vec<String>>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        match self.recorded {
+            Some(Recorded { snapshot, running }) => {
+                evaluation::differences_again(&snapshot, running, cx).await.map(Json)
+            }
+            None => Ok(Json(Vec::new())),
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! What a policy says of an artifact: each of its rules, in each flow that the artifact was reported in. The answer is
+//! evaluated whole for whoever asks for one artifact, and in letters for a report of many.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::evidence::{Artifact, FlowContext, Found};
+use super::{ANY_NAME, AttestationRule, BooleanRule, Condition, NotANumber, Policy, PolicyDump};
+use crate::rules::compliance::State;
+
+/// What a policy says of one artifact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Evaluation {
+    /// Whether no rule is violated.
+    pub satisfied: bool,
+    /// The rules in fixed order, `rule_evaluations` in a snapshot: provenance, trail-compliance,
+    /// then the attestation rules; also those that do not apply.
+    pub rules: Vec<RuleEvaluation>,
+}
+
+impl Evaluation {
+    /// `COMPLIANT` or `NON-COMPLIANT`.
+    pub const fn state(&self) -> State {
+        if self.satisfied { State::Compliant } else { State::NonCompliant }
+    }
+}
+
+/// What one rule of a policy says of one artifact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "RuleEvaluationResponse")]
+#[non_exhaustive]
+pub struct RuleEvaluation {
+    /// The rule.
+    pub rule: Rule,
+    /// Whether it holds in every flow where it applies; null if it applies in none.
+    pub satisfied: Option<bool>,
+    /// Whether it applies in no flow.
+    pub ignored: bool,
+    /// One for each flow, or one without a flow for an artifact without provenance.
+    pub resolutions: Vec<Resolution>,
+}
+
+impl RuleEvaluation {
+    fn new(rule: Rule, resolutions: Vec<Resolution>) -> Self {
+        let mut applicable = resolutions
+            .iter()
+            .filter(|resolution| resolution.kind != ResolutionKind::RuleNotApplicable)
+            .peekable();
+        let ignored = applicable.peek().is_none();
+        let holds = applicable.all(|resolution| resolution.kind == ResolutionKind::RuleSatisfied);
+        Self { rule, satisfied: (!ignored).then_some(holds), ignored, resolutions }
+    }
+}
+
+/// A rule as it is shown beside its outcome.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "PolicyRuleDefinition")]
+#[non_exhaustive]
+pub struct Rule {
+    /// The sort of rule.
+    #[serde(rename = "type")]
+    pub kind: RuleKind,
+    /// Its parsed form.
+    pub definition: RuleDefinition,
+}
+
+/// What a rule asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum RuleDefinition {
+    /// Of provenance and trail compliance.
+    Boolean(BooleanRule),
+    /// Of an attestation.
+    Attestation(AttestationRule),
+    /// Of a policy that cannot be read.
+    Policy(PolicyDump),
+}
+
+/// The sorts of rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum RuleKind {
+    /// The policy can be read at all. Told only of one that cannot.
+    Policy,
+    /// The artifact was reported in a flow.
+    Provenance,
+    /// The artifact is compliant in its trail.
+    TrailCompliance,
+    /// An attestation is there.
+    Attestation,
+}
+
+/// What came of one rule in one flow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "RuleResolutionResponse")]
+#[non_exhaustive]
+pub struct Resolution {
+    /// What came of it.
+    #[serde(rename = "type")]
+    pub kind: ResolutionKind,
+    /// Where.
+    pub context: ResolutionContext,
+}
+
+/// What can come of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ResolutionKind {
+    /// The rule is not required, its condition is false, or an exception is true.
+    RuleNotApplicable,
+    /// The rule holds.
+    RuleSatisfied,
+    /// Provenance is required, and the artifact was reported in no flow.
+    MissingProvenance,
+    /// The artifact was reported in no flow, so there is nothing to look at.
+    NoProvenance,
+    /// The artifact is not compliant in its trail.
+    NonCompliantInTrail,
+    /// The attestation is not there.
+    MissingAttestation,
+    /// It is there, and not compliant as it must be.
+    NonCompliantAttestation,
+    /// A condition of the rule comes to nothing here, so that it counts as violated; the reason says why.
+    EvaluationError,
+    /// The policy cannot be read, so nothing complies with it.
+    UnreadablePolicy,
+}
+
+impl ResolutionKind {
+    /// What the kinds are recorded as. Released letters stay.
+    const LETTERS: [(Self, u8); 9] = [
+        (Self::RuleNotApplicable, b'-'),
+        (Self::RuleSatisfied, b'+'),
+        (Self::MissingProvenance, b'p'),
+        (Self::NoProvenance, b'n'),
+        (Self::NonCompliantInTrail, b't'),
+        (Self::MissingAttestation, b'm'),
+        (Self::NonCompliantAttestation, b'a'),
+        (Self::EvaluationError, b'e'),
+        (Self::UnreadablePolicy, b'u'),
+    ];
+
+    fn letter(self) -> char {
+        let letter = Self::LETTERS.iter().find(|(kind, _)| *kind == self);
+        // An unknown one would not be read as passed.
+        letter.map_or('?', |(_, letter)| char::from(*letter))
+    }
+
+    fn of_letter(letter: u8) -> Option<Self> {
+        Self::LETTERS.iter().find(|(_, known)| *known == letter).map(|(kind, _)| *kind)
+    }
+
+    /// Whether nothing speaks against the artifact.
+    const fn is_passed(self) -> bool {
+        matches!(self, Self::RuleNotApplicable | Self::RuleSatisfied)
+    }
+}
+
+/// Where a rule was looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "ContextResponse")]
+#[non_exhaustive]
+pub struct ResolutionContext {
+    /// The flow; null for an artifact without provenance.
+    pub flow_name: Option<String>,
+    /// The trail; null for an artifact without provenance.
+    pub trail_name: Option<String>,
+    /// State of the artifact there, if the rule looked at it.
+    pub artifact_status: Option<State>,
+    /// The control that the rule names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub for_control: Option<String>,
+    /// Why, where the type alone does not say it: a template or the policy cannot be read, a condition comes to nothing, or
+    /// more is asked of the artifact by a name that an earlier report gave it than by that of its newest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl ResolutionContext {
+    fn of(flow: &FlowContext) -> Self {
+        Self {
+            flow_name: Some(flow.flow_name.clone()),
+            trail_name: Some(flow.trail_name.clone()),
+            ..Self::default()
+        }
+    }
+}
+
+/// A rule of a policy.
+#[derive(Clone, Copy)]
+enum RuleRef<'p> {
+    Provenance(&'p BooleanRule),
+    TrailCompliance(&'p BooleanRule),
+    Attestation(&'p AttestationRule),
+}
+
+impl<'p> RuleRef<'p> {
+    /// Those of a policy, in the order in which they are shown.
+    fn all(policy: &'p Policy) -> impl Iterator<Item = Self> + Clone {
+        let boolean = [Self::Provenance(&policy.provenance), Self::TrailCompliance(&policy.trail_compliance)];
+        boolean.into_iter().chain(policy.attestations.iter().map(Self::Attestation))
+    }
+
+    /// What comes of it for an artifact in this flow, or for one that was reported in none. It allocates nothing, for it
+    /// is asked of everything that runs by every policy.
+    fn resolve(self, artifact: Artifact<'_>, flow: Option<&FlowContext>) -> ResolutionKind {
+        match self.applies(artifact, flow) {
+            Ok(false) => ResolutionKind::RuleNotApplicable,
+            Err(NotANumber) => ResolutionKind::EvaluationError,
+            Ok(true) => match (self, flow) {
+                (Self::Provenance(_), None) => ResolutionKind::MissingProvenance,
+                (Self::TrailCompliance(_), None) => ResolutionKind::NoProvenance,
+                (Self::Attestation(_), None) => ResolutionKind::MissingAttestation,
+                (Self::TrailCompliance(_), Some(flow)) if !flow.artifact_state.is_compliant() => {
+                    ResolutionKind::NonCompliantInTrail
+                }
+                (Self::Provenance(_) | Self::TrailCompliance(_), Some(_)) => ResolutionKind::RuleSatisfied,
+                (Self::Attestation(rule), Some(flow)) => rule.resolve(flow),
+            },
+        }
+    }
+
+    /// Whether the rule is asked here at all. Of several exceptions a true one is enough, whatever comes of the others.
+    fn applies(self, artifact: Artifact<'_>, flow: Option<&FlowContext>) -> Result<bool, NotANumber> {
+        let holds = |condition: &Condition| condition.expression.holds(&artifact.scope(flow));
+        match self {
+            Self::Provenance(rule) | Self::TrailCompliance(rule) => {
+                if !rule.required {
+                    return Ok(false);
+                }
+                let mut applies = Ok(true);
+                for condition in rule.exceptions.iter().filter_map(|one| one.condition.as_ref()) {
+                    match holds(condition) {
+                        Ok(true) => return Ok(false),
+                        Ok(false) => {}
+                        Err(error) => applies = Err(error),
+                    }
+                }
+                applies
+            }
+            Self::Attestation(rule) => rule.condition.as_ref().map_or(Ok(true), holds),
+        }
+    }
+
+    fn shown(self) -> Rule {
+        let (kind, definition) = match self {
+            Self::Provenance(rule) => (RuleKind::Provenance, RuleDefinition::Boolean(rule.clone())),
+            Self::TrailCompliance(rule) => (RuleKind::TrailCompliance, RuleDefinition::Boolean(rule.clone())),
+            Self::Attestation(rule) => (RuleKind::Attestation, RuleDefinition::Attestation(rule.clone())),
+        };
+        Rule { kind, definition }
+    }
+
+    /// What came of it, with what is to be said of that.
+    fn resolution(self, kind: ResolutionKind, flow: Option<&FlowContext>) -> Resolution {
+        let mut context = flow.map(ResolutionContext::of).unwrap_or_default();
+        let is_decided = matches!(kind, ResolutionKind::RuleSatisfied | ResolutionKind::NonCompliantInTrail);
+        match self {
+            Self::TrailCompliance(_) if is_decided => {
+                context.artifact_status = flow.map(|flow| flow.artifact_state);
+                context.reason = flow.and_then(|flow| flow.reason.clone());
+            }
+            Self::Attestation(rule) => context.for_control.clone_from(&rule.for_control),
+            Self::Provenance(_) | Self::TrailCompliance(_) => {}
+        }
+        if kind == ResolutionKind::EvaluationError {
+            context.reason = Some(NotANumber.to_string());
+        }
+        Resolution { kind, context }
+    }
+}
+
+impl AttestationRule {
+    /// What comes of the rule where the artifact has these attestations: of several that fit, any compliant one will do; of
+    /// decisions about its control, the newest counts.
+    fn resolve(&self, flow: &FlowContext) -> ResolutionKind {
+        let lists = flow.attestations.iter();
+        let found = match &self.for_control {
+            Some(control) => {
+                let decisions = lists.flat_map(|list| list.decisions(control));
+                let fitting = decisions.filter(|one| self.name == ANY_NAME || self.name == one.name);
+                let newest = fitting.max_by_key(|one| one.index);
+                newest.map_or(Found::Nothing, |newest| newest.is_compliant.into())
+            }
+            None if self.name == ANY_NAME => {
+                lists.map(|list| list.of_kind(&self.kind)).max().unwrap_or(Found::Nothing)
+            }
+            None => lists.map(|list| list.named(&self.name, &self.kind)).max().unwrap_or(Found::Nothing),
+        };
+        match found {
+            Found::Nothing => ResolutionKind::MissingAttestation,
+            Found::NonCompliant if self.must_be_compliant => ResolutionKind::NonCompliantAttestation,
+            Found::NonCompliant | Found::Compliant => ResolutionKind::RuleSatisfied,
+        }
+    }
+}
+
+/// The flows that a rule is looked at in: where there are none, once without one.
+fn places(contexts: &[FlowContext]) -> impl Iterator<Item = Option<&FlowContext>> + Clone {
+    contexts.iter().map(Some).chain(contexts.is_empty().then_some(None))
+}
+
+/// What a policy says of an artifact that was reported in these flows.
+pub fn evaluate(policy: &Policy, artifact: Artifact<'_>, contexts: &[FlowContext]) -> Evaluation {
+    explain(policy, contexts, |rule, flow| Some(rule.resolve(artifact, flow)))
+        .unwrap_or_else(|| Evaluation { satisfied: false, rules: Vec::new() })
+}
+
+/// The evaluation of which this is the outcome; nothing where it cannot be that of this policy.
+pub(crate) fn explain_outcome(
+    policy: &Policy,
+    outcome: &RuleOutcomes,
+    contexts: &[FlowContext],
+) -> Option<Evaluation> {
+    let rules = RuleRef::all(policy).count();
+    let parts = Vec::from_iter(outcome.0.split(BETWEEN));
+    let fits = parts.len() == places(contexts).count() && parts.iter().all(|part| part.len() == rules);
+    // Flow after flow, as it was recorded, is taken apart rule after rule.
+    let letters = (0..rules).flat_map(|rule| parts.iter().map(move |part| part.as_bytes().get(rule)));
+    let mut kinds = letters.map(|letter| ResolutionKind::of_letter(*letter?));
+    fits.then(|| explain(policy, contexts, |_, _| kinds.next().flatten())).flatten()
+}
+
+fn explain(
+    policy: &Policy,
+    contexts: &[FlowContext],
+    mut resolve: impl FnMut(RuleRef<'_>, Option<&FlowContext>) -> Option<ResolutionKind>,
+) -> Option<Evaluation> {
+    if let Some(why) = &policy.unreadable {
+        return Some(Evaluation { satisfied: false, rules: vec![unreadable(policy, why)] });
+    }
+    let evaluate = |rule: RuleRef<'_>| {
+        let resolution = |flow| Some(rule.resolution(resolve(rule, flow)?, flow));
+        let resolutions = places(contexts).map(resolution).collect::<Option<_>>()?;
+        Some(RuleEvaluation::new(rule.shown(), resolutions))
+    };
+    let rules = RuleRef::all(policy).map(evaluate).collect::<Option<Vec<_>>>()?;
+    Some(Evaluation { satisfied: rules.iter().all(|rule| rule.satisfied != Some(false)), rules })
+}
+
+/// Whether [`evaluate`] says that the policy is satisfied, without an explanation.
+pub(crate) fn is_satisfied(policy: &Policy, artifact: Artifact<'_>, contexts: &[FlowContext]) -> bool {
+    let holds = |rule: RuleRef<'_>| places(contexts).all(|flow| rule.resolve(artifact, flow).is_passed());
+    policy.is_readable() && RuleRef::all(policy).all(holds)
+}
+
+/// What each rule of a policy came to in each flow: a letter a rule, flow after flow. It is recorded where it does not
+/// follow from how the artifact stands in its flows, for what it rests on changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RuleOutcomes(String);
+
+impl From<&str> for RuleOutcomes {
+    /// Those that were recorded so.
+    fn from(letters: &str) -> Self {
+        Self(letters.to_owned())
+    }
+}
+
+/// What stands between the letters of two flows.
+const BETWEEN: char = '/';
+
+impl RuleOutcomes {
+    /// Those of an artifact that was reported in these flows; nothing where they follow from the state of the artifact
+    /// there, which is kept anyway.
+    pub(crate) fn of(policy: &Policy, artifact: Artifact<'_>, contexts: &[FlowContext]) -> Option<Self> {
+        if policy.follows_from_states() {
+            return None;
+        }
+        let letters = |flow| RuleRef::all(policy).map(move |rule| rule.resolve(artifact, flow).letter());
+        let parts = Vec::from_iter(places(contexts).map(|flow| letters(flow).collect::<String>()));
+        Some(Self(parts.join(&BETWEEN.to_string())))
+    }
+
+    /// Whether the policy is satisfied.
+    pub(crate) fn are_satisfied(&self) -> bool {
+        let passed = |letter: u8| ResolutionKind::of_letter(letter).is_some_and(ResolutionKind::is_passed);
+        self.0.bytes().filter(|letter| char::from(*letter) != BETWEEN).all(passed)
+    }
+
+    /// How many bytes they take.
+    pub(crate) const fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Policy {
+    /// Whether what it says of an artifact follows from its states in the flows it was reported in. Of one that cannot be
+    /// read it does, for nothing complies with it.
+    pub(crate) fn follows_from_states(&self) -> bool {
+        !self.is_readable() || self.attestations.is_empty() && self.conditions().next().is_none()
+    }
+}
+
+fn unreadable(policy: &Policy, why: &str) -> RuleEvaluation {
+    let resolution = Resolution {
+        kind: ResolutionKind::UnreadablePolicy,
+        context: ResolutionContext { reason: Some(why.to_owned()), ..ResolutionContext::default() },
+    };
+    RuleEvaluation::new(
+        Rule { kind: RuleKind::Policy, definition: RuleDefinition::Policy(policy.into()) },
+        vec![resolution],
+    )
+}

@@ -1,0 +1,192 @@
+//! What policies look at: an artifact, the flows it was reported in, and what counts for it there. Of many attestations a
+//! rule needs to know a few things, and many artifacts share the same: so these are looked up, not gone through.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::ledger::Hash;
+use crate::rules::compliance::{AttestationStatus, ReportedAttestation, State};
+use crate::rules::template::Kind;
+
+use super::Scope;
+
+/// What is evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Artifact<'a> {
+    /// Its name, as the environment reports it.
+    pub name: &'a str,
+    /// Its SHA-256; nothing for what has no digest.
+    pub fingerprint: Option<&'a str>,
+}
+
+/// A flow that an artifact was reported in, with the newest trail of the artifact there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowContext {
+    /// Name of the flow.
+    pub flow_name: String,
+    /// Name of the trail.
+    pub trail_name: String,
+    /// State of the artifact, not of the trail.
+    pub artifact_state: State,
+    /// Why it is in that state, where no attestation accounts for it.
+    pub reason: Option<String>,
+    /// The flow's tags.
+    pub tags: Arc<BTreeMap<String, String>>,
+    /// Everything that counts for the artifact: of its own attestations and of those of its trail. Artifacts of one trail
+    /// share them.
+    pub attestations: Vec<Arc<FlowAttestations>>,
+}
+
+/// An attestation as policies see it: its standing, without its body.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FlowAttestation {
+    /// Its name.
+    pub name: String,
+    /// Its type as reported: `generic`, `custom:<name>`, ….
+    pub kind: String,
+    /// Its verdict, or that of the override that stands in for it.
+    pub is_compliant: bool,
+}
+
+/// The newest decision of a name about a control.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowDecision {
+    /// Its name.
+    pub name: String,
+    /// The control's identifier.
+    pub control: String,
+    /// Its verdict, or that of the override that stands in for it.
+    pub is_compliant: bool,
+    /// Its place in the ledger, or that of the override. Larger is newer.
+    pub index: u64,
+}
+
+/// What counts in one scope: of each name the newest attestation, and of each name and control the newest decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowAttestations {
+    /// By name.
+    attestations: Vec<FlowAttestation>,
+    /// Whether one of a type is compliant, by the type as policies ask for it.
+    kinds: BTreeMap<String, bool>,
+    decisions: BTreeMap<String, Vec<FlowDecision>>,
+    digest: Hash,
+}
+
+impl Default for FlowAttestations {
+    fn default() -> Self {
+        Self::new(Vec::new(), Vec::new())
+    }
+}
+
+/// What a rule about attestations finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Found {
+    Nothing,
+    NonCompliant,
+    Compliant,
+}
+
+impl From<bool> for Found {
+    fn from(is_compliant: bool) -> Self {
+        if is_compliant { Self::Compliant } else { Self::NonCompliant }
+    }
+}
+
+impl FlowAttestations {
+    /// These, in any order.
+    pub fn new(mut attestations: Vec<FlowAttestation>, decisions: Vec<FlowDecision>) -> Self {
+        attestations.sort_unstable();
+        let mut kinds = BTreeMap::new();
+        for FlowAttestation { kind, is_compliant, .. } in &attestations {
+            *kinds.entry(Kind::of_reported(kind).to_owned()).or_default() |= is_compliant;
+        }
+        let mut by_control: BTreeMap<String, Vec<FlowDecision>> = BTreeMap::new();
+        for decision in decisions {
+            by_control.entry(decision.control.clone()).or_default().push(decision);
+        }
+        let digest = digest(&attestations, by_control.values().flatten());
+        Self { attestations, kinds, decisions: by_control, digest }
+    }
+
+    /// Those of a scope: its lines, and all that was reported there, in any order.
+    pub(crate) fn of_scope(lines: Vec<AttestationStatus>, reported: &[&ReportedAttestation]) -> Self {
+        let counts = |line: AttestationStatus| {
+            let AttestationStatus { name, kind, is_compliant, .. } = line;
+            is_compliant.map(|is_compliant| FlowAttestation { name, kind, is_compliant })
+        };
+        Self::new(lines.into_iter().filter_map(counts).collect(), newest_decisions(reported))
+    }
+
+    /// The best of this name, and of this kind.
+    pub(super) fn named(&self, name: &str, kind: &Kind) -> Found {
+        let first = self.attestations.partition_point(|one| one.name.as_str() < name);
+        let named = self.attestations.iter().skip(first).take_while(|one| one.name == name);
+        let fitting = named.filter(|one| kind.matches(&one.kind)).map(|one| one.is_compliant.into());
+        fitting.max().unwrap_or(Found::Nothing)
+    }
+
+    /// The best of this kind, whatever its name.
+    pub(super) fn of_kind(&self, kind: &Kind) -> Found {
+        self.kinds.get(kind.as_str()).map_or(Found::Nothing, |is_compliant| (*is_compliant).into())
+    }
+
+    /// The decisions about this control.
+    pub(super) fn decisions(&self, control: &str) -> &[FlowDecision] {
+        self.decisions.get(control).map_or(&[], Vec::as_slice)
+    }
+
+    /// What lists are told apart by.
+    pub(crate) const fn digest(&self) -> Hash {
+        self.digest
+    }
+}
+
+/// The SHA-256 of a line for each attestation, and for each decision, with their texts as JSON.
+fn digest<'a>(attestations: &[FlowAttestation], decisions: impl Iterator<Item = &'a FlowDecision>) -> Hash {
+    let json = |text: &str| Value::from(text);
+    let attestation = |one: &FlowAttestation| {
+        format!("attestation {} {} {}\n", json(&one.name), json(&one.kind), one.is_compliant)
+    };
+    let decision = |one: &FlowDecision| {
+        let (name, control) = (json(&one.name), json(&one.control));
+        format!("decision {name} {control} {} {}\n", one.is_compliant, one.index)
+    };
+    let attestations = attestations.iter().map(attestation);
+    Hash::of(attestations.chain(decisions.map(decision)).collect::<String>())
+}
+
+/// Of each name and control the newest decision. A name may be about one control after the other; an override is about what
+/// the newest attestation of its name is about.
+fn newest_decisions(reported: &[&ReportedAttestation]) -> Vec<FlowDecision> {
+    let mut reported = reported.to_vec();
+    reported.sort_unstable_by_key(|one| one.index);
+    let (mut newest, mut controls) = (BTreeMap::new(), BTreeMap::new());
+    for one in reported {
+        let name = one.name.as_str();
+        if !one.is_override {
+            controls.insert(name, one.control.as_deref());
+        }
+        let Some(control) = controls.get(name).copied().flatten() else { continue };
+        newest.insert((name, control), (one.is_compliant, one.index));
+    }
+    let decision = |((name, control), (is_compliant, index)): ((&str, &str), _)| FlowDecision {
+        name: name.to_owned(),
+        control: control.to_owned(),
+        is_compliant,
+        index,
+    };
+    newest.into_iter().map(decision).collect()
+}
+
+impl<'a> Artifact<'a> {
+    /// What conditions look at in this flow, or without one.
+    pub(super) fn scope(self, flow: Option<&'a FlowContext>) -> Scope<'a> {
+        Scope {
+            artifact_name: self.name,
+            fingerprint: self.fingerprint,
+            flow: flow.map(|flow| (flow.flow_name.as_str(), &*flow.tags)),
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Each sort of rule, in each state that an artifact can be in, with each outcome of its conditions, in none, one and
+//! several flows: what a policy says, rule by rule and flow by flow.
+
+use super::*;
+
+/// What a rule comes to in each flow, by letter, and of all of them.
+type Row = (&'static str, &'static [&'static str], &'static str, Option<bool>);
+
+/// The flows of the tables by name: their state, tags and attestations.
+fn context(name: &str) -> FlowContext {
+    let one = |name: &str, kind: &str, is_compliant| FlowAttestation {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        is_compliant,
+    };
+    let decision = |name: &str, control: &str, is_compliant, index| FlowDecision {
+        name: name.to_owned(),
+        control: control.to_owned(),
+        is_compliant,
+        index,
+    };
+    // Those of the artifact, and those of its trail.
+    let (own, on_trail) = match name {
+        "good" => (
+            (vec![one("unit", "junit", true), one("review", "custom:review", true)], vec![]),
+            (vec![one("go", "system:decision", true)], vec![decision("go", "C-1", true, 9)]),
+        ),
+        "failed" => (
+            (vec![one("unit", "junit", false)], vec![]),
+            (vec![one("go", "system:decision", false)], vec![decision("go", "C-1", false, 9)]),
+        ),
+        // One of several that fit is compliant; the older decision is.
+        "mixed" => (
+            (
+                vec![one("unit", "junit", false), one("go", "system:decision", true)],
+                vec![decision("go", "C-1", true, 3)],
+            ),
+            (
+                vec![one("unit", "junit", true), one("stop", "system:decision", false)],
+                vec![decision("stop", "C-1", false, 5), decision("go", "C-2", true, 7)],
+            ),
+        ),
+        _ => Default::default(),
+    };
+    let state = match name {
+        "good" | "bare" | "mixed" => State::Compliant,
+        "failed" => State::NonCompliant,
+        _ => State::Incomplete,
+    };
+    let level = match name {
+        "good" => "1",
+        "failed" => "5",
+        _ => "none",
+    };
+    let tags = BTreeMap::from([("level".to_owned(), level.to_owned())]);
+    let list = |(attestations, decisions)| Arc::new(FlowAttestations::new(attestations, decisions));
+    FlowContext { tags: Arc::new(tags), attestations: vec![list(own), list(on_trail)], ..flow(name, state) }
+}
+
+/// Checks what the rule in this place of a policy comes to.
+fn check(place: usize, artifacts: impl Fn(&str) -> String, table: &[Row]) {
+    for (rule, flows, letters, satisfied) in table {
+        let policy = parse(&with(&artifacts(rule)));
+        let contexts = Vec::from_iter(flows.iter().map(|name| context(name)));
+        let evaluation = evaluate(&policy, APP, &contexts);
+        let outcome = &evaluation.rules[place];
+        let found: String = outcome.resolutions.iter().map(|one| letter(one.kind)).collect();
+        assert_eq!((found.as_str(), outcome.satisfied), (*letters, *satisfied), "{rule} in {flows:?}");
+        assert_eq!(outcome.ignored, satisfied.is_none(), "{rule} in {flows:?}");
+        assert_eq!(evaluation.satisfied, *satisfied != Some(false), "{rule} in {flows:?}");
+        let flow_names = outcome.resolutions.iter().map(|one| one.context.flow_name.as_deref());
+        let expected = if flows.is_empty() { vec![None] } else { flows.iter().copied().map(Some).collect() };
+        assert_eq!(Vec::from_iter(flow_names), expected, "{rule} in {flows:?}");
+    }
+}
+
+/// As it is written in the tables.
+fn letter(kind: ResolutionKind) -> char {
+    let text = json!(RuleOutcomes::of(&parse(&with("{attestations: [{type: junit}]}")), APP, &[]));
+    assert_eq!(text, "--m");
+    match kind {
+        ResolutionKind::RuleNotApplicable => '-',
+        ResolutionKind::RuleSatisfied => '+',
+        ResolutionKind::MissingProvenance => 'p',
+        ResolutionKind::NoProvenance => 'n',
+        ResolutionKind::NonCompliantInTrail => 't',
+        ResolutionKind::MissingAttestation => 'm',
+        ResolutionKind::NonCompliantAttestation => 'a',
+        ResolutionKind::EvaluationError => 'e',
+        ResolutionKind::UnreadablePolicy => 'u',
+    }
+}
+
+const LOW: &str = "${{ flow.tags.level < 3 }}";
+
+#[test]
+fn provenance() {
+    let rule = |text: &str| format!("{{provenance: {{{}}}}}", text.replace("LOW", &format!("'{LOW}'")));
+    let table: [Row; 20] = [
+        ("required: false", &[], "-", None),
+        ("required: false", &["good", "failed"], "--", None),
+        ("required: true", &[], "p", Some(false)),
+        ("required: true", &["good"], "+", Some(true)),
+        ("required: true", &["failed", "missing"], "++", Some(true)),
+        // Without a condition an exception waives nothing.
+        ("required: true, exceptions: [{}]", &[], "p", Some(false)),
+        ("required: true, exceptions: [{if: null}]", &["good"], "+", Some(true)),
+        // One that looks at the artifact alone.
+        ("required: true, exceptions: [{if: '${{ matches(artifact.name, \"^app:\") }}'}]", &[], "-", None),
+        (
+            "required: true, exceptions: [{if: '${{ matches(artifact.name, \"^db:\") }}'}]",
+            &[],
+            "p",
+            Some(false),
+        ),
+        (
+            "required: true, exceptions: [{if: '${{ artifact.fingerprint == \"aa\" }}'}]",
+            &["good", "bare"],
+            "--",
+            None,
+        ),
+        ("required: true, exceptions: [{if: '${{ not exists(flow) }}'}]", &[], "-", None),
+        ("required: true, exceptions: [{if: '${{ not exists(flow) }}'}]", &["good"], "+", Some(true)),
+        // Each flow for itself.
+        ("required: true, exceptions: [{if: LOW}]", &["good", "failed"], "-+", Some(true)),
+        ("required: true, exceptions: [{if: LOW}]", &["failed", "good"], "+-", Some(true)),
+        // What comes to nothing waives nothing, and counts as violated.
+        ("required: true, exceptions: [{if: LOW}]", &["bare"], "e", Some(false)),
+        ("required: true, exceptions: [{if: LOW}]", &["good", "bare"], "-e", Some(false)),
+        ("required: true, exceptions: [{if: LOW}]", &[], "p", Some(false)),
+        // A true one is enough, wherever it stands.
+        (
+            "required: true, exceptions: [{if: LOW}, {if: '${{ flow.name == \"bare\" }}'}]",
+            &["bare"],
+            "-",
+            None,
+        ),
+        ("required: true, exceptions: [{}, {if: '${{ false }}'}, {if: '${{ true }}'}]", &[], "-", None),
+        ("required: false, exceptions: [{if: LOW}]", &["bare"], "-", None),
+    ];
+    check(0, rule, &table);
+}
+
+#[test]
+fn trail_compliance() {
+    let rule = |text: &str| format!("{{trail-compliance: {{{}}}}}", text.replace("LOW", &format!("'{LOW}'")));
+    let table: [Row; 17] = [
+        ("required: false", &[], "-", None),
+        ("required: false", &["failed"], "-", None),
+        ("required: true", &[], "n", Some(false)),
+        ("required: true", &["good"], "+", Some(true)),
+        ("required: true", &["failed"], "t", Some(false)),
+        ("required: true", &["missing"], "t", Some(false)),
+        ("required: true", &["good", "bare"], "++", Some(true)),
+        ("required: true", &["good", "failed"], "+t", Some(false)),
+        ("required: true", &["missing", "good"], "t+", Some(false)),
+        ("required: true, exceptions: [{}]", &["failed"], "t", Some(false)),
+        (
+            "required: true, exceptions: [{if: '${{ flow.name == \"failed\" }}'}]",
+            &["good", "failed"],
+            "+-",
+            Some(true),
+        ),
+        ("required: true, exceptions: [{if: '${{ flow.name == \"failed\" }}'}]", &["failed"], "-", None),
+        (
+            "required: true, exceptions: [{if: '${{ flow.name == \"good\" }}'}]",
+            &["good", "failed"],
+            "-t",
+            Some(false),
+        ),
+        ("required: true, exceptions: [{if: LOW}]", &["good", "failed", "bare"], "-te", Some(false)),
+        ("required: true, exceptions: [{if: '${{ not exists(flow) }}'}]", &[], "-", None),
+        ("required: true, exceptions: [{if: '${{ exists(flow) }}'}]", &[], "n", Some(false)),
+        ("required: true, exceptions: [{if: '${{ flow.tags.level >= 5 }}'}]", &["failed"], "-", None),
+    ];
+    check(1, rule, &table);
+}
+
+#[test]
+fn attestations() {
+    let rule = |text: &str| format!("{{attestations: [{{{}}}]}}", text.replace("LOW", &format!("'{LOW}'")));
+    let table: [Row; 29] = [
+        ("type: junit", &[], "m", Some(false)),
+        ("type: junit", &["good"], "+", Some(true)),
+        ("type: junit", &["failed"], "a", Some(false)),
+        ("type: junit", &["bare"], "m", Some(false)),
+        ("type: junit", &["good", "failed", "bare"], "+am", Some(false)),
+        ("type: junit", &["good", "mixed"], "++", Some(true)),
+        ("type: junit, must_be_compliant: false", &["good", "failed"], "++", Some(true)),
+        ("type: junit, must_be_compliant: false", &["failed", "bare"], "+m", Some(false)),
+        // By name, of any type or of one.
+        ("name: unit, type: '*'", &["good", "failed", "bare"], "+am", Some(false)),
+        ("name: unit, type: junit", &["good", "mixed"], "++", Some(true)),
+        ("name: unit, type: snyk", &["good"], "m", Some(false)),
+        ("name: review, type: junit", &["good"], "m", Some(false)),
+        ("name: uni, type: '*'", &["good"], "m", Some(false)),
+        // Custom types, each for itself.
+        ("type: custom:review", &["good"], "+", Some(true)),
+        ("type: custom:revie", &["good"], "m", Some(false)),
+        ("name: review, type: custom:review", &["good", "failed"], "+m", Some(false)),
+        // A decision is reported as `system:decision`; without a control any will do.
+        ("type: decision", &["good", "failed", "mixed", "bare"], "+a+m", Some(false)),
+        ("name: go, type: decision", &["good", "failed", "mixed"], "+a+", Some(false)),
+        // Of those about a control the newest counts, whatever its name.
+        ("type: decision, for_control: C-1", &["good", "failed", "mixed", "bare"], "+aam", Some(false)),
+        ("name: go, type: decision, for_control: C-1", &["mixed"], "+", Some(true)),
+        ("type: decision, for_control: C-2", &["mixed", "good"], "+m", Some(false)),
+        (
+            "type: decision, for_control: C-1, must_be_compliant: false",
+            &["failed", "mixed"],
+            "++",
+            Some(true),
+        ),
+        ("type: decision, for_control: C-9", &[], "m", Some(false)),
+        // Where the condition is false, nothing is asked.
+        ("type: snyk, if: LOW", &["failed"], "-", None),
+        ("type: snyk, if: LOW", &["good", "failed"], "m-", Some(false)),
+        ("type: junit, if: LOW", &["good", "failed", "bare"], "+-e", Some(false)),
+        ("type: junit, if: '${{ flow.name == \"good\" }}'", &[], "-", None),
+        ("type: junit, if: '${{ not exists(flow) }}'", &[], "m", Some(false)),
+        ("type: junit, if: null", &["good"], "+", Some(true)),
+    ];
+    check(2, rule, &table);
+}
+
+#[test]
+fn all_rules_are_told_in_their_order_also_those_that_do_not_apply() {
+    let policy = parse(&with(
+        "{trail-compliance: {required: true}, attestations: [{type: snyk, if: '${{ false }}'}, {type: junit}]}",
+    ));
+    let contexts = ["good", "failed"].map(context);
+    let evaluation = evaluate(&policy, APP, &contexts);
+    let told = evaluation.rules.iter().map(|rule| (rule.rule.kind, rule.satisfied, rule.ignored));
+    assert_eq!(
+        Vec::from_iter(told),
+        [
+            (RuleKind::Provenance, None, true),
+            (RuleKind::TrailCompliance, Some(false), false),
+            (RuleKind::Attestation, None, true),
+            (RuleKind::Attestation, Some(false), false),
+        ]
+    );
+    assert_eq!(json!(RuleOutcomes::of(&policy, APP, &contexts)), "-+-+/-t-a");
+    assert_eq!(json!(RuleOutcomes::of(&policy, APP, &[])), "-n-m");
+}
+
+#[test]
+fn an_exception_of_one_artifact_waives_nothing_of_another() {
+    let policy = parse(&with(
+        "{provenance: {required: true, exceptions: [{if: '${{ artifact.name == \"app:1\" }}'}]}}",
+    ));
+    for name in ["app:1", "db:1", "app:1", "app:12"] {
+        let artifact = Artifact { name, fingerprint: None };
+        assert_eq!(evaluate(&policy, artifact, &[]).satisfied, name == "app:1", "{name}");
+    }
+}
+
+#[test]
+fn of_a_name_the_newest_decision_about_each_control_counts_and_an_override_of_it() {
+    use crate::rules::compliance::{Binding, ReportedAttestation};
+    use crate::time::Timestamp;
+    let report =
+        |index: u64, control: Option<&str>, is_compliant: bool, is_override: bool| ReportedAttestation {
+            id: index.to_string(),
+            name: "go".to_owned(),
+            kind: "system:decision".to_owned(),
+            is_compliant,
+            at: Timestamp::default(),
+            index,
+            binding: Binding::Trail,
+            is_override,
+            control: control.map(str::to_owned),
+        };
+    let reports = [
+        report(6, None, true, true),
+        report(1, Some("C-1"), true, false),
+        report(2, Some("C-2"), true, false),
+        report(5, Some("C-2"), false, false),
+        // Of something else that was called so.
+        report(8, None, false, false),
+        report(9, None, false, true),
+    ];
+    let found = FlowAttestations::of_scope(Vec::new(), &Vec::from_iter(&reports));
+    let decision = |control: &str| {
+        let decisions = found.decisions(control).iter();
+        Vec::from_iter(decisions.map(|one| (one.index, one.is_compliant)))
+    };
+    assert_eq!(decision("C-1"), [(1, true)]);
+    assert_eq!(decision("C-2"), [(6, true)]);
+}

@@ -1,0 +1,178 @@
+//! The deployment gate: an artifact asserted by its flows, by an environment, and by policies.
+
+use serde_json::{Value, json};
+
+use crate::support::environments::{COMPLIANCE, PROVENANCE, fingerprint};
+use crate::support::{Api, on_every_store_and_mount};
+
+impl Api {
+    /// What is asserted of artifact 1, by this query.
+    async fn asserted(&self, query: &str) -> Value {
+        self.get(&format!("/asserts/acme/fingerprint/{}{query}", fingerprint('1'))).await.ok()
+    }
+}
+
+/// A policy that asks for an attestation of this name where the flow is tagged so.
+fn scan(name: &str) -> String {
+    format!(
+        "_schema: https://example.com/v1\nartifacts:\n  attestations:\n    - name: {name}\n      type: generic\n      if: ${{{{ flow.tags.kind != 'draft' and matches(artifact.name, '^api:') }}}}\n"
+    )
+}
+
+#[tokio::test]
+async fn an_artifact_is_asserted_in_each_flow_it_was_reported_to() {
+    on_every_store_and_mount(async |api| {
+        api.given_flow_with_template().await;
+        api.given_artifact('1', "t").await;
+        let missing = json!({"attestation_name": "test", "attestation_type": "generic", "status": "MISSING", "is_compliant": null, "unexpected": false});
+        let status = json!({
+            "artifact_fingerprint": fingerprint('1'), "status": "INCOMPLETE", "is_compliant": false, "unexpected": false,
+            "attestations_statuses": [missing],
+        });
+        let first = json!({
+            "scope": "flow", "fingerprint": fingerprint('1'), "flow": "web", "trail": "t", "compliant": false,
+            "compliance_status": status,
+            "flows": [{"flow": "web", "trail": "t", "compliant": false, "compliance_status": status}],
+        });
+        let asserted = api.get(&format!("/asserts/acme/fingerprint/{}", fingerprint('1'))).await;
+        let asserted = asserted.expect(200, first).ok();
+        for absent in ["environment", "policy_evaluations", "allow_listing"] {
+            assert_eq!(asserted.get(absent), None, "{absent}");
+        }
+        let page = asserted["html_url"].as_str().unwrap();
+        assert!(page.contains(&format!("/acme/flows/web/artifacts/{}?artifact_id=", fingerprint('1'))), "{page}");
+        assert_eq!(asserted["flows"][0]["html_url"], page);
+        api.given_test('1', "t", true).await;
+        assert_eq!(api.asserted("").await["compliant"], true);
+
+        let elsewhere = json!({
+            "fingerprint": fingerprint('1'), "filename": "api:1", "build_url": "", "commit_url": "", "trail_name": "u",
+        });
+        api.post("/artifacts/acme/shop").json(&elsewhere).await.created();
+        let failing = json!({"attestation_name": "audit", "is_compliant": false}).to_string();
+        let attest = api.post("/attestations/acme/shop/trail/u/generic");
+        attest.form(&[("name=\"data_json\"", &failing)]).await.created();
+        let both = api.asserted("").await;
+        let told = |flow: &Value| (flow["flow"].clone(), flow["compliant"].clone());
+        let flows = Vec::from_iter(both["flows"].as_array().unwrap().iter().map(told));
+        assert_eq!(flows, [(json!("web"), json!(true)), (json!("shop"), json!(false))]);
+        assert_eq!((&both["compliant"], &both["flow"]), (&json!(false), &json!("web")));
+        // What its trail has counts for it, and is told with it.
+        let lines = &both["flows"][1]["compliance_status"]["attestations_statuses"];
+        assert_eq!((&lines[0]["attestation_name"], &lines[0]["is_compliant"]), (&json!("audit"), &json!(false)));
+        assert_eq!(api.asserted("?flow_name=web").await["compliant"], true);
+        assert_eq!(api.asserted("?flow_name=shop").await["flow"], "shop");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_report_to_a_flow_as_a_whole_is_asserted_without_lines() {
+    on_every_store_and_mount(async |api| {
+        let artifact =
+            json!({"fingerprint": fingerprint('1'), "filename": "api:1", "build_url": "", "commit_url": ""});
+        api.post("/artifacts/acme/web").json(&artifact).await.created();
+        let asserted = api.asserted("").await;
+        assert_eq!((&asserted["trail"], &asserted["compliant"]), (&json!(""), &json!(true)));
+        assert_eq!(asserted["compliance_status"], Value::Null);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_environment_asserts_by_its_policies_and_its_allowlist() {
+    on_every_store_and_mount(async |api| {
+        api.given_flow_with_template().await;
+        api.given_artifact('1', "t").await;
+        api.given_environments("docker", &["prod", "free"]).await;
+        for (name, text) in [("compliance", COMPLIANCE), ("scanned", &scan("scan"))] {
+            api.put_policy(name, text).await.created();
+            api.attach("prod", name).await;
+        }
+        let free = api.asserted("?environment_name=free").await;
+        assert_eq!((&free["compliant"], &free["policy_evaluations"]), (&json!(true), &json!([])));
+        assert_eq!((&free["scope"], &free["environment"]), (&json!("environment"), &json!("free")));
+        let statuses = |asserted: &Value| {
+            let policies = asserted["policy_evaluations"].as_array().unwrap().iter();
+            Vec::from_iter(policies.map(|one| format!("{} {}", one["policy_name"], one["status"])))
+        };
+        let gate = api.asserted("?environment_name=prod").await;
+        assert_eq!(gate["compliant"], false);
+        assert_eq!(statuses(&gate), [r#""compliance" "NON-COMPLIANT""#, r#""scanned" "NON-COMPLIANT""#]);
+        let rules = &gate["policy_evaluations"][1]["rule_evaluations"];
+        assert_eq!(rules[2]["rule"]["definition"]["name"], "scan");
+        let resolution = json!({"type": "missing_attestation", "context": {"flow_name": "web", "trail_name": "t", "artifact_status": null}});
+        assert_eq!(rules[2]["resolutions"], json!([resolution]));
+        api.given_test('1', "t", true).await;
+        let tags = json!({"set_tags": {"kind": "draft"}});
+        api.patch("/tags/acme/flow/web").json(&tags).await.ok();
+        assert_eq!(api.asserted("?environment_name=prod").await["compliant"], true);
+        api.patch("/tags/acme/flow/web").json(json!({"remove_tags": ["kind"]})).await.ok();
+        let allowed = json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": "it is known"});
+        api.put("/allowlists/acme/prod").json(&allowed).await.created();
+        let gate = api.asserted("?environment_name=prod").await;
+        assert_eq!(gate["compliant"], true);
+        assert_eq!(statuses(&gate), [r#""compliance" "COMPLIANT""#, r#""scanned" "NON-COMPLIANT""#]);
+        assert_eq!(gate["allow_listing"]["description"], "it is known");
+        assert!(gate["allow_listing"]["allowlist_id"].is_string() && gate["allow_listing"]["timestamp"].is_number());
+        // It is allowed there alone.
+        assert_eq!(api.asserted("?policy_name=scanned").await["compliant"], false);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn policies_assert_in_the_order_in_which_they_are_named_attached_or_not() {
+    on_every_store_and_mount(async |api| {
+        api.given_artifact('1', "t").await;
+        for (name, text) in [("b", PROVENANCE), ("a", &scan("scan"))] {
+            api.put_policy(name, text).await.created();
+        }
+        let asserted = api.asserted("?policy_name=b&policy_name=a&policy_name=b").await;
+        assert_eq!((&asserted["scope"], &asserted["compliant"]), (&json!("policy"), &json!(false)));
+        let told =
+            |one: &Value| (one["policy_name"].clone(), one["policy_version"].clone(), one["status"].clone());
+        let policies = Vec::from_iter(asserted["policy_evaluations"].as_array().unwrap().iter().map(told));
+        let told = |name: &str, status: &str| (json!(name), json!(1), json!(status));
+        assert_eq!(policies, [told("b", "COMPLIANT"), told("a", "NON-COMPLIANT")]);
+        let attest = api.post("/attestations/acme/web/trail/t/generic");
+        let data = json!({"attestation_name": "scan", "is_compliant": true}).to_string();
+        attest.form(&[("name=\"data_json\"", &data)]).await.created();
+        assert_eq!(api.asserted("?policy_name=b&policy_name=a").await["compliant"], true);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_asserted_says_why() {
+    on_every_store_and_mount(async |api| {
+        api.given_artifact('1', "t").await;
+        api.given_environments("docker", &["prod"]).await;
+        api.flow("empty", "version: 1").await;
+        let of =
+            |digit: char, query: &str| format!("/asserts/acme/fingerprint/{}{query}", fingerprint(digit));
+        let text = "Cannot specify both 'environment_name' and 'policy_name' at the same time";
+        let both =
+            json!({"message": text, "errors": {"query.environment_name": text, "query.policy_name": text}});
+        api.get(&of('1', "?environment_name=prod&policy_name=p")).await.expect_exactly(400, both);
+        let table = [
+            (of('2', ""), "Artifact not found", "fingerprint"),
+            (of('2', "?environment_name=prod"), "Artifact not found", "fingerprint"),
+            (of('1', "?flow_name=empty"), "Artifact not found", "fingerprint"),
+            (of('1', "?flow_name=none"), "Flow not found", "query.flow_name"),
+            (of('1', "?environment_name=none"), "Environment not found", "query.environment_name"),
+            (of('1', "?policy_name=none"), "Policy not found", "query.policy_name"),
+        ];
+        for (path, message, field) in table {
+            let reply = api.get(&path).await;
+            let errors = reply.json()["errors"].clone();
+            assert!(errors[field].is_string(), "{path}: {errors}");
+            reply.expect(404, json!({ "message": message }));
+        }
+        for short in ["abcde", &"g".repeat(64)] {
+            let refused = json!({"message": "Input payload validation failed"});
+            api.get(&format!("/asserts/acme/fingerprint/{short}")).await.expect(400, refused);
+        }
+    })
+    .await;
+}
