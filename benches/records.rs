@@ -124,7 +124,7 @@ async fn report(server: &Server, client: &mut Client, number: usize) -> Result {
     Ok(())
 }
 
-/// Of ten attestations one is a decision, one of a custom type, one about the artifact, and one has a file.
+/// Of ten attestations one is a decision, one of a custom type and one about the artifact; a single one has a file.
 fn attestation(server: &Server, flow: &str, number: usize, turn: usize) -> Request {
     const FILE: (&str, &str) = ("name=\"attachment_file\"; filename=\"report.txt\"", "nothing was found");
     let path = |kind: &str| format!("/attestations/{ORG}/{flow}/trail/{}/{kind}", trail(number));

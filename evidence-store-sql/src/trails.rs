@@ -238,12 +238,13 @@ fn contents(org: Id, (trails, artifacts, attestations): Contents) -> StoreResult
     let mut unreadable = BTreeMap::new();
     let artifacts = rows(&artifacts, artifacts::Row::TRAIL, &mut unreadable)?;
     let attestations = rows(&attestations, attestations::Row::TRAIL, &mut unreadable)?;
-    let mut readable = |trail: Current<Trail>| match unreadable.remove(&trail.record.id) {
-        Some(why) => Err(why),
+    // An id that is asked for twice is refused twice.
+    let readable = |trail: Current<Trail>| match unreadable.get(&trail.record.id) {
+        Some(why) => Err(StoreError::corrupt(format_args!("a report to it: {why}"))),
         None => Ok(trail),
     };
     let trails = each(&trails).map(trail_fact);
-    let trails = trails.map(|(index, trail)| (index, trail.and_then(&mut readable)));
+    let trails = trails.map(|(index, trail)| (index, trail.and_then(readable)));
     let trails: Vec<Current<Trail>> = skip_corrupt(org, trails)?;
     let artifacts = artifacts.into_iter().map(artifacts::Row::artifact).collect();
     let attestations = attestations.into_iter().map(attestations::Row::attestation).collect();

@@ -51,7 +51,9 @@ pub(crate) fn rows(
 pub(crate) struct QueryTexts(Mutex<BTreeMap<Cow<'static, str>, Vec<(Parameters, Arc<str>)>>>);
 
 /// Which parameters of a query are organizations, a bit each.
-type Parameters = u16;
+type Parameters = u32;
+
+const _: () = assert!(PARAMETERS.len() < 32, "each has a bit");
 
 /// Queries are constants, and lists join some: far fewer than this.
 const MAX_TEXTS: usize = 512;
@@ -86,7 +88,9 @@ fn resolve(sql: &str, orgs: Parameters) -> String {
     for part in parts {
         let digits = part.bytes().take_while(u8::is_ascii_digit).count();
         let (number, rest) = part.split_at(digits);
-        let is_org = number.parse().is_ok_and(|number: u32| number > 0 && orgs >> (number - 1) & 1 == 1);
+        let is_org = number.parse().is_ok_and(|number: usize| {
+            (1..=PARAMETERS.len()).contains(&number) && orgs >> (number - 1) & 1 == 1
+        });
         text.push_str(if is_org { "(SELECT key FROM organization WHERE id = $" } else { "$" });
         text.push_str(number);
         if is_org {
