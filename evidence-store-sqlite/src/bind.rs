@@ -48,7 +48,10 @@ pub(crate) fn rows(
 /// itself, so that the key and the rows are of one snapshot without a transaction. To make one takes as long as a quarter
 /// of the query, so those that were made are kept.
 #[derive(Debug, Default)]
-pub(crate) struct QueryTexts(Mutex<BTreeMap<Cow<'static, str>, Vec<(Parameters, Arc<str>)>>>);
+pub(crate) struct QueryTexts(Mutex<BTreeMap<Query, Arc<str>>>);
+
+/// The text of a query, and which of its parameters are organizations.
+type Query = (Cow<'static, str>, Parameters);
 
 /// Which parameters of a query are organizations, a bit each.
 type Parameters = u32;
@@ -69,15 +72,15 @@ impl QueryTexts {
             }
         }
         let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = texts.get(&sql).and_then(|known| known.iter().find(|(of, _)| *of == orgs));
-        if let Some((_, text)) = known {
+        let query = (sql, orgs);
+        if let Some(text) = texts.get(&query) {
             return Arc::clone(text);
         }
         if texts.len() >= MAX_TEXTS {
             texts.clear();
         }
-        let text: Arc<str> = resolve(&sql, orgs).into();
-        texts.entry(sql).or_default().push((orgs, Arc::clone(&text)));
+        let text: Arc<str> = resolve(&query.0, orgs).into();
+        texts.insert(query, Arc::clone(&text));
         text
     }
 }

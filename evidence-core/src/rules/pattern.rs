@@ -1,6 +1,6 @@
 //! A caller's regular expressions, which take time in proportion to the text: for names, and those of policies.
 
-use regex_automata::dfa::dense::{self, BuildError, DFA};
+use regex_automata::dfa::dense::{self, DFA};
 use regex_automata::dfa::{Automaton, StartKind};
 use regex_automata::nfa::thompson;
 use regex_automata::util::syntax;
@@ -35,8 +35,9 @@ pub(super) fn last_line(error: &str) -> String {
     error.lines().last().unwrap_or_default().to_owned()
 }
 
-/// The table of a pattern that is searched for anywhere in a text: each byte of the text is one look-up.
-pub(super) fn table(pattern: &str, syntax: syntax::Config, most: usize) -> Result<DFA<Vec<u32>>, BuildError> {
+/// The table of a pattern that is searched for anywhere in a text: each byte of the text is one look-up. Nothing where it
+/// would have more than `most` bytes.
+pub(super) fn table(pattern: &str, syntax: syntax::Config, most: usize) -> Option<DFA<Vec<u32>>> {
     let table = dense::Config::new()
         .start_kind(StartKind::Unanchored)
         .match_kind(MatchKind::LeftmostFirst)
@@ -47,6 +48,7 @@ pub(super) fn table(pattern: &str, syntax: syntax::Config, most: usize) -> Resul
         .thompson(thompson::Config::new().nfa_size_limit(Some(most / 2)))
         .configure(table)
         .build(pattern)
+        .ok()
 }
 
 /// Whether the text has a place that fits. A table gives up at bytes that it was built to give up at: there are none.
@@ -71,7 +73,7 @@ impl Pattern {
         let syntax = syntax::Config::new().unicode(false).utf8(false).nest_limit(MAX_NESTING);
         syntax::parse_with(pattern, &syntax).map_err(|error| last_line(&error.to_string()))?;
         // It can be parsed, so that nothing else is wrong with it.
-        let table = table(pattern, syntax, MAX_TABLE).map_err(|_| TOO_LARGE.to_owned())?;
+        let table = table(pattern, syntax, MAX_TABLE).ok_or(TOO_LARGE)?;
         Ok(Self { text: pattern.to_owned(), table })
     }
 

@@ -76,7 +76,7 @@ impl Pattern {
                 return Err("with the flag 'n' it should not fit an empty text".to_owned());
             }
         }
-        if let Ok(table) = table(pattern, syntax, MAX_TABLE) {
+        if let Some(table) = table(pattern, syntax, MAX_TABLE) {
             return Ok(Self::Table(Box::new(table)));
         }
         let mut refused = String::new();
