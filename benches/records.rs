@@ -4,13 +4,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use evidence_benches::{
     Client, Grown, ORG, Reads, Request, Result, Server, Stores, attestation_document, form, growth, print,
     run, sizes,
 };
 use evidence_core::digest::sha256_hex;
+use evidence_core::time::{Clock, SystemClock};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -74,7 +75,7 @@ async fn furnish(server: &Server) -> Result {
 }
 
 /// Reports everything, and says when half of it was there, in seconds since 1970.
-async fn load(server: &Arc<Server>, trails: usize) -> Result<u64> {
+async fn load(server: &Arc<Server>, trails: usize) -> Result<i64> {
     let next = Arc::new(AtomicUsize::new(0));
     let mut tasks = JoinSet::new();
     for _ in 0..CONNECTIONS {
@@ -88,7 +89,7 @@ async fn load(server: &Arc<Server>, trails: usize) -> Result<u64> {
                     return Result::Ok(middle);
                 }
                 if number == trails / 2 {
-                    middle = Some(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs());
+                    middle = Some(SystemClock.now().as_micros() / 1_000_000);
                 }
                 report(&server, &mut client, number).await?;
             }
@@ -168,7 +169,7 @@ async fn run_some(server: &Server) -> Result {
 }
 
 /// Every list and look-up; of long lists the first, the middle and the last page.
-async fn reads(server: &Server, trails: usize, middle: u64) -> Result<Reads> {
+async fn reads(server: &Server, trails: usize, middle: i64) -> Result<Reads> {
     let mut client = server.client().await?;
     let mut first = async |path: &str| -> Result<Value> {
         let answer = client.send(&server.get(&format!("{path}per_page=1"))).await?;

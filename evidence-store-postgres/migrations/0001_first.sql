@@ -173,23 +173,24 @@ CREATE INDEX artifact_built ON evidence.artifact (org, commit_sha, fingerprint, 
     WHERE commit_sha <> '';
 CREATE INDEX artifact_repo ON evidence.artifact (org, repo, ledger_index) WHERE repo IS NOT NULL;
 
--- The first report of each artifact.
+-- The first report of each artifact. ordinal, repo_ordinal: its number among those of the organization and of the repo. at:
+-- the time of its entry, which never goes back in a ledger, so that builds are numbered by time.
 CREATE TABLE evidence.build (
     org          text COLLATE "C" NOT NULL,
-    fingerprint  text COLLATE "C" NOT NULL,
+    ordinal      bigint NOT NULL,
     id           text COLLATE "C" NOT NULL,
     repo         text COLLATE "C",
+    repo_ordinal bigint,
     at           bigint NOT NULL,
     ledger_index bigint NOT NULL,
-    PRIMARY KEY (org, fingerprint)
+    PRIMARY KEY (org, ordinal)
 );
--- An expression, so that those of a repo are not looked for among all of the window; with the column, so that they are
--- counted by the index alone.
-CREATE INDEX build_at ON evidence.build (org, (at + 0), ledger_index) INCLUDE (at);
-CREATE INDEX build_repo ON evidence.build (org, repo, at, ledger_index) WHERE repo IS NOT NULL;
+-- With the time, so that the ends of a window are found by the index alone.
+CREATE UNIQUE INDEX build_repo ON evidence.build (org, repo, repo_ordinal) INCLUDE (at) WHERE repo IS NOT NULL;
 
--- binding: the JSON of what the attestation is about. commit_sha: the commit that it names itself. No index on a digest
--- here: an index on random keys would cost more writes than the ledger itself.
+-- binding: the JSON of what the attestation is about. commit_sha: the commit that it names itself. control_ordinal: its
+-- number among the decisions about that control. No index on a digest here: an index on random keys would cost more writes
+-- than the ledger itself.
 CREATE TABLE evidence.attestation (
     org          text COLLATE "C" NOT NULL,
     id           text COLLATE "C" NOT NULL,
@@ -206,15 +207,16 @@ CREATE TABLE evidence.attestation (
     at           bigint NOT NULL,
     ledger_index bigint NOT NULL,
     flow_ordinal bigint NOT NULL,
+    control_ordinal bigint,
     PRIMARY KEY (org, id)
 );
 CREATE INDEX attestation_trail ON evidence.attestation (org, trail, name, ledger_index);
 CREATE INDEX attestation_newest ON evidence.attestation (org, ledger_index);
 -- With the time, so that those of a time are counted by the index alone.
 CREATE UNIQUE INDEX attestation_flow ON evidence.attestation (org, flow, flow_ordinal) INCLUDE (at);
--- Decisions about a control, by its identifier.
-CREATE INDEX attestation_control ON evidence.attestation (org, control, ledger_index) INCLUDE (is_compliant, at, flow)
-    WHERE control IS NOT NULL;
+-- Decisions about a control, by its identifier and their numbers, with what they are narrowed by.
+CREATE UNIQUE INDEX attestation_control
+    ON evidence.attestation (org, control, control_ordinal) INCLUDE (is_compliant, at, flow) WHERE control IS NOT NULL;
 
 -- The trails in which a trail, an artifact or an attestation names a commit in full: a row for both, so that the many
 -- attestations of a trail share one in an index on random keys. flow: the trail's.

@@ -7,7 +7,7 @@ use evidence_core::artifacts::{
 };
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
-use evidence_core::page::{Listed, Page, PageRequest};
+use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::snapshots::RunningArtifact;
 use evidence_core::store::StoreResult;
 use evidence_core::texts::TextRef;
@@ -421,8 +421,8 @@ const fn order(filter: &ArtifactFilter) -> Order {
         return Order::By(Sql::same("x.ledger_index DESC"));
     }
     match (flow, name.is_some() || branch.is_some() || *with_commit) {
-        (None, false) => Order::Numbered("x.ordinal"),
-        (Some(_), false) => Order::Numbered("x.flow_ordinal"),
+        (None, false) => Order::Numbered("x.ordinal", SortDirection::Desc),
+        (Some(_), false) => Order::Numbered("x.flow_ordinal", SortDirection::Desc),
         (None, true) => Order::By(Sql::same("x.ordinal DESC")),
         (Some(_), true) => Order::By(Sql::same("x.flow_ordinal DESC")),
     }

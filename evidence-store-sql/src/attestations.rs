@@ -148,9 +148,9 @@ fn of_flow(time: &TimeRange) -> Listing {
     let TimeRange { from, to } = time;
     let filter = [from.map(|_| FROM), to.map(|_| TO)].into_iter().flatten().collect::<Vec<_>>();
     let order = if filter.is_empty() {
-        Order::Numbered("x.flow_ordinal")
+        Order::Numbered("x.flow_ordinal", SortDirection::Desc)
     } else {
-        Order::Indexed { key: "x.flow_ordinal", row: AT_NUMBER }
+        Order::Indexed { key: "x.flow_ordinal", direction: SortDirection::Desc, row: AT_NUMBER }
     };
     Listing { from: OF_FLOW, filter, order, narrow: false, counted: true }
 }
@@ -164,8 +164,15 @@ const COMMIT_TRAILS: Sql = Sql::same(
     ORDER BY c.trail DESC LIMIT $4",
 );
 
-/// By the index that has decisions alone, in the order of the list.
+/// By the index that has decisions alone, by their numbers about each control, and what they are narrowed by.
 const DECISIONS: Sql = Sql::same("evidence.attestation x WHERE x.org = $1 AND x.control = $4");
+
+const DECISION_AT_NUMBER: Sql = Sql::each(
+    "evidence.attestation x ON x.org = $1 AND x.control = $4 AND x.control_ordinal = found.key",
+    "LATERAL (
+        SELECT * FROM evidence.attestation
+        WHERE org = $1 AND control = $4 AND control_ordinal = found.key OFFSET 0) x",
+);
 
 /// What [`Decision`] reads. The ledger's entry says who recorded it.
 const DECISION: Sql = Sql::each(
@@ -218,17 +225,13 @@ fn decisions(filter: &DecisionFilter) -> Listing {
         to.map(|_| TO),
         flows.as_ref().map(|_| IN_FLOWS),
     ];
-    let order = match direction {
-        SortDirection::Asc => "x.ledger_index",
-        SortDirection::Desc => "x.ledger_index DESC",
+    let filter: Vec<_> = conditions.into_iter().flatten().collect();
+    let order = if filter.is_empty() {
+        Order::Numbered("x.control_ordinal", *direction)
+    } else {
+        Order::Indexed { key: "x.control_ordinal", direction: *direction, row: DECISION_AT_NUMBER }
     };
-    Listing {
-        from: DECISIONS,
-        filter: conditions.into_iter().flatten().collect(),
-        order: Order::By(Sql::same(order)),
-        narrow: false,
-        counted: true,
-    }
+    Listing { from: DECISIONS, filter, order, narrow: false, counted: true }
 }
 
 /// A row of [`ON_TRAILS`].

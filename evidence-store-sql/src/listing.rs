@@ -2,7 +2,7 @@
 
 use evidence_core::StoreError;
 use evidence_core::id::Id;
-use evidence_core::page::{Listed, Page, PageRequest};
+use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::store::{StoreResult, skip_corrupt};
 use serde::de::DeserializeOwned;
 
@@ -38,14 +38,24 @@ pub(crate) enum Order {
         /// The expressions.
         by: Sql,
     },
-    /// By a column that numbers all that the list has, from 1 on and without gaps: the greatest number first, which is
-    /// how many there are.
-    Numbered(&'static str),
-    /// By a column, the greatest first, that stands in an index with all that the list is narrowed by: so no row is read
-    /// but those of the page.
+    /// By a column that numbers all that the list has, from 1 on and without gaps: the greatest number is how many there
+    /// are.
+    Numbered(&'static str, SortDirection),
+    /// By such a column, the greatest number first, of which the list has a range.
+    Range {
+        /// The column.
+        number: &'static str,
+        /// The first number, a scalar.
+        first: Sql,
+        /// The number after the last, a scalar.
+        end: Sql,
+    },
+    /// By a column that stands in an index with all that the list is narrowed by: so no row is read but those of the page.
     Indexed {
         /// The column.
         key: &'static str,
+        /// Its direction.
+        direction: SortDirection,
         /// The row `x` that has the key `found.key`.
         row: Sql,
     },
@@ -62,23 +72,42 @@ impl Listing {
             |by: &str| ("count(*)".to_owned(), format!("ORDER BY {by} LIMIT $2 OFFSET $3"), by.to_owned());
         let (total, page, by) = match order {
             Order::By(by) | Order::Within { by, .. } => in_order(by.text(dialect)),
-            Order::Indexed { key, .. } => in_order(&format!("{key} DESC")),
-            Order::Numbered(number) => (
+            Order::Indexed { key, direction: SortDirection::Asc, .. } => in_order(key),
+            Order::Indexed { key, direction: SortDirection::Desc, .. } => in_order(&format!("{key} DESC")),
+            Order::Numbered(number, SortDirection::Asc) => (
+                format!("coalesce(max({number}), 0)"),
+                format!("AND {number} > $3 ORDER BY {number} LIMIT $2"),
+                (*number).to_owned(),
+            ),
+            Order::Numbered(number, SortDirection::Desc) => (
                 format!("coalesce(max({number}), 0)"),
                 format!("AND {number} <= (SELECT n FROM total) - $3 ORDER BY {number} DESC LIMIT $2"),
+                format!("{number} DESC"),
+            ),
+            Order::Range { number, .. } => (
+                "CASE WHEN b.low < b.high THEN b.high - b.low ELSE 0 END".to_owned(),
+                format!(
+                    "AND {number} >= (SELECT high - n FROM total) AND {number} < (SELECT high FROM total) - $3
+                    ORDER BY {number} DESC LIMIT $2"
+                ),
                 format!("{number} DESC"),
             ),
         };
         let total = match order {
             Order::By(_) | Order::Within { .. } if !counted => "SELECT 0 AS n".to_owned(),
-            Order::By(_) | Order::Within { .. } | Order::Numbered(_) | Order::Indexed { .. } => {
+            Order::By(_) | Order::Within { .. } | Order::Numbered(..) | Order::Indexed { .. } => {
                 format!("SELECT {total} AS n FROM {all}")
+            }
+            Order::Range { first, end, .. } => {
+                let (low, high) = (first.text(dialect), end.text(dialect));
+                // By the limit PostgreSQL looks for each of them once.
+                format!("SELECT {total} AS n, b.high FROM (SELECT {low} AS low, {high} AS high LIMIT 1) b")
             }
         };
         let rows = match order {
             Order::Within { rows, .. } => format!("{}{filter} {page}", rows.text(dialect)),
-            Order::By(_) | Order::Numbered(_) => format!("{all} {page}"),
-            Order::Indexed { key, row } => {
+            Order::By(_) | Order::Numbered(..) | Order::Range { .. } => format!("{all} {page}"),
+            Order::Indexed { key, row, .. } => {
                 format!("(SELECT {key} AS key FROM {all} {page}) AS found CROSS JOIN {}", row.text(dialect))
             }
         };

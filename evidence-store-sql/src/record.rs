@@ -19,7 +19,7 @@ use evidence_core::{Fact, Guard, Key, StoreError, Write};
 
 use crate::driver::Driver;
 use crate::ledger::frontier;
-use crate::row_builder::{Ordinals, RowBuilder};
+use crate::row_builder::{Ordinals, RowBuilder, Series};
 use crate::shapes::Shape;
 use crate::sql::{Dialect, Sql};
 use crate::store::SqlStore;
@@ -46,6 +46,8 @@ pub struct Submission {
     secrets: Vec<(Id, KeyHash)>,
     /// The flows in which it begins trails or reports artifacts or attestations, which are numbered there.
     flows: BTreeSet<Id>,
+    /// What it may have builds and decisions of, which are numbered there.
+    series: BTreeSet<Series>,
     /// Where its outcome is sent.
     pub reply: Reply<Vec<Entry>>,
 }
@@ -55,15 +57,15 @@ impl Submission {
         let begins = write.begins_ledger();
         let Write { org, by, at, facts, guards, secrets } = write;
         let facts = EncodedFact::all(facts, at, by.to_string()).await?;
-        let flows = numbered_flows(&facts);
-        Ok(Self { org, begins, first: None, facts, guards, secrets, flows, reply })
+        let (flows, series) = (numbered_flows(&facts), numbered_series(&facts));
+        Ok(Self { org, begins, first: None, facts, guards, secrets, flows, series, reply })
     }
 
     pub(crate) fn of_import(import: Import, reply: Reply<Vec<Entry>>) -> Self {
         let begins = import.begins_ledger();
         let Import { org, first, facts, secrets, .. } = import;
-        let flows = numbered_flows(&facts);
-        Self { org, begins, first: Some(first), facts, guards: Vec::new(), secrets, flows, reply }
+        let (flows, series) = (numbered_flows(&facts), numbered_series(&facts));
+        Self { org, begins, first: Some(first), facts, guards: Vec::new(), secrets, flows, series, reply }
     }
 
     /// The size of its payloads, in bytes.
@@ -85,6 +87,10 @@ fn numbered_flows(facts: &[EncodedFact]) -> BTreeSet<Id> {
         _ => None,
     };
     facts.iter().filter_map(flow).collect()
+}
+
+fn numbered_series(facts: &[EncodedFact]) -> BTreeSet<Series> {
+    facts.iter().flat_map(|encoded| Series::of(&encoded.fact)).collect()
 }
 
 /// The writes in their order, cut where their payloads exceed what a group may have.
@@ -121,7 +127,8 @@ impl<D: Driver> Recorder for SqlStore<D> {
 /// - [`NAME`], one that leads somewhere: its number in the list that was asked for, the id, and whether it is an alias;
 /// - [`RECORD`]: its number and its revision;
 /// - [`VERSION`], in PostgreSQL: how often the tables were rebuilt, and the oldest version whose programs may write;
-/// - [`FLOW`]: its number, and the greatest ordinals of attestations, trails and artifacts in it.
+/// - [`FLOW`]: its number, and the greatest ordinals of attestations, trails and artifacts in it;
+/// - [`SERIES`], of builds or decisions: its number, and the greatest ordinal, or 1 where a content was built.
 ///
 /// What is not there has no row, or one without what it should lead to. All writers wait for it: so content has an index
 /// within its trail, for how often an organization reports the same content has no limit.
@@ -164,7 +171,17 @@ const PREFETCH: Sql = Sql::each(
         FROM json_each($11) j CROSS JOIN artifact a ON +a.org = j.value->>1 AND a.trail = j.value->>2
             AND a.ledger_index = (
                 SELECT max(n.ledger_index) FROM artifact n
-                WHERE n.trail = j.value->>2 AND n.fingerprint = j.value->>3)",
+                WHERE n.trail = j.value->>2 AND n.fingerprint = j.value->>3)
+    UNION ALL SELECT 5, j.value->>0, NULL, CASE j.value->>2
+            WHEN 'content' THEN
+                (SELECT 1 FROM artifact a WHERE a.org = j.value->>1 AND a.fingerprint = j.value->>3 LIMIT 1)
+            WHEN 'builds' THEN (SELECT max(b.ordinal) FROM build b WHERE b.org = j.value->>1)
+            WHEN 'repo' THEN
+                (SELECT max(b.repo_ordinal) FROM build b WHERE b.org = j.value->>1 AND b.repo = j.value->>3)
+            ELSE (SELECT max(a.control_ordinal) FROM attestation a
+                WHERE a.org = j.value->>1 AND a.control = j.value->>3)
+            END, NULL, NULL, NULL, NULL
+        FROM json_each($12) j",
     "
     SELECT 0::bigint, NULL::bigint, h.org, h.size, h.frontier,
             coalesce((SELECT l.at FROM evidence.ledger l WHERE l.org = h.org AND l.idx = h.size - 1), 0),
@@ -219,6 +236,18 @@ const PREFETCH: Sql = Sql::each(
                 ORDER BY a.ledger_index DESC LIMIT 1),
             1, NULL, NULL, NULL, NULL
         FROM UNNEST($38::bigint[], $39::text[], $40::text[], $41::text[]) AS j (number, org, trail, fingerprint)
+    UNION ALL SELECT 5, j.number, NULL, CASE j.kind
+            WHEN 'content' THEN
+                (SELECT 1 FROM evidence.artifact a WHERE a.org = j.org AND a.fingerprint = j.name LIMIT 1)
+            WHEN 'builds' THEN
+                (SELECT b.ordinal FROM evidence.build b WHERE b.org = j.org ORDER BY b.ordinal DESC LIMIT 1)
+            WHEN 'repo' THEN
+                (SELECT b.repo_ordinal FROM evidence.build b WHERE b.org = j.org AND b.repo = j.name
+                    ORDER BY b.repo_ordinal DESC LIMIT 1)
+            ELSE (SELECT a.control_ordinal FROM evidence.attestation a WHERE a.org = j.org AND a.control = j.name
+                ORDER BY a.control_ordinal DESC LIMIT 1)
+            END, NULL, NULL, NULL, NULL
+        FROM UNNEST($42::bigint[], $43::text[], $44::text[], $45::text[]) AS j (number, org, kind, name)
     UNION ALL (
         SELECT 3, m.rebuild_count, NULL, m.min_writer_version, NULL, NULL, NULL, NULL
         FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1)",
@@ -236,6 +265,7 @@ const NAME: i64 = 1;
 const RECORD: i64 = 2;
 const VERSION: i64 = 3;
 const FLOW: i64 = 4;
+const SERIES: i64 = 5;
 
 /// A row of [`PREFETCH`].
 type PrefetchRow =
@@ -277,6 +307,8 @@ pub struct Prefetch {
     records: Vec<RecordRef>,
     /// The flows whose trails, artifacts and attestations are numbered, with their organizations.
     flows: Vec<(Id, Id)>,
+    /// What builds and decisions are numbered in, with the organizations.
+    series: Vec<(Id, Series)>,
 }
 
 impl Prefetch {
@@ -291,11 +323,16 @@ impl Prefetch {
         let orgs = group.iter().map(|write| write.org).collect();
         let flows: BTreeSet<_> =
             group.iter().flat_map(|write| write.flows.iter().map(|flow| (write.org, *flow))).collect();
+        let series: BTreeSet<_> = group
+            .iter()
+            .flat_map(|write| write.series.iter().map(|series| (write.org, series.clone())))
+            .collect();
         Self {
             orgs,
             names: names.into_iter().collect(),
             records: revisions.into_iter().collect(),
             flows: flows.into_iter().collect(),
+            series: series.into_iter().collect(),
         }
     }
 
@@ -305,8 +342,8 @@ impl Prefetch {
     pub fn statement(&self, dialect: Dialect, mixed: bool) -> (&'static str, Vec<Value>) {
         let [mut named, mut trails, mut snapshots, mut artifacts, mut orgs] =
             <[PrefetchColumns; 5]>::default();
-        let [mut users, mut records, mut trail_ids, mut flows, mut contents] =
-            <[PrefetchColumns; 5]>::default();
+        let [mut users, mut records, mut trail_ids, mut flows, mut contents, mut series] =
+            <[PrefetchColumns; 6]>::default();
         for (number, Name { org, key }) in (0..).zip(&self.names) {
             let (list, scope) = match key {
                 Key::Organization(_) => (&mut orgs, String::new()),
@@ -334,6 +371,10 @@ impl Prefetch {
         for (number, (org, flow)) in (0..).zip(&self.flows) {
             flows.push(number, Some(*org), flow.to_string(), String::new());
         }
+        for (number, (org, of)) in (0..).zip(&self.series) {
+            let (kind, name) = of.key();
+            series.push(number, Some(*org), kind.to_owned(), name);
+        }
         let single = (!mixed && self.orgs.len() == 1).then(|| self.orgs.first()).flatten();
         let (text, wanted_orgs) = match (dialect, single) {
             (Dialect::Postgres, Some(org)) => (PREFETCH_ONE.as_str(), Value::Org(*org)),
@@ -342,7 +383,8 @@ impl Prefetch {
                 (PREFETCH.text(dialect), Value::Columns(vec![Column::Orgs(orgs)]))
             }
         };
-        let lists = [named, trails, snapshots, artifacts, orgs, users, records, trail_ids, flows, contents];
+        let lists =
+            [named, trails, snapshots, artifacts, orgs, users, records, trail_ids, flows, contents, series];
         let values =
             std::iter::once(wanted_orgs).chain(lists.into_iter().map(PrefetchColumns::value)).collect();
         (text, values)
@@ -430,6 +472,12 @@ impl Plan {
                         plan.ordinals.set_greatest((*org, Some(*flow)), trails, artifacts);
                         let attestations = u64::from_cell(Cell::Int(attestations.unwrap_or_default()))?;
                         plan.ordinals.set_greatest_attestation((*org, Some(*flow)), attestations);
+                    }
+                }
+                (SERIES, _, Some(greatest)) => {
+                    if let Some((org, series)) = prefetch.series.get(position) {
+                        let greatest = u64::from_cell(Cell::Int(greatest))?;
+                        plan.ordinals.set_greatest_of(*org, series.clone(), greatest);
                     }
                 }
                 // A name that leads nowhere, a record that is not there.

@@ -8,6 +8,7 @@ use evidence_core::directory::{Name, NameChanges};
 use evidence_core::fact::Denoted;
 use evidence_core::id::Id;
 use evidence_core::index::IndexRow;
+use evidence_core::name::Fingerprint;
 use evidence_core::tags::Tags;
 use evidence_core::time::Timestamp;
 use serde::Serialize;
@@ -21,17 +22,75 @@ use crate::value::Value;
 /// An organization, or a flow in it.
 type NumberedWithin = (Id, Option<Id>);
 
-/// The greatest ordinals of trails and artifacts, in organizations and in flows, and of attestations, in flows: those that
-/// begin or are reported get the next ones, from 1 on.
+/// What an organization has of builds and decisions.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Series {
+    /// Builds of a content: none, or one.
+    Content(Fingerprint),
+    /// Builds.
+    Builds,
+    /// Builds of a repo.
+    RepoBuilds(Id),
+    /// Decisions about the control of this identifier.
+    Decisions(String),
+}
+
+impl Series {
+    /// What a fact is, or may be, one more of.
+    pub(crate) fn of(fact: &Fact) -> Vec<Self> {
+        match fact {
+            Fact::ArtifactReported { record } => {
+                let content = Self::Content(record.fingerprint.clone());
+                [content, Self::Builds].into_iter().chain(record.repo.map(Self::RepoBuilds)).collect()
+            }
+            Fact::AttestationAdded { record } => record
+                .details
+                .control()
+                .map(|control| Self::Decisions(control.to_owned()))
+                .into_iter()
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What the statement that prefetches calls it, and what it is about.
+    pub(crate) fn key(&self) -> (&'static str, String) {
+        match self {
+            Self::Content(fingerprint) => ("content", fingerprint.to_string()),
+            Self::Builds => ("builds", String::new()),
+            Self::RepoBuilds(repo) => ("repo", repo.to_string()),
+            Self::Decisions(control) => ("control", control.clone()),
+        }
+    }
+}
+
+/// The greatest ordinals of trails and artifacts, in organizations and in flows, of attestations, in flows, and of builds and
+/// decisions: those that begin or are reported get the next ones, from 1 on.
 #[derive(Debug, Default)]
 pub(crate) struct Ordinals {
     trails: BTreeMap<NumberedWithin, u64>,
     artifacts: BTreeMap<NumberedWithin, u64>,
     /// In flows alone.
     attestations: BTreeMap<NumberedWithin, u64>,
+    series: BTreeMap<(Id, Series), u64>,
 }
 
 impl Ordinals {
+    fn next_of(&mut self, org: Id, series: Series) -> u64 {
+        let ordinal = self.series.entry((org, series)).or_default();
+        *ordinal += 1;
+        *ordinal
+    }
+
+    pub(crate) fn set_greatest_of(&mut self, org: Id, series: Series, ordinal: u64) {
+        self.series.insert((org, series), ordinal);
+    }
+
+    /// Forgets which contents were built.
+    pub(crate) fn forget_contents(&mut self) {
+        self.series.retain(|(_, series), _| !matches!(series, Series::Content(_)));
+    }
+
     fn next(of: &mut BTreeMap<NumberedWithin, u64>, org: Id, flow: Id) -> [Value; 2] {
         [(org, None), (org, Some(flow))].map(|within| Self::next_within(of, within))
     }
@@ -80,13 +139,13 @@ impl RowBuilder {
     pub(crate) fn index(
         &mut self,
         (org, index): (Id, u64),
-        at: Timestamp,
+        recorded_at: Timestamp,
         fact: &Fact,
         secrets: &[(Id, KeyHash)],
         ordinals: &mut Ordinals,
     ) -> serde_json::Result<()> {
         let (this, index) = (Value::Org(org), Value::from(index));
-        for row in fact.index_rows(at) {
+        for row in fact.index_rows(recorded_at) {
             let rows = &mut self.rows;
             match row {
                 IndexRow::Organization(record) => {
@@ -183,15 +242,20 @@ impl RowBuilder {
                             flow_ordinal,
                         ],
                     );
-                    let build = vec![
-                        this.clone(),
-                        fingerprint.into(),
-                        id.into(),
-                        repo.into(),
-                        at.into(),
-                        index.clone(),
-                    ];
-                    rows.push(TableWrite::Build, build);
+                    if ordinals.next_of(org, Series::Content(fingerprint.clone())) == 1 {
+                        let ordinal = ordinals.next_of(org, Series::Builds);
+                        let repo_ordinal = repo.map(|repo| ordinals.next_of(org, Series::RepoBuilds(repo)));
+                        let build = vec![
+                            this.clone(),
+                            ordinal.into(),
+                            id.into(),
+                            repo.into(),
+                            repo_ordinal.into(),
+                            recorded_at.into(),
+                            index.clone(),
+                        ];
+                        rows.push(TableWrite::Build, build);
+                    }
                 }
                 IndexRow::Attestation {
                     id,
@@ -207,6 +271,7 @@ impl RowBuilder {
                     commit,
                     at,
                 } => {
+                    let decisions = control.map(|control| Series::Decisions(control.to_owned()));
                     rows.push(
                         TableWrite::Attestation,
                         vec![
@@ -225,6 +290,7 @@ impl RowBuilder {
                             at.into(),
                             index.clone(),
                             Ordinals::next_within(&mut ordinals.attestations, (org, Some(flow))),
+                            decisions.map(|decisions| ordinals.next_of(org, decisions)).into(),
                         ],
                     );
                 }

@@ -13,7 +13,7 @@ use evidence_core::{Fact, StoreError};
 
 use crate::decode::{body, word};
 use crate::ledger::{ENTRIES, EntryRow, entry, frontier};
-use crate::row_builder::{Ordinals, RowBuilder};
+use crate::row_builder::{Ordinals, RowBuilder, Series};
 use crate::sql::{Dialect, SCHEMA};
 use crate::table_rows::Rows;
 use crate::value::{Cell, Column, FromRow, Row, Value, signed};
@@ -24,7 +24,7 @@ mod statements;
 use range::Derived;
 pub(crate) use range::OrgRange;
 use statements::{
-    ALL_REDERIVED, BEGIN, BEGIN_CHANGING, BEGIN_WRITING, BEGUN, BLOBS_MISSING, CHUNKS, FIRST_BLOB,
+    ALL_REDERIVED, BEGIN, BEGIN_CHANGING, BEGIN_WRITING, BEGUN, BLOBS_MISSING, BUILT, CHUNKS, FIRST_BLOB,
     HASHES_MISSING, HEAD, HEADS, KEY_HASHES, KEYS_UNKNOWN, LEDGERS_GONE, MIN_WRITER_VERSION, NAMES,
     NEXT_BLOB, NODES, NOTE_REBUILT, NOTE_REDERIVED, ODD_SCHEMA, ODD_VERSIONS, OF_ORGANIZATIONS, ORPHANED,
     ORPHANED_UNINDEXED, REDERIVED_THROUGH, RELEASE_SAVEPOINT, ROLLBACK_TO_SAVEPOINT, ROWS_PAST_HEAD,
@@ -361,8 +361,9 @@ impl<S: ScratchSession> Scratch<S> {
         hashes: &BTreeMap<String, KeyHash>,
     ) -> StoreResult<Vec<String>> {
         let (mut texts, mut rows) = (BTreeSet::new(), RowBuilder::default());
-        for entry in entries {
-            let fact: Fact = body(&entry.payload)?;
+        let facts = entries.iter().map(|entry| body(&entry.payload)).collect::<StoreResult<Vec<Fact>>>()?;
+        let built = self.built(org, &facts).await?;
+        for (entry, fact) in entries.iter().zip(facts) {
             if let Fact::OrganizationCreated { record } = &fact {
                 derivation.id = Some(record.id);
             }
@@ -370,6 +371,11 @@ impl<S: ScratchSession> Scratch<S> {
                 derivation.id.ok_or_else(|| StoreError::corrupt("it does not begin with an organization"))?;
             if matches!(org, Cell::Text(org) if *org != id.to_string()) {
                 return Err(StoreError::corrupt("it begins with another organization"));
+            }
+            for content in Series::of(&fact) {
+                if matches!(&content, Series::Content(fingerprint) if built.contains(fingerprint.as_str())) {
+                    derivation.ordinals.set_greatest_of(id, content, 1);
+                }
             }
             let secrets = secrets(&fact, hashes);
             rows.index((id, entry.index), entry.at, &fact, &secrets, &mut derivation.ordinals)
@@ -380,9 +386,25 @@ impl<S: ScratchSession> Scratch<S> {
                 }
             }
         }
+        derivation.ordinals.forget_contents();
         self.session.write(org, rows.into_rows().map_err(unwritten)?).await?;
         let texts = Value::Texts(texts.into_iter().map(Some).collect());
         self.column(TEXTS_MISSING.text(S::DIALECT), vec![org.clone().into(), texts]).await
+    }
+
+    /// Of the contents that these facts report those that facts before them reported.
+    async fn built(&mut self, org: &Cell, facts: &[Fact]) -> StoreResult<BTreeSet<String>> {
+        let reported = facts.iter().filter_map(|fact| match fact {
+            Fact::ArtifactReported { record } => Some(record.fingerprint.to_string()),
+            _ => None,
+        });
+        let reported: BTreeSet<_> = reported.collect();
+        if reported.is_empty() {
+            return Ok(reported);
+        }
+        let reported = Value::Texts(reported.into_iter().map(Some).collect());
+        let built = self.column(BUILT.text(S::DIALECT), vec![org.clone().into(), reported]).await?;
+        Ok(built.into_iter().collect())
     }
 
     /// What the stored tables have other than they should, of the organizations whose rows were derived.

@@ -311,18 +311,17 @@ impl TableWrite {
                     ("flow_ordinal", Int),
                 ],
             ),
-            // Of several reports in a group the first counts as well.
-            Self::Build => keep(
+            Self::Build => insert(
                 "build",
                 &[
                     ("org", Org),
-                    ("fingerprint", Text),
+                    ("ordinal", Int),
                     ("id", Text),
                     ("repo", Text),
+                    ("repo_ordinal", Int),
                     ("at", Int),
                     ("ledger_index", Int),
                 ],
-                "org, fingerprint",
             ),
             Self::Attestation => insert(
                 "attestation",
@@ -342,6 +341,7 @@ impl TableWrite {
                     ("at", Int),
                     ("ledger_index", Int),
                     ("flow_ordinal", Int),
+                    ("control_ordinal", Int),
                 ],
             ),
             Self::CommitTrail => keep(
@@ -459,7 +459,6 @@ impl TableWrite {
             }
             _ if matches!(self, Self::Trail) => Some((2, 8)),
             _ if matches!(self, Self::TrailRevision) => Some((2, 2)),
-            _ if matches!(self, Self::Build) => Some((2, 6)),
             OnConflict::Fail | OnConflict::DoNothing { .. } | OnConflict::Custom(_) => None,
         }
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use evidence_core::id::Id;
 use evidence_core::name::TrailName;
-use evidence_core::page::{Listed, Page, PageRequest};
+use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::store::{StoreResult, skip_corrupt};
 use evidence_core::trails::{
     REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore,
@@ -182,8 +182,12 @@ fn listing(filter: &TrailFilter) -> Listing {
 /// The last begun first.
 const fn order(filter: &TrailFilter) -> Order {
     match filter {
-        TrailFilter { flow: None, flow_tag: None, fingerprint: None } => Order::Numbered("x.ordinal"),
-        TrailFilter { flow: Some(_), flow_tag: None, fingerprint: None } => Order::Numbered("x.flow_ordinal"),
+        TrailFilter { flow: None, flow_tag: None, fingerprint: None } => {
+            Order::Numbered("x.ordinal", SortDirection::Desc)
+        }
+        TrailFilter { flow: Some(_), flow_tag: None, fingerprint: None } => {
+            Order::Numbered("x.flow_ordinal", SortDirection::Desc)
+        }
         _ => Order::By(Sql::same("x.begun DESC")),
     }
 }

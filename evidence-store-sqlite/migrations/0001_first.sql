@@ -156,21 +156,24 @@ CREATE INDEX artifact_commit ON artifact (flow, commit_sha, ledger_index);
 CREATE INDEX artifact_built ON artifact (org, commit_sha, fingerprint, flow, ledger_index) WHERE commit_sha <> '';
 CREATE INDEX artifact_repo ON artifact (repo, ledger_index) WHERE repo IS NOT NULL;
 
--- The first report of each artifact.
+-- The first report of each artifact. ordinal, repo_ordinal: its number among those of the organization and of the repo. at:
+-- the time of its entry, which never goes back in a ledger, so that builds are numbered by time.
 CREATE TABLE build (
     org          INTEGER NOT NULL,
-    fingerprint  TEXT NOT NULL,
+    ordinal      INTEGER NOT NULL,
     id           TEXT NOT NULL,
     repo         TEXT,
+    repo_ordinal INTEGER,
     at           INTEGER NOT NULL,
     ledger_index INTEGER NOT NULL,
-    PRIMARY KEY (org, fingerprint)
+    PRIMARY KEY (org, ordinal)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX build_at ON build (org, at, ledger_index);
-CREATE INDEX build_repo ON build (repo, at, ledger_index) WHERE repo IS NOT NULL;
+-- With the time, so that the ends of a window are found by the index alone.
+CREATE INDEX build_repo ON build (org, repo, repo_ordinal, at) WHERE repo IS NOT NULL;
 
--- binding: the JSON of what the attestation is about. commit_sha: the commit that it names itself. No index on a digest
--- here: an index on random keys would cost more writes than the ledger itself.
+-- binding: the JSON of what the attestation is about. commit_sha: the commit that it names itself. control_ordinal: its
+-- number among the decisions about that control. No index on a digest here: an index on random keys would cost more writes
+-- than the ledger itself.
 CREATE TABLE attestation (
     org          INTEGER NOT NULL,
     id           TEXT NOT NULL PRIMARY KEY,
@@ -186,14 +189,16 @@ CREATE TABLE attestation (
     commit_sha   TEXT,
     at           INTEGER NOT NULL,
     ledger_index INTEGER NOT NULL,
-    flow_ordinal INTEGER NOT NULL
+    flow_ordinal INTEGER NOT NULL,
+    control_ordinal INTEGER
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX attestation_trail ON attestation (trail, name, ledger_index);
 CREATE INDEX attestation_newest ON attestation (org, ledger_index);
 -- With the time and the organization, so that those of a time are counted by the index alone.
 CREATE INDEX attestation_flow ON attestation (flow, flow_ordinal, at, org);
--- Decisions about a control, by its identifier.
-CREATE INDEX attestation_control ON attestation (org, control, ledger_index) WHERE control IS NOT NULL;
+-- Decisions about a control, by its identifier and their numbers, with what they are narrowed by.
+CREATE INDEX attestation_control ON attestation (org, control, control_ordinal, is_compliant, at, flow)
+    WHERE control IS NOT NULL;
 
 -- The trails in which a trail, an artifact or an attestation names a commit in full: a row for both, so that the many
 -- attestations of a trail share one in an index on random keys. flow: the trail's.

@@ -20,7 +20,7 @@ pub(crate) fn note(sql: &str) {
 }
 
 /// What reads more than it answers, and why that is right: a part of the statement, and the step.
-const EXCEPTIONS: [(&str, &str, &str); 24] = [
+const EXCEPTIONS: [(&str, &str, &str); 25] = [
     ("page AS MATERIALIZED", "SCAN x LEFT-JOIN", "the page itself"),
     (
         "page AS MATERIALIZED",
@@ -34,6 +34,7 @@ const EXCEPTIONS: [(&str, &str, &str); 24] = [
     ("max(t.ordinal)", "trail_org (org=?)", "the last of an index"),
     ("max(x.ordinal)", "trail_org (org=?)", "the last of an index"),
     ("max(a.ordinal)", "artifact_org (org=?)", "the last of an index"),
+    ("max(b.ordinal)", "PRIMARY KEY (org=?)", "the last of a table"),
     (
         "FROM artifact x",
         "artifact_org (org=?)",
@@ -56,10 +57,11 @@ const EXCEPTIONS: [(&str, &str, &str); 24] = [
 ];
 
 /// Parts of statements, and a step that these have to have.
-const NEEDED: [(&str, &str); 3] = [
+const NEEDED: [(&str, &str); 4] = [
     ("WITH reported AS", "SEARCH i USING INDEX instance_lasting (org=? AND artifact=?)"),
     ("UPDATE instance", "instance_lasting (org=? AND artifact=? AND environment=?)"),
-    ("AS found CROSS JOIN", "SEARCH x USING COVERING INDEX attestation_flow (flow=?)"),
+    ("x.flow_ordinal AS key", "SEARCH x USING COVERING INDEX attestation_flow (flow=?)"),
+    ("x.control_ordinal AS key", "SEARCH x USING COVERING INDEX attestation_control (org=? AND control=?)"),
 ];
 
 /// The steps of a statement that read a table, or what an organization has of one, from end to end, or sort what they
@@ -191,6 +193,39 @@ async fn what_runs_of_a_repo_takes_the_work_of_what_runs_however_often_it_ran() 
     };
     let values: [(&str, &dyn ToSql); 4] = [("$1", &1), ("$2", &"repo"), ("$3", &10), ("$4", &10)];
     takes_the_work_of_what_is_found(("builds_of_a_repo_run", "WITH reported"), &values, fill).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_decisions_takes_the_work_of_what_it_shows() {
+    let fill = |rows: usize| {
+        format!(
+            "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {rows})
+            INSERT INTO attestation SELECT 1, 'id' || n, 'flow', 't', 'review', 'decision', true, false, 'control', 1,
+                '{{}}', NULL, n, n, n, n FROM n;"
+        )
+    };
+    let values: [(&str, &dyn ToSql); 4] = [("$1", &1), ("$2", &10), ("$3", &90), ("$4", &"control")];
+    for words in ["x.control_ordinal > $3", "x.control_ordinal <= (SELECT n"] {
+        let check = ("decisions_about_each_control_are_paged", words);
+        takes_the_work_of_what_is_found(check, &values, fill).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_a_window_of_builds_takes_the_work_of_what_it_shows_and_of_some_steps_to_its_ends() {
+    let fill = |rows: usize| {
+        format!(
+            "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {rows})
+            INSERT INTO build SELECT 1, n, 'id' || n, 'repo', n, n, n FROM n;"
+        )
+    };
+    let values: [(&str, &dyn ToSql); 6] =
+        [("$1", &1), ("$2", &10), ("$3", &80), ("$4", &5), ("$5", &i64::MAX), ("$6", &"repo")];
+    for words in ["x.ordinal < (SELECT high", "x.repo_ordinal < (SELECT high"] {
+        let sql = statement_of("builds_of_any_window_are_paged", words).await;
+        let [few, many] = [100, 10_000].map(|rows| steps(&sql, &values, &fill(rows)));
+        assert!(many < 2 * few, "{words}: {few} steps of few rows, and {many} of many");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -218,6 +218,40 @@ async fn an_organization_is_made_again_for_as_long_as_it_is_recognized() {
 }
 
 #[tokio::test]
+async fn numbers_with_a_gap_are_named_and_given_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (builds, decisions) = ("builds_of_any_window_are_paged", "decisions_about_each_control_are_paged");
+    for (number, (check, table, column, change)) in [
+        (builds, "build", "ordinal", "ordinal + 1"),
+        (builds, "build", "repo_ordinal", "repo_ordinal + 1"),
+        (builds, "build", "at", "at + 1"),
+        (decisions, "attestation", "control_ordinal", "control_ordinal + 1"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let check = conformance::checks().into_iter().find(|one| one.name.ends_with(check)).unwrap();
+        let file = directory.path().join(format!("{number}.db"));
+        let store = Arc::new(Sqlite::open(&file).await.unwrap());
+        (check.run)(store.clone()).await.unwrap();
+        let sound = store.fsck().await.unwrap();
+        let change = format!(
+            "UPDATE {table} SET {column} = {change} WHERE {column} = (SELECT max({column}) FROM {table})"
+        );
+        assert!(Connection::open(&file).unwrap().execute(&change, []).unwrap() > 0, "{change}");
+        let named = store.fsck().await.unwrap().problems;
+        assert!(
+            named.iter().any(|problem| problem.starts_with(&format!("table {table}: row "))),
+            "{named:?}"
+        );
+        let rebuilt = store.rebuild().await.unwrap();
+        assert_eq!((rebuilt.rows > 0, rebuilt.problems), (true, vec![]), "{change}");
+        assert_eq!(store.fsck().await.unwrap(), sound, "{change}");
+        store.close().await;
+    }
+}
+
+#[tokio::test]
 async fn whatever_is_lost_of_the_tables_is_made_again() {
     let directory = tempfile::tempdir().unwrap();
     let (mut dice, mut mended) = (Dice(1), 0);

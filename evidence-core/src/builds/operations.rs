@@ -22,8 +22,8 @@ use crate::service::Context;
 use crate::store::batch::distinct;
 use crate::time::{Seconds, SentSeconds, Timestamp};
 
-/// Lists the builds of an organization, or of a repo, in a window of time, newest first, a page at a time. A build is the
-/// first report of an artifact: the same content reported again is none.
+/// Lists the builds of an organization, or of a repo, in a window of time, newest first, in the order of the ledger, a page
+/// at a time. A build is the first report of an artifact: the same content reported again is none.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListBuilds {
     /// The organization's name.
@@ -39,9 +39,9 @@ pub struct ListBuilds {
     pub repo_name: Option<ShortText>,
     /// Narrows the list to the repo with this id here.
     pub repo_inner_id: Option<ShortText>,
-    /// Reported then or later, in epoch seconds: 28 days before `end_ts` when left out.
+    /// Recorded then or later, in epoch seconds: 28 days before `end_ts` when left out.
     pub start_ts: Option<SentSeconds>,
-    /// Reported then or before, in epoch seconds: now when left out.
+    /// Recorded then or before, in epoch seconds: now when left out.
     pub end_ts: Option<SentSeconds>,
 }
 
@@ -153,9 +153,9 @@ pub struct GetBuildStatistics {
     pub repo_name: Option<ShortText>,
     /// Narrows the builds to the repo with this id here.
     pub repo_inner_id: Option<ShortText>,
-    /// Reported then or later, in epoch seconds: 28 days before `end_ts` when left out.
+    /// Recorded then or later, in epoch seconds: 28 days before `end_ts` when left out.
     pub start_ts: Option<SentSeconds>,
-    /// Reported then or before, in epoch seconds: now when left out.
+    /// Recorded then or before, in epoch seconds: now when left out.
     pub end_ts: Option<SentSeconds>,
 }
 

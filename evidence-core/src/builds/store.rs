@@ -21,7 +21,7 @@ pub struct Build {
     pub fingerprint: Fingerprint,
     /// The repo that the report names. Later reports of the artifact do not change whose build it is.
     pub repo: Option<Id>,
-    /// When it was reported.
+    /// When it was recorded: the time of its entry, which no later entry's is before.
     pub at: Timestamp,
 }
 
@@ -30,17 +30,17 @@ pub struct Build {
 pub struct BuildFilter {
     /// Of one of these repos.
     pub repos: Option<Vec<Id>>,
-    /// Reported then or later.
+    /// Recorded then or later.
     pub from: Timestamp,
-    /// Reported then or before.
+    /// Recorded then or before.
     pub to: Timestamp,
 }
 
 /// Queries about builds.
 #[async_trait]
 pub trait BuildStore: Send + Sync {
-    /// The builds that the filter admits, newest first by time, of equal ones by ledger index: a page, and the total.
+    /// The builds that the filter admits, newest (by ledger index) first: a page, and the total.
     async fn builds(&self, org: Id, filter: &BuildFilter, request: PageRequest) -> StoreResult<Page<Build>>;
-    /// When the builds of the same list were reported, newest first: the first `limit`, and the total.
+    /// When the builds of the same list were recorded, newest first: the first `limit`, and the total.
     async fn build_times(&self, org: Id, filter: &BuildFilter, limit: u64) -> StoreResult<Page<Timestamp>>;
 }

@@ -16,7 +16,7 @@ use crate::time::Seconds;
 #[schemars(rename = "BuildItemResponse")]
 #[non_exhaustive]
 pub struct BuildView {
-    /// When it was reported, in epoch seconds.
+    /// When it was recorded, in epoch seconds.
     pub created_at: Seconds,
     /// The SHA-256 of the content.
     pub fingerprint: Fingerprint,
@@ -89,7 +89,7 @@ pub struct BuildStatistics {
     pub end_ts: Seconds,
     /// Number of builds in the window.
     pub count: u64,
-    /// When each was reported, in epoch seconds, newest first; at most 100,000.
+    /// When each was recorded, in epoch seconds, newest first; at most 100,000.
     // Last, for they are written while they are sent.
     pub built_at: Vec<Seconds>,
 }

@@ -14,7 +14,7 @@ use crate::fact::Fact;
 use crate::git::GitCommit;
 use crate::id::Id;
 use crate::json::JsonText;
-use crate::page::{PageRequest, SortDirection};
+use crate::page::{Page, PageRequest, SortDirection};
 use crate::store::Store;
 use crate::trails::Trail;
 
@@ -35,6 +35,7 @@ promises! {
     attestations_have_sizes: "`attestation_sizes` of ids of this organization.",
     trails_are_found_by_commit: "`commit_trails` finds trails of a flow or of all by what they, their artifacts and their attestations name in full, by id from the greatest on.",
     decisions_are_listed_in_the_order_asked: "`decisions` about a control come by ledger index in the direction asked: a page, and the total.",
+    decisions_about_each_control_are_paged: "`decisions` answers each page and the total, however many decisions about however many controls one write brought.",
     decisions_are_narrowed: "Everything given in a decision filter must match; what is about another control, or another organization's, is left out.",
 }
 
@@ -460,6 +461,47 @@ async fn decisions_are_narrowed(store: Arc<dyn Store>) -> Outcome {
         let expected: Vec<Id> = expected.into_iter().map(id).collect();
         let total = expected.len() as u64;
         same(&format!("{control:?} {filter:?}"), (ids, found.total), (expected, total))?;
+    }
+    Ok(())
+}
+
+async fn decisions_about_each_control_are_paged(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    org.record(vec![flow_created(100, "f"), trail_begun(101, 100, "t")]).await?;
+    other.record(vec![flow_created(200, "f"), trail_begun(201, 200, "t")]).await?;
+    let (mut all, mut n) = (Vec::new(), 1000);
+    for write in 0..6 {
+        let mut facts = Vec::new();
+        for _ in 0..=write {
+            n += 1;
+            let control = if n % 3 == 0 { "SDLC-1" } else { "SDLC-2" };
+            facts.push(decided(n, 100, control, n % 2 == 0, 5));
+            all.push((control, n));
+        }
+        org.record(facts).await?;
+        other.record(vec![decided(2000 + write, 200, "SDLC-1", true, 5)]).await?;
+    }
+    for control in ["SDLC-1", "SDLC-2", "SDLC-3"] {
+        for (direction, is_compliant) in [SortDirection::Asc, SortDirection::Desc]
+            .into_iter()
+            .flat_map(|direction| [None, Some(true)].map(|is_compliant| (direction, is_compliant)))
+        {
+            let filter = DecisionFilter { direction, is_compliant, ..DecisionFilter::default() };
+            let about = all.iter().filter(|(of, n)| *of == control && (is_compliant.is_none() || n % 2 == 0));
+            let mut about: Vec<Id> = about.map(|(_, n)| id(*n)).collect();
+            if direction == SortDirection::Desc {
+                about.reverse();
+            }
+            let total = about.len() as u64;
+            for asked in
+                [request(0, 2), request(1, 3), request(total.saturating_sub(1), 2), request(total, 1)]
+            {
+                let found = store.decisions(org.id, control, &filter, asked).await?.map(|one| one.id);
+                let items = about.iter().skip(asked.offset as usize).take(asked.limit as usize).copied();
+                let page = Page { items: items.collect(), total };
+                same(&format!("{asked:?} about {control} of {filter:?}"), found, page)?;
+            }
+        }
     }
     Ok(())
 }

@@ -1,14 +1,14 @@
 //! Builds.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 
+use crate::artifacts::Artifact;
 use crate::builds::{Build, BuildFilter, BuildStore};
 use crate::id::Id;
 use crate::page::{Page, PageRequest};
-use crate::store::StoreResult;
+use crate::store::{Current, StoreResult};
 use crate::time::Timestamp;
 
 use super::MemoryStore;
@@ -25,15 +25,20 @@ impl Tables {
     /// The first report of each artifact, oldest first by ledger index.
     pub(super) fn builds(&self) -> impl Iterator<Item = Build> {
         let mut seen = BTreeSet::new();
-        let reports = self.artifacts.iter().map(|artifact| &artifact.record);
-        reports.filter(move |report| seen.insert(&report.fingerprint)).map(|report| Build {
-            report: report.id,
-            flow: report.flow,
-            trail: report.trail,
-            fingerprint: report.fingerprint.clone(),
-            repo: report.repo,
-            at: report.created_at,
-        })
+        let first = self.artifacts.iter().filter(move |report| seen.insert(&report.record.fingerprint));
+        first.map(
+            |Current {
+                 revision,
+                 record: Artifact { id, flow, trail, fingerprint, repo, created_at, .. },
+             }| Build {
+                report: *id,
+                flow: *flow,
+                trail: *trail,
+                fingerprint: fingerprint.clone(),
+                repo: *repo,
+                at: self.ledger.time(*revision).unwrap_or(*created_at),
+            },
+        )
     }
 }
 
@@ -43,7 +48,6 @@ impl BuildStore for MemoryStore {
         self.ask(org, |tables| {
             let mut builds = Vec::from_iter(tables.builds().filter(|build| filter.admits(build)));
             builds.reverse();
-            builds.sort_by_key(|build| Reverse(build.at));
             Page::of(builds, request)
         })
     }

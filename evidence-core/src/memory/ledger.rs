@@ -50,6 +50,12 @@ impl Ledger {
         (Entry { index, leaf_hash }, at)
     }
 
+    /// When the entry at this index was recorded.
+    pub(super) fn time(&self, index: u64) -> Option<Timestamp> {
+        let entry = self.entries.get(usize::try_from(index).ok()?);
+        entry.map(|recorded| recorded.entry.at)
+    }
+
     pub(super) fn entries(&self, first: u64, limit: u64) -> Vec<StoredEntry> {
         let wanted = first..first.saturating_add(limit);
         let entries = self.entries.iter().map(|recorded| &recorded.entry);

@@ -77,6 +77,8 @@ enum Defect {
     ForgetsTheCommitOfAnAttestation,
     DecisionsAreBackwards,
     ShowsOtherOrganizationsDecisions,
+    CountsDecisionsOfThePage,
+    CountsBuildsOfAllRepos,
 }
 
 /// Each defect, and a check that has to find it where no other promise is about the same.
@@ -153,6 +155,8 @@ const DEFECTS: &[(Defect, &[&str])] = &[
     (Defect::ForgetsTheCommitOfAnAttestation, &["contents_are_complete"]),
     (Defect::DecisionsAreBackwards, &["decisions_are_listed_in_the_order_asked"]),
     (Defect::ShowsOtherOrganizationsDecisions, &["decisions_are_narrowed"]),
+    (Defect::CountsDecisionsOfThePage, &["decisions_about_each_control_are_paged"]),
+    (Defect::CountsBuildsOfAllRepos, &["builds_of_any_window_are_paged"]),
 ];
 
 /// A memory store with at most one defect.

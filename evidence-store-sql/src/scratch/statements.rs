@@ -198,6 +198,14 @@ pub(super) const KEYS_UNKNOWN: &str = "
     SELECT k.id FROM evidence.api_key k WHERE {range} AND k.hash IS NOT NULL AND NOT EXISTS (
         SELECT 1 FROM scratch.api_key m WHERE m.id = k.id OR m.hash = k.hash)";
 
+/// Of these digests those of artifacts that were derived.
+pub(super) const BUILT: Sql = Sql::each(
+    "SELECT w.value FROM json_each($2) w
+    WHERE EXISTS (SELECT 1 FROM scratch.artifact a WHERE a.org = $1 AND a.fingerprint = w.value)",
+    "SELECT w.value FROM UNNEST($2::text[]) AS w (value)
+    WHERE (SELECT true FROM scratch.artifact a WHERE a.org = $1 AND a.fingerprint = w.value LIMIT 1)",
+);
+
 /// Of the texts `$2` of the organization `$1`, those that no entry keeps.
 pub(super) const TEXTS_MISSING: Sql = Sql::each(
     "SELECT json_array($1, w.value) FROM json_each($2) w WHERE NOT EXISTS (

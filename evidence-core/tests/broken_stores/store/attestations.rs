@@ -113,6 +113,10 @@ impl AttestationStore for Broken {
             ..filter.clone()
         };
         let org = if self.has(Defect::ShowsOtherOrganizationsDecisions) { common() } else { org };
-        self.whole.decisions(org, control, &filter, request).await
+        let mut page = self.whole.decisions(org, control, &filter, request).await?;
+        if self.has(Defect::CountsDecisionsOfThePage) {
+            page.total = page.items.len() as u64;
+        }
+        Ok(page)
     }
 }

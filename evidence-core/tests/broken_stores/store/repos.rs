@@ -18,7 +18,12 @@ impl BuildStore for Broken {
             true => Timestamp::from_micros(filter.to.as_micros().saturating_sub(1)),
             false => filter.to,
         };
-        self.whole.builds(org, &BuildFilter { to, ..filter.clone() }, request).await
+        let mut page = self.whole.builds(org, &BuildFilter { to, ..filter.clone() }, request).await?;
+        if self.has(Defect::CountsBuildsOfAllRepos) {
+            let all = BuildFilter { repos: None, to, from: filter.from };
+            page.total = self.whole.builds(org, &all, PageRequest { offset: 0, limit: 0 }).await?.total;
+        }
+        Ok(page)
     }
 
     async fn build_times(&self, org: Id, filter: &BuildFilter, limit: u64) -> StoreResult<Page<Timestamp>> {
