@@ -452,13 +452,14 @@ async fn a_verdict_that_does_not_follow_from_the_ledger_shows() {
         api.report_running("prod", &RUNNING).await.created();
         let prod = store.environment(acme, "prod").await.unwrap().unwrap().record.id;
         let taken = store.snapshot(acme, prod, 1).await.unwrap().unwrap().record;
-        let told = |index: u64, change: &dyn Fn(&mut Snapshot)| {
+        type Change<'c> = &'c dyn Fn(&mut Snapshot);
+        let told = |index: u64, change: Change<'_>| {
             let mut snapshot = Snapshot { index, ..taken.clone() };
             snapshot.changes[0].from = index;
             change(&mut snapshot);
             snapshot
         };
-        let cases: [(&dyn Fn(&mut Snapshot), &[&str]); 4] = [
+        let cases: [(Change<'_>, &[&str]); 4] = [
             (&|_| {}, &[]),
             (&|snapshot| snapshot.compliant = true, &["the snapshot is recorded as true"]),
             (&|snapshot| snapshot.changes[0].inputs = None, &["image-1: other inputs"]),
