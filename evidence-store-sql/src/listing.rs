@@ -85,7 +85,7 @@ impl Listing {
                 format!("{number} DESC"),
             ),
             Order::Range { number, .. } => (
-                "CASE WHEN b.low < b.high THEN b.high - b.low ELSE 0 END".to_owned(),
+                "CASE WHEN bounds.low < bounds.high THEN bounds.high - bounds.low ELSE 0 END".to_owned(),
                 format!(
                     "AND {number} >= (SELECT high - n FROM total) AND {number} < (SELECT high FROM total) - $3
                     ORDER BY {number} DESC LIMIT $2"
@@ -101,7 +101,9 @@ impl Listing {
             Order::Range { first, end, .. } => {
                 let (low, high) = (first.text(dialect), end.text(dialect));
                 // By the limit PostgreSQL looks for each of them once.
-                format!("SELECT {total} AS n, b.high FROM (SELECT {low} AS low, {high} AS high LIMIT 1) b")
+                format!(
+                    "SELECT {total} AS n, bounds.high FROM (SELECT {low} AS low, {high} AS high LIMIT 1) bounds"
+                )
             }
         };
         let rows = match order {

@@ -128,7 +128,7 @@ async fn a_version_is_selected_without_who_made_the_type_and_when() {
             let reply = api.get(&format!("{REVIEW}?version={version}")).await;
             reply.refused(404, "Custom attestation type version not found", &[("query.version", &text)]);
         }
-        for version in ["", "x", "1.0", "9223372036854775808"] {
+        for version in ["", "x", "1.5", "9223372036854775808"] {
             api.get(&format!("{REVIEW}?version={version}")).await.refuses_field(400, "query.version");
         }
     })
