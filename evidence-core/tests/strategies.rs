@@ -75,7 +75,17 @@ impl World {
     }
 
     fn furnish(&mut self) {
-        for (name, kind) in [("prod", "docker"), ("test", "server"), ("all", "logical")] {
+        for (name, kind) in [
+            ("prod", "docker"),
+            ("test", "server"),
+            ("all", "logical"),
+            ("apps", "azure-apps"),
+            ("services", "cloud-run"),
+            ("tasks", "ECS"),
+            ("cluster", "K8S"),
+            ("functions", "lambda"),
+            ("objects", "S3"),
+        ] {
             self.given::<evidence_core::environments::PutEnvironment>(
                 json!({"name": name, "type": kind, "description": ""}),
                 None,
@@ -109,6 +119,12 @@ impl World {
         let mut parameters = self.parameters.clone();
         let environment = match O::NAME {
             "server_report" => "test",
+            "azure_apps_report" => "apps",
+            "cloud_run_report" => "services",
+            "ecs_report" => "tasks",
+            "k8s_report" => "cluster",
+            "lambda_report" => "functions",
+            "s3_report" => "objects",
             "join_physical_to_logical" => "all",
             _ => "prod",
         };

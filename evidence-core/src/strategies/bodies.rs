@@ -386,7 +386,11 @@ pub fn report(kind: &'static [&'static str]) -> Shape {
     let no_digests = Just(Broken::whole(json!({})));
     let digest = match kind {
         ["docker" | "server" | "S3" | "lambda"] => Shape::of::<Fingerprint>(),
-        _ => Shape::of::<Fingerprint>().or_valid(Just(Value::from(""))),
+        _ => {
+            let digest = Shape::of::<Fingerprint>();
+            let broken = digest.broken().prop_filter("no empty text", |broken| broken.value != json!(""));
+            Shape::new(digest.valid(), broken).or_valid(Just(Value::from("")))
+        }
     };
     let digests = Shape::map(&"[a-z][a-z0-9:/.-]{0,12}".boxed(), &digest, 1..3);
     let artifact = Object::new()
