@@ -7,8 +7,8 @@ use crate::attestations::operations::PostAttestation;
 use crate::environments::{attached, lifecycle, reports};
 use crate::operation::Visitor;
 use crate::{
-    allowlists, api_keys, artifacts, attestation_types, attestations, builds, controls, environments, flows,
-    orgs, policies, repos, schemas, service_accounts, snapshots, tags, trails,
+    allowlists, api_keys, artifacts, attestation_types, attestations, builds, controls, deployments,
+    environments, flows, orgs, policies, repos, schemas, service_accounts, snapshots, tags, trails,
 };
 
 /// Shows every operation to `v`.
@@ -51,6 +51,8 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<controls::GetControlCoverage>();
     v.visit::<controls::ListControlDecisions>();
     v.visit::<controls::GetControlDecision>();
+    v.visit::<deployments::ListDeployments>();
+    v.visit::<deployments::GetDeployment>();
     v.visit::<attestation_types::ListAttestationTypes>();
     v.visit::<attestation_types::PostAttestationType>();
     v.visit::<attestation_types::GetAttestationType>();
@@ -58,6 +60,8 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<environments::ListEnvironments>();
     v.visit::<environments::PutEnvironment>();
     v.visit::<environments::GetEnvironment>();
+    v.visit::<deployments::GetDeploymentFrequency>();
+    v.visit::<deployments::ListEnvironmentDeployments>();
     v.visit::<environments::JoinEnvironment>();
     v.visit::<environments::PatchEnvironment>();
     v.visit::<attached::AttachPolicies>();
@@ -87,6 +91,8 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<repos::ListRepoFilterOptions>();
     v.visit::<repos::ListRepoTags>();
     v.visit::<repos::GetLiveArtifacts>();
+    v.visit::<deployments::GetRepoDeploymentStatistics>();
+    v.visit::<deployments::ListRepoDeployments>();
     v.visit::<repos::GetRepo>();
     v.visit::<schemas::GetFlowTemplateSchema>();
     v.visit::<artifacts::Search>();

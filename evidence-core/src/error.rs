@@ -287,6 +287,8 @@ pub enum Resource {
     /// An environment that is archived: none is found by that name any more.
     ArchivedEnvironment,
     Snapshot,
+    /// A sentence says which.
+    Deployment,
     Policy,
     AttestationType,
     AttestationTypeVersion,
@@ -360,6 +362,7 @@ impl Resource {
             Self::Attestation | Self::Evidence => "attestation_id",
             Self::Environment | Self::ArchivedEnvironment => "env_name",
             Self::Snapshot => "snapshot_expression",
+            Self::Deployment => "fingerprint",
             Self::Policy => "policy_name",
             Self::AttestationType => "custom_attestation_type_name",
             Self::AttestationTypeVersion => "query.version",
@@ -386,6 +389,7 @@ impl Resource {
             Self::Evidence => "evidence file",
             Self::Environment | Self::ArchivedEnvironment => "environment",
             Self::Snapshot => "snapshot",
+            Self::Deployment => "deployment",
             Self::Policy => "policy",
             Self::AttestationType => "custom attestation type",
             Self::AttestationTypeVersion | Self::ControlVersion => "version",
@@ -411,6 +415,7 @@ impl Resource {
             Self::Evidence => "This attestation has no evidence file attached.",
             Self::Environment | Self::ArchivedEnvironment => "Environment not found",
             Self::Snapshot => "Snapshot not found",
+            Self::Deployment => "Deployment not found",
             Self::Policy => "Policy not found",
             Self::AttestationType => "Custom attestation type not found",
             Self::AttestationTypeVersion => "Custom attestation type version not found",
@@ -488,7 +493,10 @@ fn looked_for(missing: &Missing) -> String {
             format!("{noun} '{name}' in {place} is archived")
         }
         // What was looked for is a sentence already.
-        Resource::AttestationTypeVersion | Resource::ControlVersion | Resource::Snapshot => name.clone(),
+        Resource::AttestationTypeVersion
+        | Resource::ControlVersion
+        | Resource::Snapshot
+        | Resource::Deployment => name.clone(),
         _ => format!("no {noun} named '{name}' in {place}"),
     }
 }
@@ -522,7 +530,10 @@ fn named(missing: &Missing) -> String {
         Resource::AttestationType => {
             format!("Custom attestation type '{name}' does not exist for org '{org}'")
         }
-        Resource::AttestationTypeVersion | Resource::ControlVersion | Resource::Snapshot => name.clone(),
+        Resource::AttestationTypeVersion
+        | Resource::ControlVersion
+        | Resource::Snapshot
+        | Resource::Deployment => name.clone(),
         Resource::Control => format!("Control '{name}' does not exist in organization '{org}'"),
         Resource::Repo => format!("Repo '{name}' not found"),
         Resource::Match => format!("No matches for '{name}'."),

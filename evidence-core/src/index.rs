@@ -104,6 +104,8 @@ pub enum IndexRow<'a> {
         branch: Option<&'a str>,
         /// The repo it was built from.
         repo: Option<Id>,
+        /// When that commit was made.
+        committed_at: Option<Timestamp>,
         /// The template that a report without a trail is evaluated by.
         template: Option<TextRef>,
         /// When it was reported.
@@ -197,6 +199,14 @@ pub enum IndexRow<'a> {
         /// What runs.
         instance: &'a RunningArtifact,
     },
+    /// An artifact began to run in the environment. In each series (all, of the environment, of the repo) it has the next
+    /// number.
+    Deployment {
+        /// The environment.
+        environment: Id,
+        /// What runs; its run begins with snapshot `instance.from`.
+        instance: &'a RunningArtifact,
+    },
     /// A version of a policy, of an attestation type or of a control.
     Version {
         /// The record it is a version of.
@@ -239,6 +249,7 @@ fn taken(snapshot: &Snapshot) -> Vec<IndexRow<'_>> {
     for instance in &snapshot.changes {
         rows.push(ended(instance.key(), false));
         rows.push(IndexRow::IntervalBegun { environment, instance });
+        rows.extend(instance.begins_a_run().then_some(IndexRow::Deployment { environment, instance }));
     }
     rows
 }
@@ -285,6 +296,7 @@ impl Fact {
                     commit: record.commit(),
                     branch: record.git_commit_info.as_ref().and_then(|info| info.branch.as_deref()),
                     repo: record.repo,
+                    committed_at: record.committed_at(),
                     template: record.own_template(),
                     at: record.created_at,
                 });

@@ -63,6 +63,7 @@ pub mod attestation_types;
 pub mod attestations;
 pub mod builds;
 pub mod controls;
+pub mod deployments;
 pub mod environments;
 pub mod flows;
 pub mod orgs;

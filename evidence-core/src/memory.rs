@@ -10,6 +10,7 @@ mod attestations;
 mod blobs;
 mod builds;
 mod controls;
+mod deployments;
 mod environments;
 mod feed;
 mod flows;

@@ -1,5 +1,7 @@
 //! Time: one instant type inside, three spellings on the wire, and the one place that reads a clock.
 
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -103,6 +105,41 @@ impl JsonSchema for SentSeconds {
             "type": "number", "minimum": -SENT_LIMIT, "maximum": SENT_LIMIT,
             "description": "Seconds since 1970-01-01T00:00:00Z.",
         })
+    }
+}
+
+/// An instant that a caller sent in ISO 8601: `2026-11-23T08:30:00Z`, with another offset or without one (UTC), or a date, which
+/// is its first instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SentTime(pub Timestamp);
+
+impl SentTime {
+    fn parse(text: &str) -> Option<Self> {
+        let time = text.parse::<jiff::Timestamp>().ok().or_else(|| {
+            let time = text.parse::<DateTime>().ok()?;
+            Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
+        })?;
+        Some(Self(Timestamp::from_micros(time.as_microsecond())))
+    }
+}
+
+impl<'de> Deserialize<'de> for SentTime {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let refused = "Input should be a time in ISO 8601, such as 2026-11-23T08:30:00Z";
+        Self::parse(&text).ok_or_else(|| serde::de::Error::custom(refused))
+    }
+}
+
+impl JsonSchema for SentTime {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "SentTime".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "format": "date-time" })
     }
 }
 

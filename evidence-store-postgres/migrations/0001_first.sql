@@ -151,6 +151,7 @@ CREATE TABLE evidence.artifact (
     commit_sha   text COLLATE "C" NOT NULL,
     branch       text COLLATE "C",
     repo         text COLLATE "C",
+    committed_at bigint,
     template     text COLLATE "C",
     at           bigint NOT NULL,
     ledger_index bigint NOT NULL,
@@ -188,7 +189,7 @@ CREATE TABLE evidence.build (
 -- With the time, so that the ends of a window are found by the index alone.
 CREATE UNIQUE INDEX build_repo ON evidence.build (org, repo, repo_ordinal) INCLUDE (at) WHERE repo IS NOT NULL;
 
--- binding: the JSON of what the attestation is about. commit_sha: the commit that it names itself. control_ordinal: its
+-- binding: the JSON of what the attestation is about. recorded_at: the time of its entry. commit_sha: the commit that it names itself. control_ordinal: its
 -- number among the decisions about that control. No index on a digest here: an index on random keys would cost more writes
 -- than the ledger itself.
 CREATE TABLE evidence.attestation (
@@ -205,6 +206,7 @@ CREATE TABLE evidence.attestation (
     binding      text COLLATE "C" NOT NULL,
     commit_sha   text COLLATE "C",
     at           bigint NOT NULL,
+    recorded_at  bigint NOT NULL,
     ledger_index bigint NOT NULL,
     flow_ordinal bigint NOT NULL,
     control_ordinal bigint,
@@ -212,8 +214,8 @@ CREATE TABLE evidence.attestation (
 );
 CREATE INDEX attestation_trail ON evidence.attestation (org, trail, name, ledger_index);
 CREATE INDEX attestation_newest ON evidence.attestation (org, ledger_index);
--- With the time, so that those of a time are counted by the index alone.
-CREATE UNIQUE INDEX attestation_flow ON evidence.attestation (org, flow, flow_ordinal) INCLUDE (at);
+-- With the time of the entry, so that the ends of a window are found by the index alone.
+CREATE UNIQUE INDEX attestation_flow ON evidence.attestation (org, flow, flow_ordinal) INCLUDE (recorded_at);
 -- Decisions about a control, by its identifier and their numbers, with what they are narrowed by.
 CREATE UNIQUE INDEX attestation_control
     ON evidence.attestation (org, control, control_ordinal) INCLUDE (is_compliant, at, flow) WHERE control IS NOT NULL;
@@ -286,6 +288,33 @@ CREATE INDEX instance_run ON evidence.instance (org, artifact, environment, sinc
 -- interval and begins the next in any order.
 CREATE INDEX instance_lasting ON evidence.instance (org, artifact, environment)
     WHERE until_idx = 9223372036854775807;
+
+-- An artifact that began to run; snapshot: the first of the run. report, flow, repo: of its report in the first flow that had
+-- it; committed_at: when its commit was made. Numbered in the organization, in the environment and among those of the repo.
+CREATE TABLE evidence.deployment (
+    org                 text COLLATE "C" NOT NULL,
+    ordinal             bigint NOT NULL,
+    environment         text COLLATE "C" NOT NULL,
+    environment_ordinal bigint NOT NULL,
+    snapshot            bigint NOT NULL,
+    artifact            text COLLATE "C" NOT NULL,
+    name                text COLLATE "C" NOT NULL,
+    compliant           boolean,
+    report              text COLLATE "C",
+    flow                text COLLATE "C",
+    repo                text COLLATE "C",
+    repo_ordinal        bigint,
+    committed_at        bigint,
+    at                  bigint NOT NULL,
+    ledger_index        bigint NOT NULL,
+    PRIMARY KEY (org, environment, snapshot, artifact)
+);
+-- With what they are narrowed by, so that windows are found and counted by the index alone.
+CREATE UNIQUE INDEX deployment_org ON evidence.deployment (org, ordinal) INCLUDE (at);
+CREATE UNIQUE INDEX deployment_environment
+    ON evidence.deployment (org, environment, environment_ordinal) INCLUDE (at, flow);
+CREATE UNIQUE INDEX deployment_repo
+    ON evidence.deployment (org, repo, repo_ordinal) INCLUDE (at, environment) WHERE repo IS NOT NULL;
 
 -- Versions of policies, attestation types and controls; id: that record's.
 CREATE TABLE evidence.version (

@@ -33,13 +33,14 @@ const EXCEPTIONS: [(&str, &str); 2] = [
 ];
 
 /// Tables that follow from the ledgers alone.
-const DERIVED: [&str; 18] = [
+const DERIVED: [&str; 19] = [
     "allowance",
     "artifact",
     "attachment",
     "attestation",
     "build",
     "commit_trail",
+    "deployment",
     "environment_report",
     "instance",
     "kept_text",

@@ -25,11 +25,12 @@ use crate::value::{Value, texts};
 /// The JSON that [`Row`] reads, of a row `a`.
 macro_rules! row_json {
     (sqlite) => {
-        "json_array(a.id, a.flow, a.trail, a.fingerprint, a.name, a.commit_sha, a.template, a.at, a.ledger_index)"
+        "json_array(a.id, a.flow, a.trail, a.fingerprint, a.name, a.commit_sha, a.repo, a.committed_at, a.template,
+            a.at, a.ledger_index)"
     };
     (postgres) => {
-        "json_build_array(a.id, a.flow, a.trail, a.fingerprint, a.name, a.commit_sha, a.template, a.at,
-            a.ledger_index)::text"
+        "json_build_array(a.id, a.flow, a.trail, a.fingerprint, a.name, a.commit_sha, a.repo,
+            a.committed_at, a.template, a.at, a.ledger_index)::text"
     };
 }
 pub(crate) use row_json;
@@ -43,6 +44,8 @@ pub(crate) struct Row(
     Fingerprint,
     String,
     String,
+    Option<Id>,
+    Option<Timestamp>,
     #[serde(deserialize_with = "nested")] Option<TextRef>,
     Timestamp,
     u64,
@@ -53,8 +56,20 @@ impl Row {
     pub(crate) const TRAIL: usize = 2;
 
     pub(crate) fn artifact(self) -> ArtifactRow {
-        let Self(id, flow, trail, fingerprint, template_reference_name, commit, template, at, index) = self;
-        ArtifactRow { id, flow, trail, fingerprint, template_reference_name, commit, template, at, index }
+        let Self(id, flow, trail, fingerprint, name, commit, repo, committed_at, template, at, index) = self;
+        ArtifactRow {
+            id,
+            flow,
+            trail,
+            fingerprint,
+            template_reference_name: name,
+            commit,
+            repo,
+            committed_at,
+            template,
+            at,
+            index,
+        }
     }
 }
 

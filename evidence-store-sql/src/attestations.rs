@@ -19,6 +19,7 @@ use crate::listing::{Listing, Order};
 use crate::sql::{Sql, for_each, payload, payload_size};
 use crate::store::SqlStore;
 use crate::value::{Column, Value, signed, texts};
+use crate::windows::first_not;
 
 /// The JSON that [`Row`] reads, of a row `a`.
 macro_rules! row_json {
@@ -104,7 +105,7 @@ const ON_TRAILS: Sql = Sql::each(
 /// The columns of [`listed_attestation`].
 macro_rules! listed {
     () => {
-        "SELECT x.id, x.flow, x.flow_ordinal, x.ledger_index, x.name, x.kind, x.is_compliant, x.at "
+        "SELECT x.id, x.flow, x.flow_ordinal, x.ledger_index, x.name, x.kind, x.is_compliant, x.recorded_at "
     };
 }
 
@@ -136,23 +137,29 @@ const OF_FLOW: Sql = Sql::each(
     "evidence.attestation x WHERE x.org = $1 AND x.flow = $4",
 );
 
-const AT_NUMBER: Sql = Sql::each(
-    "evidence.attestation x ON +x.org = $1 AND x.flow = $4 AND x.flow_ordinal = found.key",
-    "LATERAL (
-        SELECT * FROM evidence.attestation WHERE org = $1 AND flow = $4 AND flow_ordinal = found.key OFFSET 0) x",
-);
+/// Of those of a flow the first number whose entry's time is not before that of `$5`, and the one after the last that is not
+/// after that of `$6`.
+const WINDOW: [Sql; 2] = [
+    Sql::each(
+        first_not!("b.recorded_at < $5", "evidence.attestation", "flow_ordinal" from "1", "+b.org = $1 AND b.flow = $4"),
+        first_not!("b.recorded_at < $5", "evidence.attestation", "flow_ordinal" from "1", "b.org = $1 AND b.flow = $4"),
+    ),
+    Sql::each(
+        first_not!("b.recorded_at <= $6", "evidence.attestation", "flow_ordinal" from "1", "+b.org = $1 AND b.flow = $4"),
+        first_not!("b.recorded_at <= $6", "evidence.attestation", "flow_ordinal" from "1", "b.org = $1 AND b.flow = $4"),
+    ),
+];
 
-/// The newest of a flow first, by their numbers there; those of a time are counted, by the index of the numbers, which has
-/// the times, too. An index by time would be one more that each attestation is written to.
-fn of_flow(time: &TimeRange) -> Listing {
-    let TimeRange { from, to } = time;
-    let filter = [from.map(|_| FROM), to.map(|_| TO)].into_iter().flatten().collect::<Vec<_>>();
-    let order = if filter.is_empty() {
-        Order::Numbered("x.flow_ordinal", SortDirection::Desc)
-    } else {
-        Order::Indexed { key: "x.flow_ordinal", direction: SortDirection::Desc, row: AT_NUMBER }
+/// The newest of a flow first, by their numbers there.
+const fn of_flow(time: &TimeRange) -> Listing {
+    let order = match time {
+        TimeRange { from: None, to: None } => Order::Numbered("x.flow_ordinal", SortDirection::Desc),
+        TimeRange { .. } => {
+            let [first, end] = WINDOW;
+            Order::Range { number: "x.flow_ordinal", first, end }
+        }
     };
-    Listing { from: OF_FLOW, filter, order, narrow: false, counted: true }
+    Listing { from: OF_FLOW, filter: Vec::new(), order, narrow: false, counted: true }
 }
 
 const SIZES: Sql = for_each!(["a.id, ", payload_size!("a")], "attestation", "id", "a", "");
@@ -166,6 +173,25 @@ const COMMIT_TRAILS: Sql = Sql::same(
 
 /// By the index that has decisions alone, by their numbers about each control, and what they are narrowed by.
 const DECISIONS: Sql = Sql::same("evidence.attestation x WHERE x.org = $1 AND x.control = $4");
+
+/// The same with what an index has of them, for lists that are narrowed by that. The order of the index makes PostgreSQL take
+/// it: by its statistics it may take another, of all attestations, and fetch each.
+macro_rules! decisions_by_index {
+    ($order:literal) => {
+        Sql::each(
+            "evidence.attestation x WHERE x.org = $1 AND x.control = $4",
+            concat!(
+                "(SELECT control_ordinal, is_compliant, at, flow FROM evidence.attestation
+                    WHERE org = $1 AND control = $4 ORDER BY ",
+                $order,
+                " OFFSET 0) x WHERE true"
+            ),
+        )
+    };
+}
+
+const OLDEST_DECISIONS_BY_INDEX: Sql = decisions_by_index!("control_ordinal");
+const NEWEST_DECISIONS_BY_INDEX: Sql = decisions_by_index!("control_ordinal DESC");
 
 const DECISION_AT_NUMBER: Sql = Sql::each(
     "evidence.attestation x ON x.org = $1 AND x.control = $4 AND x.control_ordinal = found.key",
@@ -226,12 +252,19 @@ fn decisions(filter: &DecisionFilter) -> Listing {
         flows.as_ref().map(|_| IN_FLOWS),
     ];
     let filter: Vec<_> = conditions.into_iter().flatten().collect();
-    let order = if filter.is_empty() {
-        Order::Numbered("x.control_ordinal", *direction)
+    let (from, order) = if filter.is_empty() {
+        (DECISIONS, Order::Numbered("x.control_ordinal", *direction))
     } else {
-        Order::Indexed { key: "x.control_ordinal", direction: *direction, row: DECISION_AT_NUMBER }
+        let by_index = match direction {
+            SortDirection::Asc => OLDEST_DECISIONS_BY_INDEX,
+            SortDirection::Desc => NEWEST_DECISIONS_BY_INDEX,
+        };
+        (
+            by_index,
+            Order::Indexed { key: "x.control_ordinal", direction: *direction, row: DECISION_AT_NUMBER },
+        )
     };
-    Listing { from: DECISIONS, filter, order, narrow: false, counted: true }
+    Listing { from, filter, order, narrow: false, counted: true }
 }
 
 /// A row of [`ON_TRAILS`].
@@ -302,7 +335,10 @@ impl<D: Driver> AttestationStore for SqlStore<D> {
         time: &TimeRange,
         request: PageRequest,
     ) -> StoreResult<Page<Listed>> {
-        let values = vec![flow.into(), time.from.into(), time.to.into()];
+        // None is before the first instant, or after the last.
+        let from = time.from.map_or(i64::MIN, Timestamp::as_micros);
+        let to = time.to.map_or(i64::MAX, Timestamp::as_micros);
+        let values = vec![flow.into(), from.into(), to.into()];
         self.listed(org, &of_flow(time), request, values).await
     }
 

@@ -16,94 +16,25 @@ use crate::listing::{Listing, Order};
 use crate::sql::{Dialect, Sql};
 use crate::store::SqlStore;
 use crate::value::{Value, texts};
+use crate::windows::{COUNT, Numbered, in_window, numbered};
 
-/// Of the builds `b` that a condition admits the first number whose time is not before; the one after the last where there is
-/// none. It is looked for by halves of the numbers that are left, `size` from `low` on: an index by time would be one more
-/// that each build is written to.
-macro_rules! first_not {
-    ($before:literal, $number:literal, $of:literal) => {
-        concat!(
-            "(WITH RECURSIVE half (low, size) AS (
-                SELECT CAST(1 AS bigint), coalesce(max(b.",
-            $number,
-            "), 0) FROM evidence.build b WHERE ",
-            $of,
-            "
-                UNION ALL
-                SELECT h.low + CASE WHEN (
-                        SELECT b.at ",
-            $before,
-            " FROM evidence.build b WHERE ",
-            $of,
-            " AND b.",
-            $number,
-            " = h.low + (h.size + 1) / 2 - 1) THEN (h.size + 1) / 2 ELSE 0 END, h.size / 2
-                FROM half h WHERE h.size > 0)
-            SELECT h.low FROM half h WHERE h.size = 0)"
-        )
-    };
-}
+const OF_ORGANIZATION: Numbered = numbered!("evidence.build", "x.org = $1", "ordinal", "b.org = $1");
 
-/// The condition that builds lie in the window: a column of theirs, and of which builds `b` it is the number.
-macro_rules! in_window {
-    ($column:literal, $number:literal, $of:literal) => {
-        concat!(
-            $column,
-            " >= ",
-            first_not!("< $4", $number, $of),
-            " AND ",
-            $column,
-            " < ",
-            first_not!("<= $5", $number, $of)
-        )
-    };
-}
-
-/// Builds that are numbered: those of an organization, or of a repo.
-struct Numbered {
-    /// All of them, as `x`.
-    all: Sql,
-    number: &'static str,
-    /// The first number of the window, and the one after its last.
-    window: [Sql; 2],
-    /// Those of the window.
-    in_window: Sql,
-}
-
-macro_rules! numbered {
-    ($all:literal, $column:literal is $number:literal of $of:literal) => {
-        Numbered {
-            all: Sql::same($all),
-            number: $column,
-            window: [
-                Sql::same(first_not!("< $4", $number, $of)),
-                Sql::same(first_not!("<= $5", $number, $of)),
-            ],
-            in_window: Sql::same(concat!($all, " AND ", in_window!($column, $number, $of))),
-        }
-    };
-}
-
-const OF_ORGANIZATION: Numbered =
-    numbered!("evidence.build x WHERE x.org = $1", "x.ordinal" is "ordinal" of "b.org = $1");
-
-const OF_REPO: Numbered = numbered!(
-    "evidence.build x WHERE x.org = $1 AND x.repo = $6",
-    "x.repo_ordinal" is "repo_ordinal" of "b.org = $1 AND b.repo = $6"
-);
+const OF_REPO: Numbered =
+    numbered!("evidence.build", "x.org = $1 AND x.repo = $6", "repo_ordinal", "b.org = $1 AND b.repo = $6");
 
 /// In the window, of several repos: one after the other.
 const OF_REPOS: Sql = Sql::each(
     concat!(
         "(SELECT DISTINCT value FROM json_each($6)) w CROSS JOIN evidence.build x
             ON x.org = $1 AND x.repo = w.value AND ",
-        in_window!("x.repo_ordinal", "repo_ordinal", "b.org = $1 AND b.repo = w.value"),
+        in_window!("x.repo_ordinal", "evidence.build", "repo_ordinal", "b.org = $1 AND b.repo = w.value"),
         " WHERE true"
     ),
     concat!(
         "(SELECT n.* FROM (SELECT DISTINCT v.value FROM UNNEST($6::text[]) AS v (value)) w CROSS JOIN LATERAL (
             SELECT * FROM evidence.build WHERE org = $1 AND repo = w.value AND ",
-        in_window!("repo_ordinal", "repo_ordinal", "b.org = $1 AND b.repo = w.value"),
+        in_window!("repo_ordinal", "evidence.build", "repo_ordinal", "b.org = $1 AND b.repo = w.value"),
         " OFFSET 0) n) x
         WHERE true"
     ),
@@ -115,14 +46,14 @@ const NEWEST_OF_REPOS: Sql = Sql::each(
         "(SELECT DISTINCT value FROM json_each($6)) w CROSS JOIN evidence.build x
             ON x.org = $1 AND x.ordinal IN (
                 SELECT n.ordinal FROM evidence.build n WHERE n.org = $1 AND n.repo = w.value AND ",
-        in_window!("n.repo_ordinal", "repo_ordinal", "b.org = $1 AND b.repo = w.value"),
+        in_window!("n.repo_ordinal", "evidence.build", "repo_ordinal", "b.org = $1 AND b.repo = w.value"),
         " ORDER BY n.repo_ordinal DESC LIMIT $7)
         WHERE true"
     ),
     concat!(
         "(SELECT n.* FROM (SELECT DISTINCT v.value FROM UNNEST($6::text[]) AS v (value)) w CROSS JOIN LATERAL (
             SELECT * FROM evidence.build WHERE org = $1 AND repo = w.value AND ",
-        in_window!("repo_ordinal", "repo_ordinal", "b.org = $1 AND b.repo = w.value"),
+        in_window!("repo_ordinal", "evidence.build", "repo_ordinal", "b.org = $1 AND b.repo = w.value"),
         " ORDER BY repo_ordinal DESC LIMIT $7) n) x
         WHERE true"
     ),
@@ -160,7 +91,10 @@ fn listing(filter: &BuildFilter) -> Listing {
         Some(Numbered { all, number, window: [first, end], .. }) => {
             (all, Order::Range { number, first, end })
         }
-        None => (OF_REPOS, Order::Within { rows: NEWEST_OF_REPOS, by: Sql::same("x.ordinal DESC") }),
+        None => {
+            let by = Sql::same("x.ordinal DESC");
+            (OF_REPOS, Order::Within { total: None, rows: NEWEST_OF_REPOS, by })
+        }
     };
     Listing { from, filter: Vec::new(), order, narrow: false, counted: true }
 }
@@ -183,16 +117,23 @@ fn builds(org: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<Build>> {
 
 /// One row: how many there are, and the newest `$2`.
 fn times_text(dialect: Dialect, filter: &BuildFilter) -> String {
-    let (all, rows, by) = match numbered(filter) {
-        Some(Numbered { in_window, number, .. }) => (in_window, in_window, number),
-        None => (OF_REPOS, NEWEST_OF_REPOS, "x.ordinal"),
-    };
-    let (all, rows) = (all.text(dialect), rows.text(dialect));
-    format!(
-        "SELECT (SELECT count(*) FROM {all}), (
-            SELECT '[' || string_agg(CAST(t.at AS text), ',') || ']'
+    let newest = |rows: &str, by: &str| {
+        format!(
+            "(SELECT '[' || string_agg(CAST(t.at AS text), ',') || ']'
             FROM (SELECT x.at FROM {rows} ORDER BY {by} DESC LIMIT $2) t)"
-    )
+        )
+    };
+    match numbered(filter) {
+        Some(of) => {
+            let (bounds, number) = (of.bounds(dialect), of.number);
+            let rows = format!("{} AND {number} >= b.low AND {number} < b.high", of.all.text(dialect));
+            format!("SELECT {COUNT}, {} FROM {bounds} b", newest(&rows, number))
+        }
+        None => {
+            let (all, rows) = (OF_REPOS.text(dialect), NEWEST_OF_REPOS.text(dialect));
+            format!("SELECT (SELECT count(*) FROM {all}), {}", newest(rows, "x.ordinal"))
+        }
+    }
 }
 
 #[async_trait]

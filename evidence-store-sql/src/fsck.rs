@@ -9,6 +9,7 @@ use evidence_core::auth::KeyHash;
 use evidence_core::ledger::{Frontier, Hash, Header, Node};
 use evidence_core::queue::Refused;
 use evidence_core::store::{StoreResult, StoredEntry};
+use evidence_core::time::Timestamp;
 use futures_util::FutureExt;
 
 use crate::driver::{Driver, Outdated, ScratchWork};
@@ -287,6 +288,7 @@ impl<S: ScratchSession> Walk<S> {
         // Without a head the entries are checked as far as they go.
         let size = head.as_ref().map(Frontier::size);
         let (mut frontier, mut completed, mut derivation) = (Frontier::default(), 0, Derivation::default());
+        let mut last = Timestamp::from_micros(i64::MIN);
         while size.is_none_or(|size| frontier.size() < size) {
             let next = frontier.size();
             let limit = size.map_or(PAGE, |size| PAGE.min(size - next));
@@ -309,6 +311,10 @@ impl<S: ScratchSession> Walk<S> {
                     break;
                 }
                 self.entry(ledger, entry);
+                if entry.at < last {
+                    self.problem(ledger, format_args!("ledger entry {index} is older than the one before"));
+                }
+                last = entry.at;
                 nodes.extend(frontier.append(entry.leaf_hash));
             }
             completed += nodes.len() as u64;

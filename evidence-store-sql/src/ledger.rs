@@ -12,6 +12,7 @@ use crate::driver::Driver;
 use crate::sql::Sql;
 use crate::store::SqlStore;
 use crate::value::{Cell, Column, FromCell, Value, ints, signed};
+use crate::windows::first_not;
 
 const HEAD: Sql = Sql::same("SELECT size, frontier FROM evidence.head WHERE org = $1");
 
@@ -56,6 +57,10 @@ const HASHES: Sql = Sql::each(
             SELECT * FROM evidence.node WHERE org = $1 AND level = r.level AND idx = r.idx OFFSET 0) n",
 );
 
+/// By the times of the entries, none of which is before that of an earlier one.
+const SIZE_AT: Sql =
+    Sql::same(concat!("SELECT ", first_not!("b.at <= $2", "evidence.ledger", "idx" from "0", "b.org = $1")));
+
 /// A row of the ledger: index, kind, time, actor, the payload's hash, the leaf's hash, payload.
 pub(crate) type EntryRow = (u64, String, Timestamp, String, String, String, Payload);
 
@@ -94,6 +99,11 @@ impl<D: Driver> LedgerStore for SqlStore<D> {
     async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {
         let query = self.query_org(org, ENTRIES_AT).bind(ints(indexes));
         query.per_item(indexes.len()).all_as(entry).await
+    }
+
+    async fn ledger_size_at(&self, org: Id, at: Timestamp) -> StoreResult<u64> {
+        let query = self.query_org(org, SIZE_AT).bind(at);
+        Ok(query.first::<(u64,)>().await?.map_or(0, |(size,)| size))
     }
 
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<LedgerHashes> {

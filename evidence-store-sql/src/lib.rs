@@ -13,6 +13,7 @@ mod blobs;
 mod builds;
 mod controls;
 mod decode;
+mod deployments;
 mod driver;
 mod environments;
 mod feed;
@@ -40,6 +41,7 @@ mod texts;
 mod trails;
 mod transfer;
 mod value;
+mod windows;
 
 pub use blobs::BlobWrite;
 pub use driver::{Cost, Driver, Outdated, ScratchWork, Statement};

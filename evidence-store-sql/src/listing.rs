@@ -11,6 +11,7 @@ use crate::driver::Driver;
 use crate::sql::{Dialect, Sql, payload};
 use crate::store::SqlStore;
 use crate::value::{Cell, FromCell, Value};
+use crate::windows::{COUNT, bounds};
 
 /// A list to take a page of.
 pub(crate) struct Listing {
@@ -33,6 +34,8 @@ pub(crate) enum Order {
     /// The same, of a source that has no more rows of the list than the page may show: `rows` in the place of the
     /// list's own, which only count.
     Within {
+        /// How many the list has, a scalar; nothing where they have to be counted.
+        total: Option<Sql>,
         /// The source, as `x`, with the condition.
         rows: Sql,
         /// The expressions.
@@ -85,7 +88,7 @@ impl Listing {
                 format!("{number} DESC"),
             ),
             Order::Range { number, .. } => (
-                "CASE WHEN bounds.low < bounds.high THEN bounds.high - bounds.low ELSE 0 END".to_owned(),
+                COUNT.to_owned(),
                 format!(
                     "AND {number} >= (SELECT high - n FROM total) AND {number} < (SELECT high FROM total) - $3
                     ORDER BY {number} DESC LIMIT $2"
@@ -95,15 +98,12 @@ impl Listing {
         };
         let total = match order {
             Order::By(_) | Order::Within { .. } if !counted => "SELECT 0 AS n".to_owned(),
+            Order::Within { total: Some(total), .. } => format!("SELECT {} AS n", total.text(dialect)),
             Order::By(_) | Order::Within { .. } | Order::Numbered(..) | Order::Indexed { .. } => {
                 format!("SELECT {total} AS n FROM {all}")
             }
             Order::Range { first, end, .. } => {
-                let (low, high) = (first.text(dialect), end.text(dialect));
-                // By the limit PostgreSQL looks for each of them once.
-                format!(
-                    "SELECT {total} AS n, bounds.high FROM (SELECT {low} AS low, {high} AS high LIMIT 1) bounds"
-                )
+                format!("SELECT {total} AS n, b.high FROM {} b", bounds(dialect, [*first, *end]))
             }
         };
         let rows = match order {

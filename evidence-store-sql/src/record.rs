@@ -14,7 +14,7 @@ use evidence_core::ledger::{Frontier, Node};
 use evidence_core::queue::Reply;
 use evidence_core::store::{Entry, Recorder, StoreResult};
 use evidence_core::time::Timestamp;
-use evidence_core::transfer::Import;
+use evidence_core::transfer::{Import, older_entries};
 use evidence_core::{Fact, Guard, Key, StoreError, Write};
 
 use crate::driver::Driver;
@@ -128,7 +128,7 @@ impl<D: Driver> Recorder for SqlStore<D> {
 /// - [`RECORD`]: its number and its revision;
 /// - [`VERSION`], in PostgreSQL: how often the tables were rebuilt, and the oldest version whose programs may write;
 /// - [`FLOW`]: its number, and the greatest ordinals of attestations, trails and artifacts in it;
-/// - [`SERIES`], of builds or decisions: its number, and the greatest ordinal, or 1 where a content was built.
+/// - [`SERIES`], of builds, decisions or deployments: its number, and the greatest ordinal, or 1 where a content was built.
 ///
 /// What is not there has no row, or one without what it should lead to. All writers wait for it: so content has an index
 /// within its trail, for how often an organization reports the same content has no limit.
@@ -178,6 +178,11 @@ const PREFETCH: Sql = Sql::each(
             WHEN 'builds' THEN (SELECT max(b.ordinal) FROM build b WHERE b.org = j.value->>1)
             WHEN 'repo' THEN
                 (SELECT max(b.repo_ordinal) FROM build b WHERE b.org = j.value->>1 AND b.repo = j.value->>3)
+            WHEN 'deployments' THEN (SELECT max(d.ordinal) FROM deployment d WHERE d.org = j.value->>1)
+            WHEN 'environment' THEN (SELECT max(d.environment_ordinal) FROM deployment d
+                WHERE d.org = j.value->>1 AND d.environment = j.value->>3)
+            WHEN 'deployed' THEN (SELECT max(d.repo_ordinal) FROM deployment d
+                WHERE d.org = j.value->>1 AND d.repo = j.value->>3)
             ELSE (SELECT max(a.control_ordinal) FROM attestation a
                 WHERE a.org = j.value->>1 AND a.control = j.value->>3)
             END, NULL, NULL, NULL, NULL
@@ -244,6 +249,14 @@ const PREFETCH: Sql = Sql::each(
             WHEN 'repo' THEN
                 (SELECT b.repo_ordinal FROM evidence.build b WHERE b.org = j.org AND b.repo = j.name
                     ORDER BY b.repo_ordinal DESC LIMIT 1)
+            WHEN 'deployments' THEN
+                (SELECT d.ordinal FROM evidence.deployment d WHERE d.org = j.org ORDER BY d.ordinal DESC LIMIT 1)
+            WHEN 'environment' THEN
+                (SELECT d.environment_ordinal FROM evidence.deployment d
+                    WHERE d.org = j.org AND d.environment = j.name ORDER BY d.environment_ordinal DESC LIMIT 1)
+            WHEN 'deployed' THEN
+                (SELECT d.repo_ordinal FROM evidence.deployment d WHERE d.org = j.org AND d.repo = j.name
+                    ORDER BY d.repo_ordinal DESC LIMIT 1)
             ELSE (SELECT a.control_ordinal FROM evidence.attestation a WHERE a.org = j.org AND a.control = j.name
                 ORDER BY a.control_ordinal DESC LIMIT 1)
             END, NULL, NULL, NULL, NULL
@@ -522,7 +535,12 @@ impl Plan {
             }
             (true, false) | (false, true) => {}
         }
-        let size = self.ledgers.get(&write.org).map_or(0, |ledger| ledger.frontier.size());
+        let ledger = self.ledgers.get(&write.org);
+        let last = ledger.map(|ledger| ledger.at);
+        if write.first.is_some() && write.facts.first().is_some_and(|first| Some(first.at) < last) {
+            return Err(older_entries());
+        }
+        let size = ledger.map_or(0, |ledger| ledger.frontier.size());
         let in_place = write.first.is_none_or(|first| first == size);
         let admitted = self.directory.admits(write.org, &write.guards, write.facts());
         if in_place && admitted { Ok(()) } else { Err(StoreError::Conflict) }

@@ -22,7 +22,7 @@ use crate::value::Value;
 /// An organization, or a flow in it.
 type NumberedWithin = (Id, Option<Id>);
 
-/// What an organization has of builds and decisions.
+/// What an organization has of builds, decisions and deployments.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Series {
     /// Builds of a content: none, or one.
@@ -33,6 +33,12 @@ pub(crate) enum Series {
     RepoBuilds(Id),
     /// Decisions about the control of this identifier.
     Decisions(String),
+    /// Deployments.
+    Deployments,
+    /// Deployments to an environment.
+    EnvironmentDeployments(Id),
+    /// Deployments from a repo.
+    RepoDeployments(Id),
 }
 
 impl Series {
@@ -49,6 +55,14 @@ impl Series {
                 .map(|control| Self::Decisions(control.to_owned()))
                 .into_iter()
                 .collect(),
+            Fact::SnapshotTaken { snapshot } => {
+                let begun = snapshot.changes.iter().filter(|change| change.begins_a_run());
+                let repos = begun.clone().filter_map(|begun| begun.source.as_ref()?.repo);
+                let repos: BTreeSet<Id> = repos.collect();
+                let all = [Self::Deployments, Self::EnvironmentDeployments(snapshot.environment)];
+                let all = all.into_iter().filter(|_| begun.clone().next().is_some());
+                all.chain(repos.into_iter().map(Self::RepoDeployments)).collect()
+            }
             _ => Vec::new(),
         }
     }
@@ -60,6 +74,9 @@ impl Series {
             Self::Builds => ("builds", String::new()),
             Self::RepoBuilds(repo) => ("repo", repo.to_string()),
             Self::Decisions(control) => ("control", control.clone()),
+            Self::Deployments => ("deployments", String::new()),
+            Self::EnvironmentDeployments(environment) => ("environment", environment.to_string()),
+            Self::RepoDeployments(repo) => ("deployed", repo.to_string()),
         }
     }
 }
@@ -219,6 +236,7 @@ impl RowBuilder {
                     commit,
                     branch,
                     repo,
+                    committed_at,
                     template,
                     at,
                 } => {
@@ -235,6 +253,7 @@ impl RowBuilder {
                             commit.into(),
                             branch.into(),
                             repo.into(),
+                            committed_at.into(),
                             template.map_or(Ok(Value::Text(None)), |template| json(&template))?,
                             at.into(),
                             index.clone(),
@@ -288,6 +307,7 @@ impl RowBuilder {
                             json(binding)?,
                             commit.into(),
                             at.into(),
+                            recorded_at.into(),
                             index.clone(),
                             Ordinals::next_within(&mut ordinals.attestations, (org, Some(flow))),
                             decisions.map(|decisions| ordinals.next_of(org, decisions)).into(),
@@ -332,6 +352,31 @@ impl RowBuilder {
                 }
                 IndexRow::IntervalBegun { environment, instance } => {
                     self.intervals.begin(org, environment, instance.clone());
+                }
+                IndexRow::Deployment { environment, instance } => {
+                    let ordinal = ordinals.next_of(org, Series::Deployments);
+                    let in_environment = ordinals.next_of(org, Series::EnvironmentDeployments(environment));
+                    let source = instance.source.as_ref();
+                    let repo = source.and_then(|source| source.repo);
+                    let of_repo = repo.map(|repo| ordinals.next_of(org, Series::RepoDeployments(repo)));
+                    let row = vec![
+                        this.clone(),
+                        ordinal.into(),
+                        environment.into(),
+                        in_environment.into(),
+                        instance.from.into(),
+                        instance.key().as_str().into(),
+                        instance.name.as_str().into(),
+                        instance.compliant.into(),
+                        source.map(|source| source.report).into(),
+                        source.map(|source| source.flow).into(),
+                        repo.into(),
+                        of_repo.into(),
+                        source.and_then(|source| source.committed_at).into(),
+                        recorded_at.into(),
+                        index.clone(),
+                    ];
+                    rows.push(TableWrite::Deployment, row);
                 }
                 IndexRow::Version { of, number } => {
                     rows.push(

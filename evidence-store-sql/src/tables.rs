@@ -60,6 +60,8 @@ pub enum TableWrite {
     EndInstances,
     /// Intervals in which artifacts ran.
     Instance,
+    /// Artifacts that began to run.
+    Deployment,
     /// Versions of policies, attestation types and controls.
     Version,
     /// The newest entry of allowlists for each environment and fingerprint.
@@ -304,11 +306,32 @@ impl TableWrite {
                     ("commit_sha", Text),
                     ("branch", Text),
                     ("repo", Text),
+                    ("committed_at", Int),
                     ("template", Text),
                     ("at", Int),
                     ("ledger_index", Int),
                     ("ordinal", Int),
                     ("flow_ordinal", Int),
+                ],
+            ),
+            Self::Deployment => insert(
+                "deployment",
+                &[
+                    ("org", Org),
+                    ("ordinal", Int),
+                    ("environment", Text),
+                    ("environment_ordinal", Int),
+                    ("snapshot", Int),
+                    ("artifact", Text),
+                    ("name", Text),
+                    ("compliant", Bool),
+                    ("report", Text),
+                    ("flow", Text),
+                    ("repo", Text),
+                    ("repo_ordinal", Int),
+                    ("committed_at", Int),
+                    ("at", Int),
+                    ("ledger_index", Int),
                 ],
             ),
             Self::Build => insert(
@@ -339,6 +362,7 @@ impl TableWrite {
                     ("binding", Text),
                     ("commit_sha", Text),
                     ("at", Int),
+                    ("recorded_at", Int),
                     ("ledger_index", Int),
                     ("flow_ordinal", Int),
                     ("control_ordinal", Int),
@@ -536,7 +560,7 @@ impl TableWrite {
     }
 
     /// Every table, in the order in which a group writes them.
-    pub(crate) const ALL: [Self; 30] = [
+    pub(crate) const ALL: [Self; 31] = [
         Self::Ledger,
         Self::Node,
         Self::Organization,
@@ -563,6 +587,7 @@ impl TableWrite {
         Self::EnvironmentReport,
         Self::EndInstances,
         Self::Instance,
+        Self::Deployment,
         Self::Version,
         Self::Allowance,
         Self::Text,
@@ -605,7 +630,7 @@ impl Column {
             (Self::Orgs(orgs), Value::Org(org)) => orgs.push(Some(org)),
             (Self::Texts(texts), Value::Text(text)) => texts.push(text),
             (Self::Ints(numbers), Value::Int(number)) => numbers.push(number),
-            (Self::Bools(truths), Value::Bool(truth)) => truths.push(Some(truth)),
+            (Self::Bools(truths), Value::Bool(truth)) => truths.push(truth),
             // A defect, for which the database refuses the row: only what may be null takes it.
             (Self::Orgs(orgs), _) => orgs.push(None),
             (Self::Texts(texts), _) => texts.push(None),

@@ -43,6 +43,31 @@ const OF_TAGGED_FLOWS: Sql = Sql::each(
         WHERE n.org = $1 AND n.kind || '' = 'flow' AND n.tags ? $5 AND ($6 IS NULL OR n.tags->>$5 = $6))",
 );
 
+/// How many those flows have, whose trails are numbered.
+const TOTAL_OF_TAGGED_FLOWS: Sql = Sql::each(
+    "(SELECT coalesce(sum((SELECT max(t.flow_ordinal) FROM evidence.trail t WHERE t.flow = n.id)), 0)
+        FROM evidence.record n WHERE n.org = $1 AND n.kind = 'flow' AND EXISTS (
+            SELECT 1 FROM json_each(n.tags) t WHERE t.key = $5 AND ($6 IS NULL OR t.value = $6)))",
+    "(SELECT coalesce(sum((
+            SELECT t.flow_ordinal FROM evidence.trail t WHERE t.org = $1 AND t.flow || '' = n.id
+            ORDER BY t.flow_ordinal DESC LIMIT 1)), 0)::bigint
+        FROM evidence.record n
+        WHERE n.org = $1 AND n.kind || '' = 'flow' AND n.tags ? $5 AND ($6 IS NULL OR n.tags->>$5 = $6))",
+);
+
+/// The newest `$8` trails of each of those flows.
+const NEWEST_OF_TAGGED_FLOWS: Sql = Sql::each(
+    "evidence.record n CROSS JOIN evidence.trail x ON x.id IN (
+        SELECT t.id FROM evidence.trail t WHERE t.flow = n.id ORDER BY t.flow_ordinal DESC LIMIT $8)
+    WHERE n.org = $1 AND n.kind = 'flow' AND EXISTS (
+        SELECT 1 FROM json_each(n.tags) t WHERE t.key = $5 AND ($6 IS NULL OR t.value = $6))",
+    "(SELECT t.* FROM evidence.record n CROSS JOIN LATERAL (
+            SELECT * FROM evidence.trail WHERE org = $1 AND flow || '' = n.id
+            ORDER BY flow_ordinal DESC LIMIT $8) t
+        WHERE n.org = $1 AND n.kind || '' = 'flow' AND n.tags ? $5 AND ($6 IS NULL OR n.tags->>$5 = $6)) x
+    WHERE true",
+);
+
 /// Hex digits sort before 'g': the range is the prefix, and the index is used.
 const WITH_FINGERPRINT: Sql = Sql::same(
     " AND x.id IN (
@@ -176,7 +201,9 @@ fn listing(filter: &TrailFilter) -> Listing {
     ];
     let conditions: Vec<_> = conditions.into_iter().flatten().collect();
     let from = if conditions.is_empty() { TRAILS } else { NARROWED };
-    Listing { from, filter: conditions, order: order(filter), narrow: false, counted: true }
+    let order = order(filter);
+    let conditions = if matches!(order, Order::Within { .. }) { Vec::new() } else { conditions };
+    Listing { from, filter: conditions, order, narrow: false, counted: true }
 }
 
 /// The last begun first.
@@ -188,6 +215,11 @@ const fn order(filter: &TrailFilter) -> Order {
         TrailFilter { flow: Some(_), flow_tag: None, fingerprint: None } => {
             Order::Numbered("x.flow_ordinal", SortDirection::Desc)
         }
+        TrailFilter { flow: None, flow_tag: Some(_), fingerprint: None } => Order::Within {
+            total: Some(TOTAL_OF_TAGGED_FLOWS),
+            rows: NEWEST_OF_TAGGED_FLOWS,
+            by: Sql::same("x.begun DESC"),
+        },
         _ => Order::By(Sql::same("x.begun DESC")),
     }
 }
@@ -269,6 +301,7 @@ impl<D: Driver> TrailStore for SqlStore<D> {
             tag.map(|tag| tag.key.clone()).into(),
             tag.and_then(|tag| tag.value.clone()).into(),
             filter.fingerprint.clone().into(),
+            request.limit.saturating_add(request.offset).into(),
         ];
         self.listed(org, &listing(filter), request, values).await
     }

@@ -16,8 +16,8 @@ pub enum Value {
     Text(Option<String>),
     /// An integer, or null.
     Int(Option<i64>),
-    /// A truth value.
-    Bool(bool),
+    /// A truth value, or null.
+    Bool(Option<bool>),
     /// Bytes.
     Bytes(Vec<u8>),
     /// An organization, as the column `org` has it: an integer key in SQLite, the id in PostgreSQL. An organization that
@@ -138,6 +138,12 @@ impl From<Option<Timestamp>> for Value {
 
 impl From<bool> for Value {
     fn from(truth: bool) -> Self {
+        Self::Bool(Some(truth))
+    }
+}
+
+impl From<Option<bool>> for Value {
+    fn from(truth: Option<bool>) -> Self {
         Self::Bool(truth)
     }
 }

@@ -139,6 +139,7 @@ CREATE TABLE artifact (
     commit_sha   TEXT NOT NULL,
     branch       TEXT,
     repo         TEXT,
+    committed_at INTEGER,
     template     TEXT,
     at           INTEGER NOT NULL,
     ledger_index INTEGER NOT NULL,
@@ -171,7 +172,7 @@ CREATE TABLE build (
 -- With the time, so that the ends of a window are found by the index alone.
 CREATE INDEX build_repo ON build (org, repo, repo_ordinal, at) WHERE repo IS NOT NULL;
 
--- binding: the JSON of what the attestation is about. commit_sha: the commit that it names itself. control_ordinal: its
+-- binding: the JSON of what the attestation is about. recorded_at: the time of its entry. commit_sha: the commit that it names itself. control_ordinal: its
 -- number among the decisions about that control. No index on a digest here: an index on random keys would cost more writes
 -- than the ledger itself.
 CREATE TABLE attestation (
@@ -188,14 +189,15 @@ CREATE TABLE attestation (
     binding      TEXT NOT NULL,
     commit_sha   TEXT,
     at           INTEGER NOT NULL,
+    recorded_at  INTEGER NOT NULL,
     ledger_index INTEGER NOT NULL,
     flow_ordinal INTEGER NOT NULL,
     control_ordinal INTEGER
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX attestation_trail ON attestation (trail, name, ledger_index);
 CREATE INDEX attestation_newest ON attestation (org, ledger_index);
--- With the time and the organization, so that those of a time are counted by the index alone.
-CREATE INDEX attestation_flow ON attestation (flow, flow_ordinal, at, org);
+-- With the time of the entry and the organization, so that the ends of a window are found by the index alone.
+CREATE INDEX attestation_flow ON attestation (flow, flow_ordinal, recorded_at, org);
 -- Decisions about a control, by its identifier and their numbers, with what they are narrowed by.
 CREATE INDEX attestation_control ON attestation (org, control, control_ordinal, is_compliant, at, flow)
     WHERE control IS NOT NULL;
@@ -263,6 +265,31 @@ CREATE INDEX instance_run ON instance (org, artifact, environment, since_idx)
     WHERE exited OR until_idx = 9223372036854775807;
 -- What lasts, of however many intervals: of an artifact, in an environment or in any.
 CREATE INDEX instance_lasting ON instance (org, artifact, environment) WHERE until_idx = 9223372036854775807;
+
+-- An artifact that began to run; snapshot: the first of the run. report, flow, repo: of its report in the first flow that had
+-- it; committed_at: when its commit was made. Numbered in the organization, in the environment and among those of the repo.
+CREATE TABLE deployment (
+    org                 INTEGER NOT NULL,
+    ordinal             INTEGER NOT NULL,
+    environment         TEXT NOT NULL,
+    environment_ordinal INTEGER NOT NULL,
+    snapshot            INTEGER NOT NULL,
+    artifact            TEXT NOT NULL,
+    name                TEXT NOT NULL,
+    compliant           INTEGER,
+    report              TEXT,
+    flow                TEXT,
+    repo                TEXT,
+    repo_ordinal        INTEGER,
+    committed_at        INTEGER,
+    at                  INTEGER NOT NULL,
+    ledger_index        INTEGER NOT NULL,
+    PRIMARY KEY (org, environment, snapshot, artifact)
+) STRICT, WITHOUT ROWID;
+-- With what they are narrowed by, so that windows are found and counted by the index alone.
+CREATE INDEX deployment_org ON deployment (org, ordinal, at);
+CREATE INDEX deployment_environment ON deployment (org, environment, environment_ordinal, at, flow);
+CREATE INDEX deployment_repo ON deployment (org, repo, repo_ordinal, at, environment) WHERE repo IS NOT NULL;
 
 -- Versions of policies, attestation types and controls; id: that record's.
 CREATE TABLE version (

@@ -57,10 +57,9 @@ const EXCEPTIONS: [(&str, &str, &str); 25] = [
 ];
 
 /// Parts of statements, and a step that these have to have.
-const NEEDED: [(&str, &str); 4] = [
+const NEEDED: [(&str, &str); 3] = [
     ("WITH reported AS", "SEARCH i USING INDEX instance_lasting (org=? AND artifact=?)"),
     ("UPDATE instance", "instance_lasting (org=? AND artifact=? AND environment=?)"),
-    ("x.flow_ordinal AS key", "SEARCH x USING COVERING INDEX attestation_flow (flow=?)"),
     ("x.control_ordinal AS key", "SEARCH x USING COVERING INDEX attestation_control (org=? AND control=?)"),
 ];
 

@@ -12,7 +12,7 @@ use crate::links::ExternalUrls;
 use crate::name::{CommitSha, Fingerprint};
 use crate::repos::record::RepoInfo;
 use crate::texts::record::TextRef;
-use crate::time::Timestamp;
+use crate::time::{SentSeconds, Timestamp};
 use schemars::JsonSchema;
 
 /// One report of an artifact. The same fingerprint may be reported many times; each report has its own id.
@@ -90,6 +90,12 @@ impl Artifact {
     /// The same, where it is in full: what lists are narrowed by.
     pub fn commit_in_full(&self) -> Option<&str> {
         Some(self.commit()).filter(|commit| commit.parse::<CommitSha>().is_ok())
+    }
+
+    /// When that commit was made, where the report tells it of this one.
+    pub fn committed_at(&self) -> Option<Timestamp> {
+        let told = self.git_commit_info.as_ref().filter(|told| told.sha1.as_str() == self.commit())?;
+        told.timestamp.map(|SentSeconds(at)| at)
     }
 
     /// The template that it is evaluated by, where no trail has one for it.

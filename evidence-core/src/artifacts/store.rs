@@ -23,6 +23,8 @@ impl Artifact {
             fingerprint: fingerprint.clone(),
             template_reference_name: template_reference_name.clone(),
             commit: self.commit().to_owned(),
+            repo: self.repo,
+            committed_at: self.committed_at(),
             template: self.own_template(),
             at: self.created_at,
             index,
@@ -58,6 +60,10 @@ pub struct ArtifactRow {
     pub template_reference_name: String,
     /// The commit it was built from in the reporter's words, `""` without one.
     pub commit: String,
+    /// The repo that it names.
+    pub repo: Option<Id>,
+    /// When the commit was made.
+    pub committed_at: Option<Timestamp>,
     /// The template's text that a report to a flow as a whole is evaluated by; nothing for one to a trail, and for
     /// [`EMPTY_TEMPLATE`](crate::flows::EMPTY_TEMPLATE).
     pub template: Option<TextRef>,

@@ -183,11 +183,13 @@ impl GetAttestations {
         let refused = || Error::invalid("query.after", "Input should be the cursor of a page of this list");
         let after = after.map_err(|UnknownCursor| refused())?;
         if self.flow.0.is_empty() {
-            return match after {
-                None => Ok(Position::Org { before: u64::MAX }),
-                Some(Cursor::Org(before)) => Ok(Position::Org { before }),
-                Some(Cursor::Flows(_)) => Err(refused()),
+            let before = match (after, &self.to_timestamp) {
+                (Some(Cursor::Org(before)), _) => before,
+                (Some(Cursor::Flows(_)), _) => return Err(refused()),
+                (None, Some(SentSeconds(to))) => cx.store().ledger_size_at(cx.org()?, *to).await?,
+                (None, None) => u64::MAX,
             };
+            return Ok(Position::Org { before });
         }
         let mut flows = Vec::new();
         for name in &self.flow.0 {
@@ -257,8 +259,7 @@ impl Filter {
 
     /// Whether all that comes after an attestation of this time is older than what is asked for.
     fn is_behind(&self, at: Timestamp) -> bool {
-        let before = |from: Timestamp| at.as_micros() < from.as_micros().saturating_sub(CLOCK_SKEW);
-        self.time.from.is_some_and(before)
+        self.time.from.is_some_and(|from| at < from)
     }
 
     fn admits(&self, name: &str, kind: &str, is_compliant: bool, at: Timestamp) -> bool {
@@ -331,10 +332,6 @@ const MAX_PART: u64 = 10_000;
 
 /// How much more each statement looks at than the one before.
 const GROWTH: u64 = 8;
-
-/// Attestations come by ledger index, and when they were recorded is told by the clocks of several servers, which differ by
-/// less than this, in microseconds: what is older than that is older than all that comes after it.
-const CLOCK_SKEW: i64 = 24 * 60 * 60 * 1_000_000;
 
 impl Position {
     /// The attestations that come next and match, at most `limit`, and whether others may come after them. Goes on to

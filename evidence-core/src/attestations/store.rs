@@ -120,7 +120,7 @@ pub struct ListedAttestation {
     pub kind: String,
     /// Its verdict.
     pub is_compliant: bool,
-    /// When it was recorded.
+    /// When it was recorded: the time of its entry, which no later entry's is before.
     pub at: Timestamp,
 }
 
@@ -133,7 +133,7 @@ pub struct FlowPosition {
     pub before: u64,
 }
 
-/// Which attestations of a flow are asked for; everything given must match.
+/// Which attestations of a flow are asked for, by the times of their entries; everything given must match.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TimeRange {
     /// Recorded at this time or later.

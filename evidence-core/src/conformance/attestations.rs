@@ -232,19 +232,20 @@ async fn attestations_are_listed_newest_first(store: Arc<dyn Store>) -> Outcome 
     Ok(())
 }
 
-/// Attestations in two flows, recorded at these seconds, and one of another organization; numbers that are no ids
-/// of attestations are left out.
+/// Attestations in two flows, recorded at these seconds, whatever their reporters' servers say, and one of another
+/// organization. A clock may go back, and the ledger's time does not.
 async fn in_flows(store: &Arc<dyn Store>) -> Result<(Org, Org), Failure> {
     let (org, other) = Org::two(store).await?;
     org.record(vec![flow_created(100, "f"), trail_begun(101, 100, "t")]).await?;
     org.record(vec![flow_created(102, "g"), trail_begun(103, 102, "t")]).await?;
-    let added = |n, flow, seconds| {
-        let record = Attestation { created_at: at(seconds), ..attestation(n, flow, flow + 1, "scan") };
+    let added = |n, flow| {
+        let record = Attestation { created_at: at(1), ..attestation(n, flow, flow + 1, "scan") };
         Fact::AttestationAdded { record }
     };
-    org.record(vec![added(115, 100, 9), added(110, 102, 5)]).await?;
-    other.record(vec![flow_created(200, "f"), trail_begun(201, 200, "t"), added(210, 200, 5)]).await?;
-    org.record(vec![added(113, 100, 7), added(111, 100, 8), added(114, 102, 6)]).await?;
+    org.record_at(15, vec![added(115, 100), added(110, 102)]).await?;
+    other.record_at(15, vec![flow_created(200, "f"), trail_begun(201, 200, "t"), added(210, 200)]).await?;
+    org.record_at(18, vec![added(113, 100)]).await?;
+    org.record_at(17, vec![added(111, 100), added(114, 102)]).await?;
     Ok((org, other))
 }
 
@@ -266,7 +267,7 @@ async fn attestations_are_walked_newest_first(store: Arc<dyn Store>) -> Outcome 
         name: "scan".to_owned(),
         kind: record.kind,
         is_compliant: record.is_compliant,
-        at: at(8),
+        at: at(18),
     };
     same("a row", second.clone(), row)?;
     let rest = store.attestations_before(org.id, second.index, 2).await?;
@@ -298,14 +299,20 @@ async fn attestations_of_a_flow_are_paged(store: Arc<dyn Store>) -> Outcome {
         (&org, 100, time(None, None), PageRequest::ALL, vec![111, 113, 115], 3),
         (&org, 100, time(None, None), request(1, 1), vec![113], 3),
         (&org, 100, time(None, None), request(3, 1), vec![], 3),
-        (&org, 100, time(Some(8), None), PageRequest::ALL, vec![111, 115], 2),
-        (&org, 100, time(None, Some(8)), request(1, 5), vec![113], 2),
-        (&org, 100, time(Some(8), Some(8)), PageRequest::ALL, vec![111], 1),
-        (&org, 100, time(Some(10), None), PageRequest::ALL, vec![], 0),
+        (&org, 100, time(Some(18), None), PageRequest::ALL, vec![111, 113], 2),
+        (&org, 100, time(Some(16), None), request(1, 5), vec![113], 2),
+        (&org, 100, time(None, Some(18)), request(1, 1), vec![113], 3),
+        (&org, 100, time(None, Some(17)), PageRequest::ALL, vec![115], 1),
+        (&org, 100, time(Some(15), Some(15)), PageRequest::ALL, vec![115], 1),
+        (&org, 100, time(Some(18), Some(18)), PageRequest::ALL, vec![111, 113], 2),
+        (&org, 100, time(Some(16), Some(17)), PageRequest::ALL, vec![], 0),
+        (&org, 100, time(Some(19), Some(14)), PageRequest::ALL, vec![], 0),
+        (&org, 100, time(Some(19), None), PageRequest::ALL, vec![], 0),
+        (&org, 100, time(None, Some(14)), PageRequest::ALL, vec![], 0),
         (&org, 102, time(None, None), PageRequest::ALL, vec![114, 110], 2),
         (&org, 200, time(None, None), PageRequest::ALL, vec![], 0),
         (&other, 200, time(None, None), PageRequest::ALL, vec![210], 1),
-        (&other, 100, time(Some(0), None), PageRequest::ALL, vec![], 0),
+        (&other, 100, time(Some(10), None), PageRequest::ALL, vec![], 0),
     ] {
         let found = store.flow_attestations(org.id, id(flow), &range, asked).await?;
         ensure(found.items.iter().all(|one| one.bytes > 0), "all have a size")?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::artifacts::Artifact;
 use crate::builds::{Build, BuildFilter};
-use crate::fact::{Fact, Write};
+use crate::fact::Fact;
 use crate::id::Id;
 use crate::page::{Page, PageRequest};
 use crate::store::Store;
@@ -35,12 +35,6 @@ fn reported(n: u64, start: &str, repo: Option<u64>) -> Fact {
     Fact::ArtifactReported { record: report(n, start, repo) }
 }
 
-/// Records the facts by a clock that shows this time.
-async fn record_at(org: &Org, second: i64, facts: Vec<Fact>) -> Outcome {
-    let write = Write { at: at(second), ..org.write(facts, Vec::new()) };
-    Ok(org.store.record(write).await.map(drop)?)
-}
-
 fn build(n: u64, start: &str, second: i64, repo: Option<u64>) -> Build {
     Build {
         report: id(n),
@@ -59,10 +53,10 @@ async fn several(store: &Arc<dyn Store>) -> Result<(Org, Org), Failure> {
     // What comes together is told apart, too; a clock may go back, and the ledger's time does not.
     let together = [("aa", Some(300)), ("aa", Some(301)), ("bb", None)];
     let together = (201..).zip(together).map(|(n, (start, repo))| reported(n, start, repo));
-    record_at(&org, 10, together.collect()).await?;
-    record_at(&org, 20, vec![reported(204, "cc", Some(301))]).await?;
+    org.record_at(10, together.collect()).await?;
+    org.record_at(20, vec![reported(204, "cc", Some(301))]).await?;
     let late = vec![reported(205, "bb", Some(300)), reported(206, "dd", Some(300))];
-    record_at(&org, 15, late).await?;
+    org.record_at(15, late).await?;
     other.record(vec![flow_created(101, "a")]).await?;
     let record = Artifact { flow: id(101), trail: None, ..report(250, "aa", Some(350)) };
     other.record(vec![Fact::ArtifactReported { record }]).await?;
@@ -174,7 +168,7 @@ async fn many(org: &Org) -> Result<Vec<Build>, Failure> {
                 builds.push(build(report, &start, second, repo));
             }
         }
-        record_at(org, second, facts).await?;
+        org.record_at(second, facts).await?;
     }
     builds.reverse();
     Ok(builds)

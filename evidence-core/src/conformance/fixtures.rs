@@ -53,6 +53,12 @@ impl Org {
         Ok(self.attempt(facts, Vec::new()).await?)
     }
 
+    /// Records the facts by a clock that shows this instant.
+    pub(crate) async fn record_at(&self, instant: i64, facts: Vec<Fact>) -> Result<(), Failure> {
+        let write = Write { at: at(instant), ..self.write(facts, Vec::new()) };
+        Ok(self.store.record(write).await.map(drop)?)
+    }
+
     pub(crate) async fn attempt(&self, facts: Vec<Fact>, guards: Vec<Guard>) -> StoreResult<Vec<Entry>> {
         self.store.record(self.write(facts, guards)).await
     }

@@ -8,6 +8,7 @@ use crate::id::Id;
 use crate::ledger::{self, Frontier, Hash, Header, Needs, root_of};
 use crate::page::PageRequest;
 use crate::store::{Store, StoredEntry};
+use crate::time::Timestamp;
 
 use super::fixtures::{Org, at, awkward, flow, flow_created, id, robot};
 use super::{Failure, Outcome, ensure, present, promises, same, service_accounts};
@@ -18,6 +19,7 @@ promises! {
     leaves_can_be_recomputed: "Indexes have no gap, and every hash follows from what it covers.",
     the_head_follows_every_write: "Leaf, interior nodes and head change in the same transaction.",
     entries_come_in_pages: "`ledger_entries` answers at most `limit` entries from `first` on.",
+    a_ledger_has_grown_by_a_time: "`ledger_size_at` counts the entries up to an instant, whatever clocks did.",
     entries_are_found_by_index: "`ledger_entries_at` passes over unknown indexes and other organizations' entries.",
     pages_end_after_some_megabytes: "`ledger_entries` answers no entry that so many bytes of others come before, and always one.",
     inclusion_can_be_proved: "`ledger_hashes` answers what inclusion proofs need.",
@@ -162,6 +164,25 @@ async fn grown(store: &Arc<dyn Store>) -> Result<(Org, Vec<Hash>), Failure> {
     let leaves = leaves(&whole(store, org.id).await?);
     same("the size", leaves.len(), 300)?;
     Ok((org, leaves))
+}
+
+async fn a_ledger_has_grown_by_a_time(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let first = store.ledger_head(org.id).await?.map_or(0, |head| head.size());
+    // A clock goes back, and the ledger's time does not.
+    for (n, instant) in [(100, 10), (101, 20), (102, 15), (103, 20), (104, 30)] {
+        org.record_at(instant, vec![flow_created(n, &format!("f{n}"))]).await?;
+    }
+    for (instant, more) in [(9, 0), (10, 1), (11, 1), (19, 1), (20, 4), (29, 4), (30, 5), (99, 5)] {
+        same(&format!("at {instant}"), store.ledger_size_at(org.id, at(instant)).await?, first + more)?;
+    }
+    same("before it began", store.ledger_size_at(org.id, at(0)).await?, 0)?;
+    same("of the other", store.ledger_size_at(other.id, at(99)).await?, first)?;
+    let ends = [i64::MIN, i64::MAX].map(Timestamp::from_micros);
+    for (instant, size) in ends.into_iter().zip([0, first + 5]) {
+        same(&format!("{instant:?}"), store.ledger_size_at(org.id, instant).await?, size)?;
+    }
+    same("of nobody", store.ledger_size_at(id(3), at(99)).await?, 0)
 }
 
 async fn entries_are_found_by_index(store: Arc<dyn Store>) -> Outcome {

@@ -46,6 +46,7 @@ mod attestations;
 mod blobs;
 mod builds;
 mod controls;
+mod deployments;
 mod environments;
 mod feed;
 pub(crate) mod fixtures;
@@ -147,6 +148,7 @@ pub fn checks() -> Vec<Check> {
         allowlists::checks(),
         attestation_types::checks(),
         controls::checks(),
+        deployments::checks(),
         texts::checks(),
         blobs::checks(),
         pending::checks(),

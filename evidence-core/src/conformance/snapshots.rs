@@ -49,6 +49,7 @@ pub(super) fn instance(start: &str, from: u64) -> RunningArtifact {
         annotation: Annotation { kind: "started-compliant".to_owned(), was: 0, now: 1 },
         compliant: None,
         provenance: Vec::new(),
+        source: None,
         judged_by: None,
         violates: Vec::new(),
         outcomes: Vec::new(),

@@ -259,6 +259,8 @@ fn reports() -> (Vec<Fact>, Vec<ArtifactRow>, Vec<AttestationRow>) {
         fingerprint: artifact.fingerprint.clone(),
         template_reference_name: artifact.template_reference_name.clone(),
         commit: artifact.commit().to_owned(),
+        repo: artifact.repo,
+        committed_at: artifact.committed_at(),
         template: None,
         at: artifact.created_at,
         index,

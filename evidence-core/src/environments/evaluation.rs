@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use futures_util::future::{try_join, try_join3};
 
-use crate::artifacts::store::Origin;
+use crate::artifacts::store::{ArtifactRow, Origin};
 use crate::compute::MANY_EVALUATIONS;
 use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Result};
@@ -33,7 +33,9 @@ use crate::rules::policy::{self, FlowAttestations, FlowContext, RuleOutcomes};
 use crate::rules::template::{self, Template};
 use crate::service::{Context, Draft, snapshot_too_large};
 use crate::snapshots::key::ArtifactKey;
-use crate::snapshots::record::{AppliedPolicy, PolicyOutcome, Provenance, RunningArtifact, Snapshot};
+use crate::snapshots::record::{
+    AppliedPolicy, DeploymentSource, PolicyOutcome, Provenance, RunningArtifact, Snapshot,
+};
 use crate::store::batch::distinct;
 use crate::store::entry::Current;
 use crate::store::error::StoreError;
@@ -346,6 +348,7 @@ struct EvaluatedArtifact {
     observed: ObservedArtifact,
     compliant: Option<bool>,
     provenance: Vec<Provenance>,
+    source: Option<DeploymentSource>,
     judged_by: Option<Hash>,
     violates: Vec<u16>,
     outcomes: Vec<PolicyOutcome>,
@@ -365,6 +368,8 @@ struct Candidate {
     observed: ObservedArtifact,
     is_allowed: bool,
     provenance: Vec<Provenance>,
+    /// The first of its reports.
+    source: Option<DeploymentSource>,
     contexts: Vec<FlowContext>,
     /// Whether it satisfies each of the policies so far, in their order.
     satisfied: Vec<bool>,
@@ -383,6 +388,7 @@ impl Candidate {
                 observed: observed.clone(),
                 is_allowed: fingerprint.is_some_and(|fingerprint| allowed.contains(fingerprint)),
                 provenance: sources.iter().map(Source::provenance).collect(),
+                source: sources.first().map(|source| source.report.clone()),
                 contexts: sources.into_iter().map(|source| source.context).collect(),
                 satisfied: Vec::new(),
                 outcomes: Vec::new(),
@@ -424,25 +430,35 @@ impl Candidate {
 
     fn evaluated(self, judged_by: Option<Hash>) -> EvaluatedArtifact {
         let inputs = judged_by.is_some().then(|| self.inputs());
-        let Self { key, observed, is_allowed, provenance, satisfied, outcomes, .. } = self;
+        let Self { key, observed, is_allowed, provenance, source, satisfied, outcomes, .. } = self;
         let compliant = policy::artifact_verdict(is_allowed, &satisfied);
         let places = (0..=u16::MAX).zip(satisfied);
         let violates = places.filter(|(_, satisfied)| !satisfied).map(|(place, _)| place).collect();
-        EvaluatedArtifact { key, observed, compliant, provenance, judged_by, violates, outcomes, inputs }
+        EvaluatedArtifact {
+            key,
+            observed,
+            compliant,
+            provenance,
+            source,
+            judged_by,
+            violates,
+            outcomes,
+            inputs,
+        }
     }
 }
 
 /// A report of a running artifact: the newest in its flow, and how it stands there.
 #[derive(Debug)]
 struct Source {
-    report: Id,
+    report: DeploymentSource,
     context: FlowContext,
 }
 
 impl Source {
     fn provenance(&self) -> Provenance {
         let FlowContext { artifact_state, reason, .. } = &self.context;
-        Provenance { artifact: self.report, state: *artifact_state, reason: reason.clone() }
+        Provenance { artifact: self.report.report, state: *artifact_state, reason: reason.clone() }
     }
 }
 
@@ -587,7 +603,9 @@ impl EvaluatedReports {
                 },
             };
             let context = found.unwrap_or_else(EvaluatedReport::unknown).in_flow(flow, trail_name);
-            sources.entry(row.fingerprint).or_default().push(Source { report: row.id, context });
+            let ArtifactRow { id: report, flow, repo, committed_at, .. } = row;
+            let report = DeploymentSource { report, flow, repo, committed_at };
+            sources.entry(row.fingerprint).or_default().push(Source { report, context });
         }
         Ok(EvaluationInputs { allowed, sources })
     }

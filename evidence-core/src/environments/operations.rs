@@ -30,7 +30,28 @@ use crate::service::{Context, Draft};
 use crate::store::entry::Current;
 use crate::tags::record::{TagFilter, Tags};
 
+/// What is shown of an environment elsewhere.
+#[derive(Debug)]
+pub(crate) struct EnvironmentLabel {
+    pub(crate) name: EnvironmentName,
+    pub(crate) kind: EnvironmentKind,
+}
+
+/// So many environments are read at once for their labels: each may have long texts and lists.
+const LABELLED: usize = 32;
+
 impl Context<'_> {
+    /// The labels of these environments, archived ones too, by id.
+    pub(crate) async fn environment_labels(&self, ids: &[Id]) -> Result<BTreeMap<Id, EnvironmentLabel>> {
+        let mut labels = BTreeMap::new();
+        for part in ids.chunks(LABELLED) {
+            let found = self.store().environments_by_id(self.org()?, part).await?;
+            let label = |Environment { id, name, kind, .. }| (id, EnvironmentLabel { name, kind });
+            labels.extend(found.into_iter().map(|known| label(known.record)));
+        }
+        Ok(labels)
+    }
+
     /// The environment of this name, or [`Error::NotFound`].
     pub(crate) async fn environment(&self, name: &str) -> Result<KnownEnvironment> {
         match self.store().environment(self.org()?, name).await? {

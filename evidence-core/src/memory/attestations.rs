@@ -12,6 +12,7 @@ use crate::id::Id;
 use crate::name::CommitSha;
 use crate::page::{Listed, Page, PageRequest, SortDirection};
 use crate::store::{Current, StoreResult};
+use crate::time::Timestamp;
 
 use super::tables::Tables;
 use super::{MemoryStore, at_most, bytes};
@@ -29,6 +30,11 @@ fn listed(attestation: &Attestation) -> StoreResult<Listed> {
     Ok(Listed { id: attestation.id, bytes: bytes(attestation)? })
 }
 
+/// The time of its entry.
+fn recorded_at(tables: &Tables, revision: u64, attestation: &Attestation) -> Timestamp {
+    tables.ledger.time(revision).unwrap_or(attestation.created_at)
+}
+
 /// All attestations, oldest first, with their numbers in their flows.
 fn numbered(tables: &Tables) -> Vec<ListedAttestation> {
     let mut ordinals: BTreeMap<Id, u64> = BTreeMap::new();
@@ -43,7 +49,7 @@ fn numbered(tables: &Tables) -> Vec<ListedAttestation> {
             name: record.name.to_string(),
             kind: record.kind.clone(),
             is_compliant: record.is_compliant,
-            at: record.created_at,
+            at: recorded_at(tables, *revision, record),
         }
     };
     tables.attestations.iter().map(numbered).collect()
@@ -99,9 +105,10 @@ impl AttestationStore for MemoryStore {
         request: PageRequest,
     ) -> StoreResult<Page<Listed>> {
         let found: Vec<Attestation> = self.ask(org, |tables| {
-            let newest_first = tables.attestations.iter().rev().map(|attestation| &attestation.record);
-            let of_flow = newest_first.filter(|attestation| attestation.flow == flow);
-            of_flow.filter(|attestation| time.contains(attestation.created_at)).cloned().collect()
+            let of_flow = tables.attestations.iter().rev().filter(|one| one.record.flow == flow);
+            let is_then =
+                |one: &&Current<Attestation>| time.contains(recorded_at(tables, one.revision, &one.record));
+            of_flow.filter(is_then).map(|one| one.record.clone()).collect()
         })?;
         Ok(Page::of(found.iter().map(listed).collect::<StoreResult<_>>()?, request))
     }

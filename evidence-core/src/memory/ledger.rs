@@ -73,6 +73,10 @@ impl Ledger {
         entries.filter(|entry| indexes.contains(&entry.index)).cloned().collect()
     }
 
+    pub(super) fn size_at(&self, at: Timestamp) -> u64 {
+        self.entries.iter().take_while(|recorded| recorded.entry.at <= at).count() as u64
+    }
+
     pub(super) fn about_members(&self, first: u64, limit: u64) -> Vec<StoredEntry> {
         let entries = self.entries.iter().map(|recorded| &recorded.entry);
         let is_about = |entry: &&StoredEntry| {
@@ -123,6 +127,10 @@ impl LedgerStore for MemoryStore {
 
     async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {
         self.ask(org, |tables| tables.ledger.entries_at(indexes))
+    }
+
+    async fn ledger_size_at(&self, org: Id, at: Timestamp) -> StoreResult<u64> {
+        self.ask(org, |tables| tables.ledger.size_at(at))
     }
 
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<LedgerHashes> {

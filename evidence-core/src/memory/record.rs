@@ -9,7 +9,7 @@ use crate::fact::{EncodedFact, Fact, Guard, Write};
 use crate::id::Id;
 use crate::index::IndexRow;
 use crate::store::{Entry, Recorder, StoreError, StoreResult};
-use crate::transfer::Import;
+use crate::transfer::{Import, older_entries};
 
 use super::{MemoryStore, State};
 
@@ -66,6 +66,13 @@ impl State {
         let size = self.tables.get(org).map(|tables| tables.ledger.frontier().size());
         if size.is_none() && !begins {
             return Err(StoreError::Failed(format!("there is no organization {org}").into()));
+        }
+        let last = size.and_then(|size| self.tables.get(org)?.ledger.time(size.checked_sub(1)?));
+        if first.is_some()
+            && !change.facts.is_empty()
+            && change.facts.first().map(|prepared| prepared.at) < last
+        {
+            return Err(older_entries());
         }
         let begun_twice = size.is_some() && *begins;
         let elsewhere = first.is_some_and(|first| first != size.unwrap_or_default());

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::Scope;
 use crate::bounded::ShortText;
-use crate::environments::record::{Environment, EnvironmentKind};
+use crate::environments::operations::EnvironmentLabel;
+use crate::environments::record::EnvironmentKind;
 use crate::error::Result;
 use crate::id::Id;
 use crate::name::{CommitSha, EnvironmentName, Fingerprint, OrgName};
@@ -167,31 +168,11 @@ impl Operation for GetLiveArtifacts {
             None => cx.newest_repo(&self.repo_name, self.provider).await?,
         };
         let live = cx.store().live_builds(cx.org()?, repo.id, MAX_REPORTS, MAX_LIVE).await?;
-        let environments = environments(&live, cx).await?;
+        let environments = distinct(live.iter().map(|live| live.environment));
+        let environments = cx.environment_labels(&environments).await?;
         let artifacts = artifacts(&live, cx).await?;
         Ok(Json(status(&repo, live, artifacts, &environments, cx)?))
     }
-}
-
-/// What is shown of an environment.
-#[derive(Debug)]
-struct EnvironmentLabel {
-    name: EnvironmentName,
-    kind: EnvironmentKind,
-}
-
-/// So many environments are read at once for their labels: each may have long texts and lists.
-const LABELLED: usize = 32;
-
-/// The environments of these, by id.
-async fn environments(live: &[LiveBuild], cx: &Context<'_>) -> Result<BTreeMap<Id, EnvironmentLabel>> {
-    let mut labels = BTreeMap::new();
-    for part in distinct(live.iter().map(|live| live.environment)).chunks(LABELLED) {
-        let found = cx.store().environments_by_id(cx.org()?, part).await?;
-        let label = |Environment { id, name, kind, .. }| (id, EnvironmentLabel { name, kind });
-        labels.extend(found.into_iter().map(|known| label(known.record)));
-    }
-    Ok(labels)
 }
 
 /// What is told of a report: its flow, its id, the fingerprint, the commit, and where that can be looked at.

@@ -319,7 +319,7 @@ impl Operation for GetRepo {
 
 impl Context<'_> {
     /// The repo of this id, which this parameter tells, or [`Error::NotFound`]: what cannot be an id is none.
-    pub(super) async fn repo_of_id(&self, id: &str, field: &'static str) -> Result<Repo> {
+    pub(crate) async fn repo_of_id(&self, id: &str, field: &'static str) -> Result<Repo> {
         let repo = match id.parse() {
             Ok(id) => self.store().repo(self.org()?, id).await?,
             Err(_) => None,

@@ -24,6 +24,11 @@ impl ArtifactKey {
         fingerprint.map_or_else(|| Self(format!("{NAMED}{}", sha256_hex(name.as_bytes()))), Self::from)
     }
 
+    /// The digest, of what has one.
+    pub fn fingerprint(&self) -> Option<Fingerprint> {
+        self.0.parse().ok()
+    }
+
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -12,7 +12,8 @@ pub use expression::{BadExpression, BadInterval, Expression, Interval, Position,
 pub use key::ArtifactKey;
 pub use operations::{GetSnapshot, ListSnapshots};
 pub use record::{
-    Annotation, AppliedPolicy, PolicyDecision, PolicyOutcome, Provenance, RunningArtifact, Snapshot,
+    Annotation, AppliedPolicy, DeploymentSource, PolicyDecision, PolicyOutcome, Provenance, RunningArtifact,
+    Snapshot,
 };
 pub use store::{LiveBuild, Run, SnapshotEntry, SnapshotRow, SnapshotStore};
 pub use view::{

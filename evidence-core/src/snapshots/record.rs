@@ -79,6 +79,9 @@ pub struct RunningArtifact {
     pub compliant: Option<bool>,
     /// Where it comes from: its newest report in each flow, and its state there.
     pub provenance: Vec<Provenance>,
+    /// Of the snapshot in which its run began: where it came from, in the first flow that had it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<DeploymentSource>,
     /// The digest of the policies that it was evaluated by ([`Snapshot::policies`]): the SHA-256 of a line for each, `<id>
     /// <version>` and a line feed. Nothing without policies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -112,6 +115,11 @@ impl RunningArtifact {
         ArtifactKey::new(self.fingerprint.as_ref(), &self.name)
     }
 
+    /// Whether it did not run in the snapshot before.
+    pub const fn begins_a_run(&self) -> bool {
+        self.from == self.since
+    }
+
     /// What conditions of policies look at.
     pub(crate) fn as_policies_see_it(&self) -> Artifact<'_> {
         Artifact { name: &self.name, fingerprint: self.fingerprint.as_ref().map(Fingerprint::as_str) }
@@ -143,6 +151,21 @@ pub struct Provenance {
     /// Why, where no attestation accounts for it: the template or the trail cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// Where an artifact that began to run came from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeploymentSource {
+    /// The artifact report.
+    pub report: Id,
+    /// The flow.
+    pub flow: Id,
+    /// The repo that the report names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repo: Option<Id>,
+    /// When the commit was made that it was built from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub committed_at: Option<Timestamp>,
 }
 
 /// What made an artifact differ from the snapshot before.

@@ -626,6 +626,7 @@ mod tests {
             annotation: Annotation { kind: "unchanged".to_owned(), was: 3, now: 3 },
             compliant: Some(true),
             provenance: Vec::new(),
+            source: None,
             judged_by: None,
             violates: Vec::new(),
             outcomes: Vec::new(),

@@ -74,6 +74,7 @@ use crate::attestations::store::AttestationStore;
 use crate::blobs::Blobs;
 use crate::builds::store::BuildStore;
 use crate::controls::store::ControlStore;
+use crate::deployments::store::DeploymentStore;
 use crate::environments::store::EnvironmentStore;
 use crate::fact::Write;
 use crate::feed::FeedStore;
@@ -88,6 +89,7 @@ use crate::snapshots::store::SnapshotStore;
 use crate::sweep::store::PendingStore;
 use crate::tags::store::TagStore;
 use crate::texts::store::TextStore;
+use crate::time::Timestamp;
 use crate::trails::store::TrailStore;
 
 pub use entry::{Current, Entry, StoredEntry};
@@ -113,6 +115,8 @@ pub trait LedgerStore: Send + Sync {
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>>;
     /// The entries at these indexes, one an index, in any order; unknown indexes are passed over.
     async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>>;
+    /// How many entries were recorded at or before this time; 0 where there is no such organization.
+    async fn ledger_size_at(&self, org: Id, at: Timestamp) -> StoreResult<u64>;
     /// The leaf hashes and stored nodes of `needs`, one each, as far as they exist.
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<LedgerHashes>;
 }
@@ -140,6 +144,7 @@ pub trait Store:
     + RepoStore
     + EnvironmentStore
     + SnapshotStore
+    + DeploymentStore
     + PolicyStore
     + AllowlistStore
     + AttestationTypeStore
@@ -167,6 +172,7 @@ impl<T> Store for T where
         + RepoStore
         + EnvironmentStore
         + SnapshotStore
+        + DeploymentStore
         + PolicyStore
         + AllowlistStore
         + AttestationTypeStore

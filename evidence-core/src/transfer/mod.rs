@@ -66,11 +66,15 @@ impl Import {
     /// Checks entries that another store answered.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] when an entry is not what its leaf hash covers, or cannot be read.
+    /// [`StoreError::Corrupt`] when an entry is not what its leaf hash covers, cannot be read, or is older than the one before.
     pub fn new(org: Id, entries: Vec<StoredEntry>) -> StoreResult<Self> {
         let first = entries.first().map_or(0, |entry| entry.index);
         let facts = (first..).zip(entries).map(|(index, entry)| checked(index, entry));
-        Ok(Self { org, first, facts: facts.collect::<StoreResult<_>>()?, secrets: Vec::new() })
+        let facts = facts.collect::<StoreResult<Vec<_>>>()?;
+        if !facts.is_sorted_by_key(|prepared| prepared.at) {
+            return Err(older_entries());
+        }
+        Ok(Self { org, first, facts, secrets: Vec::new() })
     }
 
     /// Adds the hashes of the keys that the facts create.
@@ -116,6 +120,11 @@ impl Import {
     pub fn begins_ledger(&self) -> bool {
         self.facts.first().is_some_and(|prepared| prepared.fact.begins_ledger_of(self.org))
     }
+}
+
+/// An import would turn the time of a ledger back.
+pub fn older_entries() -> StoreError {
+    StoreError::corrupt("an entry is older than the one before")
 }
 
 /// The entry's fact, if the entry stands at `index` and its leaf hash covers what it says.

@@ -145,6 +145,8 @@ const TABLE: &[Row] = &[
     row("get_control_coverage", READS, Nothing, 200).without("identifier", 404),
     row("list_control_decisions", READS, Nothing, 200).without("identifier", 404),
     row("get_control_decision", READS, Nothing, 200).without("decision_id", 404),
+    row("list_deployments", READS, Nothing, 200),
+    row("get_deployment", READS, Nothing, 200).without("env_name", 404),
     row("get_custom_attestation_types", READS, Nothing, 200),
     row("post_custom_attestation_type", WRITES, Form("data_json", r#"{"name": "x"}"#), 201),
     row("get_custom_attestation_type", READS, Nothing, 200).without("custom_attestation_type_name", 404),
@@ -152,6 +154,8 @@ const TABLE: &[Row] = &[
     row("list_envs", READS, Nothing, 200),
     row("create_env", REPORTS, ENVIRONMENT, 201),
     row("get_environment", READS, Nothing, 200).without("env_name", 404),
+    row("get_deployment_frequency", READS, Nothing, 200).without("env_name", 404),
+    row("list_env_deployments", READS, Nothing, 200).without("env_name", 404),
     row("join_physical_to_logical", WRITES, Json(r#"{"physical_env_name": "prod"}"#), 200)
         .without("env_name", 404),
     row("attach_policy_to_env", WRITES, Json(r#"{"policy_names": ["p"]}"#), 200).without("env_name", 404),
@@ -182,6 +186,8 @@ const TABLE: &[Row] = &[
     row("list_repo_filter_options", READS, Nothing, 200),
     row("list_repo_tag_choices", READS, Nothing, 200),
     row("get_repo_live_artifacts", READS, Nothing, 200).without("repo_name", 404),
+    row("get_repo_deployment_statistics", READS, Nothing, 200).without("repo", 404),
+    row("list_repo_deployments", READS, Nothing, 200).without("repo", 404),
     row("get_repo", READS, Nothing, 200).without("repo_name", 404),
     row("flow_template_schema_v1", ToAnybody, Nothing, 200),
     row("get_search", READS, Nothing, 200).without("search_value", 404),
@@ -324,7 +330,10 @@ impl World {
         let decide = api.post("/attestations/acme/shop/trail/t/system");
         decide.form(&[("name=\"data_json\"", decision)]).await.created();
         let decisions = api.get("/controls/acme/c1/decisions").await.ok();
+        let repos = api.get("/repos/acme").await.ok();
+        api.report_running("prod", &[('a', &[1])]).await.created();
         let names = [
+            ("repo", repos["repos"][0]["id"].as_str().unwrap()),
             ("decision_id", decisions["decisions"][0]["decision_id"].as_str().unwrap()),
             ("flow_name", "shop"),
             ("trail_name", "t"),

@@ -449,6 +449,15 @@ impl Calls {
         self.get("get_attestation_evidence", with(&in_trail, "attestation_id", id)).await;
         self.get("list_builds", with(&org, "repo_name", "acme/shop")).await;
         self.get("build_statistics", with(&org, "repo_name", "acme/shop")).await;
+        let repos = self.call("list_repos", &org, &Sent::Nothing).await.ok();
+        let of_repo = with(&org, "repo", repos["repos"][0]["id"].as_str().unwrap());
+        self.get("list_deployments", with(&org, "env_name", "production")).await;
+        let deployed = with(&production, "fingerprint", FINGERPRINT);
+        self.get("get_deployment", deployed).await;
+        self.get("list_env_deployments", with(&production, "page_size", "1")).await;
+        self.get("get_deployment_frequency", production.clone()).await;
+        self.get("list_repo_deployments", with(&of_repo, "env", "production")).await;
+        self.get("get_repo_deployment_statistics", of_repo).await;
         self.get("list_repos", with(&org, "provider", "github")).await;
         self.get("list_repo_filter_options", with(&org, "namespace", "acme")).await;
         self.get("list_repo_tag_choices", org.clone()).await;

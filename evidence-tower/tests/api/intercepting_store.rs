@@ -20,6 +20,7 @@ use evidence_core::attestations::{
 use evidence_core::auth::KeyHash;
 use evidence_core::blobs::{Blobs, Chunks};
 use evidence_core::builds::{Build, BuildFilter, BuildStore};
+use evidence_core::deployments::{Deployment, DeploymentFilter, DeploymentStore, DeploymentTime};
 use evidence_core::environments::{EnvironmentStore, KnownEnvironment};
 use evidence_core::feed::{Advance, FeedStore, Lease};
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
@@ -236,6 +237,10 @@ impl LedgerStore for InterceptingStore {
 
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
         self.ask("ledger_entries", self.inner.ledger_entries(org, first, limit)).await
+    }
+
+    async fn ledger_size_at(&self, org: Id, at: Timestamp) -> StoreResult<u64> {
+        self.ask("ledger_size_at", self.inner.ledger_size_at(org, at)).await
     }
 
     async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {
@@ -493,6 +498,37 @@ impl BuildStore for InterceptingStore {
 
     async fn build_times(&self, org: Id, filter: &BuildFilter, limit: u64) -> StoreResult<Page<Timestamp>> {
         self.ask("build_times", self.inner.build_times(org, filter, limit)).await
+    }
+}
+
+#[async_trait]
+impl DeploymentStore for InterceptingStore {
+    async fn deployments(
+        &self,
+        org: Id,
+        filter: &DeploymentFilter,
+        request: PageRequest,
+    ) -> StoreResult<Page<Deployment>> {
+        self.ask("deployments", self.inner.deployments(org, filter, request)).await
+    }
+
+    async fn deployment_times(
+        &self,
+        org: Id,
+        filter: &DeploymentFilter,
+        limit: u64,
+    ) -> StoreResult<Page<DeploymentTime>> {
+        self.ask("deployment_times", self.inner.deployment_times(org, filter, limit)).await
+    }
+
+    async fn latest_deployment(
+        &self,
+        org: Id,
+        environment: Id,
+        fingerprint: &Fingerprint,
+    ) -> StoreResult<Option<Deployment>> {
+        let latest = self.inner.latest_deployment(org, environment, fingerprint);
+        self.ask("latest_deployment", latest).await
     }
 }
 

@@ -19,6 +19,7 @@ mod concurrent_reports;
 mod concurrent_requests;
 mod controls;
 mod damaged;
+mod deployments;
 mod documentation;
 mod environment_lifecycle;
 mod environments;

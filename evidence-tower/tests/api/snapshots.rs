@@ -289,6 +289,7 @@ async fn what_has_no_digest_is_shown_with_its_context_and_evaluated_as_without_p
             annotation: Annotation { kind: "started-unknown".to_owned(), was: 0, now: 1 },
             compliant: None,
             provenance: vec![],
+            source: None,
             judged_by: None,
             violates: vec![],
             outcomes: vec![],

@@ -60,6 +60,10 @@ async fn reads(api: &Api) -> BTreeMap<&'static str, String> {
         ("snapshot_expression", "-1".to_owned()),
         ("policy_name", "policy0".to_owned()),
         ("repo_name", "acme/repo0".to_owned()),
+        (
+            "repo",
+            api.get("/repos/acme?name=acme/repo0").await.ok()["repos"][0]["id"].as_str().unwrap().to_owned(),
+        ),
         ("name", "account0".to_owned()),
         ("key_id", id("/service-accounts/acme/account0/api-keys", "id").await),
     ]);
@@ -184,7 +188,7 @@ const COLD: usize = 16;
 const WARM: usize = 2;
 
 /// Reads that take more, and how many: what they answer is in several tables, which are asked one after the other.
-const WARM_AND_MORE: [(&str, usize); 31] = [
+const WARM_AND_MORE: [(&str, usize); 37] = [
     ("assert_artifact", 5),
     ("download_trail_audit_pdf", 8),
     ("get_artifact_attestation", 5),
@@ -209,6 +213,12 @@ const WARM_AND_MORE: [(&str, usize); 31] = [
     ("list_artifacts", 7),
     ("list_attestations_for_criteria", 7),
     ("list_builds", 4),
+    ("list_deployments", 5),
+    ("list_env_deployments", 6),
+    ("list_repo_deployments", 6),
+    ("get_deployment", 6),
+    ("get_deployment_frequency", 3),
+    ("get_repo_deployment_statistics", 4),
     ("list_control_decisions", 4),
     ("list_control_versions", 3),
     ("list_envs", 3),

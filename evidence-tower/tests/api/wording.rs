@@ -314,6 +314,9 @@ async fn repos() {
             ("/repos/acme/live-artifacts/a/b", "a/b", "repo_name"),
             ("/builds/acme?repo_name=non-existing", "non-existing", "query.repo_name"),
             ("/builds/acme/statistics?repo_id=8", "8", "query.repo_id"),
+            ("/deployments/acme?repo_name=non-existing", "non-existing", "query.repo_name"),
+            ("/repos/acme/no-such-id/deployments", "no-such-id", "repo"),
+            ("/repos/acme/no-such-id/deployment-statistics", "no-such-id", "repo"),
         ];
         for (path, name, field) in rows {
             let (sentence, looked_for) = named(name);

@@ -78,6 +78,7 @@ impl EvaluatedArtifact {
             since: before.map_or(from, |before| before.since),
             compliant: self.compliant,
             provenance: self.provenance.clone(),
+            source: self.source.clone().filter(|_| before.is_none()),
             judged_by: self.judged_by,
             violates: self.violates.clone(),
             outcomes: self.outcomes.clone(),

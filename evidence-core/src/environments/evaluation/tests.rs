@@ -21,6 +21,11 @@ fn report(number: u8) -> Id {
     Id::new(Timestamp::from_seconds(0), &Numbered(number))
 }
 
+/// Where an artifact came from.
+fn source(number: u8) -> DeploymentSource {
+    DeploymentSource { report: report(number), flow: report(9), repo: None, committed_at: None }
+}
+
 fn fingerprint(digit: char) -> Fingerprint {
     digit.to_string().repeat(64).parse().expect("a fingerprint")
 }
@@ -37,6 +42,7 @@ fn evaluated(digit: char, compliant: Option<bool>) -> EvaluatedArtifact {
         },
         compliant,
         provenance: vec![from_report(1)],
+        source: Some(source(1)),
         judged_by: policies(&[(1, 1)]),
         violates: if compliant == Some(false) { vec![0] } else { vec![] },
         outcomes: vec![],
@@ -287,7 +293,7 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
     let running = |artifact: EvaluatedArtifact| ReportedState::from([(artifact.key, artifact.observed)]);
     let findings = |allowed: bool| EvaluationInputs {
         allowed: allowed.then(|| known.clone()).into_iter().collect(),
-        sources: [(known.clone(), vec![Source { report: report(1), context: flow.clone() }])].into(),
+        sources: [(known.clone(), vec![Source { report: source(1), context: flow.clone() }])].into(),
     };
     // Its name is the text of a fingerprint that has provenance.
     let disguised = || running(undigested(known.as_str(), None));

@@ -3,7 +3,9 @@
 use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::builds::{Build, BuildFilter, BuildStore};
+use evidence_core::deployments::{Deployment, DeploymentFilter, DeploymentStore, DeploymentTime};
 use evidence_core::id::Id;
+use evidence_core::name::Fingerprint;
 use evidence_core::page::{Page, PageRequest};
 use evidence_core::repos::{Repo, RepoFacet, RepoFilter, RepoStore, VcsProvider};
 use evidence_core::store::StoreResult;
@@ -28,6 +30,43 @@ impl BuildStore for Broken {
 
     async fn build_times(&self, org: Id, filter: &BuildFilter, limit: u64) -> StoreResult<Page<Timestamp>> {
         self.whole.build_times(org, filter, limit).await
+    }
+}
+
+#[async_trait]
+impl DeploymentStore for Broken {
+    async fn deployments(
+        &self,
+        org: Id,
+        filter: &DeploymentFilter,
+        request: PageRequest,
+    ) -> StoreResult<Page<Deployment>> {
+        let flow = if self.has(Defect::ListsDeploymentsOfAllFlows) { None } else { filter.flow };
+        self.whole.deployments(org, &DeploymentFilter { flow, ..filter.clone() }, request).await
+    }
+
+    async fn deployment_times(
+        &self,
+        org: Id,
+        filter: &DeploymentFilter,
+        limit: u64,
+    ) -> StoreResult<Page<DeploymentTime>> {
+        let mut page = self.whole.deployment_times(org, filter, limit).await?;
+        if self.has(Defect::OldestDeploymentFirst) {
+            page.items.reverse();
+        }
+        Ok(page)
+    }
+
+    async fn latest_deployment(
+        &self,
+        org: Id,
+        environment: Id,
+        fingerprint: &Fingerprint,
+    ) -> StoreResult<Option<Deployment>> {
+        let latest = self.whole.latest_deployment(org, environment, fingerprint).await?;
+        let is_again = |one: &Deployment| one.snapshot > 1;
+        Ok(latest.filter(|one| !(self.has(Defect::ForgetsLaterDeployments) && is_again(one))))
     }
 }
 

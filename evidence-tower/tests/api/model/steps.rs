@@ -260,6 +260,7 @@ fn texts_of(segment: &str, operation: &str) -> BoxedStrategy<Text> {
             prop_oneof![one_of(FINGERPRINTS), one_of(COMMITS), one_of(&["aaaaa", "11111", "ccccc", "fffff"])]
                 .boxed()
         }
+        "repo" => prop_oneof![learned(Thing::Repo), one_of(&["a/a", "x"])].boxed(),
         "repo_name" => one_of(&["a/a", "a%2Fa", "b/a", "a/a/", "tags"]),
         "attestation_id" | "decision_id" => learned(Thing::Attestation),
         "key_id" => learned(Thing::Key),
@@ -393,6 +394,33 @@ fn queries(operation: &str) -> BoxedStrategy<String> {
             "start_ts=0",
             "end_ts=1776252300.5",
         ],
+        "list_deployments" => &[
+            "page=1",
+            "page=2",
+            "per_page=0",
+            "per_page=1",
+            "repo_name=a/a",
+            "repo_name=b/a",
+            "env_name=prod",
+            "env_name=all",
+            "repo_name=a/a&env_name=test",
+            "start_ts=0",
+            "end_ts=1776252300.5",
+        ],
+        "list_repo_deployments" | "get_repo_deployment_statistics" => {
+            &["page=2", "per_page=0", "per_page=1", "env=prod", "env=all", "env=prod&env=test", "start_ts=0"]
+        }
+        "list_env_deployments" => &[
+            "page=1",
+            "page=2",
+            "page_size=1",
+            "page_size=0",
+            "from=2020-01-01",
+            "from=2020-01-01T00:00:00Z",
+            "to=2026-04-15T12:00:00",
+            "to=x",
+        ],
+        "get_deployment_frequency" => &["flow_id=x", "flow_id="],
         "get_repo" | "get_repo_live_artifacts" => &["provider=github", "provider=git", "id=x"],
         "list_snapshots" => &[
             "page=1",

@@ -1,0 +1,488 @@
+//! The operations on deployments.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::try_join4;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::auth::actor::Scope;
+use crate::bounded::{List, ShortText};
+use crate::builds::view::BuildRepo;
+use crate::deployments::store::{Deployment, DeploymentFilter, DeploymentScope};
+use crate::deployments::view::{
+    DeploymentFrequency, DeploymentLinks, DeploymentList, DeploymentPage, DeploymentStatistics,
+    DeploymentView, EnvironmentDeployments,
+};
+use crate::environments::record::Environment;
+use crate::error::{Resource, Result};
+use crate::id::Id;
+use crate::name::{EnvironmentName, Fingerprint, OrgName, TrailName};
+use crate::operation::{Json, Method, Operation};
+use crate::page::{Link, Page, PageLinks, PageNumber, PerPage};
+use crate::repos::operations::RepoChoice;
+use crate::service::Context;
+use crate::store::batch::distinct;
+use crate::time::{SentSeconds, SentTime, Timestamp};
+
+/// Deployments a page when the caller does not say.
+const PER_PAGE: u64 = 15;
+
+/// The same, of an environment's.
+const PAGE_SIZE: u64 = 50;
+
+const DAY: i64 = 24 * 60 * 60 * 1_000_000;
+
+/// How long a window is when the caller does not say, in microseconds.
+const WINDOW: i64 = 28 * DAY;
+
+/// The same, of an environment's deployments.
+const ENVIRONMENT_WINDOW: i64 = 30 * DAY;
+
+/// More times are not listed.
+const MAX_TIMES: u64 = 100_000;
+
+/// More environments cannot be asked for at once.
+const MAX_ENVIRONMENTS: usize = 100;
+
+/// From `start`, or so long before the end, to `end`, or now.
+fn window(
+    start: Option<Timestamp>,
+    end: Option<Timestamp>,
+    length: i64,
+    cx: &Context<'_>,
+) -> (Timestamp, Timestamp) {
+    let to = end.unwrap_or_else(|| cx.now());
+    let from = start.unwrap_or_else(|| Timestamp::from_micros(to.as_micros().saturating_sub(length)));
+    (from, to)
+}
+
+/// The environments themselves, and for a logical one its members: something is deployed to physical ones alone.
+fn physical(environment: Environment) -> Vec<Id> {
+    if environment.kind.is_physical() { vec![environment.id] } else { environment.included }
+}
+
+/// A page of a list that is narrowed by these parameters, in its envelope.
+struct Paging<'q> {
+    address: String,
+    page: PageNumber,
+    per_page: u64,
+    start: Option<SentSeconds>,
+    end: Option<SentSeconds>,
+    /// The other parameters.
+    query: Vec<(&'static str, &'q str)>,
+}
+
+impl Paging<'_> {
+    async fn list(self, filter: &DeploymentFilter, cx: &Context<'_>) -> Result<Json<DeploymentList>> {
+        let Self { address, page, per_page, start, end, query } = self;
+        let found = cx.store().deployments(cx.org()?, filter, page.request(per_page)).await?;
+        let (total_pages, total_count) = (found.pages(per_page), found.total);
+        let deployments = views(found.items, cx).await?;
+        let [start, end] = [start, end].map(|at| at.map(|SentSeconds(at)| at.decimal()));
+        let window = [("start_ts", start.as_deref()), ("end_ts", end.as_deref())];
+        let window = window.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let query = query.into_iter().chain(window);
+        let _links = PageLinks::new(&address, query, page.get(), per_page, total_pages);
+        Ok(Json(DeploymentList { _links, page: page.get(), per_page, total_pages, total_count, deployments }))
+    }
+}
+
+/// Lists the deployments of an organization in a window of time, newest first, in the order of the ledger, a page at a time. A
+/// deployment is an artifact that begins to run in an environment: one that goes on running is none.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ListDeployments {
+    /// The organization's name.
+    pub org: OrgName,
+    /// Which page, from 1; the first when left out.
+    pub page: Option<PageNumber>,
+    /// Deployments a page: 15 when left out. With 0 they are counted and none is shown.
+    pub per_page: Option<PerPage<50, 0>>,
+    /// Narrows the list to the repos of this name, of more than a thousand to the first.
+    pub repo_name: Option<ShortText>,
+    /// Narrows the list to this environment, or to the members of this logical one.
+    pub env_name: Option<ShortText>,
+    /// Then or later, in epoch seconds: 28 days before `end_ts` when left out.
+    pub start_ts: Option<SentSeconds>,
+    /// Then or before, in epoch seconds: now when left out.
+    pub end_ts: Option<SentSeconds>,
+}
+
+impl Operation for ListDeployments {
+    const NAME: &'static str = "list_deployments";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/deployments/{org}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Lists deployments, newest first";
+    type Body = ();
+    type Output = Json<DeploymentList>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let choice = RepoChoice { inner_id: None, repo_id: None, name: self.repo_name.as_deref() };
+        let repos = cx.chosen_repos(choice).await?;
+        let environments = match self.env_name.as_deref().filter(|name| !name.is_empty()) {
+            Some(name) => Some(physical(environment(name, "query.env_name", cx).await?)),
+            None => None,
+        };
+        let (scope, environments) = match (repos, environments.as_deref()) {
+            (Some(repos), _) => (DeploymentScope::Repos(repos), environments),
+            (None, Some([only])) => (DeploymentScope::Environment(*only), None),
+            (None, _) => (DeploymentScope::Organization, environments),
+        };
+        let (from, to) = window(self.start_ts.map(|at| at.0), self.end_ts.map(|at| at.0), WINDOW, cx);
+        let given = [("repo_name", self.repo_name.as_deref()), ("env_name", self.env_name.as_deref())];
+        let paging = Paging {
+            address: cx.api_url(&format!("deployments/{}", self.org)),
+            page: self.page.unwrap_or_default(),
+            per_page: self.per_page.map_or(PER_PAGE, PerPage::get),
+            start: self.start_ts,
+            end: self.end_ts,
+            query: given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
+        };
+        paging.list(&DeploymentFilter { scope, environments, flow: None, from, to }, cx).await
+    }
+}
+
+/// The environment of this name, which this parameter tells.
+async fn environment(name: &str, field: &'static str, cx: &Context<'_>) -> Result<Environment> {
+    let known = cx.environment(name).await.map_err(|error| error.named_by(field))?;
+    Ok(known.record)
+}
+
+/// The environments of these names, or nothing for none.
+async fn environments(names: &[ShortText], cx: &Context<'_>) -> Result<Option<Vec<Id>>> {
+    let mut found = Vec::new();
+    for name in names {
+        found.extend(physical(environment(name, "query.env", cx).await?));
+    }
+    Ok((!names.is_empty()).then(|| distinct(found)))
+}
+
+/// Lists the deployments of a repo in a window of time, newest first, a page at a time.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ListRepoDeployments {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The id that the repo has here.
+    pub repo: ShortText,
+    /// Which page, from 1; the first when left out.
+    pub page: Option<PageNumber>,
+    /// Deployments a page: 15 when left out. With 0 they are counted and none is shown.
+    pub per_page: Option<PerPage<50, 0>>,
+    /// Narrows the list to environments of these names; repeatable, any may match. Of a logical one its members count.
+    #[serde(default)]
+    pub env: List<ShortText, MAX_ENVIRONMENTS>,
+    /// Then or later, in epoch seconds: 28 days before `end_ts` when left out.
+    pub start_ts: Option<SentSeconds>,
+    /// Then or before, in epoch seconds: now when left out.
+    pub end_ts: Option<SentSeconds>,
+}
+
+impl Operation for ListRepoDeployments {
+    const NAME: &'static str = "list_repo_deployments";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/repos/{org}/{repo}/deployments";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Lists the deployments of a repo, newest first";
+    type Body = ();
+    type Output = Json<DeploymentList>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let filter = of_repo(&self.repo, &self.env.0, self.start_ts, self.end_ts, cx).await?;
+        let paging = Paging {
+            address: cx.api_url(&format!("repos/{}/{}/deployments", self.org, self.repo.as_str())),
+            page: self.page.unwrap_or_default(),
+            per_page: self.per_page.map_or(PER_PAGE, PerPage::get),
+            start: self.start_ts,
+            end: self.end_ts,
+            query: self.env.0.iter().map(|name| ("env", name.as_str())).collect(),
+        };
+        paging.list(&filter, cx).await
+    }
+}
+
+/// The deployments of the repo of this id.
+async fn of_repo(
+    repo: &str,
+    names: &[ShortText],
+    start: Option<SentSeconds>,
+    end: Option<SentSeconds>,
+    cx: &Context<'_>,
+) -> Result<DeploymentFilter> {
+    let repo = cx.repo_of_id(repo, "repo").await?;
+    let environments = environments(names, cx).await?;
+    let (from, to) = window(start.map(|at| at.0), end.map(|at| at.0), WINDOW, cx);
+    let scope = DeploymentScope::Repos(vec![repo.id]);
+    Ok(DeploymentFilter { scope, environments, flow: None, from, to })
+}
+
+/// Tells when artifacts of a repo were deployed in a window of time, and how long after their commits: a series for each
+/// environment, for callers to gather by day or week.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct GetRepoDeploymentStatistics {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The id that the repo has here.
+    pub repo: ShortText,
+    /// Narrows the answer to environments of these names; repeatable. Of a logical one its members count.
+    #[serde(default)]
+    pub env: List<ShortText, MAX_ENVIRONMENTS>,
+    /// Then or later, in epoch seconds: 28 days before `end_ts` when left out.
+    pub start_ts: Option<SentSeconds>,
+    /// Then or before, in epoch seconds: now when left out.
+    pub end_ts: Option<SentSeconds>,
+}
+
+impl Operation for GetRepoDeploymentStatistics {
+    const NAME: &'static str = "get_repo_deployment_statistics";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/repos/{org}/{repo}/deployment-statistics";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Tells when artifacts of a repo were deployed";
+    type Body = ();
+    type Output = Json<DeploymentStatistics>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let filter = of_repo(&self.repo, &self.env.0, self.start_ts, self.end_ts, cx).await?;
+        let times = cx.store().deployment_times(cx.org()?, &filter, MAX_TIMES).await?;
+        let known = distinct(times.items.iter().map(|time| time.environment));
+        let mut series: BTreeMap<Id, EnvironmentDeployments> = BTreeMap::new();
+        for (environment_id, label) in cx.environment_labels(&known).await? {
+            let empty = EnvironmentDeployments {
+                environment_id,
+                environment_name: label.name,
+                deployed_at: Vec::new(),
+                lead_time_seconds: Vec::new(),
+            };
+            series.insert(environment_id, empty);
+        }
+        for time in times.items {
+            let Some(of) = series.get_mut(&time.environment) else { continue };
+            of.deployed_at.push(time.at.seconds());
+            of.lead_time_seconds.extend(time.committed_at.map(|committed| time.at.since(committed)));
+        }
+        let mut environments = Vec::from_iter(series.into_values());
+        environments.sort_by(|one, other| one.environment_name.cmp(&other.environment_name));
+        Ok(Json(DeploymentStatistics {
+            start_ts: filter.from.seconds(),
+            end_ts: filter.to.seconds(),
+            count: times.total,
+            environments,
+        }))
+    }
+}
+
+/// Lists the deployments to an environment in a window of time, newest first, a page at a time; to a logical one, those to
+/// its members.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ListEnvironmentDeployments {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The environment's name.
+    pub env_name: EnvironmentName,
+    /// Then or later, in ISO 8601: 30 days before `to` when left out.
+    pub from: Option<SentTime>,
+    /// Then or before, in ISO 8601: now when left out.
+    pub to: Option<SentTime>,
+    /// Which page, from 1; the first when left out.
+    pub page: Option<PageNumber>,
+    /// Deployments a page: 50 when left out.
+    pub page_size: Option<PerPage<100>>,
+}
+
+impl Operation for ListEnvironmentDeployments {
+    const NAME: &'static str = "list_env_deployments";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/environments/{org}/{env_name}/deployments";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Lists the deployments to an environment, newest first";
+    type Body = ();
+    type Output = Json<DeploymentPage>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let known = cx.environment(self.env_name.as_str()).await?;
+        let (page, page_size) =
+            (self.page.unwrap_or_default(), self.page_size.map_or(PAGE_SIZE, PerPage::get));
+        let window = window(self.from.map(|at| at.0), self.to.map(|at| at.0), ENVIRONMENT_WINDOW, cx);
+        let filter = to_environment(known.record, window);
+        let found = cx.store().deployments(cx.org()?, &filter, page.request(page_size)).await?;
+        Ok(Json(DeploymentPage {
+            page: page.get(),
+            page_size,
+            total_pages: found.pages(page_size),
+            total_count: found.total,
+            deployments: views(found.items, cx).await?,
+        }))
+    }
+}
+
+/// The deployments to this environment.
+fn to_environment(environment: Environment, (from, to): (Timestamp, Timestamp)) -> DeploymentFilter {
+    let (scope, environments) = match physical(environment).as_slice() {
+        [only] => (DeploymentScope::Environment(*only), None),
+        members => (DeploymentScope::Organization, Some(members.to_vec())),
+    };
+    DeploymentFilter { scope, environments, flow: None, from, to }
+}
+
+/// Tells how often something was deployed to an environment in the last 28 days, of one flow or of any.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct GetDeploymentFrequency {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The environment's name.
+    pub env_name: EnvironmentName,
+    /// The id of the flow that what was deployed was reported to first; any when left out.
+    pub flow_id: Option<ShortText>,
+}
+
+impl Operation for GetDeploymentFrequency {
+    const NAME: &'static str = "get_deployment_frequency";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/environments/{org}/{env_name}/deployment_frequency";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Tells how often something was deployed to an environment";
+    type Body = ();
+    type Output = Json<DeploymentFrequency>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let known = cx.environment(self.env_name.as_str()).await?;
+        let flow = match self.flow_id.as_deref().filter(|id| !id.is_empty()) {
+            Some(id) => Some(flow_of_id(id, cx).await?),
+            None => None,
+        };
+        let window = window(None, None, WINDOW, cx);
+        let filter = DeploymentFilter { flow, ..to_environment(known.record, window) };
+        let Page { items, total } = cx.store().deployment_times(cx.org()?, &filter, MAX_TIMES).await?;
+        #[expect(clippy::cast_precision_loss, reason = "nobody deploys 2^53 times")]
+        let deployments_per_day = total as f64 / (WINDOW / DAY) as f64;
+        Ok(Json(DeploymentFrequency {
+            start_ts: filter.from.seconds(),
+            end_ts: filter.to.seconds(),
+            count: total,
+            deployments_per_day,
+            deployed_at: items.iter().map(|time| time.at.seconds()).collect(),
+        }))
+    }
+}
+
+/// The flow of this id, if there is one.
+async fn flow_of_id(id: &str, cx: &Context<'_>) -> Result<Id> {
+    let missing = || cx.missing(Resource::Flow, id).named_by("query.flow_id");
+    let flow = id.parse().map_err(|_| missing())?;
+    match cx.store().flows_by_id(cx.org()?, &[flow]).await?.is_empty() {
+        true => Err(missing().into()),
+        false => Ok(flow),
+    }
+}
+
+/// Gets the last deployment of an artifact to an environment.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct GetDeployment {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The environment's name.
+    pub env_name: EnvironmentName,
+    /// The SHA-256 of the artifact, in full.
+    pub fingerprint: ShortText,
+}
+
+impl Operation for GetDeployment {
+    const NAME: &'static str = "get_deployment";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/deployments/{org}/{env_name}/{fingerprint}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Gets the last deployment of an artifact to an environment";
+    type Body = ();
+    type Output = Json<DeploymentView>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let known = cx.environment(self.env_name.as_str()).await?;
+        let found = match self.fingerprint.parse::<Fingerprint>() {
+            Ok(fingerprint) => cx.store().latest_deployment(cx.org()?, known.record.id, &fingerprint).await?,
+            Err(_) => None,
+        };
+        let missing = || {
+            let (fingerprint, environment) = (&self.fingerprint, &self.env_name);
+            let sentence = format!(
+                "Artifact with fingerprint '{fingerprint}' has never been deployed to environment '{environment}'"
+            );
+            cx.missing(Resource::Deployment, sentence)
+        };
+        let found = views(found.into_iter().collect(), cx).await?.pop();
+        Ok(Json(found.ok_or_else(missing)?))
+    }
+}
+
+/// These deployments, in order, as answers carry them. One whose environment cannot be read is left out, as any list does.
+async fn views(deployments: Vec<Deployment>, cx: &Context<'_>) -> Result<Vec<DeploymentView>> {
+    let (store, org) = (cx.store(), cx.org()?);
+    let reports = || deployments.iter().filter_map(|one| one.report.as_ref());
+    let flows = distinct(reports().map(|report| report.flow));
+    let trails = distinct(reports().filter_map(|report| report.trail));
+    let repos = distinct(reports().filter_map(|report| report.repo));
+    let environments = distinct(deployments.iter().map(|one| one.environment));
+    let names = async { Ok(store.trail_names(org, &trails).await?) };
+    let repos = async { Ok(store.repos_by_id(org, &repos).await?) };
+    let (flows, trails, repos, environments) =
+        try_join4(cx.flow_labels(&flows), names, repos, cx.environment_labels(&environments)).await?;
+    let trails: BTreeMap<Id, TrailName> = trails.into_iter().collect();
+    let repos: BTreeMap<Id, BuildRepo> = repos.iter().map(|repo| (repo.id, BuildRepo::from(repo))).collect();
+    let org_name = &cx.org_access()?.name;
+    let view = |one: Deployment| {
+        let environment = environments.get(&one.environment)?;
+        let (name, index) = (&environment.name, one.snapshot);
+        let report = one.report.as_ref();
+        let flow_name = report.and_then(|report| flows.get(&report.flow)).map(|flow| flow.name.to_string());
+        let trail = report.and_then(|report| trails.get(&report.trail?));
+        let artifact = flow_name.as_ref().zip(one.fingerprint.as_ref()).map(|(flow, fingerprint)| Link {
+            href: cx.api_url(&format!("artifacts/{org_name}/{flow}/fingerprint/{fingerprint}")),
+        });
+        let _links = DeploymentLinks {
+            snapshot: Link { href: cx.api_url(&format!("snapshots/{org_name}/{name}/{index}")) },
+            artifact,
+            html: Link { href: cx.page_url(&format!("environments/{name}/snapshots/{index}")) },
+        };
+        Some(DeploymentView {
+            deployed_at: one.at.seconds(),
+            environment_id: one.environment,
+            environment_name: name.clone(),
+            environment_type: environment.kind,
+            snapshot_index: index,
+            artifact_name: one.name,
+            compliant: one.compliant,
+            flow_name: flow_name.unwrap_or_default(),
+            trail_name: trail.map(ToString::to_string).unwrap_or_default(),
+            git_commit: report.map(|report| report.commit.clone()).unwrap_or_default(),
+            lead_time_seconds: report.and_then(|report| Some(one.at.since(report.committed_at?))),
+            repo_info: report.and_then(|report| repos.get(&report.repo?).cloned()),
+            fingerprint: one.fingerprint,
+            _links,
+        })
+    };
+    Ok(deployments.into_iter().filter_map(view).collect())
+}
