@@ -56,9 +56,9 @@ pub struct GetAttestations {
     pub kind: List<TypeFilter, 100>,
     /// Whether to list those that are compliant, or those that are not; all of them when left out.
     pub is_compliant: Option<bool>,
-    /// Lists those that were recorded then or later, in epoch seconds.
+    /// Lists those that the ledger recorded then or later, in epoch seconds.
     pub from_timestamp: Option<SentSeconds>,
-    /// Lists those that were recorded then or before, in epoch seconds.
+    /// Lists those that the ledger recorded then or before, in epoch seconds.
     pub to_timestamp: Option<SentSeconds>,
     /// Where to go on, as `_links.next` has it; from the newest on when left out.
     pub after: Option<Text<MAX_CURSOR>>,
@@ -452,9 +452,9 @@ pub struct GetFlowAttestations {
     pub page: Option<PageNumber>,
     /// Attestations a page: 20 when left out.
     pub per_page: Option<PerPage<100>>,
-    /// Lists those that were recorded then or later, in epoch seconds.
+    /// Lists those that the ledger recorded then or later, in epoch seconds.
     pub from_timestamp: Option<SentSeconds>,
-    /// Lists those that were recorded then or before, in epoch seconds.
+    /// Lists those that the ledger recorded then or before, in epoch seconds.
     pub to_timestamp: Option<SentSeconds>,
 }
 
