@@ -33,7 +33,7 @@ const EXCEPTIONS: [(&str, &str); 2] = [
 ];
 
 /// Tables that follow from the ledgers alone.
-const DERIVED: [&str; 18] = [
+const DERIVED: [&str; 19] = [
     "allowance",
     "artifact",
     "attachment",
@@ -48,6 +48,7 @@ const DERIVED: [&str; 18] = [
     "record",
     "record_tag",
     "repo",
+    "run_origin",
     "snapshot",
     "trail",
     "trail_entry",

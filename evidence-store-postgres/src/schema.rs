@@ -32,6 +32,7 @@ pub(crate) const TABLES: [(&str, &[&str]); 30] = [
     ("record", &["SELECT", "INSERT", "UPDATE"]),
     ("record_tag", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("repo", &["SELECT", "INSERT", "UPDATE"]),
+    ("run_origin", &["SELECT", "INSERT", "UPDATE"]),
     ("snapshot", &["SELECT", "INSERT"]),
     ("trail", &["SELECT", "INSERT", "UPDATE"]),
     ("trail_entry", &["SELECT", "INSERT"]),

@@ -15,6 +15,7 @@ mod controls;
 mod decode;
 mod driver;
 mod environments;
+mod events;
 mod feed;
 mod flows;
 mod fsck;

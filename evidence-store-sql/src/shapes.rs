@@ -74,6 +74,7 @@ const SHAPES: [&[TableWrite]; 4] = [
         TableWrite::EnvironmentReport,
         TableWrite::EndInstances,
         TableWrite::Instance,
+        TableWrite::RunOrigin,
     ],
     &TableWrite::ALL,
 ];

@@ -60,6 +60,8 @@ pub enum TableWrite {
     EndInstances,
     /// Intervals in which artifacts ran.
     Instance,
+    /// What artifacts that began to run were called in flows.
+    RunOrigin,
     /// Versions of policies, attestation types and controls.
     Version,
     /// The newest entry of allowlists for each environment and fingerprint.
@@ -385,6 +387,7 @@ impl TableWrite {
                     ("at", Int),
                     ("compliant", Bool),
                     ("ledger_index", Int),
+                    ("events", Int),
                 ],
             ),
             Self::EnvironmentReport => instead(
@@ -405,11 +408,12 @@ impl TableWrite {
                     ("artifact", Text),
                     ("until_idx", Int),
                     ("exited", Bool),
+                    ("exit_event", Int),
                 ],
-                "UPDATE instance SET until_idx = $4, exited = $5
+                "UPDATE instance SET until_idx = $4, exited = $5, exit_event = $6
                 WHERE org = $1 AND environment = $2 AND artifact = $3 AND until_idx = 9223372036854775807",
-                "UPDATE evidence.instance i SET until_idx = r.until_idx, exited = r.exited FROM (
-                    SELECT r.org, l.ctid AS at, r.until_idx, r.exited FROM go, {rows} CROSS JOIN LATERAL (
+                "UPDATE evidence.instance i SET until_idx = r.until_idx, exited = r.exited, exit_event = r.exit_event FROM (
+                    SELECT r.org, l.ctid AS at, r.until_idx, r.exited, r.exit_event FROM go, {rows} CROSS JOIN LATERAL (
                         SELECT b.ctid FROM evidence.instance b
                         WHERE b.org = r.org AND b.environment = r.environment AND b.artifact = r.artifact
                             AND b.until_idx = 9223372036854775807 OFFSET 0) l
@@ -427,7 +431,27 @@ impl TableWrite {
                     ("until_idx", Int),
                     ("exited", Bool),
                     ("state", Text),
+                    ("event", Int),
+                    ("exit_event", Int),
                 ],
+            ),
+            Self::RunOrigin => replace(
+                "run_origin",
+                &[
+                    ("org", Org),
+                    ("environment", Text),
+                    ("flow", Text),
+                    ("reference", Text),
+                    ("since_idx", Int),
+                    ("artifact", Text),
+                    ("report", Text),
+                ],
+                [
+                    "environment, flow, reference, since_idx, artifact",
+                    "org, environment, flow, reference, since_idx, artifact",
+                ],
+                6,
+                6,
             ),
             Self::Version => {
                 insert("version", &[("org", Org), ("id", Text), ("number", Int), ("ledger_index", Int)])
@@ -536,7 +560,7 @@ impl TableWrite {
     }
 
     /// Every table, in the order in which a group writes them.
-    pub(crate) const ALL: [Self; 30] = [
+    pub(crate) const ALL: [Self; 31] = [
         Self::Ledger,
         Self::Node,
         Self::Organization,
@@ -563,6 +587,7 @@ impl TableWrite {
         Self::EnvironmentReport,
         Self::EndInstances,
         Self::Instance,
+        Self::RunOrigin,
         Self::Version,
         Self::Allowance,
         Self::Text,

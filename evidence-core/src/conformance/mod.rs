@@ -47,6 +47,7 @@ mod blobs;
 mod builds;
 mod controls;
 mod environments;
+mod events;
 mod feed;
 pub(crate) mod fixtures;
 mod flows;
@@ -142,6 +143,7 @@ pub fn checks() -> Vec<Check> {
         repos::checks(),
         environments::checks(),
         snapshots::checks(),
+        events::checks(),
         tags::checks(),
         policies::checks(),
         allowlists::checks(),

@@ -324,6 +324,7 @@ impl Taken {
     fn fact(self, known: &KnownEnvironment, policies: &PolicySet, cx: &Context<'_>) -> Fact {
         let Self { difference, compliant, rests_on, reported } = self;
         let snapshot = Snapshot {
+            events_before: known.status.events,
             environment: known.record.id,
             index: known.status.snapshots + 1,
             // Another server's clock may be ahead; a snapshot is never older than the one before.
@@ -436,13 +437,21 @@ impl Candidate {
 #[derive(Debug)]
 struct Source {
     report: Id,
+    flow: Id,
+    reference: String,
     context: FlowContext,
 }
 
 impl Source {
     fn provenance(&self) -> Provenance {
         let FlowContext { artifact_state, reason, .. } = &self.context;
-        Provenance { artifact: self.report, state: *artifact_state, reason: reason.clone() }
+        Provenance {
+            artifact: self.report,
+            state: *artifact_state,
+            reason: reason.clone(),
+            flow: Some(self.flow),
+            reference: self.reference.clone(),
+        }
     }
 }
 
@@ -587,7 +596,8 @@ impl EvaluatedReports {
                 },
             };
             let context = found.unwrap_or_else(EvaluatedReport::unknown).in_flow(flow, trail_name);
-            sources.entry(row.fingerprint).or_default().push(Source { report: row.id, context });
+            let (report, flow, reference) = (row.id, row.flow, row.template_reference_name);
+            sources.entry(row.fingerprint).or_default().push(Source { report, flow, reference, context });
         }
         Ok(EvaluationInputs { allowed, sources })
     }

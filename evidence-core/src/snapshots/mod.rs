@@ -14,7 +14,9 @@ pub use operations::{GetSnapshot, ListSnapshots};
 pub use record::{
     Annotation, AppliedPolicy, PolicyDecision, PolicyOutcome, Provenance, RunningArtifact, Snapshot,
 };
-pub use store::{LiveBuild, Run, SnapshotEntry, SnapshotRow, SnapshotStore};
+pub use store::{
+    Event, LiveBuild, Replaced, Run, SnapshotEntry, SnapshotRow, SnapshotStore, Start,
+};
 pub use view::{
     AppliedPolicyView, ArtifactFlow, FailingArtifacts, SnapshotArtifact, SnapshotSummary, SnapshotView,
 };

@@ -227,7 +227,7 @@ mod tests {
             (later, None, 20, 0, 0),
         ];
         for (at, until, from, to, duration) in table {
-            let row = SnapshotRow { index: 1, at, until, compliant: true, revision: 0 };
+            let row = SnapshotRow { index: 1, at, until, compliant: true, events: 0, revision: 0 };
             let expected = SnapshotSummary {
                 index: 1,
                 from: WholeSeconds(from),

@@ -607,7 +607,7 @@ fn annotation(instance: &RunningArtifact, exited: bool, index: u64) -> Annotatio
     if instance.from == index {
         return instance.annotation.clone();
     }
-    Annotation { kind: "unchanged".to_owned(), was: count, now: count }
+    Annotation { kind: Annotation::UNCHANGED.to_owned(), was: count, now: count }
 }
 
 #[cfg(test)]

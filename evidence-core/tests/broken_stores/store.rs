@@ -25,7 +25,9 @@ use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organiza
 use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
-use evidence_core::snapshots::{LiveBuild, Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore};
+use evidence_core::snapshots::{
+    Event, LiveBuild, Replaced, Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore, Start,
+};
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
 use evidence_core::tags::{TagChoice, TagStore, TaggedKind};
@@ -529,6 +531,37 @@ impl SnapshotStore for Broken {
     async fn live_builds(&self, org: Id, repo: Id, reports: u64, limit: u64) -> StoreResult<Vec<LiveBuild>> {
         let reports = if self.has(Defect::TellsWhatRunsOfAllReports) { u64::MAX } else { reports };
         self.whole.live_builds(org, repo, reports, limit).await
+    }
+
+    async fn events(&self, org: Id, environment: Id, numbers: &[u64]) -> StoreResult<Vec<Event>> {
+        let mut events = self.whole.events(org, environment, numbers).await?;
+        events.retain(|event| !self.has(Defect::ForgetsExits) || !event.exited);
+        Ok(events)
+    }
+
+    async fn event_numbers(
+        &self,
+        org: Id,
+        environment: Id,
+        (range, direction): (RangeInclusive<u64>, SortDirection),
+        repos: &[Id],
+        request: PageRequest,
+    ) -> StoreResult<Page<u64>> {
+        let mut page =
+            self.whole.event_numbers(org, environment, (range, direction), repos, request).await?;
+        if self.has(Defect::CountsPagesOfEvents) {
+            page.total = page.items.len() as u64;
+        }
+        Ok(page)
+    }
+
+    async fn replaced(&self, org: Id, environment: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>> {
+        let later = |start: &Start| Start { since: start.since + 1, ..start.clone() };
+        let starts = match self.has(Defect::ReplacesWhatBeganTogether) {
+            true => starts.iter().map(later).collect(),
+            false => starts.to_vec(),
+        };
+        self.whole.replaced(org, environment, &starts).await
     }
 
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {

@@ -73,7 +73,13 @@ fn outcome(rules: &str) -> PolicyOutcome {
 
 /// A compliant report.
 fn from_report(number: u8) -> Provenance {
-    Provenance { artifact: report(number), state: State::Compliant, reason: None }
+    Provenance {
+        artifact: report(number),
+        state: State::Compliant,
+        reason: None,
+        flow: None,
+        reference: String::new(),
+    }
 }
 
 /// What runs after these were evaluated in snapshot 1.
