@@ -60,6 +60,8 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<environments::GetEnvironment>();
     v.visit::<environments::JoinEnvironment>();
     v.visit::<environments::PatchEnvironment>();
+    v.visit::<environments::ListEnvironmentEvents>();
+    v.visit::<environments::GetEnvironmentAuditLog>();
     v.visit::<attached::AttachPolicies>();
     v.visit::<attached::DetachPolicies>();
     v.visit::<lifecycle::ArchiveEnvironment>();
@@ -88,6 +90,7 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<repos::ListRepoTags>();
     v.visit::<repos::GetLiveArtifacts>();
     v.visit::<repos::GetRepo>();
+    v.visit::<schemas::GetEnvironmentPolicySchema>();
     v.visit::<schemas::GetFlowTemplateSchema>();
     v.visit::<artifacts::Search>();
     v.visit::<service_accounts::ListServiceAccounts>();
@@ -102,6 +105,7 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<api_keys::RotateApiKey>();
     v.visit::<snapshots::ListSnapshots>();
     v.visit::<snapshots::GetSnapshot>();
+    v.visit::<snapshots::CompareSnapshots>();
     v.visit::<tags::PatchTags>();
     v.visit::<trails::ListTrails>();
     v.visit::<trails::ListTrailsOfFlow>();

@@ -496,7 +496,8 @@ fn view(
     })
 }
 
-const fn state_info(state: State) -> &'static str {
+/// A state in a sentence.
+pub(crate) const fn state_info(state: State) -> &'static str {
     match state {
         State::Compliant => "All expected attestations are there and compliant.",
         State::NonCompliant => "An attestation of the artifact or of its trail is not compliant.",

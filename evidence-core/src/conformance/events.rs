@@ -8,7 +8,9 @@ use crate::fact::Fact;
 use crate::id::Id;
 use crate::page::{Page, PageRequest, SortDirection};
 use crate::rules::compliance::State;
-use crate::snapshots::{Annotation, ArtifactKey, Event, Provenance, Replaced, RunningArtifact, Snapshot, Start};
+use crate::snapshots::{
+    Annotation, ArtifactKey, Event, Provenance, Replaced, RunningArtifact, Snapshot, Start,
+};
 use crate::store::Store;
 
 use super::fixtures::{Org, artifact, environment, fingerprint, flow_created, id};
@@ -51,8 +53,13 @@ async fn events_are_found_by_number(store: Arc<dyn Store>) -> Outcome {
         event(6, 4, changed("aa", 1, 3), true),
         event(7, 4, instance("bb", 4), false),
     ];
-    let cases: [(&[u64], &[usize]); 5] =
-        [(&[], &[]), (&[0, 8, u64::MAX], &[]), (&[3], &[2]), (&[7, 2, 7], &[1, 6]), (&[1, 2, 3, 4, 5, 6, 7], &[0, 1, 2, 3, 4, 5, 6])];
+    let cases: [(&[u64], &[usize]); 5] = [
+        (&[], &[]),
+        (&[0, 8, u64::MAX], &[]),
+        (&[3], &[2]),
+        (&[7, 2, 7], &[1, 6]),
+        (&[1, 2, 3, 4, 5, 6, 7], &[0, 1, 2, 3, 4, 5, 6]),
+    ];
     for (numbers, places) in cases {
         let expected = Vec::from_iter(places.iter().filter_map(|place| all.get(*place).cloned()));
         same(&format!("{numbers:?}"), numbered(&store, org.id, 101, numbers).await?, expected)?;
@@ -63,8 +70,10 @@ async fn events_are_found_by_number(store: Arc<dyn Store>) -> Outcome {
 
     // What has no digest, what exits in the write in which it began, and what was only seen otherwise.
     let unchanged = |name: &str| Annotation { kind: name.to_owned(), was: 1, now: 2 };
-    let seen = RunningArtifact { annotation: unchanged(Annotation::UNCHANGED), since: 2, ..undigested("web", 3) };
-    let first = Snapshot { changes: vec![undigested("web", 2), instance("ee", 2)], ..snapshot(100, 2, &[], &["aa"]) };
+    let seen =
+        RunningArtifact { annotation: unchanged(Annotation::UNCHANGED), since: 2, ..undigested("web", 3) };
+    let first =
+        Snapshot { changes: vec![undigested("web", 2), instance("ee", 2)], ..snapshot(100, 2, &[], &["aa"]) };
     let first = Snapshot { events_before: 1, ..first };
     let second = Snapshot { changes: vec![seen.clone()], events_before: 4, ..snapshot(100, 3, &[], &["ee"]) };
     let web = ArtifactKey::new(None, "web");

@@ -273,7 +273,10 @@ async fn snapshots_are_listed(store: Arc<dyn Store>) -> Outcome {
         at: taken(index),
         until: (index < 5).then(|| taken(index + 1)),
         compliant: index.is_multiple_of(2),
-        events: [2, 4, 5, 7, 7].into_iter().nth(usize::try_from(index - 1).unwrap_or_default()).unwrap_or_default(),
+        events: [2, 4, 5, 7, 7]
+            .into_iter()
+            .nth(usize::try_from(index - 1).unwrap_or_default())
+            .unwrap_or_default(),
         // After the organization and two environments.
         revision: index + 2,
     };

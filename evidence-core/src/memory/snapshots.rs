@@ -62,7 +62,9 @@ impl Tables {
     /// What ran before under the name of a flow that this start is under.
     fn replaced(&self, environment: Id, start: &Start) -> Option<(Id, &Interval)> {
         let known = |one: &&Interval| {
-            one.environment == environment && one.artifact != start.artifact && one.instance.since < start.since
+            one.environment == environment
+                && one.artifact != start.artifact
+                && one.instance.since < start.since
         };
         let report = |one: &Interval| {
             let same_name =

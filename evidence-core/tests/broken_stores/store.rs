@@ -547,8 +547,7 @@ impl SnapshotStore for Broken {
         repos: &[Id],
         request: PageRequest,
     ) -> StoreResult<Page<u64>> {
-        let mut page =
-            self.whole.event_numbers(org, environment, (range, direction), repos, request).await?;
+        let mut page = self.whole.event_numbers(org, environment, (range, direction), repos, request).await?;
         if self.has(Defect::CountsPagesOfEvents) {
             page.total = page.items.len() as u64;
         }

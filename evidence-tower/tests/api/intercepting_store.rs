@@ -529,6 +529,10 @@ impl RepoStore for InterceptingStore {
         self.ask("newest_repo", self.inner.newest_repo(org, name, provider)).await
     }
 
+    async fn repos_named(&self, org: Id, names: &[&str]) -> StoreResult<Vec<(String, Id)>> {
+        self.ask("repos_named", self.inner.repos_named(org, names)).await
+    }
+
     async fn repo_values(
         &self,
         org: Id,
