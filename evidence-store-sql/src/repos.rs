@@ -64,7 +64,7 @@ const NEWEST: Sql = Sql::same(concat!(
     ORDER BY x.id DESC LIMIT 1"
 ));
 
-const NAMED: Sql = for_each!(["x.name, x.id"], "repo", "name", "x", "");
+const OF_NAMES: Sql = for_each!(["x.name, x.id"], "repo", "name", "x", "");
 
 /// Reads no fact.
 const ID: Sql = Sql::same("x.id");
@@ -157,7 +157,7 @@ impl<D: Driver> RepoStore for SqlStore<D> {
     }
 
     async fn repos_named(&self, org: Id, names: &[&str]) -> StoreResult<Vec<(String, Id)>> {
-        let query = self.query_org(org, NAMED).bind(texts(names)).per_item(names.len());
+        let query = self.query_org(org, OF_NAMES).bind(texts(names)).per_item(names.len());
         let mut named: Vec<(String, Id)> = query.all().await?;
         named.sort_unstable();
         Ok(named)

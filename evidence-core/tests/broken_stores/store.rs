@@ -535,7 +535,7 @@ impl SnapshotStore for Broken {
 
     async fn events(&self, org: Id, environment: Id, numbers: &[u64]) -> StoreResult<Vec<Event>> {
         let mut events = self.whole.events(org, environment, numbers).await?;
-        events.retain(|event| !self.has(Defect::ForgetsExits) || !event.exited);
+        events.retain(|event| !self.has(Defect::LogsNoExits) || !event.exited);
         Ok(events)
     }
 

@@ -20,6 +20,7 @@ mod concurrent_requests;
 mod controls;
 mod damaged;
 mod documentation;
+mod environment_events;
 mod environment_lifecycle;
 mod environments;
 mod exact_numbers;

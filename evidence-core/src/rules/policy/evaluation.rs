@@ -69,7 +69,7 @@ impl Rule {
         };
         let what = match &self.definition {
             RuleDefinition::Attestation(rule) => rule.asked_for(),
-            RuleDefinition::Boolean(_) | RuleDefinition::Policy(_) => "the rule".to_owned(),
+            RuleDefinition::Boolean(_) | RuleDefinition::Policy(_) => "compliance in a trail".to_owned(),
         };
         let said = match kind {
             ResolutionKind::RuleNotApplicable | ResolutionKind::RuleSatisfied => {
