@@ -81,6 +81,8 @@ const RUNS: Sql = Sql::each(
         FROM pair p WHERE p.environment IS NOT NULL)
     SELECT i.artifact, i.environment, (
             SELECT n.name FROM evidence.record n
+            WHERE n.org = $1 AND n.kind = 'environment' AND n.id = i.environment), (
+            SELECT n.archived FROM evidence.record n
             WHERE n.org = $1 AND n.kind = 'environment' AND n.id = i.environment),
         b.idx, b.at, e.idx, e.at
     FROM pair p CROSS JOIN evidence.instance i ON i.rowid IN (
@@ -113,6 +115,8 @@ const RUNS: Sql = Sql::each(
         FROM pair p WHERE p.environment IS NOT NULL)
     SELECT p.artifact, p.environment, (
             SELECT n.name FROM evidence.record n
+            WHERE n.org = $1 AND n.kind = 'environment' AND n.id = p.environment), (
+            SELECT n.archived FROM evidence.record n
             WHERE n.org = $1 AND n.kind = 'environment' AND n.id = p.environment),
         b.idx, b.at, e.idx, e.at
     FROM pair p CROSS JOIN LATERAL (
@@ -308,12 +312,14 @@ fn instances((json,): (Option<String>,)) -> StoreResult<Vec<SnapshotEntry>> {
 }
 
 /// A row of [`RUNS`].
-type RunRow = (String, Id, String, u64, Timestamp, Option<u64>, Option<Timestamp>);
+type RunRow = (String, Id, String, bool, u64, Timestamp, Option<u64>, Option<Timestamp>);
 
-fn run((fingerprint, environment, name, from, from_at, until, until_at): RunRow) -> StoreResult<Run> {
+fn run(
+    (fingerprint, environment, name, archived, from, from_at, until, until_at): RunRow,
+) -> StoreResult<Run> {
     let (fingerprint, environment_name) = (word(&fingerprint)?, word(&name)?);
     let (from, until) = ((from, from_at), until.zip(until_at));
-    Ok(Run { fingerprint, environment, environment_name, from, until })
+    Ok(Run { fingerprint, environment, environment_name, archived, from, until })
 }
 
 /// A row of [`LIVE_BUILDS`].

@@ -32,7 +32,7 @@ promises! {
     what_has_no_digest_runs_by_its_name: "What has no digest is told apart by its name, from what has one too.",
     snapshots_are_listed: "`snapshots` answers the lines of a range by number, as far as there are any.",
     snapshots_are_found_by_time: "`snapshot_at` answers the newest snapshot at or before an instant.",
-    runs_are_ordered: "`runs` is ordered by environment, fingerprint and first snapshot, however often what runs changed.",
+    runs_are_ordered: "`runs` is ordered by environment, fingerprint and first snapshot, however often what runs changed, and tells which environments are archived.",
     the_first_run_is_shown_with_the_newest: "`runs` answers an artifact's first run in an environment and its newest ones.",
     builds_of_a_repo_run: "`live_builds` answers what runs now that one of the newest reports of the repo is about, by environment name and fingerprint, without archived environments.",
     nothing_ran_elsewhere: "Unknown environments, snapshots and fingerprints have nothing, and others are not shown.",
@@ -317,6 +317,7 @@ fn run((environment, name): (u64, &str), start: &str, from: u64, until: Option<u
         fingerprint: fingerprint(start),
         environment: id(environment),
         environment_name: named(name),
+        archived: false,
         from: place(from),
         until: until.map(place),
     }
@@ -332,7 +333,10 @@ async fn runs_are_ordered(store: Arc<dyn Store>) -> Outcome {
         run(prod, "bb", 4, None),
     ];
     let asked = ["bb", "ee", "aa", "dd", "aa"].map(fingerprint);
-    same("the runs", store.runs(org.id, &asked, 10).await?, expected)?;
+    same("the runs", store.runs(org.id, &asked, 10).await?, expected.clone())?;
+    org.record(vec![Fact::EnvironmentArchived { record: environment(101, "prod") }]).await?;
+    let archived = expected.into_iter().map(|run| Run { archived: run.environment == id(101), ..run });
+    same("of an archived environment", store.runs(org.id, &asked, 10).await?, archived.collect())?;
     same("of no artifacts", store.runs(org.id, &[], 10).await?, Vec::new())
 }
 

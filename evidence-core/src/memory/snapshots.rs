@@ -92,6 +92,7 @@ impl Tables {
             fingerprint: interval.instance.fingerprint.clone()?,
             environment: interval.environment,
             environment_name: environment.name.clone(),
+            archived: self.archived.contains(&interval.environment),
             from: (since, self.snapshots.get(&(interval.environment, since))?.record.at),
             until: interval.until,
         })

@@ -48,6 +48,8 @@ pub struct Run {
     pub environment: Id,
     /// The environment's name.
     pub environment_name: EnvironmentName,
+    /// Whether the environment is archived: nobody reports on it any more, so that what ran there last is not known to run.
+    pub archived: bool,
     /// The first snapshot, and when that was taken.
     pub from: (u64, Timestamp),
     /// The snapshot in which it had ended, and when that was taken; nothing while it lasts.
@@ -67,6 +69,13 @@ pub struct Event {
     pub instance: RunningArtifact,
     /// Whether it no longer ran.
     pub exited: bool,
+}
+
+impl Run {
+    /// Whether the artifact is known to run there now.
+    pub const fn lasts(&self) -> bool {
+        self.until.is_none() && !self.archived
+    }
 }
 
 /// The beginning of a run, of which what it replaced is asked for.
