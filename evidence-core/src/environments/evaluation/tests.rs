@@ -77,7 +77,7 @@ fn from_report(number: u8) -> Provenance {
         artifact: report(number),
         state: State::Compliant,
         reason: None,
-        flow: None,
+        flow: Some(report(0)),
         reference: String::new(),
     }
 }
@@ -290,10 +290,11 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
         tags: Arc::default(),
         attestations: Vec::new(),
     };
+    let source = |context| Source { report: report(1), flow: report(0), reference: String::new(), context };
     let running = |artifact: EvaluatedArtifact| ReportedState::from([(artifact.key, artifact.observed)]);
     let findings = |allowed: bool| EvaluationInputs {
         allowed: allowed.then(|| known.clone()).into_iter().collect(),
-        sources: [(known.clone(), vec![Source { report: report(1), context: flow.clone() }])].into(),
+        sources: [(known.clone(), vec![source(flow.clone())])].into(),
     };
     // Its name is the text of a fingerprint that has provenance.
     let disguised = || running(undigested(known.as_str(), None));
