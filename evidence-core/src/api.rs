@@ -64,6 +64,8 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<deployments::ListEnvironmentDeployments>();
     v.visit::<environments::JoinEnvironment>();
     v.visit::<environments::PatchEnvironment>();
+    v.visit::<environments::ListEnvironmentEvents>();
+    v.visit::<environments::GetEnvironmentAuditLog>();
     v.visit::<attached::AttachPolicies>();
     v.visit::<attached::DetachPolicies>();
     v.visit::<lifecycle::ArchiveEnvironment>();
@@ -94,6 +96,7 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<deployments::GetRepoDeploymentStatistics>();
     v.visit::<deployments::ListRepoDeployments>();
     v.visit::<repos::GetRepo>();
+    v.visit::<schemas::GetEnvironmentPolicySchema>();
     v.visit::<schemas::GetFlowTemplateSchema>();
     v.visit::<artifacts::Search>();
     v.visit::<service_accounts::ListServiceAccounts>();
@@ -108,6 +111,7 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<api_keys::RotateApiKey>();
     v.visit::<snapshots::ListSnapshots>();
     v.visit::<snapshots::GetSnapshot>();
+    v.visit::<snapshots::CompareSnapshots>();
     v.visit::<tags::PatchTags>();
     v.visit::<trails::ListTrails>();
     v.visit::<trails::ListTrailsOfFlow>();

@@ -18,7 +18,7 @@ use crate::name::{Fingerprint, TrailName};
 use crate::orgs::record::{Organization, User};
 use crate::repos::record::VcsProvider;
 use crate::snapshots::key::ArtifactKey;
-use crate::snapshots::record::{RunningArtifact, Snapshot};
+use crate::snapshots::record::{Provenance, RunningArtifact, Snapshot};
 use crate::tags::record::Tags;
 use crate::texts::record::TextRef;
 use crate::time::Timestamp;
@@ -172,6 +172,8 @@ pub enum IndexRow<'a> {
         at: Timestamp,
         /// Its verdict.
         compliant: bool,
+        /// How many events the environment has with it.
+        events: u64,
     },
     /// The environment was reported on, whatever that told. Replaces the row of the environment unless that is later.
     Reported {
@@ -189,8 +191,8 @@ pub enum IndexRow<'a> {
         artifact: ArtifactKey,
         /// The first snapshot in which it is not so.
         until: u64,
-        /// Whether it no longer runs, rather than differently.
-        exited: bool,
+        /// The number of the event that it exited by; nothing where it runs differently.
+        exit: Option<u64>,
     },
     /// From snapshot `instance.from` on this runs in the environment.
     IntervalBegun {
@@ -198,6 +200,24 @@ pub enum IndexRow<'a> {
         environment: Id,
         /// What runs.
         instance: &'a RunningArtifact,
+        /// The number of the event that tells of it; nothing where none does.
+        event: Option<u64>,
+    },
+    /// Content that began to run was known by a name in a flow. Replaces the row of the environment, flow, name, snapshot
+    /// and artifact.
+    Origin {
+        /// The environment.
+        environment: Id,
+        /// The flow.
+        flow: Id,
+        /// What the report calls it in the template; empty without a name.
+        reference: &'a str,
+        /// The first snapshot of the run.
+        since: u64,
+        /// The artifact.
+        artifact: ArtifactKey,
+        /// The report.
+        report: Id,
     },
     /// An artifact began to run in the environment. In each series (all, of the environment, of the repo) it has the next
     /// number.
@@ -242,14 +262,36 @@ fn commit_row(commit: Option<&str>, trail: Id, flow: Id) -> Option<IndexRow<'_>>
 
 fn taken(snapshot: &Snapshot) -> Vec<IndexRow<'_>> {
     let Snapshot { environment, index, at, compliant, reported, .. } = *snapshot;
-    let mut rows = vec![IndexRow::Snapshot { environment, index, at, compliant }];
+    let mut rows =
+        vec![IndexRow::Snapshot { environment, index, at, compliant, events: snapshot.events_with() }];
     rows.extend(reported.then_some(IndexRow::Reported { environment, at }));
-    let ended = |artifact, exited| IndexRow::IntervalEnded { environment, artifact, until: index, exited };
-    rows.extend(snapshot.exits.iter().map(|artifact| ended(artifact.clone(), true)));
+    let ended = |artifact, exit| IndexRow::IntervalEnded { environment, artifact, until: index, exit };
+    let first = snapshot.events_before.saturating_add(1);
+    for (event, (artifact, instance)) in (first..).zip(snapshot.events()) {
+        match instance {
+            None => rows.push(ended(artifact, Some(event))),
+            Some(instance) => {
+                rows.push(ended(artifact, None));
+                rows.push(IndexRow::IntervalBegun { environment, instance, event: Some(event) });
+            }
+        }
+    }
+    for instance in snapshot.changes.iter().filter(|instance| !instance.annotation.is_event()) {
+        rows.push(ended(instance.key(), None));
+        rows.push(IndexRow::IntervalBegun { environment, instance, event: None });
+    }
     for instance in &snapshot.changes {
-        rows.push(ended(instance.key(), false));
-        rows.push(IndexRow::IntervalBegun { environment, instance });
         rows.extend(instance.begins_a_run().then_some(IndexRow::Deployment { environment, instance }));
+        for Provenance { artifact: report, flow, reference, .. } in &instance.provenance {
+            rows.extend(flow.map(|flow| IndexRow::Origin {
+                environment,
+                flow,
+                reference,
+                since: instance.since,
+                artifact: instance.key(),
+                report: *report,
+            }));
+        }
     }
     rows
 }

@@ -3,7 +3,9 @@
 //! [`crate::api`].
 
 mod acknowledged;
+mod csv;
 mod list;
+pub(crate) mod paging;
 mod stream;
 pub(crate) mod versions;
 
@@ -25,6 +27,7 @@ use crate::name::{FlowName, OrgName};
 use crate::service::Context;
 
 pub use acknowledged::Acknowledged;
+pub use csv::*;
 pub use list::*;
 pub use stream::*;
 
@@ -71,8 +74,8 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     const ANSWER_HEADERS: &'static [&'static str] = &[];
     /// What it reads: `()`, [`Json`], [`Form`] or [`Raw`].
     type Body: Body;
-    /// What it answers: [`Json`], [`Created`], [`Put`], [`JsonList`], [`JsonStream`], [`Raw`], [`Streamed`], [`Download`] or
-    /// [`Pdf`], with headers of its own as [`WithHeaders`].
+    /// What it answers: [`Json`], [`Created`], [`Put`], [`JsonList`], [`JsonStream`], [`Raw`], [`Streamed`], [`Download`],
+    /// [`Csv`] or [`Pdf`], with headers of its own as [`WithHeaders`].
     type Output: Reply;
 
     /// The greatest JSON body, in bytes.

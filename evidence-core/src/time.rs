@@ -50,6 +50,16 @@ impl Timestamp {
     }
 }
 
+impl std::fmt::Display for Timestamp {
+    /// As RFC 3339 has it, in UTC, or in decimal epoch seconds beyond the years that it has.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match jiff::Timestamp::from_microsecond(self.0) {
+            Ok(time) => time.fmt(f),
+            Err(_) => f.write_str(&self.decimal()),
+        }
+    }
+}
+
 /// A JSON number of seconds with at most six decimals.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]

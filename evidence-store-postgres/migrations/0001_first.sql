@@ -245,6 +245,7 @@ CREATE TABLE evidence.repo (
 CREATE INDEX repo_name ON evidence.repo (org, name, id);
 CREATE INDEX repo_external ON evidence.repo (org, external_id, name, id) WHERE external_id IS NOT NULL;
 
+-- events: how many events the environment has with it.
 CREATE TABLE evidence.snapshot (
     org          text COLLATE "C" NOT NULL,
     environment  text COLLATE "C" NOT NULL,
@@ -252,6 +253,7 @@ CREATE TABLE evidence.snapshot (
     at           bigint NOT NULL,
     compliant    boolean NOT NULL,
     ledger_index bigint NOT NULL,
+    events       bigint NOT NULL,
     PRIMARY KEY (org, environment, idx)
 );
 -- By an expression, so that no look-up by number takes it for its own.
@@ -268,7 +270,8 @@ CREATE TABLE evidence.environment_report (
 -- An artifact that runs with the same data from one snapshot until before another. from_idx: the first snapshot with these
 -- data; since_idx: the first of the run that this is a part of; until_idx: the first without it, or 2^63-1 while it lasts.
 -- artifact: the fingerprint, or name: and the SHA-256 of the name where there is no digest. state: the
--- instance's JSON.
+-- instance's JSON. event, exit_event: the number, among those of the environment, of the event that tells how it came to be
+-- so, and of that which tells that it no longer runs.
 CREATE TABLE evidence.instance (
     org         text COLLATE "C" NOT NULL,
     environment text COLLATE "C" NOT NULL,
@@ -278,12 +281,16 @@ CREATE TABLE evidence.instance (
     until_idx   bigint NOT NULL,
     exited      boolean NOT NULL,
     state       text COLLATE "C" NOT NULL,
+    event       bigint,
+    exit_event  bigint,
     PRIMARY KEY (org, environment, artifact, from_idx)
 );
 CREATE INDEX instance_until ON evidence.instance (org, environment, until_idx, from_idx);
 -- The last of the intervals that make up a run.
 CREATE INDEX instance_run ON evidence.instance (org, artifact, environment, since_idx)
     WHERE exited OR until_idx = 9223372036854775807;
+CREATE INDEX instance_event ON evidence.instance (org, environment, event) WHERE event IS NOT NULL;
+CREATE INDEX instance_exit_event ON evidence.instance (org, environment, exit_event) WHERE exit_event IS NOT NULL;
 -- What lasts, of however many intervals: of an artifact, in an environment or in any. Not unique: one statement ends an
 -- interval and begins the next in any order.
 CREATE INDEX instance_lasting ON evidence.instance (org, artifact, environment)
@@ -315,6 +322,19 @@ CREATE UNIQUE INDEX deployment_environment
     ON evidence.deployment (org, environment, environment_ordinal) INCLUDE (at, flow);
 CREATE UNIQUE INDEX deployment_repo
     ON evidence.deployment (org, repo, repo_ordinal) INCLUDE (at, environment) WHERE repo IS NOT NULL;
+
+-- What artifacts that began to run with snapshot since_idx were called in flows: reference is the template's name, empty
+-- without one.
+CREATE TABLE evidence.run_origin (
+    org         text COLLATE "C" NOT NULL,
+    environment text COLLATE "C" NOT NULL,
+    flow        text COLLATE "C" NOT NULL,
+    reference   text COLLATE "C" NOT NULL,
+    since_idx   bigint NOT NULL,
+    artifact    text COLLATE "C" NOT NULL,
+    report      text COLLATE "C" NOT NULL,
+    PRIMARY KEY (org, environment, flow, reference, since_idx, artifact)
+);
 
 -- Versions of policies, attestation types and controls; id: that record's.
 CREATE TABLE evidence.version (

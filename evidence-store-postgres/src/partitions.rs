@@ -33,7 +33,7 @@ const EXCEPTIONS: [(&str, &str); 2] = [
 ];
 
 /// Tables that follow from the ledgers alone.
-const DERIVED: [&str; 19] = [
+const DERIVED: [&str; 20] = [
     "allowance",
     "artifact",
     "attachment",
@@ -49,6 +49,7 @@ const DERIVED: [&str; 19] = [
     "record",
     "record_tag",
     "repo",
+    "run_origin",
     "snapshot",
     "trail",
     "trail_entry",

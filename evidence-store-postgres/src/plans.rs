@@ -113,14 +113,16 @@ const FILL: &str = "
     INSERT INTO evidence.membership SELECT 'id' || n % 9, 'id' || n, 'admin' FROM generate_series(1, 5000) n;
     INSERT INTO evidence.head SELECT 'id' || n, n, '' FROM generate_series(1, 5000) n;
     INSERT INTO evidence.ledger SELECT 'o', n, 'k', n, 'a', 'h', 'h', '{}' FROM generate_series(1, 5000) n;
-    INSERT INTO evidence.snapshot SELECT 'o', 'e' || n % 9, n, n, true, n FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.snapshot SELECT 'o', 'e' || n % 9, n, n, true, n, n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.deployment SELECT 'o', n, 'e' || n % 9, n, n, md5(n::text), 'a', true, 'id' || n,
         'flow' || n % 9, 'repo' || n % 50, n, n, n, n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.version SELECT 'o', 'id' || n, 1, n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.kept_text SELECT 'o', md5(n::text), n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.attachment_pending SELECT 'o', md5(n::text), n, NULL FROM generate_series(1, 5000) n;
     INSERT INTO evidence.instance SELECT 'o', 'e' || n % 9, md5(n::text), n, n,
-            CASE WHEN n % 10 = 0 THEN 9223372036854775807 ELSE n + n % 30 END, true, '{}'
+            CASE WHEN n % 10 = 0 THEN 9223372036854775807 ELSE n + n % 30 END, true, '{}', n, n
+        FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.run_origin SELECT 'o', 'e' || n % 9, 'flow' || n % 9, 'r' || n % 9, n, md5(n::text), 'id' || n
         FROM generate_series(1, 5000) n";
 
 /// Statistics of the tables as they are, and which of their pages all see: without, no index is thought to do alone.
@@ -128,7 +130,7 @@ const ANALYZE: &str = "
     VACUUM (ANALYZE) evidence.artifact, evidence.build, evidence.trail, evidence.attestation, evidence.record, evidence.name, evidence.api_key,
         evidence.organization, evidence.user, evidence.membership, evidence.head, evidence.ledger, evidence.snapshot,
         evidence.commit_trail, evidence.record_tag, evidence.version, evidence.kept_text, evidence.attachment_pending, evidence.instance,
-        evidence.deployment";
+        evidence.run_origin, evidence.deployment";
 
 /// Nearly all of them of one flow and about one control, which statistics tell, but not which pages all see.
 const SKEW: &str = "

@@ -6,7 +6,7 @@ use sqlx::AssertSqlSafe;
 use crate::error::ConnectError;
 
 /// The tables, and what writing takes of each. Whatever else is in the schema is somebody else's.
-pub(crate) const TABLES: [(&str, &[&str]); 31] = [
+pub(crate) const TABLES: [(&str, &[&str]); 32] = [
     ("_evidence_migrations", &["SELECT"]),
     ("allowance", &["SELECT", "INSERT", "UPDATE"]),
     ("api_key", &["SELECT", "INSERT", "UPDATE"]),
@@ -33,6 +33,7 @@ pub(crate) const TABLES: [(&str, &[&str]); 31] = [
     ("record", &["SELECT", "INSERT", "UPDATE"]),
     ("record_tag", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("repo", &["SELECT", "INSERT", "UPDATE"]),
+    ("run_origin", &["SELECT", "INSERT", "UPDATE"]),
     ("snapshot", &["SELECT", "INSERT"]),
     ("trail", &["SELECT", "INSERT", "UPDATE"]),
     ("trail_entry", &["SELECT", "INSERT"]),

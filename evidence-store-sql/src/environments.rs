@@ -20,7 +20,7 @@ macro_rules! columns {
         concat!(
             "SELECT r.ledger_index, ",
             payload!("r"),
-            ", r.archived, s.idx, s.at, s.compliant,
+            ", r.archived, s.idx, s.at, s.compliant, s.events,
             (SELECT h.at FROM evidence.environment_report h WHERE h.org = $1 AND h.environment = r.id),
             (SELECT h.ledger_index FROM evidence.record h WHERE h.org = $1 AND h.kind = 'report' AND h.id = r.id)"
         )
@@ -35,7 +35,7 @@ macro_rules! latest {
     };
     (postgres) => {
         " LEFT JOIN LATERAL (
-            SELECT idx, at, compliant FROM evidence.snapshot
+            SELECT idx, at, compliant, events FROM evidence.snapshot
             WHERE org = $1 AND environment = r.id ORDER BY idx DESC LIMIT 1) s ON true"
     };
 }
@@ -101,14 +101,25 @@ const LISTED: Sql = Sql::each(
 );
 
 /// What is answered of an environment; the numbers as they are stored, so that one that is damaged hides no other.
-type Row = (i64, Payload, bool, Option<i64>, Option<Timestamp>, Option<bool>, Option<Timestamp>, Option<i64>);
+type Row = (
+    i64,
+    Payload,
+    bool,
+    Option<i64>,
+    Option<Timestamp>,
+    Option<bool>,
+    Option<i64>,
+    Option<Timestamp>,
+    Option<i64>,
+);
 
 fn known(
-    (revision, payload, archived, snapshots, changed_at, compliant, reported_at, reported): Row,
+    (revision, payload, archived, snapshots, changed_at, compliant, events, reported_at, reported): Row,
 ) -> StoreResult<KnownEnvironment> {
     let unsigned = |number| u64::from_cell(Cell::Int(number));
     let snapshots = snapshots.map_or(Ok(0), unsigned)?;
-    let status = EnvironmentStatus { snapshots, changed_at, compliant, reported_at };
+    let events = events.map_or(Ok(0), unsigned)?;
+    let status = EnvironmentStatus { snapshots, events, changed_at, compliant, reported_at };
     let (revision, reported) = (unsigned(revision)?, reported.map(unsigned).transpose()?);
     Ok(KnownEnvironment { revision, reported, record: record(payload.text()?)?, status, archived })
 }

@@ -16,6 +16,7 @@ mod decode;
 mod deployments;
 mod driver;
 mod environments;
+mod events;
 mod feed;
 mod flows;
 mod fsck;

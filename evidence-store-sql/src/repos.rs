@@ -10,10 +10,10 @@ use evidence_core::store::StoreResult;
 use crate::decode::{Payload, current};
 use crate::driver::Driver;
 use crate::listing::{Listing, Order};
-use crate::sql::{Dialect, Sql, payload};
+use crate::sql::{Dialect, Sql, for_each, payload};
 use crate::store::SqlStore;
 use crate::tags::tag_columns;
-use crate::value::{Cell, FromCell, Value};
+use crate::value::{Cell, FromCell, Value, texts};
 
 const KIND: &str = "repo";
 
@@ -63,6 +63,8 @@ const NEWEST: Sql = Sql::same(concat!(
     " FROM evidence.repo x WHERE x.org = $1 AND x.name = $2 AND ($3 IS NULL OR x.provider = $3)
     ORDER BY x.id DESC LIMIT 1"
 ));
+
+const OF_NAMES: Sql = for_each!(["x.name, x.id"], "repo", "name", "x", "");
 
 /// Reads no fact.
 const ID: Sql = Sql::same("x.id");
@@ -152,6 +154,13 @@ impl<D: Driver> RepoStore for SqlStore<D> {
     ) -> StoreResult<Option<Repo>> {
         let query = self.query_org(org, NEWEST).bind(name).bind(provider.map(VcsProvider::as_str));
         Ok(query.first_as(current).await?.map(|newest: Current<Repo>| newest.record))
+    }
+
+    async fn repos_named(&self, org: Id, names: &[&str]) -> StoreResult<Vec<(String, Id)>> {
+        let query = self.query_org(org, OF_NAMES).bind(texts(names)).per_item(names.len());
+        let mut named: Vec<(String, Id)> = query.all().await?;
+        named.sort_unstable();
+        Ok(named)
     }
 
     async fn repo_values(

@@ -14,7 +14,7 @@ use evidence_core::time::Timestamp;
 use serde::Serialize;
 
 use crate::repos;
-use crate::snapshots::Intervals;
+use crate::snapshots::{End, Intervals};
 use crate::table_rows::Rows;
 use crate::tables::TableWrite;
 use crate::value::Value;
@@ -335,11 +335,19 @@ impl RowBuilder {
                         ],
                     );
                 }
-                IndexRow::Snapshot { environment, index: number, at, compliant } => {
-                    let (number, at) = (number.into(), at.into());
-                    let row =
-                        vec![this.clone(), environment.into(), number, at, compliant.into(), index.clone()];
-                    rows.push(TableWrite::Snapshot, row);
+                IndexRow::Snapshot { environment, index: number, at, compliant, events } => {
+                    rows.push(
+                        TableWrite::Snapshot,
+                        vec![
+                            this.clone(),
+                            environment.into(),
+                            number.into(),
+                            at.into(),
+                            compliant.into(),
+                            index.clone(),
+                            events.into(),
+                        ],
+                    );
                 }
                 IndexRow::Reported { environment, at } => {
                     rows.push(
@@ -347,11 +355,25 @@ impl RowBuilder {
                         vec![this.clone(), environment.into(), at.into()],
                     );
                 }
-                IndexRow::IntervalEnded { environment, artifact, until, exited } => {
-                    self.intervals.end(org, environment, artifact, until, exited);
+                IndexRow::IntervalEnded { environment, artifact, until, exit } => {
+                    self.intervals.end(org, environment, artifact, End { until, exit });
                 }
-                IndexRow::IntervalBegun { environment, instance } => {
-                    self.intervals.begin(org, environment, instance.clone());
+                IndexRow::IntervalBegun { environment, instance, event } => {
+                    self.intervals.begin(org, environment, instance.clone(), event);
+                }
+                IndexRow::Origin { environment, flow, reference, since, artifact, report } => {
+                    rows.push(
+                        TableWrite::RunOrigin,
+                        vec![
+                            this.clone(),
+                            environment.into(),
+                            flow.into(),
+                            reference.into(),
+                            since.into(),
+                            artifact.as_str().into(),
+                            report.into(),
+                        ],
+                    );
                 }
                 IndexRow::Deployment { environment, instance } => {
                     let ordinal = ordinals.next_of(org, Series::Deployments);

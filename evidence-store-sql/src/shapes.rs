@@ -75,6 +75,7 @@ const SHAPES: [&[TableWrite]; 4] = [
         TableWrite::EndInstances,
         TableWrite::Instance,
         TableWrite::Deployment,
+        TableWrite::RunOrigin,
     ],
     &TableWrite::ALL,
 ];

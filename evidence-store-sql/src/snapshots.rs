@@ -8,8 +8,10 @@ use evidence_core::Current;
 use evidence_core::fact::decode_payload;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
+use evidence_core::page::{Page, PageRequest, SortDirection};
 use evidence_core::snapshots::{
-    ArtifactKey, LiveBuild, Run, RunningArtifact, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore,
+    ArtifactKey, Event, LiveBuild, Replaced, Run, RunningArtifact, Snapshot, SnapshotEntry, SnapshotRow,
+    SnapshotStore, Start,
 };
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
@@ -17,15 +19,16 @@ use serde::Deserialize;
 
 use crate::decode::{Payload, array, body, word};
 use crate::driver::Driver;
+use crate::events;
 use crate::listing::sized;
 use crate::sql::{Sql, payload, payload_size};
 use crate::store::SqlStore;
 use crate::table_rows::Rows;
 use crate::tables::TableWrite;
-use crate::value::{Value, signed, texts};
+use crate::value::{Value, ints, signed, texts};
 
 /// `until_idx` of what lasts.
-const LASTING: i64 = i64::MAX;
+pub(crate) const LASTING: i64 = i64::MAX;
 
 const SNAPSHOT: Sql = Sql::same(concat!(
     "SELECT s.ledger_index, ",
@@ -38,7 +41,7 @@ const SNAPSHOTS: Sql = Sql::same(
     "SELECT s.idx, s.at,
         (SELECT n.at FROM evidence.snapshot n
             WHERE n.org = $1 AND n.environment = s.environment AND n.idx = s.idx + 1),
-        s.compliant, s.ledger_index
+        s.compliant, s.events, s.ledger_index
     FROM evidence.snapshot s WHERE s.org = $1 AND s.environment = $2 AND s.idx BETWEEN $3 AND $4 ORDER BY s.idx",
 );
 
@@ -78,6 +81,8 @@ const RUNS: Sql = Sql::each(
         FROM pair p WHERE p.environment IS NOT NULL)
     SELECT i.artifact, i.environment, (
             SELECT n.name FROM evidence.record n
+            WHERE n.org = $1 AND n.kind = 'environment' AND n.id = i.environment), (
+            SELECT n.archived FROM evidence.record n
             WHERE n.org = $1 AND n.kind = 'environment' AND n.id = i.environment),
         b.idx, b.at, e.idx, e.at
     FROM pair p CROSS JOIN evidence.instance i ON i.rowid IN (
@@ -110,6 +115,8 @@ const RUNS: Sql = Sql::each(
         FROM pair p WHERE p.environment IS NOT NULL)
     SELECT p.artifact, p.environment, (
             SELECT n.name FROM evidence.record n
+            WHERE n.org = $1 AND n.kind = 'environment' AND n.id = p.environment), (
+            SELECT n.archived FROM evidence.record n
             WHERE n.org = $1 AND n.kind = 'environment' AND n.id = p.environment),
         b.idx, b.at, e.idx, e.at
     FROM pair p CROSS JOIN LATERAL (
@@ -189,8 +196,17 @@ struct Begun {
     environment: Id,
     artifact: ArtifactKey,
     instance: RunningArtifact,
-    until: i64,
-    exited: bool,
+    event: Option<u64>,
+    end: Option<End>,
+}
+
+/// How an interval ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct End {
+    /// The first snapshot after it.
+    pub(crate) until: u64,
+    /// The number of the event that tells that the artifact no longer runs; nothing where it runs differently.
+    pub(crate) exit: Option<u64>,
 }
 
 /// What ends an interval that began before a group.
@@ -199,8 +215,7 @@ struct Ended {
     org: Id,
     environment: Id,
     artifact: ArtifactKey,
-    until: u64,
-    exited: bool,
+    end: End,
 }
 
 /// The intervals that a group begins and ends. Several snapshots of one environment may meet in a group: what such a
@@ -214,33 +229,41 @@ pub(crate) struct Intervals {
 }
 
 impl Intervals {
-    pub(crate) fn end(&mut self, org: Id, environment: Id, artifact: ArtifactKey, until: u64, exited: bool) {
+    pub(crate) fn end(&mut self, org: Id, environment: Id, artifact: ArtifactKey, end: End) {
         match self.touched.insert((environment, artifact.clone()), None) {
             Some(Some(position)) => {
                 if let Some(begun) = self.begun.get_mut(position) {
-                    begun.until = signed(until);
-                    begun.exited = exited;
+                    begun.end = Some(end);
                 }
             }
             Some(None) => {}
-            None => self.ended.push(Ended { org, environment, artifact, until, exited }),
+            None => self.ended.push(Ended { org, environment, artifact, end }),
         }
     }
 
-    pub(crate) fn begin(&mut self, org: Id, environment: Id, instance: RunningArtifact) {
+    pub(crate) fn begin(&mut self, org: Id, environment: Id, instance: RunningArtifact, event: Option<u64>) {
         let artifact = instance.key();
         self.touched.insert((environment, artifact.clone()), Some(self.begun.len()));
-        self.begun.push(Begun { org, environment, artifact, instance, until: LASTING, exited: false });
+        self.begun.push(Begun { org, environment, artifact, instance, event, end: None });
     }
 
     /// Writes the rows of the whole group.
     pub(crate) fn write(self, rows: &mut Rows) -> serde_json::Result<()> {
-        for Ended { org, environment, artifact, until, exited } in self.ended {
-            let artifact = artifact.as_str().into();
-            let row = vec![Value::Org(org), environment.into(), artifact, until.into(), exited.into()];
-            rows.push(TableWrite::EndInstances, row);
+        for Ended { org, environment, artifact, end: End { until, exit } } in self.ended {
+            rows.push(
+                TableWrite::EndInstances,
+                vec![
+                    Value::Org(org),
+                    environment.into(),
+                    artifact.as_str().into(),
+                    until.into(),
+                    exit.is_some().into(),
+                    exit.into(),
+                ],
+            );
         }
-        for Begun { org, environment, artifact, instance, until, exited } in self.begun {
+        for Begun { org, environment, artifact, instance, event, end } in self.begun {
+            let exit = end.and_then(|end| end.exit);
             // As text: a JSON value in between would round its numbers.
             let state = serde_json::to_string(&instance)?;
             rows.push(
@@ -251,9 +274,11 @@ impl Intervals {
                     artifact.as_str().into(),
                     instance.from.into(),
                     instance.since.into(),
-                    until.into(),
-                    exited.into(),
+                    end.map_or(LASTING, |end| signed(end.until)).into(),
+                    exit.is_some().into(),
                     state.into(),
+                    event.into(),
+                    exit.into(),
                 ],
             );
         }
@@ -273,10 +298,10 @@ fn taken((revision, payload): (u64, Payload)) -> StoreResult<Current<Snapshot>> 
 }
 
 /// A row of [`SNAPSHOTS`].
-type SnapshotLine = (u64, Timestamp, Option<Timestamp>, bool, u64);
+type SnapshotLine = (u64, Timestamp, Option<Timestamp>, bool, u64, u64);
 
-fn line((index, at, until, compliant, revision): SnapshotLine) -> StoreResult<SnapshotRow> {
-    Ok(SnapshotRow { index, at, until, compliant, revision })
+fn line((index, at, until, compliant, events, revision): SnapshotLine) -> StoreResult<SnapshotRow> {
+    Ok(SnapshotRow { index, at, until, compliant, events, revision })
 }
 
 /// What [`INSTANCES`] found, by artifact key.
@@ -287,12 +312,14 @@ fn instances((json,): (Option<String>,)) -> StoreResult<Vec<SnapshotEntry>> {
 }
 
 /// A row of [`RUNS`].
-type RunRow = (String, Id, String, u64, Timestamp, Option<u64>, Option<Timestamp>);
+type RunRow = (String, Id, String, bool, u64, Timestamp, Option<u64>, Option<Timestamp>);
 
-fn run((fingerprint, environment, name, from, from_at, until, until_at): RunRow) -> StoreResult<Run> {
+fn run(
+    (fingerprint, environment, name, archived, from, from_at, until, until_at): RunRow,
+) -> StoreResult<Run> {
     let (fingerprint, environment_name) = (word(&fingerprint)?, word(&name)?);
     let (from, until) = ((from, from_at), until.zip(until_at));
-    Ok(Run { fingerprint, environment, environment_name, from, until })
+    Ok(Run { fingerprint, environment, environment_name, archived, from, until })
 }
 
 /// A row of [`LIVE_BUILDS`].
@@ -342,5 +369,30 @@ impl<D: Driver> SnapshotStore for SqlStore<D> {
     async fn live_builds(&self, org: Id, repo: Id, reports: u64, limit: u64) -> StoreResult<Vec<LiveBuild>> {
         let query = self.query_org(org, LIVE_BUILDS).bind(repo).bind(limit).bind(reports).long();
         query.readable_as(org, live_build).await
+    }
+
+    async fn events(&self, org: Id, environment: Id, numbers: &[u64]) -> StoreResult<Vec<Event>> {
+        let query = self.query_org(org, events::NUMBERED).bind(environment).bind(ints(numbers));
+        query.per_item(numbers.len()).all_as(events::event).await
+    }
+
+    async fn event_numbers(
+        &self,
+        org: Id,
+        environment: Id,
+        (range, direction): (RangeInclusive<u64>, SortDirection),
+        repos: &[Id],
+        request: PageRequest,
+    ) -> StoreResult<Page<u64>> {
+        let query = self.query_org(org, events::OF_REPOS).bind(environment);
+        let query = query.bind(*range.start()).bind(*range.end()).bind(texts(repos));
+        let sign: i64 = if direction == SortDirection::Desc { -1 } else { 1 };
+        let query = query.bind(sign).bind(request.limit).bind(request.offset).long();
+        query.answer(move |rows| Ok(events::page(rows, direction))).await
+    }
+
+    async fn replaced(&self, org: Id, environment: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>> {
+        let query = self.query_org(org, events::REPLACED).bind(environment).bind(events::columns(starts));
+        query.per_item(starts.len()).all_as(events::replaced).await
     }
 }

@@ -62,6 +62,8 @@ pub enum TableWrite {
     Instance,
     /// Artifacts that began to run.
     Deployment,
+    /// What artifacts that began to run were called in flows.
+    RunOrigin,
     /// Versions of policies, attestation types and controls.
     Version,
     /// The newest entry of allowlists for each environment and fingerprint.
@@ -409,6 +411,7 @@ impl TableWrite {
                     ("at", Int),
                     ("compliant", Bool),
                     ("ledger_index", Int),
+                    ("events", Int),
                 ],
             ),
             Self::EnvironmentReport => instead(
@@ -429,11 +432,12 @@ impl TableWrite {
                     ("artifact", Text),
                     ("until_idx", Int),
                     ("exited", Bool),
+                    ("exit_event", Int),
                 ],
-                "UPDATE instance SET until_idx = $4, exited = $5
+                "UPDATE instance SET until_idx = $4, exited = $5, exit_event = $6
                 WHERE org = $1 AND environment = $2 AND artifact = $3 AND until_idx = 9223372036854775807",
-                "UPDATE evidence.instance i SET until_idx = r.until_idx, exited = r.exited FROM (
-                    SELECT r.org, l.ctid AS at, r.until_idx, r.exited FROM go, {rows} CROSS JOIN LATERAL (
+                "UPDATE evidence.instance i SET until_idx = r.until_idx, exited = r.exited, exit_event = r.exit_event FROM (
+                    SELECT r.org, l.ctid AS at, r.until_idx, r.exited, r.exit_event FROM go, {rows} CROSS JOIN LATERAL (
                         SELECT b.ctid FROM evidence.instance b
                         WHERE b.org = r.org AND b.environment = r.environment AND b.artifact = r.artifact
                             AND b.until_idx = 9223372036854775807 OFFSET 0) l
@@ -451,7 +455,27 @@ impl TableWrite {
                     ("until_idx", Int),
                     ("exited", Bool),
                     ("state", Text),
+                    ("event", Int),
+                    ("exit_event", Int),
                 ],
+            ),
+            Self::RunOrigin => replace(
+                "run_origin",
+                &[
+                    ("org", Org),
+                    ("environment", Text),
+                    ("flow", Text),
+                    ("reference", Text),
+                    ("since_idx", Int),
+                    ("artifact", Text),
+                    ("report", Text),
+                ],
+                [
+                    "environment, flow, reference, since_idx, artifact",
+                    "org, environment, flow, reference, since_idx, artifact",
+                ],
+                6,
+                6,
             ),
             Self::Version => {
                 insert("version", &[("org", Org), ("id", Text), ("number", Int), ("ledger_index", Int)])
@@ -560,7 +584,7 @@ impl TableWrite {
     }
 
     /// Every table, in the order in which a group writes them.
-    pub(crate) const ALL: [Self; 31] = [
+    pub(crate) const ALL: [Self; 32] = [
         Self::Ledger,
         Self::Node,
         Self::Organization,
@@ -588,6 +612,7 @@ impl TableWrite {
         Self::EndInstances,
         Self::Instance,
         Self::Deployment,
+        Self::RunOrigin,
         Self::Version,
         Self::Allowance,
         Self::Text,

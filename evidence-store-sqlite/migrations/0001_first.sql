@@ -226,6 +226,7 @@ CREATE TABLE repo (
 CREATE INDEX repo_name ON repo (org, name, id);
 CREATE INDEX repo_external ON repo (org, external_id, name, id) WHERE external_id IS NOT NULL;
 
+-- events: how many events the environment has with it.
 CREATE TABLE snapshot (
     org          INTEGER NOT NULL,
     environment  TEXT NOT NULL,
@@ -233,6 +234,7 @@ CREATE TABLE snapshot (
     at           INTEGER NOT NULL,
     compliant    INTEGER NOT NULL,
     ledger_index INTEGER NOT NULL,
+    events       INTEGER NOT NULL,
     PRIMARY KEY (environment, idx)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX snapshot_at ON snapshot (environment, at, idx);
@@ -247,7 +249,8 @@ CREATE TABLE environment_report (
 -- An artifact that runs with the same data from one snapshot until before another. from_idx: the first snapshot with these
 -- data; since_idx: the first of the run that this is a part of; until_idx: the first without it, or 2^63-1 while it lasts.
 -- artifact: the fingerprint, or name: and the SHA-256 of the name where there is no digest. state: the
--- instance's JSON.
+-- instance's JSON. event, exit_event: the number, among those of the environment, of the event that tells how it came to be
+-- so, and of that which tells that it no longer runs.
 CREATE TABLE instance (
     org         INTEGER NOT NULL,
     environment TEXT NOT NULL,
@@ -257,12 +260,16 @@ CREATE TABLE instance (
     until_idx   INTEGER NOT NULL,
     exited      INTEGER NOT NULL,
     state       TEXT NOT NULL,
+    event       INTEGER,
+    exit_event  INTEGER,
     PRIMARY KEY (environment, artifact, from_idx)
 ) STRICT;
 CREATE INDEX instance_until ON instance (environment, until_idx, from_idx);
 -- The last of the intervals that make up a run.
 CREATE INDEX instance_run ON instance (org, artifact, environment, since_idx)
     WHERE exited OR until_idx = 9223372036854775807;
+CREATE INDEX instance_event ON instance (environment, event) WHERE event IS NOT NULL;
+CREATE INDEX instance_exit_event ON instance (environment, exit_event) WHERE exit_event IS NOT NULL;
 -- What lasts, of however many intervals: of an artifact, in an environment or in any.
 CREATE INDEX instance_lasting ON instance (org, artifact, environment) WHERE until_idx = 9223372036854775807;
 
@@ -290,6 +297,19 @@ CREATE TABLE deployment (
 CREATE INDEX deployment_org ON deployment (org, ordinal, at);
 CREATE INDEX deployment_environment ON deployment (org, environment, environment_ordinal, at, flow);
 CREATE INDEX deployment_repo ON deployment (org, repo, repo_ordinal, at, environment) WHERE repo IS NOT NULL;
+
+-- What artifacts that began to run with snapshot since_idx were called in flows: reference is the template's name, empty
+-- without one.
+CREATE TABLE run_origin (
+    org         INTEGER NOT NULL,
+    environment TEXT NOT NULL,
+    flow        TEXT NOT NULL,
+    reference   TEXT NOT NULL,
+    since_idx   INTEGER NOT NULL,
+    artifact    TEXT NOT NULL,
+    report      TEXT NOT NULL,
+    PRIMARY KEY (environment, flow, reference, since_idx, artifact)
+) STRICT, WITHOUT ROWID;
 
 -- Versions of policies, attestation types and controls; id: that record's.
 CREATE TABLE version (

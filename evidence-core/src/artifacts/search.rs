@@ -228,7 +228,7 @@ impl FoundArtifact {
             build_url: String::new(),
             commit_url: String::new(),
             compliance_state: State::NonCompliant,
-            running_in: names(places(runs, |run| run.until.is_none().then_some(run.from.0))),
+            running_in: names(places(runs, |run| run.lasts().then_some(run.from.0))),
             exited_from: names(places(runs, |run| run.until.map(|(index, _)| index))),
             html_url: String::new(),
             api_url: String::new(),

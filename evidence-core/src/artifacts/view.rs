@@ -101,8 +101,8 @@ pub struct ArtifactView {
     pub template: Vec<String>,
     /// The state in a sentence, or why the template cannot be read.
     pub state_info: String,
-    /// Where it runs now: each environment with the snapshot in which this run began. Empty to callers of other
-    /// organizations.
+    /// Where it runs now: each environment with the snapshot in which this run began, but for archived ones, of which nothing
+    /// is known any more. Empty to callers of other organizations.
     pub running: Vec<SnapshotPlace>,
     /// Where it ran: each environment with the snapshot in which the run had ended. Empty to callers of other
     /// organizations.
@@ -490,13 +490,14 @@ fn view(
         state,
         template: compliance::expected_names(template, &artifact.template_reference_name),
         state_info: template.unreadable().unwrap_or(state_info(state)).to_owned(),
-        running: places(runs, |run| run.until.is_none().then_some(run.from.0)),
+        running: places(runs, |run| run.lasts().then_some(run.from.0)),
         exited: places(runs, |run| run.until.map(|(index, _)| index)),
         history: if cx.sees_environments()? { history(artifact, &evidence, runs) } else { Vec::new() },
     })
 }
 
-const fn state_info(state: State) -> &'static str {
+/// A state in a sentence.
+pub(crate) const fn state_info(state: State) -> &'static str {
     match state {
         State::Compliant => "All expected attestations are there and compliant.",
         State::NonCompliant => "An attestation of the artifact or of its trail is not compliant.",

@@ -64,6 +64,7 @@ async fn reports_leave_revisions_alone(store: Arc<dyn Store>) -> Outcome {
     };
     let status = |snapshots, changed_at, compliant, reported_at| EnvironmentStatus {
         snapshots,
+        events: 0,
         changed_at,
         compliant,
         reported_at,

@@ -48,6 +48,7 @@ mod builds;
 mod controls;
 mod deployments;
 mod environments;
+mod events;
 mod feed;
 pub(crate) mod fixtures;
 mod flows;
@@ -143,6 +144,7 @@ pub fn checks() -> Vec<Check> {
         repos::checks(),
         environments::checks(),
         snapshots::checks(),
+        events::checks(),
         tags::checks(),
         policies::checks(),
         allowlists::checks(),

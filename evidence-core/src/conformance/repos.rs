@@ -21,6 +21,7 @@ promises! {
     repo_pages_have_the_right_total: "A page past the end is empty, with the right total.",
     repos_are_narrowed: "Everything given in a repo filter must match.",
     the_newest_repo_of_a_name: "`newest_repo` answers, of the repos of this name and provider, that of the greatest id.",
+    repos_are_found_by_name: "`repos_named` answers the repos of each of these names, by name and id.",
     values_of_repos_are_told_once: "`repo_values` answers each value of a facet once, by bytes, of the repos that the filter admits.",
 }
 
@@ -204,6 +205,26 @@ async fn the_newest_repo_of_a_name(store: Arc<dyn Store>) -> Outcome {
     ] {
         let found = store.newest_repo(org.id, name, provider).await?;
         same(&format!("{name} of {provider:?}"), found.map(|repo| repo.id), expected.map(id))?;
+    }
+    Ok(())
+}
+
+async fn repos_are_found_by_name(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let named = |n, name| Fact::RepoReported { record: repo(n, name) };
+    org.record(vec![named(113, "acme/api"), named(112, "acme/api"), named(114, "B"), named(115, "a")])
+        .await?;
+    other.record(vec![named(212, "acme/web")]).await?;
+    let cases: [(&[&str], &[(&str, u64)]); 4] = [
+        (&[], &[]),
+        (&["acme/web", "b", "acme"], &[]),
+        (&["a", "acme/api", "a"], &[("a", 115), ("acme/api", 112), ("acme/api", 113)]),
+        (&["a", "B"], &[("B", 114), ("a", 115)]),
+    ];
+    for (names, expected) in cases {
+        let found = store.repos_named(org.id, names).await?;
+        let expected = Vec::from_iter(expected.iter().map(|(name, n)| ((*name).to_owned(), id(*n))));
+        same(&format!("{names:?}"), found, expected)?;
     }
     Ok(())
 }

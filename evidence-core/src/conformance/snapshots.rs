@@ -32,7 +32,7 @@ promises! {
     what_has_no_digest_runs_by_its_name: "What has no digest is told apart by its name, from what has one too.",
     snapshots_are_listed: "`snapshots` answers the lines of a range by number, as far as there are any.",
     snapshots_are_found_by_time: "`snapshot_at` answers the newest snapshot at or before an instant.",
-    runs_are_ordered: "`runs` is ordered by environment, fingerprint and first snapshot, however often what runs changed.",
+    runs_are_ordered: "`runs` is ordered by environment, fingerprint and first snapshot, however often what runs changed, and tells which environments are archived.",
     the_first_run_is_shown_with_the_newest: "`runs` answers an artifact's first run in an environment and its newest ones.",
     builds_of_a_repo_run: "`live_builds` answers what runs now that one of the newest reports of the repo is about, by environment name and fingerprint, without archived environments.",
     nothing_ran_elsewhere: "Unknown environments, snapshots and fingerprints have nothing, and others are not shown.",
@@ -58,12 +58,12 @@ pub(super) fn instance(start: &str, from: u64) -> RunningArtifact {
 }
 
 /// The same, of a run that began before.
-fn changed(start: &str, since: u64, from: u64) -> RunningArtifact {
+pub(super) fn changed(start: &str, since: u64, from: u64) -> RunningArtifact {
     RunningArtifact { since, ..instance(start, from) }
 }
 
 /// What has no digest but this name.
-fn undigested(name: &str, from: u64) -> RunningArtifact {
+pub(super) fn undigested(name: &str, from: u64) -> RunningArtifact {
     RunningArtifact { fingerprint: None, name: name.to_owned(), ..instance("", from) }
 }
 
@@ -84,23 +84,30 @@ pub(super) fn snapshot(environment: u64, index: u64, changes: &[&str], exits: &[
         compliant: index.is_multiple_of(2),
         reported: true,
         rests_on: index.is_multiple_of(2).then_some(7 * index),
+        events_before: 0,
         policies: Vec::new(),
         changes: changes.iter().map(|start| instance(start, index)).collect(),
         exits: exits.iter().map(|start| ArtifactKey::from(&fingerprint(start))).collect(),
     }
 }
 
-fn taken(index: u64) -> crate::time::Timestamp {
+pub(super) fn taken(index: u64) -> crate::time::Timestamp {
     at(100 * i64::try_from(index).unwrap_or_default())
 }
 
-fn snapshot_taken(snapshot: Snapshot) -> Fact {
+pub(super) fn snapshot_taken(snapshot: Snapshot) -> Fact {
     Fact::SnapshotTaken { snapshot }
 }
 
 async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
-    let provenance = |n, state, reason: Option<String>| Provenance { artifact: id(n), state, reason };
+    let provenance = |n, state, reason: Option<String>| Provenance {
+        artifact: id(n),
+        state,
+        reason,
+        flow: None,
+        reference: String::new(),
+    };
     let full = RunningArtifact {
         name: awkward(),
         created: vec![-1, 0, 1_700_000_000],
@@ -159,7 +166,7 @@ async fn a_number_is_taken_once(store: Arc<dyn Store>) -> Outcome {
 /// bb     ●───○       ●────
 /// cc         ●────────────
 /// ```
-async fn several(store: &Arc<dyn Store>) -> Result<(Org, Org), Failure> {
+pub(super) async fn several(store: &Arc<dyn Store>) -> Result<(Org, Org), Failure> {
     let (org, other) = Org::two(store).await?;
     let created = |n, name| Fact::EnvironmentCreated { record: environment(n, name) };
     org.record(vec![created(101, "prod"), created(100, "test")]).await?;
@@ -167,11 +174,13 @@ async fn several(store: &Arc<dyn Store>) -> Result<(Org, Org), Failure> {
     other.record(vec![snapshot_taken(snapshot(200, 1, &["aa", "dd"], &[]))]).await?;
     let story: [(&[&str], &[&str]); 5] =
         [(&["bb", "aa"], &[]), (&["cc"], &["bb"]), (&[], &[]), (&["bb"], &["aa"]), (&[], &[])];
+    let mut events_before = 0;
     for (index, (changes, exits)) in (1..).zip(story) {
-        let mut taken = snapshot(101, index, changes, exits);
+        let mut taken = Snapshot { events_before, ..snapshot(101, index, changes, exits) };
         if index == 3 {
             taken.changes.push(changed("aa", 1, 3));
         }
+        events_before = taken.events_with();
         org.record(vec![snapshot_taken(taken)]).await?;
     }
     org.record(vec![snapshot_taken(snapshot(100, 1, &["aa"], &[]))]).await?;
@@ -265,6 +274,10 @@ async fn snapshots_are_listed(store: Arc<dyn Store>) -> Outcome {
         at: taken(index),
         until: (index < 5).then(|| taken(index + 1)),
         compliant: index.is_multiple_of(2),
+        events: [2, 4, 5, 7, 7]
+            .into_iter()
+            .nth(usize::try_from(index - 1).unwrap_or_default())
+            .unwrap_or_default(),
         // After the organization and two environments.
         revision: index + 2,
     };
@@ -305,6 +318,7 @@ fn run((environment, name): (u64, &str), start: &str, from: u64, until: Option<u
         fingerprint: fingerprint(start),
         environment: id(environment),
         environment_name: named(name),
+        archived: false,
         from: place(from),
         until: until.map(place),
     }
@@ -320,7 +334,10 @@ async fn runs_are_ordered(store: Arc<dyn Store>) -> Outcome {
         run(prod, "bb", 4, None),
     ];
     let asked = ["bb", "ee", "aa", "dd", "aa"].map(fingerprint);
-    same("the runs", store.runs(org.id, &asked, 10).await?, expected)?;
+    same("the runs", store.runs(org.id, &asked, 10).await?, expected.clone())?;
+    org.record(vec![Fact::EnvironmentArchived { record: environment(101, "prod") }]).await?;
+    let archived = expected.into_iter().map(|run| Run { archived: run.environment == id(101), ..run });
+    same("of an archived environment", store.runs(org.id, &asked, 10).await?, archived.collect())?;
     same("of no artifacts", store.runs(org.id, &[], 10).await?, Vec::new())
 }
 

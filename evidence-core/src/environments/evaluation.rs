@@ -326,6 +326,7 @@ impl Taken {
     fn fact(self, known: &KnownEnvironment, policies: &PolicySet, cx: &Context<'_>) -> Fact {
         let Self { difference, compliant, rests_on, reported } = self;
         let snapshot = Snapshot {
+            events_before: known.status.events,
             environment: known.record.id,
             index: known.status.snapshots + 1,
             // Another server's clock may be ahead; a snapshot is never older than the one before.
@@ -452,13 +453,20 @@ impl Candidate {
 #[derive(Debug)]
 struct Source {
     report: DeploymentSource,
+    reference: String,
     context: FlowContext,
 }
 
 impl Source {
     fn provenance(&self) -> Provenance {
         let FlowContext { artifact_state, reason, .. } = &self.context;
-        Provenance { artifact: self.report.report, state: *artifact_state, reason: reason.clone() }
+        Provenance {
+            artifact: self.report.report,
+            state: *artifact_state,
+            reason: reason.clone(),
+            flow: Some(self.report.flow),
+            reference: self.reference.clone(),
+        }
     }
 }
 
@@ -603,9 +611,11 @@ impl EvaluatedReports {
                 },
             };
             let context = found.unwrap_or_else(EvaluatedReport::unknown).in_flow(flow, trail_name);
-            let ArtifactRow { id: report, flow, repo, committed_at, .. } = row;
+            let ArtifactRow {
+                id: report, flow, repo, committed_at, template_reference_name: reference, ..
+            } = row;
             let report = DeploymentSource { report, flow, repo, committed_at };
-            sources.entry(row.fingerprint).or_default().push(Source { report, context });
+            sources.entry(row.fingerprint).or_default().push(Source { report, reference, context });
         }
         Ok(EvaluationInputs { allowed, sources })
     }

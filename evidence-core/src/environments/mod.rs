@@ -2,7 +2,9 @@
 
 pub(crate) mod asserts;
 pub(crate) mod attached;
+pub(crate) mod audit_log;
 pub(crate) mod evaluation;
+pub(crate) mod events;
 pub(crate) mod lifecycle;
 pub(crate) mod operations;
 pub(crate) mod record;
@@ -14,6 +16,8 @@ pub(crate) mod view;
 
 pub use asserts::{AllowListing, AssertArtifact, AssertScope, AssertView, AssertedFlow};
 pub use attached::{AttachPolicies, DetachPolicies, PolicyNames};
+pub use audit_log::GetEnvironmentAuditLog;
+pub use events::{EventFlow, EventLink, EventLinks, EventView, ListEnvironmentEvents};
 pub use lifecycle::{ArchiveEnvironment, EnvironmentRenaming, RenameEnvironment};
 pub use operations::{
     EnvironmentInput, EnvironmentPatch, GetEnvironment, JoinEnvironment, JoinInput, ListEnvironments,

@@ -16,6 +16,8 @@ use crate::time::Timestamp;
 pub struct EnvironmentStatus {
     /// How many snapshots it has; they are numbered from 1.
     pub snapshots: u64,
+    /// How many events these tell; they are numbered from 1, too.
+    pub events: u64,
     /// When the latest one was taken.
     pub changed_at: Option<Timestamp>,
     /// Its verdict.

@@ -6,6 +6,7 @@ use crate::environments::{Environment, EnvironmentStatus, EnvironmentStore, Know
 use crate::fact::Key;
 use crate::id::Id;
 use crate::page::Listed;
+use crate::snapshots::Snapshot;
 use crate::store::{Current, StoreResult};
 
 use super::tables::Tables;
@@ -55,6 +56,7 @@ impl Tables {
         let Current { revision, record } = current;
         let latest = self.snapshots_of(record.id).next_back().map(|latest| &latest.record);
         let status = EnvironmentStatus {
+            events: latest.map_or(0, Snapshot::events_with),
             snapshots: latest.map_or(0, |latest| latest.index),
             changed_at: latest.map(|latest| latest.at),
             compliant: latest.map(|latest| latest.compliant),

@@ -72,6 +72,16 @@ impl RepoStore for MemoryStore {
         Ok(repos.into_iter().rfind(|repo| filter.admits(repo)))
     }
 
+    async fn repos_named(&self, org: Id, names: &[&str]) -> StoreResult<Vec<(String, Id)>> {
+        self.ask(org, |tables| {
+            let repos = tables.repos.values().map(|repo| &repo.record);
+            let named = repos.filter(|repo| names.contains(&repo.info.name.as_str()));
+            let mut named = Vec::from_iter(named.map(|repo| (repo.info.name.to_string(), repo.id)));
+            named.sort_unstable();
+            named
+        })
+    }
+
     async fn repo_values(
         &self,
         org: Id,

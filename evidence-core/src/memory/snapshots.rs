@@ -1,15 +1,17 @@
 //! Snapshots, and what ran in them.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
 
 use crate::id::Id;
 use crate::name::Fingerprint;
-use crate::page::Listed;
-use crate::snapshots::{LiveBuild, Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore};
+use crate::page::{Listed, Page, PageRequest, SortDirection};
+use crate::snapshots::{
+    Event, LiveBuild, Provenance, Replaced, Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore, Start,
+};
 use crate::store::{Current, StoreResult};
 use crate::time::Timestamp;
 
@@ -31,8 +33,55 @@ impl Tables {
             at: snapshot.at,
             until: next.and_then(|next| self.snapshots.get(&next)).map(|next| next.record.at),
             compliant: snapshot.compliant,
+            events: snapshot.events_with(),
             revision: *revision,
         }
+    }
+
+    /// The events of an environment.
+    fn events_of(&self, environment: Id) -> impl Iterator<Item = Event> {
+        let event = move |number: u64, index: u64, one: &Interval| {
+            let snapshot = &self.snapshots.get(&(environment, index))?.record;
+            Some(Event {
+                number,
+                snapshot: (index, snapshot.at),
+                compliant: snapshot.compliant,
+                instance: one.instance.clone(),
+                exited: false,
+            })
+        };
+        self.intervals.iter().filter(move |one| one.environment == environment).flat_map(move |one| {
+            let began = one.event.and_then(|number| event(number, one.instance.from, one));
+            let ended = one.exit_event.zip(one.until);
+            let ended = ended.and_then(|(number, (until, _))| event(number, until, one));
+            let ended = ended.map(|ended| Event { exited: true, ..ended });
+            began.into_iter().chain(ended)
+        })
+    }
+
+    /// What ran before under the name of a flow that this start is under.
+    fn replaced(&self, environment: Id, start: &Start) -> Option<(Id, &Interval)> {
+        let known = |one: &&Interval| {
+            one.environment == environment
+                && one.artifact != start.artifact
+                && one.instance.since < start.since
+        };
+        let report = |one: &Interval| {
+            let same_name =
+                |from: &&Provenance| from.flow == Some(start.flow) && from.reference == start.reference;
+            one.instance.provenance.iter().find(same_name).map(|from| from.artifact)
+        };
+        let before = self.intervals.iter().filter(known).filter_map(|one| Some((report(one)?, one)));
+        // The last report under the name.
+        let (report, begun) =
+            before.max_by_key(|(_, one)| (one.instance.since, &one.artifact, one.instance.from))?;
+        let last = |one: &&Interval| {
+            one.environment == environment
+                && one.artifact == begun.artifact
+                && one.instance.since == begun.instance.since
+                && (one.exited || one.until.is_none())
+        };
+        Some((report, self.intervals.iter().find(last)?))
     }
 
     /// The run whose last interval this is.
@@ -43,6 +92,7 @@ impl Tables {
             fingerprint: interval.instance.fingerprint.clone()?,
             environment: interval.environment,
             environment_name: environment.name.clone(),
+            archived: self.archived.contains(&interval.environment),
             from: (since, self.snapshots.get(&(interval.environment, since))?.record.at),
             until: interval.until,
         })
@@ -144,5 +194,47 @@ impl SnapshotStore for MemoryStore {
             });
             Ok(live.into_iter().map(|(.., build)| build).take(at_most(limit)).collect())
         })?
+    }
+
+    async fn events(&self, org: Id, environment: Id, numbers: &[u64]) -> StoreResult<Vec<Event>> {
+        self.ask(org, |tables| {
+            tables.events_of(environment).filter(|event| numbers.contains(&event.number)).collect()
+        })
+    }
+
+    async fn event_numbers(
+        &self,
+        org: Id,
+        environment: Id,
+        (range, direction): (RangeInclusive<u64>, SortDirection),
+        repos: &[Id],
+        request: PageRequest,
+    ) -> StoreResult<Page<u64>> {
+        self.ask(org, |tables| {
+            let named = tables.artifacts.iter().map(|one| &one.record);
+            let named = named.filter(|one| one.repo.is_some_and(|repo| repos.contains(&repo)));
+            let named: BTreeSet<&Fingerprint> = named.map(|one| &one.fingerprint).collect();
+            let about = |event: &Event| {
+                event.instance.fingerprint.as_ref().is_some_and(|fingerprint| named.contains(fingerprint))
+            };
+            let events = tables.events_of(environment).filter(|event| range.contains(&event.number));
+            let mut numbers = Vec::from_iter(events.filter(about).map(|event| event.number));
+            numbers.sort_unstable();
+            if direction == SortDirection::Desc {
+                numbers.reverse();
+            }
+            Page::of(numbers, request)
+        })
+    }
+
+    async fn replaced(&self, org: Id, environment: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>> {
+        self.ask(org, |tables| {
+            let replaced = |(place, start): (u64, &Start)| {
+                let (report, last) = tables.replaced(environment, start)?;
+                let (instance, until) = (last.instance.clone(), last.until.map(|(until, _)| until));
+                Some(Replaced { place, report, instance, until })
+            };
+            (0..).zip(starts).filter_map(replaced).collect()
+        })
     }
 }

@@ -65,9 +65,13 @@ pub(super) struct Interval {
     pub(super) environment: Id,
     pub(super) artifact: ArtifactKey,
     pub(super) instance: RunningArtifact,
+    /// The number of the event that tells how it came to be so.
+    pub(super) event: Option<u64>,
     /// The snapshot in which it was no longer so, and when that was taken.
     pub(super) until: Option<(u64, Timestamp)>,
     pub(super) exited: bool,
+    /// The number of the event that tells of that.
+    pub(super) exit_event: Option<u64>,
 }
 
 impl Tables {
@@ -177,19 +181,26 @@ impl Tables {
     /// A change ends what the artifact was and begins what it is; an exit ends it for good.
     fn take(&mut self, snapshot: Snapshot, revision: u64) {
         let changed: BTreeSet<ArtifactKey> = snapshot.changes.iter().map(RunningArtifact::key).collect();
+        let first = snapshot.events_before.saturating_add(1);
+        let numbered = (first..).zip(snapshot.events());
+        let events: BTreeMap<(ArtifactKey, bool), u64> =
+            numbered.map(|(number, (artifact, told))| ((artifact, told.is_none()), number)).collect();
         for interval in self.intervals.iter_mut().filter(|one| one.lasts_in(snapshot.environment)) {
             let exited = snapshot.exits.contains(&interval.artifact);
             if exited || changed.contains(&interval.artifact) {
                 interval.until = Some((snapshot.index, snapshot.at));
                 interval.exited = exited;
+                interval.exit_event = events.get(&(interval.artifact.clone(), true)).copied();
             }
         }
         let begun = |instance: &RunningArtifact| Interval {
             environment: snapshot.environment,
             artifact: instance.key(),
             instance: instance.clone(),
+            event: events.get(&(instance.key(), false)).copied(),
             until: None,
             exited: false,
+            exit_event: None,
         };
         self.intervals.extend(snapshot.changes.iter().map(begun));
         self.snapshots.insert((snapshot.environment, snapshot.index), Current { revision, record: snapshot });

@@ -89,15 +89,15 @@ pub(crate) fn json_items<I: Serialize + Send + 'static>(
 }
 
 /// A text in pieces of about [`PIECE`] bytes, or longer ones as they come.
-struct Gathered {
+pub(super) struct Gathered {
     /// What was gathered already.
-    first: Option<Vec<u8>>,
+    pub(super) first: Option<Vec<u8>>,
     /// Nothing once it has ended.
-    text: Option<BoxStream<'static, Result<Vec<u8>>>>,
+    pub(super) text: Option<BoxStream<'static, Result<Vec<u8>>>>,
 }
 
 impl Gathered {
-    async fn piece(&mut self) -> Result<Option<Vec<u8>>> {
+    pub(super) async fn piece(&mut self) -> Result<Option<Vec<u8>>> {
         let Some(text) = &mut self.text else { return Ok(None) };
         let mut piece = Vec::new();
         while piece.len() < PIECE {

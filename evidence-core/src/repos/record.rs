@@ -166,6 +166,26 @@ pub(crate) fn namespace_path(info: &RepoInfo) -> Vec<String> {
     }
 }
 
+/// Where two commits of the repo at this address can be compared, at a host whose addresses are known: one that is called
+/// after GitHub or GitLab.
+pub(crate) fn compare_url(url: &str, before: &str, after: &str) -> Option<String> {
+    let host = vcs_instance(url)?;
+    let called = |name: &str| host.split(['.', ':']).any(|label| label == name);
+    let between = if called("github") {
+        "/compare/"
+    } else if called("gitlab") {
+        "/-/compare/"
+    } else {
+        return None;
+    };
+    let is_page = url.starts_with("https://") || url.starts_with("http://");
+    if !is_page || before.is_empty() || after.is_empty() || url.contains(['?', '#']) {
+        return None;
+    }
+    let repo = url.trim_end_matches('/');
+    Some(format!("{}{between}{before}...{after}", repo.strip_suffix(".git").unwrap_or(repo)))
+}
+
 pub(super) fn segments(path: &str) -> Vec<String> {
     path.split('/').filter(|segment| !segment.is_empty()).map(str::to_owned).collect()
 }

@@ -9,6 +9,7 @@ mod dump;
 mod evaluation;
 mod evidence;
 mod expression;
+mod schema;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ pub use self::evaluation::*;
 pub use self::evidence::*;
 use self::expression::Budget;
 pub use self::expression::{Expression, ExpressionError, NotANumber, Scope};
+pub use self::schema::{SCHEMA_ID, schema};
 use super::document::{DocumentErrors, Examination, Fields};
 use super::template::{self, Kind};
 

@@ -325,6 +325,20 @@ pub(super) fn parse_kind(
         .ok()
 }
 
+/// The schema of an attestation type that is asked for, with further spellings.
+pub(super) fn kind_schema(aliases: &[&str]) -> Value {
+    let known = [NAMED_KINDS.as_slice(), aliases].concat();
+    json!({
+        "description": "Type that the attestation must have; '*' is any type.",
+        "type": "string",
+        "anyOf": [
+            { "enum": known },
+            { "pattern": r"^custom:[^\u0000]*$" },
+            { "const": ANY_KIND },
+        ],
+    })
+}
+
 /// The JSON Schema (draft 2020-12) of the flow template YAML. It says all that
 /// [`Template::parse`] checks, save that names must be unique, which JSON Schema cannot say.
 pub fn schema() -> Value {
@@ -397,15 +411,7 @@ pub fn schema() -> Value {
                         "pattern": AttestationName::PATTERN,
                         "maxLength": AttestationName::MAX_LEN,
                     },
-                    "type": {
-                        "description": "Type that the attestation must have; '*' is any type.",
-                        "type": "string",
-                        "anyOf": [
-                            { "enum": NAMED_KINDS },
-                            { "pattern": r"^custom:[^\u0000]*$" },
-                            { "const": ANY_KIND },
-                        ],
-                    },
+                    "type": kind_schema(&[]),
                 },
             },
         },

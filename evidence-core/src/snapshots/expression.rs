@@ -248,7 +248,7 @@ impl fmt::Display for Interval {
 
 /// The text is no interval of snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadInterval(String);
+pub struct BadInterval(pub(super) String);
 
 impl fmt::Display for BadInterval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

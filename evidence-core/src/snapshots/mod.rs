@@ -1,13 +1,18 @@
 //! Snapshots: what ran in an environment, when, and whether it was allowed to. Kept as intervals: an artifact runs
 //! from one snapshot until another, so a report costs what changed and not what runs.
 
+pub(crate) mod bound;
+pub(crate) mod diff;
 pub(crate) mod expression;
 pub(crate) mod key;
 pub(crate) mod operations;
 pub(crate) mod record;
+pub(crate) mod sources;
 pub(crate) mod store;
 pub(crate) mod view;
 
+pub use bound::Bound;
+pub use diff::{CompareSnapshots, DiffArtifact, DiffSection, EnvironmentDiff, SharedSection};
 pub use expression::{BadExpression, BadInterval, Expression, Interval, Position, Unit};
 pub use key::ArtifactKey;
 pub use operations::{GetSnapshot, ListSnapshots};
@@ -15,7 +20,9 @@ pub use record::{
     Annotation, AppliedPolicy, DeploymentSource, PolicyDecision, PolicyOutcome, Provenance, RunningArtifact,
     Snapshot,
 };
-pub use store::{LiveBuild, Run, SnapshotEntry, SnapshotRow, SnapshotStore};
+pub use sources::DeploymentDiff;
+pub use store::{Event, LiveBuild, Replaced, Run, SnapshotEntry, SnapshotRow, SnapshotStore, Start};
 pub use view::{
-    AppliedPolicyView, ArtifactFlow, FailingArtifacts, SnapshotArtifact, SnapshotSummary, SnapshotView,
+    AppliedPolicyView, ArtifactFlow, FailingArtifacts, FlowReason, SnapshotArtifact, SnapshotSummary,
+    SnapshotView,
 };

@@ -26,7 +26,11 @@ impl Context<'_> {
     }
 
     /// Which snapshot an expression names; a number that no snapshot need have.
-    async fn resolve_snapshot(&self, environment: &KnownEnvironment, expression: &Expression) -> Result<i64> {
+    pub(crate) async fn resolve_snapshot(
+        &self,
+        environment: &KnownEnvironment,
+        expression: &Expression,
+    ) -> Result<i64> {
         match expression.position(environment.status.snapshots, self.now()) {
             Position::Index(index) => Ok(index),
             Position::At(at) => {
@@ -93,7 +97,7 @@ impl Operation for ListSnapshots {
 
 /// The numbers that a page of one or more items shows of `first..=last`, which it begins at the end of unless
 /// `ascending`. There are no gaps, so that no store has to pass over what is not on the page.
-fn page(
+pub(crate) fn page(
     (first, last): (u64, u64),
     ascending: bool,
     PageRequest { offset, limit }: PageRequest,
@@ -109,7 +113,7 @@ fn page(
 }
 
 /// The existing snapshots of an interval.
-pub(super) async fn range(
+pub(crate) async fn range(
     interval: &Interval,
     environment: &KnownEnvironment,
     cx: &Context<'_>,
@@ -166,7 +170,12 @@ impl Operation for GetSnapshot {
         let resolved = cx.resolve_snapshot(&environment, &expression).await?;
         let index =
             u64::try_from(resolved).ok().filter(|index| (1..=environment.status.snapshots).contains(index));
-        let missing = || cx.missing(Resource::Snapshot, unresolved(&environment, &expression, resolved, cx));
+        let asked = match expression {
+            Expression::Index(index) => format!("#{index}"),
+            Expression::Now => "@{now}".to_owned(),
+            Expression::Back(_) | Expression::At(_) | Expression::Ago(..) => expression.to_string(),
+        };
+        let missing = || cx.missing(Resource::Snapshot, unresolved(&environment, &asked, resolved, cx));
         let index = index.ok_or_else(missing)?;
         let snapshot = cx.store().snapshot(cx.org()?, environment.record.id, index).await?;
         SnapshotView::gather(&environment, snapshot.ok_or_else(missing)?.record, cx).await
@@ -174,19 +183,14 @@ impl Operation for GetSnapshot {
 }
 
 /// What was asked for and what it came to, in the words that users of the public command-line client know.
-fn unresolved(
+pub(super) fn unresolved(
     environment: &KnownEnvironment,
-    expression: &Expression,
+    asked: &str,
     index: i64,
     cx: &Context<'_>,
 ) -> String {
     let org = cx.org_access().map(|access| access.name.as_str()).unwrap_or_default();
     let (name, count) = (&environment.record.name, environment.status.snapshots);
-    let asked = match expression {
-        Expression::Index(index) => format!("#{index}"),
-        Expression::Now => "@{now}".to_owned(),
-        Expression::Back(_) | Expression::At(_) | Expression::Ago(..) => expression.to_string(),
-    };
     format!(
         "Org: '{org}'. Snapshot '{name}{asked}' resolves to '{name}#{index}'. len(snapshots) == {count}. Indexes are 1-based"
     )
@@ -227,7 +231,7 @@ mod tests {
             (later, None, 20, 0, 0),
         ];
         for (at, until, from, to, duration) in table {
-            let row = SnapshotRow { index: 1, at, until, compliant: true, revision: 0 };
+            let row = SnapshotRow { index: 1, at, until, compliant: true, events: 0, revision: 0 };
             let expected = SnapshotSummary {
                 index: 1,
                 from: WholeSeconds(from),

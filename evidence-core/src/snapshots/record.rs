@@ -29,12 +29,35 @@ pub struct Snapshot {
     /// part of it, so that the same can be evaluated again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rests_on: Option<u64>,
+    /// How many events the environment had before it: its own are numbered from there on, by which they are found.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub events_before: u64,
     /// The policies it was evaluated by, by id.
     pub policies: Vec<AppliedPolicy>,
     /// Artifacts that began to run, or whose data differ from the snapshot before.
     pub changes: Vec<RunningArtifact>,
     /// Artifacts that no longer run.
     pub exits: Vec<ArtifactKey>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl Snapshot {
+    /// The artifacts of which it tells an event: what no longer runs, with nothing, and what began to run or differs in more
+    /// than was seen of it, in the order in which the events are numbered.
+    pub fn events(&self) -> impl Iterator<Item = (ArtifactKey, Option<&RunningArtifact>)> {
+        let exited = self.exits.iter().map(|artifact| (artifact.clone(), None));
+        let told = self.changes.iter().filter(|instance| instance.annotation.is_event());
+        exited.chain(told.map(|instance| (instance.key(), Some(instance))))
+    }
+
+    /// How many events the environment has with it.
+    pub fn events_with(&self) -> u64 {
+        self.events_before.saturating_add(self.events().count() as u64)
+    }
 }
 
 /// A policy that a snapshot was evaluated by.
@@ -151,6 +174,12 @@ pub struct Provenance {
     /// Why, where no attestation accounts for it: the template or the trail cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The flow of that report, by which what replaces what there is found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow: Option<Id>,
+    /// What that report calls it in the template; empty without a name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reference: String,
 }
 
 /// Where an artifact that began to run came from.
@@ -179,4 +208,14 @@ pub struct Annotation {
     pub was: u64,
     /// Instances in this one.
     pub now: u64,
+}
+
+impl Annotation {
+    /// The kind of an artifact that is shown as it was, or that differs in counts, times, names and context alone.
+    pub const UNCHANGED: &'static str = "unchanged";
+
+    /// Whether the environment's log tells of it.
+    pub fn is_event(&self) -> bool {
+        self.kind != Self::UNCHANGED
+    }
 }

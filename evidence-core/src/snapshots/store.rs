@@ -6,7 +6,8 @@ use async_trait::async_trait;
 
 use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint};
-use crate::page::Listed;
+use crate::page::{Listed, Page, PageRequest, SortDirection};
+use crate::snapshots::key::ArtifactKey;
 use crate::snapshots::record::{RunningArtifact, Snapshot};
 use crate::store::entry::Current;
 use crate::store::error::StoreResult;
@@ -32,6 +33,8 @@ pub struct SnapshotRow {
     pub until: Option<Timestamp>,
     /// Its verdict.
     pub compliant: bool,
+    /// How many events the environment has with it.
+    pub events: u64,
     /// The ledger index of the fact that took it.
     pub revision: u64,
 }
@@ -45,10 +48,60 @@ pub struct Run {
     pub environment: Id,
     /// The environment's name.
     pub environment_name: EnvironmentName,
+    /// Whether the environment is archived: nobody reports on it any more, so that what ran there last is not known to run.
+    pub archived: bool,
     /// The first snapshot, and when that was taken.
     pub from: (u64, Timestamp),
     /// The snapshot in which it had ended, and when that was taken; nothing while it lasts.
     pub until: Option<(u64, Timestamp)>,
+}
+
+/// What happened to an artifact with a snapshot: it began to run, differed, or no longer ran.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// Its number among those of the environment, from 1.
+    pub number: u64,
+    /// The snapshot, and when that was taken.
+    pub snapshot: (u64, Timestamp),
+    /// The verdict of the snapshot.
+    pub compliant: bool,
+    /// The artifact: as it ran from this snapshot on or, where it no longer ran, as it ran last.
+    pub instance: RunningArtifact,
+    /// Whether it no longer ran.
+    pub exited: bool,
+}
+
+impl Run {
+    /// Whether the artifact is known to run there now.
+    pub const fn lasts(&self) -> bool {
+        self.until.is_none() && !self.archived
+    }
+}
+
+/// The beginning of a run, of which what it replaced is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Start {
+    /// The flow that the artifact was reported to.
+    pub flow: Id,
+    /// What the report calls it in the template; empty without a name.
+    pub reference: String,
+    /// The first snapshot of the run.
+    pub since: u64,
+    /// The artifact.
+    pub artifact: ArtifactKey,
+}
+
+/// What ran before under the same name of the same flow.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Replaced {
+    /// The place of the start among those that were asked about, from 0.
+    pub place: u64,
+    /// The report by which it was known in the flow.
+    pub report: Id,
+    /// As it ran last in the run that began then.
+    pub instance: RunningArtifact,
+    /// The snapshot in which that run had ended; nothing while it lasts.
+    pub until: Option<u64>,
 }
 
 /// A build of a repo that runs in an environment now.
@@ -90,4 +143,20 @@ pub trait SnapshotStore: Send + Sync {
     /// archived, by the environment's name and the artifact's fingerprint (bytes): the first `limit`, each with the first of
     /// those reports.
     async fn live_builds(&self, org: Id, repo: Id, reports: u64, limit: u64) -> StoreResult<Vec<LiveBuild>>;
+    /// The events of an environment that have these numbers, in any order; unknown numbers are passed over.
+    async fn events(&self, org: Id, environment: Id, numbers: &[u64]) -> StoreResult<Vec<Event>>;
+    /// The numbers, in this range and in this direction, of the events of an environment that are about artifacts of which a
+    /// report names one of these repos: a page, and the total.
+    async fn event_numbers(
+        &self,
+        org: Id,
+        environment: Id,
+        (range, direction): (RangeInclusive<u64>, SortDirection),
+        repos: &[Id],
+        request: PageRequest,
+    ) -> StoreResult<Page<u64>>;
+    /// What these starts in an environment replaced, one each at most, in any order: of the other artifacts that were known
+    /// there by the same name in the same flow, and began to run before, the one that began last; of several that began with
+    /// the same snapshot, the one of the greatest key (bytes).
+    async fn replaced(&self, org: Id, environment: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>>;
 }

@@ -4,33 +4,27 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures_util::future::try_join;
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-use crate::artifacts::record::Artifact;
 use crate::compute::{Compute, MANY_EVALUATIONS};
 use crate::environments::record::EnvironmentKind;
 use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Result};
-use crate::flows::operations::FlowLabel;
-use crate::git::{GitCommit, GitCommitInfo};
+use crate::git::GitCommitInfo;
 use crate::id::Id;
 use crate::json::JsonText;
 use crate::ledger::Hash;
-use crate::name::{Fingerprint, PolicyName};
+use crate::name::PolicyName;
 use crate::operation::{Envelope, JsonList, around_last, write_json};
-use crate::page::in_batches;
 use crate::rules::compliance::State;
-use crate::rules::policy::{self, FlowContext, Policy, PolicyDump};
+use crate::rules::policy::{self, FlowContext, Policy, PolicyDump, RuleEvaluation};
 use crate::service::{Context, OwnedContext};
-use crate::snapshots::record::{
-    Annotation, AppliedPolicy, PolicyDecision, Provenance, RunningArtifact, Snapshot,
-};
+use crate::snapshots::record::{Annotation, AppliedPolicy, PolicyDecision, RunningArtifact, Snapshot};
+use crate::snapshots::sources::{DeploymentDiff, Sources, Traced, in_parts, trace};
 use crate::snapshots::store::{SnapshotEntry, SnapshotRow};
-use crate::store::batch::distinct;
 use crate::time::{Seconds, Timestamp, WholeSeconds};
 
 /// A snapshot of an environment in a list.
@@ -143,8 +137,9 @@ pub struct SnapshotArtifact {
     pub ecs_context: Option<JsonText>,
     /// How it differs from the snapshot before.
     pub annotation: Annotation,
-    /// Always empty: `policy_decisions` tells why.
-    pub reasons_for_incompliance: [(); 0],
+    /// Why it may not run, a sentence for each rule of a policy that it violates in a flow; empty where it may, and where no
+    /// policy evaluates it.
+    pub reasons_for_incompliance: Vec<String>,
     /// The flow of the first of `flows`; empty without one.
     pub flow_name: String,
     /// The commit of the first of `flows`.
@@ -155,8 +150,8 @@ pub struct SnapshotArtifact {
     pub html_url: String,
     /// The address of that flow's page.
     pub flow_html_url: String,
-    /// What it replaced; always null, for it is not worked out yet.
-    pub deployment_diff: (),
+    /// What it replaced in the first of `flows`.
+    pub deployment_diff: Option<DeploymentDiff>,
     /// Seconds from the commit until the first instance was created; negative where the commit is later; null where
     /// either is unknown.
     pub commit_lead_time: Option<Seconds>,
@@ -187,15 +182,26 @@ pub struct ArtifactFlow {
     pub html_url: String,
     /// The address of the flow's page.
     pub flow_html_url: String,
-    /// What it replaced; always null, for it is not worked out yet.
-    pub deployment_diff: (),
+    /// What it replaced: the other artifact that began to run here last before it under the same name of the same flow. Null
+    /// where there was none.
+    pub deployment_diff: Option<DeploymentDiff>,
     /// Seconds from the commit until the first instance was created; negative where the commit is later; null where
     /// either is unknown.
     pub commit_lead_time: Option<Seconds>,
     /// Whether the report was compliant in this flow when the snapshot was taken.
     pub artifact_compliance_in_flow: bool,
-    /// Always empty.
-    pub flow_reasons_for_non_compliance: [(); 0],
+    /// Why it was not: its state there, and why where that is known. Empty where it was.
+    pub flow_reasons_for_non_compliance: Vec<FlowReason>,
+}
+
+/// Why an artifact is not compliant in a flow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct FlowReason {
+    /// The state of the report in its trail when the snapshot was taken: `NON-COMPLIANT` or `INCOMPLETE`.
+    pub artifact_compliance_state: State,
+    /// The state in a sentence.
+    pub reason: String,
 }
 
 /// A policy that a snapshot was evaluated by.
@@ -291,52 +297,46 @@ impl SnapshotView {
             artifacts: Vec::new(),
         };
         let shown = Arc::new(Shown { index, rules, rules_before });
-        let (parts, owned) = (stream::iter(in_parts(placed, cx).await?), cx.to_owned_context());
+        let traced = trace(placed, environment.id, cx).await?;
+        let (parts, owned) = (stream::iter(in_parts(traced, cx).await?), cx.to_owned_context());
         let read = move |part| artifacts(part, Arc::clone(&shown), owned.clone());
         JsonList::with_first_item(parts.then(read).try_flatten(), view, &cx.compute()).await
     }
 }
 
-/// More artifacts are not shown at once.
-const MAX_ITEMS: usize = 512;
-
-/// These artifacts, in order, in parts: the reports that those of one come from fit memory together.
-async fn in_parts(placed: Vec<SnapshotEntry>, cx: &Context<'_>) -> Result<Vec<Vec<SnapshotEntry>>> {
-    let reports = reports(&placed);
-    let sizes = match reports.as_slice() {
-        [] => Vec::new(),
-        some => cx.store().artifact_sizes(cx.org()?, some).await?,
-    };
-    let sizes: BTreeMap<Id, u64> = sizes.into_iter().map(|report| (report.id, report.bytes)).collect();
-    let weighed = placed.into_iter().map(|placed| {
-        let from = &placed.instance.provenance;
-        let bytes = from.iter().filter_map(|provenance| sizes.get(&provenance.artifact)).sum();
-        (placed, bytes)
-    });
-    Ok(in_batches(weighed, MAX_ITEMS))
-}
-
-/// The reports that these artifacts come from.
-fn reports(placed: &[SnapshotEntry]) -> Vec<Id> {
-    let provenance = placed.iter().flat_map(|placed| &placed.instance.provenance);
-    distinct(provenance.map(|provenance| provenance.artifact))
-}
-
 /// These artifacts as the snapshot shows them, one after the other.
 async fn artifacts(
-    part: Vec<SnapshotEntry>,
+    part: Vec<Traced<SnapshotEntry>>,
     shown: Arc<Shown>,
     owned: OwnedContext,
 ) -> Result<impl Stream<Item = Result<SnapshotArtifact>> + Send + 'static> {
     let sources = Arc::new(Sources::read(&part, &owned.context()).await?);
-    let artifact = move |placed: SnapshotEntry| {
+    let artifact = move |placed: Traced<SnapshotEntry>| {
         let (shown, sources, owned) = (Arc::clone(&shown), Arc::clone(&sources), owned.clone());
-        let heavy = shown.evaluations(&placed.instance) > MANY_EVALUATIONS;
+        let heavy = shown.evaluations(&placed.item.instance) > MANY_EVALUATIONS;
         let compute = owned.context().compute();
         let show = move || shown.artifact(placed, &sources, &owned.context());
         async move { compute.run_if(heavy, show).await }
     };
     Ok(stream::iter(part).then(artifact))
+}
+
+/// The rules that these decisions found violated, a sentence for each and each flow.
+fn reasons(decisions: &[PolicyDecision]) -> Vec<String> {
+    let mut reasons = Vec::new();
+    for PolicyDecision { policy_name, policy_version, status, rule_evaluations } in decisions {
+        if status.is_compliant() {
+            continue;
+        }
+        let before = reasons.len();
+        let violated = rule_evaluations.iter().flat_map(RuleEvaluation::violations);
+        reasons
+            .extend(violated.map(|why| format!("policy '{policy_name}' (version {policy_version}): {why}")));
+        if reasons.len() == before {
+            reasons.push(format!("policy '{policy_name}' (version {policy_version}) is violated"));
+        }
+    }
+    reasons
 }
 
 impl SnapshotEntry {
@@ -442,102 +442,8 @@ impl Rules {
 }
 
 /// The fingerprint as answers show it.
-fn fingerprint(instance: &RunningArtifact) -> String {
+pub(crate) fn fingerprint(instance: &RunningArtifact) -> String {
     instance.fingerprint.as_ref().map(ToString::to_string).unwrap_or_default()
-}
-
-/// What a snapshot shows of the report that an artifact comes from.
-struct Source {
-    flow: Id,
-    trail: Option<Id>,
-    fingerprint: Fingerprint,
-    template_reference_name: String,
-    git_commit: String,
-    commit_url: String,
-    commit: Option<GitCommit>,
-}
-
-impl From<Artifact> for Source {
-    fn from(report: Artifact) -> Self {
-        Self {
-            flow: report.flow,
-            trail: report.trail,
-            fingerprint: report.fingerprint,
-            template_reference_name: report.template_reference_name,
-            git_commit: report.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
-            commit_url: report.commit_url,
-            commit: report.git_commit_info,
-        }
-    }
-}
-
-/// The reports, flows and trails that some artifacts of a snapshot come from.
-#[derive(Default)]
-struct Sources {
-    artifacts: BTreeMap<Id, Source>,
-    flows: BTreeMap<Id, FlowLabel>,
-    trail_names: BTreeMap<Id, String>,
-}
-
-impl Sources {
-    async fn read(placed: &[SnapshotEntry], cx: &Context<'_>) -> Result<Self> {
-        let (org, reports) = (cx.org()?, reports(placed));
-        if reports.is_empty() {
-            return Ok(Self::default());
-        }
-        let reports = cx.store().artifacts_by_id(org, &reports).await?;
-        let artifacts: BTreeMap<Id, Source> =
-            reports.into_iter().map(|report| (report.id, Source::from(report))).collect();
-        let flows = distinct(artifacts.values().map(|artifact| artifact.flow));
-        let trails = distinct(artifacts.values().filter_map(|artifact| artifact.trail));
-        let trail_names = async { Ok(cx.store().trail_names(org, &trails).await?) };
-        let (flows, trails) = try_join(cx.flow_labels(&flows), trail_names).await?;
-        let trail_names = trails.into_iter().map(|(trail, name)| (trail, name.into_string())).collect();
-        Ok(Self { artifacts, flows, trail_names })
-    }
-
-    /// What was known where this was reported, when it was evaluated.
-    fn context(&self, provenance: &Provenance) -> FlowContext {
-        let source = self.artifacts.get(&provenance.artifact);
-        let flow = source.and_then(|source| self.flows.get(&source.flow));
-        let trail = source.and_then(|source| self.trail_names.get(&source.trail?));
-        FlowContext {
-            flow_name: flow.map(|flow| flow.name.to_string()).unwrap_or_default(),
-            trail_name: trail.cloned().unwrap_or_default(),
-            artifact_state: provenance.state,
-            reason: provenance.reason.clone(),
-            tags: Arc::default(),
-            attestations: Vec::new(),
-        }
-    }
-
-    fn flows_of(&self, instance: &RunningArtifact, cx: &Context<'_>) -> Vec<ArtifactFlow> {
-        let created = instance.created.first().copied();
-        let flow_of = |provenance: &Provenance| {
-            let artifact = self.artifacts.get(&provenance.artifact)?;
-            let flow = &self.flows.get(&artifact.flow)?.name;
-            let commit = artifact.commit.as_ref();
-            let committed = commit.and_then(|commit| commit.timestamp).map(|at| at.0);
-            let reference = &artifact.template_reference_name;
-            Some(ArtifactFlow {
-                flow_name: flow.to_string(),
-                trail_name: artifact.trail.and_then(|trail| self.trail_names.get(&trail)).cloned(),
-                template_reference_name: Some(reference.clone()).filter(|name| !name.is_empty()),
-                git_commit: artifact.git_commit.clone(),
-                commit_url: artifact.commit_url.clone(),
-                git_commit_info: commit.map(GitCommitInfo::from),
-                html_url: cx.artifact_url(flow.as_str(), &artifact.fingerprint, provenance.artifact),
-                flow_html_url: cx.page_url(&format!("flows/{flow}")),
-                deployment_diff: (),
-                commit_lead_time: created
-                    .zip(committed)
-                    .map(|(created, committed)| Timestamp::from_seconds(created).since(committed)),
-                artifact_compliance_in_flow: provenance.state.is_compliant(),
-                flow_reasons_for_non_compliance: [],
-            })
-        };
-        instance.provenance.iter().filter_map(flow_of).collect()
-    }
 }
 
 /// What the artifacts of a snapshot are shown by.
@@ -560,11 +466,18 @@ impl Shown {
         policies.saturating_mul(instance.provenance.len().max(1))
     }
 
-    fn artifact(&self, placed: SnapshotEntry, sources: &Sources, cx: &Context<'_>) -> SnapshotArtifact {
-        let SnapshotEntry { mut instance, exited } = placed;
-        let flows = sources.flows_of(&instance, cx);
+    fn artifact(
+        &self,
+        placed: Traced<SnapshotEntry>,
+        sources: &Sources,
+        cx: &Context<'_>,
+    ) -> SnapshotArtifact {
+        let Traced { item: SnapshotEntry { mut instance, exited }, replaced } = placed;
+        let flows = sources.flows_of(&instance, &replaced, self.index, cx);
         let annotation = annotation(&instance, exited, self.index);
         let policy_decisions = self.decisions(&instance, sources);
+        let reasons_for_incompliance =
+            if instance.compliant == Some(false) { reasons(&policy_decisions) } else { Vec::new() };
         let first = flows.first().cloned();
         let text =
             |field: fn(&ArtifactFlow) -> &String| first.as_ref().map(field).cloned().unwrap_or_default();
@@ -577,13 +490,13 @@ impl Shown {
             pods: instance.context.remove("pods"),
             ecs_context: instance.context.remove("ecs_context"),
             annotation,
-            reasons_for_incompliance: [],
+            reasons_for_incompliance,
             flow_name: text(|flow| &flow.flow_name),
             git_commit: text(|flow| &flow.git_commit),
             commit_url: text(|flow| &flow.commit_url),
             html_url: text(|flow| &flow.html_url),
             flow_html_url: text(|flow| &flow.flow_html_url),
-            deployment_diff: (),
+            deployment_diff: first.as_ref().and_then(|flow| flow.deployment_diff.clone()),
             commit_lead_time: first.as_ref().and_then(|flow| flow.commit_lead_time),
             flows,
             policy_decisions,
@@ -599,7 +512,7 @@ impl Shown {
 }
 
 /// What is said of an instance in snapshot `index`; its own annotation tells of the snapshot that it began with.
-fn annotation(instance: &RunningArtifact, exited: bool, index: u64) -> Annotation {
+pub(crate) fn annotation(instance: &RunningArtifact, exited: bool, index: u64) -> Annotation {
     let count = instance.created.len() as u64;
     if exited {
         return Annotation { kind: "exited".to_owned(), was: count, now: 0 };
@@ -607,7 +520,7 @@ fn annotation(instance: &RunningArtifact, exited: bool, index: u64) -> Annotatio
     if instance.from == index {
         return instance.annotation.clone();
     }
-    Annotation { kind: "unchanged".to_owned(), was: count, now: count }
+    Annotation { kind: Annotation::UNCHANGED.to_owned(), was: count, now: count }
 }
 
 #[cfg(test)]

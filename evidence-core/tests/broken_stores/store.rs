@@ -4,8 +4,7 @@
 mod artifacts;
 mod attestations;
 mod repos;
-
-use std::ops::RangeInclusive;
+mod snapshots;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -25,7 +24,6 @@ use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organiza
 use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
-use evidence_core::snapshots::{LiveBuild, Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore};
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
 use evidence_core::tags::{TagChoice, TagStore, TaggedKind};
@@ -500,54 +498,6 @@ impl EnvironmentStore for Broken {
 
     async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>> {
         self.whole.environments_by_id(org, ids).await
-    }
-}
-
-#[async_trait]
-impl SnapshotStore for Broken {
-    async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
-        self.whole.snapshot(org, environment, index).await
-    }
-
-    async fn snapshots(
-        &self,
-        org: Id,
-        environment: Id,
-        range: RangeInclusive<u64>,
-    ) -> StoreResult<Vec<SnapshotRow>> {
-        self.whole.snapshots(org, environment, range).await
-    }
-
-    async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {
-        self.whole.snapshot_at(org, environment, at).await
-    }
-
-    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotEntry>> {
-        let mut placed = self.whole.instances(org, environment, index).await?;
-        placed.retain(|placed| !(self.has(Defect::ForgetsExits) && placed.exited));
-        placed.retain(|placed| {
-            !self.has(Defect::DropsWhatHasNoDigest) || placed.instance.fingerprint.is_some()
-        });
-        Ok(placed)
-    }
-
-    async fn live_builds(&self, org: Id, repo: Id, reports: u64, limit: u64) -> StoreResult<Vec<LiveBuild>> {
-        let reports = if self.has(Defect::TellsWhatRunsOfAllReports) { u64::MAX } else { reports };
-        self.whole.live_builds(org, repo, reports, limit).await
-    }
-
-    async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {
-        let runs = self.whole.runs(org, fingerprints, newest).await?;
-        let place = |run: &Run| (run.environment, run.fingerprint.clone());
-        let runs = match self.has(Defect::ForgetsTheFirstRun) {
-            true => runs
-                .chunk_by(|left, right| place(left) == place(right))
-                .flat_map(|of| &of[1..])
-                .cloned()
-                .collect(),
-            false => runs,
-        };
-        Ok(backwards(runs, self.has(Defect::RunsAreBackwards)))
     }
 }
 

@@ -162,6 +162,8 @@ const TABLE: &[Row] = &[
     row("detach_policy_from_env", WRITES, Json(r#"{"policy_names": ["p"]}"#), 200).without("env_name", 404),
     row("update_env", WRITES, Json(r#"{"description": "new"}"#), 200).without("env_name", 404),
     row("rename_environment", WRITES, Json(r#"{"new_name": "renamed"}"#), 200).without("env_name", 404),
+    row("get_env_events", READS, Nothing, 200).without("env_name", 404),
+    row("get_env_auditlog", READS, Nothing, 200).without("env_name", 404),
     row("archive_env", WRITES, Nothing, 200).without("env_name", 404),
     row("docker_report", REPORTS, Json(r#"{"artifacts": []}"#), 200).without("env_name", 404),
     row("azure_apps_report", REPORTS, Json(r#"{"artifacts": []}"#), 201).without("env_name", 404),
@@ -189,6 +191,7 @@ const TABLE: &[Row] = &[
     row("get_repo_deployment_statistics", READS, Nothing, 200).without("repo", 404),
     row("list_repo_deployments", READS, Nothing, 200).without("repo", 404),
     row("get_repo", READS, Nothing, 200).without("repo_name", 404),
+    row("environment_policy_schema_v1", ToAnybody, Nothing, 200),
     row("flow_template_schema_v1", ToAnybody, Nothing, 200),
     row("get_search", READS, Nothing, 200).without("search_value", 404),
     row("list_service_accounts", READS, Nothing, 200),
@@ -203,6 +206,7 @@ const TABLE: &[Row] = &[
     row("rotate_service_account_api_key", MANAGES, Json("{}"), 201).without("name", 404),
     row("list_snapshots", READS, Nothing, 200).without("env_name", 404),
     row("get_snapshot", READS, Nothing, 200).without("snapshot_expression", 404),
+    row("environment_diff", READS, Nothing, 200),
     row("patch_tags", WRITES, Json("{}"), 200).without("resource_id", 404),
     row("list_trails_for_org", READS, Nothing, 200),
     row("list_trails", READS, Nothing, 200).without("flow_name", 404),
@@ -387,11 +391,11 @@ impl World {
             names.insert("attestation_id", found[0]["attestation_id"].as_str().unwrap().to_owned());
         }
         let path = operation_paths::path(template, &names, file!());
-        // The one operation that does not work without a parameter of the query.
-        if row.operation == "list_attestations_for_criteria" {
-            format!("{path}?commit_list={}", "9".repeat(40))
-        } else {
-            path
+        // The operations that do not work without a parameter of the query.
+        match row.operation {
+            "list_attestations_for_criteria" => format!("{path}?commit_list={}", "9".repeat(40)),
+            "environment_diff" => format!("{path}?snappish1=prod&snappish2=prod%7E0"),
+            _ => path,
         }
     }
 }

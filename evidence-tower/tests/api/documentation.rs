@@ -167,6 +167,7 @@ fn schemas_have_the_names_that_generated_clients_know() {
         ("get_artifact_by_fingerprint", "ArtifactResponse"),
         ("get_latest_artifact_commit", "LatestCommitResponse"),
         ("get_attestations", "AttestationsPaginatedResponse"),
+        ("environment_diff", "EnvironmentDiffResponse"),
         ("get_environment", "GetEnvironmentResponse"),
         ("get_flow", "FlowGet"),
         ("get_organization", "GetOrganization"),

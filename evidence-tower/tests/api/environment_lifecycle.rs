@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::environments::{COMPLIANCE, PROVENANCE};
+use crate::support::environments::{COMPLIANCE, PROVENANCE, fingerprint};
 use crate::support::{Api, on_every_store_and_mount};
 
 const PROD: &str = "/environments/acme/prod";
@@ -54,6 +54,32 @@ async fn a_patch_changes_what_it_says_and_clears_a_description() {
         a.expect(400, json!({"errors": {"included_environments": "Only a logical environment includes others"}}));
         patch(json!({"description": "x"})).key("snapshotter-key").await.expect(403, json!({}));
         api.patch("/environments/acme/none").json(json!({})).await.expect(404, json!({}));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nothing_is_known_to_run_in_an_archived_environment() {
+    on_every_store_and_mount(async |api| {
+        api.given_environments("docker", &["prod", "test"]).await;
+        api.given_artifact('1', "t1").await;
+        for name in ["prod", "test"] {
+            api.report_running(name, &[('1', &[1])]).await.created();
+        }
+        api.report_running("prod", &[]).await.created();
+        api.report_running("prod", &[('1', &[2])]).await.created();
+        let path = format!("/artifacts/acme/web/fingerprint/{}", fingerprint('1'));
+        let place = |name: &str, index: u64| json!({"environment_name": name, "snapshot_index": index});
+        let before = api.get(&path).await.ok();
+        assert_eq!(before["running"], json!([place("prod", 3), place("test", 1)]));
+        assert_eq!(before["exited"], json!([place("prod", 2)]));
+        api.put("/environments/acme/prod/archive").await.ok();
+        let after = api.get(&path).await.ok();
+        assert_eq!(after["running"], json!([place("test", 1)]));
+        // What happened stays.
+        assert_eq!((&after["exited"], &after["history"]), (&before["exited"], &before["history"]));
+        let found = api.get(&format!("/search/acme/sha/{}", fingerprint('1'))).await.ok();
+        assert_eq!(found["artifacts"][0]["running_in"], json!(["test"]), "{found}");
     })
     .await;
 }

@@ -407,11 +407,15 @@ impl Calls {
         let first = json!({"org": "acme", "identifier": "SDLC-4", "version_number": 1});
         self.get("get_control_version", first).await;
         self.get("list_controls", json!({"org": "acme", "search": "review"})).await;
-        self.get("flow_template_schema_v1", json!({})).await;
-        // Its beginning: the rest has references of its own, which tools would look for in the document.
-        let schema = self.shown["flow_template_schema_v1"]["answer"].as_object_mut().unwrap();
-        schema.retain(|key, _| !["$defs", "additionalProperties"].contains(&key.as_str()));
-        schema["properties"].as_object_mut().unwrap().retain(|name, _| name == "version");
+        // Their beginnings: the rest has references of its own, which tools would look for in the document.
+        for (operation, shown) in
+            [("environment_policy_schema_v1", "_schema"), ("flow_template_schema_v1", "version")]
+        {
+            self.get(operation, json!({})).await;
+            let schema = self.shown[operation]["answer"].as_object_mut().unwrap();
+            schema.retain(|key, _| !["$defs", "additionalProperties"].contains(&key.as_str()));
+            schema["properties"].as_object_mut().unwrap().retain(|name, _| name == shown);
+        }
     }
 
     async fn look(&mut self) {
@@ -470,6 +474,10 @@ impl Calls {
         self.get("get_environment", production.clone()).await;
         self.get("list_snapshots", with(&production, "interval", "1..NOW")).await;
         self.get("get_snapshot", with(&production, "snapshot_expression", "-1")).await;
+        self.get("get_env_events", with(&production, "repo_name", "acme/shop")).await;
+        self.get("get_env_auditlog", with(&production, "event_types", "started,exited")).await;
+        let compared = with(&with(&org, "snappish1", "production%231"), "snappish2", "production");
+        self.get("environment_diff", compared).await;
         if self.routes.contains_key("download_trail_audit_pdf") {
             self.get("download_trail_audit_pdf", in_trail).await;
         }

@@ -31,7 +31,9 @@ use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organiza
 use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::repos::{Repo, RepoFacet, RepoFilter, RepoStore, VcsProvider};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
-use evidence_core::snapshots::{LiveBuild, Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore};
+use evidence_core::snapshots::{
+    Event, LiveBuild, Replaced, Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore, Start,
+};
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
 use evidence_core::tags::{TagChoice, TagStore, TaggedKind};
@@ -563,6 +565,10 @@ impl RepoStore for InterceptingStore {
         self.ask("newest_repo", self.inner.newest_repo(org, name, provider)).await
     }
 
+    async fn repos_named(&self, org: Id, names: &[&str]) -> StoreResult<Vec<(String, Id)>> {
+        self.ask("repos_named", self.inner.repos_named(org, names)).await
+    }
+
     async fn repo_values(
         &self,
         org: Id,
@@ -621,6 +627,26 @@ impl SnapshotStore for InterceptingStore {
 
     async fn live_builds(&self, org: Id, repo: Id, reports: u64, limit: u64) -> StoreResult<Vec<LiveBuild>> {
         self.ask("live_builds", self.inner.live_builds(org, repo, reports, limit)).await
+    }
+
+    async fn events(&self, org: Id, environment: Id, numbers: &[u64]) -> StoreResult<Vec<Event>> {
+        self.ask("events", self.inner.events(org, environment, numbers)).await
+    }
+
+    async fn event_numbers(
+        &self,
+        org: Id,
+        environment: Id,
+        range: (RangeInclusive<u64>, SortDirection),
+        repos: &[Id],
+        request: PageRequest,
+    ) -> StoreResult<Page<u64>> {
+        let numbers = self.inner.event_numbers(org, environment, range, repos, request);
+        self.ask("event_numbers", numbers).await
+    }
+
+    async fn replaced(&self, org: Id, environment: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>> {
+        self.ask("replaced", self.inner.replaced(org, environment, starts)).await
     }
 
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {

@@ -27,7 +27,7 @@ pub(crate) struct LedgerChecker {
     versions: BTreeMap<Id, u64>,
     controls: BTreeMap<Id, Control>,
     /// Number and time of the latest snapshot.
-    snapshots: BTreeMap<Id, (u64, Timestamp)>,
+    snapshots: BTreeMap<Id, (u64, Timestamp, u64)>,
     trails: BTreeMap<Id, Trail>,
     repos: BTreeMap<Id, Repo>,
     /// The artifact that has a name in a trail.
@@ -236,11 +236,12 @@ impl LedgerChecker {
 
     fn snapshot(&mut self, snapshot: &Snapshot) {
         let id = snapshot.environment;
-        let (number, at) = self.snapshots.get(&id).copied().unwrap_or_default();
+        let (number, at, events) = self.snapshots.get(&id).copied().unwrap_or_default();
         self.expect("the number of a snapshot", number + 1, snapshot.index);
         self.expect("the time of a snapshot", at, at.min(snapshot.at));
         self.expect("the policies of a snapshot", self.evaluates(id), snapshot.policies.clone());
-        self.snapshots.insert(id, (snapshot.index, snapshot.at));
+        self.expect("how many events were before a snapshot", events, snapshot.events_before);
+        self.snapshots.insert(id, (snapshot.index, snapshot.at, snapshot.events_with()));
     }
 
     /// What an environment is evaluated by.
@@ -254,7 +255,8 @@ impl LedgerChecker {
     pub(crate) async fn end(mut self, store: &dyn Store, org: Id, api: &Api) -> Vec<String> {
         for known in store.environments(org).await.unwrap() {
             let (id, name) = (known.record.id, &known.record.name);
-            let latest = self.snapshots.get(&id).map(|(number, _)| *number).unwrap_or_default();
+            let (latest, _, events) = self.snapshots.get(&id).copied().unwrap_or_default();
+            self.expect("how many events there are", events, known.status.events);
             self.expect("how many snapshots there are", latest, known.status.snapshots);
             self.expect("an environment", self.environments.get(&id).cloned(), Some(known.record.clone()));
             if let Some(snapshot) = store.snapshot(org, id, latest).await.unwrap() {

@@ -21,6 +21,7 @@ mod controls;
 mod damaged;
 mod deployments;
 mod documentation;
+mod environment_events;
 mod environment_lifecycle;
 mod environments;
 mod exact_numbers;

@@ -38,12 +38,16 @@ async fn an_organization_answers_to_its_own() {
 }
 
 #[tokio::test]
-async fn the_flow_template_schema_is_for_every_caller_with_a_credential() {
+async fn the_schemas_are_for_every_caller_with_a_credential() {
     on_every_store_and_mount(async |api| {
-        let schema = api.get("/schemas/flow-template/v1").key(JOHN).await.ok();
-        assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
-        assert!(schema["$id"].is_string() && schema["properties"]["trail"].is_object());
-        assert_eq!(api.get("/schemas/flow-template/v1").anonymous().await.message(401), "Unauthorized");
+        for (path, property) in
+            [("/schemas/flow-template/v1", "trail"), ("/schemas/environment-policy/v1", "artifacts")]
+        {
+            let schema = api.get(path).key(JOHN).await.ok();
+            assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+            assert!(schema["$id"].is_string() && schema["properties"][property].is_object());
+            assert_eq!(api.get(path).anonymous().await.message(401), "Unauthorized");
+        }
     })
     .await;
 }

@@ -302,6 +302,7 @@ async fn what_has_no_digest_is_shown_with_its_context_and_evaluated_as_without_p
             compliant: false,
             reported: true,
             rests_on: None,
+            events_before: 0,
             policies: vec![],
             changes: vec![
                 instance("task", 20, &json!({"ecs_context": task, "containers": ["a"]})),

@@ -74,6 +74,8 @@ async fn reads(api: &Api) -> BTreeMap<&'static str, String> {
         let query = match operation {
             // Answered whole, some dozens at a time: so few that they are read at once.
             "list_attestations_for_criteria" => format!("?commit_list={COMMIT}&attestation_name=bar"),
+            "environment_diff" => "?snappish1=prod%231&snappish2=prod".to_owned(),
+            "get_env_events" => "?repo_name=acme/repo0&per_page=100".to_owned(),
             _ => String::new(),
         };
         reads.insert(operation, operation_paths::path(template, &names, file!()) + &query);

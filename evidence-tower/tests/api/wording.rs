@@ -202,9 +202,29 @@ async fn environments_and_snapshots() {
         ("/snapshots/acme/non-existing/-1", environment),
         ("/snapshots/acme/empty/-1", &*snapshot("empty#-1", "empty#0", 0)),
         ("/snapshots/acme/prod/23", &*snapshot("prod#23", "prod#23", 3)),
+        ("/environments/acme/non-existing/events", environment),
+        ("/environments/acme/non-existing/auditlog", environment),
+        ("/environments/acme/prod/events?repo_name=X", "Repo 'X' not found"),
+        ("/environments/acme/prod/events?repo_name=", "Repo '' not found"),
+        ("/env-diff/acme?snappish1=non-existing&snappish2=prod", environment),
+        ("/env-diff/acme?snappish1=empty&snappish2=prod%2323", &*snapshot("empty", "empty#0", 0)),
+        ("/env-diff/acme?snappish1=prod&snappish2=prod%2323", &*snapshot("prod#23", "prod#23", 3)),
+        ("/env-diff/acme?snappish1=prod~3&snappish2=prod", &*snapshot("prod~3", "prod#0", 3)),
     ];
     for (path, sentence) in rows {
         api.get(path).await.expect_exactly(404, json!({ "message": sentence }));
+    }
+    for (path, sentence) in [
+        ("/env-diff/acme?snappish1=&snappish2=prod", "Bad snappish "),
+        ("/env-diff/acme?snappish1=prod&snappish2=prod%23", "Bad snappish prod#"),
+    ] {
+        api.get(path).await.expect(400, json!({ "message": sentence }));
+    }
+    for bound in ["start=", "end=soon", "interval=1..2..3"] {
+        let (name, text) = bound.split_once('=').unwrap();
+        let events = api.get(&format!("/environments/acme/prod/events?{bound}")).await;
+        let refused = format!("Invalid interval value: {text}");
+        events.expect(400, json!({"errors": {format!("query.{name}"): refused}}));
     }
     let body = json!({"name": "all", "type": "logical", "description": "", "included_environments": [""]});
     let sentence = "Environment named '' does not exist for organization 'acme'";

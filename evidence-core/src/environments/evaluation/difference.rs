@@ -138,7 +138,7 @@ impl Change {
             Self::BecameNonCompliant => "became-non-compliant",
             Self::UpdatedProvenance => "updated-provenance",
             Self::Changed => "changed",
-            Self::Unchanged => "unchanged",
+            Self::Unchanged => Annotation::UNCHANGED,
         }
     }
 }

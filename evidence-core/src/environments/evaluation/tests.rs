@@ -23,7 +23,7 @@ fn report(number: u8) -> Id {
 
 /// Where an artifact came from.
 fn source(number: u8) -> DeploymentSource {
-    DeploymentSource { report: report(number), flow: report(9), repo: None, committed_at: None }
+    DeploymentSource { report: report(number), flow: report(0), repo: None, committed_at: None }
 }
 
 fn fingerprint(digit: char) -> Fingerprint {
@@ -79,7 +79,13 @@ fn outcome(rules: &str) -> PolicyOutcome {
 
 /// A compliant report.
 fn from_report(number: u8) -> Provenance {
-    Provenance { artifact: report(number), state: State::Compliant, reason: None }
+    Provenance {
+        artifact: report(number),
+        state: State::Compliant,
+        reason: None,
+        flow: Some(report(0)),
+        reference: String::new(),
+    }
 }
 
 /// What runs after these were evaluated in snapshot 1.
@@ -290,10 +296,11 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
         tags: Arc::default(),
         attestations: Vec::new(),
     };
+    let reported = |context| Source { report: source(1), reference: String::new(), context };
     let running = |artifact: EvaluatedArtifact| ReportedState::from([(artifact.key, artifact.observed)]);
     let findings = |allowed: bool| EvaluationInputs {
         allowed: allowed.then(|| known.clone()).into_iter().collect(),
-        sources: [(known.clone(), vec![Source { report: source(1), context: flow.clone() }])].into(),
+        sources: [(known.clone(), vec![reported(flow.clone())])].into(),
     };
     // Its name is the text of a fingerprint that has provenance.
     let disguised = || running(undigested(known.as_str(), None));

@@ -51,6 +51,64 @@ impl RuleEvaluation {
         let holds = applicable.all(|resolution| resolution.kind == ResolutionKind::RuleSatisfied);
         Self { rule, satisfied: (!ignored).then_some(holds), ignored, resolutions }
     }
+
+    /// What speaks against the artifact, a sentence for each flow.
+    pub fn violations(&self) -> impl Iterator<Item = String> {
+        let violated = self.resolutions.iter().filter(|resolution| !resolution.kind.is_passed());
+        violated.map(|resolution| self.rule.violated(resolution))
+    }
+}
+
+impl Rule {
+    /// What a resolution says against the artifact.
+    fn violated(&self, Resolution { kind, context }: &Resolution) -> String {
+        let place = match (&context.flow_name, context.trail_name.as_deref()) {
+            (Some(flow), Some(trail)) if !trail.is_empty() => format!("in trail '{trail}' of flow '{flow}'"),
+            (Some(flow), _) => format!("in flow '{flow}'"),
+            (None, _) => "in any flow".to_owned(),
+        };
+        let what = match &self.definition {
+            RuleDefinition::Attestation(rule) => rule.asked_for(),
+            RuleDefinition::Boolean(_) | RuleDefinition::Policy(_) => "compliance in a trail".to_owned(),
+        };
+        let said = match kind {
+            ResolutionKind::RuleNotApplicable | ResolutionKind::RuleSatisfied => {
+                format!("{what} holds {place}")
+            }
+            ResolutionKind::MissingProvenance => {
+                "provenance is required, and the artifact was reported in no flow".to_owned()
+            }
+            ResolutionKind::NoProvenance => {
+                format!("{what} is missing, for the artifact was reported in no flow")
+            }
+            ResolutionKind::NonCompliantInTrail => {
+                let state = context.artifact_status.unwrap_or(State::NonCompliant);
+                format!("the artifact is {state} {place}")
+            }
+            ResolutionKind::MissingAttestation => format!("{what} is missing {place}"),
+            ResolutionKind::NonCompliantAttestation => format!("{what} is not compliant {place}"),
+            ResolutionKind::EvaluationError => format!("a condition comes to nothing {place}"),
+            ResolutionKind::UnreadablePolicy => "the policy cannot be read".to_owned(),
+        };
+        match &context.reason {
+            Some(reason) => format!("{said}: {reason}"),
+            None => said,
+        }
+    }
+}
+
+impl AttestationRule {
+    /// What it asks for, in words.
+    fn asked_for(&self) -> String {
+        if let Some(control) = &self.for_control {
+            return format!("a decision about control '{control}'");
+        }
+        match (self.name.as_str(), self.kind.as_str()) {
+            (ANY_NAME, kind) => format!("an attestation of type '{kind}'"),
+            (name, _) if self.kind.is_any() => format!("the attestation '{name}'"),
+            (name, kind) => format!("the attestation '{name}' of type '{kind}'"),
+        }
+    }
 }
 
 /// A rule as it is shown beside its outcome.

@@ -65,6 +65,32 @@ pub(crate) fn a_policy_decides_whether_a_snapshot_complies(fixture: &mut Fixture
     assert!(String::from_utf8_lossy(&output.stderr).contains("NON-COMPLIANT"), "{output:?}");
 }
 
+pub(crate) fn what_happened_is_logged_and_compared(fixture: &mut Fixture) {
+    fixture.begin();
+    let (file, fingerprint) = fixture.attest_artifact(&[]);
+    fixture.does(&["create", "environment", "prod", "--type", "server"]);
+    fixture.says(&["log", "environment", "prod"], "No environment events were found");
+    let refused = fixture.run(&["diff", "snapshots", "prod", "prod~1"]);
+    assert!(!refused.status.success());
+    let stranger = fixture.file("stranger", "unknown to every trail");
+    fixture.does(&["snapshot", "server", "prod", "--paths", &file]);
+    fixture.does(&["snapshot", "server", "prod", "--paths", &stranger]);
+
+    let events = fixture.reads(&["log", "environment", "prod"]);
+    let told = Vec::from_iter(events.as_array().unwrap().iter().map(|event| event["description"].clone()));
+    let started = "1 instance started running (from 0 to 1)";
+    assert_eq!(told, [started, "1 instance stopped running (from 1 to 0)", started]);
+    fixture.says(&["log", "environment", "prod"], "stopped running");
+    let first = fixture.reads(&["log", "environment", "prod", "--interval", "1"]);
+    assert_eq!((&first[0]["sha256"], &first[0]["pipeline"]), (&json!(fingerprint), &json!("delivery")));
+
+    let diff = fixture.reads(&["diff", "snapshots", "prod#1", "prod"]);
+    assert_eq!(diff["snappish1"]["snapshot_id"], "prod#1");
+    assert_eq!(diff["snappish1"]["artifacts"][0]["fingerprint"], fingerprint);
+    assert_eq!(diff["snappish2"]["artifacts"].as_array().map(Vec::len), Some(1));
+    fixture.says(&["diff", "snapshots", "prod~1", "prod~0"], "stranger");
+}
+
 pub(crate) fn an_environment_is_renamed_and_archived(fixture: &mut Fixture) {
     fixture.does(&["create", "environment", "prod", "--type", "server"]);
     let policy = fixture.file("policy.yml", POLICY);

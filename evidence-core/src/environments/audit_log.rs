@@ -1,0 +1,240 @@
+//! The log of an environment as a file for spreadsheets.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures_util::{StreamExt, stream};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::auth::actor::Scope;
+use crate::bounded::LongText;
+use crate::environments::events::{EXITED, STARTED, Window, description, events_with, in_order, named_repos};
+use crate::environments::store::KnownEnvironment;
+use crate::error::{Error, Result};
+use crate::id::Id;
+use crate::name::{EnvironmentName, OrgName};
+use crate::operation::{Csv, Method, Operation, csv_row};
+use crate::service::{Context, OwnedContext};
+use crate::snapshots::bound::Bound;
+use crate::snapshots::expression::Expression;
+use crate::snapshots::sources::{Sources, Traced, in_parts};
+use crate::snapshots::store::Event;
+use crate::snapshots::view::fingerprint;
+use crate::time::SentSeconds;
+
+/// Gets the log of an environment as a CSV file, oldest first: a row for each artifact that began to run, changed or stopped
+/// running. Cells that a spreadsheet might take for formulas have an apostrophe before them. Of artifacts in several flows the
+/// cells of these are separated by semicolons, in the same order.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct GetEnvironmentAuditLog {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The environment's name.
+    pub env_name: EnvironmentName,
+    /// Leaves out what was before, in epoch seconds.
+    pub from_timestamp: Option<SentSeconds>,
+    /// Leaves out what was later, in epoch seconds.
+    pub to_timestamp: Option<SentSeconds>,
+    /// Which events, separated by commas: `started`, `exited` and `changed`, which is all others. All when left out or empty.
+    pub event_types: Option<LongText>,
+    /// Artifacts of which flows, separated by commas; `no provenance` is those that were reported to none. All when left out
+    /// or empty; a name that no flow has adds nothing.
+    pub flow_names: Option<LongText>,
+    /// Artifacts that reports from which repos are about, separated by commas. All when left out or empty; each must exist.
+    pub repo_names: Option<LongText>,
+}
+
+/// What `flow_names` calls artifacts that were reported to no flow.
+const NO_PROVENANCE: &str = "no provenance";
+
+/// The first row.
+const HEADINGS: [&str; 14] = [
+    "timestamp",
+    "environment",
+    "snapshot",
+    "event_type",
+    "event",
+    "description",
+    "artifact_name",
+    "fingerprint",
+    "artifact_compliant",
+    "snapshot_compliant",
+    "flows",
+    "trails",
+    "git_commits",
+    "commit_urls",
+];
+
+/// So many events are read at once.
+const EVENTS: u64 = 256;
+
+impl Operation for GetEnvironmentAuditLog {
+    const NAME: &'static str = "get_env_auditlog";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/environments/{org}/{env_name}/auditlog";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Gets the log of an environment as a CSV file";
+    const ANSWER_HEADERS: &'static [&'static str] = Csv::HEADERS;
+    type Body = ();
+    type Output = Csv;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let kinds = self.kinds()?;
+        let environment = cx.environment(self.env_name.as_str()).await?;
+        let repos = Vec::from_iter(named(self.repo_names.as_ref()));
+        let repos = match repos.as_slice() {
+            [] => None,
+            names => Some(named_repos(names, "query.repo_names", cx).await?),
+        };
+        let flows = BTreeSet::from_iter(named(self.flow_names.as_ref()).map(str::to_owned));
+        let filter = Filter { kinds, flows, repos: repos.map(BTreeSet::from_iter) };
+        let bound =
+            |at: Option<SentSeconds>, otherwise| at.map_or(Bound::Snapshot(otherwise), |at| Bound::At(at.0));
+        let window = Window::Between(
+            bound(self.from_timestamp, Expression::Index(1)),
+            bound(self.to_timestamp, Expression::Now),
+        );
+        let range = match window.snapshots(&environment, cx).await? {
+            Some(snapshots) => events_with(&environment, snapshots, cx).await?,
+            None => None,
+        };
+        let file_name = format!("{}-{}-auditlog.csv", self.org, environment.record.name);
+        let log = Arc::new(Log { environment, filter, owned: cx.to_owned_context() });
+        let (first, last) = range.unwrap_or((1, 0));
+        let begins = (first..=last).step_by(usize::try_from(EVENTS).unwrap_or(usize::MAX));
+        let read = move |begin: u64| {
+            let log = Arc::clone(&log);
+            async move { log.rows(begin, last.min(begin.saturating_add(EVENTS - 1))).await }
+        };
+        let rows = stream::iter(begins).then(read);
+        let headings = stream::iter([Ok(csv_row(HEADINGS))]);
+        Ok(Csv::new(file_name, headings.chain(rows)))
+    }
+}
+
+/// What is named between commas.
+fn named(list: Option<&LongText>) -> impl Iterator<Item = &str> {
+    let names = list.map(LongText::as_str).unwrap_or_default().split(',').map(str::trim);
+    names.filter(|name| !name.is_empty())
+}
+
+impl GetEnvironmentAuditLog {
+    fn kinds(&self) -> Result<BTreeSet<Kind>> {
+        let kind = |name: &str| {
+            let known = Kind::ALL.into_iter().find(|kind| kind.as_str() == name);
+            let text = || format!("'{name}' is no type of events: started, exited or changed");
+            known.ok_or_else(|| Error::invalid("query.event_types", text()))
+        };
+        named(self.event_types.as_ref()).map(kind).collect()
+    }
+}
+
+/// What events are asked for by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Started,
+    Exited,
+    Changed,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Started, Self::Exited, Self::Changed];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Started => STARTED,
+            Self::Exited => EXITED,
+            Self::Changed => "changed",
+        }
+    }
+
+    fn of(annotation: &str) -> Self {
+        match annotation {
+            EXITED => Self::Exited,
+            kind if kind.starts_with(STARTED) => Self::Started,
+            _ => Self::Changed,
+        }
+    }
+}
+
+/// Which events are told; an empty set is all.
+struct Filter {
+    kinds: BTreeSet<Kind>,
+    flows: BTreeSet<String>,
+    repos: Option<BTreeSet<Id>>,
+}
+
+impl Filter {
+    fn admits(&self, event: &Event, sources: &Sources) -> bool {
+        let from = || event.instance.provenance.iter().filter_map(|from| sources.of(from));
+        let of_flows = || {
+            let known = from().any(|(flow, _)| self.flows.contains(flow));
+            known || event.instance.provenance.is_empty() && self.flows.contains(NO_PROVENANCE)
+        };
+        let of_repos = |repos: &BTreeSet<Id>| {
+            from().any(|(_, source)| source.repo.is_some_and(|repo| repos.contains(&repo)))
+        };
+        (self.flows.is_empty() || of_flows()) && self.repos.as_ref().is_none_or(of_repos)
+    }
+}
+
+/// What the rows of a log are made by.
+struct Log {
+    environment: KnownEnvironment,
+    filter: Filter,
+    owned: OwnedContext,
+}
+
+impl Log {
+    /// The rows of the events from one number to another.
+    async fn rows(&self, first: u64, last: u64) -> Result<Vec<u8>> {
+        let cx = self.owned.context();
+        let events = in_order(&self.environment, (first..=last).collect(), &cx).await?;
+        let kinds = &self.filter.kinds;
+        let asked = events
+            .into_iter()
+            .filter(|event| kinds.is_empty() || kinds.contains(&Kind::of(&event.annotation().kind)));
+        let mut rows = Vec::new();
+        for part in in_parts(asked.map(Traced::bare).collect(), &cx).await? {
+            let sources = Sources::read(&part, &cx).await?;
+            let told = part.iter().filter(|traced| self.filter.admits(&traced.item, &sources));
+            rows.extend(told.flat_map(|traced| self.row(&traced.item, &sources, &cx)));
+        }
+        Ok(rows)
+    }
+
+    fn row(&self, event: &Event, sources: &Sources, cx: &Context<'_>) -> Vec<u8> {
+        let Event { snapshot: (index, at), compliant, instance, .. } = event;
+        let annotation = event.annotation();
+        let flows = sources.flows_of(instance, &Default::default(), *index, cx);
+        let joined = |text: fn(&crate::snapshots::view::ArtifactFlow) -> &str| {
+            Vec::from_iter(flows.iter().map(text)).join(";")
+        };
+        let verdict = match instance.compliant {
+            Some(true) => "true",
+            Some(false) => "false",
+            None => "",
+        };
+        csv_row([
+            at.to_string().as_str(),
+            self.environment.record.name.as_str(),
+            &index.to_string(),
+            Kind::of(&annotation.kind).as_str(),
+            &annotation.kind,
+            &description(&annotation),
+            &instance.name,
+            &fingerprint(instance),
+            verdict,
+            if *compliant { "true" } else { "false" },
+            &joined(|flow| &flow.flow_name),
+            &joined(|flow| flow.trail_name.as_deref().unwrap_or_default()),
+            &joined(|flow| &flow.git_commit),
+            &joined(|flow| &flow.commit_url),
+        ])
+    }
+}

@@ -1,0 +1,447 @@
+//! The log of an environment: what began to run, changed and stopped there.
+
+use std::sync::Arc;
+
+use futures_util::future::try_join;
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::auth::actor::Scope;
+use crate::bounded::{List, ShortText};
+use crate::environments::store::KnownEnvironment;
+use crate::error::{Error, Resource, Result};
+use crate::id::Id;
+use crate::name::{EnvironmentName, OrgName};
+use crate::operation::paging::PageHeaders;
+use crate::operation::{JsonList, Method, Operation, WithHeaders};
+use crate::page::{Page, PageNumber, PerPage, SortDirection};
+use crate::service::{Context, OwnedContext};
+use crate::snapshots::bound::Bound;
+use crate::snapshots::expression::{BadInterval, Expression, Interval};
+use crate::snapshots::operations as snapshots;
+use crate::snapshots::record::Annotation;
+use crate::snapshots::sources::{Sources, Traced, in_parts, trace};
+use crate::snapshots::store::Event;
+use crate::snapshots::view::{ArtifactFlow, annotation, fingerprint};
+use crate::store::error::StoreError;
+use crate::time::{Seconds, SentSeconds, Timestamp};
+
+/// Lists what began to run in an environment, changed and stopped running there, newest first, a page at a time. Headers tell
+/// how many events there are, and where the other pages are.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ListEnvironmentEvents {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The environment's name.
+    pub env_name: EnvironmentName,
+    /// Which page, from 1; the first when left out.
+    pub page: Option<PageNumber>,
+    /// Events a page: 15 when left out.
+    pub per_page: Option<PerPage<100>>,
+    /// The snapshots whose events are listed: one snapshot expression, or two separated by `..`, such as `5..10` or `~5..NOW`.
+    /// `start` and `end` take its place, and go before it.
+    pub interval: Option<ShortText>,
+    /// Oldest first.
+    pub reverse: Option<bool>,
+    /// Narrows the list to artifacts that a report from a repo of this name is about; repeatable, any may match. Each must
+    /// exist.
+    #[serde(default)]
+    pub repo_name: List<ShortText, 100>,
+    /// Where the list begins, in epoch seconds: with the first snapshot that was taken then or later. Goes before `start`.
+    pub start_ts: Option<SentSeconds>,
+    /// Where it ends, in epoch seconds: with the last snapshot that was taken then or before. Goes before `end`.
+    pub end_ts: Option<SentSeconds>,
+    /// Where it begins: a snapshot expression (`5`, `-2`, `~3`), or how long ago (`1hour`, `2days`, `30mins`); `1` when left
+    /// out.
+    pub start: Option<ShortText>,
+    /// Where it ends, written as `start` is; `NOW` when left out.
+    pub end: Option<ShortText>,
+}
+
+const DEFAULT_PER_PAGE: u64 = 15;
+
+impl Operation for ListEnvironmentEvents {
+    const NAME: &'static str = "get_env_events";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/environments/{org}/{env_name}/events";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Lists what happened in an environment";
+    const ANSWER_HEADERS: &'static [&'static str] = PageHeaders::NAMES;
+    type Body = ();
+    type Output = WithHeaders<JsonList<EventView>>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let window = self.window()?;
+        let environment = cx.environment(self.env_name.as_str()).await?;
+        let repos = self.repos(cx).await?;
+        let range = match window.snapshots(&environment, cx).await? {
+            Some(snapshots) => events_with(&environment, snapshots, cx).await?,
+            None => None,
+        };
+        let (page, per_page) =
+            (self.page.unwrap_or_default(), self.per_page.map_or(DEFAULT_PER_PAGE, PerPage::get));
+        let request = page.request(per_page);
+        let is_ascending = self.reverse.unwrap_or_default();
+        let found = match (range, repos) {
+            (None, _) => Page { items: Vec::new(), total: 0 },
+            (Some((first, last)), None) => {
+                let mut items = Vec::from_iter(snapshots::page((first, last), is_ascending, request));
+                if !is_ascending {
+                    items.reverse();
+                }
+                Page { items, total: last - first + 1 }
+            }
+            (Some((first, last)), Some(repos)) => {
+                let direction = if is_ascending { SortDirection::Asc } else { SortDirection::Desc };
+                let range = (first..=last, direction);
+                cx.store().event_numbers(cx.org()?, environment.record.id, range, &repos, request).await?
+            }
+        };
+        let address = format!("environments/{}/{}/events", self.org, environment.record.name);
+        let [start_ts, end_ts] = [self.start_ts, self.end_ts].map(|at| at.map(|at| at.0.decimal()));
+        let headers = PageHeaders {
+            address: cx.api_url(&address),
+            query: self.query(start_ts.as_deref(), end_ts.as_deref()),
+            page,
+            per_page,
+            total: found.total,
+        };
+        let headers = headers.headers()?;
+        let events = in_order(&environment, found.items, cx).await?;
+        let traced = trace(events, environment.record.id, cx).await?;
+        let (parts, owned) = (stream::iter(in_parts(traced, cx).await?), cx.to_owned_context());
+        let name = Arc::new(environment.record.name);
+        let read = move |part| views(part, Arc::clone(&name), owned.clone());
+        let reply = JsonList::with_first_item(parts.then(read).try_flatten(), (), &cx.compute()).await?;
+        Ok(WithHeaders { headers, reply })
+    }
+}
+
+impl ListEnvironmentEvents {
+    fn window(&self) -> Result<Window> {
+        let bad = |field: &str, bad: BadInterval| Error::invalid(field, bad.to_string());
+        let bound = |field, text: &Option<ShortText>, otherwise| match text {
+            Some(text) => Bound::parse(text).map_err(|error| bad(field, error)),
+            None => Ok(Bound::Snapshot(otherwise)),
+        };
+        let interval = Interval::parse(self.interval.as_deref().unwrap_or_default());
+        let interval = interval.map_err(|error| bad("query.interval", error))?;
+        let start = bound("query.start", &self.start, Expression::Index(1))?;
+        let end = bound("query.end", &self.end, Expression::Now)?;
+        let told =
+            self.start.is_some() || self.end.is_some() || self.start_ts.is_some() || self.end_ts.is_some();
+        if interval != Interval::Everything && !told {
+            return Ok(Window::Interval(interval));
+        }
+        let at = |sent: Option<SentSeconds>, bound| sent.map_or(bound, |SentSeconds(at)| Bound::At(at));
+        Ok(Window::Between(at(self.start_ts, start), at(self.end_ts, end)))
+    }
+
+    /// The repos that the list is narrowed to.
+    async fn repos(&self, cx: &Context<'_>) -> Result<Option<Vec<Id>>> {
+        let names = Vec::from_iter(self.repo_name.0.iter().map(ShortText::as_str));
+        if names.is_empty() { Ok(None) } else { named_repos(&names, "query.repo_name", cx).await.map(Some) }
+    }
+
+    /// The parameters but for the page, as links repeat them.
+    fn query<'a>(
+        &'a self,
+        start_ts: Option<&'a str>,
+        end_ts: Option<&'a str>,
+    ) -> Vec<(&'static str, &'a str)> {
+        let reverse = self.reverse.map(|reverse| if reverse { "true" } else { "false" });
+        let given = [
+            ("interval", self.interval.as_deref().filter(|interval| !interval.is_empty())),
+            ("reverse", reverse),
+            ("start_ts", start_ts),
+            ("end_ts", end_ts),
+            ("start", self.start.as_deref()),
+            ("end", self.end.as_deref()),
+        ];
+        let repos = self.repo_name.0.iter().map(|name| ("repo_name", name.as_str()));
+        given.into_iter().filter_map(|(name, value)| Some((name, value?))).chain(repos).collect()
+    }
+}
+
+/// The ids of the repos of these names, of which each must exist.
+pub(super) async fn named_repos(names: &[&str], field: &'static str, cx: &Context<'_>) -> Result<Vec<Id>> {
+    let named = cx.store().repos_named(cx.org()?, names).await?;
+    match names.iter().find(|name| !named.iter().any(|(known, _)| known == *name)) {
+        Some(unknown) => Err(cx.missing(Resource::Repo, *unknown).named_by(field).into()),
+        None => Ok(named.into_iter().map(|(_, id)| id).collect()),
+    }
+}
+
+/// Which snapshots of an environment.
+pub(super) enum Window {
+    /// Those of an interval.
+    Interval(Interval),
+    /// Those from one bound to another.
+    Between(Bound, Bound),
+}
+
+impl Window {
+    /// The first and the last of those that exist.
+    pub(super) async fn snapshots(
+        &self,
+        environment: &KnownEnvironment,
+        cx: &Context<'_>,
+    ) -> Result<Option<(u64, u64)>> {
+        let (start, end) = match self {
+            Self::Interval(interval) => return snapshots::range(interval, environment, cx).await,
+            Self::Between(start, end) => (start, end),
+        };
+        let count = environment.status.snapshots;
+        let first = match start.time(cx.now()) {
+            Ok(time) => {
+                before(environment, Timestamp::from_micros(time.as_micros().saturating_sub(1)), cx).await? + 1
+            }
+            Err(expression) => index(environment, expression, cx).await?.max(1),
+        };
+        let last = match end.time(cx.now()) {
+            Ok(time) => before(environment, time, cx).await?,
+            Err(expression) => index(environment, expression, cx).await?.min(count),
+        };
+        Ok((first <= last).then_some((first, last)))
+    }
+}
+
+impl Bound {
+    /// The time that it is, or the snapshot.
+    fn time(&self, now: Timestamp) -> Result<Timestamp, &Expression> {
+        match self {
+            Self::Snapshot(expression) => Err(expression),
+            Self::Ago(distance) => Ok(Timestamp::from_micros(now.as_micros().saturating_sub(*distance))),
+            Self::At(time) => Ok(*time),
+        }
+    }
+}
+
+/// How many snapshots were taken then or before.
+async fn before(environment: &KnownEnvironment, time: Timestamp, cx: &Context<'_>) -> Result<u64> {
+    Ok(cx.store().snapshot_at(cx.org()?, environment.record.id, time).await?)
+}
+
+/// The number that an expression comes to; 0 before the first.
+async fn index(environment: &KnownEnvironment, expression: &Expression, cx: &Context<'_>) -> Result<u64> {
+    Ok(u64::try_from(cx.resolve_snapshot(environment, expression).await?).unwrap_or_default())
+}
+
+/// The first and the last number of the events that these snapshots tell, if they tell any.
+pub(super) async fn events_with(
+    environment: &KnownEnvironment,
+    (first, last): (u64, u64),
+    cx: &Context<'_>,
+) -> Result<Option<(u64, u64)>> {
+    let with = async |index: u64| {
+        if index == 0 {
+            return Ok(0);
+        }
+        if index == environment.status.snapshots {
+            return Ok(environment.status.events);
+        }
+        let row = cx.store().snapshots(cx.org()?, environment.record.id, index..=index).await?;
+        let lost = || StoreError::corrupt(format_args!("snapshot {index} of an environment is missing"));
+        row.first().map(|row| row.events).ok_or_else(|| Error::from(lost()))
+    };
+    let (before, with) = try_join(with(first.saturating_sub(1)), with(last)).await?;
+    Ok((before < with).then_some((before + 1, with)))
+}
+
+/// The events of these numbers, in this order.
+pub(super) async fn in_order(
+    environment: &KnownEnvironment,
+    numbers: Vec<u64>,
+    cx: &Context<'_>,
+) -> Result<Vec<Event>> {
+    if numbers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut events = cx.store().events(cx.org()?, environment.record.id, &numbers).await?;
+    let is_ascending = numbers.first() <= numbers.last();
+    events.sort_by_key(|event| event.number);
+    if !is_ascending {
+        events.reverse();
+    }
+    Ok(events)
+}
+
+/// Something that happened to an artifact in an environment.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "GetEnvironmentEventResponse")]
+#[non_exhaustive]
+pub struct EventView {
+    /// The environment's name.
+    pub environment_name: EnvironmentName,
+    /// The number of the snapshot that tells of it.
+    pub snapshot_index: u64,
+    /// The artifact's name, as the environment knows it.
+    pub artifact_name: String,
+    /// Its SHA-256; empty for what has no digest.
+    pub sha256: String,
+    /// What happened, in a sentence.
+    pub description: String,
+    /// When that snapshot was taken, in epoch seconds.
+    pub reported_at: Seconds,
+    /// The name of the first of `flows`; empty without one.
+    pub pipeline: String,
+    /// Retired; always empty.
+    pub deployments: [(); 0],
+    /// The flows that the artifact was reported to.
+    pub flows: Vec<EventFlow>,
+    /// Whether the artifact was allowed to run; null where no policy evaluated it.
+    pub artifact_compliance: Option<bool>,
+    /// Whether all that ran in the snapshot was allowed to; false without policies.
+    pub snapshot_compliance: bool,
+    /// `started-compliant`, `started-non-compliant`, `started-unknown`, `exited`, `became-compliant`,
+    /// `became-non-compliant`, `updated-provenance` or `changed`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Of what began to run, where its commit can be compared with that of what it replaced; null where that is not known.
+    pub code_diff: Option<String>,
+    /// Where more is told.
+    pub _links: EventLinks,
+}
+
+/// A flow that an artifact was reported to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "GetEnvironmentEventFlow")]
+#[non_exhaustive]
+pub struct EventFlow {
+    /// The flow's name.
+    pub flow_name: String,
+    /// Retired; always null.
+    pub deployments: (),
+}
+
+/// Where more is told of an event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct EventLinks {
+    /// Of the artifact in the first of `flows`; null without one.
+    pub artifact: Option<EventLink>,
+    /// Of the snapshot.
+    pub snapshot: EventLink,
+}
+
+/// Two addresses of one thing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct EventLink {
+    /// In this API.
+    #[serde(rename = "self")]
+    pub this: String,
+    /// Of its page.
+    pub html: String,
+}
+
+/// These events as answers carry them, one after the other.
+async fn views(
+    part: Vec<Traced<Event>>,
+    environment: Arc<EnvironmentName>,
+    owned: OwnedContext,
+) -> Result<impl Stream<Item = Result<EventView>> + Send + 'static> {
+    let cx = owned.context();
+    let sources = Sources::read(&part, &cx).await?;
+    let views = part.into_iter().map(|traced| view(traced, &environment, &sources, &cx));
+    Ok(stream::iter(views.collect::<Result<Vec<_>>>()?).map(Ok))
+}
+
+impl Event {
+    /// What happened.
+    pub(super) fn annotation(&self) -> Annotation {
+        annotation(&self.instance, self.exited, self.snapshot.0)
+    }
+}
+
+fn view(
+    Traced { item: event, replaced }: Traced<Event>,
+    environment: &EnvironmentName,
+    sources: &Sources,
+    cx: &Context<'_>,
+) -> Result<EventView> {
+    let org = &cx.org_access()?.name;
+    let annotation = event.annotation();
+    let description = description(&annotation);
+    let Event { snapshot: (index, at), compliant, instance, .. } = event;
+    let flows = sources.flows_of(&instance, &replaced, index, cx);
+    let first = flows.first();
+    let began = annotation.kind.starts_with(STARTED);
+    let diff = first.and_then(|flow| flow.deployment_diff.as_ref()).filter(|_| began);
+    let artifact = first.map(|flow| EventLink {
+        this: cx.api_url(&format!(
+            "artifacts/{org}/{}/fingerprint/{}",
+            flow.flow_name,
+            fingerprint(&instance)
+        )),
+        html: flow.html_url.clone(),
+    });
+    let snapshot = EventLink {
+        this: cx.api_url(&format!("snapshots/{org}/{environment}/{index}")),
+        html: cx.page_url(&format!("environments/{environment}/snapshots/{index}")),
+    };
+    Ok(EventView {
+        environment_name: environment.clone(),
+        snapshot_index: index,
+        description,
+        reported_at: at.seconds(),
+        pipeline: first.map(|flow| flow.flow_name.clone()).unwrap_or_default(),
+        deployments: [],
+        code_diff: diff.map(|diff| diff.diff_url.clone()).filter(|url| !url.is_empty()),
+        flows: flows.iter().map(event_flow).collect(),
+        artifact_compliance: instance.compliant,
+        snapshot_compliance: compliant,
+        kind: annotation.kind,
+        _links: EventLinks { artifact, snapshot },
+        sha256: fingerprint(&instance),
+        artifact_name: instance.name,
+    })
+}
+
+fn event_flow(flow: &ArtifactFlow) -> EventFlow {
+    EventFlow { flow_name: flow.flow_name.clone(), deployments: () }
+}
+
+/// What the kinds of what began to run begin with.
+pub(super) const STARTED: &str = "started";
+
+/// The kind of what no longer runs.
+pub(super) const EXITED: &str = "exited";
+
+/// What happened, in a sentence.
+pub(super) fn description(Annotation { kind, was, now }: &Annotation) -> String {
+    let instances =
+        |count: u64| if count == 1 { "1 instance".to_owned() } else { format!("{count} instances") };
+    if kind.starts_with(STARTED) {
+        format!("{} started running (from {was} to {now})", instances(*now))
+    } else if kind == EXITED {
+        format!("{} stopped running (from {was} to {now})", instances(*was))
+    } else {
+        format!("{} changed", instances(*now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_told_in_a_sentence() {
+        let table = [
+            ("started-compliant", 0, 1, "1 instance started running (from 0 to 1)"),
+            ("started-unknown", 0, 3, "3 instances started running (from 0 to 3)"),
+            ("exited", 2, 0, "2 instances stopped running (from 2 to 0)"),
+            ("exited", 1, 0, "1 instance stopped running (from 1 to 0)"),
+            ("changed", 3, 3, "3 instances changed"),
+            ("became-compliant", 1, 1, "1 instance changed"),
+        ];
+        for (kind, was, now, told) in table {
+            assert_eq!(description(&Annotation { kind: kind.to_owned(), was, now }), told);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! CSV files (RFC 4180) whose rows are made while they are sent.
+
+use futures_util::stream::{BoxStream, Stream, StreamExt};
+use schemars::{Schema, SchemaGenerator};
+
+use super::stream::Gathered;
+use super::{Answer, AnswerBody, Header, Raw, Reply, Streamed};
+use crate::compute::{Compute, Progress};
+use crate::error::Result;
+
+/// A CSV file with status 200, to be downloaded. What fails before the first piece is sent is told by the status; what fails
+/// later breaks the connection off.
+pub struct Csv {
+    file_name: String,
+    text: BoxStream<'static, Result<Vec<u8>>>,
+}
+
+impl std::fmt::Debug for Csv {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Csv").field("file_name", &self.file_name).finish_non_exhaustive()
+    }
+}
+
+impl Csv {
+    /// The headers that its answers carry.
+    pub const HEADERS: &'static [&'static str] = &["Content-Disposition"];
+
+    /// A file of this name, which holds letters, digits, `.`, `-` and `_` alone; `text` is rows of [`csv_row`], in pieces.
+    pub fn new(
+        file_name: impl Into<String>,
+        text: impl Stream<Item = Result<Vec<u8>>> + Send + 'static,
+    ) -> Self {
+        Self { file_name: file_name.into(), text: text.boxed() }
+    }
+}
+
+const MEDIA_TYPE: &str = "text/csv; charset=utf-8";
+
+impl Reply for Csv {
+    const STATUSES: &'static [u16] = &[200];
+    const MEDIA_TYPE: &'static str = "text/csv";
+
+    fn schema(_: &mut SchemaGenerator) -> Option<Schema> {
+        None
+    }
+
+    async fn answer(self, compute: &Compute) -> Result<Answer> {
+        let disposition = format!("attachment; filename=\"{}\"", self.file_name);
+        let headers = vec![Header::new("Content-Disposition", disposition)?];
+        let mut gathered = Gathered { first: None, text: Some(self.text) };
+        let first = gathered.piece().await?.unwrap_or_default();
+        let media_type = MEDIA_TYPE.to_owned();
+        let body = if gathered.text.is_none() {
+            AnswerBody::Raw(Raw { media_type: Some(media_type), bytes: first.into() })
+        } else {
+            compute.note(Progress::Answering);
+            let content = Box::new(Gathered { first: Some(first), ..gathered });
+            AnswerBody::Stream(Streamed { media_type, content })
+        };
+        Ok(Answer { headers, ..Answer::of(body) })
+    }
+}
+
+/// What a spreadsheet takes for the beginning of a formula, in full width, too, and what it passes over before one.
+const BEGINS_A_FORMULA: [char; 11] =
+    ['=', '+', '-', '@', '\t', '\r', '\n', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
+
+/// A row of these cells. A cell that a spreadsheet might take for a formula has an apostrophe before it, which shows it as
+/// text.
+pub fn csv_row<'c>(cells: impl IntoIterator<Item = &'c str>) -> Vec<u8> {
+    let cell = |cell: &str| {
+        let is_formula = cell.trim_start_matches(' ').starts_with(BEGINS_A_FORMULA);
+        let guard = if is_formula { "'" } else { "" };
+        if cell.contains([',', '"', '\r', '\n']) {
+            format!("\"{guard}{}\"", cell.replace('"', "\"\""))
+        } else {
+            format!("{guard}{cell}")
+        }
+    };
+    let cells = Vec::from_iter(cells.into_iter().map(cell));
+    format!("{}\r\n", cells.join(",")).into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_cell_is_a_formula_or_leaves_its_place() {
+        let table = [
+            ("", ""),
+            ("prod", "prod"),
+            ("a b;c", "a b;c"),
+            ("a,b", "\"a,b\""),
+            ("a\"b", "\"a\"\"b\""),
+            ("a\r\n=b", "\"a\r\n=b\""),
+            ("=1+1", "'=1+1"),
+            ("+1", "'+1"),
+            ("-1", "'-1"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("\t=1", "'\t=1"),
+            ("\r=1", "\"'\r=1\""),
+            ("  =1", "'  =1"),
+            ("\u{ff1d}1", "'\u{ff1d}1"),
+            ("=HYPERLINK(\"http://x\",\"y\")", "\"'=HYPERLINK(\"\"http://x\"\",\"\"y\"\")\""),
+            ("1=1", "1=1"),
+        ];
+        for (text, cell) in table {
+            assert_eq!(String::from_utf8(csv_row([text, "z"])).unwrap(), format!("{cell},z\r\n"));
+        }
+    }
+}

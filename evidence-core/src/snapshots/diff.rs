@@ -1,0 +1,353 @@
+//! What differs between two snapshots, of one environment or of two.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::future::try_join;
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::auth::actor::Scope;
+use crate::bounded::ShortText;
+use crate::compute::MANY_EVALUATIONS;
+use crate::environments::store::KnownEnvironment;
+use crate::error::{Error, Resource, Result};
+use crate::name::{EnvironmentName, OrgName};
+use crate::operation::{JsonStream, Method, Operation, json_items, json_text};
+use crate::service::{Context, OwnedContext};
+use crate::snapshots::expression::Expression;
+use crate::snapshots::key::ArtifactKey;
+use crate::snapshots::operations::unresolved;
+use crate::snapshots::record::RunningArtifact;
+use crate::snapshots::sources::{Ran, Sources, Traced, in_parts};
+use crate::snapshots::view::fingerprint;
+
+/// Compares what ran in two snapshots: what ran in one of them alone, in both with another number of instances, and in both
+/// with the same. Each is named by its environment and, unless it is the current one, by which it is: `staging#10`,
+/// `staging~2`, `staging@{2026-10-02T12:00:00}`, `staging@{2.hours.ago}`. The first is looked for first.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct CompareSnapshots {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The one snapshot.
+    pub snappish1: ShortText,
+    /// The other snapshot.
+    pub snappish2: ShortText,
+}
+
+impl Operation for CompareSnapshots {
+    const NAME: &'static str = "environment_diff";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/env-diff/{org}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Compares two snapshots";
+    type Body = ();
+    type Output = JsonStream<EnvironmentDiff>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let first = Snappish::parse(&self.snappish1, "query.snappish1")?;
+        let second = Snappish::parse(&self.snappish2, "query.snappish2")?;
+        let (first, second) = (first.find(cx).await?, second.find(cx).await?);
+        let (one, other) = try_join(first.running(cx), second.running(cx)).await?;
+        let is_long = one.len() + other.len() > MANY_EVALUATIONS;
+        let sections = cx.compute().run_if(is_long, move || Sections::of(one, other)).await?;
+        let Sections { first_alone, second_alone, changed, not_changed } = sections;
+        let parts = [
+            (first.head("snappish1")?, first_alone),
+            (second.head("snappish2")?, second_alone),
+            (b"\"changed\":{\"artifacts\":[".to_vec(), changed),
+            (b"\"not-changed\":{\"artifacts\":[".to_vec(), not_changed),
+        ];
+        let owned = cx.to_owned_context();
+        let section = move |(place, (head, compared)): (usize, (Vec<u8>, Vec<Compared>))| {
+            let owned = owned.clone();
+            async move {
+                let separator: &[u8] = if place == 0 { b"{" } else { b"," };
+                let head = stream::iter([Ok([separator, &head].concat())]);
+                let compute = owned.context().compute();
+                let items = json_items(items(compared, owned).await?, compute);
+                Ok::<_, Error>(head.chain(items).chain(stream::iter([Ok(b"]}".to_vec())])))
+            }
+        };
+        let text = stream::iter(parts.into_iter().enumerate()).then(section).try_flatten();
+        let text = text.chain(stream::iter([Ok(b"}".to_vec())]));
+        Ok(JsonStream::new(text, cx.compute()))
+    }
+}
+
+/// A snapshot as a caller names it.
+struct Snappish {
+    field: &'static str,
+    environment: EnvironmentName,
+    /// What follows the environment's name.
+    asked: String,
+    expression: Expression,
+}
+
+impl Snappish {
+    fn parse(text: &str, field: &'static str) -> Result<Self> {
+        let bad = || {
+            let text = format!("Bad snappish {text}");
+            Error::invalid_with(text.clone(), field, text)
+        };
+        let end = text.find(['#', '~', '@']).unwrap_or(text.len());
+        let (name, asked) = text.split_at_checked(end).ok_or_else(bad)?;
+        let environment = name.parse().map_err(|_| bad())?;
+        let expression = match asked {
+            "" => Expression::Index(-1),
+            asked => Expression::parse(asked).map_err(|_| bad())?,
+        };
+        Ok(Self { field, environment, asked: asked.to_owned(), expression })
+    }
+
+    async fn find(self, cx: &Context<'_>) -> Result<Found> {
+        let environment = cx.environment(self.environment.as_str()).await;
+        let environment = environment.map_err(|error| error.named_by(self.field))?;
+        let index = cx.resolve_snapshot(&environment, &self.expression).await?;
+        let exists = |index: &u64| (1..=environment.status.snapshots).contains(index);
+        match u64::try_from(index).ok().filter(exists) {
+            Some(index) => Ok(Found { environment, index }),
+            None => {
+                let sentence = unresolved(&environment, &self.asked, index, cx);
+                Err(cx.missing(Resource::Snapshot, sentence).named_by(self.field).into())
+            }
+        }
+    }
+}
+
+/// A snapshot that exists.
+struct Found {
+    environment: KnownEnvironment,
+    index: u64,
+}
+
+/// What ran.
+type Running = BTreeMap<ArtifactKey, RunningArtifact>;
+
+impl Found {
+    /// What stands before the artifacts that ran in it alone.
+    fn head(&self, key: &str) -> Result<Vec<u8>> {
+        let id = json_text(&format!("{}#{}", self.environment.record.name, self.index))?;
+        Ok([format!("\"{key}\":{{\"snapshot_id\":").as_bytes(), &id, b",\"artifacts\":["].concat())
+    }
+
+    async fn running(&self, cx: &Context<'_>) -> Result<Running> {
+        let placed = cx.store().instances(cx.org()?, self.environment.record.id, self.index).await?;
+        let running = placed.into_iter().filter(|placed| !placed.exited).map(|placed| placed.instance);
+        Ok(running.map(|instance| (instance.key(), instance)).collect())
+    }
+}
+
+/// An artifact of a comparison.
+#[derive(Debug, PartialEq)]
+struct Compared {
+    instance: RunningArtifact,
+    /// How many instances there were in each, where they differ.
+    counts: Option<(u64, u64)>,
+}
+
+impl Ran for Compared {
+    fn ran(&self) -> &RunningArtifact {
+        &self.instance
+    }
+}
+
+/// What the comparison came to.
+#[derive(Debug, Default, PartialEq)]
+struct Sections {
+    first_alone: Vec<Compared>,
+    second_alone: Vec<Compared>,
+    changed: Vec<Compared>,
+    not_changed: Vec<Compared>,
+}
+
+fn count(instance: &RunningArtifact) -> u64 {
+    instance.created.len() as u64
+}
+
+impl Sections {
+    /// By name, then by key.
+    fn of(one: Running, mut other: Running) -> Self {
+        let mut sections = Self::default();
+        for (key, instance) in one {
+            match other.remove(&key) {
+                None => sections.first_alone.push(Compared { instance, counts: None }),
+                Some(newer) if count(&newer) == count(&instance) => {
+                    sections.not_changed.push(Compared { instance: newer, counts: None });
+                }
+                Some(newer) => {
+                    let counts = Some((count(&instance), count(&newer)));
+                    sections.changed.push(Compared { instance: newer, counts });
+                }
+            }
+        }
+        let alone = other.into_values().map(|instance| Compared { instance, counts: None });
+        sections.second_alone.extend(alone);
+        let Self { first_alone, second_alone, changed, not_changed } = &mut sections;
+        for section in [first_alone, second_alone, changed, not_changed] {
+            section.sort_by(|one, other| one.instance.name.cmp(&other.instance.name));
+        }
+        sections
+    }
+}
+
+/// What differs between two snapshots.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "EnvironmentDiffResponse")]
+#[non_exhaustive]
+pub struct EnvironmentDiff {
+    /// What ran in the first alone.
+    pub snappish1: DiffSection,
+    /// What ran in the second alone.
+    pub snappish2: DiffSection,
+    /// What ran in both, with another number of instances.
+    pub changed: SharedSection,
+    /// What ran in both, with the same number of instances.
+    #[serde(rename = "not-changed")]
+    pub not_changed: SharedSection,
+}
+
+/// What ran in one of two snapshots alone.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "DiffItem")]
+#[non_exhaustive]
+pub struct DiffSection {
+    /// The snapshot: the environment's name, `#` and its number.
+    pub snapshot_id: String,
+    /// The artifacts, by name.
+    pub artifacts: Vec<DiffArtifact>,
+}
+
+/// What ran in both of two snapshots.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct SharedSection {
+    /// The artifacts, by name.
+    pub artifacts: Vec<DiffArtifact>,
+}
+
+/// An artifact in a comparison of two snapshots.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "ArtifactInfo")]
+#[non_exhaustive]
+pub struct DiffArtifact {
+    /// Its SHA-256; empty for what has no digest.
+    pub fingerprint: String,
+    /// Its name, as the environment knows it.
+    pub name: String,
+    /// When the newest of its instances was created, in epoch seconds.
+    pub most_recent_timestamp: i64,
+    /// The name of the first flow that it was reported to; empty without one.
+    pub flow: String,
+    /// Where the commit can be looked at that it was built from; null where that is not known.
+    pub commit_url: Option<String>,
+    /// How many instances ran; of what ran in both, in the second.
+    pub instance_count: u64,
+    /// How many instances ran in the first; told where the numbers differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub s1_instance_count: Option<u64>,
+    /// How many instances ran in the second; told where the numbers differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub s2_instance_count: Option<u64>,
+}
+
+/// These artifacts as the answer carries them, one after the other.
+async fn items(
+    compared: Vec<Compared>,
+    owned: OwnedContext,
+) -> Result<impl Stream<Item = Result<DiffArtifact>> + Send + 'static> {
+    let parts = in_parts(compared.into_iter().map(Traced::bare).collect(), &owned.context()).await?;
+    let read = move |part: Vec<Traced<Compared>>| {
+        let owned = owned.clone();
+        async move {
+            let sources = Arc::new(Sources::read(&part, &owned.context()).await?);
+            Ok::<_, Error>(stream::iter(part).map(move |traced| Ok(item(traced.item, &sources))))
+        }
+    };
+    Ok(stream::iter(parts).then(read).try_flatten())
+}
+
+fn item(Compared { instance, counts }: Compared, sources: &Sources) -> DiffArtifact {
+    let first = instance.provenance.iter().find_map(|from| sources.of(from));
+    let commit_url = first.map(|(_, source)| source.commit_url.clone()).filter(|url| !url.is_empty());
+    DiffArtifact {
+        fingerprint: fingerprint(&instance),
+        most_recent_timestamp: instance.created.last().copied().unwrap_or_default(),
+        flow: first.map(|(flow, _)| flow.to_owned()).unwrap_or_default(),
+        commit_url,
+        instance_count: count(&instance),
+        s1_instance_count: counts.map(|(first, _)| first),
+        s2_instance_count: counts.map(|(_, second)| second),
+        name: instance.name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ran(name: &str, instances: i64) -> (ArtifactKey, RunningArtifact) {
+        let instance = serde_json::json!({
+            "name": name, "created": Vec::from_iter(0..instances), "from": 1, "since": 1, "compliant": null,
+            "annotation": {"type": "started-unknown", "was": 0, "now": instances}, "provenance": [],
+        });
+        let instance: RunningArtifact = serde_json::from_value(instance).unwrap();
+        (instance.key(), instance)
+    }
+
+    #[test]
+    fn what_ran_is_in_one_section() {
+        let one = Running::from([ran("gone", 1), ran("more", 1), ran("same", 2), ran("fewer", 3)]);
+        let other =
+            Running::from([ran("new", 1), ran("more", 2), ran("same", 2), ran("fewer", 1), ran("b", 0)]);
+        let Sections { first_alone, second_alone, changed, not_changed } = Sections::of(one, other);
+        let told = |section: Vec<Compared>| {
+            Vec::from_iter(section.into_iter().map(|one| (one.instance.name, one.counts)))
+        };
+        let named = |name: &str, counts| (name.to_owned(), counts);
+        assert_eq!(told(first_alone), [named("gone", None)]);
+        assert_eq!(told(second_alone), [named("b", None), named("new", None)]);
+        assert_eq!(told(changed), [named("fewer", Some((3, 1))), named("more", Some((1, 2)))]);
+        assert_eq!(told(not_changed), [named("same", None)]);
+    }
+
+    #[test]
+    fn a_snapshot_is_named_by_its_environment_and_a_number_a_distance_or_a_time() {
+        let table = [
+            ("prod", Some(("prod", Expression::Index(-1)))),
+            ("prod#3", Some(("prod", Expression::Index(3)))),
+            ("prod#-2", Some(("prod", Expression::Index(-2)))),
+            ("prod~2", Some(("prod", Expression::Back(2)))),
+            ("prod@{now}", Some(("prod", Expression::Now))),
+            ("a.b-c_d~0", Some(("a.b-c_d", Expression::Back(0)))),
+            ("", None),
+            ("#3", None),
+            ("~1", None),
+            ("prod#", None),
+            ("prod~", None),
+            ("prod@", None),
+            ("prod@now", None),
+            ("prod~1#2", None),
+            ("prod#five", None),
+            ("two words", None),
+            ("\u{e9}#1", None),
+        ];
+        for (text, expected) in table {
+            let read = Snappish::parse(text, "query.snappish1");
+            match (read, expected) {
+                (Ok(read), Some((name, expression))) => {
+                    assert_eq!((read.environment.as_str(), read.expression), (name, expression), "{text}");
+                }
+                (Err(Error::Invalid { message, .. }), None) => {
+                    assert_eq!(message, format!("Bad snappish {text}"))
+                }
+                (read, _) => panic!("{text}: {:?}", read.map(|read| read.asked)),
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Snapshots of the store of the tests.
+
+use std::ops::RangeInclusive;
+
+use async_trait::async_trait;
+use evidence_core::Current;
+use evidence_core::id::Id;
+use evidence_core::name::Fingerprint;
+use evidence_core::page::{Page, PageRequest, SortDirection};
+use evidence_core::snapshots::{
+    Event, LiveBuild, Replaced, Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore, Start,
+};
+use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
+
+use super::backwards;
+use crate::{Broken, Defect};
+
+#[async_trait]
+impl SnapshotStore for Broken {
+    async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
+        self.whole.snapshot(org, environment, index).await
+    }
+
+    async fn snapshots(
+        &self,
+        org: Id,
+        environment: Id,
+        range: RangeInclusive<u64>,
+    ) -> StoreResult<Vec<SnapshotRow>> {
+        self.whole.snapshots(org, environment, range).await
+    }
+
+    async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {
+        self.whole.snapshot_at(org, environment, at).await
+    }
+
+    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotEntry>> {
+        let mut placed = self.whole.instances(org, environment, index).await?;
+        placed.retain(|placed| !(self.has(Defect::ForgetsExits) && placed.exited));
+        placed.retain(|placed| {
+            !self.has(Defect::DropsWhatHasNoDigest) || placed.instance.fingerprint.is_some()
+        });
+        Ok(placed)
+    }
+
+    async fn live_builds(&self, org: Id, repo: Id, reports: u64, limit: u64) -> StoreResult<Vec<LiveBuild>> {
+        let reports = if self.has(Defect::TellsWhatRunsOfAllReports) { u64::MAX } else { reports };
+        self.whole.live_builds(org, repo, reports, limit).await
+    }
+
+    async fn events(&self, org: Id, environment: Id, numbers: &[u64]) -> StoreResult<Vec<Event>> {
+        let mut events = self.whole.events(org, environment, numbers).await?;
+        events.retain(|event| !self.has(Defect::LogsNoExits) || !event.exited);
+        Ok(events)
+    }
+
+    async fn event_numbers(
+        &self,
+        org: Id,
+        environment: Id,
+        (range, direction): (RangeInclusive<u64>, SortDirection),
+        repos: &[Id],
+        request: PageRequest,
+    ) -> StoreResult<Page<u64>> {
+        let mut page = self.whole.event_numbers(org, environment, (range, direction), repos, request).await?;
+        if self.has(Defect::CountsPagesOfEvents) {
+            page.total = page.items.len() as u64;
+        }
+        Ok(page)
+    }
+
+    async fn replaced(&self, org: Id, environment: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>> {
+        let later = |start: &Start| Start { since: start.since + 1, ..start.clone() };
+        let starts = match self.has(Defect::ReplacesWhatBeganTogether) {
+            true => starts.iter().map(later).collect(),
+            false => starts.to_vec(),
+        };
+        self.whole.replaced(org, environment, &starts).await
+    }
+
+    async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {
+        let runs = self.whole.runs(org, fingerprints, newest).await?;
+        let place = |run: &Run| (run.environment, run.fingerprint.clone());
+        let runs = match self.has(Defect::ForgetsTheFirstRun) {
+            true => runs
+                .chunk_by(|left, right| place(left) == place(right))
+                .flat_map(|of| &of[1..])
+                .cloned()
+                .collect(),
+            false => runs,
+        };
+        Ok(backwards(runs, self.has(Defect::RunsAreBackwards)))
+    }
+}
