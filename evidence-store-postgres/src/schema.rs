@@ -6,7 +6,7 @@ use sqlx::AssertSqlSafe;
 use crate::error::ConnectError;
 
 /// The tables, and what writing takes of each. Whatever else is in the schema is somebody else's.
-pub(crate) const TABLES: [(&str, &[&str]); 32] = [
+pub(crate) const TABLES: [(&str, &[&str]); 33] = [
     ("_evidence_migrations", &["SELECT"]),
     ("allowance", &["SELECT", "INSERT", "UPDATE"]),
     ("api_key", &["SELECT", "INSERT", "UPDATE"]),
@@ -19,6 +19,7 @@ pub(crate) const TABLES: [(&str, &[&str]); 32] = [
     ("build", &["SELECT", "INSERT"]),
     ("commit_trail", &["SELECT", "INSERT"]),
     ("cursor", &["SELECT", "INSERT", "UPDATE"]),
+    ("delivery", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("deployment", &["SELECT", "INSERT"]),
     ("environment_report", &["SELECT", "INSERT", "UPDATE"]),
     ("head", &["SELECT", "INSERT", "UPDATE"]),

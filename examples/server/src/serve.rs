@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use evidence_core::background::{LEASE, jobs};
-use evidence_core::sweep::Sweep;
+use evidence_core::background::{Job, jobs};
+use evidence_core::notifications::Notify;
 use evidence_core::{Evidence, Limits, Settings};
 use evidence_object_store::ObjectBlobs;
 use evidence_tower::EvidenceApi;
@@ -31,6 +31,7 @@ use crate::failure::Failure;
 use crate::http2_send_timeout::{StreamExecutor, TrackedBody};
 use crate::lingering::{LingerBounds, Lingering};
 use crate::logging;
+use crate::notifications;
 use crate::store::{self, AnyStore};
 use crate::timeouts::{ActiveRequests, BodyDeadline, BodyTimeouts, BoxError, IdleTimeout};
 
@@ -63,7 +64,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
             "The store is empty. To make a user and a key: evidence-server seed --user NAME, with the same --database-url"
         );
     }
-    let sweep = api.sweep;
+    let work = Work::new(&api)?;
     let listener = Listener::open(&api).await?;
     let service = Evidence::new(store.store(), listener.settings(&api));
     let service = match attachments {
@@ -71,7 +72,22 @@ pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
         None => service,
     };
     println!("Listening on http://{}", listener.address);
-    listener.serve(service, sweep, &store).await
+    listener.serve(service, work, &store).await
+}
+
+/// What is done beside answering.
+pub(crate) struct Work {
+    jobs: Vec<Arc<dyn Job>>,
+    lease: Duration,
+}
+
+impl Work {
+    pub(crate) fn new(options: &ApiOptions) -> Result<Self, Failure> {
+        let notifier = notifications::notifier(&options.notify)?;
+        let mut jobs = jobs(options.sweep);
+        jobs.push(Arc::new(Notify::new(Arc::new(notifier))));
+        Ok(Self { jobs, lease: Duration::from_secs(options.lease_seconds) })
+    }
 }
 
 /// A bound socket and the signals that close it.
@@ -105,19 +121,15 @@ impl Listener {
             implicit_flows: options.implicit_flows == Switch::On,
             limits: Limits::default(),
             heartbeat_interval: Duration::from_secs(options.heartbeat_seconds),
+            egress: notifications::egress(&options.notify),
         }
     }
 
     /// Serves, and does the background work, until a signal; then drains, stops that work, and closes the store.
-    pub(crate) async fn serve(
-        self,
-        service: Evidence,
-        sweep: Sweep,
-        store: &AnyStore,
-    ) -> Result<(), Failure> {
+    pub(crate) async fn serve(self, service: Evidence, work: Work, store: &AnyStore) -> Result<(), Failure> {
         let Self { listener, address, connection_permits, mut stop } = self;
         tracing::info!(%address, "listening");
-        let background = service.background(LEASE, jobs(sweep));
+        let background = service.background(work.lease, work.jobs);
         let api = EvidenceApi::new(service);
         let connections = Connections::new(api.clone());
         let mut stopped = pin!(stop.asked());
