@@ -125,10 +125,16 @@ pub struct SentTime(pub Timestamp);
 
 impl SentTime {
     fn parse(text: &str) -> Option<Self> {
-        let time = text.parse::<jiff::Timestamp>().ok().or_else(|| {
-            let time = text.parse::<DateTime>().ok()?;
+        // Not `str::parse` of what has no offset, which takes one and ignores it.
+        let without_offset = || {
+            let read = |format| DateTime::strptime(format, text).ok();
+            let time = read("%Y-%m-%dT%H:%M:%S%.f").or_else(|| {
+                let date = jiff::civil::Date::strptime("%Y-%m-%d", text).ok()?;
+                Some(date.to_datetime(jiff::civil::Time::midnight()))
+            })?;
             Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
-        })?;
+        };
+        let time = text.parse::<jiff::Timestamp>().ok().or_else(without_offset)?;
         Some(Self(Timestamp::from_micros(time.as_microsecond())))
     }
 }

@@ -296,8 +296,8 @@ CREATE INDEX instance_exit_event ON evidence.instance (org, environment, exit_ev
 CREATE INDEX instance_lasting ON evidence.instance (org, artifact, environment)
     WHERE until_idx = 9223372036854775807;
 
--- An artifact that began to run; snapshot: the first of the run. report, flow, repo: of its report in the first flow that had
--- it; committed_at: when its commit was made. Numbered in the organization, in the environment and among those of the repo.
+-- An artifact that began to run; snapshot: the first of the run. report, flow, repo: of its report in one of its flows, one
+-- with a repo if there is such; committed_at: when its commit was made. Numbered in the organization, in the environment and among those of the repo.
 CREATE TABLE evidence.deployment (
     org                 text COLLATE "C" NOT NULL,
     ordinal             bigint NOT NULL,
@@ -317,7 +317,7 @@ CREATE TABLE evidence.deployment (
     PRIMARY KEY (org, environment, snapshot, artifact)
 );
 -- With what they are narrowed by, so that windows are found and counted by the index alone.
-CREATE UNIQUE INDEX deployment_org ON evidence.deployment (org, ordinal) INCLUDE (at);
+CREATE UNIQUE INDEX deployment_org ON evidence.deployment (org, ordinal) INCLUDE (at, environment, flow);
 CREATE UNIQUE INDEX deployment_environment
     ON evidence.deployment (org, environment, environment_ordinal) INCLUDE (at, flow);
 CREATE UNIQUE INDEX deployment_repo

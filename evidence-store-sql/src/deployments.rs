@@ -127,13 +127,12 @@ fn conditions(filter: &DeploymentFilter) -> Vec<Sql> {
 /// The deployments that the filter admits, newest first.
 fn listing(filter: &DeploymentFilter) -> Listing {
     let conditions = conditions(filter);
-    let newest = Order::By(Sql::same("x.ordinal DESC"));
     let (from, order) = match numbered(filter) {
         Some(Numbered { all, number, window: [first, end], .. }) if conditions.is_empty() => {
             (all, Order::Range { number, first, end })
         }
-        Some(Numbered { in_window, .. }) => (in_window, newest),
-        None => (OF_REPOS, newest),
+        Some(Numbered { in_window, newest_first, .. }) => (in_window, Order::By(newest_first)),
+        None => (OF_REPOS, Order::By(Sql::same("x.ordinal DESC"))),
     };
     Listing { from, filter: conditions, order, narrow: false, counted: true }
 }
@@ -161,25 +160,24 @@ fn deployments(org: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<Deployment
 /// One row: how many there are, and the newest `$2`.
 fn times_text(dialect: Dialect, filter: &DeploymentFilter) -> String {
     let conditions: String = conditions(filter).iter().map(|condition| condition.text(dialect)).collect();
-    let newest = |rows: &str| {
+    let newest = |rows: &str, by: &str| {
         format!(
             "(SELECT '[' || string_agg('[\"' || t.environment || '\",' || t.at || ','
                 || coalesce(CAST(t.committed_at AS text), 'null') || ',' || t.ordinal || ']', ',') || ']'
             FROM (SELECT x.environment, x.at, x.committed_at, x.ordinal FROM {rows}
-                ORDER BY x.ordinal DESC LIMIT $2) t)"
+                ORDER BY {by} DESC LIMIT $2) t)"
         )
     };
     match numbered(filter) {
         Some(of) if conditions.is_empty() => {
             let (bounds, number) = (of.bounds(dialect), of.number);
             let rows = format!("{} AND {number} >= b.low AND {number} < b.high", of.all.text(dialect));
-            let newest = newest(&rows).replace("ORDER BY x.ordinal", &format!("ORDER BY {number}"));
-            format!("SELECT {COUNT}, {newest} FROM {bounds} b")
+            format!("SELECT {COUNT}, {} FROM {bounds} b", newest(&rows, number))
         }
         of => {
-            let rows = of.map_or(OF_REPOS, |of| of.in_window);
+            let (rows, number) = of.map_or((OF_REPOS, "x.ordinal"), |of| (of.in_window, of.number));
             let rows = format!("{}{conditions}", rows.text(dialect));
-            format!("SELECT (SELECT count(*) FROM {rows}), {}", newest(&rows))
+            format!("SELECT (SELECT count(*) FROM {rows}), {}", newest(&rows, number))
         }
     }
 }

@@ -538,14 +538,14 @@ impl Plan {
             (true, false) | (false, true) => {}
         }
         let ledger = self.ledgers.get(&write.org);
-        let last = ledger.map(|ledger| ledger.at);
-        if write.first.is_some() && write.facts.first().is_some_and(|first| Some(first.at) < last) {
-            return Err(older_entries());
-        }
         let size = ledger.map_or(0, |ledger| ledger.frontier.size());
         let in_place = write.first.is_none_or(|first| first == size);
-        let admitted = self.directory.admits(write.org, &write.guards, write.facts());
-        if in_place && admitted { Ok(()) } else { Err(StoreError::Conflict) }
+        if !in_place || !self.directory.admits(write.org, &write.guards, write.facts()) {
+            return Err(StoreError::Conflict);
+        }
+        let last = ledger.map(|ledger| ledger.at);
+        let goes_back = write.first.is_some() && write.facts.first().is_some_and(|one| Some(one.at) < last);
+        if goes_back { Err(older_entries()) } else { Ok(()) }
     }
 
     /// Gives a fact its index in the ledger, and its rows.

@@ -64,6 +64,8 @@ pub(crate) struct Numbered {
     pub(crate) window: [Sql; 2],
     /// What lies in the window.
     pub(crate) in_window: Sql,
+    /// The order of the numbers, the greatest first.
+    pub(crate) newest_first: Sql,
 }
 
 /// How many there are between bounds `b`.
@@ -88,6 +90,7 @@ macro_rules! numbered {
         crate::windows::Numbered {
             all: Sql::same(concat!($table, " x WHERE ", $of_x)),
             number: concat!("x.", $number),
+            newest_first: Sql::same(concat!("x.", $number, " DESC")),
             window: [
                 Sql::same(crate::windows::first_not!("b.at < $4", $table, $number from "1", $of_b)),
                 Sql::same(crate::windows::first_not!("b.at <= $5", $table, $number from "1", $of_b)),

@@ -273,8 +273,8 @@ CREATE INDEX instance_exit_event ON instance (environment, exit_event) WHERE exi
 -- What lasts, of however many intervals: of an artifact, in an environment or in any.
 CREATE INDEX instance_lasting ON instance (org, artifact, environment) WHERE until_idx = 9223372036854775807;
 
--- An artifact that began to run; snapshot: the first of the run. report, flow, repo: of its report in the first flow that had
--- it; committed_at: when its commit was made. Numbered in the organization, in the environment and among those of the repo.
+-- An artifact that began to run; snapshot: the first of the run. report, flow, repo: of its report in one of its flows, one
+-- with a repo if there is such; committed_at: when its commit was made. Numbered in the organization, in the environment and among those of the repo.
 CREATE TABLE deployment (
     org                 INTEGER NOT NULL,
     ordinal             INTEGER NOT NULL,
@@ -294,7 +294,7 @@ CREATE TABLE deployment (
     PRIMARY KEY (org, environment, snapshot, artifact)
 ) STRICT, WITHOUT ROWID;
 -- With what they are narrowed by, so that windows are found and counted by the index alone.
-CREATE INDEX deployment_org ON deployment (org, ordinal, at);
+CREATE INDEX deployment_org ON deployment (org, ordinal, at, environment, flow);
 CREATE INDEX deployment_environment ON deployment (org, environment, environment_ordinal, at, flow);
 CREATE INDEX deployment_repo ON deployment (org, repo, repo_ordinal, at, environment) WHERE repo IS NOT NULL;
 

@@ -122,8 +122,10 @@ pub(crate) fn execute(
 }
 
 /// The parameters of statements. To SQLite these are names: it numbers them as they come up in the text.
-const PARAMETERS: [&str; 16] =
-    ["$1", "$2", "$3", "$4", "$5", "$6", "$7", "$8", "$9", "$10", "$11", "$12", "$13", "$14", "$15", "$16"];
+const PARAMETERS: [&str; 20] = [
+    "$1", "$2", "$3", "$4", "$5", "$6", "$7", "$8", "$9", "$10", "$11", "$12", "$13", "$14", "$15", "$16",
+    "$17", "$18", "$19", "$20",
+];
 
 fn bind(
     statement: &mut Statement<'_>,

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::name::{FlowName, OrgName};
 use crate::operation::{Envelope, JsonList, Method, Operation, json_text};
-use crate::page::{CursorLinks, Listed, PageNumber, Pagination, PerPage};
+use crate::page::{CursorLinks, Listed, PageNumber, PageRequest, Pagination, PerPage};
 use crate::rules::pattern;
 use crate::service::{Context, OwnedContext};
 use crate::store::batch::{distinct, sort_by_ids};
@@ -198,12 +198,24 @@ impl GetAttestations {
         }
         let flows = distinct(flows);
         let before = match after {
-            None => vec![u64::MAX; flows.len()],
+            None => self.newest(&flows, cx).await?,
             Some(Cursor::Flows(before)) if before.len() == flows.len() => before,
             Some(_) => return Err(refused()),
         };
         let positions = flows.into_iter().zip(before).map(|(flow, before)| FlowPosition { flow, before });
         Ok(Position::Flows(positions.collect()))
+    }
+
+    /// The number in each flow before which the first page begins.
+    async fn newest(&self, flows: &[Id], cx: &Context<'_>) -> Result<Vec<u64>> {
+        let Some(SentSeconds(to)) = self.to_timestamp else { return Ok(vec![u64::MAX; flows.len()]) };
+        let (time, counted) = (TimeRange { from: None, to: Some(to) }, PageRequest { offset: 0, limit: 0 });
+        let mut before = Vec::new();
+        for flow in flows {
+            let until = cx.store().flow_attestations(cx.org()?, *flow, &time, counted).await?;
+            before.push(until.total + 1);
+        }
+        Ok(before)
     }
 
     /// The attestation of this id, if the others admit it.

@@ -194,7 +194,7 @@ async fn what_a_start_replaced(store: Arc<dyn Store>) -> Outcome {
         // Not itself.
         start(110, "api", 4, "dd"),
         // Nothing before, another name, another flow.
-        start(110, "api", 1, "zz"),
+        start(110, "api", 1, "ee"),
         start(110, "db", 9, "ee"),
         start(112, "api", 9, "ee"),
         // Without a name.

@@ -1,5 +1,6 @@
 //! Checks of [`Transfer`]: what moves from one store to another is the same there, to the byte.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,7 +13,8 @@ use crate::fact::{EncodedFact, Fact};
 use crate::id::Id;
 use crate::memory::MemoryStore;
 use crate::name::Fingerprint;
-use crate::store::{Store, StoredEntry};
+use crate::store::{Store, StoreError, StoredEntry};
+use crate::time::Timestamp;
 use crate::transfer::{
     AttachmentCounts, Copied, CopyError, CopyProgress, Import, Skipped, Summary, Transfer, check_attachments,
     copy,
@@ -31,6 +33,7 @@ promises! {
     organizations_come_by_id: "`organizations` answers at most `limit` by id, beginning after one.",
     key_hashes_are_answered: "`key_hashes` answers those of these keys of one organization.",
     attachments_come_by_digest: "`attachments` answers at most `limit` contents that records of one organization name, by digest, beginning after one.",
+    imports_never_turn_time_back: "An import whose entries are older than one before is refused, after one that is there already.",
     imports_keep_the_leaves: "An import enters payload, time and actor as they are, and so gets the same leaves.",
     imports_write_the_rows: "An import writes the rows of its facts, as recording them does.",
     imports_are_whole: "An import whose names are not free is refused, all of it.",
@@ -127,11 +130,15 @@ async fn attachments_come_by_digest(store: Arc<dyn Transfer>) -> Outcome {
 
 /// The entry of this fact, its payload written as this service would not write it today.
 fn oddly_written(index: u64, fact: Fact) -> Result<StoredEntry, Failure> {
+    oddly_written_at(index, at(-5), fact)
+}
+
+fn oddly_written_at(index: u64, at: Timestamp, fact: Fact) -> Result<StoredEntry, Failure> {
     let failed = |error: serde_json::Error| Failure(error.to_string());
     let payload = serde_json::to_string_pretty(&fact).map_err(failed)?;
     let actor = "user:it's \"jane\"".to_owned();
     let payload_sha256 = crate::ledger::Hash::of(&payload);
-    let prepared = EncodedFact { at: at(-5), actor, payload, payload_sha256, fact };
+    let prepared = EncodedFact { at, actor, payload, payload_sha256, fact };
     let (kind, leaf_hash) = (prepared.fact.kind().to_owned(), prepared.leaf_hash(index, prepared.at));
     let EncodedFact { at, actor, payload, payload_sha256, .. } = prepared;
     Ok(StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload })
@@ -141,6 +148,25 @@ fn oddly_written(index: u64, fact: Fact) -> Result<StoredEntry, Failure> {
 fn odd_ledger(facts: Vec<Fact>) -> Result<Vec<StoredEntry>, Failure> {
     let created = Fact::OrganizationCreated { record: organization(1, "foo") };
     (0..).zip([created].into_iter().chain(facts)).map(|(index, fact)| oddly_written(index, fact)).collect()
+}
+
+async fn imports_never_turn_time_back(store: Arc<dyn Transfer>) -> Outcome {
+    let created = Fact::OrganizationCreated { record: organization(1, "foo") };
+    let facts = [created, flow_created(100, "a"), flow_created(101, "b"), flow_created(102, "c")];
+    let times = [10, 20, 30, 29].map(at);
+    let entries = (0..).zip(facts).zip(times).map(|((index, fact), at)| oddly_written_at(index, at, fact));
+    let entries = entries.collect::<Result<Vec<_>, _>>()?;
+    let part = |range: Range<usize>| Import::new(id(1), entries.get(range).unwrap_or_default().to_vec());
+    ensure(matches!(part(1..4), Err(StoreError::Corrupt { .. })), "within an import")?;
+    store.import(part(0..1)?).await?;
+    store.import(part(1..3)?).await?;
+    let back = store.import(part(3..4)?).await;
+    ensure(matches!(back, Err(StoreError::Corrupt { .. })), "from one import to the next")?;
+    // What is there already is refused for that.
+    for again in [0..1, 0..3, 1..3] {
+        conflict(&format!("{again:?} again"), store.import(part(again)?).await)?;
+    }
+    same("the entries", store.ledger_entries(id(1), 0, 10).await?.len(), 3)
 }
 
 async fn imports_keep_the_leaves(store: Arc<dyn Transfer>) -> Outcome {

@@ -348,7 +348,7 @@ pub struct GetDeploymentFrequency {
     pub org: OrgName,
     /// The environment's name.
     pub env_name: EnvironmentName,
-    /// The id of the flow that what was deployed was reported to first; any when left out.
+    /// The id of the flow that a deployment tells; any when left out.
     pub flow_id: Option<ShortText>,
 }
 

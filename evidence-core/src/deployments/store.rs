@@ -27,7 +27,7 @@ pub struct Deployment {
     pub at: Timestamp,
 }
 
-/// The report of a deployed artifact in its first flow.
+/// The report of a deployed artifact in one of its flows: one that names a repo, if there is such.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeployedReport {
     /// Its id.
@@ -62,7 +62,7 @@ pub struct DeploymentFilter {
     pub scope: DeploymentScope,
     /// To one of these environments.
     pub environments: Option<Vec<Id>>,
-    /// Of artifacts whose first flow is this.
+    /// Whose report is in this flow.
     pub flow: Option<Id>,
     /// Then or later.
     pub from: Timestamp,

@@ -31,7 +31,7 @@ pub struct DeploymentView {
     pub artifact_name: String,
     /// Whether it might run; null without policies.
     pub compliant: Option<bool>,
-    /// The first flow that it was reported to; `""` where it was reported to none.
+    /// The flow that it was reported to; of several one whose report names a repo. `""` where it was reported to none.
     pub flow_name: String,
     /// The trail of that report; `""` without one.
     pub trail_name: String,

@@ -369,7 +369,7 @@ struct Candidate {
     observed: ObservedArtifact,
     is_allowed: bool,
     provenance: Vec<Provenance>,
-    /// The first of its reports.
+    /// The report that its deployment is told by.
     source: Option<DeploymentSource>,
     contexts: Vec<FlowContext>,
     /// Whether it satisfies each of the policies so far, in their order.
@@ -389,7 +389,7 @@ impl Candidate {
                 observed: observed.clone(),
                 is_allowed: fingerprint.is_some_and(|fingerprint| allowed.contains(fingerprint)),
                 provenance: sources.iter().map(Source::provenance).collect(),
-                source: sources.first().map(|source| source.report.clone()),
+                source: deployed_from(&sources),
                 contexts: sources.into_iter().map(|source| source.context).collect(),
                 satisfied: Vec::new(),
                 outcomes: Vec::new(),
@@ -455,6 +455,12 @@ struct Source {
     report: DeploymentSource,
     reference: String,
     context: FlowContext,
+}
+
+/// The first source that names a repo, or the first.
+fn deployed_from(sources: &[Source]) -> Option<DeploymentSource> {
+    let named = sources.iter().find(|source| source.report.repo.is_some());
+    named.or(sources.first()).map(|source| source.report.clone())
 }
 
 impl Source {

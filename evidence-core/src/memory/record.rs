@@ -67,19 +67,19 @@ impl State {
         if size.is_none() && !begins {
             return Err(StoreError::Failed(format!("there is no organization {org}").into()));
         }
-        let last = size.and_then(|size| self.tables.get(org)?.ledger.time(size.checked_sub(1)?));
-        if first.is_some()
-            && !change.facts.is_empty()
-            && change.facts.first().map(|prepared| prepared.at) < last
-        {
-            return Err(older_entries());
-        }
         let begun_twice = size.is_some() && *begins;
         let elsewhere = first.is_some_and(|first| first != size.unwrap_or_default());
         let facts = change.facts.iter().map(|prepared| &prepared.fact);
         let admitted = self.directory.admits(*org, guards, facts);
         if begun_twice || elsewhere || !admitted || !self.hashes_are_new(secrets) {
             return Err(StoreError::Conflict);
+        }
+        let last = size.and_then(|size| self.tables.get(org)?.ledger.time(size.checked_sub(1)?));
+        if first.is_some()
+            && !change.facts.is_empty()
+            && change.facts.first().map(|prepared| prepared.at) < last
+        {
+            return Err(older_entries());
         }
         Ok(())
     }

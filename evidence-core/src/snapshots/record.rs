@@ -102,7 +102,8 @@ pub struct RunningArtifact {
     pub compliant: Option<bool>,
     /// Where it comes from: its newest report in each flow, and its state there.
     pub provenance: Vec<Provenance>,
-    /// Of the snapshot in which its run began: where it came from, in the first flow that had it.
+    /// Of the snapshot in which its run began: where it came from, in one of the flows that it was reported to: one where the
+    /// report names a repo, if there is such.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<DeploymentSource>,
     /// The digest of the policies that it was evaluated by ([`Snapshot::policies`]): the SHA-256 of a line for each, `<id>

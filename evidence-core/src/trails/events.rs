@@ -109,7 +109,7 @@ impl TrailRuns {
 /// What makes one run newer than another: that it lasts, else when it ended. All else keeps them in one order.
 fn newness(run: &Run) -> impl Ord + '_ {
     let (index, at) = run.until.unwrap_or(run.from);
-    (run.until.is_none(), at, index, run.environment, &run.fingerprint)
+    (run.lasts(), at, index, run.environment, &run.fingerprint)
 }
 
 /// The kinds of facts that are events of a trail.

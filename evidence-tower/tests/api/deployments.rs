@@ -211,6 +211,8 @@ async fn deployments_to_an_environment_are_listed_and_counted() {
         for (query, field) in [
             ("from=yesterday", "query.from"),
             ("to=1783538510", "query.to"),
+            ("to=2026-07-08T19:21:50[Europe/Paris]", "query.to"),
+            ("to=2026-07-08T19:21:50%2B99:00", "query.to"),
             ("page_size=0", "query.page_size"),
             ("page_size=101", "query.page_size"),
         ] {
