@@ -294,7 +294,7 @@ async fn standings(origins: &[Origin], asked: bool, cx: &Context<'_>) -> Result<
 
 /// The trail's name, how the artifact stands there, and what that rests on.
 fn in_trail(
-    Origin { report, last_name }: &Origin,
+    Origin { report, last_name, .. }: &Origin,
     contents: &TrailContents,
     parsed: &Parsed,
     asked: bool,

@@ -473,7 +473,8 @@ impl Reports {
             }
         };
         let (allowed, origins) = reported.await?;
-        let reported = origins.iter().map(|origin| origin.report.index);
+        // What gave content its last name decides, too.
+        let reported = origins.iter().flat_map(|origin| origin.named_at.into_iter().chain([origin.report.index]));
         if reported.chain(allowed.iter().map(|(_, index)| *index)).any(|index| index >= rests_on) {
             // What there was before is not found any more.
             return Err(StoreError::Conflict.into());
@@ -488,7 +489,7 @@ impl Reports {
     async fn evaluated(self, policies: &PolicySet, cx: &Context<'_>) -> Result<EvaluatedReports> {
         let Self { rests_on, allowed, origins, flows, alone } = self;
         let mut running: BTreeMap<Id, BTreeMap<Fingerprint, String>> = BTreeMap::new();
-        for Origin { report, last_name } in &origins {
+        for Origin { report, last_name, .. } in &origins {
             let Some(trail) = report.trail else { continue };
             running.entry(trail).or_default().insert(report.fingerprint.clone(), last_name.clone());
         }
@@ -603,7 +604,7 @@ pub(super) async fn without_trail(
     let mut states = BTreeMap::new();
     for part in in_parts(alone, |origin| origin.report.template) {
         let templates = cx.templates(part.iter().map(|origin| origin.report.template)).await?;
-        let report = |Origin { report: row, last_name }: &Origin| {
+        let report = |Origin { report: row, last_name, .. }: &Origin| {
             (row.id, ReportedArtifact::from(row), last_name.clone(), templates.of(row.template))
         };
         let reports = part.into_iter().map(report).collect();
