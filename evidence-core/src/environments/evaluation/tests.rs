@@ -287,7 +287,11 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
     let running = |artifact: EvaluatedArtifact| ReportedState::from([(artifact.key, artifact.observed)]);
     let findings = |allowed: bool| EvaluationInputs {
         allowed: allowed.then(|| known.clone()).into_iter().collect(),
-        sources: [(known.clone(), vec![Source { report: report(1), context: flow.clone() }])].into(),
+        sources: [(
+            known.clone(),
+            vec![Source { report: report(1), flow: Hash::of("web"), context: flow.clone() }],
+        )]
+        .into(),
     };
     // Its name is the text of a fingerprint that has provenance.
     let disguised = || running(undigested(known.as_str(), None));
