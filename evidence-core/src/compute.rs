@@ -48,7 +48,7 @@ pub(crate) const LONG_YAML: usize = 4 << 10;
 pub(crate) const MANY_EVALUATIONS: usize = 256;
 
 /// So many evaluations are one job, so that those of others come in between.
-const EVALUATIONS_PER_JOB: usize = 10_000;
+pub(crate) const EVALUATIONS_PER_JOB: usize = 10_000;
 
 /// Work for another thread.
 pub type Job = Box<dyn FnOnce() + Send>;

@@ -49,6 +49,12 @@ pub struct Limits {
     pub snapshot: u64,
     /// Different artifacts that run in one environment: 10,000. Each is evaluated by each of its policies.
     pub running_artifacts: usize,
+    /// What policies evaluate for one report, or for one answer of the gate: 100,000,000 rules and parts of their
+    /// conditions, each once for each artifact and each flow that it was reported to.
+    pub evaluations: usize,
+    /// What the rules of policies come to for one artifact, which answers show as a whole: 100,000, each rule once for each
+    /// flow that it was reported to.
+    pub resolutions: usize,
     /// Artifacts reported to one trail: 10,000. A trail is evaluated by all that was reported to it. Of reports that come at
     /// the same time some more may pass, and a sixteenth more through each further server on the same store: not every
     /// report is counted anew.
@@ -87,6 +93,8 @@ impl Default for Limits {
             actions: 1_000,
             snapshot: 32 << 20,
             running_artifacts: 10_000,
+            evaluations: 100_000_000,
+            resolutions: 100_000,
             trail_artifacts: 10_000,
             trail_attestations: 10_000,
             runs: 100,

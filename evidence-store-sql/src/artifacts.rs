@@ -371,10 +371,10 @@ const PROVENANCE: Sql = Sql::each(
             FROM pair p WHERE p.flow IS NOT NULL)
         SELECT '[' || group_concat(json_array(",
         row_json!(sqlite),
-        ", coalesce((
-                SELECT m.name FROM evidence.artifact m
+        ", json((
+                SELECT json_array(m.name, m.ledger_index) FROM evidence.artifact m
                 WHERE m.org = $1 AND m.fingerprint = a.fingerprint AND m.flow = a.flow AND m.name <> ''
-                ORDER BY (m.trail IS NOT NULL) DESC, m.ledger_index DESC LIMIT 1), ''))) || ']'
+                ORDER BY (m.trail IS NOT NULL) DESC, m.ledger_index DESC LIMIT 1)))) || ']'
         FROM pair p CROSS JOIN evidence.artifact a ON a.id = (
             SELECT r.id FROM evidence.artifact r
             WHERE r.org = $1 AND r.fingerprint = p.fingerprint AND r.flow = p.flow
@@ -394,10 +394,10 @@ const PROVENANCE: Sql = Sql::each(
             FROM pair p WHERE p.flow IS NOT NULL)
         SELECT '[' || string_agg('[' || ",
         row_json!(postgres),
-        " || ',' || to_json(coalesce((
-                SELECT m.name FROM evidence.artifact m
+        " || ',' || coalesce((
+                SELECT json_build_array(m.name, m.ledger_index)::text FROM evidence.artifact m
                 WHERE m.org = $1 AND m.fingerprint = p.fingerprint AND m.flow || '' = p.flow AND m.name <> ''
-                ORDER BY (m.trail IS NOT NULL) DESC, m.ledger_index DESC LIMIT 1), ''))::text || ']', ',') || ']'
+                ORDER BY (m.trail IS NOT NULL) DESC, m.ledger_index DESC LIMIT 1), 'null') || ']', ',') || ']'
         FROM pair p CROSS JOIN LATERAL (
             SELECT * FROM evidence.artifact r
             WHERE r.org = $1 AND r.fingerprint = p.fingerprint AND r.flow || '' = p.flow
@@ -466,7 +466,10 @@ fn reports((json,): (Option<String>,)) -> StoreResult<Vec<ArtifactRow>> {
 
 /// What [`PROVENANCE`] found, the oldest first.
 fn origins((json,): (Option<String>,)) -> StoreResult<Vec<Origin>> {
-    let origin = |(row, last_name): (Row, String)| Origin { report: row.artifact(), last_name };
+    let origin = |(row, last): (Row, Option<(String, u64)>)| {
+        let (last_name, named_at) = last.unzip();
+        Origin { report: row.artifact(), last_name: last_name.unwrap_or_default(), named_at }
+    };
     let mut origins: Vec<_> = array(json)?.into_iter().map(origin).collect();
     origins.sort_unstable_by_key(|origin| origin.report.index);
     Ok(origins)

@@ -81,6 +81,8 @@ pub struct Origin {
     /// The template's name that the flow's newest report with one gave it, of those to a trail where there are any; `""`
     /// where none did.
     pub last_name: String,
+    /// The ledger index of that report; nothing where none gave a name.
+    pub named_at: Option<u64>,
 }
 
 /// How a list of artifacts is narrowed; everything given must match.

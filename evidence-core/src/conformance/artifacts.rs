@@ -33,7 +33,7 @@ promises! {
     reports_of_an_artifact_are_listed_oldest_first: "`reports` of a fingerprint to a flow, oldest (by ledger index) first.",
     a_commit_told_in_any_words_is_what_an_artifact_was_built_from: "A row's commit is the report's, else what it says of one, as sent; lists are narrowed by commits in full.",
     provenance_is_the_newest_of_each_flow: "`provenance` answers the newest report of each fingerprint and flow.",
-    provenance_has_the_last_name_in_the_flow: "With it comes the name of the flow's newest report of the fingerprint that has one, whichever trail that was to.",
+    provenance_has_the_last_name_in_the_flow: "With it comes the name of the flow's newest report of the fingerprint that has one, whichever trail that was to, and the ledger index of that report.",
     provenance_prefers_trails: "A report without a trail is `provenance` only where the flow has no other of the fingerprint.",
 }
 
@@ -421,10 +421,11 @@ async fn provenance_has_the_last_name_in_the_flow(store: Arc<dyn Store>) -> Outc
         trail_begun(103, 100, "u"),
     ];
     org.record(first).await?;
-    let last = async |names: [(u64, &str); 3]| {
+    let last = async |names: [(u64, &str, Option<u64>); 3]| {
         let found = store.provenance(org.id, &["ab", "cd"].map(fingerprint)).await?;
-        let found = found.into_iter().map(|origin| (origin.report.id, origin.last_name)).collect();
-        same("the names", found, names.map(|(n, name)| (id(n), name.to_owned())).to_vec())
+        let found = found.into_iter().map(|origin| (origin.report.id, origin.last_name, origin.named_at));
+        let names = names.map(|(n, name, index)| (id(n), name.to_owned(), index));
+        same("the names, and when they were given", found.collect(), names.to_vec())
     };
     org.record(vec![
         named(110, 100, Some(102), "ab", "app"),
@@ -434,9 +435,9 @@ async fn provenance_has_the_last_name_in_the_flow(store: Arc<dyn Store>) -> Outc
         named(114, 100, Some(103), "ab", ""),
     ])
     .await?;
-    last([(112, ""), (113, "elsewhere"), (114, "\"other\"")]).await?;
+    last([(112, "", None), (113, "elsewhere", Some(8)), (114, "\"other\"", Some(6))]).await?;
     org.record(vec![named(115, 100, None, "ab", "alone"), named(116, 101, None, "ab", "")]).await?;
-    last([(112, ""), (114, "\"other\""), (116, "elsewhere")]).await
+    last([(112, "", None), (114, "\"other\"", Some(6)), (116, "elsewhere", Some(8))]).await
 }
 
 async fn provenance_prefers_trails(store: Arc<dyn Store>) -> Outcome {

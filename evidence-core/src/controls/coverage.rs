@@ -188,6 +188,19 @@ async fn physical_environments(most: usize, cx: &Context<'_>) -> Result<Vec<Atta
     Ok(environments)
 }
 
+/// The names of the policies whose latest versions ask for decisions about the control, sorted.
+pub(super) async fn policies_referencing(
+    control: &ControlIdentifier,
+    cx: &Context<'_>,
+) -> Result<Vec<PolicyName>> {
+    let listed = cx.store().policies_listed(cx.org()?).await?;
+    let mut policies = distinct(listed.into_iter().map(|policy| policy.id));
+    policies.truncate(MAX_POLICIES);
+    let mut names = Vec::from_iter(policies_asking_for(control, &policies, cx).await?.into_values());
+    names.sort_unstable();
+    Ok(names)
+}
+
 /// More records of policies are not read at once.
 const POLICIES: usize = 64;
 

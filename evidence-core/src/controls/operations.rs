@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::bounded::{Description, List, ShortText, TagText};
+use crate::controls::coverage::policies_referencing;
 use crate::controls::record::{Control, ControlLinks, ControlStatus, ControlVersion};
 use crate::controls::store::ControlFilter;
 use crate::controls::view::{
@@ -153,7 +154,8 @@ impl Operation for PostControl {
             let text = format!("'{}' is a reserved word of the API", input.identifier);
             return Err(Error::invalid("identifier", text));
         }
-        Ok(Created(cx.retry(|| create(&input, cx)).await?.into()))
+        // Policies ask for no control that is not there.
+        Ok(Created(ControlView::new(cx.retry(|| create(&input, cx)).await?, Vec::new())))
     }
 }
 
@@ -236,7 +238,7 @@ impl Operation for GetControl {
     }
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        Ok(Json(cx.control(&self.identifier).await?.record.into()))
+        shown(cx.control(&self.identifier).await?.record, cx).await
     }
 }
 
@@ -319,7 +321,13 @@ async fn change_control(
         cx.record(Draft::of(fact, Guard::Revision(RecordKind::Control, record.id, revision))).await?;
         Ok(changed)
     };
-    Ok(Json(cx.retry_in_turn(Key::Control(identifier.clone()), attempt).await?.into()))
+    shown(cx.retry_in_turn(Key::Control(identifier.clone()), attempt).await?, cx).await
+}
+
+/// The control with the policies that ask for decisions about it.
+async fn shown(control: Control, cx: &Context<'_>) -> Result<Json<ControlView>> {
+    let policies = policies_referencing(&control.identifier, cx).await?;
+    Ok(Json(ControlView::new(control, policies)))
 }
 
 /// Archives a control, which makes a new version of it: lists leave it out, and its identifier stays taken. One that is

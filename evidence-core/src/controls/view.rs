@@ -66,13 +66,14 @@ pub struct ControlView {
     pub summary: ControlSummary,
     /// Whether it is archived: lists leave archived controls out unless they are asked for.
     pub archived: bool,
-    /// Always empty: the control's coverage names the policies that ask for decisions about it.
+    /// The names of the policies whose latest versions ask for decisions about it (`for_control`), attached or not, sorted.
+    /// Of more than a thousand policies the oldest thousand count.
     pub policies_referencing: Vec<PolicyName>,
 }
 
-impl From<Control> for ControlView {
-    fn from(control: Control) -> Self {
-        Self { archived: control.archived, policies_referencing: Vec::new(), summary: control.into() }
+impl ControlView {
+    pub(super) fn new(control: Control, policies_referencing: Vec<PolicyName>) -> Self {
+        Self { archived: control.archived, policies_referencing, summary: control.into() }
     }
 }
 

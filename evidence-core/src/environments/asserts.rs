@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::evaluation::work::{self, Places, Work, asked_by};
 use super::evaluation::{EvaluatedReport, InTrail, lost, without_trail};
 use crate::artifacts::store::Origin;
 use crate::auth::actor::Scope;
@@ -16,12 +18,13 @@ use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Resource, Result};
 use crate::flows::templates::Parsed;
 use crate::id::{Id, VersionKey};
+use crate::limits::at_most;
 use crate::name::{EnvironmentName, Fingerprint, FlowName, OrgName};
 use crate::operation::{Json, Method, Operation};
 use crate::policies::operations as policies;
 use crate::policies::record::Policy;
 use crate::rules::compliance::{self, ArtifactStatus, ReportedArtifact, ReportedAttestation};
-use crate::rules::policy::{self, FlowContext};
+use crate::rules::policy::{self, Asked, FlowContext};
 use crate::service::Context;
 use crate::snapshots::record::PolicyDecision;
 use crate::store::batch::distinct;
@@ -32,8 +35,10 @@ use crate::trails::store::TrailContents;
 
 /// Asserts that an artifact is compliant: in every flow it was reported to, or in the one that `flow_name` names. With
 /// `environment_name`, that it may run there: that it is on the allowlist, or complies with every policy of the
-/// environment; one without policies asks for nothing. With `policy_name`, that it complies with each of these policies,
-/// attached or not. The answer is 200 whether it is or not; a fingerprint that nobody reported is 404.
+/// environment; one without policies asks for nothing. A logical environment asks its own policies and those of all its
+/// members, and no allowlist. With `policy_name`, that it complies with each of these policies, attached or not. The answer
+/// is 200 whether it is or not; a fingerprint that nobody reported is 404. An artifact of which more would have to be
+/// evaluated, or shown, than the host permits is 400: `flow_name` asks less.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct AssertArtifact {
     /// The organization's name.
@@ -105,7 +110,8 @@ pub struct AssertedFlow {
     pub trail: String,
     /// Whether it is compliant there.
     pub compliant: bool,
-    /// What is asked of it there, and of its trail, against what was reported; null for a report to a flow as a whole.
+    /// What is asked of it there, and of its trail, against what was reported; null for a report to a flow as a whole, and
+    /// where the trail cannot be read.
     pub compliance_status: Option<ArtifactStatus>,
     /// The address of its page there.
     pub html_url: String,
@@ -126,6 +132,12 @@ pub struct AllowListing {
     pub description: String,
 }
 
+/// So many attestations an answer shows, each in every flow that it counts in.
+const MAX_LINES: usize = 100_000;
+
+/// Members of a logical environment that are read at once.
+const MEMBERS: usize = 64;
+
 const EXCLUSIVE: &str = "Cannot specify both 'environment_name' and 'policy_name' at the same time";
 
 impl Operation for AssertArtifact {
@@ -143,27 +155,32 @@ impl Operation for AssertArtifact {
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         if self.environment_name.is_some() && !self.policy_name.0.is_empty() {
-            let fields = ["query.environment_name", "query.policy_name"];
-            let fields = fields.map(|field| (field.to_owned(), EXCLUSIVE.to_owned()));
+            let fields = [ENVIRONMENT, POLICY].map(|field| (field.to_owned(), EXCLUSIVE.to_owned()));
             return Err(Error::Invalid { message: EXCLUSIVE.to_owned(), fields: fields.into() });
         }
         let environment = match &self.environment_name {
             Some(name) => {
                 let known = cx.environment(name).await;
-                Some(known.map_err(|error| error.named_by("query.environment_name"))?)
+                Some(known.map_err(|error| error.named_by(ENVIRONMENT))?)
             }
             None => None,
         };
         let policies = self.policies(environment.as_ref(), cx).await?;
         let origins = self.origins(cx).await?;
-        let standings = standings(&origins, policies.is_some(), cx).await?;
+        let versions = policies.iter().flatten().map(|policy| (policy.id, policy.version));
+        let asked = asked_by(&Vec::from_iter(versions), cx).await?;
+        let standings = standings(&origins, asked, cx).await?;
+        let named_by = if environment.is_some() { ENVIRONMENT } else { POLICY };
         let decisions = match policies {
-            Some(policies) => Some(decisions(policies, &self.fingerprint, &standings, cx).await?),
+            Some(policies) => Some(decisions(policies, &self.fingerprint, &standings, named_by, cx).await?),
             None => None,
         };
         let allow_listing = match &environment {
-            Some(known) => allow_listing(known, &self.fingerprint, cx).await?,
-            None => None,
+            // What a logical environment allows runs in none of its members.
+            Some(known) if known.record.kind.is_physical() => {
+                allow_listing(known, &self.fingerprint, cx).await?
+            }
+            _ => None,
         };
         Ok(Json(self.view(environment, standings, decisions, allow_listing, cx)?))
     }
@@ -177,10 +194,12 @@ impl AssertArtifact {
         cx: &Context<'_>,
     ) -> Result<Option<Vec<Policy>>> {
         let found = match environment {
-            Some(known) if known.record.policies.is_empty() => Vec::new(),
             Some(known) => {
-                let ids = distinct(known.record.policies.iter().copied());
-                let mut found = cx.store().policies_by_id(cx.org()?, &ids).await?;
+                let ids = policies_of(known, cx).await?;
+                let mut found = match ids.as_slice() {
+                    [] => Vec::new(),
+                    some => cx.store().policies_by_id(cx.org()?, some).await?,
+                };
                 found.sort_by_key(|policy| policy.record.id);
                 let is_found = |id: &&Id| found.iter().any(|policy| policy.record.id == **id);
                 if let Some(id) = ids.iter().find(|id| !is_found(id)) {
@@ -189,7 +208,7 @@ impl AssertArtifact {
                 found
             }
             None if self.policy_name.0.is_empty() => return Ok(None),
-            None => policies::named(&self.policy_name.0, "query.policy_name", &mut Vec::new(), cx).await?,
+            None => policies::named(&self.policy_name.0, POLICY, &mut Vec::new(), cx).await?,
         };
         Ok(Some(found.into_iter().map(|policy| policy.record).collect()))
     }
@@ -255,6 +274,27 @@ impl AssertArtifact {
     }
 }
 
+const ENVIRONMENT: &str = "query.environment_name";
+const POLICY: &str = "query.policy_name";
+
+/// The policies that an environment asks, each once: those of a logical one are its own and those of its members.
+async fn policies_of(known: &KnownEnvironment, cx: &Context<'_>) -> Result<Vec<Id>> {
+    let mut policies = known.record.policies.clone();
+    for part in known.record.included.chunks(MEMBERS) {
+        let members = cx.store().environments_by_id(cx.org()?, part).await?;
+        if members.len() < part.len() {
+            // The one that is left out may be the one whose policies it does not comply with.
+            let text = format_args!("a member of environment {}", known.record.id);
+            return Err(StoreError::corrupt(text).into());
+        }
+        let members = members.into_iter().filter(|member| !member.archived);
+        policies.extend(members.flat_map(|member| member.record.policies));
+    }
+    let policies = distinct(policies);
+    at_most(cx.limits().environment_policies, policies.len(), ENVIRONMENT)?;
+    Ok(policies)
+}
+
 /// How an artifact stands in a flow.
 struct Standing {
     report: Id,
@@ -263,29 +303,39 @@ struct Standing {
     status: Option<ArtifactStatus>,
 }
 
-/// How the artifact of these reports stands in the flow of each; its attestations are kept where policies are `asked`.
-async fn standings(origins: &[Origin], asked: bool, cx: &Context<'_>) -> Result<Vec<Standing>> {
+/// How the artifact of these reports stands in the flow of each, with its attestations that are `asked` for.
+async fn standings(origins: &[Origin], asked: Arc<Asked>, cx: &Context<'_>) -> Result<Vec<Standing>> {
     let flows = distinct(origins.iter().map(|origin| origin.report.flow));
     let flows = cx.flow_labels(&flows).await?;
     let mut alone = without_trail(origins, cx).await?;
     let trails = distinct(origins.iter().filter_map(|origin| origin.report.trail));
     let reports = origins.iter().filter_map(|origin| Some((origin.report.trail?, origin.clone())));
     let reports: Arc<BTreeMap<Id, Origin>> = Arc::new(reports.collect());
+    let lines = Arc::new(AtomicUsize::new(0));
+    let all_lines = Arc::clone(&lines);
     let stand = move |(contents, parsed): (TrailContents, Arc<Parsed>)| {
         let origin = reports.get(&contents.trail.id)?;
-        Some((contents.trail.id, in_trail(origin, &contents, &parsed, asked)))
+        // They are not held beyond what is shown.
+        let is_shown = lines.load(Ordering::Relaxed) <= MAX_LINES;
+        let found = is_shown.then(|| in_trail(origin, &contents, &parsed, &asked))?;
+        lines.fetch_add(found.2.attestations.len(), Ordering::Relaxed);
+        Some((contents.trail.id, found))
     };
     let found = evaluated(&trails, cx, stand).await?;
+    if trails.len() > 1 && all_lines.load(Ordering::Relaxed) > MAX_LINES {
+        let text = format!("Its trails have more than {MAX_LINES} attestations that count for it");
+        return Err(Error::invalid("query.flow_name", text));
+    }
     let mut found: BTreeMap<Id, _> = found.into_iter().flatten().collect();
     let standing = |Origin { report, .. }: &Origin| {
-        let gone = || StoreError::corrupt(format_args!("the flow or the trail of report {}", report.id));
+        let gone = || StoreError::corrupt(format_args!("the flow of report {}", report.id));
         let flow = flows.get(&report.flow).ok_or_else(gone)?;
         let (trail_name, reported, status) = match report.trail {
             None => (String::new(), alone.remove(&report.id).ok_or_else(gone)?, None),
-            Some(trail) => {
-                let (trail_name, reported, status) = found.remove(&trail).ok_or_else(gone)?;
-                (trail_name, reported, Some(status))
-            }
+            Some(trail) => match found.remove(&trail) {
+                Some((trail_name, reported, status)) => (trail_name, reported, Some(status)),
+                None => (String::new(), EvaluatedReport::of_lost_trail(), None),
+            },
         };
         Ok(Standing { report: report.id, context: reported.in_flow(flow, trail_name), status })
     };
@@ -294,15 +344,15 @@ async fn standings(origins: &[Origin], asked: bool, cx: &Context<'_>) -> Result<
 
 /// The trail's name, how the artifact stands there, and what that rests on.
 fn in_trail(
-    Origin { report, last_name }: &Origin,
+    Origin { report, last_name, .. }: &Origin,
     contents: &TrailContents,
     parsed: &Parsed,
-    asked: bool,
+    asked: &Asked,
 ) -> (String, EvaluatedReport, ArtifactStatus) {
     let artifacts = Vec::from_iter(contents.artifacts.iter().map(ReportedArtifact::from));
     let attestations = Vec::from_iter(contents.attestations.iter().map(ReportedAttestation::from));
     let running = BTreeMap::from([(report.fingerprint.as_str(), last_name.as_str())]);
-    let InTrail { name, mut states } = InTrail::new(contents, &parsed.template, &running, asked);
+    let InTrail { name, mut states, .. } = InTrail::new(contents, &parsed.template, &running, asked);
     let mut status = compliance::evaluate_artifact_with_trail(
         &parsed.template,
         &ReportedArtifact::from(report),
@@ -315,34 +365,47 @@ fn in_trail(
     (name, reported, status)
 }
 
-/// What these policies say of the artifact, in their order.
+/// What these policies say of the artifact, in their order; the field `named_by` names them.
 async fn decisions(
     policies: Vec<Policy>,
     fingerprint: &Fingerprint,
     standings: &[Standing],
+    named_by: &'static str,
     cx: &Context<'_>,
 ) -> Result<Vec<PolicyDecision>> {
-    // It is called what its newest report calls its file, for no environment says.
+    if policies.is_empty() {
+        return Ok(Vec::new());
+    }
+    // It is called what its newest report calls its file, for no environment says. Without a name no condition may hold
+    // under which it is asked for something.
     let newest = standings.iter().map(|standing| standing.report).max();
-    let reports = cx.store().artifacts_by_id(cx.org()?, newest.as_slice()).await?;
-    let name: Arc<str> = reports.into_iter().map(|report| report.filename).collect::<String>().into();
+    let report = cx.store().artifacts_by_id(cx.org()?, newest.as_slice()).await?.pop();
+    let gone = || StoreError::corrupt(format_args!("the newest report of artifact {fingerprint}"));
+    let name: Arc<str> = report.ok_or_else(gone)?.filename.into();
     let fingerprint = fingerprint.clone();
     let contexts: Arc<[FlowContext]> = standings.iter().map(|standing| standing.context.clone()).collect();
     let key = |policy: &Policy| (policy.id, policy.version);
     let versions = Vec::from_iter(policies.iter().map(key));
-    let mut decided: BTreeMap<VersionKey, policy::Evaluation> = BTreeMap::new();
+    let places: Places = [contexts.len()].into_iter().collect();
+    let (mut work, mut decided) = (Work::default(), BTreeMap::new());
     for part in cx.policies_in_parts(&versions).await? {
-        let parsed = cx.parsed_policies(&part).await?;
-        let many = parsed.values().map(|policy| policy.parts() / 2).sum::<usize>() * contexts.len();
-        let (name, contexts, fingerprint) = (Arc::clone(&name), Arc::clone(&contexts), fingerprint.clone());
-        let evaluate = move || {
-            let artifact = policy::Artifact { name: &name, fingerprint: Some(fingerprint.as_str()) };
-            let evaluation = |(key, policy): (_, Arc<policy::Policy>)| {
-                (key, policy::evaluate(&policy, artifact, &contexts))
+        let (versions, policies): (Vec<VersionKey>, Vec<_>) =
+            cx.parsed_policies(&part).await?.into_iter().unzip();
+        work.add(&policies);
+        work.check(places, cx.limits(), named_by)?;
+        let mut evaluated = Vec::with_capacity(policies.len());
+        for policies in work::for_jobs(&policies, places) {
+            let many = work::evaluations(&policies) * contexts.len();
+            let (name, contexts) = (Arc::clone(&name), Arc::clone(&contexts));
+            let fingerprint = fingerprint.clone();
+            let evaluate = move || {
+                let artifact = policy::Artifact { name: &name, fingerprint: Some(fingerprint.as_str()) };
+                let evaluation = |policy: &Arc<_>| policy::evaluate(policy, artifact, &contexts);
+                Vec::from_iter(policies.iter().map(evaluation))
             };
-            Vec::from_iter(parsed.into_iter().map(evaluation))
-        };
-        decided.extend(cx.compute().run_if(many > MANY_EVALUATIONS, evaluate).await?);
+            evaluated.extend(cx.compute().run_if(many > MANY_EVALUATIONS, evaluate).await?);
+        }
+        decided.extend(versions.into_iter().zip(evaluated));
     }
     let decision = |policy: Policy| {
         let evaluation = decided.remove(&key(&policy)).ok_or_else(|| lost(policy.id))?;

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
-use crate::environments::evaluation;
+use crate::environments::operations::record_settings;
 use crate::error::{Error, Result};
 use crate::fact::Fact;
 use crate::fact::names::Key;
@@ -14,7 +14,7 @@ use crate::limits::at_most;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Acknowledged, Json, Method, Operation};
 use crate::policies::operations as policies;
-use crate::service::{Context, Draft};
+use crate::service::Context;
 
 /// Attaches policies to an environment. What runs there is evaluated anew, and a snapshot is taken of it where there was
 /// one. Those attached already stay, and nothing changes. An environment has at most as many policies as the host
@@ -62,28 +62,9 @@ impl Operation for AttachPolicies {
     async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
         let names = input.some()?;
         let record = Key::Environment(self.env_name.clone());
-        cx.retry_in_turn(record, || attach(&self.env_name, names, cx)).await?;
+        cx.retry_in_turn(record, || change(&self.env_name, names, Change::Attach, cx)).await?;
         Ok(Json(Acknowledged::Ok))
     }
-}
-
-async fn attach(environment: &EnvironmentName, names: &[ShortText], cx: &Context<'_>) -> Result<()> {
-    let mut known = cx.environment(environment.as_str()).await?;
-    let mut guards = vec![known.unchanged()];
-    let mut attached = policies::named(names, "policy_names", &mut guards, cx).await?;
-    attached.retain(|policy| !known.record.policies.contains(&policy.record.id));
-    let policies: Vec<Id> = attached.iter().map(|policy| policy.record.id).collect();
-    if policies.is_empty() {
-        return Ok(());
-    }
-    known.record.policies.extend(&policies);
-    at_most(cx.limits().environment_policies, known.record.policies.len(), "policy_names")?;
-    known.record.last_modified_at = cx.now_after(known.record.last_modified_at);
-    let facts = vec![Fact::PoliciesAttached { record: known.record.clone(), policies }];
-    let mut draft = Draft { facts, guards, ..Draft::default() };
-    draft.extend(evaluation::reevaluate(&known, attached, cx).await?);
-    cx.record(draft).await.map_err(|error| error.of_field("policy_names"))?;
-    Ok(())
 }
 
 /// Detaches policies from an environment. What runs there is evaluated anew, and a snapshot is taken of it where there was
@@ -112,25 +93,46 @@ impl Operation for DetachPolicies {
     async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
         let names = input.some()?;
         let record = Key::Environment(self.env_name.clone());
-        cx.retry_in_turn(record, || detach(&self.env_name, names, cx)).await?;
+        cx.retry_in_turn(record, || change(&self.env_name, names, Change::Detach, cx)).await?;
         Ok(Json(Acknowledged::Ok))
     }
 }
 
-async fn detach(environment: &EnvironmentName, names: &[ShortText], cx: &Context<'_>) -> Result<()> {
-    let mut known = cx.environment(environment.as_str()).await?;
-    let mut guards = vec![known.unchanged()];
-    let named = policies::named(names, "policy_names", &mut guards, cx).await?;
-    let mut policies: Vec<Id> = named.iter().map(|policy| policy.record.id).collect();
-    policies.retain(|policy| known.record.policies.contains(policy));
+/// What becomes of the policies that are named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Attach,
+    Detach,
+}
+
+const FIELD: &str = "policy_names";
+
+async fn change(
+    environment: &EnvironmentName,
+    names: &[ShortText],
+    change: Change,
+    cx: &Context<'_>,
+) -> Result<()> {
+    let known = cx.environment(environment.as_str()).await?;
+    let mut guards = Vec::new();
+    let mut named = policies::named(names, FIELD, &mut guards, cx).await?;
+    let is_attached = |id: &Id| known.record.policies.contains(id);
+    named.retain(|policy| is_attached(&policy.record.id) == (change == Change::Detach));
+    let policies: Vec<Id> = named.iter().map(|policy| policy.record.id).collect();
     if policies.is_empty() {
         return Ok(());
     }
-    known.record.policies.retain(|policy| !policies.contains(policy));
-    known.record.last_modified_at = cx.now_after(known.record.last_modified_at);
-    let facts = vec![Fact::PoliciesDetached { record: known.record.clone(), policies }];
-    let mut draft = Draft { facts, guards, ..Draft::default() };
-    draft.extend(evaluation::reevaluate(&known, Vec::new(), cx).await?);
-    cx.record(draft).await.map_err(|error| error.of_field("policy_names"))?;
-    Ok(())
+    let mut record = known.record.clone();
+    match change {
+        Change::Attach => {
+            record.policies.extend(&policies);
+            at_most(cx.limits().environment_policies, record.policies.len(), FIELD)?;
+        }
+        Change::Detach => record.policies.retain(|policy| !policies.contains(policy)),
+    }
+    let fact = |record| match change {
+        Change::Attach => Fact::PoliciesAttached { record, policies },
+        Change::Detach => Fact::PoliciesDetached { record, policies },
+    };
+    record_settings(known, record, fact, (named, guards), FIELD, cx).await
 }

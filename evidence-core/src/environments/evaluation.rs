@@ -6,9 +6,12 @@
 //! that whoever has the ledger can evaluate the same again.
 
 mod difference;
+pub(crate) mod work;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::{try_join, try_join3};
 
@@ -29,9 +32,9 @@ use crate::policies::record::Policy;
 use crate::rules::compliance::{
     self, ArtifactState, AttestationStatus, ContentStatus, ReportedArtifact, ReportedAttestation, State,
 };
-use crate::rules::policy::{self, FlowAttestations, FlowContext, RuleOutcomes};
+use crate::rules::policy::{self, Asked, FlowAttestations, FlowContext, RuleOutcomes};
 use crate::rules::template::{self, Template};
-use crate::service::{Context, Draft, snapshot_too_large};
+use crate::service::{Context, Draft};
 use crate::snapshots::key::ArtifactKey;
 use crate::snapshots::record::{
     AppliedPolicy, DeploymentSource, PolicyOutcome, Provenance, RunningArtifact, Snapshot,
@@ -43,6 +46,7 @@ use crate::texts::record::in_parts;
 use crate::trails::evaluation::evaluated;
 use crate::trails::store::TrailContents;
 use difference::{Difference, difference};
+use work::{Places, Work, asked_by};
 
 /// What runs.
 pub(crate) type ReportedState = BTreeMap<ArtifactKey, ObservedArtifact>;
@@ -114,22 +118,14 @@ impl PolicySet {
         self.versions.iter().map(|(policy, version)| (*policy, *version)).collect()
     }
 
-    /// Whether one of the policies has rules about attestations.
-    async fn asks_for_attestations(&self, cx: &Context<'_>) -> Result<bool> {
-        for part in cx.policies_in_parts(&self.versions()).await? {
-            let parsed = cx.parsed_policies(&part).await?;
-            if parsed.values().any(|policy| !policy.attestations.is_empty()) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
     fn applied(&self) -> Vec<AppliedPolicy> {
         let applied = |(policy, version)| AppliedPolicy { policy, version };
         self.versions().into_iter().map(applied).collect()
     }
 }
+
+/// So many attestations are kept for what runs while it is evaluated: those that policies ask for.
+const MAX_KEPT: usize = 1_000_000;
 
 /// The snapshot that `running` calls for, as a draft of the fact that takes it; a draft without facts when it tells
 /// nothing new. Its guards name all that the decision rests on, evidence aside: what comes in later tells at the next
@@ -209,7 +205,8 @@ struct Outcome {
 impl Evaluation {
     /// How many evaluations it takes.
     fn evaluations(&self) -> usize {
-        self.running.len().max(self.open.len()).saturating_mul(self.policies.versions.len().max(1))
+        let artifacts = self.running.len().max(self.open.len()).max(self.states.origins.len());
+        artifacts.saturating_mul(self.policies.versions.len().max(1))
     }
 
     /// Evaluates everything that runs, some of it by a few policies at a time, and compares it with the latest snapshot.
@@ -241,19 +238,30 @@ async fn judged(
 ) -> Result<Vec<Candidate>> {
     let find = move || Ok::<_, Error>(Candidate::all(&running, states.inputs()?));
     let mut candidates = cx.compute().run_if(heavy, find).await??;
+    if !policies.versions.is_empty() {
+        let with_inputs = |mut artifact: Candidate| {
+            artifact.inputs = Some(artifact.digest_of_inputs());
+            artifact
+        };
+        candidates = cx.compute().evaluate_each(candidates, Candidate::places, with_inputs).await?;
+    }
+    let places: Places = candidates.iter().map(|artifact| artifact.contexts.len()).collect();
+    let mut work = Work::default();
     for part in cx.policies_in_parts(&policies.versions()).await? {
         let parsed = cx.parsed_policies(&part).await?;
         let policy = |version: &VersionKey| parsed.get(version).cloned().ok_or_else(|| lost(version.0));
-        let policies = part.iter().map(policy).collect::<Result<Arc<[_]>>>()?;
-        // A policy of two rules and no expression counts as one evaluation.
-        let many = policies.iter().map(|policy| policy.parts() / 2).sum::<usize>();
-        let evaluations = move |artifact: &Candidate| many * artifact.contexts.len().max(1);
-        let evaluate = move |mut artifact: Candidate| {
-            artifact.evaluate(&policies);
-            artifact
-        };
-        candidates = cx.compute().evaluate_each(candidates, evaluations, evaluate).await?;
-        check_outcomes(&candidates, cx.limits().snapshot)?;
+        let policies = part.iter().map(policy).collect::<Result<Vec<_>>>()?;
+        work.add(&policies);
+        work.check(places, cx.limits(), "artifacts")?;
+        for policies in work::for_jobs(&policies, places) {
+            let many = work::evaluations(&policies);
+            let evaluations = move |artifact: &Candidate| many * artifact.places();
+            let evaluate = move |mut artifact: Candidate| {
+                artifact.evaluate(&policies);
+                artifact
+            };
+            candidates = cx.compute().evaluate_each(candidates, evaluations, evaluate).await?;
+        }
     }
     Ok(candidates)
 }
@@ -285,13 +293,6 @@ pub(super) async fn differences_again(
         differences.extend(known.and_then(|known| artifact.differs_from(known, snapshot.index)));
     }
     Ok(differences)
-}
-
-/// Refuses what would make a snapshot too large, before there is more of it.
-fn check_outcomes(candidates: &[Candidate], limit: u64) -> Result<()> {
-    let outcomes = candidates.iter().flat_map(|artifact| &artifact.outcomes);
-    let bytes = outcomes.map(|outcome| outcome.rules.len() as u64).sum::<u64>();
-    if bytes <= limit { Ok(()) } else { Err(snapshot_too_large(limit)) }
 }
 
 /// What ran in the latest snapshot.
@@ -372,6 +373,10 @@ struct Candidate {
     /// The report that its deployment is told by.
     source: Option<DeploymentSource>,
     contexts: Vec<FlowContext>,
+    /// The digest of each of these flows.
+    flows: Vec<Hash>,
+    /// The digest of all that it is evaluated by, where there are policies.
+    inputs: Option<Hash>,
     /// Whether it satisfies each of the policies so far, in their order.
     satisfied: Vec<bool>,
     /// What their rules came to, where it does not follow from the provenance.
@@ -390,12 +395,19 @@ impl Candidate {
                 is_allowed: fingerprint.is_some_and(|fingerprint| allowed.contains(fingerprint)),
                 provenance: sources.iter().map(Source::provenance).collect(),
                 source: deployed_from(&sources),
+                flows: sources.iter().map(|source| source.flow).collect(),
+                inputs: None,
                 contexts: sources.into_iter().map(|source| source.context).collect(),
                 satisfied: Vec::new(),
                 outcomes: Vec::new(),
             }
         };
         running.iter().map(candidate).collect()
+    }
+
+    /// How many times each rule is looked at.
+    fn places(&self) -> usize {
+        self.contexts.len().max(1)
     }
 
     fn evaluate(&mut self, policies: &[Arc<policy::Policy>]) {
@@ -413,16 +425,15 @@ impl Candidate {
     }
 
     /// The digest of all that it is evaluated by, policies aside: of a line for each thing, with its texts as JSON.
-    fn inputs(&self) -> Hash {
+    fn digest_of_inputs(&self) -> Hash {
         let json = |text: &str| serde_json::Value::from(text);
         let fingerprint = self.observed.fingerprint.as_ref().map_or("", Fingerprint::as_str);
         let mut lines =
             vec![format!("artifact {} {fingerprint} {}\n", json(&self.observed.name), self.is_allowed)];
-        for (provenance, context) in self.provenance.iter().zip(&self.contexts) {
+        let places = self.provenance.iter().zip(&self.contexts).zip(&self.flows);
+        for ((provenance, context), flow) in places {
             lines.push(format!("report {} {}\n", provenance.artifact, provenance.state));
-            lines.push(format!("flow {} {}\n", json(&context.flow_name), json(&context.trail_name)));
-            let tags = context.tags.iter();
-            lines.extend(tags.map(|(key, value)| format!("tag {} {}\n", json(key), json(value))));
+            lines.push(format!("flow {flow} {}\n", json(&context.trail_name)));
             let lists = context.attestations.iter();
             lines.extend(lists.map(|list| format!("attestations {}\n", list.digest())));
         }
@@ -430,8 +441,7 @@ impl Candidate {
     }
 
     fn evaluated(self, judged_by: Option<Hash>) -> EvaluatedArtifact {
-        let inputs = judged_by.is_some().then(|| self.inputs());
-        let Self { key, observed, is_allowed, provenance, source, satisfied, outcomes, .. } = self;
+        let Self { key, observed, is_allowed, provenance, source, satisfied, outcomes, inputs, .. } = self;
         let compliant = policy::artifact_verdict(is_allowed, &satisfied);
         let places = (0..=u16::MAX).zip(satisfied);
         let violates = places.filter(|(_, satisfied)| !satisfied).map(|(place, _)| place).collect();
@@ -454,6 +464,8 @@ impl Candidate {
 struct Source {
     report: DeploymentSource,
     reference: String,
+    /// The digest of the flow's name and tags.
+    flow: Hash,
     context: FlowContext,
 }
 
@@ -503,7 +515,9 @@ impl Reports {
             }
         };
         let (allowed, origins) = reported.await?;
-        let reported = origins.iter().map(|origin| origin.report.index);
+        // What gave content its last name decides, too.
+        let reported =
+            origins.iter().flat_map(|origin| origin.named_at.into_iter().chain([origin.report.index]));
         if reported.chain(allowed.iter().map(|(_, index)| *index)).any(|index| index >= rests_on) {
             // What there was before is not found any more.
             return Err(StoreError::Conflict.into());
@@ -514,24 +528,35 @@ impl Reports {
         Ok(Self { rests_on, allowed, origins, flows, alone })
     }
 
-    /// How the reports stand in their trails. The attestations are kept only where a policy asks for some.
+    /// How the reports stand in their trails. Of the attestations those are kept that a policy asks for.
     async fn evaluated(self, policies: &PolicySet, cx: &Context<'_>) -> Result<EvaluatedReports> {
         let Self { rests_on, allowed, origins, flows, alone } = self;
         let mut running: BTreeMap<Id, BTreeMap<Fingerprint, String>> = BTreeMap::new();
-        for Origin { report, last_name } in &origins {
+        for Origin { report, last_name, .. } in &origins {
             let Some(trail) = report.trail else { continue };
             running.entry(trail).or_default().insert(report.fingerprint.clone(), last_name.clone());
         }
         let reported = Vec::from_iter(running.keys().copied());
         let running = Arc::new(running);
-        let asked = policies.asks_for_attestations(cx).await?;
+        let asked = asked_by(&policies.versions(), cx).await?;
+        let kept = Arc::new(AtomicUsize::new(0));
+        let all_kept = Arc::clone(&kept);
         let evaluate = move |(contents, parsed): (TrailContents, Arc<Parsed>)| {
+            if kept.load(Ordering::Relaxed) > MAX_KEPT {
+                return None;
+            }
             let contents = contents.within(rests_on);
             let running = running.get(&contents.trail.id).into_iter().flatten();
             let running = running.map(|(content, name)| (content.as_str(), name.as_str())).collect();
-            (contents.trail.id, InTrail::new(&contents, &parsed.template, &running, asked))
+            let evaluated = InTrail::new(&contents, &parsed.template, &running, &asked);
+            kept.fetch_add(evaluated.kept, Ordering::Relaxed);
+            Some((contents.trail.id, evaluated))
         };
-        let trails = evaluated(&reported, cx, evaluate).await?.into_iter().collect();
+        let trails = evaluated(&reported, cx, evaluate).await?.into_iter().flatten().collect();
+        if all_kept.load(Ordering::Relaxed) > MAX_KEPT {
+            let text = format!("The policies ask for more than {MAX_KEPT} attestations of what runs");
+            return Err(Error::invalid("artifacts", text));
+        }
         Ok(EvaluatedReports { allowed, origins, flows, trails, alone })
     }
 }
@@ -548,7 +573,7 @@ pub(super) struct EvaluatedReport {
 
 impl EvaluatedReport {
     /// Of a report to a trail that cannot be read.
-    fn of_lost_trail() -> Self {
+    pub(super) fn of_lost_trail() -> Self {
         let reason = Some(template::LOST_TRAIL.to_owned());
         Self { state: State::Incomplete, reason, attestations: Vec::new() }
     }
@@ -558,31 +583,44 @@ impl EvaluatedReport {
 pub(super) struct InTrail {
     pub(super) name: String,
     pub(super) states: BTreeMap<String, EvaluatedReport>,
+    /// How many attestations are kept.
+    kept: usize,
 }
 
+/// Why nothing is said of what is too much of a trail.
+const TOO_MUCH: &str = "More attestations count for what runs of the trail than are evaluated";
+
 impl InTrail {
-    /// How this content stands in a trail: by fingerprint, each with the last name that it was given before. The attestations
-    /// are kept where they are `asked` for.
+    /// How this content stands in a trail: by fingerprint, each with the last name that it was given before. Of the
+    /// attestations those are kept that are `asked` for.
     pub(super) fn new(
         contents: &TrailContents,
         template: &Template,
         running: &BTreeMap<&str, &str>,
-        asked: bool,
+        asked: &Asked,
     ) -> Self {
         let artifacts = Vec::from_iter(contents.artifacts.iter().map(ReportedArtifact::from));
         let attestations = Vec::from_iter(contents.attestations.iter().map(ReportedAttestation::from));
         let none: Arc<FlowAttestations> = Arc::default();
+        let kept = Cell::new(0);
         let keep = |lines: Vec<AttestationStatus>, reported: &[&ReportedAttestation]| {
-            if asked { Arc::new(FlowAttestations::of_scope(lines, reported)) } else { Arc::clone(&none) }
+            if asked.is_empty() {
+                return Arc::clone(&none);
+            }
+            let list = FlowAttestations::of_scope(lines, reported, asked);
+            kept.set(kept.get() + list.len());
+            Arc::new(list)
         };
-        let found = compliance::content_statuses(template, &artifacts, &attestations, running, keep);
+        let most = compliance::MAX_LINES;
+        let found = compliance::content_statuses(template, &artifacts, &attestations, running, most, keep);
         let evaluated = |(fingerprint, status): (&str, ContentStatus<'_, _>)| {
-            let ContentStatus { state, attestations, worse_as } = status;
+            let ContentStatus { state, attestations, worse_as, is_too_much } = status;
             let reason = template.unreadable().map(str::to_owned).or_else(|| worse_as.map(evaluated_as));
+            let reason = reason.or_else(|| is_too_much.then(|| TOO_MUCH.to_owned()));
             (fingerprint.to_owned(), EvaluatedReport { state, reason, attestations })
         };
         let states = found.into_iter().map(evaluated).collect();
-        Self { name: contents.trail.name.to_string(), states }
+        Self { name: contents.trail.name.to_string(), states, kept: kept.get() }
     }
 }
 
@@ -604,11 +642,12 @@ struct EvaluatedReports {
 impl EvaluatedReports {
     fn inputs(self) -> Result<EvaluationInputs> {
         let Self { allowed, origins, flows, mut trails, mut alone } = self;
+        let digests: BTreeMap<Id, Hash> = flows.iter().map(|(id, flow)| (*id, flow.digest())).collect();
         let mut sources: BTreeMap<Fingerprint, Vec<Source>> = BTreeMap::new();
         for Origin { report: row, .. } in origins {
             // One report that is passed over may be the one that does not comply.
             let lost = || StoreError::corrupt(format_args!("the flow {} of a running artifact", row.flow));
-            let flow = flows.get(&row.flow).ok_or_else(lost)?;
+            let (flow, digest) = flows.get(&row.flow).zip(digests.get(&row.flow)).ok_or_else(lost)?;
             let (trail_name, found) = match row.trail {
                 None => (String::new(), alone.remove(&row.id)),
                 Some(trail) => match trails.get_mut(&trail) {
@@ -621,7 +660,12 @@ impl EvaluatedReports {
                 id: report, flow, repo, committed_at, template_reference_name: reference, ..
             } = row;
             let report = DeploymentSource { report, flow, repo, committed_at };
-            sources.entry(row.fingerprint).or_default().push(Source { report, reference, context });
+            sources.entry(row.fingerprint).or_default().push(Source {
+                report,
+                reference,
+                flow: *digest,
+                context,
+            });
         }
         Ok(EvaluationInputs { allowed, sources })
     }
@@ -637,7 +681,7 @@ pub(super) async fn without_trail(
     let mut states = BTreeMap::new();
     for part in in_parts(alone, |origin| origin.report.template) {
         let templates = cx.templates(part.iter().map(|origin| origin.report.template)).await?;
-        let report = |Origin { report: row, last_name }: &Origin| {
+        let report = |Origin { report: row, last_name, .. }: &Origin| {
             (row.id, ReportedArtifact::from(row), last_name.clone(), templates.of(row.template))
         };
         let reports = part.into_iter().map(report).collect();

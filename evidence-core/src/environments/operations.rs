@@ -1,6 +1,6 @@
 //! Operations on environments, but for reports of what runs there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryFutureExt, stream};
@@ -184,16 +184,31 @@ async fn update(
     if updated == known.record {
         return Ok(());
     }
-    let Resolved { policies, mut guards, .. } = resolved;
+    let Resolved { policies, guards, .. } = resolved;
+    let fact = |record| Fact::EnvironmentUpdated { record };
+    record_settings(known, updated, fact, (policies.unwrap_or_default(), guards), "policies", cx).await
+}
+
+/// Records new settings of an environment, and evaluates what runs there where its policies differ. Some of these policies
+/// were read just now, and the guards hold while the names lead to them. What comes to more than a snapshot may have is a
+/// refusal of `field`.
+pub(super) async fn record_settings(
+    known: KnownEnvironment,
+    updated: Environment,
+    fact: impl FnOnce(Environment) -> Fact,
+    (policies, mut guards): (Vec<Current<Policy>>, Vec<Guard>),
+    field: &str,
+    cx: &Context<'_>,
+) -> Result<()> {
     guards.push(known.unchanged());
     let updated = Environment { last_modified_at: cx.now_after(known.record.last_modified_at), ..updated };
-    let facts = vec![Fact::EnvironmentUpdated { record: updated.clone() }];
-    let mut draft = Draft { facts, guards, ..Draft::default() };
+    let mut draft = Draft { facts: vec![fact(updated.clone())], guards, ..Draft::default() };
     if updated.policies != known.record.policies {
         let known = KnownEnvironment { record: updated, ..known };
-        draft.extend(evaluation::reevaluate(&known, policies.unwrap_or_default(), cx).await?);
+        let evaluated = evaluation::reevaluate(&known, policies, cx).await;
+        draft.extend(evaluated.map_err(|error| error.of_field(field))?);
     }
-    cx.record(draft).await.map_err(|error| error.of_field("policies"))?;
+    cx.record(draft).await.map_err(|error| error.of_field(field))?;
     Ok(())
 }
 
@@ -402,11 +417,28 @@ async fn join(logical: &EnvironmentName, physical: &str, cx: &Context<'_>) -> Re
         return Ok(());
     }
     record.included.push(member.id);
+    if record.included.len() > cx.limits().environment_members {
+        drop_archived(&mut record.included, cx).await?;
+    }
     at_most(cx.limits().environment_members, record.included.len(), "physical_env_name")?;
     record.last_modified_at = cx.now_after(record.last_modified_at);
     let mut draft = Draft::of(Fact::EnvironmentJoined { record, member: member.id }, guard);
     draft.guards.push(Guard::Denotes(Key::Environment(member.name), member.id));
     cx.record(draft).await?;
+    Ok(())
+}
+
+/// More members are not read at once.
+const MEMBERS: usize = 64;
+
+/// Archived members count nowhere, and make room for others.
+async fn drop_archived(members: &mut Vec<Id>, cx: &Context<'_>) -> Result<()> {
+    let mut archived = BTreeSet::new();
+    for part in members.chunks(MEMBERS) {
+        let known = cx.store().environments_by_id(cx.org()?, part).await?;
+        archived.extend(known.into_iter().filter(|known| known.archived).map(|known| known.record.id));
+    }
+    members.retain(|member| !archived.contains(member));
     Ok(())
 }
 

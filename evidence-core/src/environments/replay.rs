@@ -11,6 +11,7 @@ use crate::auth::access::Principal;
 use crate::auth::actor::Scope;
 use crate::error::Result;
 use crate::id::Id;
+use crate::limits::Limits;
 use crate::memory::MemoryStore;
 use crate::name::OrgName;
 use crate::operation::{Json, Method, Operation};
@@ -46,7 +47,10 @@ pub async fn replay(store: &dyn Store, org: Id, environment: Id, index: u64) -> 
         past.import(Import::new(org, entries)?).await?;
     }
     let organization = past.organizations(None, 1).await?.pop().ok_or_else(missing)?;
-    let service = Evidence::new(Arc::new(past), Settings::default());
+    // What was recorded was not too much for the host that recorded it.
+    let limits =
+        Limits { evaluations: usize::MAX, resolutions: usize::MAX, snapshot: u64::MAX, ..Limits::default() };
+    let service = Evidence::new(Arc::new(past), Settings { limits, ..Settings::default() });
     let again = EvaluateAgain { org: organization.name, recorded: Some(Recorded { snapshot, running }) };
     let Json(differences) = service.call(&Principal::nobody(), again, ()).await?;
     Ok(differences)

@@ -21,7 +21,7 @@ use crate::json::JsonFields;
 use crate::limits::{Limits, at_most};
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Acknowledged, Json, Method, Operation, Put};
-use crate::service::Context;
+use crate::service::{Context, snapshot_too_large};
 use crate::snapshots::key::ArtifactKey;
 
 pub use kinds::{
@@ -80,12 +80,13 @@ impl Report {
     async fn of<T: ReportType>(report: EnvironmentReport<T>, cx: &Context<'_>) -> Result<Self> {
         let artifacts = report.artifacts.0.iter().map(|instance| instance.artifacts().count());
         let many = artifacts.sum::<usize>() > MANY_EVALUATIONS;
-        let put_together = move || Self::new(&report);
-        let what = "what is known of a running artifact cannot be written as JSON";
-        cx.compute()
-            .run_if(many, put_together)
-            .await?
-            .map_err(|error| Error::Internal { what, source: error.into() })
+        let limits = *cx.limits();
+        let put_together = move || {
+            check_size(&report, &limits)?;
+            let what = "what is known of a running artifact cannot be written as JSON";
+            Self::new(&report).map_err(|error| Error::Internal { what, source: error.into() })
+        };
+        cx.compute().run_if(many, put_together).await?
     }
 
     /// One artifact that is reported several times has several instances, under the first name.
@@ -122,7 +123,6 @@ impl Report {
 
     /// Takes the report in: status 201 when that took a snapshot.
     async fn receive(self, environment: &EnvironmentName, cx: &Context<'_>) -> Result<Put<Acknowledged>> {
-        at_most(cx.limits().running_artifacts, self.running.len(), "artifacts")?;
         let record = Key::Environment(environment.clone());
         let created = cx.retry_in_turn(record, || self.receive_once(environment, cx)).await?;
         Ok(Put { created, body: Acknowledged::Ok })
@@ -151,6 +151,21 @@ impl Report {
             format!("Environment '{name}' is of type '{is}', which takes no reports of type '{takes}'");
         Err(Error::invalid_with(INVALID_REPORT, "env_name", text))
     }
+}
+
+/// Refuses a report of too many artifacts, and one that would become too large once each artifact has what its instances
+/// tell of it: before that is done, for an instance tells the same of all artifacts that it consists of.
+fn check_size<T: ReportType>(report: &EnvironmentReport<T>, limits: &Limits) -> Result<()> {
+    let instances = &report.artifacts.0;
+    let keys = instances.iter().flat_map(|instance| {
+        instance.artifacts().map(|(name, fingerprint)| ArtifactKey::new(fingerprint, name))
+    });
+    at_most(limits.running_artifacts, keys.collect::<BTreeSet<_>>().len(), "artifacts")?;
+    let told = instances.iter().map(|instance| instance.artifacts().count() * instance.context_bytes());
+    if told.sum::<usize>() as u64 > limits.snapshot {
+        return Err(snapshot_too_large(limits.snapshot));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -208,6 +223,34 @@ mod tests {
         ];
         for (artifacts, expected) in table {
             assert_eq!(running(&artifacts), expected, "{artifacts}");
+        }
+    }
+
+    /// Each of its artifacts has what a pod tells of itself.
+    #[test]
+    fn a_report_that_grows_too_large_is_refused_before_it_does() {
+        let owner = |at: usize| json!({"apiVersion": "v1", "kind": "x".repeat(200), "name": format!("{at}"), "uid": ""});
+        let report = |digests: usize, owners: usize| {
+            let digests: serde_json::Map<_, _> =
+                (0..digests).map(|at| (format!("image-{at}"), json!(format!("{at:064x}")))).collect();
+            let owners = Vec::from_iter((0..owners).map(owner));
+            let pod = json!({"podName": "p", "namespace": "n", "creationTimestamp": 1, "digests": digests, "owners": owners});
+            from_value::<EnvironmentReport<K8S>>(&json!({"artifacts": [pod]})).expect("a valid report")
+        };
+        let limits = Limits { snapshot: 10_000, running_artifacts: 50, ..Limits::default() };
+        let table = [
+            (50, 0, None),
+            (51, 0, Some("There should be at most 50 items, not 51")),
+            (10, 2, None),
+            (10, 4, Some("What runs comes to more than 10000 bytes, with where it comes from")),
+        ];
+        for (digests, owners, expected) in table {
+            let refused = check_size(&report(digests, owners), &limits).err();
+            let text = refused.map(|error| match error {
+                Error::Invalid { fields, .. } => fields.get("artifacts").cloned().unwrap(),
+                other => panic!("{other}"),
+            });
+            assert_eq!(text.as_deref(), expected, "{digests} digests, {owners} owners");
         }
     }
 

@@ -20,6 +20,7 @@ use crate::flows::templates::Uploaded;
 use crate::flows::view::{FlowView, ListedFlow, views};
 use crate::id::Id;
 use crate::json::CheckedJson;
+use crate::ledger::Hash;
 use crate::name::{BadText, FlowName, OrgName};
 use crate::operation::{Acknowledged, Document, Form, FormParts, Json, JsonList, Method, Operation, Put};
 use crate::page::{Page, PageNumber, PageRequest, Pagination, PerPage};
@@ -65,6 +66,16 @@ impl Flow {
 pub(crate) struct FlowLabel {
     pub(crate) name: FlowName,
     pub(crate) tags: Arc<Tags>,
+}
+
+impl FlowLabel {
+    /// The SHA-256 of a line for the name and one for each tag, with their texts as JSON.
+    pub(crate) fn digest(&self) -> Hash {
+        let json = |text: &str| serde_json::Value::from(text);
+        let name = format!("flow {}\n", json(self.name.as_str()));
+        let tags = self.tags.iter().map(|(key, value)| format!("tag {} {}\n", json(key), json(value)));
+        Hash::of(std::iter::once(name).chain(tags).collect::<String>())
+    }
 }
 
 /// So many flows are read at once for their labels: each has a description, which may be long.

@@ -164,9 +164,10 @@ impl ArtifactStore for MemoryStore {
             let named = rows.iter().filter(|row| !row.template_reference_name.is_empty());
             let last = named
                 .max_by_key(|row| (row.trail.is_some(), row.index))
-                .map(|row| row.template_reference_name.clone());
+                .map(|row| (row.template_reference_name.clone(), row.index));
             let report = rows.into_iter().max_by_key(|row| (row.trail.is_some(), row.index))?;
-            Some(Origin { report, last_name: last.unwrap_or_default() })
+            let (last_name, named_at) = last.unzip();
+            Some(Origin { report, last_name: last_name.unwrap_or_default(), named_at })
         };
         let mut origins: Vec<_> = by_flow.into_values().filter_map(origin).collect();
         origins.sort_by_key(|origin| origin.report.index);

@@ -1,5 +1,7 @@
 //! Operations on policies.
 
+use std::sync::Arc;
+
 use futures_util::future::try_join_all;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -8,10 +10,13 @@ use crate::auth::actor::Scope;
 use crate::bounded::{Description, ShortText, push_newest};
 use crate::compute::LONG_YAML;
 use crate::decode::{self, InvalidField, given};
+use crate::environments::evaluation::work::check_version;
+use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
 use crate::fact::payload::UnknownFields;
+use crate::id::Id;
 use crate::json::CheckedJson;
 use crate::name::{OrgName, PolicyName};
 use crate::operation::versions::Version;
@@ -100,8 +105,8 @@ impl Operation for GetPolicy {
 
 /// Creates a policy (201), or updates the one of that name (200). A new policy needs the file: 400 without. A file whose
 /// text is not that of the newest version becomes a new version, and what runs where the policy is attached is evaluated
-/// by it. A text that is no policy, or that asks for decisions about a control that does not exist, is 400. Versions never
-/// change.
+/// by it. A text that is no policy, that asks for decisions about a control that does not exist, or by which more would
+/// have to be evaluated there than the host permits, is 400. Versions never change.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PutPolicy {
     /// The organization's name.
@@ -166,7 +171,7 @@ impl Operation for PutPolicy {
         let (input, text) = body.into_text(FILE, cx.limits().policy).await?;
         let text = match text {
             Some(text) => {
-                let heavy = text.len() > LONG_YAML;
+                let heavy = text.len() > LONG_YAML || policy::Policy::is_slow_to_parse(&text);
                 Some(cx.compute().run_if(heavy, move || Uploaded::read(text)).await??)
             }
             None => None,
@@ -183,8 +188,7 @@ impl Operation for PutPolicy {
 /// The text of a policy that can be read.
 struct Uploaded {
     text: String,
-    /// The controls that it asks for decisions about.
-    controls: Vec<String>,
+    policy: Arc<policy::Policy>,
 }
 
 impl Uploaded {
@@ -192,15 +196,15 @@ impl Uploaded {
     fn read(text: String) -> Result<Self> {
         let policy =
             policy::Policy::parse(&text).map_err(|errors| Error::invalid(FILE, errors.to_string()))?;
-        let controls = policy.controls().into_iter().map(str::to_owned).collect();
-        Ok(Self { text, controls })
+        Ok(Self { text, policy: Arc::new(policy) })
     }
 
     /// Refuses one that asks for decisions about a control that is not there: nothing would ever comply with it. One that is
     /// archived is there.
     async fn check_controls(&self, cx: &Context<'_>) -> Result<()> {
         let org = cx.org()?;
-        for controls in self.controls.chunks(LOOK_UPS) {
+        let controls = Vec::from_iter(self.policy.controls());
+        for controls in controls.chunks(LOOK_UPS) {
             let known = controls.iter().map(|control| cx.store().control(org, control));
             for (control, known) in controls.iter().zip(try_join_all(known).await?) {
                 if known.is_none() {
@@ -211,6 +215,18 @@ impl Uploaded {
         }
         Ok(())
     }
+}
+
+/// Refuses a version by which too much would have to be evaluated where the policy is attached.
+async fn check_consumers(policy: Id, file: &Uploaded, cx: &Context<'_>) -> Result<()> {
+    for consumer in consumers(policy, cx).await? {
+        // What cannot be read there is told when it is evaluated, and keeps no policy from being put right.
+        let checked = check_version(&consumer, policy, &file.policy, cx).await;
+        if let Err(error @ Error::Invalid { .. }) = checked {
+            return Err(error.of_field(FILE));
+        }
+    }
+    Ok(())
 }
 
 /// So many controls are looked up at once.
@@ -249,6 +265,7 @@ async fn put(input: &PolicyInput, file: Option<&Uploaded>, cx: &Context<'_>) -> 
     }
     if let Some(file) = new {
         file.check_controls(cx).await?;
+        check_consumers(record.id, file, cx).await?;
     }
     let (policy, version) = updated(&record, input, new.map(|file| file.text.as_str()), cx);
     if policy != record {
@@ -316,12 +333,16 @@ fn version_of(record: &Policy, input: &PolicyInput, text: &str, cx: &Context<'_>
 /// after the other, so that a busy one is no reason to evaluate the others again. Should that break off, the job
 /// [`Reevaluate`](super::Reevaluate) does it, or the next report of an environment. Answers the first error, after all.
 async fn reevaluate_consumers(policy: &PolicyName, cx: &Context<'_>) -> Result<()> {
-    let org = cx.org()?;
-    let Some(policy) = cx.store().policy(org, policy.as_str()).await? else { return Ok(()) };
-    let environments = cx.store().environments(org).await?;
+    let Some(policy) = cx.store().policy(cx.org()?, policy.as_str()).await? else { return Ok(()) };
     let mut outcome = Ok(());
-    for consumer in environments.iter().filter(|known| known.record.policies.contains(&policy.record.id)) {
+    for consumer in consumers(policy.record.id, cx).await? {
         outcome = outcome.and(reevaluate(&consumer.record.name, cx).await);
     }
     outcome
+}
+
+/// The environments that the policy is attached to.
+async fn consumers(policy: Id, cx: &Context<'_>) -> Result<impl Iterator<Item = KnownEnvironment> + use<>> {
+    let environments = cx.store().environments(cx.org()?).await?;
+    Ok(environments.into_iter().filter(move |known| known.record.policies.contains(&policy)))
 }

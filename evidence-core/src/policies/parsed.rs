@@ -15,8 +15,7 @@ use crate::texts::record::in_parts_by;
 /// Versions of policies, parsed.
 pub(crate) type ParsedPolicies = Cache<VersionKey, Policy>;
 
-/// How much the texts and the expressions of the policies that are remembered come to, in bytes; what the rest was parsed
-/// into is of that order.
+/// How much the policies that are remembered come to, in bytes.
 const BUDGET: usize = 8 << 20;
 
 /// A small text's policy takes about so many bytes all the same.
@@ -61,16 +60,17 @@ impl Context<'_> {
             return Ok(found);
         }
         let read = self.store().policy_versions_by_number(self.org()?, &unknown).await?;
-        let heavy = read.iter().map(|version| version.policy_yaml.len()).sum::<usize>() > LONG_YAML;
+        let texts = || read.iter().map(|version| version.policy_yaml.as_str());
+        let heavy = texts().map(str::len).sum::<usize>() > LONG_YAML || texts().any(Policy::is_slow_to_parse);
         let parse = |version: PolicyVersion| {
             let policy = Arc::new(Policy::stored(&version.policy_yaml));
-            ((version.policy, version.version), version.policy_yaml.len(), policy)
+            ((version.policy, version.version), policy)
         };
         let parse = move || Vec::from_iter(read.into_iter().map(parse));
-        for (key, bytes, policy) in self.compute().run_if(heavy, parse).await? {
+        for (key, policy) in self.compute().run_if(heavy, parse).await? {
             // What was damaged may be put right.
             if policy.is_readable() {
-                cache.put(key, bytes.max(LEAST) + policy.expression_bytes(), Arc::clone(&policy));
+                cache.put(key, policy.bytes().max(LEAST), Arc::clone(&policy));
             }
             found.insert(key, policy);
         }

@@ -5,8 +5,11 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::str::FromStr;
 
 use serde_json::{Map, Value};
+
+use crate::name::BadText;
 
 /// Nodes of one document. A thousand artifacts with ten attestations each fit.
 const MAX_NODES: usize = 60_000;
@@ -177,6 +180,18 @@ impl Examination {
             self.refuse(fields.path(key), "Input should be a valid boolean", value);
         }
         value.as_bool()
+    }
+
+    /// Refuses a field whose text is none that a name of this type may be.
+    pub(super) fn fits<T: FromStr<Err = BadText>>(&mut self, fields: &Fields<'_>, key: &str, text: &str) {
+        if let Err(misfit) = text.parse::<T>() {
+            self.refuse(fields.path(key), &misfit.to_string(), &text.into());
+        }
+    }
+
+    /// Whether no further mistake would be reported.
+    pub(super) const fn is_full(&self) -> bool {
+        self.problems.len() >= MAX_PROBLEMS
     }
 
     /// Refuses each item whose name an earlier item has.

@@ -37,6 +37,43 @@ pub(super) fn check(pattern: &str, is_case_insensitive: bool) -> Result<(), Stri
     Ok(())
 }
 
+/// Refuses a pattern that turns on what is beyond ASCII (`(?u)`): where that is off, classes are narrow. What is no pattern
+/// to begin with is left to whoever compiles it.
+///
+/// # Errors
+/// What the pattern should be.
+pub(super) fn check_ascii(pattern: &str) -> Result<(), String> {
+    let Ok(ast) = ParserBuilder::new().nest_limit(MAX_NESTING).build().parse(pattern) else { return Ok(()) };
+    let Ok(is_unicode) = visit(&ast, UnicodeFlag(false));
+    if is_unicode {
+        return Err("the flag 'u' is not allowed: classes and case are those of ASCII, and '.' is one byte"
+            .to_owned());
+    }
+    Ok(())
+}
+
+/// Whether the flag `u` is turned on anywhere.
+struct UnicodeFlag(bool);
+
+impl Visitor for UnicodeFlag {
+    type Output = bool;
+    type Err = Infallible;
+
+    fn finish(self) -> Result<bool, Infallible> {
+        Ok(self.0)
+    }
+
+    fn visit_pre(&mut self, ast: &Ast) -> Result<(), Infallible> {
+        let flags = match ast {
+            Ast::Flags(flags) => Some(&flags.flags),
+            Ast::Group(group) => group.flags(),
+            _ => None,
+        };
+        self.0 |= flags.and_then(|flags| flags.flag_state(Flag::Unicode)) == Some(true);
+        Ok(())
+    }
+}
+
 /// Whether there is something like `(?i)` or `(?i:`.
 fn has_flag(pattern: &str) -> bool {
     let mut groups = pattern.split("(?").skip(1);

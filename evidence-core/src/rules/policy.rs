@@ -26,6 +26,7 @@ pub use self::expression::{Expression, ExpressionError, NotANumber, Scope};
 pub use self::schema::{SCHEMA_ID, schema};
 use super::document::{DocumentErrors, Examination, Fields};
 use super::template::{self, Kind};
+use crate::name::{AttestationName, AttestationTypeName, ControlIdentifier};
 
 /// Why a policy was refused. Displayed as `N validation errors for Policy` and the details.
 pub type PolicyErrors = DocumentErrors;
@@ -37,6 +38,9 @@ const KIND_ALIASES: [(&str, &str); 1] = [("pull-request", "pull_request")];
 
 /// Attestation rules of one policy.
 const MAX_RULES: usize = 1_000;
+
+/// Exceptions of one rule.
+const MAX_EXCEPTIONS: usize = 100;
 
 /// A condition, `${{ … }}` in YAML.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -124,6 +128,12 @@ impl Policy {
         })
     }
 
+    /// Whether parsing a policy of this text may take long, though the text is not: patterns are compiled, and with a
+    /// backslash YAML can spell `matches` in other ways.
+    pub(crate) fn is_slow_to_parse(yaml: &str) -> bool {
+        yaml.contains("matches") || yaml.contains('\\')
+    }
+
     /// Whether it is what was stored, rather than what stands in for a policy that cannot be read.
     pub const fn is_readable(&self) -> bool {
         self.unreadable.is_none()
@@ -145,15 +155,31 @@ impl Policy {
         conditions.chain(self.attestations.iter().map(|rule| &rule.condition)).flatten()
     }
 
-    /// About how many bytes of memory its expressions take beside its text.
-    pub(crate) fn expression_bytes(&self) -> usize {
-        self.conditions().map(|condition| condition.expression.bytes()).sum()
+    /// About how many bytes of memory it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let texts = |rule: &AttestationRule| {
+            let control = rule.for_control.as_ref().map_or(0, String::len);
+            rule.name.len() + rule.kind.as_str().len() + control
+        };
+        let exceptions = self.provenance.exceptions.len() + self.trail_compliance.exceptions.len();
+        let condition = |condition: &Condition| condition.text.len() + condition.expression.bytes();
+        size_of_val(self)
+            + size_of_val(self.attestations.as_slice())
+            + exceptions * size_of::<ConditionalRule>()
+            + self.attestations.iter().map(texts).sum::<usize>()
+            + self.conditions().map(condition).sum::<usize>()
     }
 
-    /// How many rules and parts of expressions an evaluation goes through.
+    /// How many rules it has.
+    pub(crate) const fn rules(&self) -> usize {
+        2 + self.attestations.len()
+    }
+
+    /// How many rules, exceptions and parts of expressions an evaluation goes through.
     pub(crate) fn parts(&self) -> usize {
+        let exceptions = self.provenance.exceptions.len() + self.trail_compliance.exceptions.len();
         let expressions = self.conditions().map(|condition| condition.expression.parts());
-        2 + self.attestations.len() + expressions.sum::<usize>()
+        self.rules() + exceptions + expressions.sum::<usize>()
     }
 }
 
@@ -191,16 +217,32 @@ fn parse_artifacts(examination: &mut Examination, artifacts: &Value) -> Option<P
     let mut budget = Budget::default();
     let provenance = parse_boolean_rule(examination, &fields, "provenance", &mut budget);
     let trail_compliance = parse_boolean_rule(examination, &fields, "trail-compliance", &mut budget);
-    let rules = examination.list(&fields, "attestations");
-    if rules.len() > MAX_RULES {
-        let text = format!("List should have at most {MAX_RULES} items");
-        examination.refuse(fields.path("attestations"), &text, &rules.len().into());
+    let rules = at_most(MAX_RULES, examination, &fields, "attestations");
+    let mut attestations = Vec::new();
+    for (path, rule) in rules {
+        // Nothing is said of what comes after.
+        if examination.is_full() {
+            break;
+        }
+        attestations.extend(parse_attestation_rule(examination, &path, rule, &mut budget));
     }
-    let attestations = rules
-        .into_iter()
-        .filter_map(|(path, rule)| parse_attestation_rule(examination, &path, rule, &mut budget))
-        .collect();
     Some(Policy { provenance, trail_compliance, attestations, unreadable: None })
+}
+
+/// The items of an optional list, each with its path; none where there are more than `most`, which is refused.
+fn at_most<'v>(
+    most: usize,
+    examination: &mut Examination,
+    fields: &Fields<'v>,
+    key: &str,
+) -> Vec<(String, &'v Value)> {
+    let items = examination.list(fields, key);
+    if items.len() > most {
+        let text = format!("List should have at most {most} items");
+        examination.refuse(fields.path(key), &text, &items.len().into());
+        return Vec::new();
+    }
+    items
 }
 
 fn parse_boolean_rule(
@@ -216,8 +258,7 @@ fn parse_boolean_rule(
         return BooleanRule::default();
     };
     let required = examination.boolean(&fields, "required").unwrap_or(false);
-    let exceptions = examination
-        .list(&fields, "exceptions")
+    let exceptions = at_most(MAX_EXCEPTIONS, examination, &fields, "exceptions")
         .into_iter()
         .filter_map(|(path, exception)| {
             let fields = examination.object(&path, exception, &["if"])?;
@@ -237,9 +278,19 @@ fn parse_attestation_rule(
     let fields = examination.object(path, rule, &keys)?;
     let condition = parse_condition(examination, &fields, budget);
     let name = examination.text(&fields, "name").unwrap_or(ANY_NAME);
+    // Nothing can be reported that has another.
+    if name != ANY_NAME {
+        examination.fits::<AttestationName>(&fields, "name", name);
+    }
     let kind = template::parse_kind(examination, &fields, &KIND_ALIASES);
+    if let Some(custom) = kind.as_ref().and_then(Kind::custom_name) {
+        examination.fits::<AttestationTypeName>(&fields, "type", custom);
+    }
     let must_be_compliant = examination.boolean(&fields, "must_be_compliant").unwrap_or(true);
     let for_control = optional_text(examination, &fields, "for_control");
+    if let Some(control) = for_control {
+        examination.fits::<ControlIdentifier>(&fields, "for_control", control);
+    }
     let kind = kind?;
     if name == ANY_NAME && kind.is_any() {
         examination.refuse(path.to_owned(), "One of 'name' and 'type' should not be '*'", rule);

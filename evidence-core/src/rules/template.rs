@@ -47,6 +47,11 @@ impl Kind {
         }
     }
 
+    /// The name of the custom attestation type, where it is one.
+    pub(super) fn custom_name(&self) -> Option<&str> {
+        self.0.strip_prefix(CUSTOM_PREFIX)
+    }
+
     /// Whether the kind is `*`.
     pub fn is_any(&self) -> bool {
         self.0 == ANY_KIND
@@ -279,9 +284,8 @@ fn parse_artifact(
     let fields = examination.object(path, artifact, &["name", "attestations"])?;
     let name = examination.required_text(&fields, "name");
     // Reports may only use such names, so an artifact of another name could never arrive.
-    let unusable = name.and_then(|name| Some((name, name.parse::<TemplateReferenceName>().err()?)));
-    if let Some((name, why)) = unusable {
-        examination.refuse(fields.path("name"), &why.to_string(), &name.into());
+    if let Some(name) = name {
+        examination.fits::<TemplateReferenceName>(&fields, "name", name);
     }
     let attestations = parse_attestations(examination, &fields);
     Some(ArtifactRequirement { name: name?.to_owned(), attestations })
@@ -300,9 +304,8 @@ fn parse_requirement(examination: &mut Examination, path: &str, attestation: &Va
     let fields = examination.object(path, attestation, &["name", "type"])?;
     let name = examination.required_text(&fields, "name");
     // Attestations may only have such names, so one of another name could never arrive.
-    let unusable = name.and_then(|name| Some((name, name.parse::<AttestationName>().err()?)));
-    if let Some((name, why)) = unusable {
-        examination.refuse(fields.path("name"), &why.to_string(), &name.into());
+    if let Some(name) = name {
+        examination.fits::<AttestationName>(&fields, "name", name);
     }
     let kind = parse_kind(examination, &fields, &[]);
     Some(Requirement { name: name?.to_owned(), kind: kind? })

@@ -215,10 +215,17 @@ pub struct AppliedPolicyView {
     /// The version that was the newest when the snapshot was taken.
     pub version: u64,
     /// That version as it was understood.
-    pub policy_dump: PolicyDump,
+    // What is written of it is not kept: of many policies that is much.
+    #[serde(serialize_with = "as_dump")]
+    #[schemars(with = "PolicyDump")]
+    pub policy_dump: Arc<Policy>,
     /// The fingerprints of what runs and may not because of this policy; empty for what has no digest.
     #[schemars(with = "Vec<String>")]
     pub failing_artifacts: FailingArtifacts,
+}
+
+fn as_dump<S: Serializer>(policy: &Arc<Policy>, serializer: S) -> Result<S::Ok, S::Error> {
+    PolicyDump::from(&**policy).serialize(serializer)
 }
 
 /// The fingerprints of what runs and may not because of one policy: all policies of a snapshot share what runs and may not.
@@ -272,14 +279,14 @@ impl SnapshotView {
         let (org, index) = (cx.org()?, snapshot.index);
         let mut placed = cx.store().instances(org, environment.id, index).await?;
         let row = cx.store().snapshots(org, environment.id, index..=index).await?;
-        let rules = Rules::read(snapshot.policies, cx).await?;
-        let evaluated_before = |placed: &SnapshotEntry| placed.instance.judged_by != rules.digest;
+        let applied = AppliedVersions::read(snapshot.policies, cx).await?;
+        let evaluated_before = |placed: &SnapshotEntry| placed.instance.judged_by != applied.digest;
         // What exited with this snapshot was evaluated by the policies of the one before.
-        let rules_before = if placed.iter().any(evaluated_before) {
+        let applied_before = if placed.iter().any(evaluated_before) {
             let before = cx.store().snapshot(org, environment.id, index.saturating_sub(1)).await?;
-            Rules::read(before.map(|before| before.record.policies).unwrap_or_default(), cx).await?
+            AppliedVersions::read(before.map(|before| before.record.policies).unwrap_or_default(), cx).await?
         } else {
-            Rules::default()
+            AppliedVersions::default()
         };
         placed.sort_by_cached_key(|placed| {
             (placed.running_instances() == 0, Reverse(placed.instance.created.last().copied()))
@@ -293,10 +300,10 @@ impl SnapshotView {
             kind: environment.kind,
             compliant: snapshot.compliant,
             html_url: cx.page_url(&format!("environments/{}/snapshots/{index}", environment.name)),
-            applied_policies: rules.applied(&placed),
+            applied_policies: applied.views(&placed),
             artifacts: Vec::new(),
         };
-        let shown = Arc::new(Shown { index, rules, rules_before });
+        let shown = Arc::new(Shown { index, applied, applied_before });
         let traced = trace(placed, environment.id, cx).await?;
         let (parts, owned) = (stream::iter(in_parts(traced, cx).await?), cx.to_owned_context());
         let read = move |part| artifacts(part, Arc::clone(&shown), owned.clone());
@@ -361,20 +368,20 @@ fn compliance_count(placed: &[SnapshotEntry]) -> BTreeMap<&'static str, u64> {
 
 /// The policies that what ran was evaluated by, in the order of their ids.
 #[derive(Default)]
-struct Rules {
+struct AppliedVersions {
     digest: Option<Hash>,
-    policies: Vec<Rule>,
+    policies: Vec<AppliedVersion>,
 }
 
 /// A version of a policy, as far as it can be found.
-struct Rule {
+struct AppliedVersion {
     id: Id,
     version: u64,
     name: Option<PolicyName>,
     policy: Option<Arc<Policy>>,
 }
 
-impl Rules {
+impl AppliedVersions {
     async fn read(applied: Vec<AppliedPolicy>, cx: &Context<'_>) -> Result<Self> {
         let Some(digest) = AppliedPolicy::digest(&applied) else { return Ok(Self::default()) };
         let ids: Vec<Id> = applied.iter().map(|applied| applied.policy).collect();
@@ -386,17 +393,17 @@ impl Rules {
         for part in cx.policies_in_parts(&versions).await? {
             parsed.extend(cx.parsed_policies(&part).await?);
         }
-        let rule = |(id, version)| Rule {
+        let version = |(id, version)| AppliedVersion {
             id,
             version,
             name: names.remove(&id),
             policy: parsed.remove(&(id, version)),
         };
-        Ok(Self { digest: Some(digest), policies: versions.into_iter().map(rule).collect() })
+        Ok(Self { digest: Some(digest), policies: versions.into_iter().map(version).collect() })
     }
 
     /// As the snapshot shows them in which this is placed.
-    fn applied(&self, placed: &[SnapshotEntry]) -> Vec<AppliedPolicyView> {
+    fn views(&self, placed: &[SnapshotEntry]) -> Vec<AppliedPolicyView> {
         let running = placed.iter().filter(|placed| !placed.exited).map(|placed| &placed.instance);
         let denied = running.filter(|instance| instance.compliant == Some(false));
         let denied = denied.map(|instance| Denied {
@@ -404,12 +411,12 @@ impl Rules {
             violates: instance.violates.clone(),
         });
         let denied: Arc<[Denied]> = denied.collect();
-        let view = |(place, rule): (u16, &Rule)| {
+        let view = |(place, version): (u16, &AppliedVersion)| {
             Some(AppliedPolicyView {
-                id: rule.id,
-                name: rule.name.clone()?,
-                version: rule.version,
-                policy_dump: PolicyDump::from(&**rule.policy.as_ref()?),
+                id: version.id,
+                name: version.name.clone()?,
+                version: version.version,
+                policy_dump: Arc::clone(version.policy.as_ref()?),
                 failing_artifacts: FailingArtifacts { denied: Arc::clone(&denied), place },
             })
         };
@@ -419,10 +426,10 @@ impl Rules {
     /// What was decided of an instance that was reported in these flows.
     fn decisions(&self, instance: &RunningArtifact, contexts: &[FlowContext]) -> Vec<PolicyDecision> {
         let artifact = instance.as_policies_see_it();
-        let decision = |(place, rule): (u16, &Rule)| {
+        let decision = |(place, version): (u16, &AppliedVersion)| {
             let satisfied = instance.violates.binary_search(&place).is_err();
             let outcome = instance.outcomes.iter().find(|outcome| outcome.policy == place);
-            let evaluation = rule.policy.as_ref().and_then(|policy| match outcome {
+            let evaluation = version.policy.as_ref().and_then(|policy| match outcome {
                 Some(outcome) => policy::explain_outcome(policy, &outcome.rules, contexts),
                 // The others rest on what a snapshot does not keep.
                 None => policy.follows_from_states().then(|| policy::evaluate(policy, artifact, contexts)),
@@ -431,8 +438,8 @@ impl Rules {
             // rules do not tell why.
             let evaluation = evaluation.filter(|evaluation| evaluation.satisfied == satisfied);
             Some(PolicyDecision {
-                policy_name: rule.name.clone()?,
-                policy_version: rule.version,
+                policy_name: version.name.clone()?,
+                policy_version: version.version,
                 status: if satisfied { State::Compliant } else { State::NonCompliant },
                 rule_evaluations: evaluation.map(|evaluation| evaluation.rules).unwrap_or_default(),
             })
@@ -449,21 +456,22 @@ pub(crate) fn fingerprint(instance: &RunningArtifact) -> String {
 /// What the artifacts of a snapshot are shown by.
 struct Shown {
     index: u64,
-    rules: Rules,
+    applied: AppliedVersions,
     /// Those of the snapshot before, where something was evaluated by these.
-    rules_before: Rules,
+    applied_before: AppliedVersions,
 }
 
 impl Shown {
     /// What this instance was evaluated by.
-    fn rules(&self, instance: &RunningArtifact) -> Option<&Rules> {
-        [&self.rules, &self.rules_before].into_iter().find(|rules| rules.digest == instance.judged_by)
+    fn applied(&self, instance: &RunningArtifact) -> Option<&AppliedVersions> {
+        [&self.applied, &self.applied_before].into_iter().find(|applied| applied.digest == instance.judged_by)
     }
 
     /// How many evaluations showing this instance takes.
     fn evaluations(&self, instance: &RunningArtifact) -> usize {
-        let policies = self.rules(instance).map_or(0, |rules| rules.policies.len());
-        policies.saturating_mul(instance.provenance.len().max(1))
+        let applied = self.applied(instance).into_iter().flat_map(|applied| &applied.policies);
+        let rules = applied.map(|version| version.policy.as_ref().map_or(0, |policy| policy.rules()));
+        rules.sum::<usize>().saturating_mul(instance.provenance.len().max(1))
     }
 
     fn artifact(
@@ -505,8 +513,8 @@ impl Shown {
 
     fn decisions(&self, instance: &RunningArtifact, sources: &Sources) -> Vec<PolicyDecision> {
         let contexts = instance.provenance.iter().map(|provenance| sources.context(provenance));
-        self.rules(instance)
-            .map(|rules| rules.decisions(instance, &Vec::from_iter(contexts)))
+        self.applied(instance)
+            .map(|applied| applied.decisions(instance, &Vec::from_iter(contexts)))
             .unwrap_or_default()
     }
 }
@@ -569,18 +577,18 @@ mod tests {
         for (text, outcome, shown) in table {
             let policy = Arc::new(Policy::stored(&format!("{schema}{text}")));
             assert!(policy.is_readable(), "{text}");
-            let rule = Rule {
+            let version = AppliedVersion {
                 id: "00000000-0000-0000-0000-00000001".parse().unwrap(),
                 version: 1,
                 name: Some("p".parse().unwrap()),
                 policy: Some(policy),
             };
-            let rules = Rules { digest: None, policies: vec![rule] };
+            let applied = AppliedVersions { digest: None, policies: vec![version] };
             let outcome = outcome.map(|rules| serde_json::json!({"policy": 0, "rules": rules}));
             let outcomes =
                 outcome.map(|outcome| serde_json::from_value(outcome).unwrap()).into_iter().collect();
             let decisions =
-                rules.decisions(&RunningArtifact { violates: vec![0], outcomes, ..instance() }, &[]);
+                applied.decisions(&RunningArtifact { violates: vec![0], outcomes, ..instance() }, &[]);
             let kinds = Vec::from_iter(decisions[0].rule_evaluations.iter().map(|one| one.rule.kind));
             assert_eq!((decisions[0].status, kinds), (State::NonCompliant, shown), "{text}");
         }

@@ -176,3 +176,41 @@ async fn what_cannot_be_asserted_says_why() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_logical_environment_asks_the_policies_of_its_members() {
+    on_every_store_and_mount(async |api| {
+        api.given_artifact('1', "t").await;
+        api.given_environments("docker", &["prod", "test", "gone"]).await;
+        api.given_environments("logical", &["all"]).await;
+        for (environment, policy, text) in [
+            ("prod", "provenance", PROVENANCE),
+            ("test", "scanned", &scan("scan")),
+            ("gone", "other", &scan("other")),
+        ] {
+            api.put_policy(policy, text).await.created();
+            api.attach(environment, policy).await;
+            api.put("/environments/acme/all/join").json(json!({"physical_env_name": environment})).await.ok();
+        }
+        api.put("/environments/acme/gone/archive").await.ok();
+        let asserted = async || {
+            let asserted = api.asserted("?environment_name=all").await;
+            let policies = asserted["policy_evaluations"].as_array().unwrap().iter();
+            let told = |one: &Value| format!("{} {}", one["policy_name"], one["status"]);
+            (asserted["compliant"] == true, Vec::from_iter(policies.map(told)))
+        };
+        let provenance = r#""provenance" "COMPLIANT""#.to_owned();
+        let scanned = |status: &str| format!("\"scanned\" \"{status}\"");
+        assert_eq!(asserted().await, (false, vec![provenance.clone(), scanned("NON-COMPLIANT")]));
+        // What it allows is allowed in no member.
+        let allowed =
+            json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": ""});
+        api.put("/allowlists/acme/all").json(&allowed).await;
+        assert_eq!(asserted().await, (false, vec![provenance.clone(), scanned("NON-COMPLIANT")]));
+        let data = json!({"attestation_name": "scan", "is_compliant": true}).to_string();
+        let attest = api.post("/attestations/acme/web/trail/t/generic");
+        attest.form(&[("name=\"data_json\"", &data)]).await.created();
+        assert_eq!(asserted().await, (true, vec![provenance, scanned("COMPLIANT")]));
+    })
+    .await;
+}

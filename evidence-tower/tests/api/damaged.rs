@@ -461,9 +461,15 @@ async fn a_damaged_row_of_an_attestation_costs_its_trail_and_no_other() {
                                 "original_attestation_type": "generic"});
         let overridden = api.post("/attestations/acme/web/trail/damaged/override").json(overriding).await;
         assert_eq!(overridden.status, 500, "{overridden:?}");
+        // Nor does the gate let it pass.
+        let gate = format!("/asserts/acme/fingerprint/{}", fingerprint('2'));
+        let asserted = json!({"compliant": false, "trail": "", "compliance_status": null});
+        api.get(&gate).await.expect(200, asserted);
         // Running, it does not comply, and the report says why.
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("p", COMPLIANCE).await.created();
+        let asserted = api.get(&format!("{gate}?policy_name=p")).await.expect(200, json!({"compliant": false}));
+        assert!(asserted.json().to_string().contains("The trail cannot be read"), "{asserted:?}");
         api.post("/environments/acme/prod/policies").json(json!({"policy_names": ["p"]})).await.ok();
         api.report_running("prod", &[('2', &[1])]).await.created();
         let running = &api.get("/snapshots/acme/prod/1").await.ok()["artifacts"][0];
@@ -473,6 +479,28 @@ async fn a_damaged_row_of_an_attestation_costs_its_trail_and_no_other() {
         database.damage_binding("damaged-decision").await;
         let decisions = "/controls/acme/review/decisions";
         assert_eq!(listed(&api, decisions, "/decisions", "attestation_name").await, ["sound-decision"]);
+    })
+    .await;
+}
+
+/// The name that conditions look at is in the newest report.
+#[tokio::test]
+async fn the_gate_passes_nothing_whose_newest_report_cannot_be_read() {
+    over_each_database(async |api, database| {
+        let artifact = |build: &str| {
+            json!({
+                "trail_name": "t", "fingerprint": fingerprint('1'), "filename": "api:1",
+                "build_url": format!("http://b/{build}"), "commit_url": "",
+            })
+        };
+        api.post("/artifacts/acme/web").json(artifact("newest")).await.created();
+        let rule = "{name: scan, type: generic, if: \"${{ matches(artifact.name, '^api:') }}\"}";
+        let policy = format!("_schema: https://example.com/v1\nartifacts:\n  attestations: [{rule}]\n");
+        api.put_policy("p", &policy).await.created();
+        let gate = format!("/asserts/acme/fingerprint/{}?policy_name=p", fingerprint('1'));
+        api.get(&gate).await.expect(200, json!({"compliant": false}));
+        database.damage("artifact_reported", "http://b/newest").await;
+        expect_broken(&api, &gate).await;
     })
     .await;
 }

@@ -202,6 +202,77 @@ async fn an_environment_runs_so_many_different_artifacts_and_no_more() {
     api.expect_snapshots("prod", 1).await;
 }
 
+/// An artifact that was reported to many flows, under policies of many rules.
+#[tokio::test]
+async fn what_policies_evaluate_is_refused_before_they_do() {
+    let api = limited(Limits { resolutions: 8, evaluations: 20, ..Limits::default() }).await;
+    api.given_environments("docker", &["prod", "test"]).await;
+    for flow in ["one", "two"] {
+        let artifact = json!({
+            "fingerprint": fingerprint('1'), "filename": "api", "build_url": "", "commit_url": "", "trail_name": "t",
+        });
+        api.post(&format!("/artifacts/acme/{flow}")).json(artifact).await.created();
+    }
+    for name in ["a", "b", "c"] {
+        api.put_policy(name, PROVENANCE).await.created();
+    }
+    let gate = |query: &str| api.get(&format!("/asserts/acme/fingerprint/{}?{query}", fingerprint('1')));
+    gate("policy_name=a&policy_name=b").await.expect(200, json!({"compliant": true}));
+    let text = "The rules of the policies come to more than 8 for one artifact";
+    let three = "policy_name=a&policy_name=b&policy_name=c";
+    gate(three).await.expect_exactly(400, refused_field("query.policy_name", text));
+    gate(&format!("{three}&flow_name=one")).await.expect(200, json!({"compliant": true}));
+
+    // The same of a report: what would be too much is not attached, and nothing is recorded of it.
+    let attach =
+        |names: &[&str]| api.post("/environments/acme/prod/policies").json(json!({ "policy_names": names }));
+    attach(&["a", "b"]).await.ok();
+    api.report_running("prod", &[('1', &[1])]).await.created();
+    attach(&["c"]).await.expect_exactly(400, refused_field("policy_names", text));
+    let many = [('1', &[1_i64] as &[i64]), ('2', &[1]), ('3', &[1]), ('4', &[1]), ('5', &[1])];
+    let evaluations = "The policies evaluate more than 20 rules and parts of conditions";
+    let refused = json!({"message": "Invalid report data", "errors": {"artifacts": evaluations}});
+    api.report_running("prod", &many).await.expect_exactly(400, refused);
+    api.expect_snapshots("prod", 1).await;
+    api.report_running("prod", &many[..4]).await.created();
+    let settings = json!({"policies": ["a", "b", "c"]});
+    let patch = api.patch("/environments/acme/prod").json(&settings).await;
+    patch.expect_exactly(400, refused_field("policies", text));
+    // Nor does a new version say what could not be evaluated, so that what was decided before would stand.
+    let rule = "    - type: junit\n";
+    let asking = format!("_schema: https://example.com/v1\nartifacts:\n  attestations:\n{}", rule.repeat(3));
+    api.put_policy("a", &asking).await.expect_exactly(400, refused_field("policy_file", text));
+    api.get("/policies/acme/a").await.expect(200, json!({"versions": [{"version": 1}]}));
+    // Detaching is never too much.
+    attach(&["a"]).await.ok();
+    let detach = api.delete("/environments/acme/prod/policies").json(json!({"policy_names": ["b"]}));
+    detach.await.expect_exactly(200, json!("OK"));
+    // The gate asks what the environment asks.
+    api.patch("/environments/acme/test").json(&settings).await.ok();
+    gate("environment_name=test").await.expect_exactly(400, refused_field("query.environment_name", text));
+}
+
+fn refused_field(field: &str, text: &str) -> serde_json::Value {
+    json!({"message": INVALID, "errors": {field: text}})
+}
+
+/// Archived members count nowhere.
+#[tokio::test]
+async fn archived_members_make_room_for_others() {
+    let api = limited(Limits { environment_members: 2, ..Limits::default() }).await;
+    api.given_environments("docker", &["a", "b", "c"]).await;
+    api.given_environments("logical", &["all"]).await;
+    let join = |name: &str| api.put("/environments/acme/all/join").json(json!({"physical_env_name": name}));
+    for name in ["a", "b"] {
+        join(name).await.expect_exactly(200, json!("OK"));
+    }
+    let text = "There should be at most 2 items, not 3";
+    join("c").await.expect_exactly(400, refused_field("physical_env_name", text));
+    api.put("/environments/acme/a/archive").await.ok();
+    join("c").await.expect_exactly(200, json!("OK"));
+    api.get("/environments/acme/all").await.expect(200, json!({"included_environments": ["b", "c"]}));
+}
+
 /// An artifact that starts and stops again and again.
 #[tokio::test]
 async fn an_artifact_shows_its_first_run_and_the_newest() {
@@ -318,7 +389,7 @@ async fn a_key_an_allowance_and_a_version_too_many_are_refused() {
         ..Limits::default()
     };
     let api = limited(limits).await;
-    let refused = |field: &str, text: &str| json!({"message": INVALID, "errors": {field: text}});
+    let refused = refused_field;
     api.post("/service-accounts/acme").json(json!({"name": "ci", "privilege": "reader"})).await.created();
     let keys = "/service-accounts/acme/ci/api-keys";
     let create = || api.post(keys).json(json!({"description": "laptop"}));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use evidence_core::environments::replay;
 use evidence_core::snapshots::Snapshot;
-use evidence_core::{Evidence, Fact, Settings};
+use evidence_core::{Evidence, Fact, Settings, Store};
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 
@@ -110,6 +110,14 @@ async fn a_gate_asks_for_a_decision_about_a_control() {
         api.given_control("C-1").await;
         api.given_policy("attestations: [{type: decision, for_control: C-1}]").await;
         api.get("/controls/acme/C-1/coverage").await.expect(200, json!({"total": 1, "covered": 1}));
+        for (name, text) in [("o", "attestations: [{type: decision, for_control: C-1}]"), ("q", "{}")] {
+            api.put_policy(name, &policy(text)).await.created();
+        }
+        let referencing = json!({"identifier": "C-1", "policies_referencing": ["o", "p"]});
+        api.get("/controls/acme/C-1").await.expect(200, referencing.clone());
+        api.put("/controls/acme/C-1").json(json!({"description": "d"})).await.expect(200, referencing);
+        api.put_policy("o", &policy("{}")).await.ok();
+        api.get("/controls/acme/C-1").await.expect(200, json!({"policies_referencing": ["p"]}));
         api.expect_rules(false, &["attestation false: nowhere missing_attestation C-1"]).await;
         api.given_built("web", "t").await;
         api.expect_rules(false, &["attestation false: web missing_attestation C-1"]).await;
@@ -399,16 +407,101 @@ async fn what_is_reported_while_a_report_is_evaluated_is_no_part_of_it() {
             }
             .boxed()
         };
-        let evidence = Evidence::new(Arc::new(InterceptingStore::new(store, before)), Settings::default());
-        let api = Api::new(evidence, Mount::Tower, "interposed").await;
+        let interposed = InterceptingStore::new(Arc::clone(&store), before);
+        let api =
+            Api::new(Evidence::new(Arc::new(interposed), Settings::default()), Mount::Tower, "interposed")
+                .await;
         api.given_policy("attestations: [{name: scan, type: generic}]").await;
         api.given_built("web", "t").await;
         armed.store(true, Ordering::SeqCst);
         api.expect_rules(false, &["attestation false: web missing_attestation"]).await;
         assert!(!armed.load(Ordering::SeqCst));
         api.expect_rules(true, &["attestation true: web rule_satisfied"]).await;
+        expect_replays(&*store, 2).await;
     })
     .await;
+}
+
+/// Asserts that `prod` has so many snapshots, and that each follows from what the ledger had.
+async fn expect_replays(store: &dyn Store, snapshots: u64) {
+    let environment = store.environment(acme(store).await, "prod").await.unwrap().unwrap();
+    assert_eq!(environment.status.snapshots, snapshots);
+    for index in 1..=snapshots {
+        assert_eq!(differences(store, index).await, Vec::<String>::new(), "{index}");
+    }
+}
+
+/// In what a snapshot of `prod` differs from what follows from the ledger.
+async fn differences(store: &dyn Store, index: u64) -> Vec<String> {
+    let acme = acme(store).await;
+    let environment = store.environment(acme, "prod").await.unwrap().unwrap();
+    replay(store, acme, environment.record.id, index).await.unwrap()
+}
+
+/// Of these what was before cannot be told any more, so that the evaluation begins again.
+#[tokio::test]
+async fn what_changes_while_a_report_is_evaluated_leaves_a_verdict_that_follows_from_the_ledger() {
+    for (query, change) in [
+        ("provenance", "report"),
+        ("provenance", "name"),
+        ("provenance", "allow"),
+        ("trail_contents", "policy"),
+        ("flows_by_id", "tag"),
+    ] {
+        on_every_store(async |_, store| {
+            let armed = Arc::new(AtomicBool::new(false));
+            let evidence = Evidence::new(Arc::clone(&store), Settings::default());
+            let meanwhile = Arc::new(Api::new(evidence, Mount::Tower, "meanwhile").await);
+            let is_armed = Arc::clone(&armed);
+            let before = move |call: Call| {
+                let now = call == Call::Query(query) && is_armed.swap(false, Ordering::SeqCst);
+                let api = Arc::clone(&meanwhile);
+                async move {
+                    if now {
+                        api.change(change).await;
+                    }
+                }
+                .boxed()
+            };
+            let interposed = InterceptingStore::new(Arc::clone(&store), before);
+            let evidence = Evidence::new(Arc::new(interposed), Settings::default());
+            let api = Api::new(evidence, Mount::Tower, "interposed").await;
+            let template = "version: 1\ntrail:\n  artifacts:\n    - name: api\n      attestations:\n        - {name: test, type: generic}\n";
+            api.flow("web", template).await;
+            let rule = "{name: scan, type: generic, if: \"${{ flow.tags.kind != 'draft' }}\"}";
+            api.given_policy(&format!("{{trail-compliance: {{required: true}}, attestations: [{rule}]}}")).await;
+            api.given_built("web", "t").await;
+            armed.store(true, Ordering::SeqCst);
+            api.report_running("prod", &RUNNING).await.created();
+            assert!(!armed.load(Ordering::SeqCst), "{change}");
+            // What a flow's tags were is not told by the place in the ledger, and shows.
+            if change == "tag" {
+                assert_ne!(differences(&*store, 1).await, Vec::<String>::new());
+            } else {
+                expect_replays(&*store, 1).await;
+            }
+        })
+        .await;
+    }
+}
+
+impl Api {
+    /// Changes something that the evaluation of what runs in `prod` rests on.
+    async fn change(&self, change: &str) {
+        match change {
+            "report" => self.given_built("web", "u").await,
+            "name" => self.given_artifact('1', "t").await,
+            "allow" => {
+                let allowed = json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": ""});
+                self.put("/allowlists/acme/prod").json(allowed).await.created();
+            }
+            "policy" => {
+                self.put_policy("p", &policy("{provenance: {required: true}}")).await.ok();
+            }
+            "tag" => self.tag_flow("web", "kind", "draft").await,
+            other => panic!("{other}"),
+        }
+    }
 }
 
 #[tokio::test]
@@ -433,13 +526,7 @@ async fn a_verdict_can_be_reached_again_from_what_the_ledger_had() {
         api.report_running("prod", &RUNNING).await.created();
         api.attest_at("web/trail/t", "generic", data(true)).await;
         api.report_running("prod", &RUNNING).await.created();
-        let acme = acme(&*store).await;
-        let environment = store.environment(acme, "prod").await.unwrap().unwrap();
-        assert_eq!(environment.status.snapshots, 6);
-        for index in 1..=6 {
-            let differences = replay(&*store, acme, environment.record.id, index).await.unwrap();
-            assert_eq!(differences, Vec::<String>::new(), "{index}");
-        }
+        expect_replays(&*store, 6).await;
     })
     .await;
 }

@@ -459,3 +459,69 @@ async fn every_policy_that_many_attach_at_once() {
     })
     .await;
 }
+
+/// What is done to the environment `prod` while it is renamed, archived, and evaluated by other policies.
+#[tokio::test]
+async fn every_change_of_an_environment_comes_before_it_is_renamed_or_after() {
+    on_every_store_and_mount(async |api| {
+        let policies = Vec::from_iter((0..8).map(|number| format!("policy{number}")));
+        for policy in &policies {
+            api.put_policy(policy, crate::support::environments::PROVENANCE).await.created();
+        }
+        api.given_environments("docker", &["prod"]).await;
+        let change = |racer: usize, path: &str| {
+            let names = json!({ "policy_names": [policies[racer % policies.len()]] });
+            let digests = json!({"api": format!("{:064x}", racer)});
+            let report = json!({"artifacts": [{"digests": digests, "creationTimestamp": 1}]});
+            match racer % 4 {
+                0 => api.post(&format!("{path}/policies")).json(names),
+                1 => api.delete(&format!("{path}/policies")).json(names),
+                2 => api.patch(path).json(json!({"description": format!("{racer}")})),
+                _ => api.put(&format!("{path}/report/docker")).json(report),
+            }
+        };
+        let statuses = race(|racer| match racer {
+            16 => api.put("/environments/acme/prod/rename").json(json!({"new_name": "live"})),
+            // Its former name leads there, too.
+            _ => change(racer, "/environments/acme/prod"),
+        })
+        .await;
+        // Each report tells of something else, so that each takes a snapshot.
+        assert_eq!(statuses, BTreeMap::from([(200, RACERS * 3 / 4), (201, RACERS / 4)]));
+        let environment = seen(&api, "/environments/acme/live").await;
+        assert_eq!(environment["name"], "live");
+        expect_one(&api, "/environments/acme").await;
+        // The latest snapshot is evaluated by the policies that are attached.
+        let attached = environment["policies"].as_array().unwrap();
+        let latest = seen(&api, "/snapshots/acme/live/-1").await;
+        assert_eq!(latest["applied_policies"].as_array().unwrap().len(), attached.len(), "{latest}");
+        let expected = if attached.is_empty() { Value::Null } else { json!(false) };
+        assert_eq!(environment["state"], expected, "{environment}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn every_change_of_an_environment_comes_before_it_is_archived_or_finds_none() {
+    on_every_store_and_mount(async |api| {
+        api.put_policy("p", crate::support::environments::PROVENANCE).await.created();
+        api.given_environments("docker", &["prod"]).await;
+        let statuses = race(|racer| match racer % 8 {
+            3 => api.put("/environments/acme/prod/archive"),
+            0 | 4 => api.post("/environments/acme/prod/policies").json(json!({"policy_names": ["p"]})),
+            1 | 5 => api.delete("/environments/acme/prod/policies").json(json!({"policy_names": ["p"]})),
+            2 | 6 => api.patch("/environments/acme/prod").json(json!({"description": format!("{racer}")})),
+            _ => api.put("/environments/acme/prod/report/docker").json(json!({"artifacts": []})),
+        })
+        .await;
+        // One archives it, and whoever comes later finds none.
+        let of = |status: u16| statuses.get(&status).copied().unwrap_or_default();
+        assert_eq!(of(200) + of(201) + of(404), RACERS, "{statuses:?}");
+        assert!(of(200) >= 1 && of(404) >= RACERS / 8 - 1, "{statuses:?}");
+        assert_eq!(seen(&api, "/environments/acme").await, json!([]));
+        api.given_environments("docker", &["prod"]).await;
+        let next = seen(&api, "/environments/acme/prod").await;
+        assert_eq!((&next["policies"], &next["last_reported_at"]), (&json!([]), &Value::Null));
+    })
+    .await;
+}

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::on_every_store_and_mount;
+use crate::support::{acme, on_every_store, on_every_store_and_mount};
 
 /// A kind, a valid entry of its reports, and what is required of it.
 fn kinds() -> Vec<(&'static str, Value, Vec<&'static str>)> {
@@ -176,6 +176,51 @@ async fn a_snapshot_shows_pods_by_name_and_the_newest_task() {
         let artifact = &api.get("/snapshots/acme/tasks/1").await.ok()["artifacts"][0];
         let expected = json!({"task_arn": "arn:2", "cluster_name": "web", "service_name": null});
         assert_eq!((&artifact["pods"], &artifact["ecs_context"]), (&Value::Null, &expected));
+    })
+    .await;
+}
+
+/// No answer shows what only these kinds tell, which is recorded all the same.
+#[tokio::test]
+async fn what_apps_and_cloud_run_tell_is_recorded_of_the_newest() {
+    on_every_store(async |api, store| {
+        let entries = |older: Value, newer: Value| {
+            let with = |more: Value, created: u64| {
+                let mut entry = json!({"digests": {"shop": "1".repeat(64)}, "creationTimestamp": created});
+                entry.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+                entry
+            };
+            json!({"artifacts": [with(newer.clone(), 9), with(older, 5), with(newer, 7)]})
+        };
+        let app = |name: &str, source: &str| json!({"app_name": name, "app_kind": "app", "digests_source": source});
+        let job = json!({"kind": "job", "jobName": "nightly"});
+        let service = json!({"kind": "service", "serviceName": "shop", "revisionName": "shop-1"});
+        let table = [
+            ("azure-apps", entries(app("old", "logs"), app("shop", "acr")), "azure_context", app("shop", "acr")),
+            (
+                "cloud-run",
+                entries(job.clone(), service.clone()),
+                "cloud_run_context",
+                json!({"kind": "service", "service_name": "shop", "revision_name": "shop-1", "job_name": null}),
+            ),
+            (
+                "cloud-run",
+                entries(service, job),
+                "cloud_run_context",
+                json!({"kind": "job", "service_name": null, "revision_name": null, "job_name": "nightly"}),
+            ),
+        ];
+        let acme = acme(&*store).await;
+        for (number, (kind, report, field, expected)) in table.into_iter().enumerate() {
+            let name = format!("{kind}-{number}");
+            api.given_environments(kind, &[&name]).await;
+            api.put(&format!("/environments/acme/{name}/report/{kind}")).json(report).await.created();
+            let environment = store.environment(acme, &name).await.unwrap().unwrap().record.id;
+            let running = store.instances(acme, environment, 1).await.unwrap();
+            let recorded = serde_json::to_string(&running[0].instance).unwrap();
+            let recorded: Value = serde_json::from_str(&recorded).unwrap();
+            assert_eq!(recorded["context"], json!({ field: expected }), "{recorded}");
+        }
     })
     .await;
 }

@@ -296,7 +296,8 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
         tags: Arc::default(),
         attestations: Vec::new(),
     };
-    let reported = |context| Source { report: source(1), reference: String::new(), context };
+    let reported =
+        |context| Source { report: source(1), reference: String::new(), flow: Hash::of("web"), context };
     let running = |artifact: EvaluatedArtifact| ReportedState::from([(artifact.key, artifact.observed)]);
     let findings = |allowed: bool| EvaluationInputs {
         allowed: allowed.then(|| known.clone()).into_iter().collect(),

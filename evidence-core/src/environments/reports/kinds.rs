@@ -14,7 +14,9 @@ use crate::json::{JsonFields, JsonText, MAX_VALUES};
 use crate::name::{BadText, Fingerprint};
 
 /// A kind of environment that is reported on, as the `type` of its reports: the type has that one value.
-pub trait ReportType: DeserializeOwned + JsonSchema + Default + Debug + Send + Sync + 'static {
+pub trait ReportType:
+    Serialize + DeserializeOwned + JsonSchema + Default + Debug + Send + Sync + 'static
+{
     /// The kind.
     const KIND: EnvironmentKind;
     /// The id of the operation that takes its reports.
@@ -38,6 +40,10 @@ pub trait Instance: DeserializeOwned + JsonSchema + Debug + Send + Sync + 'stati
     fn created(&self) -> Creation;
     /// Adds what it tells to what the artifact's other instances do.
     fn describe(&self, context: &mut Self::Context);
+    /// How many bytes more it makes what its instances tell of an artifact, about. Nothing where only the newest is kept.
+    fn context_bytes(&self) -> usize {
+        0
+    }
     /// The same as it is recorded, by the names that answers show it under.
     ///
     /// # Errors
@@ -229,6 +235,13 @@ pub struct PodOwner {
     pub block_owner_deletion: Option<bool>,
 }
 
+impl PodOwner {
+    /// About how many bytes of memory it takes.
+    fn bytes(&self) -> usize {
+        size_of_val(self) + self.api_version.len() + self.kind.len() + self.name.len() + self.uid.len()
+    }
+}
+
 /// A pod as answers show it, under its name.
 #[derive(Debug, Serialize)]
 pub struct PodContext {
@@ -260,6 +273,10 @@ impl Instance for Pod {
             name,
             PodContext { namespace: self.namespace.to_string(), created: self.created, owners },
         );
+    }
+    fn context_bytes(&self) -> usize {
+        let owners = self.owners.iter().flat_map(|owners| &owners.0).map(PodOwner::bytes);
+        size_of::<PodContext>() + self.name.len() + self.namespace.len() + owners.sum::<usize>()
     }
     fn fields(pods: Self::Context) -> serde_json::Result<JsonFields> {
         one_field("pods", &pods)
@@ -461,10 +478,10 @@ fn one_field(name: &str, value: &impl Serialize) -> serde_json::Result<JsonField
 macro_rules! report_types {
     ($($name:ident, $value:literal, $instance:ty, $operation:literal, $summary:literal;)*) => {$(
         #[doc = concat!("`", $value, "`.")]
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
         #[schemars(inline)]
         pub enum $name {
-            /// The only one.
+            #[doc = concat!("The type of the environment: `", $value, "`.")]
             #[default]
             #[serde(rename = $value)]
             Only,

@@ -121,7 +121,13 @@ pub(crate) struct ContentStatus<'a, L> {
     pub(crate) attestations: Vec<L>,
     /// The name by which it is in that state, where that of its newest report would leave it in a better one.
     pub(crate) worse_as: Option<&'a str>,
+    /// Whether that cannot be said, for more would have to be gone through than [`MAX_LINES`].
+    pub(crate) is_too_much: bool,
 }
+
+/// So many attestations are gone through for what is asked about of one trail, each once for all of which the same is said
+/// and asked. An attestation may be about much content, so that the lists could be as many as one's number times the other's.
+pub(crate) const MAX_LINES: usize = 1_000_000;
 
 /// How content that was reported to a trail stands there, by fingerprint: by all that it is in the trail, for what is asked
 /// of it under one name is asked of the same content, however it is reported next. It has each name that nothing else was
@@ -129,12 +135,14 @@ pub(crate) struct ContentStatus<'a, L> {
 /// trail has the one that comes with it in `content`, where that is not empty: the last that it was given before.
 ///
 /// What was reported is gone through once, however much content is asked about; `keep` takes the lines of a list, which
-/// are the same for all to which the same attestations apply, and what was reported there.
+/// are the same for all to which the same attestations apply, and what was reported there. What comes after `most` lines is
+/// incomplete.
 pub(crate) fn content_statuses<'a, L: Clone>(
     template: &Template,
     artifacts: &'a [ReportedArtifact],
     attestations: &'a [ReportedAttestation],
     content: &BTreeMap<&str, &'a str>,
+    most: usize,
     keep: impl Fn(Vec<AttestationStatus>, &[&ReportedAttestation]) -> L,
 ) -> BTreeMap<&'a str, ContentStatus<'a, L>> {
     let reports = Reports::new(artifacts, attestations);
@@ -142,7 +150,7 @@ pub(crate) fn content_statuses<'a, L: Clone>(
         ScopeStatus::new(&template.attestations, &reports.on_trail);
     let on_trail = keep(lines, &reports.on_trail);
     let mut alike: BTreeMap<Vec<Subject<'_>>, BTreeMap<&str, (State, L)>> = BTreeMap::new();
-    let mut statuses = BTreeMap::new();
+    let (mut statuses, mut left) = (BTreeMap::new(), most);
     for (fingerprint, mut names) in names(artifacts, content) {
         let is_unnamed = names.iter().all(|name| name.is_empty());
         let before = content.get(fingerprint).copied().filter(|name| is_unnamed && !name.is_empty());
@@ -154,21 +162,34 @@ pub(crate) fn content_statuses<'a, L: Clone>(
         let own = names.iter().map(|&name| {
             let expected = expected_of(template, name);
             // All names of which nothing is expected are alike.
-            let of_one = alike.entry(if expected.is_empty() { "" } else { name }).or_insert_with(|| {
-                let reported = reports.about(&about);
-                let ScopeStatus { lines, state, .. } = ScopeStatus::new(expected, &reported);
-                (state, keep(lines, &reported))
-            });
-            of_one.clone()
+            let key = if expected.is_empty() { "" } else { name };
+            if let Some(known) = alike.get(key) {
+                return Some(known.clone());
+            }
+            let reported = reports.about(&about);
+            left = left.checked_sub(reported.len())?;
+            let ScopeStatus { lines, state, .. } = ScopeStatus::new(expected, &reported);
+            let own = (state, keep(lines, &reported));
+            alike.insert(key, own.clone());
+            Some(own)
         });
-        let (states, mut attestations): (Vec<State>, Vec<L>) = own.unzip();
+        let Some(own) = own.collect::<Option<Vec<(State, L)>>>() else {
+            let (state, attestations) = (State::Incomplete, Vec::new());
+            statuses.insert(
+                fingerprint,
+                ContentStatus { state, attestations, worse_as: None, is_too_much: true },
+            );
+            continue;
+        };
+        let (states, mut attestations): (Vec<State>, Vec<L>) = own.into_iter().unzip();
         attestations.push(on_trail.clone());
         let state = verdict(template, states.iter().copied().chain([of_trail]));
         let by = |(_, own): &(_, State)| verdict(template, [*own, of_trail]) == state;
         let deciding = || names.iter().copied().zip(states.iter().copied()).filter(by).map(|(name, _)| name);
         let is_newest = deciding().any(|name| Some(name) == newest);
         let worse_as = deciding().next().filter(|_| !is_newest);
-        statuses.insert(fingerprint, ContentStatus { state, attestations, worse_as });
+        let status = ContentStatus { state, attestations, worse_as, is_too_much: false };
+        statuses.insert(fingerprint, status);
     }
     statuses
 }

@@ -339,9 +339,9 @@ impl AttestationRule {
         let lists = flow.attestations.iter();
         let found = match &self.for_control {
             Some(control) => {
-                let decisions = lists.flat_map(|list| list.decisions(control));
-                let fitting = decisions.filter(|one| self.name == ANY_NAME || self.name == one.name);
-                let newest = fitting.max_by_key(|one| one.index);
+                let name = Some(self.name.as_str()).filter(|name| *name != ANY_NAME);
+                let newest =
+                    lists.filter_map(|list| list.decision(control, name)).max_by_key(|one| one.index);
                 newest.map_or(Found::Nothing, |newest| newest.is_compliant.into())
             }
             None if self.name == ANY_NAME => {
@@ -438,11 +438,6 @@ impl RuleOutcomes {
     pub(crate) fn are_satisfied(&self) -> bool {
         let passed = |letter: u8| ResolutionKind::of_letter(letter).is_some_and(ResolutionKind::is_passed);
         self.0.bytes().filter(|letter| char::from(*letter) != BETWEEN).all(passed)
-    }
-
-    /// How many bytes they take.
-    pub(crate) const fn len(&self) -> usize {
-        self.0.len()
     }
 }
 

@@ -1,7 +1,7 @@
 //! What policies look at: an artifact, the flows it was reported in, and what counts for it there. Of many attestations a
 //! rule needs to know a few things, and many artifacts share the same: so these are looked up, not gone through.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::ledger::Hash;
 use crate::rules::compliance::{AttestationStatus, ReportedAttestation, State};
 use crate::rules::template::Kind;
 
-use super::Scope;
+use super::{ANY_NAME, AttestationRule, Policy, Scope};
 
 /// What is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,13 +70,62 @@ pub struct FlowAttestations {
     attestations: Vec<FlowAttestation>,
     /// Whether one of a type is compliant, by the type as policies ask for it.
     kinds: BTreeMap<String, bool>,
-    decisions: BTreeMap<String, Vec<FlowDecision>>,
+    /// By control.
+    decisions: BTreeMap<String, Decisions>,
     digest: Hash,
+}
+
+/// The newest decisions about a control.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Decisions {
+    /// Of each name.
+    by_name: BTreeMap<String, FlowDecision>,
+    /// Of all.
+    newest: FlowDecision,
+}
+
+impl Decisions {
+    fn add(&mut self, decision: FlowDecision) {
+        if decision.index > self.newest.index {
+            self.newest = decision.clone();
+        }
+        let known = self.by_name.entry(decision.name.clone()).or_insert_with(|| decision.clone());
+        if decision.index > known.index {
+            *known = decision;
+        }
+    }
 }
 
 impl Default for FlowAttestations {
     fn default() -> Self {
         Self::new(Vec::new(), Vec::new())
+    }
+}
+
+/// What some policies ask of attestations: what they do not ask for need not be kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    names: BTreeSet<String>,
+    /// Of rules that take any name.
+    kinds: BTreeSet<String>,
+    controls: BTreeSet<String>,
+}
+
+impl Asked {
+    /// Adds what this policy asks for.
+    pub(crate) fn add(&mut self, policy: &Policy) {
+        for AttestationRule { name, kind, for_control, .. } in &policy.attestations {
+            match for_control {
+                Some(control) => self.controls.insert(control.clone()),
+                None if name == ANY_NAME => self.kinds.insert(kind.as_str().to_owned()),
+                None => self.names.insert(name.clone()),
+            };
+        }
+    }
+
+    /// Whether they ask for no attestation.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.kinds.is_empty() && self.controls.is_empty()
     }
 }
 
@@ -102,21 +151,39 @@ impl FlowAttestations {
         for FlowAttestation { kind, is_compliant, .. } in &attestations {
             *kinds.entry(Kind::of_reported(kind).to_owned()).or_default() |= is_compliant;
         }
-        let mut by_control: BTreeMap<String, Vec<FlowDecision>> = BTreeMap::new();
+        let mut by_control: BTreeMap<String, Decisions> = BTreeMap::new();
         for decision in decisions {
-            by_control.entry(decision.control.clone()).or_default().push(decision);
+            let first = || Decisions { by_name: BTreeMap::new(), newest: decision.clone() };
+            by_control.entry(decision.control.clone()).or_insert_with(first).add(decision);
         }
-        let digest = digest(&attestations, by_control.values().flatten());
+        let decisions = by_control.values().flat_map(|decisions| decisions.by_name.values());
+        let digest = digest(&attestations, decisions);
         Self { attestations, kinds, decisions: by_control, digest }
     }
 
-    /// Those of a scope: its lines, and all that was reported there, in any order.
-    pub(crate) fn of_scope(lines: Vec<AttestationStatus>, reported: &[&ReportedAttestation]) -> Self {
+    /// Those of a scope: its lines, and all that was reported there, in any order. Of these what is asked for is kept, and the
+    /// digest of all.
+    pub(crate) fn of_scope(
+        lines: Vec<AttestationStatus>,
+        reported: &[&ReportedAttestation],
+        asked: &Asked,
+    ) -> Self {
         let counts = |line: AttestationStatus| {
             let AttestationStatus { name, kind, is_compliant, .. } = line;
             is_compliant.map(|is_compliant| FlowAttestation { name, kind, is_compliant })
         };
-        Self::new(lines.into_iter().filter_map(counts).collect(), newest_decisions(reported))
+        let mut all = Self::new(lines.into_iter().filter_map(counts).collect(), newest_decisions(reported));
+        all.attestations.retain(|one| asked.names.contains(&one.name));
+        all.attestations.shrink_to_fit();
+        all.kinds.retain(|kind, _| asked.kinds.contains(kind));
+        all.decisions.retain(|control, _| asked.controls.contains(control));
+        all
+    }
+
+    /// How many of them there are.
+    pub(crate) fn len(&self) -> usize {
+        let decisions = self.decisions.values().map(|decisions| decisions.by_name.len());
+        self.attestations.len() + self.kinds.len() + decisions.sum::<usize>()
     }
 
     /// The best of this name, and of this kind.
@@ -132,9 +199,10 @@ impl FlowAttestations {
         self.kinds.get(kind.as_str()).map_or(Found::Nothing, |is_compliant| (*is_compliant).into())
     }
 
-    /// The decisions about this control.
-    pub(super) fn decisions(&self, control: &str) -> &[FlowDecision] {
-        self.decisions.get(control).map_or(&[], Vec::as_slice)
+    /// The newest decision about this control, or the newest of this name.
+    pub(super) fn decision(&self, control: &str, name: Option<&str>) -> Option<&FlowDecision> {
+        let decisions = self.decisions.get(control)?;
+        name.map_or(Some(&decisions.newest), |name| decisions.by_name.get(name))
     }
 
     /// What lists are told apart by.

@@ -215,14 +215,77 @@ fn a_policy_has_a_bounded_number_of_rules_and_parts() {
     assert_eq!(parse(&rules(1000)).attestations.len(), 1000);
     let expected = "artifacts.attestations: List should have at most 1000 items [input: 1001]";
     assert_eq!(problems(&rules(1001)), [expected]);
-    let exception = "{if: '${{ flow.name in [1, 2, 3, 4, 5, 6, 7, 8] }}'}";
-    let exceptions = |count: usize| {
+    let exceptions = |exception: &str, count: usize| {
         let exceptions = vec![exception; count].join(", ");
         with(&format!("{{provenance: {{exceptions: [{exceptions}]}}}}"))
     };
-    assert_eq!(parse(&exceptions(500)).parts(), 2 + 500 * 10);
+    let condition = "{if: '${{ flow.name in [1, 2, 3, 4, 5, 6, 7, 8] }}'}";
+    assert_eq!(parse(&exceptions(condition, 100)).parts(), 2 + 100 + 100 * 10);
+    assert_eq!(parse(&exceptions("{}", 100)).parts(), 2 + 100);
+    let expected = "artifacts.provenance.exceptions: List should have at most 100 items [input: 101]";
+    assert_eq!(problems(&exceptions("{}", 101)), [expected]);
+    let condition = format!("{{if: '${{{{ flow.name in [{}] }}}}'}}", vec!["1"; 100].join(","));
     let expected = "The policy's expressions have too many parts";
-    assert!(problems(&exceptions(1001))[0].contains(expected));
+    assert!(problems(&exceptions(&condition, 100))[0].contains(expected));
+}
+
+#[test]
+fn a_rule_asks_for_nothing_that_cannot_be_reported() {
+    let long = "a".repeat(256);
+    let table = [
+        ("type: junit, name: unit test".to_owned(), "name", "pattern '^[a-zA-Z0-9\\-_,]+$'"),
+        (format!("type: junit, name: {long}"), "name", "at most 255 characters"),
+        ("type: 'custom:'".to_owned(), "type", "pattern '^[a-zA-Z0-9][a-zA-Z0-9\\-_~.]*$'"),
+        (format!("type: 'custom:{long}'"), "type", "at most 255 characters"),
+        ("type: decision, for_control: a b".to_owned(), "for_control", "pattern '^[a-zA-Z0-9\\-._~]+$'"),
+        (format!("type: decision, for_control: {long}a"), "for_control", "at most 256 characters"),
+    ];
+    for (rule, field, text) in table {
+        let found = problems(&with(&format!("{{attestations: [{{{rule}}}]}}")));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].starts_with(&format!("artifacts.attestations[0].{field}: String should ")),
+            "{found:?}"
+        );
+        assert!(found[0].contains(text), "{found:?}");
+    }
+    for rule in ["type: 'custom:scan.v1~2', name: 'a,b-c_d'", "type: decision, for_control: ~.C-1, name: '*'"]
+    {
+        parse(&with(&format!("{{attestations: [{{{rule}}}]}}")));
+    }
+}
+
+/// What an alias stands for is there each time.
+#[test]
+fn a_policy_with_aliases_takes_as_much_memory_as_one_without() {
+    // Ten of each anchor, for YAML may use each no more often.
+    let rules = |anchors: usize, first: &dyn Fn(usize) -> String, others: &dyn Fn(usize) -> String| {
+        let rules = (0..anchors)
+            .flat_map(|anchor| std::iter::once(first(anchor)).chain(std::iter::repeat_n(others(anchor), 9)));
+        let rules = rules.map(|field| format!("{{type: junit, {field}}}"));
+        with(&format!("{{attestations: [{}]}}", Vec::from_iter(rules).join(", ")))
+    };
+    let name = "a".repeat(255);
+    let spelled = |_| format!("name: {name}");
+    let aliased = rules(100, &|at| format!("name: &n{at} {name}"), &|at| format!("name: *n{at} "));
+    assert!(aliased.len() < 100_000);
+    let aliased = parse(&aliased);
+    assert_eq!(aliased, parse(&rules(100, &spelled, &spelled)));
+    assert!(aliased.bytes() > 1000 * 255, "{}", aliased.bytes());
+    let text = format!("'${{{{ flow.name == \"{}\" }}}}'", "a".repeat(4000));
+    let found = problems(&rules(30, &|at| format!("if: &c{at} {text}"), &|at| format!("if: *c{at} ")));
+    assert!(found[0].contains("The policy's expressions are too long together"), "{}", found[0]);
+}
+
+/// What comes after as many mistakes as are reported is not looked at, and neither are the rules of a list that is too long.
+#[test]
+fn nothing_is_compiled_that_nothing_is_said_of() {
+    let pattern = "{type: junit, if: \"${{ matches(flow.name, '(a|b|c)*abc.{6}') }}\"}";
+    let rules = |count: usize| with(&format!("{{attestations: [{}]}}", vec![pattern; count].join(", ")));
+    assert_eq!(problems(&rules(1001)).len(), 1);
+    let found = problems(&rules(1000));
+    assert_eq!(found.len(), 100);
+    assert!(found.iter().all(|text| text.contains("The policy's patterns are too large once compiled")));
 }
 
 #[test]

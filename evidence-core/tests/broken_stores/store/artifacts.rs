@@ -104,6 +104,10 @@ impl ArtifactStore for Broken {
     }
 
     async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Origin>> {
-        self.whole.provenance(org, fingerprints).await
+        let mut origins = self.whole.provenance(org, fingerprints).await?;
+        if self.has(Defect::DatesNamesByTheReport) {
+            origins.iter_mut().for_each(|origin| origin.named_at = Some(origin.report.index));
+        }
+        Ok(origins)
     }
 }

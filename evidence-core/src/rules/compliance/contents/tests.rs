@@ -58,7 +58,8 @@ fn content_is_evaluated_by_the_names_that_it_had_and_the_one_to_blame_is_told() 
         let artifacts = Vec::from_iter((0..).zip(reports).map(|(index, name)| reported("f1", name, index)));
         let content = BTreeMap::from([("f1", before)]);
         let status = |template: &Template, attestations: &[ReportedAttestation]| {
-            let found = content_statuses(template, &artifacts, attestations, &content, |lines, _| lines);
+            let found =
+                content_statuses(template, &artifacts, attestations, &content, usize::MAX, |lines, _| lines);
             (found["f1"].state, found["f1"].worse_as.map(str::to_owned))
         };
         let worse_as = worse_as.map(str::to_owned);
@@ -81,7 +82,10 @@ fn what_is_said_of_the_name_before_is_said_of_content_without_one() {
     ] {
         let failing = [attestation("scan", false, binding.clone(), 9)];
         let content = BTreeMap::from([("f1", before)]);
-        let found = content_statuses(&Template::default(), &artifacts, &failing, &content, |lines, _| lines);
+        let found =
+            content_statuses(&Template::default(), &artifacts, &failing, &content, usize::MAX, |lines, _| {
+                lines
+            });
         assert_eq!(found["f1"].state, expected, "{binding:?} {before}");
     }
 }
@@ -91,7 +95,7 @@ proptest! {
     fn content_is_no_better_than_any_artifact_that_it_is((artifacts, attestations) in arbitrary_reports()) {
         let template = template_of_names();
         let wanted = BTreeMap::from([("f1", "")]);
-        let found = content_statuses(&template, &artifacts, &attestations, &wanted, |lines, _| lines);
+        let found = content_statuses(&template, &artifacts, &attestations, &wanted, usize::MAX, |lines, _| lines);
         let is_reported = artifacts.iter().any(|artifact| artifact.fingerprint == "f1");
         prop_assert_eq!(found.len(), usize::from(is_reported));
         for (fingerprint, names) in names(&artifacts, &wanted) {
@@ -129,11 +133,38 @@ fn what_a_trail_says_is_worked_out_once_however_much_of_it_runs() {
         lists.set(lists.get() + 1);
         lines.len()
     };
-    let found = content_statuses(&template, &artifacts, &attestations, &running, count);
+    let found = content_statuses(&template, &artifacts, &attestations, &running, usize::MAX, count);
     let failing = found.iter().filter(|(_, status)| !status.state.is_compliant());
     assert_eq!(Vec::from_iter(failing.map(|(fingerprint, _)| *fingerprint)), ["f7"]);
     assert!(found.values().all(|status| status.attestations == [1, 10_000]));
     assert_eq!(found.len(), artifacts.len());
     // The trail's, that of all artifacts but one, and that one's.
     assert_eq!(lists.get(), 3);
+}
+
+/// Attestations that wait for all artifacts of a name and commit, and one of each artifact's own: each has all of these.
+#[test]
+fn what_is_too_much_of_a_trail_is_incomplete_and_says_so() {
+    const MANY: u64 = 100;
+    let artifacts = Vec::from_iter((0..MANY).map(|n| reported(&format!("f{n:03}"), "cli", n)));
+    let waiting = Binding::Named { name: "cli".to_owned(), commit: artifacts[0].commit.clone() };
+    let waiting = |n: u64| attestation(&format!("w{n}"), true, waiting.clone(), MANY + n);
+    let own = |n: u64| {
+        let binding = Binding::Artifact { fingerprint: format!("f{n:03}") };
+        attestation("own", true, binding, 2 * MANY + n)
+    };
+    let attestations = Vec::from_iter((0..MANY).map(waiting).chain((0..MANY).map(own)));
+    let running = artifacts.iter().map(|artifact| (artifact.fingerprint.as_str(), "")).collect();
+    let of = |most: usize| {
+        let template = Template::default();
+        let found =
+            content_statuses(&template, &artifacts, &attestations, &running, most, |lines, _| lines.len());
+        let is = |status: &ContentStatus<'_, usize>| (status.state.is_compliant(), status.is_too_much);
+        Vec::from_iter(found.values().map(is))
+    };
+    let each = MANY as usize + 1;
+    assert_eq!(of(MANY as usize * each), [(true, false); MANY as usize]);
+    let found = of(30 * each + 1);
+    assert_eq!(found[..30], [(true, false); 30]);
+    assert_eq!(found[30..], [(false, true); MANY as usize - 30]);
 }

@@ -73,7 +73,7 @@ fn expect_listed(template: &Template, artifacts: &[ReportedArtifact], attestatio
 /// about it, by any of the ways of naming it, or about its trail fails, and nowhere else.
 fn expect_refused(template: &Template, artifacts: &[ReportedArtifact], attestations: &[ReportedAttestation]) {
     let running = BTreeMap::from_iter(artifacts.iter().map(|artifact| (artifact.fingerprint.as_str(), "")));
-    let found = content_statuses(template, artifacts, attestations, &running, |lines, _| lines);
+    let found = content_statuses(template, artifacts, attestations, &running, usize::MAX, |lines, _| lines);
     for fingerprint in running.into_keys() {
         let of_it = || artifacts.iter().filter(|artifact| artifact.fingerprint == fingerprint);
         let on_trail = |binding: &Binding| *binding == Binding::Trail;

@@ -18,14 +18,19 @@ const MAX_DEPTH: usize = 32;
 #[derive(Debug)]
 pub(in crate::rules::policy) struct Budget {
     parts: usize,
+    /// Of their texts.
+    text_bytes: usize,
+    /// Of what their patterns are compiled into, and of what would have been too much.
     pattern_bytes: usize,
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { parts: 10_000, pattern_bytes: 256 << 10 }
+        Self { parts: 10_000, text_bytes: 1 << 20, pattern_bytes: 256 << 10 }
     }
 }
+
+const TOO_LARGE: &str = "The policy's patterns are too large once compiled";
 
 /// Parses an expression.
 pub(super) fn parse(text: &str, budget: &mut Budget) -> Result<Expression, ExpressionError> {
@@ -33,6 +38,10 @@ pub(super) fn parse(text: &str, budget: &mut Budget) -> Result<Expression, Expre
         Parser { text, at: 0, token: Token::End, begin: 0, depth: 0, parts: 0, bytes: 0, budget };
     if text.len() > MAX_LENGTH {
         return Err(parser.error(0, format!("An expression should have at most {MAX_LENGTH} bytes")));
+    }
+    match parser.budget.text_bytes.checked_sub(text.len()) {
+        Some(left) => parser.budget.text_bytes = left,
+        None => return Err(parser.error(0, "The policy's expressions are too long together".to_owned())),
     }
     parser.advance()?;
     let root = parser.any()?;
@@ -388,17 +397,27 @@ impl<'a> Parser<'a, '_> {
         self.expect(",")?;
         let Token::Text(pattern) = self.token else { return Err(self.unexpected("a pattern in quotes")) };
         let begin = self.begin;
-        let pattern = Pattern::new(pattern).map_err(|refusal| self.error(begin, refusal))?;
+        let pattern = self.pattern(pattern, begin)?;
         self.advance()?;
         self.expect(")")?;
         self.bytes += pattern.bytes();
-        match self.budget.pattern_bytes.checked_sub(pattern.bytes()) {
-            Some(left) => self.budget.pattern_bytes = left,
-            None => {
-                return Err(self.error(begin, "The policy's patterns are too large once compiled".to_owned()));
-            }
-        }
         self.part(at, Node::Matches(operand, Arc::new(pattern)))
+    }
+}
+
+impl Parser<'_, '_> {
+    /// Compiles a pattern that begins here. One that is refused takes as much of what is left as one that is not may, for
+    /// it took as long.
+    fn pattern(&mut self, pattern: &str, begin: usize) -> Result<Pattern, ExpressionError> {
+        if self.budget.pattern_bytes == 0 {
+            return Err(self.error(begin, TOO_LARGE.to_owned()));
+        }
+        let compiled = Pattern::new(pattern);
+        let bytes = compiled.as_ref().map_or(Pattern::MAX_BYTES, Pattern::bytes);
+        let left = self.budget.pattern_bytes.checked_sub(bytes);
+        self.budget.pattern_bytes = left.unwrap_or_default();
+        let compiled = compiled.map_err(|refusal| self.error(begin, refusal))?;
+        left.map(|_| compiled).ok_or_else(|| self.error(begin, TOO_LARGE.to_owned()))
     }
 }
 

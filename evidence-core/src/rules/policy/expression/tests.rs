@@ -210,6 +210,15 @@ fn an_expression_is_bounded_in_length_depth_parts_and_patterns() {
     let pattern = "matches(flow.name, '(a|b|c)*abc.{6}')";
     let refused = (0..1000).find_map(|_| Expression::parse_within(pattern, &mut budget).err());
     assert_eq!(refused.expect("too many").text, "The policy's patterns are too large once compiled");
+    // What is refused was compiled, too, or began to be.
+    let mut budget = Budget::default();
+    let mut refusals = std::iter::repeat_with(|| {
+        let pattern = "matches(flow.name, '((a{50}){50}){50}')";
+        Expression::parse_within(pattern, &mut budget).expect_err("too large").text
+    });
+    let refusals = Vec::from_iter(refusals.by_ref().take(5));
+    assert_eq!(refusals[..4], ["the pattern is too large once it is compiled"; 4]);
+    assert_eq!(refusals[4], "The policy's patterns are too large once compiled");
 }
 
 /// Texts that look like expressions.

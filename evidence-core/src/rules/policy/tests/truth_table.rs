@@ -280,11 +280,42 @@ fn of_a_name_the_newest_decision_about_each_control_counts_and_an_override_of_it
         report(8, None, false, false),
         report(9, None, false, true),
     ];
-    let found = FlowAttestations::of_scope(Vec::new(), &Vec::from_iter(&reports));
-    let decision = |control: &str| {
-        let decisions = found.decisions(control).iter();
-        Vec::from_iter(decisions.map(|one| (one.index, one.is_compliant)))
+    let asking = |control: &str| {
+        let mut asked = Asked::default();
+        let rule = format!("{{type: decision, for_control: {control}}}");
+        asked.add(&parse(&with(&format!("{{attestations: [{rule}]}}"))));
+        FlowAttestations::of_scope(Vec::new(), &Vec::from_iter(&reports), &asked)
     };
-    assert_eq!(decision("C-1"), [(1, true)]);
-    assert_eq!(decision("C-2"), [(6, true)]);
+    let decision = |control: &str, name: Option<&str>| {
+        let found = asking(control);
+        found.decision(control, name).map(|one| (one.index, one.is_compliant))
+    };
+    for name in [None, Some("go")] {
+        assert_eq!(decision("C-1", name), Some((1, true)));
+        assert_eq!(decision("C-2", name), Some((6, true)));
+    }
+    assert_eq!(decision("C-2", Some("other")), None);
+    // What nobody asks for is not kept, and tells lists apart all the same.
+    let (one, other) = (asking("C-1"), asking("C-3"));
+    assert_eq!((one.len(), other.len()), (1, 0));
+    assert_eq!(one.digest(), other.digest());
+}
+
+#[test]
+fn of_several_decisions_about_a_control_the_newest_counts_whatever_its_name() {
+    let decision = |name: &str, index: u64, is_compliant: bool| FlowDecision {
+        name: name.to_owned(),
+        control: "C-1".to_owned(),
+        is_compliant,
+        index,
+    };
+    let decisions = [decision("b", 3, false), decision("a", 7, true), decision("c", 5, false)];
+    for turn in 0..3 {
+        let mut turned = decisions.to_vec();
+        turned.rotate_left(turn);
+        let list = FlowAttestations::new(Vec::new(), turned);
+        let found = |name: Option<&str>| list.decision("C-1", name).map(|one| one.index);
+        assert_eq!([None, Some("b"), Some("c"), Some("d")].map(found), [Some(7), Some(3), Some(5), None]);
+        assert_eq!(list.digest(), FlowAttestations::new(Vec::new(), decisions.to_vec()).digest());
+    }
 }

@@ -1,0 +1,177 @@
+//! How much policies evaluate, and what that comes to: looked at before they do, for a few requests can have a great deal
+//! evaluated of one artifact that was reported to many flows.
+
+use std::sync::Arc;
+
+use super::{PolicySet, open_instances};
+use crate::compute::EVALUATIONS_PER_JOB;
+use crate::environments::store::KnownEnvironment;
+use crate::error::{Error, Result};
+use crate::id::{Id, VersionKey};
+use crate::limits::Limits;
+use crate::rules::policy::{Asked, Policy};
+use crate::service::{Context, snapshot_too_large};
+
+/// Where artifacts are evaluated: each in the flows that it was reported to, and once where there is none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Places {
+    all: usize,
+    /// Of the artifact that has the most.
+    most: usize,
+}
+
+impl FromIterator<usize> for Places {
+    /// Of artifacts that were reported to so many flows.
+    fn from_iter<I: IntoIterator<Item = usize>>(flows: I) -> Self {
+        flows.into_iter().map(|flows| flows.max(1)).fold(Self::default(), |places, more| Self {
+            all: places.all.saturating_add(more),
+            most: places.most.max(more),
+        })
+    }
+}
+
+/// What policies evaluate of an artifact in one place.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Work {
+    /// Rules, and parts of their conditions.
+    parts: usize,
+    /// Rules: what each comes to is shown.
+    rules: usize,
+    /// Bytes that are recorded, where what the rules come to does not follow from the rest.
+    letters: usize,
+}
+
+impl Work {
+    /// Counts these policies, too.
+    pub(crate) fn add<'p>(&mut self, policies: impl IntoIterator<Item = &'p Arc<Policy>>) {
+        for policy in policies {
+            self.parts = self.parts.saturating_add(policy.parts());
+            self.rules = self.rules.saturating_add(policy.rules());
+            // One more stands between two places.
+            let letters = if policy.follows_from_states() { 0 } else { policy.rules() + 1 };
+            self.letters = self.letters.saturating_add(letters);
+        }
+    }
+
+    /// Refuses what evaluates more in these places than a request may, or comes to more than is recorded or shown: as `field`
+    /// leads to it.
+    pub(crate) fn check(self, places: Places, limits: &Limits, field: &'static str) -> Result<()> {
+        let Limits { evaluations, resolutions, snapshot, .. } = *limits;
+        if self.rules.saturating_mul(places.most) > resolutions {
+            let text = format!("The rules of the policies come to more than {resolutions} for one artifact");
+            return Err(Error::invalid(field, text));
+        }
+        if self.parts.saturating_mul(places.all) > evaluations {
+            let text = format!("The policies evaluate more than {evaluations} rules and parts of conditions");
+            return Err(Error::invalid(field, text));
+        }
+        if self.letters.saturating_mul(places.all) as u64 > snapshot {
+            return Err(snapshot_too_large(snapshot));
+        }
+        Ok(())
+    }
+}
+
+/// These policies, in order, some for each job: so many as it evaluates of one artifact in these places, and one at least.
+pub(crate) fn for_jobs(policies: &[Arc<Policy>], places: Places) -> impl Iterator<Item = Arc<[Arc<Policy>]>> {
+    let evaluations = evaluations(policies).saturating_mul(places.most);
+    let at_once = if evaluations > EVALUATIONS_PER_JOB { 1 } else { policies.len() };
+    policies.chunks(at_once.max(1)).map(Arc::from)
+}
+
+/// How many evaluations these policies take in one place: a policy of two rules and no expression counts as one.
+pub(crate) fn evaluations(policies: &[Arc<Policy>]) -> usize {
+    policies.iter().map(|policy| policy.parts() / 2).sum()
+}
+
+/// Refuses a new version of one of the environment's policies by which more of what runs there would have to be evaluated
+/// than a report may: what was decided before would stand, whatever the version says.
+pub(crate) async fn check_version(
+    known: &KnownEnvironment,
+    policy: Id,
+    version: &Arc<Policy>,
+    cx: &Context<'_>,
+) -> Result<()> {
+    let open = open_instances(known, cx).await?;
+    let places: Places = open.values().map(|instance| instance.provenance.len()).collect();
+    let others = Vec::from_iter(known.record.policies.iter().copied().filter(|other| *other != policy));
+    let others = PolicySet::read(&others, Vec::new(), cx).await?.versions();
+    let mut work = Work::default();
+    work.add([version]);
+    for part in cx.policies_in_parts(&others).await? {
+        work.add(cx.parsed_policies(&part).await?.values());
+    }
+    work.check(places, cx.limits(), "artifacts")
+}
+
+/// What these versions of policies ask of attestations.
+pub(crate) async fn asked_by(versions: &[VersionKey], cx: &Context<'_>) -> Result<Arc<Asked>> {
+    let mut asked = Asked::default();
+    for part in cx.policies_in_parts(versions).await? {
+        cx.parsed_policies(&part).await?.values().for_each(|policy| asked.add(policy));
+    }
+    Ok(Arc::new(asked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(artifacts: &str) -> Arc<Policy> {
+        let text = format!("_schema: https://example.com/v1\nartifacts:\n{artifacts}");
+        Arc::new(Policy::parse(&text).unwrap())
+    }
+
+    /// Policies, to how many flows each artifact was reported, and the refusal.
+    type Case<'a> = (&'a [&'a Arc<Policy>], &'a [usize], Option<&'a str>);
+
+    #[test]
+    fn work_is_refused_before_it_is_done() {
+        let plain = policy("  provenance:\n    required: true\n");
+        // Three rules, and an expression of three parts.
+        let asking = policy("  attestations:\n    - type: junit\n      if: ${{ flow.name == 'a' }}\n");
+        let limits = Limits { evaluations: 60, resolutions: 30, snapshot: 40, ..Limits::default() };
+        let resolutions = "The rules of the policies come to more than 30 for one artifact";
+        let evaluations = "The policies evaluate more than 60 rules and parts of conditions";
+        let letters = "What runs comes to more than 40 bytes, with where it comes from";
+        let table: [Case<'_>; 8] = [
+            (&[], &[1_000_000], None),
+            (&[&plain], &[15], None),
+            (&[&plain], &[16], Some(resolutions)),
+            (&[&plain], &[15, 15, 0], Some(evaluations)),
+            (&[&asking], &[10], None),
+            (&[&asking], &[5, 4, 0, 0], Some(evaluations)),
+            (&[&plain, &asking], &[6], None),
+            (&[&plain, &asking], &[7], Some(resolutions)),
+        ];
+        let refusal = |policies: &[&Arc<Policy>], flows: &[usize], limits: &Limits| {
+            let mut work = Work::default();
+            work.add(policies.iter().copied());
+            let refused = work.check(flows.iter().copied().collect(), limits, "artifacts").err();
+            refused.map(|error| match error {
+                Error::Invalid { fields, .. } => fields.into_values().next().unwrap(),
+                other => panic!("{other}"),
+            })
+        };
+        for (policies, flows, expected) in table {
+            let refused = refusal(policies, flows, &limits);
+            assert_eq!(refused.as_deref(), expected, "{} policies in {flows:?}", policies.len());
+        }
+        let roomy = Limits { evaluations: 1_000, ..limits };
+        assert_eq!(refusal(&[&asking], &[5, 5], &roomy), None);
+        assert_eq!(refusal(&[&asking], &[5, 6], &roomy).as_deref(), Some(letters));
+        assert_eq!(refusal(&[&plain], &[15, 15, 15], &roomy), None, "nothing is recorded of it");
+    }
+
+    #[test]
+    fn a_job_evaluates_one_artifact_by_few_policies() {
+        let policies =
+            [policy("  provenance:\n    required: true\n"), policy("  provenance:\n    required: true\n")];
+        let jobs = |flows: usize| {
+            Vec::from_iter(for_jobs(&policies, [flows].into_iter().collect()).map(|some| some.len()))
+        };
+        assert_eq!(jobs(5_000), [2]);
+        assert_eq!(jobs(5_001), [1, 1]);
+        assert_eq!(for_jobs(&[], Places::default()).count(), 0);
+    }
+}
