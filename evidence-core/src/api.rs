@@ -7,12 +7,17 @@ use crate::attestations::operations::PostAttestation;
 use crate::environments::{attached, lifecycle, reports};
 use crate::operation::Visitor;
 use crate::{
-    allowlists, api_keys, artifacts, attestation_types, attestations, builds, controls, environments, flows,
-    orgs, policies, repos, schemas, service_accounts, snapshots, tags, trails,
+    actions, allowlists, api_keys, artifacts, attestation_types, attestations, builds, controls,
+    environments, flows, orgs, policies, repos, schemas, service_accounts, snapshots, tags, trails,
 };
 
 /// Shows every operation to `v`.
 pub fn operations(v: &mut impl Visitor) {
+    v.visit::<actions::ListActions>();
+    v.visit::<actions::PutEnvironmentAction>();
+    v.visit::<actions::PutFlowAction>();
+    v.visit::<actions::DeleteAction>();
+    v.visit::<actions::GetAction>();
     v.visit::<allowlists::ListAllowlist>();
     v.visit::<allowlists::AllowArtifact>();
     v.visit::<artifacts::ListArtifacts>();
@@ -80,6 +85,11 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<flows::RenameFlow>();
     v.visit::<orgs::ListMembershipEvents>();
     v.visit::<orgs::GetOrganization>();
+    v.visit::<actions::ListNotifications>();
+    v.visit::<actions::PutNotification>();
+    v.visit::<actions::DeleteNotification>();
+    v.visit::<actions::GetNotification>();
+    v.visit::<actions::UpdateNotification>();
     v.visit::<policies::ListPolicies>();
     v.visit::<policies::PutPolicy>();
     v.visit::<policies::GetPolicy>();

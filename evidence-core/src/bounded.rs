@@ -201,6 +201,58 @@ impl JsonSchema for WebUrl {
     }
 }
 
+/// The address of a mailbox, as `jane@example.com`: at most 254 characters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Mailbox(String);
+
+/// The greatest length of a mailbox: a path of 256 (RFC 5321, section 4.5.3.1.3) without its angle brackets.
+const MAX_MAILBOX: usize = 254;
+
+impl Mailbox {
+    /// The address's text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Whether it is a mailbox as RFC 5321, section 4.1.2, writes it, without quoted local parts and address literals: it
+/// stands in headers and in commands to mail servers.
+fn is_mailbox(address: &str) -> bool {
+    let Some((local, domain)) = address.rsplit_once('@') else { return false };
+    let is_atom = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-/=?^_`{|}~".contains(&byte);
+    let atoms = |text: &str| text.split('.').all(|atom| !atom.is_empty() && atom.bytes().all(is_atom));
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    local.len() <= 64 && atoms(local) && domain.split('.').all(label)
+}
+
+impl<'de> Deserialize<'de> for Mailbox {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text.len() > MAX_MAILBOX {
+            return Err(serde::de::Error::custom(BadText::TooLong(MAX_MAILBOX)));
+        }
+        if !is_mailbox(&text) {
+            return Err(serde::de::Error::custom("Input should be an address of the form 'local@domain'"));
+        }
+        Ok(Self(text))
+    }
+}
+
+impl JsonSchema for Mailbox {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Mailbox".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "format": "email", "maxLength": MAX_MAILBOX })
+    }
+}
+
 fn check_url<E: serde::de::Error>(text: &str) -> Result<(), E> {
     if text.len() > MAX_URL && !is_recorded() {
         return Err(E::custom(format_args!("URL should have at most {MAX_URL} bytes")));
@@ -518,6 +570,34 @@ mod tests {
     use super::*;
     use crate::attestations::record::Annotations;
     use crate::decode::from_value;
+
+    #[test]
+    fn mailboxes_are_told_from_what_would_end_a_header_or_a_command() {
+        let table = [
+            ("jane@example.com", true),
+            ("jane.doe+ci@mail.example.com", true),
+            ("o'hara@example.com", true),
+            ("root@localhost", true),
+            ("jane", false),
+            ("@example.com", false),
+            ("jane@", false),
+            ("jane@example..com", false),
+            ("jane@-example.com", false),
+            (".jane@example.com", false),
+            ("jane@example.com\r\nBcc: all@example.com", false),
+            ("jane@example.com,joe@example.com", false),
+            ("<jane@example.com>", false),
+            ("Jane <jane@example.com>", false),
+            ("jane doe@example.com", false),
+            ("jane@[127.0.0.1]", false),
+            ("jané@example.com", false),
+        ];
+        for (address, expected) in table {
+            assert_eq!(is_mailbox(address), expected, "{address:?}");
+        }
+        assert!(is_mailbox(&format!("{}@example.com", "a".repeat(64))));
+        assert!(!is_mailbox(&format!("{}@example.com", "a".repeat(65))));
+    }
     use crate::links::ExternalUrls;
 
     /// Reads `value`; where that works, what is written again is `value`.

@@ -296,6 +296,8 @@ pub enum Resource {
     Repo,
     ServiceAccount,
     ApiKey,
+    /// An action, which is asked for by its number.
+    Action,
     Match,
     Tagged(TaggedKind),
 }
@@ -369,6 +371,7 @@ impl Resource {
             Self::Repo => "repo_name",
             Self::ServiceAccount => "name",
             Self::ApiKey => "key_id",
+            Self::Action => "action_number",
             Self::Match => "search_value",
             Self::Tagged(_) => "resource_id",
         }
@@ -394,6 +397,7 @@ impl Resource {
             Self::Repo => "repo",
             Self::ServiceAccount => "service account",
             Self::ApiKey => "API key",
+            Self::Action => "action",
             Self::Match => "match",
             Self::Tagged(_) => "resource",
         }
@@ -420,6 +424,7 @@ impl Resource {
             Self::Repo => "Repo not found",
             Self::ServiceAccount => "Service account not found",
             Self::ApiKey => "API key not found",
+            Self::Action => "Action not found",
             Self::Match => "No matches",
             Self::Tagged(_) => "Resource not found",
         }
@@ -487,6 +492,7 @@ fn looked_for(missing: &Missing) -> String {
         Resource::ArchivedFlow | Resource::ArchivedEnvironment => {
             format!("{noun} '{name}' in {place} is archived")
         }
+        Resource::Action => format!("no {noun} has number {name} in {place}"),
         // What was looked for is a sentence already.
         Resource::AttestationTypeVersion | Resource::ControlVersion | Resource::Snapshot => name.clone(),
         _ => format!("no {noun} named '{name}' in {place}"),
@@ -535,7 +541,8 @@ fn named(missing: &Missing) -> String {
         | Resource::Evidence
         | Resource::Decision
         | Resource::ServiceAccount
-        | Resource::ApiKey => resource.documented().to_owned(),
+        | Resource::ApiKey
+        | Resource::Action => resource.documented().to_owned(),
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod payload;
 
 use serde::{Deserialize, Serialize};
 
+use crate::actions::record::Action;
 use crate::allowlists::record::Allowance;
 use crate::artifacts::record::Artifact;
 use crate::attestation_types::record::{AttestationType, AttestationTypeVersion};
@@ -19,7 +20,7 @@ use crate::environments::record::Environment;
 use crate::flows::record::Flow;
 use crate::id::Id;
 use crate::ledger::{Hash, Header};
-use crate::name::{EnvironmentName, FlowName};
+use crate::name::{ActionName, EnvironmentName, FlowName};
 use crate::orgs::record::{Membership, Organization, User, UserSettings};
 use crate::policies::record::{Policy, PolicyVersion};
 use crate::repos::record::Repo;
@@ -190,6 +191,18 @@ pub enum Fact {
     ControlTagged {
         record: Control,
     },
+    ActionCreated {
+        record: Action,
+    },
+    ActionUpdated {
+        record: Action,
+        /// The name that it had, where that changed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        was: Option<ActionName>,
+    },
+    ActionDeleted {
+        record: Action,
+    },
     /// A text that later facts refer to by its digest ([`TextRef`](crate::texts::TextRef)).
     TextKept {
         text: String,
@@ -247,6 +260,9 @@ impl Fact {
             Self::ControlArchived { .. } => "control_archived",
             Self::ControlUnarchived { .. } => "control_unarchived",
             Self::ControlTagged { .. } => "control_tagged",
+            Self::ActionCreated { .. } => "action_created",
+            Self::ActionUpdated { .. } => "action_updated",
+            Self::ActionDeleted { .. } => "action_deleted",
             Self::TextKept { .. } => "text_kept",
         }
     }
@@ -311,6 +327,9 @@ impl Fact {
             | Self::ControlArchived { record, .. }
             | Self::ControlUnarchived { record, .. }
             | Self::ControlTagged { record } => (RecordKind::Control, record.id),
+            Self::ActionCreated { record }
+            | Self::ActionUpdated { record, .. }
+            | Self::ActionDeleted { record } => (RecordKind::Action, record.id),
             Self::EnvironmentReported { environment }
             | Self::SnapshotTaken { snapshot: Snapshot { environment, reported: true, .. } } => {
                 (RecordKind::Report, *environment)
@@ -372,6 +391,15 @@ impl Fact {
                 claim(Key::AttestationType(record.name.clone()), record.id)
             }
             Self::ControlCreated { record, .. } => claim(Key::Control(record.identifier.clone()), record.id),
+            Self::ActionCreated { record } => vec![
+                NameEffect::Claim(Key::Action(record.name.clone()), record.id),
+                NameEffect::Claim(Key::ActionNumber(record.number), record.id),
+            ],
+            Self::ActionUpdated { record, was: Some(was) } => vec![
+                NameEffect::Alias(Key::Action(was.clone()), record.id),
+                NameEffect::Claim(Key::Action(record.name.clone()), record.id),
+            ],
+            Self::ActionDeleted { record } => vec![NameEffect::Release(RecordKind::Action, record.id)],
             Self::ServiceAccountUpdated { .. }
             | Self::ApiKeyCreated { .. }
             | Self::ApiKeyRevoked { .. }
@@ -394,6 +422,7 @@ impl Fact {
             | Self::ControlArchived { .. }
             | Self::ControlUnarchived { .. }
             | Self::ControlTagged { .. }
+            | Self::ActionUpdated { was: None, .. }
             | Self::TextKept { .. } => Vec::new(),
         }
     }

@@ -359,6 +359,9 @@ impl Fact {
             | Self::PoliciesDetached { .. }
             | Self::AttestationTypeArchived { .. }
             | Self::ControlTagged { .. }
+            | Self::ActionCreated { .. }
+            | Self::ActionUpdated { .. }
+            | Self::ActionDeleted { .. }
             | Self::PolicyUpdated { version: None, .. } => {}
         }
         rows
@@ -427,6 +430,14 @@ impl Fact {
             | Self::ControlArchived { record, .. }
             | Self::ControlUnarchived { record, .. }
             | Self::ControlTagged { record } => (record.name.as_str(), Some(&record.tags)),
+            // They are listed by their numbers, which sort as bytes do. What was deleted keeps its number.
+            Self::ActionCreated { record }
+            | Self::ActionUpdated { record, .. }
+            | Self::ActionDeleted { record } => {
+                let archived = matches!(self, Self::ActionDeleted { .. });
+                let name = Cow::Owned(format!("{:020}", record.number));
+                return Some(IndexRow::Record { kind, id, name, tags: None, archived });
+            }
             // Nobody names them.
             Self::UserSettingsChanged { .. }
             | Self::MemberAdded { .. }

@@ -56,6 +56,7 @@ pub mod shares;
 pub mod spool;
 mod turns;
 
+pub mod actions;
 pub mod allowlists;
 pub mod api_keys;
 pub mod artifacts;
@@ -65,6 +66,7 @@ pub mod builds;
 pub mod controls;
 pub mod environments;
 pub mod flows;
+pub mod notifications;
 pub mod orgs;
 pub mod policies;
 pub mod repos;

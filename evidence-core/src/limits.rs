@@ -42,6 +42,8 @@ pub struct Limits {
     pub attestation_type_versions: u64,
     /// Keys of one service account that work: 1,000. Of those made at the same time some more may pass.
     pub api_keys: usize,
+    /// Actions of one organization: 1,000.
+    pub actions: usize,
     /// Bytes of a snapshot as it is recorded: 32 MiB, beyond which the field that leads to it is refused
     /// ([`Error::Invalid`]). All who write share the store's writer.
     pub snapshot: u64,
@@ -82,6 +84,7 @@ impl Default for Limits {
             policy_versions: 1_000,
             attestation_type_versions: 1_000,
             api_keys: 1_000,
+            actions: 1_000,
             snapshot: 32 << 20,
             running_artifacts: 10_000,
             trail_artifacts: 10_000,

@@ -3,6 +3,7 @@
 //! look-up or a scan. [`record`](crate::store::Recorder::record) checks a whole write first and applies it afterwards,
 //! so that a refused one has changed nothing.
 
+mod actions;
 mod allowlists;
 mod artifacts;
 mod attestation_types;
@@ -40,6 +41,7 @@ use crate::fact::Key;
 use crate::feed::Lease;
 use crate::id::Id;
 use crate::name::Fingerprint;
+use crate::notifications::Delivery;
 use crate::orgs::{Organization, User};
 use crate::store::{Current, Health, StoreError, StoreResult};
 use crate::time::Timestamp;
@@ -67,6 +69,8 @@ struct State {
     leases: BTreeMap<String, Lease>,
     /// Cursors by organization and consumer.
     cursors: BTreeMap<(Id, String), u64>,
+    /// How far the deliveries of targets are, by organization and target.
+    deliveries: BTreeMap<(Id, Id), Delivery>,
     /// Contents that records name.
     named: BTreeSet<(Id, Fingerprint)>,
     /// Contents that no record names yet: when they were kept, and when their removal began.

@@ -166,6 +166,8 @@ texts! {
     ServiceAccountName = r"^[a-zA-Z0-9\-]+$", 64, |text| is_word(text, b"-");
     /// A policy's name.
     PolicyName = r"^[a-zA-Z0-9][a-zA-Z0-9\-_\.~]*$", 255, |text| is_name(text, b"-_.~");
+    /// An action's name.
+    ActionName = r"^[a-zA-Z0-9][a-zA-Z0-9\-_\.~/]*$", 255, |text| is_name(text, b"-_.~/");
     /// An attestation's name.
     AttestationName = r"^[a-zA-Z0-9\-_,]+$", 255, |text| is_word(text, b"-_,");
     /// A custom attestation type's name.

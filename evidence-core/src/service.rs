@@ -25,6 +25,7 @@ use crate::name::OrgName;
 use crate::operation::Operation;
 use crate::orgs::store::{KeyHolder, OrgRole};
 use crate::policies::parsed::{ParsedPolicies, no_policies};
+use crate::rules::egress::Egress;
 use crate::store::Store;
 use crate::sweep::pending::Attachments;
 use crate::time::{Clock, SystemClock, Timestamp};
@@ -132,6 +133,8 @@ pub struct Settings {
     /// reported again and again for years. [`EnvironmentStatus::reported_at`](crate::environments::EnvironmentStatus)
     /// may be so much behind.
     pub heartbeat_interval: Duration,
+    /// Where notifications may be sent besides the internet: nowhere.
+    pub egress: Egress,
 }
 
 impl Default for Settings {
@@ -142,6 +145,7 @@ impl Default for Settings {
             implicit_flows: true,
             limits: Limits::default(),
             heartbeat_interval: Duration::from_secs(60),
+            egress: Egress::default(),
         }
     }
 }

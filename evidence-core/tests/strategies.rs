@@ -67,6 +67,7 @@ impl World {
         let parameters = json!({
             "org": "acme", "flow_name": "web", "trail_name": "t", "name": "ci", "resource_type": "flow",
             "resource_id": "web", "env_name": "prod", "identifier": "c1",
+            "notification_number": 1,
         });
         let Value::Object(parameters) = parameters else { unreachable!() };
         let mut world = Self { service, caller, parameters };
@@ -101,6 +102,8 @@ impl World {
         self.given::<evidence_core::attestation_types::PostAttestationType>(json!({"name": "review"}), None);
         self.given::<evidence_core::controls::PostControl>(json!({"identifier": "c1", "name": "c"}), None);
         self.given::<evidence_core::service_accounts::CreateServiceAccount>(json!({"name": "ci"}), None);
+        let action = json!({"name": "a", "environments": ["prod"], "triggers": [], "targets": []});
+        self.given::<evidence_core::actions::PutNotification>(action, None);
         self.new_key();
     }
 

@@ -363,3 +363,15 @@ CREATE TABLE evidence.cursor (
     position bigint NOT NULL,
     PRIMARY KEY (org, consumer)
 );
+
+-- How far the deliveries of each target of actions are, as JSON, and from when on the next attempt may be made, where
+-- something waits: beside the ledgers, as cursors are.
+CREATE TABLE evidence.delivery (
+    org      text COLLATE "C" NOT NULL,
+    target   text COLLATE "C" NOT NULL,
+    due_at   bigint,
+    state    text NOT NULL,
+    revision bigint NOT NULL,
+    PRIMARY KEY (org, target)
+);
+CREATE INDEX delivery_waiting ON evidence.delivery (org, target) WHERE due_at IS NOT NULL;

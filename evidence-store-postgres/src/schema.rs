@@ -19,6 +19,7 @@ pub(crate) const TABLES: [(&str, &[&str]); 30] = [
     ("build", &["SELECT", "INSERT"]),
     ("commit_trail", &["SELECT", "INSERT"]),
     ("cursor", &["SELECT", "INSERT", "UPDATE"]),
+    ("delivery", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("environment_report", &["SELECT", "INSERT", "UPDATE"]),
     ("head", &["SELECT", "INSERT", "UPDATE"]),
     ("instance", &["SELECT", "INSERT", "UPDATE"]),

@@ -5,6 +5,7 @@
 //! Start reading at `record.rs` (the write path), `tables.rs` (what it writes) and `sql.rs` (the rules that statements
 //! keep). A resource's queries are in the file of its name, as in `evidence-core`.
 
+mod actions;
 mod allowlists;
 mod artifacts;
 mod attestation_types;

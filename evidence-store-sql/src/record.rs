@@ -360,7 +360,9 @@ impl Prefetch {
                 | Key::Environment(_)
                 | Key::Policy(_)
                 | Key::AttestationType(_)
-                | Key::Control(_) => (&mut named, key.kind().map_or("", RecordKind::as_str).to_owned()),
+                | Key::Control(_)
+                | Key::Action(_)
+                | Key::ActionNumber(_) => (&mut named, key.kind().map_or("", RecordKind::as_str).to_owned()),
             };
             list.push(number, *org, scope, key.name().into_owned());
         }

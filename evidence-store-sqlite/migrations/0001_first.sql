@@ -339,3 +339,15 @@ CREATE TABLE cursor (
     position INTEGER NOT NULL,
     PRIMARY KEY (org, consumer)
 ) STRICT, WITHOUT ROWID;
+
+-- How far the deliveries of each target of actions are, as JSON, and from when on the next attempt may be made, where
+-- something waits: beside the ledgers, as cursors are.
+CREATE TABLE delivery (
+    org      INTEGER NOT NULL,
+    target   TEXT NOT NULL,
+    due_at   INTEGER,
+    state    TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    PRIMARY KEY (org, target)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX delivery_waiting ON delivery (org, target) WHERE due_at IS NOT NULL;

@@ -39,6 +39,7 @@
 //! Three promises need the store's own tests besides: that a write outlives a crash, that two processes share one
 //! store, and that a query takes a bounded number of statements.
 
+mod actions;
 mod allowlists;
 mod artifacts;
 mod attestation_types;
@@ -144,6 +145,7 @@ pub fn checks() -> Vec<Check> {
         snapshots::checks(),
         tags::checks(),
         policies::checks(),
+        actions::checks(),
         allowlists::checks(),
         attestation_types::checks(),
         controls::checks(),

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use crate::id::Id;
 use crate::name::{
-    AttestationTypeName, ControlIdentifier, EnvironmentName, Fingerprint, FlowName, OrgName, PolicyName,
-    ServiceAccountName, TrailName,
+    ActionName, AttestationTypeName, ControlIdentifier, EnvironmentName, Fingerprint, FlowName, OrgName,
+    PolicyName, ServiceAccountName, TrailName,
 };
 
 /// The kinds of records in an organization. All but snapshots and artifacts change, and so have a revision.
@@ -27,6 +27,7 @@ pub enum RecordKind {
     Policy,
     AttestationType,
     Control,
+    Action,
     Snapshot,
     Artifact,
 }
@@ -47,6 +48,7 @@ impl RecordKind {
             Self::Policy => "policy",
             Self::AttestationType => "attestation_type",
             Self::Control => "control",
+            Self::Action => "action",
             Self::Snapshot => "snapshot",
             Self::Artifact => "artifact",
         }
@@ -81,6 +83,9 @@ pub enum Key {
     Policy(PolicyName),
     AttestationType(AttestationTypeName),
     Control(ControlIdentifier),
+    Action(ActionName),
+    /// An action's number, which is written with a mark that no name has: `#12`.
+    ActionNumber(u64),
     /// A snapshot's number, which one snapshot has.
     Snapshot {
         environment: Id,
@@ -113,6 +118,7 @@ impl Key {
             Self::Policy(_) => RecordKind::Policy,
             Self::AttestationType(_) => RecordKind::AttestationType,
             Self::Control(_) => RecordKind::Control,
+            Self::Action(_) | Self::ActionNumber(_) => RecordKind::Action,
             Self::Snapshot { .. } => RecordKind::Snapshot,
             Self::Artifact { .. } | Self::Content { .. } => RecordKind::Artifact,
         })
@@ -131,6 +137,8 @@ impl Key {
             Self::Policy(name) => name.as_ref(),
             Self::AttestationType(name) => name.as_ref(),
             Self::Control(identifier) => identifier.as_ref(),
+            Self::Action(name) => name.as_ref(),
+            Self::ActionNumber(number) => return Cow::Owned(format!("#{number}")),
             Self::Member(user) | Self::UserSettings(user) => return Cow::Owned(user.to_string()),
             Self::Snapshot { index, .. } => return Cow::Owned(index.to_string()),
         };

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::actions::Action;
 use crate::allowlists::Allowance;
 use crate::artifacts::Artifact;
 use crate::attestation_types::{AttestationType, AttestationTypeVersion};
@@ -56,6 +57,9 @@ pub(super) struct Tables {
     pub(super) attestation_type_versions: Vec<AttestationTypeVersion>,
     pub(super) controls: BTreeMap<Id, Current<Control>>,
     pub(super) control_versions: Vec<ControlVersion>,
+    pub(super) actions: BTreeMap<Id, Current<Action>>,
+    /// Those that were deleted count.
+    pub(super) greatest_action_number: u64,
     pub(super) texts: BTreeMap<Hash, String>,
 }
 
@@ -146,6 +150,13 @@ impl Tables {
             }
             Fact::ControlTagged { record } => {
                 self.controls.insert(record.id, Current { revision, record });
+            }
+            Fact::ActionCreated { record } | Fact::ActionUpdated { record, .. } => {
+                self.greatest_action_number = self.greatest_action_number.max(record.number);
+                self.actions.insert(record.id, Current { revision, record });
+            }
+            Fact::ActionDeleted { record } => {
+                self.actions.remove(&record.id);
             }
             Fact::TextKept { text } => {
                 self.texts.insert(Hash::of(&text), text);

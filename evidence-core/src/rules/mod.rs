@@ -54,6 +54,7 @@
 
 pub mod compliance;
 pub mod document;
+pub mod egress;
 mod folding;
 pub mod jq;
 pub(crate) mod pattern;

@@ -29,7 +29,7 @@
 //! 2. Names and guards (`recording`, with [`FlowStore`] and [`TrailStore`] as far as these checks ask), then writes that
 //!    meet on several threads (`races`).
 //! 3. The rows of the other facts, and the queries about them: `orgs`, `service_accounts`, `flows`, `trails`,
-//!    `artifacts`, `builds`, `attestations`, `repos`, `environments`, `snapshots`, `policies`, `allowlists`, `attestation_types`,
+//!    `artifacts`, `builds`, `attestations`, `repos`, `environments`, `snapshots`, `policies`, `actions`, `allowlists`, `attestation_types`,
 //!    `controls`, `texts`.
 //! 4. [`Blobs`] (`blobs`), [`PendingStore`] (`pending`), [`FeedStore`] (`feed`), and [`Transfer`](crate::transfer::Transfer)
 //!    if it is to be copied (`transfer`).
@@ -67,6 +67,7 @@ pub(crate) mod error;
 
 use async_trait::async_trait;
 
+use crate::actions::store::ActionStore;
 use crate::allowlists::store::AllowlistStore;
 use crate::artifacts::store::ArtifactStore;
 use crate::attestation_types::store::AttestationTypeStore;
@@ -80,6 +81,7 @@ use crate::feed::FeedStore;
 use crate::flows::store::FlowStore;
 use crate::id::Id;
 use crate::ledger::{Frontier, LedgerHashes, Needs};
+use crate::notifications::store::DeliveryStore;
 use crate::orgs::store::OrgStore;
 use crate::policies::store::PolicyStore;
 use crate::repos::store::RepoStore;
@@ -141,12 +143,14 @@ pub trait Store:
     + EnvironmentStore
     + SnapshotStore
     + PolicyStore
+    + ActionStore
     + AllowlistStore
     + AttestationTypeStore
     + ControlStore
     + TagStore
     + TextStore
     + FeedStore
+    + DeliveryStore
     + PendingStore
     + 'static
 {
@@ -168,12 +172,14 @@ impl<T> Store for T where
         + EnvironmentStore
         + SnapshotStore
         + PolicyStore
+        + ActionStore
         + AllowlistStore
         + AttestationTypeStore
         + ControlStore
         + TagStore
         + TextStore
         + FeedStore
+        + DeliveryStore
         + PendingStore
         + 'static
 {

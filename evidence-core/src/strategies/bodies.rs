@@ -10,8 +10,8 @@ use super::texts::{self, ENVIRONMENT_KINDS, PROVIDERS, ROLES, VISIBILITIES};
 use super::{ExistingNames, documents, shared};
 use crate::decode;
 use crate::name::{
-    AttestationName, AttestationTypeName, CommitSha, ControlIdentifier, EnvironmentName, Fingerprint,
-    FlowName, PolicyName, ServiceAccountName, TagKey, TemplateReferenceName, TrailName,
+    ActionName, AttestationName, AttestationTypeName, CommitSha, ControlIdentifier, EnvironmentName,
+    Fingerprint, FlowName, PolicyName, ServiceAccountName, TagKey, TemplateReferenceName, TrailName,
 };
 
 /// An artifact report.
@@ -579,10 +579,82 @@ fn keys_both_set_and_removed(keys: &BoxedStrategy<String>) -> impl Strategy<Valu
     keys.clone().prop_map(broken)
 }
 
+/// An action about environments.
+pub fn environment_action(known: &ExistingNames) -> Shape {
+    let triggers = Shape::choice(&[
+        "ON_STARTED_ARTIFACT",
+        "ON_EXITED_ARTIFACT",
+        "ON_SCALED_ARTIFACT",
+        "ON_ALLOWED_ARTIFACT",
+        "ON_NON_COMPLIANT_ENV",
+        "ON_COMPLIANT_ENV",
+    ]);
+    action(&["env"], &triggers)
+        .required("environments", Shape::list(&one_of(&known.environments), 0..3))
+        .closed()
+        .shape()
+}
+
+/// An action about flows; about none, for nobody says which there are.
+pub fn flow_action() -> Shape {
+    let triggers = Shape::choice(&[
+        "ON_STARTED_TRAIL",
+        "ON_ATTESTED_PROVENANCE",
+        "ON_ATTESTATION",
+        "ON_APPROVAL",
+        "ON_RELEASE",
+    ]);
+    let none = Shape::or_wrong(Just(json!([])), vec![json!(7), json!("web"), json!({})]);
+    action(&["flow"], &triggers).required("flows", none).closed().shape()
+}
+
+fn action(kind: &'static [&'static str], trigger: &Shape) -> Object {
+    let target = action_target();
+    Object::new()
+        .required("name", Shape::of::<ActionName>())
+        .defaulted("type", Shape::choice(kind))
+        .required("triggers", Shape::list(trigger, 0..4).at_most(trigger, 20))
+        .required("targets", Shape::list(&target, 0..3).at_most(&target, 20))
+}
+
+/// Where notifications are sent: nowhere but on the internet.
+fn action_target() -> Shape {
+    let context = json!({"channel_id": "C1", "channel_name": "releases", "team_id": "T1"});
+    let valid = select(vec![
+        json!({"type": "WEBHOOK", "webhook": "https://hooks.example.com/a"}),
+        json!({"webhook": "https://hooks.example.com:8443/b?c=d", "payload_version": "1.0", "last_success_at": 1.5}),
+        json!({"type": "SLACK", "webhook": "https://slack.example.com/services/x", "context": context}),
+        json!({"type": "EMAIL", "emails": ["jane@example.com"]}),
+    ]);
+    let lead_elsewhere = select(vec![
+        "http://hooks.example.com/",
+        "https://localhost/",
+        "https://2130706433/",
+        "https://169.254.169.254/latest",
+        "https://[::ffff:10.0.0.1]/",
+        "https://user:secret@hooks.example.com/",
+    ]);
+    let refused = lead_elsewhere.prop_map(|url| Broken {
+        value: json!({"type": "WEBHOOK", "webhook": url}),
+        field: "webhook".to_owned(),
+    });
+    let missing = Just(Broken { value: json!({"type": "SLACK"}), field: "webhook".to_owned() });
+    let mail = Just(Broken {
+        value: json!({"type": "EMAIL", "emails": ["jane@example.com", "joe"]}),
+        field: "emails[1]".to_owned(),
+    });
+    Shape::or_wrong(valid, vec![json!(7), json!("x"), json!([])])
+        .or_broken(prop_oneof![refused, missing, mail])
+}
+
 /// The requests of the operation of this name; nothing for one without a body.
 pub(super) fn requests(operation: &str, known: &ExistingNames) -> Option<Requests> {
     let attestation = |shape: Shape| Requests::form(&shape, "data_json").with_file(evidence());
     Some(match operation {
+        "create_or_update_env_action"
+        | "put_environment_notifications"
+        | "update_environment_notification" => Requests::json(&environment_action(known)),
+        "create_or_update_flow_action" => Requests::json(&flow_action()),
         "allow_artifact_for_env" => Requests::json(&allowance()),
         "create_artifact" => Requests::json(&artifact()),
         "post_custom_attestation" => attestation(custom(known)),

@@ -16,9 +16,9 @@ use crate::environments::EnvironmentKind;
 use crate::flows::Visibility;
 use crate::id::{ID_PATTERN, Id};
 use crate::name::{
-    AttestationName, AttestationTypeName, CommitPrefix, CommitSha, ControlIdentifier, EnvironmentName,
-    Fingerprint, FingerprintPrefix, FlowName, OrgName, PolicyName, ServiceAccountName, TagKey,
-    TemplateReferenceName, TrailName,
+    ActionName, AttestationName, AttestationTypeName, CommitPrefix, CommitSha, ControlIdentifier,
+    EnvironmentName, Fingerprint, FingerprintPrefix, FlowName, OrgName, PolicyName, ServiceAccountName,
+    TagKey, TemplateReferenceName, TrailName,
 };
 use crate::repos::VcsProvider;
 use crate::tags::TaggedKind;
@@ -55,7 +55,7 @@ macro_rules! names {
 }
 
 names! {
-    OrgName FlowName TrailName TemplateReferenceName EnvironmentName ServiceAccountName PolicyName AttestationName
+    ActionName OrgName FlowName TrailName TemplateReferenceName EnvironmentName ServiceAccountName PolicyName AttestationName
     AttestationTypeName ControlIdentifier TagKey Fingerprint FingerprintPrefix CommitSha CommitPrefix
 }
 patterned! { Id: ID_PATTERN, 32; }

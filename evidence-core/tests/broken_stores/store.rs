@@ -1,6 +1,7 @@
 //! The store of the tests: a memory store, and what each defect changes of it. A query that no defect changes is passed
 //! on by a line like its neighbours.
 
+mod actions;
 mod artifacts;
 mod attestations;
 mod repos;

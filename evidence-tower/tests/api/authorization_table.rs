@@ -78,6 +78,10 @@ const MANAGES: Allowed = ToItsManagers(Role::Snapshotter);
 const ALLOWANCE: Sent = Json(
     r#"{"artifact_name": "x", "description": "", "artifact_fingerprint": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}"#,
 );
+const ENVIRONMENT_ACTION: Sent =
+    Json(r#"{"name": "a", "environments": ["prod"], "triggers": ["ON_STARTED_ARTIFACT"], "targets": []}"#);
+const FLOW_ACTION: Sent =
+    Json(r#"{"name": "f", "flows": ["shop"], "triggers": ["ON_STARTED_TRAIL"], "targets": []}"#);
 const ARTIFACT: Sent = Json(
     r#"{"filename": "x", "build_url": "", "commit_url": "", "fingerprint": "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"}"#,
 );
@@ -107,6 +111,11 @@ const DECISION: Sent = Form(
 
 /// The table, in the order of the documentation.
 const TABLE: &[Row] = &[
+    row("list_actions", READS, Nothing, 200),
+    row("create_or_update_env_action", WRITES, ENVIRONMENT_ACTION, 200),
+    row("create_or_update_flow_action", WRITES, FLOW_ACTION, 200),
+    row("delete_action", WRITES, Nothing, 200).without("action_number", 404),
+    row("get_action", READS, Nothing, 200).without("action_number", 404),
     row("list_allowlist", READS, Nothing, 200),
     row("allow_artifact_for_env", WRITES, ALLOWANCE, 201).without("env_name", 404),
     row("list_artifacts", READS, Nothing, 200),
@@ -175,6 +184,12 @@ const TABLE: &[Row] = &[
     row("rename_flow", WRITES, Json(r#"{"new_name": "renamed"}"#), 200).without("flow_name", 404),
     row("list_audit_log", READS, Nothing, 200),
     row("get_organization", READS, Nothing, 200),
+    row("get_environment_notifications", READS, Nothing, 200),
+    row("put_environment_notifications", WRITES, ENVIRONMENT_ACTION, 200),
+    row("delete_environment_notification", WRITES, Nothing, 200).without("notification_number", 404),
+    row("get_environment_notification", READS, Nothing, 200).without("notification_number", 404),
+    row("update_environment_notification", WRITES, ENVIRONMENT_ACTION, 200)
+        .without("notification_number", 404),
     row("list_policies", READS, Nothing, 200),
     row("put_policy", WRITES, Form("payload", r#"{"name": "p"}"#), 200),
     row("get_policy", READS, Nothing, 200).without("policy_name", 404),
@@ -319,6 +334,10 @@ impl World {
             let attest = api.post(&format!("/attestations/acme/{flow}/trail/t/generic"));
             attest.form(&[("name=\"data_json\"", document), file]).await.created();
         }
+        for (path, sent) in [("environments", ENVIRONMENT_ACTION), ("flows", FLOW_ACTION)] {
+            let Json(text) = sent else { unreachable!() };
+            api.put(&format!("/actions/acme/{path}")).bytes("application/json", text).await.created();
+        }
         let decision = r#"{"attestation_name": "decided", "type_name": "decision", "control": "c1",
             "attestation_data": {"is_compliant": true}}"#;
         let decide = api.post("/attestations/acme/shop/trail/t/system");
@@ -335,6 +354,8 @@ impl World {
             ("custom_attestation_type_name", "review"),
             ("identifier", "c1"),
             ("version_number", "1"),
+            ("action_number", "1"),
+            ("notification_number", "1"),
             ("env_name", "prod"),
             ("snapshot_expression", "1"),
             ("policy_name", "p"),

@@ -152,6 +152,10 @@ fn schemas_have_the_names_that_generated_clients_know() {
         ("post_control", "ControlPostInput"),
         ("create_env", "CreateEnvironmentPutInput"),
         ("allow_artifact_for_env", "AllowlistPutInput"),
+        ("create_or_update_env_action", "EnvActionPutInput"),
+        ("put_environment_notifications", "EnvActionPutInput"),
+        ("update_environment_notification", "EnvActionPutInput"),
+        ("create_or_update_flow_action", "FlowActionPutInput"),
     ] {
         assert_eq!(schema(operation, &format!("/requestBody/{json}/$ref")), name, "{operation}");
     }

@@ -242,6 +242,7 @@ impl Calls {
             "artifact_name": "proxy", "artifact_fingerprint": "b".repeat(64), "description": "Comes from its vendor",
         }));
         self.show("allow_artifact_for_env", 201, production.clone(), allowed).await;
+        self.notify().await;
         let running = |name: &str, fingerprint: &str| {
             Sent::Json(json!({
                 "artifacts": [{"digests": {name: fingerprint}, "creationTimestamp": 1_783_539_000}],
@@ -252,6 +253,37 @@ impl Calls {
         let till = json!({"org": "acme", "env_name": "till"});
         self.show("server_report", 201, till, running("/opt/till", &"c".repeat(64))).await;
         self.run_elsewhere().await;
+    }
+
+    /// Actions, by either of their paths.
+    async fn notify(&mut self) {
+        let org = json!({"org": "acme"});
+        let about_production = |name: &str, webhook: &str| {
+            Sent::Json(json!({
+                "name": name, "type": "env", "environments": ["production"],
+                "triggers": ["ON_STARTED_ARTIFACT", "ON_NON_COMPLIANT_ENV"],
+                "targets": [{"type": "WEBHOOK", "webhook": webhook, "payload_version": "1.0"}],
+            }))
+        };
+        let hook = "https://hooks.example.com/deployments";
+        let deployed = about_production("deployments", hook);
+        self.show("create_or_update_env_action", 201, org.clone(), deployed).await;
+        let trails = Sent::Json(json!({
+            "name": "trails", "type": "flow", "flows": ["shop"], "triggers": ["ON_STARTED_TRAIL"],
+            "targets": [{"type": "EMAIL", "emails": ["team@example.com"]}],
+        }));
+        self.show("create_or_update_flow_action", 201, org.clone(), trails).await;
+        let violated = about_production("violations", "https://hooks.example.com/violations");
+        self.show("put_environment_notifications", 201, org.clone(), violated).await;
+        let third = json!({"org": "acme", "notification_number": 3});
+        let renamed = about_production("production", "https://hooks.example.com/production");
+        self.show("update_environment_notification", 200, third.clone(), renamed).await;
+        self.get("list_actions", org.clone()).await;
+        self.get("get_environment_notifications", org).await;
+        self.get("get_environment_notification", third.clone()).await;
+        self.get("get_action", json!({"org": "acme", "action_number": 2})).await;
+        self.show("delete_environment_notification", 200, third, Sent::Nothing).await;
+        self.show("delete_action", 200, json!({"org": "acme", "action_number": 2}), Sent::Nothing).await;
     }
 
     async fn run_elsewhere(&mut self) {

@@ -1,6 +1,7 @@
 //! A store in which something happens before each query and each write, so that tests can interleave requests. Every query
 //! is a line like its neighbours, leases and cursors excepted: `self.ask("its_name", self.inner.its_name(…)).await`.
 
+mod actions;
 mod demands;
 
 use std::fmt::Debug;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use evidence_core::actions::Action;
 use evidence_core::artifacts::Artifact;
 use evidence_core::attestations::{Attestation, Binding};
 use evidence_core::controls::{Control, ControlVersion};
@@ -26,6 +27,8 @@ pub(crate) struct LedgerChecker {
     flows: BTreeMap<Id, Flow>,
     versions: BTreeMap<Id, u64>,
     controls: BTreeMap<Id, Control>,
+    actions: BTreeMap<Id, Action>,
+    greatest_action: u64,
     /// Number and time of the latest snapshot.
     snapshots: BTreeMap<Id, (u64, Timestamp)>,
     trails: BTreeMap<Id, Trail>,
@@ -171,6 +174,22 @@ impl LedgerChecker {
                 let expected = self.controls.get(&record.id).map(tagged);
                 self.expect("a tagged control", expected, Some(record.clone()));
                 self.controls.insert(record.id, record);
+            }
+            Fact::ActionCreated { record } => {
+                self.expect("the number of an action", self.greatest_action + 1, record.number);
+                self.greatest_action = record.number;
+                self.actions.insert(record.id, record);
+            }
+            Fact::ActionUpdated { record, was } => {
+                let before = self.actions.insert(record.id, record.clone());
+                let kept = |action: &Action| (action.number, action.created_at, action.created_by.clone());
+                self.expect("what stays of an action", before.as_ref().map(kept), Some(kept(&record)));
+                let name = before.map(|before| before.name).filter(|name| *name != record.name);
+                self.expect("the former name of an action", name, was);
+            }
+            Fact::ActionDeleted { record } => {
+                let before = self.actions.remove(&record.id);
+                self.expect("a deleted action", before, Some(record));
             }
             Fact::SnapshotTaken { snapshot } => self.snapshot(&snapshot),
             Fact::ArtifactReported {

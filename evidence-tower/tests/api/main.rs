@@ -1,6 +1,7 @@
 //! The API as its callers see it: request in, response out, over every store and at every mount.
 
 mod access;
+mod actions;
 mod administration;
 mod allowlists;
 mod artifacts;

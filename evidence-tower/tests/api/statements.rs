@@ -56,6 +56,8 @@ async fn reads(api: &Api) -> BTreeMap<&'static str, String> {
         ("identifier", "control0".to_owned()),
         ("decision_id", id("/attestations/acme/shop/trail/t0/decided", "attestation_id").await),
         ("version_number", "1".to_owned()),
+        ("action_number", "1".to_owned()),
+        ("notification_number", "1".to_owned()),
         ("env_name", "prod".to_owned()),
         ("snapshot_expression", "-1".to_owned()),
         ("policy_name", "policy0".to_owned()),
@@ -109,6 +111,12 @@ async fn fill(api: &Api, many: usize) {
         api.put("/controls/acme/control0").json(control).await.ok();
         let tag = json!({"set_tags": {format!("key{number}"): "x"}});
         api.patch(&format!("/tags/acme/control/control{number}")).json(tag).await.ok();
+        let action = json!({"name": format!("action{number}"), "environments": ["prod", format!("env{number}")],
+                            "triggers": [], "targets": [{"webhook": format!("https://hooks.example.com/{number}")}]});
+        api.put("/actions/acme/environments").json(action).await.created();
+        let action = json!({"name": format!("of-flows{number}"), "flows": [format!("flow{number}")], "triggers": [],
+                            "targets": []});
+        api.put("/actions/acme/flows").json(action).await.created();
         let account = format!("account{number}");
         api.post("/service-accounts/acme")
             .json(json!({"name": account, "privilege": "reader"}))
@@ -184,9 +192,10 @@ const COLD: usize = 16;
 const WARM: usize = 2;
 
 /// Reads that take more, and how many: what they answer is in several tables, which are asked one after the other.
-const WARM_AND_MORE: [(&str, usize); 31] = [
+const WARM_AND_MORE: [(&str, usize); 35] = [
     ("assert_artifact", 5),
     ("download_trail_audit_pdf", 8),
+    ("get_action", 3),
     ("get_artifact_attestation", 5),
     ("get_artifact_by_commit_sha", 7),
     ("get_artifact_by_fingerprint", 6),
@@ -196,6 +205,8 @@ const WARM_AND_MORE: [(&str, usize); 31] = [
     ("get_control_decision", 6),
     ("get_custom_attestation_type", 3),
     ("get_custom_attestation_types", 4),
+    ("get_environment_notification", 3),
+    ("get_environment_notifications", 4),
     ("get_flow_attestations", 5),
     ("get_flows", 6),
     ("get_policy", 5),
@@ -205,6 +216,7 @@ const WARM_AND_MORE: [(&str, usize); 31] = [
     ("get_trail", 6),
     ("get_trail_attestation", 4),
     ("get_user_default_org", 3),
+    ("list_actions", 5),
     ("list_allowlist", 3),
     ("list_artifacts", 7),
     ("list_attestations_for_criteria", 7),

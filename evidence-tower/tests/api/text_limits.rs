@@ -229,7 +229,14 @@ impl Noise {
     fn at_and_past(&mut self, schema: &Value) -> (String, String) {
         let most = usize::try_from(schema["maxLength"].as_u64().unwrap()).unwrap();
         if schema["format"] == "uri" {
-            let start = format!("https://e/{}", self.hex(most - "https://e/".len()));
+            let start = "https://example.com/";
+            let start = format!("{start}{}", self.hex(most - start.len()));
+            return (start.clone(), format!("{start}a"));
+        }
+        if schema["format"] == "email" {
+            let dotted = |(at, digit)| if at % 61 == 60 { '.' } else { digit };
+            let domain: String = self.hex(most - 65).chars().enumerate().map(dotted).collect();
+            let start = format!("{}@{domain}", self.hex(64));
             return (start.clone(), format!("{start}a"));
         }
         if schema["pattern"].as_str().is_some_and(|pattern| pattern.starts_with("^(custom:|system:)")) {
@@ -321,18 +328,20 @@ async fn every_parameter_is_refused_past_its_maximum_and_named() {
                 let Some(most) = schema.and_then(|schema| schema["maxLength"].as_u64()) else { continue };
                 let most = usize::try_from(most).unwrap();
                 let address = |text: &str| {
-                    let filled =
-                        |segment: &str| match segment.strip_prefix('{').and_then(|s| s.strip_suffix('}')) {
-                            Some(parameter) if parameter == name => text.to_owned(),
-                            Some("org") => "acme".to_owned(),
-                            Some("resource_type") => "flow".to_owned(),
-                            Some("fingerprint") => fingerprint(),
-                            Some("commit_sha") => "a".repeat(40),
-                            Some("version_number") => "1".to_owned(),
-                            Some("key_id") => "00000000-0000-0000-0000-00000000".to_owned(),
-                            Some(_) => "name".to_owned(),
-                            None => segment.to_owned(),
-                        };
+                    let filled = |segment: &str| match segment
+                        .strip_prefix('{')
+                        .and_then(|s| s.strip_suffix('}'))
+                    {
+                        Some(parameter) if parameter == name => text.to_owned(),
+                        Some("org") => "acme".to_owned(),
+                        Some("resource_type") => "flow".to_owned(),
+                        Some("fingerprint") => fingerprint(),
+                        Some("commit_sha") => "a".repeat(40),
+                        Some("version_number" | "action_number" | "notification_number") => "1".to_owned(),
+                        Some("key_id") => "00000000-0000-0000-0000-00000000".to_owned(),
+                        Some(_) => "name".to_owned(),
+                        None => segment.to_owned(),
+                    };
                     let path = path.split('/').map(filled).collect::<Vec<_>>().join("/");
                     if parameter["in"] == "query" { format!("{path}?{name}={text}") } else { path }
                 };
@@ -360,7 +369,23 @@ async fn every_parameter_is_refused_past_its_maximum_and_named() {
 }
 
 /// Fields that are recorded as something else, or that have no effect by contract.
-const NOT_AS_SENT: [(&str, &str); 26] = [
+const NOT_AS_SENT: [(&str, &str); 42] = [
+    ("create_or_update_env_action environments[0]", "environments are recorded by their ids"),
+    ("create_or_update_env_action targets[0].payload_version", "there is one version"),
+    ("create_or_update_env_action targets[0].type", "the name of the recorded destination"),
+    ("create_or_update_env_action targets[1].type", "the name of the recorded destination"),
+    ("create_or_update_env_action targets[2].type", "the name of the recorded destination"),
+    ("create_or_update_env_action targets[3].type", "the name of the recorded destination"),
+    ("create_or_update_env_action type", "whether it watches environments or flows"),
+    ("create_or_update_flow_action flows[0]", "flows are recorded by their ids"),
+    ("create_or_update_flow_action targets[0].type", "the name of the recorded destination"),
+    ("create_or_update_flow_action type", "whether it watches environments or flows"),
+    ("put_environment_notifications environments[0]", "environments are recorded by their ids"),
+    ("put_environment_notifications targets[0].type", "the name of the recorded destination"),
+    ("put_environment_notifications type", "whether it watches environments or flows"),
+    ("update_environment_notification environments[0]", "environments are recorded by their ids"),
+    ("update_environment_notification targets[0].type", "the name of the recorded destination"),
+    ("update_environment_notification type", "whether it watches environments or flows"),
     ("create_flow template[0]", "the list is kept as one text"),
     ("create_flow template[1]", "the list is kept as one text"),
     ("create_artifact trail_name", "the trail is recorded by its id"),

@@ -243,6 +243,7 @@ fn texts_of(segment: &str, operation: &str) -> BoxedStrategy<Text> {
         "name" => one_of(ACCOUNTS),
         "custom_attestation_type_name" => one_of(TYPES),
         "identifier" => one_of(CONTROLS),
+        "action_number" | "notification_number" => one_of(&["1", "2", "3", "0", "x"]),
         "version_number" => one_of(&["1", "2", "0", "x"]),
         "attestation_name" => one_of(PARTS),
         "fingerprint" => prop_oneof![

@@ -52,6 +52,17 @@ fn attestation(name: &str, claim: Value) -> Value {
     Value::Object(body.clone())
 }
 
+/// A target of an action with every field that there is; those that its type lacks are null.
+fn target(given: Value) -> Value {
+    let mut target = json!({
+        "type": null, "webhook": null, "payload_version": null, "context": null, "emails": null,
+        "last_success_at": null, "last_failure_at": null,
+    });
+    let (Value::Object(fields), Value::Object(given)) = (&mut target, given) else { unreachable!() };
+    fields.extend(given);
+    target
+}
+
 /// A finding of this severity.
 fn found(severity: &str) -> Value {
     json!({
@@ -275,6 +286,46 @@ pub(crate) fn requests() -> Vec<Full> {
             json!({"name": "p2", "description": "a policy", "type": "env", "comment": "a comment"}),
             "payload",
             Some(("policy_file", PROVENANCE)),
+        ),
+        json(
+            "create_or_update_env_action",
+            "/actions/acme/environments",
+            json!({
+                "name": "an/action", "type": "env", "environments": ["e1"], "triggers": ["ON_STARTED_ARTIFACT"],
+                "targets": [
+                    target(json!({"type": "WEBHOOK", "webhook": "https://e.example/hook", "payload_version": "1.0"})),
+                    target(json!({
+                        "type": "SLACK", "webhook": "https://e.example/slack",
+                        "context": {"channel_id": "C1", "channel_name": "releases", "team_id": "T1"},
+                    })),
+                    target(json!({"type": "EMAIL", "emails": ["jane@example.com"]})),
+                    target(json!({"type": "SLACK", "webhook": "https://e.example/another"})),
+                ],
+            }),
+        ),
+        json(
+            "create_or_update_flow_action",
+            "/actions/acme/flows",
+            json!({
+                "name": "of-flows", "type": "flow", "flows": ["web"], "triggers": ["ON_ATTESTATION"],
+                "targets": [target(json!({"type": "SLACK", "webhook": "https://e.example/flows"}))],
+            }),
+        ),
+        json(
+            "put_environment_notifications",
+            "/organizations/acme/environments_notifications",
+            json!({
+                "name": "a-notification", "type": "env", "environments": ["e2"], "triggers": ["ON_EXITED_ARTIFACT"],
+                "targets": [target(json!({"type": "SLACK", "webhook": "https://e.example/notified"}))],
+            }),
+        ),
+        json(
+            "update_environment_notification",
+            "/organizations/acme/environments_notifications/1",
+            json!({
+                "name": "changed", "type": "env", "environments": ["e2"], "triggers": ["ON_COMPLIANT_ENV"],
+                "targets": [target(json!({"type": "SLACK", "webhook": "https://e.example/changed"}))],
+            }),
         ),
         json(
             "allow_artifact_for_env",

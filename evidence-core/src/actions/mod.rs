@@ -1,0 +1,17 @@
+//! Actions: of what happens in environments and flows somebody is notified, and where.
+
+pub(crate) mod operations;
+pub(crate) mod record;
+pub(crate) mod store;
+pub(crate) mod targets;
+pub(crate) mod view;
+
+pub use operations::{
+    DeleteAction, DeleteNotification, EnvironmentActionInput, EnvironmentTrigger, FlowActionInput,
+    FlowTrigger, GetAction, GetNotification, ListActions, ListNotifications, PutEnvironmentAction,
+    PutFlowAction, PutNotification, UpdateNotification,
+};
+pub use record::{Action, Destination, SecretUrl, SlackContext, Target, Watched};
+pub use store::ActionStore;
+pub use targets::TargetInput;
+pub use view::{ActionView, TargetView};

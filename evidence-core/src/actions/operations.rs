@@ -1,0 +1,691 @@
+//! Operations on actions, under both of their paths.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::actions::record::{Action, Watched};
+use crate::actions::targets::{TargetInput, resolved};
+use crate::actions::view::{ActionView, Surroundings, views};
+use crate::auth::actor::Scope;
+use crate::bounded::{List, ShortText};
+use crate::error::{Error, Missing, Resource, Result};
+use crate::fact::Fact;
+use crate::fact::names::{Guard, Key, RecordKind};
+use crate::fact::payload::UnknownFields;
+use crate::id::Id;
+use crate::limits::at_most;
+use crate::name::{ActionName, OrgName};
+use crate::operation::{Acknowledged, Json, JsonList, Method, Operation, Put};
+use crate::page::Listed;
+use crate::service::{Context, Draft};
+use crate::store::entry::Current;
+
+/// How many names of flows one action may have: each is a look-up of its own.
+const FLOWS: usize = 100;
+
+/// What an action about environments is created or changed with.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "EnvActionPutInput")]
+pub struct EnvironmentActionInput {
+    /// Its name, which no other action of the organization has.
+    pub name: ActionName,
+    /// Where notifications are sent.
+    pub targets: List<TargetInput, 20>,
+    /// `env`, or left out.
+    #[serde(default, rename = "type")]
+    pub kind: EnvironmentActionKind,
+    /// The environments that it is about, by name.
+    pub environments: List<ShortText>,
+    /// What is told.
+    pub triggers: List<EnvironmentTrigger, 20>,
+}
+
+/// The `type` of an action about environments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+pub enum EnvironmentActionKind {
+    /// The only one.
+    #[default]
+    #[serde(rename = "env")]
+    Environment,
+}
+
+/// What is told of an environment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum EnvironmentTrigger {
+    /// A report shows an artifact that did not run there before.
+    OnStartedArtifact,
+    /// A report no longer shows an artifact that ran there.
+    OnExitedArtifact,
+    /// An artifact that runs became compliant or non-compliant, or has new provenance.
+    OnScaledArtifact,
+    /// An artifact was put on the allowlist of the environment.
+    OnAllowedArtifact,
+    /// The environment was compliant, and is so no more.
+    OnNonCompliantEnv,
+    /// The environment was non-compliant, and is so no more.
+    OnCompliantEnv,
+}
+
+impl EnvironmentTrigger {
+    /// The value on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OnStartedArtifact => "ON_STARTED_ARTIFACT",
+            Self::OnExitedArtifact => "ON_EXITED_ARTIFACT",
+            Self::OnScaledArtifact => "ON_SCALED_ARTIFACT",
+            Self::OnAllowedArtifact => "ON_ALLOWED_ARTIFACT",
+            Self::OnNonCompliantEnv => "ON_NON_COMPLIANT_ENV",
+            Self::OnCompliantEnv => "ON_COMPLIANT_ENV",
+        }
+    }
+}
+
+/// What an action about flows is created or changed with.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "FlowActionPutInput")]
+pub struct FlowActionInput {
+    /// Its name, which no other action of the organization has.
+    pub name: ActionName,
+    /// Where notifications are sent.
+    pub targets: List<TargetInput, 20>,
+    /// `flow`, or left out.
+    #[serde(default, rename = "type")]
+    pub kind: FlowActionKind,
+    /// The flows that it is about, by name.
+    pub flows: List<ShortText, FLOWS>,
+    /// What is told.
+    pub triggers: List<FlowTrigger, 20>,
+}
+
+/// The `type` of an action about flows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+pub enum FlowActionKind {
+    /// The only one.
+    #[default]
+    #[serde(rename = "flow")]
+    Flow,
+}
+
+/// What is told of a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum FlowTrigger {
+    /// A trail began.
+    OnStartedTrail,
+    /// An artifact was reported.
+    OnAttestedProvenance,
+    /// An attestation was reported.
+    OnAttestation,
+    /// Never: nothing is approved here. Older clients name it.
+    OnApproval,
+    /// Never: nothing is released here. Older clients name it.
+    OnRelease,
+}
+
+impl FlowTrigger {
+    /// The value on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OnStartedTrail => "ON_STARTED_TRAIL",
+            Self::OnAttestedProvenance => "ON_ATTESTED_PROVENANCE",
+            Self::OnAttestation => "ON_ATTESTATION",
+            Self::OnApproval => "ON_APPROVAL",
+            Self::OnRelease => "ON_RELEASE",
+        }
+    }
+}
+
+/// What an action is to be.
+struct Wanted<'r> {
+    name: &'r ActionName,
+    watched: Names<'r>,
+    triggers: Vec<String>,
+    targets: &'r [TargetInput],
+}
+
+/// What an action is to watch, by name.
+#[derive(Clone, Copy)]
+enum Names<'r> {
+    Environments(&'r [ShortText]),
+    Flows(&'r [ShortText]),
+}
+
+impl<'r> From<&'r EnvironmentActionInput> for Wanted<'r> {
+    fn from(input: &'r EnvironmentActionInput) -> Self {
+        Self {
+            name: &input.name,
+            watched: Names::Environments(&input.environments.0),
+            triggers: input.triggers.0.iter().map(|trigger| trigger.as_str().to_owned()).collect(),
+            targets: &input.targets.0,
+        }
+    }
+}
+
+impl<'r> From<&'r FlowActionInput> for Wanted<'r> {
+    fn from(input: &'r FlowActionInput) -> Self {
+        Self {
+            name: &input.name,
+            watched: Names::Flows(&input.flows.0),
+            triggers: input.triggers.0.iter().map(|trigger| trigger.as_str().to_owned()).collect(),
+            targets: &input.targets.0,
+        }
+    }
+}
+
+impl Wanted<'_> {
+    /// Refuses targets that may not be saved, before anything is looked up.
+    fn check(&self, cx: &Context<'_>) -> Result<()> {
+        resolved(self.targets, &[], &cx.settings().egress, || cx.new_id()).map(drop)
+    }
+
+    /// The action that has the name: what had it formerly leaves it free.
+    async fn named(&self, cx: &Context<'_>) -> Result<Option<Current<Action>>> {
+        let known = cx.store().action(cx.org()?, self.name.as_str()).await?;
+        Ok(known.filter(|known| known.record.name == *self.name))
+    }
+}
+
+impl Names<'_> {
+    /// What the names lead to, in their order; the guards hold while they do.
+    async fn resolved(self, guards: &mut Vec<Guard>, cx: &Context<'_>) -> Result<Watched> {
+        let mut ids = Vec::new();
+        match self {
+            Self::Environments(names) => {
+                at_most(cx.limits().environment_members, names.len(), "environments")?;
+                let listed = match names {
+                    [] => Vec::new(),
+                    _ => cx.store().environments(cx.org()?).await?,
+                };
+                let known: BTreeMap<&str, Id> =
+                    listed.iter().map(|known| (known.record.name.as_str(), known.record.id)).collect();
+                for name in names {
+                    let Some(id) = known.get(name.as_str()).copied() else {
+                        // The list leaves out what cannot be read.
+                        cx.store().environment(cx.org()?, name).await?;
+                        return Err(cx.missing_environment(name).await?.named_by("environments").into());
+                    };
+                    guards.extend(name.parse().ok().map(|name| Guard::Denotes(Key::Environment(name), id)));
+                    ids.push(id);
+                }
+                Ok(Watched::Environments(ids))
+            }
+            Self::Flows(names) => {
+                for name in names {
+                    let known = cx.flow(name).await.map_err(|error| error.named_by("flows"))?.record;
+                    if known.archived_at.is_some() {
+                        return Err(cx
+                            .missing(Resource::ArchivedFlow, name.as_str())
+                            .named_by("flows")
+                            .into());
+                    }
+                    guards.extend(name.parse().ok().map(|name| Guard::Denotes(Key::Flow(name), known.id)));
+                    ids.push(known.id);
+                }
+                Ok(Watched::Flows(ids))
+            }
+        }
+    }
+}
+
+/// Whether it is still shown: not everything that it watches is archived.
+async fn is_alive(action: &Action, cx: &Context<'_>) -> Result<bool> {
+    Ok(Surroundings::of(&[action], cx).await?.view(action.clone()).is_some())
+}
+
+impl Context<'_> {
+    /// The action of this number, of this type where one is given, or [`Error::NotFound`].
+    async fn action(&self, number: i64, kind: Option<&str>) -> Result<Current<Action>> {
+        let known = self.recorded_action(number, kind).await?;
+        if is_alive(&known.record, self).await? {
+            Ok(known)
+        } else {
+            Err(missing_action(number, kind, self).into())
+        }
+    }
+
+    /// The same, also where all that it watches is archived.
+    async fn recorded_action(&self, number: i64, kind: Option<&str>) -> Result<Current<Action>> {
+        let missing = || missing_action(number, kind, self);
+        let unsigned = u64::try_from(number).map_err(|_| missing())?;
+        let known = self.store().action_numbered(self.org()?, unsigned).await?;
+        let known = known.filter(|known| kind.is_none_or(|kind| known.record.watched.kind() == kind));
+        Ok(known.ok_or_else(missing)?)
+    }
+}
+
+/// There is no action of this number, or none of this type.
+fn missing_action(number: i64, kind: Option<&str>, cx: &Context<'_>) -> Missing {
+    let field = if kind.is_some() { "notification_number" } else { "action_number" };
+    cx.missing(Resource::Action, number.to_string()).named_by(field)
+}
+
+/// Creates the action of that name, or changes it; answers whether it was created. One after the other on a server: each
+/// new one takes the next number.
+async fn put(wanted: &Wanted<'_>, cx: &Context<'_>) -> Result<bool> {
+    wanted.check(cx)?;
+    cx.retry_in_turn(Key::ActionNumber(0), || put_once(wanted, cx)).await
+}
+
+async fn put_once(wanted: &Wanted<'_>, cx: &Context<'_>) -> Result<bool> {
+    let mut guards = Vec::new();
+    let watched = wanted.watched.resolved(&mut guards, cx).await?;
+    let known = wanted.named(cx).await?;
+    let mut draft = Draft { guards, ..Draft::default() };
+    match known {
+        Some(known) if is_alive(&known.record, cx).await? => {
+            if known.record.watched.kind() != watched.kind() {
+                let text = format!("'{}' is the name of an action of another type", wanted.name);
+                return Err(Error::invalid("name", text));
+            }
+            change(known, wanted, watched, draft, cx).await?;
+            return Ok(false);
+        }
+        // What it watched is archived, and so the name is free.
+        Some(over) => delete(over, &mut draft),
+        None => draft.guards.push(Guard::Vacant(Key::Action(wanted.name.clone()))),
+    }
+    create(wanted, watched, draft, cx).await?;
+    Ok(true)
+}
+
+async fn create(wanted: &Wanted<'_>, watched: Watched, mut draft: Draft, cx: &Context<'_>) -> Result<()> {
+    let org = cx.org()?;
+    make_room(&mut draft, cx).await?;
+    let number = cx.store().greatest_action_number(org).await? + 1;
+    let record = Action {
+        id: cx.new_id(),
+        number,
+        name: wanted.name.clone(),
+        watched,
+        triggers: wanted.triggers.clone(),
+        targets: resolved(wanted.targets, &[], &cx.settings().egress, || cx.new_id())?,
+        created_at: cx.now(),
+        created_by: cx.actor(),
+        last_modified_at: cx.now(),
+        unknown: UnknownFields::default(),
+    };
+    draft.guarded(Fact::ActionCreated { record }, Guard::Vacant(Key::ActionNumber(number)));
+    cx.record(draft).await.map(drop)
+}
+
+/// Refuses one action too many. Those that are over count no longer, and are deleted then.
+async fn make_room(draft: &mut Draft, cx: &Context<'_>) -> Result<()> {
+    let (org, most) = (cx.org()?, cx.limits().actions);
+    let listed = cx.store().actions_listed(org).await?;
+    if listed.len() < most {
+        return Ok(());
+    }
+    let mut alive = 0;
+    for ids in Listed::batches(listed) {
+        let known = cx.store().actions_by_id(org, &ids).await?;
+        let records: Vec<&Action> = known.iter().map(|known| &known.record).collect();
+        let around = Surroundings::of(&records, cx).await?;
+        for known in known {
+            if around.view(known.record.clone()).is_some() {
+                alive += 1;
+            } else if !draft
+                .facts
+                .iter()
+                .any(|fact| fact.subject() == Some((RecordKind::Action, known.record.id)))
+            {
+                delete(known, draft);
+            }
+        }
+    }
+    if alive >= most {
+        let text = format!("There are {most} actions, and no more are taken");
+        return Err(Error::invalid("name", text));
+    }
+    Ok(())
+}
+
+/// Drafts that an action is deleted.
+fn delete(known: Current<Action>, draft: &mut Draft) {
+    let guard = Guard::Revision(RecordKind::Action, known.record.id, known.revision);
+    draft.guarded(Fact::ActionDeleted { record: known.record }, guard);
+}
+
+/// Records what differs, if anything does.
+async fn change(
+    known: Current<Action>,
+    wanted: &Wanted<'_>,
+    watched: Watched,
+    mut draft: Draft,
+    cx: &Context<'_>,
+) -> Result<()> {
+    let Current { revision, record: was } = known;
+    let targets = resolved(wanted.targets, &was.targets, &cx.settings().egress, || cx.new_id())?;
+    let record = Action {
+        name: wanted.name.clone(),
+        watched,
+        triggers: wanted.triggers.clone(),
+        targets,
+        ..was.clone()
+    };
+    if record == was {
+        return Ok(());
+    }
+    let record = Action { last_modified_at: cx.now_after(was.last_modified_at), ..record };
+    let guard = Guard::Revision(RecordKind::Action, was.id, revision);
+    let was = (record.name != was.name).then_some(was.name);
+    draft.guarded(Fact::ActionUpdated { record, was }, guard);
+    cx.record(draft).await.map(drop)
+}
+
+/// The body of an action, whatever its type.
+async fn list(kind: Option<&'static str>, cx: &Context<'_>) -> Result<JsonList<ActionView>> {
+    let listed = cx.store().actions_listed(cx.org()?).await?;
+    let owned = cx.to_owned_context();
+    JsonList::in_batches(listed, (), &cx.compute(), move |ids| views(ids, kind, owned.clone())).await
+}
+
+async fn shown(number: i64, kind: Option<&str>, cx: &Context<'_>) -> Result<Json<ActionView>> {
+    let action = cx.recorded_action(number, kind).await?.record;
+    let around = Surroundings::of(&[&action], cx).await?;
+    Ok(Json(around.view(action).ok_or_else(|| missing_action(number, kind, cx))?))
+}
+
+async fn deleted(number: i64, kind: Option<&'static str>, cx: &Context<'_>) -> Result<Json<Acknowledged>> {
+    cx.retry(|| async {
+        let mut draft = Draft::default();
+        delete(cx.action(number, kind).await?, &mut draft);
+        cx.record(draft).await
+    })
+    .await?;
+    Ok(Json(Acknowledged::Ok))
+}
+
+const ENVIRONMENTS: Option<&str> = Some("env");
+
+/// Lists the actions of an organization, by number: those about environments and those about flows.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ListActions {
+    /// The organization's name.
+    pub org: OrgName,
+}
+
+impl Operation for ListActions {
+    const NAME: &'static str = "list_actions";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/actions/{org}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Lists the actions of an organization";
+    type Body = ();
+    type Output = JsonList<ActionView>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        list(None, cx).await
+    }
+}
+
+/// Creates an action about environments (201), or changes the one of that name (200), which keeps its number. An
+/// environment that does not exist is 404, a name of an action about flows 400. An environment that is archived leaves
+/// all actions, and an action whose environments are all archived is deleted by that.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct PutEnvironmentAction {
+    /// The organization's name.
+    pub org: OrgName,
+}
+
+impl Operation for PutEnvironmentAction {
+    const NAME: &'static str = "create_or_update_env_action";
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = "/actions/{org}/environments";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Creates or changes an action about environments";
+    type Body = Json<EnvironmentActionInput>;
+    type Output = Put<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        Ok(Put { created: put(&Wanted::from(&input), cx).await?, body: Acknowledged::Ok })
+    }
+}
+
+/// Creates an action about flows (201), or changes the one of that name (200), which keeps its number. A flow that does not
+/// exist is 404, a name of an action about environments 400. A flow that is archived leaves all actions, and an action
+/// whose flows are all archived is deleted by that.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct PutFlowAction {
+    /// The organization's name.
+    pub org: OrgName,
+}
+
+impl Operation for PutFlowAction {
+    const NAME: &'static str = "create_or_update_flow_action";
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = "/actions/{org}/flows";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Creates or changes an action about flows";
+    type Body = Json<FlowActionInput>;
+    type Output = Put<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        Ok(Put { created: put(&Wanted::from(&input), cx).await?, body: Acknowledged::Ok })
+    }
+}
+
+/// Gets an action by its number.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct GetAction {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The action's number.
+    pub action_number: i64,
+}
+
+impl Operation for GetAction {
+    const NAME: &'static str = "get_action";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/actions/{org}/{action_number}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Gets an action";
+    type Body = ();
+    type Output = Json<ActionView>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        shown(self.action_number, None, cx).await
+    }
+}
+
+/// Deletes an action. Its number is not given again.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct DeleteAction {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The action's number.
+    pub action_number: i64,
+}
+
+impl Operation for DeleteAction {
+    const NAME: &'static str = "delete_action";
+    const METHOD: Method = Method::Delete;
+    const PATH: &'static str = "/actions/{org}/{action_number}";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Deletes an action";
+    type Body = ();
+    type Output = Json<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        deleted(self.action_number, None, cx).await
+    }
+}
+
+/// Lists the actions about environments of an organization, by number, which this path calls notifications.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ListNotifications {
+    /// The organization's name.
+    pub org: OrgName,
+}
+
+impl Operation for ListNotifications {
+    const NAME: &'static str = "get_environment_notifications";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/organizations/{org}/environments_notifications";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Lists the notifications about environments of an organization";
+    type Body = ();
+    type Output = JsonList<ActionView>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        list(ENVIRONMENTS, cx).await
+    }
+}
+
+/// Creates a notification about environments (201), or changes the one of that name (200): it is an action about
+/// environments.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct PutNotification {
+    /// The organization's name.
+    pub org: OrgName,
+}
+
+impl Operation for PutNotification {
+    const NAME: &'static str = "put_environment_notifications";
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = "/organizations/{org}/environments_notifications";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Creates or changes a notification about environments";
+    type Body = Json<EnvironmentActionInput>;
+    type Output = Put<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        Ok(Put { created: put(&Wanted::from(&input), cx).await?, body: Acknowledged::Ok })
+    }
+}
+
+/// Gets a notification about environments by its number.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct GetNotification {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The notification's number, which is that of the action.
+    pub notification_number: i64,
+}
+
+impl Operation for GetNotification {
+    const NAME: &'static str = "get_environment_notification";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/organizations/{org}/environments_notifications/{notification_number}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Gets a notification about environments";
+    type Body = ();
+    type Output = Json<ActionView>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        shown(self.notification_number, ENVIRONMENTS, cx).await
+    }
+}
+
+/// Changes a notification about environments, its name, too; it keeps its number, its creator and the time of its
+/// creation. A name that another action has is 400.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct UpdateNotification {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The notification's number, which is that of the action.
+    pub notification_number: i64,
+}
+
+impl Operation for UpdateNotification {
+    const NAME: &'static str = "update_environment_notification";
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = "/organizations/{org}/environments_notifications/{notification_number}";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Changes a notification about environments";
+    type Body = Json<EnvironmentActionInput>;
+    type Output = Json<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        let wanted = Wanted::from(&input);
+        wanted.check(cx)?;
+        cx.retry(|| self.update(&wanted, cx)).await?;
+        Ok(Json(Acknowledged::Ok))
+    }
+}
+
+impl UpdateNotification {
+    async fn update(&self, wanted: &Wanted<'_>, cx: &Context<'_>) -> Result<()> {
+        let known = cx.action(self.notification_number, ENVIRONMENTS).await?;
+        let mut draft = Draft::default();
+        let watched = wanted.watched.resolved(&mut draft.guards, cx).await?;
+        if known.record.name != *wanted.name {
+            match wanted.named(cx).await? {
+                Some(other) if is_alive(&other.record, cx).await? => {
+                    let text = format!("'{}' is the name of another action", wanted.name);
+                    return Err(Error::invalid("name", text));
+                }
+                Some(over) => delete(over, &mut draft),
+                None => draft.guards.push(Guard::Vacant(Key::Action(wanted.name.clone()))),
+            }
+        }
+        change(known, wanted, watched, draft, cx).await
+    }
+}
+
+/// Deletes a notification about environments. Its number is not given again.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct DeleteNotification {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The notification's number, which is that of the action.
+    pub notification_number: i64,
+}
+
+impl Operation for DeleteNotification {
+    const NAME: &'static str = "delete_environment_notification";
+    const METHOD: Method = Method::Delete;
+    const PATH: &'static str = "/organizations/{org}/environments_notifications/{notification_number}";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Deletes a notification about environments";
+    type Body = ();
+    type Output = Json<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        deleted(self.notification_number, ENVIRONMENTS, cx).await
+    }
+}

@@ -1,0 +1,71 @@
+//! Actions, and how far the deliveries of their targets are.
+
+use async_trait::async_trait;
+
+use crate::actions::{Action, ActionStore};
+use crate::fact::Key;
+use crate::id::Id;
+use crate::notifications::{Delivery, DeliveryStore};
+use crate::page::Listed;
+use crate::store::{Current, StoreResult};
+
+use super::{MemoryStore, bytes, records};
+
+#[async_trait]
+impl ActionStore for MemoryStore {
+    async fn action(&self, org: Id, name: &str) -> StoreResult<Option<Current<Action>>> {
+        self.by_name(org, name.parse().ok().map(Key::Action), |tables| &tables.actions)
+    }
+
+    async fn action_numbered(&self, org: Id, number: u64) -> StoreResult<Option<Current<Action>>> {
+        self.by_name(org, Some(Key::ActionNumber(number)), |tables| &tables.actions)
+    }
+
+    async fn actions_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
+        let actions = self.ask(org, |tables| records(&tables.actions, |action| action.number))?;
+        actions.iter().map(|action| Ok(Listed { id: action.id, bytes: bytes(action)? })).collect()
+    }
+
+    async fn actions_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Current<Action>>> {
+        self.ask(org, |tables| {
+            tables.actions.values().filter(|action| ids.contains(&action.record.id)).cloned().collect()
+        })
+    }
+
+    async fn greatest_action_number(&self, org: Id) -> StoreResult<u64> {
+        self.ask(org, |tables| tables.greatest_action_number)
+    }
+}
+
+#[async_trait]
+impl DeliveryStore for MemoryStore {
+    async fn deliveries(&self, org: Id, targets: &[Id]) -> StoreResult<Vec<Delivery>> {
+        let state = self.read()?;
+        let known = state.deliveries.values();
+        let wanted = known.filter(|known| known.org == org && targets.contains(&known.target));
+        Ok(wanted.cloned().collect())
+    }
+
+    async fn waiting_deliveries(&self, after: Option<(Id, Id)>, limit: u64) -> StoreResult<Vec<Delivery>> {
+        let state = self.read()?;
+        let rest = state.deliveries.iter().filter(|(key, _)| after.is_none_or(|after| **key > after));
+        let waiting = rest.map(|(_, delivery)| delivery).filter(|delivery| delivery.due_at.is_some());
+        Ok(waiting.take(usize::try_from(limit).unwrap_or(usize::MAX)).cloned().collect())
+    }
+
+    async fn put_delivery(&self, delivery: &Delivery) -> StoreResult<bool> {
+        let mut state = self.write()?;
+        let key = (delivery.org, delivery.target);
+        let revision = state.deliveries.get(&key).map_or(0, |known| known.revision);
+        let unchanged = revision == delivery.revision && state.tables.contains_key(&delivery.org);
+        if unchanged {
+            state.deliveries.insert(key, Delivery { revision: revision + 1, ..delivery.clone() });
+        }
+        Ok(unchanged)
+    }
+
+    async fn forget_delivery(&self, org: Id, target: Id) -> StoreResult<()> {
+        self.write()?.deliveries.remove(&(org, target));
+        Ok(())
+    }
+}

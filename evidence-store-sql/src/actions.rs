@@ -1,0 +1,135 @@
+//! Actions: records that have a name and a number, and how far the deliveries of their targets are.
+
+use async_trait::async_trait;
+use evidence_core::actions::{Action, ActionStore};
+use evidence_core::id::Id;
+use evidence_core::notifications::{Delivery, DeliveryStore};
+use evidence_core::page::{Listed, PageRequest};
+use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
+use evidence_core::{Current, Key, StoreError};
+
+use crate::driver::Driver;
+use crate::listing::{Listing, Order};
+use crate::sql::Sql;
+use crate::store::SqlStore;
+use crate::value::{Value, texts};
+
+const KIND: &str = "action";
+
+const LISTED: Sql = Sql::each(
+    "evidence.record x WHERE x.org = $1 AND x.kind = 'action' AND NOT x.archived",
+    "evidence.record x WHERE x.org = $1 AND x.kind || '' = 'action' AND NOT x.archived",
+);
+
+/// Lists have the number for a name, with leading zeros.
+const GREATEST: Sql = Sql::each(
+    "SELECT max(r.name) FROM evidence.record r WHERE r.org = $1 AND r.kind = 'action'",
+    "SELECT max(r.name) FROM evidence.record r WHERE r.org = $1 AND r.kind || '' = 'action'",
+);
+
+#[async_trait]
+impl<D: Driver> ActionStore for SqlStore<D> {
+    async fn action(&self, org: Id, name: &str) -> StoreResult<Option<Current<Action>>> {
+        // A number is written with a mark that no name has, and names are looked up as they are sent.
+        if name.starts_with('#') { Ok(None) } else { self.by_name(org, KIND, name).await }
+    }
+
+    async fn action_numbered(&self, org: Id, number: u64) -> StoreResult<Option<Current<Action>>> {
+        self.by_name(org, KIND, &Key::ActionNumber(number).name()).await
+    }
+
+    async fn actions_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
+        let order = Order::By(Sql::same("x.name"));
+        let listing = Listing { from: LISTED, filter: Vec::new(), order, narrow: false, counted: false };
+        Ok(self.listed(org, &listing, PageRequest::ALL, Vec::new()).await?.items)
+    }
+
+    async fn actions_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Current<Action>>> {
+        self.by_ids(org, KIND, ids).await
+    }
+
+    async fn greatest_action_number(&self, org: Id) -> StoreResult<u64> {
+        let greatest = self.query_org(org, GREATEST).first::<(Option<String>,)>().await?;
+        let greatest = greatest.and_then(|(greatest,)| greatest);
+        greatest.map_or(Ok(0), |number| number.parse().map_err(StoreError::corrupt))
+    }
+}
+
+const DELIVERIES: Sql = Sql::each(
+    "SELECT d.target, d.due_at, d.state, d.revision FROM json_each($2) w
+    CROSS JOIN evidence.delivery d ON d.org = $1 AND d.target = w.value",
+    "SELECT d.target, d.due_at, d.state, d.revision FROM UNNEST($2::text[]) AS w (value) CROSS JOIN LATERAL (
+        SELECT * FROM evidence.delivery WHERE org = $1 AND target = w.value OFFSET 0) d",
+);
+
+const WAITING: Sql = Sql::each(
+    "SELECT d.target, d.due_at, d.state, d.revision, o.id
+    FROM delivery d CROSS JOIN organization o ON o.key = d.org
+    WHERE (d.org, d.target) > (coalesce($1, -1), coalesce($2, '')) AND d.due_at IS NOT NULL
+    ORDER BY d.org, d.target LIMIT $3",
+    "SELECT d.target, d.due_at, d.state, d.revision, d.org FROM evidence.delivery d
+    WHERE (d.org, d.target) > (coalesce($1, ''), coalesce($2, '')) AND d.due_at IS NOT NULL
+    ORDER BY d.org, d.target LIMIT $3",
+);
+
+/// Puts what is known of a target of the organization whose key is this column.
+macro_rules! put {
+    ($key:literal) => {
+        concat!(
+            "INSERT INTO evidence.delivery AS d (org, target, due_at, state, revision)
+            SELECT o.",
+            $key,
+            ", $2, $3, $4, $5 + 1 FROM evidence.organization o
+            WHERE o.",
+            $key,
+            " = $1 AND ($5 = 0 OR EXISTS (
+                SELECT 1 FROM evidence.delivery k WHERE k.org = $1 AND k.target = $2 AND k.revision = $5))
+            ON CONFLICT (org, target) DO UPDATE SET
+                due_at = excluded.due_at, state = excluded.state, revision = excluded.revision
+            WHERE d.revision = $5
+            RETURNING 1"
+        )
+    };
+}
+
+const PUT: Sql = Sql::each(put!("key"), put!("id"));
+
+const FORGET: Sql = Sql::same("DELETE FROM evidence.delivery WHERE org = $1 AND target = $2 RETURNING 1");
+
+/// What is stored of a target.
+type Row = (Id, Option<Timestamp>, String, u64);
+
+fn delivery(org: Id, (target, due_at, state, revision): Row) -> StoreResult<Delivery> {
+    let state = serde_json::from_str(&state).map_err(StoreError::corrupt)?;
+    Ok(Delivery { org, target, due_at, state, revision })
+}
+
+#[async_trait]
+impl<D: Driver> DeliveryStore for SqlStore<D> {
+    async fn deliveries(&self, org: Id, targets: &[Id]) -> StoreResult<Vec<Delivery>> {
+        let query = self.query_org(org, DELIVERIES).bind(texts(targets)).per_item(targets.len());
+        query.all_as(move |row| delivery(org, row)).await
+    }
+
+    async fn waiting_deliveries(&self, after: Option<(Id, Id)>, limit: u64) -> StoreResult<Vec<Delivery>> {
+        let (org, target) = after.map(|(org, target)| (Value::Org(org), target.to_string())).unzip();
+        let query =
+            self.query(WAITING).bind(org.unwrap_or(Value::Text(None))).bind(target).bind(limit).long();
+        let waiting = |(target, due_at, state, revision, org): (Id, Option<Timestamp>, String, u64, Id)| {
+            delivery(org, (target, due_at, state, revision))
+        };
+        query.all_as(waiting).await
+    }
+
+    async fn put_delivery(&self, delivery: &Delivery) -> StoreResult<bool> {
+        let Delivery { org, target, due_at, state, revision } = delivery;
+        let state = serde_json::to_string(state).map_err(|error| StoreError::Failed(error.into()))?;
+        let query = self.query_org(*org, PUT).bind(*target).bind(*due_at).bind(state).bind(*revision);
+        query.change().await
+    }
+
+    async fn forget_delivery(&self, org: Id, target: Id) -> StoreResult<()> {
+        self.query_org(org, FORGET).bind(target).change().await.map(drop)
+    }
+}
