@@ -338,7 +338,11 @@ impl Administration<'_> {
         Ok(user.ok_or_else(|| Missing::new(Resource::User, name.as_str(), name.as_str()))?)
     }
 
-    async fn organization(&self, name: &OrgName) -> Result<Organization> {
+    /// The organization of this name.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] where there is none; [`Error::Store`] when the store fails.
+    pub async fn organization(&self, name: &OrgName) -> Result<Organization> {
         let org_role = self.store().org_role(name.as_str(), self.by.id).await?;
         let missing = || Missing::new(Resource::Organization, name.as_str(), name.as_str());
         Ok(org_role.ok_or_else(missing)?.organization)

@@ -387,6 +387,11 @@ impl Evidence {
         &self.parts.attachments
     }
 
+    /// How the service behaves.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.parts.settings
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
         self.parts.clock.now()
     }

@@ -91,8 +91,8 @@ pub enum TargetView {
 
 impl TargetView {
     fn new(destination: &Destination, delivery: Option<&Delivery>) -> Self {
-        let last_success_at = delivery.and_then(|one| one.last_success_at).map(Timestamp::seconds);
-        let last_failure_at = delivery.and_then(|one| one.last_failure_at).map(Timestamp::seconds);
+        let last_success_at = delivery.and_then(|one| one.state.last_success_at).map(Timestamp::seconds);
+        let last_failure_at = delivery.and_then(|one| one.state.last_failure_at).map(Timestamp::seconds);
         match destination.clone() {
             Destination::Webhook { .. } => {
                 Self::Webhook { webhook: "", payload_version: "1.0", last_success_at, last_failure_at }
@@ -177,8 +177,8 @@ impl Surroundings {
             created_by: action.created_by.name,
             is_created_from_slack_app: false,
             is_failing,
-            last_success_timestamp: last(|one| one.last_success_at).map(Timestamp::seconds),
-            last_failure_timestamp: last(|one| one.last_failure_at).map(Timestamp::seconds),
+            last_success_timestamp: last(|one| one.state.last_success_at).map(Timestamp::seconds),
+            last_failure_timestamp: last(|one| one.state.last_failure_at).map(Timestamp::seconds),
             created_at: action.created_at.seconds(),
             last_modified_at: action.last_modified_at.seconds(),
             environments,

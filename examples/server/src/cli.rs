@@ -9,7 +9,9 @@ use evidence_core::api_keys::KeyDescription;
 use evidence_core::auth::Role;
 use evidence_core::id::Id;
 use evidence_core::name::OrgName;
+use evidence_core::rules::egress::IpRange;
 use evidence_core::sweep::Sweep;
+use evidence_notify::SigningKey;
 
 const DEFAULT_SCHEMA: &str = "evidence";
 
@@ -52,6 +54,9 @@ pub(crate) enum Command {
     /// Make, revoke and list the API keys of a user. Running servers follow within a second.
     #[command(subcommand)]
     Key(KeyCommand),
+    /// What receivers of notifications need.
+    #[command(subcommand)]
+    Notifications(NotificationsCommand),
     /// Recompute every ledger, and every table and attachment that follows from it, and compare them with what is stored.
     /// The store must be there, in the version of this program.
     Fsck(FsckOptions),
@@ -195,7 +200,69 @@ pub(crate) struct ApiOptions {
     )]
     pub(crate) sweep: Sweep,
     #[command(flatten)]
+    pub(crate) notify: NotifyOptions,
+    #[command(flatten)]
     pub(crate) log: LogOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NotifyOptions {
+    /// What the secrets are made of, one of each organization, by which webhooks are signed: 32 characters or more, the same
+    /// on every server. Without it webhooks are not signed.
+    #[arg(
+        long,
+        env = "EVIDENCE_WEBHOOK_SECRET",
+        value_name = "TEXT",
+        hide_env_values = true,
+        value_parser = signing_key
+    )]
+    pub(crate) webhook_secret: Option<SigningKey>,
+    /// A range of addresses, as 10.0.0.0/8, that webhooks may be sent to though it is not reached over the internet; there
+    /// also by http, and by any host name. Repeatable.
+    #[arg(long = "notify-allow", env = "EVIDENCE_NOTIFY_ALLOW", value_name = "RANGE", value_delimiter = ',')]
+    pub(crate) allowed: Vec<IpRange>,
+    /// The mail server: smtps://USER:PASSWORD@HOST, or smtp://HOST:PORT?tls=required. Without it no mail is sent.
+    #[arg(
+        long,
+        env = "EVIDENCE_SMTP_URL",
+        value_name = "URL",
+        hide_env_values = true,
+        requires = "mail_from"
+    )]
+    pub(crate) smtp_url: Option<String>,
+    /// From whom mails are.
+    #[arg(long, env = "EVIDENCE_MAIL_FROM", value_name = "ADDRESS")]
+    pub(crate) mail_from: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NotificationsCommand {
+    /// Print the secret by which receivers of an organization's webhooks check their signatures.
+    Secret {
+        org: OrgName,
+        /// As for `serve`.
+        #[arg(
+            long,
+            env = "EVIDENCE_WEBHOOK_SECRET",
+            value_name = "TEXT",
+            hide_env_values = true,
+            value_parser = signing_key
+        )]
+        webhook_secret: SigningKey,
+        #[command(flatten)]
+        host: HostOptions,
+    },
+    /// Have the targets of an action told its events again, each under the id that it had.
+    Replay {
+        org: OrgName,
+        /// The action's number.
+        number: u64,
+        /// From when on, in epoch seconds.
+        #[arg(long, value_name = "SECONDS")]
+        since: i64,
+        #[command(flatten)]
+        host: HostOptions,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -376,6 +443,10 @@ fn sweep(hours: &str) -> Result<Sweep, String> {
     let hours: u32 = hours.parse().map_err(|_| "it must be a whole number of hours".to_owned())?;
     let grace = Duration::from_secs(u64::from(hours) * 60 * 60);
     Sweep::after(grace).map_err(|error| error.to_string())
+}
+
+fn signing_key(text: &str) -> Result<SigningKey, String> {
+    SigningKey::new(text).ok_or_else(|| format!("it must have {} bytes or more", SigningKey::LEAST))
 }
 
 fn connections(text: &str) -> Result<usize, &'static str> {

@@ -19,6 +19,8 @@ pub(crate) enum Failure {
     Postgres(#[from] evidence_store_postgres::ConnectError),
     #[error("{0}")]
     Attachments(#[from] evidence_object_store::OpenError),
+    #[error("notifications cannot be sent: {0}")]
+    Notifications(#[from] evidence_notify::NoNotifier),
     #[error("the store failed: {0}")]
     Store(#[from] evidence_core::StoreError),
     #[error("there is nothing to copy: the source has no organization")]

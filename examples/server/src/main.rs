@@ -15,6 +15,7 @@ mod fsck;
 mod http2_send_timeout;
 mod lingering;
 mod logging;
+mod notifications;
 mod seed;
 mod serve;
 mod store;
@@ -52,6 +53,7 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Org(command) => administer::org(command).await,
         Command::Member(command) => administer::member(command).await,
         Command::Key(command) => administer::key(command).await,
+        Command::Notifications(command) => notifications::run(command).await,
         Command::Fsck(options) => fsck::run(&options).await,
         Command::Copy(options) => copy::run(&options).await,
         Command::Openapi => {

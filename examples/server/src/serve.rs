@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use evidence_core::background::{LEASE, jobs};
-use evidence_core::sweep::Sweep;
+use evidence_core::background::{Job, LEASE, jobs};
+use evidence_core::notifications::Notify;
 use evidence_core::{Evidence, Limits, Settings};
 use evidence_object_store::ObjectBlobs;
 use evidence_tower::EvidenceApi;
@@ -31,6 +31,7 @@ use crate::failure::Failure;
 use crate::http2_send_timeout::{StreamExecutor, TrackedBody};
 use crate::lingering::{LingerBounds, Lingering};
 use crate::logging;
+use crate::notifications;
 use crate::store::{self, AnyStore};
 use crate::timeouts::{ActiveRequests, BodyDeadline, BodyTimeouts, BoxError, IdleTimeout};
 
@@ -63,7 +64,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
             "The store is empty. To make a user and a key: evidence-server seed --user NAME, with the same --database-url"
         );
     }
-    let sweep = api.sweep;
+    let work = background_jobs(&api)?;
     let listener = Listener::open(&api).await?;
     let service = Evidence::new(store.store(), listener.settings(&api));
     let service = match attachments {
@@ -71,7 +72,15 @@ pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
         None => service,
     };
     println!("Listening on http://{}", listener.address);
-    listener.serve(service, sweep, &store).await
+    listener.serve(service, work, &store).await
+}
+
+/// What is done beside answering.
+pub(crate) fn background_jobs(options: &ApiOptions) -> Result<Vec<Arc<dyn Job>>, Failure> {
+    let notifier = notifications::notifier(&options.notify)?;
+    let mut work = jobs(options.sweep);
+    work.push(Arc::new(Notify::new(Arc::new(notifier))));
+    Ok(work)
 }
 
 /// A bound socket and the signals that close it.
@@ -105,6 +114,7 @@ impl Listener {
             implicit_flows: options.implicit_flows == Switch::On,
             limits: Limits::default(),
             heartbeat_interval: Duration::from_secs(options.heartbeat_seconds),
+            egress: notifications::egress(&options.notify),
         }
     }
 
@@ -112,12 +122,12 @@ impl Listener {
     pub(crate) async fn serve(
         self,
         service: Evidence,
-        sweep: Sweep,
+        work: Vec<Arc<dyn Job>>,
         store: &AnyStore,
     ) -> Result<(), Failure> {
         let Self { listener, address, connection_permits, mut stop } = self;
         tracing::info!(%address, "listening");
-        let background = service.background(LEASE, jobs(sweep));
+        let background = service.background(LEASE, work);
         let api = EvidenceApi::new(service);
         let connections = Connections::new(api.clone());
         let mut stopped = pin!(stop.asked());

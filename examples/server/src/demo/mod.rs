@@ -25,7 +25,7 @@ pub(crate) use client::DemoError;
 use crate::cli::DemoOptions;
 use crate::failure::Failure;
 use crate::logging;
-use crate::serve::Listener;
+use crate::serve::{Listener, background_jobs};
 use crate::store::AnyStore;
 use client::Client;
 use story::Story;
@@ -39,6 +39,7 @@ pub(crate) async fn run(options: DemoOptions) -> Result<(), Failure> {
     logging::start(&api.log)?;
     let file = fresh_file(&std::env::temp_dir()).map_err(Failure::DemoFile)?;
     let store = AnyStore::Sqlite(Arc::new(Sqlite::open(&file).await?));
+    let work = background_jobs(&api)?;
     let listener = Listener::open(&api).await?;
     let settings = listener.settings(&api);
     let url = settings.public_url.clone();
@@ -50,7 +51,7 @@ pub(crate) async fn run(options: DemoOptions) -> Result<(), Failure> {
     let story = Story::new(&history, own_binary().map_err(Failure::OwnBinary)?, &url);
     story.report_all(&client).await?;
     println!("{}", welcome(&url, &key, &story));
-    listener.serve(service, api.sweep, &store).await
+    listener.serve(service, work, &store).await
 }
 
 async fn seed(service: &Evidence) -> Result<ApiKey, Failure> {

@@ -1,0 +1,216 @@
+//! What the facts of a ledger tell whom: pure functions of a fact, so that the same entry tells the same, in the same order,
+//! whenever it is read.
+
+use crate::actions::record::{Action, Watched};
+use crate::allowlists::record::Allowance;
+use crate::artifacts::record::Artifact;
+use crate::attestations::record::Attestation;
+use crate::digest::sha256_hex;
+use crate::fact::Fact;
+use crate::id::Id;
+use crate::notifications::store::Position;
+use crate::snapshots::key::ArtifactKey;
+use crate::snapshots::record::{RunningArtifact, Snapshot};
+use crate::trails::record::Trail;
+
+/// The kinds of facts that tell of something.
+const TELLING: [&str; 5] =
+    ["snapshot_taken", "artifact_allowed", "trail_begun", "artifact_reported", "attestation_added"];
+
+/// Whether facts of this kind tell of something, so that others need not be read.
+pub(super) fn tells(kind: &str) -> bool {
+    TELLING.contains(&kind)
+}
+
+/// Something that actions may be about.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Event<'f> {
+    /// Its place among the events of its entry.
+    pub(super) place: u64,
+    /// The trigger that it fires.
+    pub(super) trigger: &'static str,
+    /// Where it happened.
+    pub(super) at: Place,
+    /// What happened.
+    pub(super) what: What<'f>,
+}
+
+/// Where something happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Environment(Id),
+    Flow(Id),
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum What<'f> {
+    /// The environment may have become compliant, or non-compliant: it did where the snapshot before says otherwise.
+    Verdict(&'f Snapshot),
+    /// An artifact started, or changed.
+    Changed(&'f Snapshot, &'f RunningArtifact),
+    /// An artifact no longer runs.
+    Exited(&'f Snapshot, &'f ArtifactKey),
+    /// An artifact is on the allowlist.
+    Allowed(&'f Allowance),
+    /// A trail began.
+    Begun(&'f Trail),
+    /// An artifact was reported.
+    Reported(&'f Artifact),
+    /// An attestation was reported.
+    Attested(&'f Attestation),
+}
+
+/// What a fact tells of, in order.
+pub(super) fn events(fact: &Fact) -> Vec<Event<'_>> {
+    let one = |trigger, at, what| vec![Event { place: 0, trigger, at, what }];
+    match fact {
+        Fact::SnapshotTaken { snapshot } => of_snapshot(snapshot),
+        Fact::ArtifactAllowed { record } => {
+            one("ON_ALLOWED_ARTIFACT", Place::Environment(record.environment), What::Allowed(record))
+        }
+        Fact::TrailBegun { record } => one("ON_STARTED_TRAIL", Place::Flow(record.flow), What::Begun(record)),
+        Fact::ArtifactReported { record } => {
+            one("ON_ATTESTED_PROVENANCE", Place::Flow(record.flow), What::Reported(record))
+        }
+        Fact::AttestationAdded { record } => {
+            one("ON_ATTESTATION", Place::Flow(record.flow), What::Attested(record))
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn of_snapshot(snapshot: &Snapshot) -> Vec<Event<'_>> {
+    let verdict = if snapshot.compliant { "ON_COMPLIANT_ENV" } else { "ON_NON_COMPLIANT_ENV" };
+    let mut found = vec![(verdict, What::Verdict(snapshot))];
+    found.extend(snapshot.changes.iter().filter_map(|instance| {
+        let trigger = match instance.annotation.kind.as_str() {
+            "started-compliant" | "started-non-compliant" | "started-unknown" => "ON_STARTED_ARTIFACT",
+            "became-compliant" | "became-non-compliant" | "updated-provenance" => "ON_SCALED_ARTIFACT",
+            // How many instances run is told of nobody.
+            _ => return None,
+        };
+        Some((trigger, What::Changed(snapshot, instance)))
+    }));
+    found.extend(snapshot.exits.iter().map(|key| ("ON_EXITED_ARTIFACT", What::Exited(snapshot, key))));
+    let at = Place::Environment(snapshot.environment);
+    let numbered = (0..).zip(found);
+    numbered.map(|(place, (trigger, what))| Event { place, trigger, at, what }).collect()
+}
+
+impl Event<'_> {
+    /// Whether the action is about this.
+    pub(super) fn concerns(&self, action: &Action) -> bool {
+        let is_watched = match (&action.watched, self.at) {
+            (Watched::Environments(ids), Place::Environment(id)) | (Watched::Flows(ids), Place::Flow(id)) => {
+                ids.contains(&id)
+            }
+            _ => false,
+        };
+        is_watched && action.triggers.iter().any(|trigger| trigger == self.trigger)
+    }
+}
+
+/// What a delivery is told apart by: the same of every attempt, on every server, and of no other.
+pub(super) fn delivery_id(org: Id, target: Id, at: Position) -> String {
+    let Position { entry, event } = at;
+    let mut digest = sha256_hex(format!("{org} {target} {entry} {event}").as_bytes());
+    digest.truncate(32);
+    digest
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn snapshot(compliant: bool, kinds: &[&str], exits: usize) -> Fact {
+        let change = |(at, kind): (usize, &&str)| {
+            json!({"fingerprint": format!("{at:064x}"), "name": "app", "created": [1], "from": 2, "since": 2,
+                   "annotation": {"type": kind, "was": 0, "now": 1}, "compliant": null, "provenance": []})
+        };
+        let changes: Vec<_> = kinds.iter().enumerate().map(change).collect();
+        let exits: Vec<_> = (0..exits).map(|at| format!("{:064x}", at + 100)).collect();
+        let snapshot = json!({"environment": ID, "index": 2, "at": 1, "compliant": compliant, "reported": true,
+                              "policies": [], "changes": changes, "exits": exits});
+        serde_json::from_value(json!({"snapshot_taken": {"snapshot": snapshot}})).unwrap()
+    }
+
+    const ID: &str = "00000000-0000-0000-0000-00000001";
+    const OTHER: &str = "00000000-0000-0000-0000-00000002";
+
+    fn action(watched: serde_json::Value, triggers: &[&str]) -> Action {
+        let by = json!({"id": ID, "kind": "user", "name": "jane"});
+        let action = json!({"id": ID, "number": 1, "name": "a", "watched": watched, "triggers": triggers,
+                            "targets": [], "created_at": 1, "created_by": by, "last_modified_at": 1});
+        serde_json::from_value(action).unwrap()
+    }
+
+    #[test]
+    fn a_snapshot_tells_of_its_verdict_and_of_each_artifact_that_started_changed_or_exited() {
+        let fact = snapshot(
+            false,
+            &[
+                "started-unknown",
+                "changed",
+                "became-compliant",
+                "updated-provenance",
+                "unchanged",
+                "started-compliant",
+            ],
+            2,
+        );
+        let told: Vec<_> = events(&fact).iter().map(|event| (event.place, event.trigger)).collect();
+        let expected = [
+            (0, "ON_NON_COMPLIANT_ENV"),
+            (1, "ON_STARTED_ARTIFACT"),
+            (2, "ON_SCALED_ARTIFACT"),
+            (3, "ON_SCALED_ARTIFACT"),
+            (4, "ON_STARTED_ARTIFACT"),
+            (5, "ON_EXITED_ARTIFACT"),
+            (6, "ON_EXITED_ARTIFACT"),
+        ];
+        assert_eq!(told, expected);
+        let fact = snapshot(true, &["became-non-compliant"], 0);
+        let told: Vec<_> = events(&fact).iter().map(|event| event.trigger).collect();
+        assert_eq!(told, ["ON_COMPLIANT_ENV", "ON_SCALED_ARTIFACT"]);
+    }
+
+    #[test]
+    fn an_action_is_about_what_it_watches_and_names() {
+        let fact = snapshot(true, &["started-unknown"], 0);
+        let table = [
+            (json!({"environments": [OTHER, ID]}), &["ON_STARTED_ARTIFACT"][..], vec![1]),
+            (json!({"environments": [ID]}), &["ON_COMPLIANT_ENV", "ON_STARTED_ARTIFACT"], vec![0, 1]),
+            (json!({"environments": [ID]}), &["ON_NON_COMPLIANT_ENV", "ON_EXITED_ARTIFACT"], vec![]),
+            (json!({"environments": [OTHER]}), &["ON_STARTED_ARTIFACT"], vec![]),
+            (json!({"environments": []}), &["ON_STARTED_ARTIFACT"], vec![]),
+            (json!({"flows": [ID]}), &["ON_STARTED_ARTIFACT"], vec![]),
+        ];
+        for (watched, triggers, expected) in table {
+            let action = action(watched.clone(), triggers);
+            let events = events(&fact);
+            let found: Vec<_> =
+                events.iter().filter(|one| one.concerns(&action)).map(|one| one.place).collect();
+            assert_eq!(found, expected, "{watched} {triggers:?}");
+        }
+    }
+
+    #[test]
+    fn every_delivery_has_an_id_of_its_own_that_stays() {
+        let (org, target): (Id, Id) = (ID.parse().unwrap(), OTHER.parse().unwrap());
+        let at = |entry, event| Position { entry, event };
+        let ids = [
+            delivery_id(org, target, at(1, 1)),
+            delivery_id(org, target, at(11, 1)),
+            delivery_id(org, target, at(1, 11)),
+            delivery_id(target, org, at(1, 1)),
+            delivery_id(org, org, at(1, 1)),
+        ];
+        let different: std::collections::BTreeSet<_> = ids.iter().collect();
+        assert_eq!(different.len(), ids.len());
+        assert_eq!(ids[0], delivery_id(org, target, at(1, 1)));
+        assert!(ids[0].len() == 32, "{}", ids[0]);
+    }
+}

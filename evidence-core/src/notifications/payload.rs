@@ -1,0 +1,296 @@
+//! What targets are told: the payload of webhooks, version 1.0, and the same as text for people. All that looks like a number
+//! in a payload is text. What the public payload does not define has the form of what it does: a flow stands in the place of
+//! the environment, and what an event has not is null.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::artifacts::record::Artifact;
+use crate::attestations::record::Binding;
+use crate::id::Id;
+use crate::notifications::events::{Event, What};
+use crate::snapshots::record::{Provenance, RunningArtifact, Snapshot};
+use crate::time::Timestamp;
+
+/// What is posted to a webhook.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Payload {
+    version: &'static str,
+    timestamp: String,
+    org: String,
+    #[serde(flatten)]
+    place: PlaceName,
+    event_type: &'static str,
+    description: String,
+    #[serde(flatten)]
+    told: Told,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum PlaceName {
+    Environment(String),
+    Flow(String),
+}
+
+/// What an event is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+enum Told {
+    Environment { snapshot: Option<SnapshotTold>, artifact: Option<ArtifactTold> },
+    Flow { trail: Option<TrailTold>, artifact: Option<ArtifactTold>, attestation: Option<AttestationTold> },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct SnapshotTold {
+    index: String,
+    status: &'static str,
+    html_url: String,
+    api_url: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct ArtifactTold {
+    name: String,
+    /// Null where it has no digest.
+    fingerprint: Option<String>,
+    /// Null where nothing is known of where it comes from.
+    provenance: Option<ProvenanceTold>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct ProvenanceTold {
+    flow: String,
+    status: String,
+    commit: String,
+    commit_url: String,
+    html_url: String,
+    api_url: String,
+    build_url: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct TrailTold {
+    name: String,
+    html_url: String,
+    api_url: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct AttestationTold {
+    id: String,
+    name: String,
+    #[serde(rename = "type")]
+    kind: String,
+    status: &'static str,
+}
+
+const fn status(compliant: bool) -> &'static str {
+    if compliant { "compliant" } else { "non-compliant" }
+}
+
+/// What an event's names and links are made of.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// The address that people reach the service by.
+    pub(super) public_url: String,
+    /// The organization.
+    pub(super) org: String,
+    /// The environment or the flow.
+    pub(super) place: String,
+    /// The names of flows.
+    pub(super) flows: BTreeMap<Id, String>,
+    /// The names of trails.
+    pub(super) trails: BTreeMap<Id, String>,
+    /// Reports of artifacts.
+    pub(super) reports: BTreeMap<Id, Artifact>,
+    /// What exited with the snapshot, by its key.
+    pub(super) exited: BTreeMap<String, RunningArtifact>,
+    /// The verdict of the snapshot before; nothing where there is none.
+    pub(super) verdict_before: Option<bool>,
+}
+
+impl Names {
+    fn page(&self, path: &str) -> String {
+        format!("{}/{}/{path}", self.public_url, self.org)
+    }
+
+    fn api(&self, resource: &str, path: &str) -> String {
+        format!("{}/api/v2/{resource}/{}/{path}", self.public_url, self.org)
+    }
+
+    fn snapshot(&self, snapshot: &Snapshot) -> SnapshotTold {
+        let (environment, index) = (&self.place, snapshot.index);
+        SnapshotTold {
+            index: index.to_string(),
+            status: status(snapshot.compliant),
+            html_url: self.page(&format!("environments/{environment}/snapshots/{index}")),
+            api_url: self.api("snapshots", &format!("{environment}/{index}")),
+        }
+    }
+
+    fn report(&self, report: &Artifact, status: &str) -> Option<ProvenanceTold> {
+        let flow = self.flows.get(&report.flow)?;
+        let fingerprint = &report.fingerprint;
+        Some(ProvenanceTold {
+            flow: flow.clone(),
+            status: status.to_owned(),
+            commit: report.commit().to_owned(),
+            commit_url: report.commit_url.clone(),
+            html_url: self.page(&format!("flows/{flow}/artifacts/{fingerprint}?artifact_id={}", report.id)),
+            api_url: self.api("artifacts", &format!("{flow}/fingerprint/{fingerprint}")),
+            build_url: report.build_url.clone(),
+        })
+    }
+
+    fn provenance(&self, provenance: &[Provenance]) -> Option<ProvenanceTold> {
+        let told = |one: &Provenance| {
+            self.report(self.reports.get(&one.artifact)?, &one.state.as_str().to_lowercase())
+        };
+        provenance.iter().find_map(told)
+    }
+
+    fn instance(&self, instance: &RunningArtifact) -> ArtifactTold {
+        ArtifactTold {
+            name: instance.name.clone(),
+            fingerprint: instance.fingerprint.as_ref().map(ToString::to_string),
+            provenance: self.provenance(&instance.provenance),
+        }
+    }
+
+    fn trail(&self, flow: &str, id: Id) -> Option<TrailTold> {
+        let name = self.trails.get(&id)?;
+        let html_url = self.page(&format!("flows/{flow}/trails/{name}"));
+        Some(TrailTold {
+            name: name.clone(),
+            html_url,
+            api_url: self.api("trails", &format!("{flow}/{name}")),
+        })
+    }
+}
+
+/// What an event that was recorded at this time tells; nothing where it turns out to be none.
+pub(super) fn payload(event: &Event<'_>, at: Timestamp, names: &Names) -> Option<Payload> {
+    let (description, told) = told(event, names)?;
+    let in_environment = matches!(told, Told::Environment { .. });
+    let place = if in_environment { PlaceName::Environment } else { PlaceName::Flow };
+    Some(Payload {
+        version: "1.0",
+        timestamp: at.whole_seconds().0.to_string(),
+        org: names.org.clone(),
+        place: place(names.place.clone()),
+        event_type: event.trigger.strip_prefix("ON_").unwrap_or(event.trigger),
+        description,
+        told,
+    })
+}
+
+fn told(event: &Event<'_>, names: &Names) -> Option<(String, Told)> {
+    let place = &names.place;
+    Some(match &event.what {
+        What::Verdict(snapshot) => {
+            if names.verdict_before? == snapshot.compliant {
+                return None;
+            }
+            let text = format!("Environment {place} is {} now", status(snapshot.compliant));
+            (text, Told::Environment { snapshot: Some(names.snapshot(snapshot)), artifact: None })
+        }
+        What::Changed(snapshot, instance) => {
+            let (was, now) = (instance.annotation.was, instance.annotation.now);
+            let change = match instance.annotation.kind.as_str() {
+                "became-compliant" => "became compliant".to_owned(),
+                "became-non-compliant" => "became non-compliant".to_owned(),
+                "updated-provenance" => "has new provenance".to_owned(),
+                _ => format!("started: from {was} to {now} instances"),
+            };
+            let artifact = Some(names.instance(instance));
+            let text = format!("Artifact {} {change} in environment {place}", instance.name);
+            (text, Told::Environment { snapshot: Some(names.snapshot(snapshot)), artifact })
+        }
+        What::Exited(snapshot, key) => {
+            let instance = names.exited.get(key.as_str());
+            let artifact = match instance {
+                Some(instance) => names.instance(instance),
+                None => {
+                    let fingerprint = Some(key.to_string()).filter(|key| !key.contains(':'));
+                    ArtifactTold { name: String::new(), fingerprint, provenance: None }
+                }
+            };
+            let was = instance.map_or(0, |instance| instance.created.len());
+            let text = format!(
+                "Artifact {} exited: from {was} to 0 instances in environment {place}",
+                artifact.name
+            );
+            (text, Told::Environment { snapshot: Some(names.snapshot(snapshot)), artifact: Some(artifact) })
+        }
+        What::Allowed(allowance) => {
+            let artifact = ArtifactTold {
+                name: allowance.artifact_name.clone(),
+                fingerprint: Some(allowance.fingerprint.to_string()),
+                provenance: None,
+            };
+            let text = format!(
+                "Artifact {} is allowed in environment {place} by {}",
+                allowance.artifact_name, allowance.by.name
+            );
+            (text, Told::Environment { snapshot: None, artifact: Some(artifact) })
+        }
+        What::Begun(trail) => {
+            let (text, trail) =
+                (format!("Trail {} began in flow {place}", trail.name), names.trail(place, trail.id));
+            (text, Told::Flow { trail, artifact: None, attestation: None })
+        }
+        What::Reported(report) => {
+            let artifact = ArtifactTold {
+                name: report.filename.clone(),
+                fingerprint: Some(report.fingerprint.to_string()),
+                provenance: names.report(report, ""),
+            };
+            let trail = report.trail.and_then(|trail| names.trail(place, trail));
+            let text = format!("Artifact {} was reported to flow {place}", report.filename);
+            (text, Told::Flow { trail, artifact: Some(artifact), attestation: None })
+        }
+        What::Attested(attestation) => {
+            let artifact = match &attestation.binding {
+                Binding::Artifact { fingerprint, target } => Some(ArtifactTold {
+                    name: target.clone(),
+                    fingerprint: Some(fingerprint.to_string()),
+                    provenance: None,
+                }),
+                _ => None,
+            };
+            let told = AttestationTold {
+                id: attestation.id.to_string(),
+                name: attestation.name.to_string(),
+                kind: attestation.kind.clone(),
+                status: status(attestation.is_compliant),
+            };
+            let text = format!("Attestation {} was reported to flow {place}: {}", told.name, told.status);
+            let trail = names.trail(place, attestation.trail);
+            (text, Told::Flow { trail, artifact, attestation: Some(told) })
+        }
+    })
+}
+
+impl Payload {
+    /// What happened, in a sentence.
+    pub(super) fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// What a mail about it is called.
+    pub(super) fn subject(&self) -> String {
+        format!("[{}] {}", self.org, self.event_type)
+    }
+
+    /// Where to read more, if there is a page.
+    pub(super) fn link(&self) -> Option<&str> {
+        match &self.told {
+            Told::Environment { snapshot, .. } => {
+                snapshot.as_ref().map(|snapshot| snapshot.html_url.as_str())
+            }
+            Told::Flow { trail, .. } => trail.as_ref().map(|trail| trail.html_url.as_str()),
+        }
+    }
+}

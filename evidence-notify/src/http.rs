@@ -1,0 +1,174 @@
+//! Posts over HTTP/1.1, to addresses that were looked at.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use evidence_core::notifications::NotSent;
+use evidence_core::rules::egress::{Egress, Endpoint};
+use http::{Method, Request, header};
+use http_body_util::Full;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
+use url::Host;
+
+use crate::NoNotifier;
+
+/// How long connecting to one address may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long an attempt may take in all, from asking for the name to the head of the answer.
+const WHOLE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How many addresses of a name are tried.
+const ADDRESSES: usize = 3;
+
+/// The most bytes of an answer's head.
+const HEAD: usize = 64 << 10;
+
+/// Posts.
+pub(crate) struct Http {
+    egress: Egress,
+    tls: TlsConnector,
+}
+
+impl std::fmt::Debug for Http {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Http").field("egress", &self.egress).finish_non_exhaustive()
+    }
+}
+
+impl Http {
+    pub(crate) fn new(egress: Egress) -> Result<Self, NoNotifier> {
+        let mut roots = RootCertStore::empty();
+        let found = rustls_native_certs::load_native_certs();
+        for error in &found.errors {
+            tracing::warn!(%error, "certificates of this machine cannot be read");
+        }
+        let (added, _) = roots.add_parsable_certificates(found.certs);
+        if added == 0 {
+            tracing::warn!("this machine trusts no certificates: no webhook over https will be delivered");
+        }
+        let config = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(NoNotifier::Tls)?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self { egress, tls: TlsConnector::from(Arc::new(config)) })
+    }
+
+    /// Posts JSON, and answers once the peer said that it has it: by a status of 200 to 299.
+    pub(crate) async fn post(
+        &self,
+        url: &str,
+        headers: &[(&'static str, String)],
+        body: String,
+    ) -> Result<(), NotSent> {
+        // What was permitted when it was saved may not be now.
+        let endpoint = self.egress.check_url(url).map_err(|error| NotSent(error.to_string()))?;
+        match timeout(WHOLE_TIMEOUT, self.exchange(&endpoint, headers, body)).await {
+            Ok(outcome) => outcome.map_err(|why| NotSent(format!("{}: {why}", endpoint.host))),
+            Err(_) => Err(NotSent(format!("{}: no answer in time", endpoint.host))),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        endpoint: &Endpoint,
+        headers: &[(&'static str, String)],
+        body: String,
+    ) -> Result<(), String> {
+        let stream = connect(&self.addresses(endpoint).await?).await?;
+        if !endpoint.tls {
+            return post_over(stream, endpoint, headers, body).await;
+        }
+        let name = match &endpoint.host {
+            Host::Domain(name) => ServerName::try_from(name.clone()).map_err(|error| error.to_string())?,
+            Host::Ipv4(address) => ServerName::IpAddress(IpAddr::from(*address).into()),
+            Host::Ipv6(address) => ServerName::IpAddress(IpAddr::from(*address).into()),
+        };
+        let stream = self.tls.connect(name, stream).await.map_err(|error| format!("TLS: {error}"))?;
+        post_over(stream, endpoint, headers, body).await
+    }
+
+    /// The addresses of the endpoint that may be connected to, of which there is one at least. Without TLS these are the ones
+    /// that the operator named.
+    async fn addresses(&self, endpoint: &Endpoint) -> Result<Vec<SocketAddr>, String> {
+        let port = endpoint.port;
+        let found: Vec<SocketAddr> = match &endpoint.host {
+            Host::Ipv4(address) => vec![(*address, port).into()],
+            Host::Ipv6(address) => vec![(*address, port).into()],
+            Host::Domain(name) => {
+                let found = lookup_host((name.as_str(), port)).await;
+                found.map_err(|error| format!("the name leads nowhere: {error}"))?.collect()
+            }
+        };
+        let may = |address: &SocketAddr| match endpoint.tls {
+            true => self.egress.permits(address.ip()),
+            false => self.egress.allows(address.ip()),
+        };
+        let permitted: Vec<_> = found.into_iter().filter(may).take(ADDRESSES).collect();
+        if permitted.is_empty() {
+            return Err("the name leads to no address that may be connected to".to_owned());
+        }
+        Ok(permitted)
+    }
+}
+
+/// A connection to the first of these addresses that takes one.
+async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
+    let mut last = "no address".to_owned();
+    for address in addresses {
+        match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => last = error.to_string(),
+            Err(_) => last = "no connection in time".to_owned(),
+        }
+    }
+    Err(last)
+}
+
+async fn post_over(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    endpoint: &Endpoint,
+    headers: &[(&'static str, String)],
+    body: String,
+) -> Result<(), String> {
+    let told = |error: hyper::Error| error.to_string();
+    let connecting = http1::Builder::new().max_buf_size(HEAD).handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = connecting.map_err(told)?;
+    let usual = if endpoint.tls { 443 } else { 80 };
+    let host = match endpoint.port {
+        port if port == usual => endpoint.host.to_string(),
+        port => format!("{}:{port}", endpoint.host),
+    };
+    let mut request = Request::builder()
+        .method(Method::POST)
+        .uri(endpoint.path.as_str())
+        .header(header::HOST, host)
+        .header(header::USER_AGENT, concat!("evidence/", env!("CARGO_PKG_VERSION")))
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::CONNECTION, "close");
+    for (name, value) in headers {
+        request = request.header(*name, value);
+    }
+    let request = request.body(Full::new(Bytes::from(body))).map_err(|error| error.to_string())?;
+    // In this task: whatever drops it closes the connection.
+    let answer = tokio::select! {
+        answer = sender.send_request(request) => answer.map_err(told)?,
+        ended = connection => {
+            return Err(ended.map_or_else(told, |()| "the connection ended without an answer".to_owned()));
+        }
+    };
+    match answer.status() {
+        status if status.is_success() => Ok(()),
+        status => Err(format!("answered {}", status.as_u16())),
+    }
+}
