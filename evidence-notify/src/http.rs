@@ -110,16 +110,18 @@ impl Http {
                 found.map_err(|error| format!("the name leads nowhere: {error}"))?.collect()
             }
         };
-        let may = |address: &SocketAddr| match endpoint.tls {
-            true => self.egress.permits(address.ip()),
-            false => self.egress.allows(address.ip()),
-        };
-        let permitted: Vec<_> = found.into_iter().filter(may).take(ADDRESSES).collect();
-        if permitted.is_empty() {
-            return Err("the name leads to no address that may be connected to".to_owned());
-        }
-        Ok(permitted)
+        permitted(found, endpoint.tls, &self.egress)
     }
+}
+
+/// Those of the addresses that a name leads to which may be connected to.
+fn permitted(found: Vec<SocketAddr>, tls: bool, egress: &Egress) -> Result<Vec<SocketAddr>, String> {
+    let may = |address: &SocketAddr| if tls { egress.permits(address.ip()) } else { egress.allows(address.ip()) };
+    let permitted: Vec<_> = found.into_iter().filter(may).take(ADDRESSES).collect();
+    if permitted.is_empty() {
+        return Err("it leads to no address that may be connected to".to_owned());
+    }
+    Ok(permitted)
 }
 
 /// A connection to the first of these addresses that takes one.
@@ -170,5 +172,33 @@ async fn post_over(
     match answer.status() {
         status if status.is_success() => Ok(()),
         status => Err(format!("answered {}", status.as_u16())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn egress(ranges: &[&str]) -> Egress {
+        Egress { allowed: ranges.iter().map(|range| range.parse().unwrap()).collect() }
+    }
+
+    /// What a name leads to when it is sent to counts, whatever it led to when it was saved.
+    #[test]
+    fn of_the_addresses_of_a_name_those_are_left_that_may_be_connected_to() {
+        let table: [(&[&str], bool, &[&str], &[&str]); 7] = [
+            (&["127.0.0.1:443"], true, &[], &[]),
+            (&["127.0.0.1:443", "8.8.8.8:443"], true, &[], &["8.8.8.8:443"]),
+            (&["169.254.169.254:443", "[::ffff:10.0.0.1]:443", "[fd00::1]:443"], true, &[], &[]),
+            (&["8.8.8.8:80"], false, &[], &[]),
+            (&["8.8.8.8:80", "10.1.2.3:80"], false, &["10.0.0.0/8"], &["10.1.2.3:80"]),
+            (&["10.1.2.3:443"], true, &["10.0.0.0/8"], &["10.1.2.3:443"]),
+            (&[], true, &[], &[]),
+        ];
+        for (found, tls, ranges, expected) in table {
+            let parsed = |addresses: &[&str]| addresses.iter().map(|address| address.parse().unwrap()).collect::<Vec<SocketAddr>>();
+            let left = permitted(parsed(found), tls, &egress(ranges)).unwrap_or_default();
+            assert_eq!(left, parsed(expected), "{found:?} {tls} {ranges:?}");
+        }
     }
 }

@@ -45,8 +45,9 @@ const REQUIRED_TESTS: [&str; 4] = [
 ];
 
 /// What is published.
-const PACKAGES: [&str; 6] = [
+const PACKAGES: [&str; 7] = [
     "evidence-core",
+    "evidence-notify",
     "evidence-object-store",
     "evidence-store-postgres",
     "evidence-store-sql",

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use evidence_core::Wording;
 use evidence_core::api_keys::KeyDescription;
 use evidence_core::auth::Role;
+use evidence_core::background::LEASE;
 use evidence_core::id::Id;
 use evidence_core::name::OrgName;
 use evidence_core::rules::egress::IpRange;
@@ -199,6 +200,15 @@ pub(crate) struct ApiOptions {
         value_parser = sweep
     )]
     pub(crate) sweep: Sweep,
+    /// For how long a server that is gone holds up the background work, which another then does: seconds.
+    #[arg(
+        long,
+        env = "EVIDENCE_LEASE_SECONDS",
+        value_name = "SECONDS",
+        default_value_t = LEASE.as_secs(),
+        value_parser = clap::value_parser!(u64).range(1..=600)
+    )]
+    pub(crate) lease_seconds: u64,
     #[command(flatten)]
     pub(crate) notify: NotifyOptions,
     #[command(flatten)]

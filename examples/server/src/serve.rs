@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use evidence_core::background::{Job, LEASE, jobs};
+use evidence_core::background::{Job, jobs};
 use evidence_core::notifications::Notify;
 use evidence_core::{Evidence, Limits, Settings};
 use evidence_object_store::ObjectBlobs;
@@ -64,7 +64,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
             "The store is empty. To make a user and a key: evidence-server seed --user NAME, with the same --database-url"
         );
     }
-    let work = background_jobs(&api)?;
+    let work = Work::new(&api)?;
     let listener = Listener::open(&api).await?;
     let service = Evidence::new(store.store(), listener.settings(&api));
     let service = match attachments {
@@ -76,11 +76,18 @@ pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
 }
 
 /// What is done beside answering.
-pub(crate) fn background_jobs(options: &ApiOptions) -> Result<Vec<Arc<dyn Job>>, Failure> {
-    let notifier = notifications::notifier(&options.notify)?;
-    let mut work = jobs(options.sweep);
-    work.push(Arc::new(Notify::new(Arc::new(notifier))));
-    Ok(work)
+pub(crate) struct Work {
+    jobs: Vec<Arc<dyn Job>>,
+    lease: Duration,
+}
+
+impl Work {
+    pub(crate) fn new(options: &ApiOptions) -> Result<Self, Failure> {
+        let notifier = notifications::notifier(&options.notify)?;
+        let mut jobs = jobs(options.sweep);
+        jobs.push(Arc::new(Notify::new(Arc::new(notifier))));
+        Ok(Self { jobs, lease: Duration::from_secs(options.lease_seconds) })
+    }
 }
 
 /// A bound socket and the signals that close it.
@@ -122,12 +129,12 @@ impl Listener {
     pub(crate) async fn serve(
         self,
         service: Evidence,
-        work: Vec<Arc<dyn Job>>,
+        work: Work,
         store: &AnyStore,
     ) -> Result<(), Failure> {
         let Self { listener, address, connection_permits, mut stop } = self;
         tracing::info!(%address, "listening");
-        let background = service.background(LEASE, work);
+        let background = service.background(work.lease, work.jobs);
         let api = EvidenceApi::new(service);
         let connections = Connections::new(api.clone());
         let mut stopped = pin!(stop.asked());

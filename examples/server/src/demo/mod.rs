@@ -25,7 +25,7 @@ pub(crate) use client::DemoError;
 use crate::cli::DemoOptions;
 use crate::failure::Failure;
 use crate::logging;
-use crate::serve::{Listener, background_jobs};
+use crate::serve::{Listener, Work};
 use crate::store::AnyStore;
 use client::Client;
 use story::Story;
@@ -39,7 +39,7 @@ pub(crate) async fn run(options: DemoOptions) -> Result<(), Failure> {
     logging::start(&api.log)?;
     let file = fresh_file(&std::env::temp_dir()).map_err(Failure::DemoFile)?;
     let store = AnyStore::Sqlite(Arc::new(Sqlite::open(&file).await?));
-    let work = background_jobs(&api)?;
+    let work = Work::new(&api)?;
     let listener = Listener::open(&api).await?;
     let settings = listener.settings(&api);
     let url = settings.public_url.clone();

@@ -1,0 +1,191 @@
+//! The notifier against peers of this machine: who is told, what, and who is never connected to.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use evidence_core::actions::{Destination, SecretUrl};
+use evidence_core::notifications::{Message, Sender};
+use evidence_core::rules::egress::Egress;
+use evidence_core::time::Timestamp;
+use evidence_notify::{Notifier, Options, SigningKey};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+fn message(destination: Destination) -> Message {
+    Message {
+        id: "d1".to_owned(),
+        org: "00000000-0000-0000-0000-00000001".parse().unwrap(),
+        at: Timestamp::from_seconds(1_700_000_000),
+        destination,
+        payload: r#"{"version":"1.0"}"#.to_owned(),
+        text: "Artifact <app> started".to_owned(),
+        subject: "[acme] STARTED_ARTIFACT".to_owned(),
+        link: Some("https://evidence.example.com/x?a=1&b=2".to_owned()),
+    }
+}
+
+fn webhook(url: &str) -> Destination {
+    Destination::Webhook { url: SecretUrl::new(url.to_owned()) }
+}
+
+fn notifier(ranges: &[&str]) -> Notifier {
+    let egress = Egress { allowed: ranges.iter().map(|range| range.parse().unwrap()).collect() };
+    let signing_key = SigningKey::new(&"k".repeat(32));
+    Notifier::new(Options { egress, signing_key, ..Options::default() }).unwrap()
+}
+
+/// Answers each connection so, and counts them.
+async fn peer(answer: &'static str) -> (SocketAddr, Arc<AtomicUsize>, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, count) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&count);
+    let serving = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let mut read = [0; 4096];
+            // The whole request is one packet here.
+            let _ = stream.read(&mut read).await;
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    (address, count, serving)
+}
+
+#[tokio::test]
+async fn hostile_targets_are_never_connected_to() {
+    let (address, count, _serving) = peer("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    let port = address.port();
+    let hosts = [
+        "127.0.0.1", "localhost", "LOCALHOST", "localhost.", "127.1", "2130706433", "0x7f000001", "0x7f.0.0.1",
+        "0177.0.0.1", "017700000001", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]",
+        "[2002:7f00:1::]", "0.0.0.0", "0", "%31%32%37.0.0.1", "①②⑦.0.0.1", "127.0.0.1.", "jane@127.0.0.1",
+        "hooks.example.com@127.0.0.1", "169.254.169.254", "metadata.google.internal", "10.0.0.1",
+    ];
+    let sender = notifier(&[]);
+    for host in hosts {
+        for scheme in ["http", "https"] {
+            let sent = sender.send(&message(webhook(&format!("{scheme}://{host}:{port}/")))).await;
+            assert!(sent.is_err(), "{scheme} {host}");
+        }
+    }
+    // Nor where the operator allows others.
+    let sender = notifier(&["127.0.0.2/32"]);
+    for url in [format!("http://127.0.0.1:{port}/"), format!("http://localhost:{port}/")] {
+        assert!(sender.send(&message(webhook(&url))).await.is_err(), "{url}");
+    }
+    assert_eq!(count.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_webhook_is_sent_once_and_only_a_success_counts_as_one() {
+    let table = [
+        ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", None),
+        ("HTTP/1.1 204 No Content\r\n\r\n", None),
+        ("HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n", Some("answered 500")),
+        ("HTTP/1.1 404 Not Found\r\ncontent-length: 9999999\r\n\r\n", Some("answered 404")),
+        ("junk\r\n\r\n", Some("")),
+        ("", Some("")),
+    ];
+    for (answer, failure) in table {
+        let (address, count, _serving) = peer(answer).await;
+        let sent = notifier(&["127.0.0.0/8"]).send(&message(webhook(&format!("http://{address}/")))).await;
+        match (sent, failure) {
+            (Ok(()), None) => {}
+            (Err(error), Some(text)) => assert!(error.0.contains(text), "{answer:?}: {error}"),
+            (sent, _) => panic!("{answer:?}: {sent:?}"),
+        }
+        assert_eq!(count.load(Ordering::SeqCst), 1, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let (target, count, _serving) = peer("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    let answer = format!("HTTP/1.1 307 Temporary Redirect\r\nlocation: http://{target}/\r\ncontent-length: 0\r\n\r\n");
+    let (address, ..) = peer(answer.leak()).await;
+    let sent = notifier(&["127.0.0.0/8"]).send(&message(webhook(&format!("http://{address}/")))).await;
+    assert!(sent.unwrap_err().0.contains("answered 307"));
+    assert_eq!(count.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn slack_is_told_in_a_text_without_markup() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/services/x", listener.local_addr().unwrap());
+    let serving = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = String::new();
+        while !request.ends_with('}') {
+            let mut read = [0; 4096];
+            let length = stream.read(&mut read).await.unwrap();
+            request.push_str(std::str::from_utf8(&read[..length]).unwrap());
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+        request
+    });
+    let destination = Destination::Slack { url: SecretUrl::new(url), context: None };
+    notifier(&["127.0.0.0/8"]).send(&message(destination)).await.unwrap();
+    let request = serving.await.unwrap();
+    assert!(request.starts_with("POST /services/x HTTP/1.1\r\n"), "{request}");
+    let body = r#"{"text":"Artifact &lt;app&gt; started\n<https://evidence.example.com/x?a=1&amp;b=2>"}"#;
+    assert!(request.ends_with(body), "{request}");
+    assert!(!request.contains("webhook-signature"), "{request}");
+}
+
+/// A mail server that takes one mail; the commands, and what the mail says.
+async fn take_a_mail(listener: TcpListener) -> String {
+    let (stream, _) = listener.accept().await.unwrap();
+    let (read, mut write) = stream.into_split();
+    let (mut lines, mut said, mut in_mail) = (BufReader::new(read).lines(), String::new(), false);
+    write.write_all(b"220 mail.test\r\n").await.unwrap();
+    while let Some(line) = lines.next_line().await.unwrap() {
+        said.push_str(&line);
+        said.push('\n');
+        let answer = match line.as_str() {
+            "." => {
+                in_mail = false;
+                "250 taken\r\n"
+            }
+            _ if in_mail => continue,
+            "DATA" => {
+                in_mail = true;
+                "354 go on\r\n"
+            }
+            "QUIT" => "221 bye\r\n",
+            _ => "250 mail.test\r\n",
+        };
+        write.write_all(answer.as_bytes()).await.unwrap();
+        if answer.starts_with("221") {
+            break;
+        }
+    }
+    said
+}
+
+#[tokio::test]
+async fn a_mail_goes_to_each_address_under_the_id_of_its_delivery() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let smtp_url = Some(format!("smtp://{}", listener.local_addr().unwrap()));
+    let serving = tokio::spawn(take_a_mail(listener));
+    let mail_from = Some("evidence@example.com".to_owned());
+    let sender = Notifier::new(Options { smtp_url, mail_from, ..Options::default() }).unwrap();
+    let addresses = ["jane@example.com", "joe@example.com"].map(str::to_owned).to_vec();
+    sender.send(&message(Destination::Email { addresses: addresses.clone() })).await.unwrap();
+    let said = tokio::time::timeout(std::time::Duration::from_secs(30), async {
+        drop(sender);
+        serving.await.unwrap()
+    });
+    let said = said.await.unwrap();
+    for expected in [
+        "MAIL FROM:<evidence@example.com>", "RCPT TO:<jane@example.com>", "RCPT TO:<joe@example.com>",
+        "Message-ID: <d1@example.com>", "Subject: [acme] STARTED_ARTIFACT", "Artifact <app> started",
+        "https://evidence.example.com/x?a=1&b=2", "Content-Type: text/plain",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    assert!(!said.contains("Bcc"), "{said}");
+    let without = Notifier::new(Options::default()).unwrap();
+    assert!(without.send(&message(Destination::Email { addresses })).await.is_err());
+}
