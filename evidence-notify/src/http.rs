@@ -1,6 +1,7 @@
 //! Posts over HTTP/1.1, to addresses that were looked at.
 
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,7 +55,7 @@ impl Http {
         }
         let (added, _) = roots.add_parsable_certificates(found.certs);
         if added == 0 {
-            tracing::warn!("this machine trusts no certificates: no webhook over https will be delivered");
+            tracing::info!("this machine trusts no certificates: no webhook over https will be delivered");
         }
         let config = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -116,7 +117,8 @@ impl Http {
 
 /// Those of the addresses that a name leads to which may be connected to.
 fn permitted(found: Vec<SocketAddr>, tls: bool, egress: &Egress) -> Result<Vec<SocketAddr>, String> {
-    let may = |address: &SocketAddr| if tls { egress.permits(address.ip()) } else { egress.allows(address.ip()) };
+    let may =
+        |address: &SocketAddr| if tls { egress.permits(address.ip()) } else { egress.allows(address.ip()) };
     let permitted: Vec<_> = found.into_iter().filter(may).take(ADDRESSES).collect();
     if permitted.is_empty() {
         return Err("it leads to no address that may be connected to".to_owned());
@@ -162,13 +164,13 @@ async fn post_over(
         request = request.header(*name, value);
     }
     let request = request.body(Full::new(Bytes::from(body))).map_err(|error| error.to_string())?;
-    // In this task: whatever drops it closes the connection.
+    // In this task: whatever drops it closes the connection. One that ends with its answer has told it by then.
+    let mut answer = pin!(sender.send_request(request));
     let answer = tokio::select! {
-        answer = sender.send_request(request) => answer.map_err(told)?,
-        ended = connection => {
-            return Err(ended.map_or_else(told, |()| "the connection ended without an answer".to_owned()));
-        }
+        answer = &mut answer => answer,
+        _ = connection => answer.await,
     };
+    let answer = answer.map_err(told)?;
     match answer.status() {
         status if status.is_success() => Ok(()),
         status => Err(format!("answered {}", status.as_u16())),
@@ -196,7 +198,9 @@ mod tests {
             (&[], true, &[], &[]),
         ];
         for (found, tls, ranges, expected) in table {
-            let parsed = |addresses: &[&str]| addresses.iter().map(|address| address.parse().unwrap()).collect::<Vec<SocketAddr>>();
+            let parsed = |addresses: &[&str]| {
+                addresses.iter().map(|address| address.parse().unwrap()).collect::<Vec<SocketAddr>>()
+            };
             let left = permitted(parsed(found), tls, &egress(ranges)).unwrap_or_default();
             assert_eq!(left, parsed(expected), "{found:?} {tls} {ranges:?}");
         }

@@ -91,17 +91,18 @@ impl TargetInput {
     /// The destination that the target at this place of the list names.
     fn destination(&self, place: usize, egress: &Egress) -> Result<Destination> {
         let field = |name: &str| format!("targets[{place}].{name}");
-        let foreign = match self.kind() {
-            TargetKind::Webhook => [("emails", self.emails.is_some()), ("context", self.context.is_some())],
-            TargetKind::Slack => {
-                [("emails", self.emails.is_some()), ("payload_version", self.payload_version.is_some())]
-            }
-            TargetKind::Email => {
-                let posted = self.context.is_some() || self.payload_version.is_some();
-                [("webhook", self.webhook.is_some()), ("type", posted)]
-            }
+        let given = [
+            ("webhook", self.webhook.is_some()),
+            ("payload_version", self.payload_version.is_some()),
+            ("context", self.context.is_some()),
+            ("emails", self.emails.is_some()),
+        ];
+        let known: &[&str] = match self.kind() {
+            TargetKind::Webhook => &["webhook", "payload_version"],
+            TargetKind::Slack => &["webhook", "context"],
+            TargetKind::Email => &["emails"],
         };
-        if let Some((name, _)) = foreign.into_iter().find(|(_, given)| *given) {
+        if let Some((name, _)) = given.into_iter().find(|(name, given)| *given && !known.contains(name)) {
             return Err(Error::invalid(field(name), "Targets of this type have no such field"));
         }
         let url = || {

@@ -51,6 +51,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 /// After so many failed attempts, some two and a half days, an event is given up, and the next one has its turn.
 const MOST_ATTEMPTS: u32 = 72;
 
+/// In a ledger in which the job has no cursor yet, what is older than this is told nobody: it was told by the store that
+/// this one is a copy of. Where servers write, the job is never so late.
+const STALE: Duration = Duration::from_secs(60 * 60);
+
 /// The job that notifies.
 #[derive(Clone)]
 pub struct Notify {
@@ -185,7 +189,9 @@ async fn plan(turn: &Turn, post: &Post, org: Id, head: u64) -> Result<()> {
         let Some(since) = actions.iter().map(|action| action.created_at).min() else { return Ok(()) };
         let mut batch = turn.next(org, PAGE).await?;
         let Some(first) = batch.entries.first() else { return Ok(()) };
-        if first.at < since && head.saturating_sub(batch.from) > PAGE {
+        let is_first = batch.from == 0;
+        let since = if is_first { since.max(before(turn.evidence().now(), STALE)) } else { since };
+        if first.at < since && (is_first || head.saturating_sub(batch.from) > PAGE) {
             // Nothing before the first action is told: the cursor leaps there.
             let to = first_since(turn.evidence(), org, since, batch.from, head).await?;
             batch.entries = store.ledger_entries(org, to - 1, 1).await?;
@@ -202,11 +208,11 @@ async fn plan(turn: &Turn, post: &Post, org: Id, head: u64) -> Result<()> {
 /// The index of the first entry that is not before this time, of those from `low` on, where the one there is; `high` where
 /// there is none. By halves, for the time of entries never goes back.
 async fn first_since(evidence: &Evidence, org: Id, since: Timestamp, low: u64, high: u64) -> Result<u64> {
-    let (mut before, mut end) = (low, high);
-    while before + 1 < end {
-        let middle = before + (end - before) / 2;
+    let (mut earlier, mut end) = (low, high);
+    while earlier + 1 < end {
+        let middle = earlier + (end - earlier) / 2;
         let entry = evidence.store().ledger_entries(org, middle, 1).await?.pop();
-        if entry.is_some_and(|entry| entry.at < since) { before = middle } else { end = middle }
+        if entry.is_some_and(|entry| entry.at < since) { earlier = middle } else { end = middle }
     }
     Ok(end)
 }
@@ -307,9 +313,16 @@ fn pause(attempts: u32) -> Duration {
     FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE)
 }
 
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}
+
 fn after(now: Timestamp, pause: Duration) -> Timestamp {
-    let pause = i64::try_from(pause.as_micros()).unwrap_or(i64::MAX);
-    Timestamp::from_micros(now.as_micros().saturating_add(pause))
+    Timestamp::from_micros(now.as_micros().saturating_add(micros(pause)))
+}
+
+fn before(now: Timestamp, age: Duration) -> Timestamp {
+    Timestamp::from_micros(now.as_micros().saturating_sub(micros(age)))
 }
 
 /// What became of telling a target of an entry.

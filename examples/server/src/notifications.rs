@@ -18,7 +18,7 @@ pub(crate) fn egress(options: &NotifyOptions) -> Egress {
 /// Who sends.
 pub(crate) fn notifier(options: &NotifyOptions) -> Result<Notifier, NoNotifier> {
     if options.webhook_secret.is_none() {
-        tracing::warn!("webhooks are not signed: there is no EVIDENCE_WEBHOOK_SECRET");
+        tracing::info!("webhooks are not signed: there is no EVIDENCE_WEBHOOK_SECRET");
     }
     Notifier::new(Options {
         egress: egress(options),

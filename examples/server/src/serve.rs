@@ -126,12 +126,7 @@ impl Listener {
     }
 
     /// Serves, and does the background work, until a signal; then drains, stops that work, and closes the store.
-    pub(crate) async fn serve(
-        self,
-        service: Evidence,
-        work: Work,
-        store: &AnyStore,
-    ) -> Result<(), Failure> {
+    pub(crate) async fn serve(self, service: Evidence, work: Work, store: &AnyStore) -> Result<(), Failure> {
         let Self { listener, address, connection_permits, mut stop } = self;
         tracing::info!(%address, "listening");
         let background = service.background(work.lease, work.jobs);

@@ -96,11 +96,11 @@ impl Drop for Receiver {
     }
 }
 
-/// The server, which may send to this machine, and is followed by another within a second.
+/// The server, which may send to this machine, and is followed by another within three seconds.
 fn serve(database: &Database, key: &str) -> Server {
     let mut program = program(&[]);
     program.env("EVIDENCE_WEBHOOK_SECRET", SIGNING_KEY).env("EVIDENCE_NOTIFY_ALLOW", "127.0.0.0/8");
-    program.env("EVIDENCE_LEASE_SECONDS", "1").env("EVIDENCE_LOG_FILTER", "error");
+    program.env("EVIDENCE_LEASE_SECONDS", "3").env("EVIDENCE_LOG_FILTER", "error");
     Server::run(program, database, key)
 }
 
@@ -117,7 +117,11 @@ fn put(server: &Server, path: &str, body: &str) {
 }
 
 fn prepare(server: &Server, port: u16, triggers: &str) {
-    put(server, &format!("/api/v2/environments/{ORG}"), r#"{"name":"prod","type":"docker","description":""}"#);
+    put(
+        server,
+        &format!("/api/v2/environments/{ORG}"),
+        r#"{"name":"prod","type":"docker","description":""}"#,
+    );
     let action = format!(
         r#"{{"name":"a","environments":["prod"],"triggers":[{triggers}],
             "targets":[{{"type":"WEBHOOK","webhook":"http://127.0.0.1:{port}/hook"}}]}}"#
@@ -131,7 +135,8 @@ fn fingerprint(number: usize) -> String {
 
 /// Reports that these run, and no other.
 fn report(server: &Server, running: impl Iterator<Item = usize>) {
-    let artifact = |number| format!(r#"{{"digests":{{"app":"{}"}},"creationTimestamp":1}}"#, fingerprint(number));
+    let artifact =
+        |number| format!(r#"{{"digests":{{"app":"{}"}},"creationTimestamp":1}}"#, fingerprint(number));
     let artifacts: Vec<String> = running.map(artifact).collect();
     let body = format!(r#"{{"artifacts":[{}]}}"#, artifacts.join(","));
     put(server, &format!("/api/v2/environments/{ORG}/prod/report/docker"), &body);
@@ -194,14 +199,23 @@ fn a_target_that_fails_is_shown_and_holds_up_no_other_and_can_be_told_again() {
     report(&server, 1..4);
     let first = receiver.until("five events", |attempts| attempts.len() == 5);
     let types: Vec<&str> = first.iter().map(|attempt| attempt.event_type.as_str()).collect();
-    assert_eq!(types, ["STARTED_ARTIFACT"; 3].iter().chain(&["STARTED_ARTIFACT", "EXITED_ARTIFACT"]).copied().collect::<Vec<_>>());
+    assert_eq!(
+        types,
+        ["STARTED_ARTIFACT"; 3]
+            .iter()
+            .chain(&["STARTED_ARTIFACT", "EXITED_ARTIFACT"])
+            .copied()
+            .collect::<Vec<_>>()
+    );
     let shown = |number: usize| server.ask("GET", &format!("/api/v2/actions/{ORG}/{number}"), JSON, "").1;
     let begun = Instant::now();
     while !shown(2).contains(r#""is_failing":true"#) {
         assert!(begun.elapsed() < PATIENCE, "{}", shown(2));
         sleep(Duration::from_millis(50));
     }
-    assert!(shown(1).contains(r#""is_failing":false"#) && !shown(1).contains(r#""last_success_timestamp":null"#));
+    assert!(
+        shown(1).contains(r#""is_failing":false"#) && !shown(1).contains(r#""last_success_timestamp":null"#)
+    );
     assert!(shown(2).contains(r#""last_success_timestamp":null"#), "{}", shown(2));
     let replay = ["notifications", "replay", ORG, "1", "--since", "0", "--database-url", &database.url];
     let output = program(&replay).output().unwrap();
