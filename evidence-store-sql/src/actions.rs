@@ -9,6 +9,7 @@ use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 use evidence_core::{Current, Key, StoreError};
 
+use crate::decode::word;
 use crate::driver::Driver;
 use crate::listing::{Listing, Order};
 use crate::sql::Sql;
@@ -57,18 +58,18 @@ impl<D: Driver> ActionStore for SqlStore<D> {
 }
 
 const DELIVERIES: Sql = Sql::each(
-    "SELECT d.target, d.due_at, d.state, d.revision FROM json_each($2) w
+    "SELECT $3, d.target, d.due_at, d.state, d.revision FROM json_each($2) w
     CROSS JOIN evidence.delivery d ON d.org = $1 AND d.target = w.value",
-    "SELECT d.target, d.due_at, d.state, d.revision FROM UNNEST($2::text[]) AS w (value) CROSS JOIN LATERAL (
+    "SELECT $3::text, d.target, d.due_at, d.state, d.revision FROM UNNEST($2::text[]) AS w (value) CROSS JOIN LATERAL (
         SELECT * FROM evidence.delivery WHERE org = $1 AND target = w.value OFFSET 0) d",
 );
 
 const WAITING: Sql = Sql::each(
-    "SELECT d.target, d.due_at, d.state, d.revision, o.id
+    "SELECT o.id, d.target, d.due_at, d.state, d.revision
     FROM delivery d CROSS JOIN organization o ON o.key = d.org
     WHERE (d.org, d.target) > (coalesce($1, -1), coalesce($2, '')) AND d.due_at IS NOT NULL
     ORDER BY d.org, d.target LIMIT $3",
-    "SELECT d.target, d.due_at, d.state, d.revision, d.org FROM evidence.delivery d
+    "SELECT d.org, d.target, d.due_at, d.state, d.revision FROM evidence.delivery d
     WHERE (d.org, d.target) > (coalesce($1, ''), coalesce($2, '')) AND d.due_at IS NOT NULL
     ORDER BY d.org, d.target LIMIT $3",
 );
@@ -97,29 +98,40 @@ const PUT: Sql = Sql::each(put!("key"), put!("id"));
 
 const FORGET: Sql = Sql::same("DELETE FROM evidence.delivery WHERE org = $1 AND target = $2 RETURNING 1");
 
-/// What is stored of a target.
-type Row = (Id, Option<Timestamp>, String, u64);
+/// What is stored of a target: the organization, the target, and the rest.
+type Row = (String, String, Option<Timestamp>, String, u64);
 
-fn delivery(org: Id, (target, due_at, state, revision): Row) -> StoreResult<Delivery> {
-    let state = serde_json::from_str(&state).map_err(StoreError::corrupt)?;
-    Ok(Delivery { org, target, due_at, state, revision })
+/// A delivery, unless it cannot be read: it stands in no other's way.
+fn readable((org, target, due_at, state, revision): Row) -> Option<Delivery> {
+    let read = || {
+        let state = serde_json::from_str(&state).map_err(StoreError::corrupt)?;
+        Ok(Delivery { org: word(&org)?, target: word(&target)?, due_at, state, revision })
+    };
+    let unread = |error: &StoreError| tracing::warn!(%error, org, target, "a delivery cannot be read");
+    read().inspect_err(unread).ok()
 }
 
 #[async_trait]
 impl<D: Driver> DeliveryStore for SqlStore<D> {
     async fn deliveries(&self, org: Id, targets: &[Id]) -> StoreResult<Vec<Delivery>> {
-        let query = self.query_org(org, DELIVERIES).bind(texts(targets)).per_item(targets.len());
-        query.all_as(move |row| delivery(org, row)).await
+        let query = self.query_org(org, DELIVERIES).bind(texts(targets)).bind(org.to_string());
+        let rows = query.per_item(targets.len()).all::<Row>().await?;
+        Ok(rows.into_iter().filter_map(readable).collect())
     }
 
     async fn waiting_deliveries(&self, after: Option<(Id, Id)>, limit: u64) -> StoreResult<Vec<Delivery>> {
-        let (org, target) = after.map(|(org, target)| (Value::Org(org), target.to_string())).unzip();
-        let query =
-            self.query(WAITING).bind(org.unwrap_or(Value::Text(None))).bind(target).bind(limit).long();
-        let waiting = |(target, due_at, state, revision, org): (Id, Option<Timestamp>, String, u64, Id)| {
-            delivery(org, (target, due_at, state, revision))
-        };
-        query.all_as(waiting).await
+        let mut last = after.map(|(org, target)| (org, target.to_string()));
+        loop {
+            let (org, target) = last.unzip();
+            let org = org.map_or(Value::Text(None), Value::Org);
+            let rows = self.query(WAITING).bind(org).bind(target).bind(limit).long().all::<Row>().await?;
+            last = rows.last().and_then(|(org, target, ..)| Some((word(org).ok()?, target.clone())));
+            let waiting: Vec<_> = rows.into_iter().filter_map(readable).collect();
+            // A page without any that can be read is no end.
+            if last.is_none() || !waiting.is_empty() {
+                return Ok(waiting);
+            }
+        }
     }
 
     async fn put_delivery(&self, delivery: &Delivery) -> StoreResult<bool> {

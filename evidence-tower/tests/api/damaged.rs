@@ -178,6 +178,10 @@ async fn a_damaged_record_is_left_out_of_lists_and_an_error_alone() {
             let control = json!({"identifier": control, "name": control});
             api.post("/controls/acme").json(control).await.created();
         }
+        for action in ["sound", "damaged-action"] {
+            let action = json!({"name": action, "environments": ["prod"], "triggers": [], "targets": []});
+            api.put("/actions/acme/environments").json(action).await.created();
+        }
         for (digit, reason) in [("a", "known"), ("b", "damaged-allowance"), ("c", "known, too")] {
             let allowance = json!({"artifact_name": "x", "artifact_fingerprint": digit.repeat(64), "description": reason});
             api.put("/allowlists/acme/prod").json(allowance).await.created();
@@ -203,6 +207,7 @@ async fn a_damaged_record_is_left_out_of_lists_and_an_error_alone() {
             ("attestation_type_created", "damaged-type", types, "", "name", Some(kind)),
             ("control_created", "damaged-control", "/controls/acme", "/controls", "name", Some(control)),
             ("service_account_created", "reader-key", "/service-accounts/acme", "", "name", Some(account)),
+            ("action_created", "damaged-action", "/actions/acme", "", "name", Some("/actions/acme/2")),
             ("artifact_allowed", "damaged-allowance", "/allowlists/acme", "", "description", None),
         ];
         for (fact, needle, path, list, item, alone) in table {
