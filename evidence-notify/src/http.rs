@@ -188,7 +188,8 @@ mod tests {
     /// What a name leads to when it is sent to counts, whatever it led to when it was saved.
     #[test]
     fn of_the_addresses_of_a_name_those_are_left_that_may_be_connected_to() {
-        let table: [(&[&str], bool, &[&str], &[&str]); 7] = [
+        type Addresses = &'static [&'static str];
+        let table: [(Addresses, bool, Addresses, Addresses); 7] = [
             (&["127.0.0.1:443"], true, &[], &[]),
             (&["127.0.0.1:443", "8.8.8.8:443"], true, &[], &["8.8.8.8:443"]),
             (&["169.254.169.254:443", "[::ffff:10.0.0.1]:443", "[fd00::1]:443"], true, &[], &[]),

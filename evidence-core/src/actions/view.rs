@@ -52,12 +52,15 @@ pub struct ActionView {
 
 /// A target as it is shown, and what became of the last attempts.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[serde(tag = "type", rename_all = "UPPERCASE")]
+#[serde(untagged)]
 #[schemars(rename = "ActionTargetResponse")]
 #[non_exhaustive]
 pub enum TargetView {
     /// A POST of the payload.
     Webhook {
+        /// `WEBHOOK`.
+        #[serde(rename = "type")]
+        kind: &'static str,
         /// Always empty: the URL is a secret.
         webhook: &'static str,
         /// The form of what is posted: `1.0`.
@@ -69,6 +72,9 @@ pub enum TargetView {
     },
     /// A message of an incoming webhook of Slack.
     Slack {
+        /// `SLACK`.
+        #[serde(rename = "type")]
+        kind: &'static str,
         /// Always empty: the URL is a secret.
         webhook: &'static str,
         /// The channel, as it was sent; null where it was not.
@@ -80,6 +86,9 @@ pub enum TargetView {
     },
     /// A mail.
     Email {
+        /// `EMAIL`.
+        #[serde(rename = "type")]
+        kind: &'static str,
         /// To whom.
         emails: Vec<String>,
         /// When a notification was last delivered here, in epoch seconds.
@@ -94,14 +103,18 @@ impl TargetView {
         let last_success_at = delivery.and_then(|one| one.state.last_success_at).map(Timestamp::seconds);
         let last_failure_at = delivery.and_then(|one| one.state.last_failure_at).map(Timestamp::seconds);
         match destination.clone() {
-            Destination::Webhook { .. } => {
-                Self::Webhook { webhook: "", payload_version: "1.0", last_success_at, last_failure_at }
-            }
+            Destination::Webhook { .. } => Self::Webhook {
+                kind: "WEBHOOK",
+                webhook: "",
+                payload_version: "1.0",
+                last_success_at,
+                last_failure_at,
+            },
             Destination::Slack { context, .. } => {
-                Self::Slack { webhook: "", context, last_success_at, last_failure_at }
+                Self::Slack { kind: "SLACK", webhook: "", context, last_success_at, last_failure_at }
             }
             Destination::Email { addresses: emails } => {
-                Self::Email { emails, last_success_at, last_failure_at }
+                Self::Email { kind: "EMAIL", emails, last_success_at, last_failure_at }
             }
         }
     }
