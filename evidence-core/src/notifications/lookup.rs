@@ -64,6 +64,13 @@ async fn of_snapshot(
     if index > 1 && asks(|what| matches!(what, What::Verdict(_))) {
         let before = store.snapshots(org, environment, index - 1..=index - 1).await?;
         names.verdict_before = before.first().map(|before| before.compliant);
+        // Without policies there is no verdict, whatever is recorded. What a snapshot is of is long: it is read where the rest
+        // says that the verdict changed.
+        if names.verdict_before.is_some_and(|before| before != snapshot.compliant) {
+            let before = store.snapshot(org, environment, index - 1).await?;
+            let judged = before.is_some_and(|before| !before.record.policies.is_empty());
+            names.verdict_before = names.verdict_before.filter(|_| judged && !snapshot.policies.is_empty());
+        }
     }
     if asks(|what| matches!(what, What::Exited(..))) {
         let exited = store.instances(org, environment, index).await?.into_iter().filter(|entry| entry.exited);

@@ -294,3 +294,117 @@ impl Payload {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::notifications::events::events;
+
+    const ID: &str = "00000000-0000-0000-0000-00000001";
+
+    fn names() -> Names {
+        let (public_url, org, place) = ("https://e".to_owned(), "acme".to_owned(), "prod".to_owned());
+        Names { public_url, org, place, ..Names::default() }
+    }
+
+    /// A snapshot in which an artifact is so, and another exited.
+    fn snapshot(compliant: bool, kind: &str, provenance: &Value) -> Fact {
+        let change = json!({"fingerprint": "a".repeat(64), "name": "web", "created": [1], "from": 2, "since": 2,
+                            "annotation": {"type": kind, "was": 0, "now": 1}, "compliant": null,
+                            "provenance": provenance});
+        let snapshot = json!({"environment": ID, "index": 2, "at": 1, "compliant": compliant, "reported": true,
+                              "policies": [], "changes": [change], "exits": ["b".repeat(64)]});
+        serde_json::from_value(json!({"snapshot_taken": {"snapshot": snapshot}})).unwrap()
+    }
+
+    /// What is posted of an event of a fact.
+    fn posted(fact: &Fact, place: usize, names: &Names) -> Option<Value> {
+        let told = events(fact);
+        let payload = payload(&told[place], Timestamp::from_seconds(1_692_616_493), names)?;
+        Some(serde_json::to_value(payload).unwrap())
+    }
+
+    fn report() -> Artifact {
+        let golden = include_str!("../../tests/golden/artifact_reported.jsonl");
+        match Fact::read(golden.lines().next().unwrap()).unwrap() {
+            Fact::ArtifactReported { record } => record,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_payload_has_the_public_form() {
+        let expected = json!({
+            "version": "1.0", "timestamp": "1692616493", "org": "acme", "environment": "prod",
+            "event_type": "STARTED_ARTIFACT",
+            "description": "Artifact web started: from 0 to 1 instances in environment prod",
+            "snapshot": {
+                "index": "2", "status": "compliant", "html_url": "https://e/acme/environments/prod/snapshots/2",
+                "api_url": "https://e/api/v2/snapshots/acme/prod/2",
+            },
+            "artifact": {"name": "web", "fingerprint": "a".repeat(64), "provenance": null},
+        });
+        let fact = snapshot(true, "started-unknown", &json!([]));
+        assert_eq!(posted(&fact, 1, &names()), Some(expected));
+
+        let report = report();
+        let provenance = json!([{"artifact": report.id, "state": "NON-COMPLIANT"}]);
+        let mut known = names();
+        known.flows.insert(report.flow, "shop".to_owned());
+        known.reports.insert(report.id, report.clone());
+        let fact = snapshot(true, "became-non-compliant", &provenance);
+        let told = posted(&fact, 1, &known).unwrap();
+        assert_eq!(told["event_type"], "SCALED_ARTIFACT");
+        assert_eq!(told["description"], "Artifact web became non-compliant in environment prod");
+        let (id, fingerprint) = (report.id, &report.fingerprint);
+        let expected = json!({
+            "flow": "shop", "status": "non-compliant", "commit": report.commit(), "commit_url": report.commit_url,
+            "html_url": format!("https://e/acme/flows/shop/artifacts/{fingerprint}?artifact_id={id}"),
+            "api_url": format!("https://e/api/v2/artifacts/acme/shop/fingerprint/{fingerprint}"),
+            "build_url": report.build_url,
+        });
+        assert_eq!(told["artifact"]["provenance"], expected);
+    }
+
+    #[test]
+    fn a_verdict_is_told_where_it_is_another_than_before() {
+        for (before, now, expected) in [
+            (None, true, None),
+            (None, false, None),
+            (Some(true), true, None),
+            (Some(false), false, None),
+            (Some(true), false, Some("NON_COMPLIANT_ENV")),
+            (Some(false), true, Some("COMPLIANT_ENV")),
+        ] {
+            let fact = snapshot(now, "changed", &json!([]));
+            let told = posted(&fact, 0, &Names { verdict_before: before, ..names() });
+            let kind = told.as_ref().map(|told| told["event_type"].as_str().unwrap());
+            assert_eq!(kind, expected, "{before:?} {now}");
+            assert!(told.is_none_or(|told| told["artifact"].is_null()));
+        }
+    }
+
+    #[test]
+    fn what_exited_is_told_by_its_digest_where_no_more_is_known() {
+        let fact = snapshot(false, "changed", &json!([]));
+        let told = posted(&fact, 1, &names()).unwrap();
+        assert_eq!(
+            (&told["event_type"], &told["snapshot"]["status"]),
+            (&json!("EXITED_ARTIFACT"), &json!("non-compliant"))
+        );
+        assert_eq!(told["artifact"]["fingerprint"], "b".repeat(64));
+    }
+
+    #[test]
+    fn a_flow_stands_in_the_place_of_the_environment() {
+        let fact = Fact::ArtifactReported { record: report() };
+        let told = posted(&fact, 0, &Names { place: "shop".to_owned(), ..names() }).unwrap();
+        assert_eq!((&told["flow"], &told["environment"]), (&json!("shop"), &Value::Null));
+        assert_eq!(told["event_type"], "ATTESTED_PROVENANCE");
+        assert_eq!(told["attestation"], Value::Null);
+        assert_eq!(told["artifact"]["fingerprint"], report().fingerprint.as_str());
+    }
+}
