@@ -140,7 +140,7 @@ mod tests {
     const ID: &str = "00000000-0000-0000-0000-00000001";
     const OTHER: &str = "00000000-0000-0000-0000-00000002";
 
-    fn action(watched: serde_json::Value, triggers: &[&str]) -> Action {
+    fn action(watched: &serde_json::Value, triggers: &[&str]) -> Action {
         let by = json!({"id": ID, "kind": "user", "name": "jane"});
         let action = json!({"id": ID, "number": 1, "name": "a", "watched": watched, "triggers": triggers,
                             "targets": [], "created_at": 1, "created_by": by, "last_modified_at": 1});
@@ -189,7 +189,7 @@ mod tests {
             (json!({"flows": [ID]}), &["ON_STARTED_ARTIFACT"], vec![]),
         ];
         for (watched, triggers, expected) in table {
-            let action = action(watched.clone(), triggers);
+            let action = action(&watched, triggers);
             let events = events(&fact);
             let found: Vec<_> =
                 events.iter().filter(|one| one.concerns(&action)).map(|one| one.place).collect();
