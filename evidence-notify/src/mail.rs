@@ -20,6 +20,13 @@ pub(crate) struct Mail {
     from: Address,
 }
 
+/// A mail that was not taken.
+struct Refused {
+    error: NotSent,
+    /// Whether the server would refuse it again.
+    for_good: bool,
+}
+
 impl Mail {
     pub(crate) fn new(url: &str, from: &str) -> Result<Self, NoNotifier> {
         let from = from.parse().map_err(NoNotifier::MailFrom)?;
@@ -27,14 +34,36 @@ impl Mail {
         Ok(Self { transport: transport.timeout(Some(STEP_TIMEOUT)).build(), from })
     }
 
-    /// Hands a mail to the mail server, which takes it for all of these or for none.
+    /// Hands a mail to the mail server: one for all, or, where the server refuses an address for good, one for each of them, of
+    /// which one has to be taken.
     pub(crate) async fn send(&self, message: &Message, to: &[String]) -> Result<(), NotSent> {
-        let letter =
-            self.letter(message, to).map_err(|error| NotSent(format!("no mail can be made: {error}")))?;
+        let all = self.hand_over(message, to).await;
+        let refused = match all {
+            Err(Refused { error, for_good: true }) if to.len() > 1 => error,
+            outcome => return outcome.map_err(|refused| refused.error),
+        };
+        let mut taken = Err(refused);
+        for address in to {
+            match self.hand_over(message, std::slice::from_ref(address)).await {
+                Ok(()) => taken = Ok(()),
+                Err(Refused { error, for_good: true }) => {
+                    tracing::warn!(id = message.id, %error, "the mail server refuses an address");
+                }
+                Err(Refused { error, .. }) => return Err(error),
+            }
+        }
+        taken
+    }
+
+    async fn hand_over(&self, message: &Message, to: &[String]) -> Result<(), Refused> {
+        let refused = |text: String, for_good| Refused { error: NotSent(text), for_good };
+        let letter = self
+            .letter(message, to)
+            .map_err(|error| refused(format!("no mail can be made: {error}"), false))?;
         match tokio::time::timeout(WHOLE_TIMEOUT, self.transport.send(letter)).await {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(NotSent(format!("the mail server: {error}"))),
-            Err(_) => Err(NotSent("the mail server does not answer in time".to_owned())),
+            Ok(Err(error)) => Err(refused(format!("the mail server: {error}"), error.is_permanent())),
+            Err(_) => Err(refused("the mail server does not answer in time".to_owned(), false)),
         }
     }
 

@@ -82,8 +82,9 @@ pub trait Job: Send + Sync + 'static {
     async fn run(&self, turn: &Turn) -> Result<()>;
 }
 
-/// How long another server waits for one that does not renew its leases, by default.
-pub const LEASE: Duration = Duration::from_secs(30);
+/// How long another server waits for one that does not renew its leases, by default. It asks four times in that time, so that it
+/// takes over within half a minute.
+pub const LEASE: Duration = Duration::from_secs(20);
 
 /// What a job has at hand while it holds its lease.
 #[derive(Debug, Clone)]

@@ -8,6 +8,7 @@ use crate::attestations::record::Attestation;
 use crate::digest::sha256_hex;
 use crate::fact::Fact;
 use crate::id::Id;
+use crate::ledger::Hash;
 use crate::notifications::store::Position;
 use crate::snapshots::key::ArtifactKey;
 use crate::snapshots::record::{RunningArtifact, Snapshot};
@@ -111,10 +112,10 @@ impl Event<'_> {
     }
 }
 
-/// What a delivery is told apart by: the same of every attempt, on every server, and of no other.
-pub(super) fn delivery_id(org: Id, target: Id, at: Position) -> String {
-    let Position { entry, event } = at;
-    let mut digest = sha256_hex(format!("{org} {target} {entry} {event}").as_bytes());
+/// What a delivery is told apart by: the same of every attempt, on every server, and of no other. The hash of the entry is in
+/// it, for the ledger of a store that was put back to an earlier state goes on with other entries at the same indexes.
+pub(super) fn delivery_id(org: Id, target: Id, at: Position, entry: Hash) -> String {
+    let mut digest = sha256_hex(format!("{org} {target} {} {} {entry}", at.entry, at.event).as_bytes());
     digest.truncate(32);
     digest
 }
@@ -201,16 +202,18 @@ mod tests {
     fn every_delivery_has_an_id_of_its_own_that_stays() {
         let (org, target): (Id, Id) = (ID.parse().unwrap(), OTHER.parse().unwrap());
         let at = |entry, event| Position { entry, event };
+        let leaf = Hash::of("an entry");
         let ids = [
-            delivery_id(org, target, at(1, 1)),
-            delivery_id(org, target, at(11, 1)),
-            delivery_id(org, target, at(1, 11)),
-            delivery_id(target, org, at(1, 1)),
-            delivery_id(org, org, at(1, 1)),
+            delivery_id(org, target, at(1, 1), leaf),
+            delivery_id(org, target, at(11, 1), leaf),
+            delivery_id(org, target, at(1, 11), leaf),
+            delivery_id(target, org, at(1, 1), leaf),
+            delivery_id(org, org, at(1, 1), leaf),
+            delivery_id(org, target, at(1, 1), Hash::of("another")),
         ];
         let different: std::collections::BTreeSet<_> = ids.iter().collect();
         assert_eq!(different.len(), ids.len());
-        assert_eq!(ids[0], delivery_id(org, target, at(1, 1)));
+        assert_eq!(ids[0], delivery_id(org, target, at(1, 1), leaf));
         assert!(ids[0].len() == 32, "{}", ids[0]);
     }
 }

@@ -4,6 +4,7 @@
 //! again under the same id, and a target that is down holds up no other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,14 +97,17 @@ impl Job for Notify {
         let mut busy: BTreeSet<(Id, Id)> = BTreeSet::new();
         loop {
             plan_all(turn, &post, &mut known).await?;
-            start_due(&post, &known, &mut attempts, &mut busy).await?;
-            tokio::select! {
-                () = sleep(REST) => {}
-                Some(ended) = attempts.join_next() => {
-                    let mut ended = Some(ended);
-                    while let Some(outcome) = ended {
-                        settle(outcome, &mut busy);
-                        ended = attempts.try_join_next();
+            let mut rest = pin!(sleep(REST));
+            loop {
+                start_due(&post, &known, &mut attempts, &mut busy).await?;
+                tokio::select! {
+                    () = &mut rest => break,
+                    Some(ended) = attempts.join_next() => {
+                        let mut ended = Some(ended);
+                        while let Some(outcome) = ended {
+                            settle(outcome, &mut busy);
+                            ended = attempts.try_join_next();
+                        }
                     }
                 }
             }
@@ -185,10 +189,14 @@ async fn actions(evidence: &Evidence, org: Id) -> Result<Vec<Action>> {
 async fn plan(turn: &Turn, post: &Post, org: Id, head: u64) -> Result<()> {
     let store = turn.evidence().store();
     loop {
-        let actions = actions(turn.evidence(), org).await?;
-        let Some(since) = actions.iter().map(|action| action.created_at).min() else { return Ok(()) };
+        if store.actions_listed(org).await?.is_empty() {
+            return Ok(());
+        }
+        // Before the actions: what these were changed to may concern an entry that comes after it, never one before.
         let mut batch = turn.next(org, PAGE).await?;
         let Some(first) = batch.entries.first() else { return Ok(()) };
+        let actions = actions(turn.evidence(), org).await?;
+        let Some(since) = actions.iter().map(|action| action.created_at).min() else { return Ok(()) };
         let is_first = batch.from == 0;
         let since = if is_first { since.max(before(turn.evidence().now(), STALE)) } else { since };
         if first.at < since && (is_first || head.saturating_sub(batch.from) > PAGE) {
@@ -270,6 +278,14 @@ async fn note(evidence: &Evidence, org: Id, firsts: BTreeMap<Id, (Id, Position)>
                 Delivery { org, target, due_at, state, revision: 0 }
             }
         };
+        if evidence.store().put_delivery(&delivery).await? {
+            continue;
+        }
+        if known.contains_key(&target) {
+            return Err(StoreError::Conflict.into());
+        }
+        // A row that is there and cannot be read is made anew.
+        evidence.store().forget_delivery(org, target).await?;
         if !evidence.store().put_delivery(&delivery).await? {
             return Err(StoreError::Conflict.into());
         }
@@ -302,7 +318,13 @@ async fn start_due(
             }
             busy.insert(key);
             let (post, name) = (Arc::clone(post), org.name.clone());
-            attempts.spawn(async move { (key, post.deliver(delivery, &name).await) });
+            attempts.spawn(async move {
+                let outcome = post.deliver(delivery, &name).await;
+                if outcome.is_err() {
+                    post.put_off(key).await;
+                }
+                (key, outcome)
+            });
         }
     }
 }
@@ -338,6 +360,10 @@ impl Post {
     async fn deliver(&self, mut delivery: Delivery, org: &str) -> Result<()> {
         let (store, id) = (self.evidence.store(), delivery.org);
         let action = store.actions_by_id(id, &[delivery.state.action]).await?.pop();
+        let is_listed = |listed: &Listed| listed.id == delivery.state.action;
+        if action.is_none() && store.actions_listed(id).await?.iter().any(is_listed) {
+            return Err(StoreError::corrupt("the action cannot be read").into());
+        }
         let found = action.and_then(|known| {
             let target = known.record.targets.iter().find(|target| target.id == delivery.target)?.clone();
             Some((known.record, target))
@@ -363,6 +389,29 @@ impl Post {
             if delivery.state.next.entry >= planned && self.rest(&mut delivery).await? {
                 return Ok(());
             }
+        }
+    }
+
+    /// Counts an attempt that could not be made, as of an entry that cannot be read, so that it is made again later and given up
+    /// in the end. Where not even that can be written, the next round of the job finds it due.
+    async fn put_off(&self, (org, target): (Id, Id)) {
+        let put_off = async {
+            let Some(mut delivery) = self.evidence.store().deliveries(org, &[target]).await?.pop() else {
+                return Ok(());
+            };
+            let now = self.evidence.now();
+            let state = &mut delivery.state;
+            state.attempts += 1;
+            delivery.due_at = Some(after(now, pause(state.attempts)));
+            if state.attempts >= MOST_ATTEMPTS {
+                tracing::warn!(%org, %target, entry = state.next.entry, "an entry is told nobody");
+                (state.attempts, state.next) = (0, Position { entry: state.next.entry + 1, event: 0 });
+            }
+            self.put(&mut delivery).await
+        };
+        if let Err(error) = put_off.await {
+            tracing::warn!(%org, %target, %error, "an attempt cannot be put off");
+            sleep(REST).await;
         }
     }
 
@@ -413,7 +462,7 @@ impl Post {
             delivery.state.next = at;
             let text = serde_json::to_string(&payload).map_err(|error| StoreError::Failed(error.into()))?;
             let message = Message {
-                id: delivery_id(delivery.org, target.id, at),
+                id: delivery_id(delivery.org, target.id, at, entry.leaf_hash),
                 org: delivery.org,
                 at: self.evidence.now(),
                 destination: target.destination.clone(),
@@ -452,8 +501,8 @@ impl Post {
     }
 }
 
-/// Has a target of an action told again what its actions' events since this time were: each under the id that it had.
-/// Answers how many targets there are; none where there is no such action.
+/// Has the targets of an action told again what it was about since this time, each event under the id that it had. Answers how
+/// many targets there are; none where there is no such action.
 ///
 /// # Errors
 /// [`crate::Error::Store`] when the store fails, and [`StoreError::Conflict`] where a target is just being told something:
@@ -469,13 +518,18 @@ pub async fn replay(evidence: &Evidence, org: Id, number: u64, since: Timestamp)
         Some(first) if first.at < since => first_since(evidence, org, since, 0, head).await?,
         _ => 0,
     };
+    // What is not planned yet comes by itself.
+    let entry = entry.min(store.cursor(NAME, org).await?);
     let targets: Vec<Id> = action.targets.iter().map(|target| target.id).collect();
     let known = store.deliveries(org, &targets).await?;
     for target in &action.targets {
         let known = known.iter().find(|known| known.target == target.id);
         let (last_success_at, last_failure_at) =
             known.map_or((None, None), |known| (known.state.last_success_at, known.state.last_failure_at));
-        let next = Position { entry, event: 0 };
+        let again = Position { entry, event: 0 };
+        // What waits for it still is told, too.
+        let waiting = known.filter(|known| known.due_at.is_some()).map(|known| known.state.next);
+        let next = waiting.map_or(again, |waiting| waiting.min(again));
         let state = DeliveryState { action: action.id, next, attempts: 0, last_success_at, last_failure_at };
         let revision = known.map_or(0, |known| known.revision);
         let again = Delivery { org, target: target.id, due_at: Some(evidence.now()), state, revision };

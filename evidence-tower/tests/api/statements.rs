@@ -198,7 +198,7 @@ const COLD: usize = 16;
 const WARM: usize = 2;
 
 /// Reads that take more, and how many: what they answer is in several tables, which are asked one after the other.
-const WARM_AND_MORE: [(&str, usize); 41] = [
+const WARM_AND_MORE: [(&str, usize); 43] = [
     ("assert_artifact", 5),
     ("download_trail_audit_pdf", 8),
     ("get_action", 3),
@@ -207,6 +207,8 @@ const WARM_AND_MORE: [(&str, usize); 41] = [
     ("get_artifact_by_fingerprint", 6),
     ("get_attestation_evidence", 4),
     ("get_attestations", 5),
+    ("environment_diff", 12),
+    ("get_control", 3),
     ("get_control_coverage", 4),
     ("get_control_decision", 6),
     ("get_custom_attestation_type", 3),
