@@ -13,6 +13,7 @@ use evidence_core::snapshots::{
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 
+use super::backwards;
 use crate::{Broken, Defect};
 
 #[async_trait]
