@@ -72,9 +72,10 @@ pub(crate) const OF_REPOS: Sql = Sql::each(
     LEFT JOIN (SELECT number FROM found ORDER BY number * $6 LIMIT $7 OFFSET $8) p ON true",
 );
 
-/// Of each start, what began last before it under the same name, and that as it ran last.
+/// Of each start, what began last before it under the same name, and that as it ran last, without its context, which may be
+/// long and is the same for many starts.
 pub(crate) const REPLACED: Sql = Sql::each(
-    "SELECT w.key, o.report, i.until_idx, i.state
+    "SELECT w.key, o.report, i.until_idx, json_remove(i.state, '$.context')
     FROM json_each($3) w
     CROSS JOIN evidence.run_origin o
         ON o.environment = $2 AND o.flow = w.value->>0 AND o.reference = w.value->>1 AND +o.org = $1
@@ -86,7 +87,7 @@ pub(crate) const REPLACED: Sql = Sql::each(
     CROSS JOIN evidence.instance i
         ON i.org = $1 AND i.artifact = o.artifact AND i.environment = $2 AND i.since_idx = o.since_idx
         AND (i.exited OR i.until_idx = 9223372036854775807)",
-    "SELECT w.place - 1, o.report, i.until_idx, i.state
+    "SELECT w.place - 1, o.report, i.until_idx, (i.state::jsonb - 'context')::text
     FROM UNNEST($3::text[], $4::text[], $5::bigint[], $6::text[])
         WITH ORDINALITY AS w (flow, reference, since, artifact, place)
     CROSS JOIN LATERAL (

@@ -7,10 +7,12 @@ use std::ops::RangeInclusive;
 use async_trait::async_trait;
 
 use crate::id::Id;
+use crate::json::JsonFields;
 use crate::name::Fingerprint;
 use crate::page::{Listed, Page, PageRequest, SortDirection};
 use crate::snapshots::{
-    Event, LiveBuild, Provenance, Replaced, Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore, Start,
+    Event, LiveBuild, Provenance, Replaced, Run, RunningArtifact, Snapshot, SnapshotEntry, SnapshotRow,
+    SnapshotStore, Start,
 };
 use crate::store::{Current, StoreResult};
 use crate::time::Timestamp;
@@ -231,7 +233,8 @@ impl SnapshotStore for MemoryStore {
         self.ask(org, |tables| {
             let replaced = |(place, start): (u64, &Start)| {
                 let (report, last) = tables.replaced(environment, start)?;
-                let (instance, until) = (last.instance.clone(), last.until.map(|(until, _)| until));
+                let instance = RunningArtifact { context: JsonFields::default(), ..last.instance.clone() };
+                let until = last.until.map(|(until, _)| until);
                 Some(Replaced { place, report, instance, until })
             };
             (0..).zip(starts).filter_map(replaced).collect()

@@ -65,16 +65,19 @@ impl Reply for Csv {
 const BEGINS_A_FORMULA: [char; 11] =
     ['=', '+', '-', '@', '\t', '\r', '\n', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
 
-/// A row of these cells. A cell that a spreadsheet might take for a formula has an apostrophe before it, which shows it as
-/// text.
+/// A row of these cells. What a spreadsheet might take for a formula has an apostrophe before it, which shows it as text: at the
+/// beginning of a cell, and after a semicolon, at which spreadsheets of some countries part cells, quoted or not.
 pub fn csv_row<'c>(cells: impl IntoIterator<Item = &'c str>) -> Vec<u8> {
+    let guarded = |part: &str| {
+        let is_formula = part.trim_start_matches([' ', '"']).starts_with(BEGINS_A_FORMULA);
+        if is_formula { format!("'{part}") } else { part.to_owned() }
+    };
     let cell = |cell: &str| {
-        let is_formula = cell.trim_start_matches(' ').starts_with(BEGINS_A_FORMULA);
-        let guard = if is_formula { "'" } else { "" };
+        let cell = Vec::from_iter(cell.split(';').map(guarded)).join(";");
         if cell.contains([',', '"', '\r', '\n']) {
-            format!("\"{guard}{}\"", cell.replace('"', "\"\""))
+            format!("\"{}\"", cell.replace('"', "\"\""))
         } else {
-            format!("{guard}{cell}")
+            cell
         }
     };
     let cells = Vec::from_iter(cells.into_iter().map(cell));
@@ -104,6 +107,9 @@ mod tests {
             ("\u{ff1d}1", "'\u{ff1d}1"),
             ("=HYPERLINK(\"http://x\",\"y\")", "\"'=HYPERLINK(\"\"http://x\"\",\"\"y\"\")\""),
             ("1=1", "1=1"),
+            ("x;=1+1", "x;'=1+1"),
+            ("x; -1;y", "x;' -1;y"),
+            ("x;\"=1", "\"x;'\"\"=1\""),
         ];
         for (text, cell) in table {
             assert_eq!(String::from_utf8(csv_row([text, "z"])).unwrap(), format!("{cell},z\r\n"));

@@ -98,7 +98,7 @@ pub struct Replaced {
     pub place: u64,
     /// The report by which it was known in the flow.
     pub report: Id,
-    /// As it ran last in the run that began then.
+    /// As it ran last in the run that began then, without its context.
     pub instance: RunningArtifact,
     /// The snapshot in which that run had ended; nothing while it lasts.
     pub until: Option<u64>,
