@@ -123,8 +123,14 @@ impl JsonSchema for SentSeconds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SentTime(pub Timestamp);
 
+/// No spelling of a time is longer, in characters.
+const SENT_TIME: usize = 64;
+
 impl SentTime {
     fn parse(text: &str) -> Option<Self> {
+        if text.len() > SENT_TIME {
+            return None;
+        }
         // Not `str::parse` of what has no offset, which takes one and ignores it.
         let without_offset = || {
             let read = |format| DateTime::strptime(format, text).ok();
@@ -155,7 +161,7 @@ impl JsonSchema for SentTime {
         "SentTime".into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "format": "date-time" })
+        schemars::json_schema!({ "type": "string", "format": "date-time", "maxLength": SENT_TIME })
     }
 }
 

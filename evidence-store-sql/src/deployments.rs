@@ -63,7 +63,8 @@ const OF_FLOW: Sql = Sql::same(" AND x.flow = $8");
 /// What [`Row`] reads, of a row `x`.
 const ROW: Sql = Sql::each(
     "json_array(x.environment, x.snapshot, x.artifact, x.name, x.compliant, x.report, x.flow, x.repo, x.committed_at,
-        x.at, (SELECT json_array(a.trail, a.commit_sha) FROM evidence.artifact a WHERE a.id = x.report AND +a.org = $1))",
+        x.at, json((SELECT json_array(a.trail, a.commit_sha) FROM evidence.artifact a
+            WHERE a.id = x.report AND +a.org = $1)))",
     "json_build_array(x.environment, x.snapshot, x.artifact, x.name, x.compliant::integer, x.report, x.flow, x.repo,
         x.committed_at, x.at, (SELECT json_build_array(a.trail, a.commit_sha)
             FROM evidence.artifact a WHERE a.org = $1 AND a.id = x.report))::text",

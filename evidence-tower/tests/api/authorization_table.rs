@@ -355,6 +355,7 @@ impl World {
         let decisions = api.get("/controls/acme/c1/decisions").await.ok();
         let repos = api.get("/repos/acme").await.ok();
         api.report_running("prod", &[('a', &[1])]).await.created();
+        api.report_running("prod", &[]).await.created();
         let names = [
             ("repo", repos["repos"][0]["id"].as_str().unwrap()),
             ("decision_id", decisions["decisions"][0]["decision_id"].as_str().unwrap()),

@@ -50,6 +50,7 @@ fn filled(path: &str) -> String {
     let segment = |segment: &str| match segment {
         "{org}" => "acme".to_owned(),
         "{resource_type}" => "flow".to_owned(),
+        "{notification_number}" => "1".to_owned(),
         "{fingerprint}" => "a".repeat(64),
         "{commit}" | "{commit_sha}" => "a".repeat(40),
         parameter if parameter.starts_with('{') => "name".to_owned(),

@@ -504,7 +504,6 @@ async fn a_snapshot_says_why_an_artifact_may_not_run() {
         let p = "policy 'p' (version 1)";
         let scan = "the attestation 'scan' of type 'snyk' is missing";
         let missing = "provenance is required, and the artifact was reported in no flow";
-        let nothing = "is missing, for the artifact was reported in no flow";
         let state = "An expected attestation of the artifact or of its trail is missing.";
         let expected = json!({"artifacts": [
             {
@@ -521,8 +520,8 @@ async fn a_snapshot_says_why_an_artifact_may_not_run() {
             {
                 "reasons_for_incompliance": [
                     format!("{p}: {missing}"),
-                    format!("{p}: compliance in a trail {nothing}"),
-                    format!("{p}: the attestation 'scan' of type 'snyk' {nothing}"),
+                    format!("{p}: compliance in a trail is missing, for the artifact was reported in no flow"),
+                    format!("{p}: {scan} in any flow"),
                     format!("policy 'q' (version 1): {missing}"),
                 ],
                 "flows": [],

@@ -234,7 +234,9 @@ async fn an_artifact_without_provenance_has_empty_and_null_fields() {
         let artifact = json!({
             "name": "image-1", "fingerprint": fingerprint('1'), "compliant": false, "deployments": [],
             "creationTimestamp": [10], "pods": null, "ecs_context": null,
-            "annotation": {"type": "started-non-compliant", "was": 0, "now": 1}, "reasons_for_incompliance": [],
+            "annotation": {"type": "started-non-compliant", "was": 0, "now": 1},
+            "reasons_for_incompliance":
+                ["policy 'p' (version 1): provenance is required, and the artifact was reported in no flow"],
             "flow_name": "", "git_commit": "", "commit_url": "", "html_url": "", "flow_html_url": "",
             "deployment_diff": null, "commit_lead_time": null, "flows": [], "policy_decisions": [decision]
         });
