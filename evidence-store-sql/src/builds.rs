@@ -126,8 +126,9 @@ fn times_text(dialect: Dialect, filter: &BuildFilter) -> String {
     match numbered(filter) {
         Some(of) => {
             let (bounds, number) = (of.bounds(dialect), of.number);
-            let rows = format!("{} AND {number} >= b.low AND {number} < b.high", of.all.text(dialect));
-            format!("SELECT {COUNT}, {} FROM {bounds} b", newest(&rows, number))
+            let rows =
+                format!("{} AND {number} >= bounds.low AND {number} < bounds.high", of.all.text(dialect));
+            format!("SELECT {COUNT}, {} FROM {bounds} bounds", newest(&rows, number))
         }
         None => {
             let (all, rows) = (OF_REPOS.text(dialect), NEWEST_OF_REPOS.text(dialect));

@@ -172,8 +172,9 @@ fn times_text(dialect: Dialect, filter: &DeploymentFilter) -> String {
     match numbered(filter) {
         Some(of) if conditions.is_empty() => {
             let (bounds, number) = (of.bounds(dialect), of.number);
-            let rows = format!("{} AND {number} >= b.low AND {number} < b.high", of.all.text(dialect));
-            format!("SELECT {COUNT}, {} FROM {bounds} b", newest(&rows, number))
+            let rows =
+                format!("{} AND {number} >= bounds.low AND {number} < bounds.high", of.all.text(dialect));
+            format!("SELECT {COUNT}, {} FROM {bounds} bounds", newest(&rows, number))
         }
         of => {
             let (rows, number) = of.map_or((OF_REPOS, "x.ordinal"), |of| (of.in_window, of.number));

@@ -103,7 +103,7 @@ impl Listing {
                 format!("SELECT {total} AS n FROM {all}")
             }
             Order::Range { first, end, .. } => {
-                format!("SELECT {total} AS n, b.high FROM {} b", bounds(dialect, [*first, *end]))
+                format!("SELECT {total} AS n, bounds.high FROM {} bounds", bounds(dialect, [*first, *end]))
             }
         };
         let rows = match order {

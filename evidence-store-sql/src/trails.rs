@@ -47,7 +47,7 @@ const OF_TAGGED_FLOWS: Sql = Sql::each(
 const TOTAL_OF_TAGGED_FLOWS: Sql = Sql::each(
     "(SELECT coalesce(sum((SELECT max(t.flow_ordinal) FROM evidence.trail t WHERE t.flow = n.id)), 0)
         FROM evidence.record n WHERE n.org = $1 AND n.kind = 'flow' AND EXISTS (
-            SELECT 1 FROM json_each(n.tags) t WHERE t.key = $5 AND ($6 IS NULL OR t.value = $6)))",
+            SELECT 1 FROM json_each(n.tags) tag WHERE tag.key = $5 AND ($6 IS NULL OR tag.value = $6)))",
     "(SELECT coalesce(sum((
             SELECT t.flow_ordinal FROM evidence.trail t WHERE t.org = $1 AND t.flow || '' = n.id
             ORDER BY t.flow_ordinal DESC LIMIT 1)), 0)::bigint
@@ -60,7 +60,7 @@ const NEWEST_OF_TAGGED_FLOWS: Sql = Sql::each(
     "evidence.record n CROSS JOIN evidence.trail x ON x.id IN (
         SELECT t.id FROM evidence.trail t WHERE t.flow = n.id ORDER BY t.flow_ordinal DESC LIMIT $8)
     WHERE n.org = $1 AND n.kind = 'flow' AND EXISTS (
-        SELECT 1 FROM json_each(n.tags) t WHERE t.key = $5 AND ($6 IS NULL OR t.value = $6))",
+        SELECT 1 FROM json_each(n.tags) tag WHERE tag.key = $5 AND ($6 IS NULL OR tag.value = $6))",
     "(SELECT t.* FROM evidence.record n CROSS JOIN LATERAL (
             SELECT * FROM evidence.trail WHERE org = $1 AND flow || '' = n.id
             ORDER BY flow_ordinal DESC LIMIT $8) t

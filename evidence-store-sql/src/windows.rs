@@ -68,8 +68,8 @@ pub(crate) struct Numbered {
     pub(crate) newest_first: Sql,
 }
 
-/// How many there are between bounds `b`.
-pub(crate) const COUNT: &str = "CASE WHEN b.low < b.high THEN b.high - b.low ELSE 0 END";
+/// How many there are between `bounds`.
+pub(crate) const COUNT: &str = "CASE WHEN bounds.low < bounds.high THEN bounds.high - bounds.low ELSE 0 END";
 
 impl Numbered {
     /// One row, with the first number of the window as `low` and the one after its last as `high`. By the limit PostgreSQL

@@ -20,7 +20,7 @@ pub(crate) fn note(sql: &str) {
 }
 
 /// What reads more than it answers, and why that is right: a part of the statement, and the step.
-const EXCEPTIONS: [(&str, &str, &str); 26] = [
+const EXCEPTIONS: [(&str, &str, &str); 30] = [
     ("page AS MATERIALIZED", "SCAN x LEFT-JOIN", "the page itself"),
     (
         "page AS MATERIALIZED",
@@ -35,6 +35,10 @@ const EXCEPTIONS: [(&str, &str, &str); 26] = [
     ("max(x.ordinal)", "trail_org (org=?)", "the last of an index"),
     ("max(a.ordinal)", "artifact_org (org=?)", "the last of an index"),
     ("max(b.ordinal)", "PRIMARY KEY (org=?)", "the last of a table"),
+    ("max(b.idx)", "sqlite_autoindex_ledger_1 (org=?)", "the last of a ledger"),
+    ("deployment b", "deployment_org (org=?)", "the last of an index"),
+    ("max(d.ordinal)", "deployment_org (org=?)", "the last of an index"),
+    ("deployment x", "TEMP B-TREE", "the deployments of several repos by time"),
     (
         "FROM artifact x",
         "artifact_org (org=?)",

@@ -215,14 +215,14 @@ async fn repos_are_found_by_name(store: Arc<dyn Store>) -> Outcome {
     org.record(vec![named(113, "acme/api"), named(112, "acme/api"), named(114, "B"), named(115, "a")])
         .await?;
     other.record(vec![named(212, "acme/web")]).await?;
-    let cases: [(&[&str], &[(&str, u64)]); 4] = [
-        (&[], &[]),
-        (&["acme/web", "b", "acme"], &[]),
-        (&["a", "acme/api", "a"], &[("a", 115), ("acme/api", 112), ("acme/api", 113)]),
-        (&["a", "B"], &[("B", 114), ("a", 115)]),
+    let cases = [
+        (vec![], vec![]),
+        (vec!["acme/web", "b", "acme"], vec![]),
+        (vec!["a", "acme/api", "a"], vec![("a", 115), ("acme/api", 112), ("acme/api", 113)]),
+        (vec!["a", "B"], vec![("B", 114), ("a", 115)]),
     ];
     for (names, expected) in cases {
-        let found = store.repos_named(org.id, names).await?;
+        let found = store.repos_named(org.id, &names).await?;
         let expected = Vec::from_iter(expected.iter().map(|(name, n)| ((*name).to_owned(), id(*n))));
         same(&format!("{names:?}"), found, expected)?;
     }

@@ -1,5 +1,7 @@
 //! Paths, methods and parameters, before any operation sees them.
 
+use std::collections::BTreeSet;
+
 use evidence_tower::EvidenceApi;
 use http::header::{ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Method, Request};
@@ -8,7 +10,16 @@ use serde_json::json;
 use tower::ServiceExt;
 
 use crate::mounts::Mount;
+use crate::operation_paths::routes;
 use crate::support::{JANE, in_memory, on_every_store_and_mount};
+
+/// The list is what clients of the API were promised: nothing leaves it.
+#[test]
+fn what_is_routed_is_the_list_of_operations() {
+    let routed = routes().into_values().map(|(method, path)| format!("{method} {path}"));
+    let listed = include_str!("operations.txt").lines().map(ToOwned::to_owned);
+    assert_eq!(BTreeSet::from_iter(routed), BTreeSet::from_iter(listed));
+}
 
 #[tokio::test]
 async fn an_unknown_path_is_not_found() {
