@@ -177,10 +177,14 @@ impl Planner {
 
     /// The tables that a statement whose values have these types reads from end to end, whatever the values, and the indexes
     /// of which it reads all that an organization has; and the steps that it lacks.
-    async fn scanned(&mut self, sql: &str, types: &[&str]) -> BTreeSet<String> {
+    async fn scanned(&mut self, sql: &str, types: &[&str], visible: bool) -> BTreeSet<String> {
         let steps = explain(self.session.ready().await.unwrap(), &self.schema, sql, types).await;
+        // Of pages that not all see the rows are fetched, in whichever way: by this index.
+        let index = |needed: &str| needed.split(' ').rev().nth(1).unwrap_or_default().to_owned();
+        let wanted = |needed: &str| if visible { needed.to_owned() } else { index(needed) };
         let times = |needed: &str| {
-            steps.iter().filter(|step| step.replace("Scan Backward", "Scan").contains(needed)).count()
+            let wanted = wanted(needed);
+            steps.iter().filter(|step| step.replace("Scan Backward", "Scan").contains(&wanted)).count()
         };
         let needed = NEEDED.iter().filter(|(part, ..)| sql.contains(part));
         let lacking = needed.filter(|(_, needed, least)| times(needed) < *least);
@@ -254,7 +258,7 @@ async fn every_statement_finds_its_rows_by_an_index_whatever_the_statistics_say(
         }
         let mut found = BTreeMap::new();
         for (sql, types) in &statements {
-            let scanned = planner.scanned(sql, types).await;
+            let scanned = planner.scanned(sql, types, !steps.contains(&SKEW)).await;
             let mut expected = |table: &String| {
                 let exception =
                     EXCEPTIONS.iter().find(|(part, scanned, _)| sql.contains(part) && scanned == table);
