@@ -198,7 +198,7 @@ const COLD: usize = 16;
 const WARM: usize = 2;
 
 /// Reads that take more, and how many: what they answer is in several tables, which are asked one after the other.
-const WARM_AND_MORE: [(&str, usize); 43] = [
+const WARM_AND_MORE: [(&str, usize); 45] = [
     ("assert_artifact", 5),
     ("download_trail_audit_pdf", 8),
     ("get_action", 3),
@@ -220,7 +220,9 @@ const WARM_AND_MORE: [(&str, usize); 43] = [
     ("get_policy", 5),
     ("get_repo_live_artifacts", 5),
     ("get_search", 6),
-    ("get_snapshot", 9),
+    ("get_env_auditlog", 6),
+    ("get_env_events", 10),
+    ("get_snapshot", 11),
     ("get_trail", 6),
     ("get_trail_attestation", 4),
     ("get_user_default_org", 3),

@@ -456,7 +456,7 @@ fn queries(operation: &str) -> BoxedStrategy<String> {
             "event_types=started",
             "event_types=exited,changed",
             "event_types=scaled",
-            "flow_names=web,no provenance",
+            "flow_names=web,no%20provenance",
             "flow_names=shop",
             "repo_names=a/a",
             "repo_names=x",
