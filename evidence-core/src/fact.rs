@@ -118,6 +118,12 @@ pub enum Fact {
     },
     EnvironmentUpdated {
         record: Environment,
+        /// Which members a logical environment has now, and had not before.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        joined: Vec<Id>,
+        /// Which it had before, and has no more.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        left: Vec<Id>,
     },
     EnvironmentTagged {
         record: Environment,
@@ -309,7 +315,7 @@ impl Fact {
             Self::TrailBegun { record } | Self::TrailUpdated { record, .. } => (RecordKind::Trail, record.id),
             Self::RepoReported { record } | Self::RepoTagged { record } => (RecordKind::Repo, record.id),
             Self::EnvironmentCreated { record }
-            | Self::EnvironmentUpdated { record }
+            | Self::EnvironmentUpdated { record, .. }
             | Self::EnvironmentTagged { record }
             | Self::EnvironmentJoined { record, .. }
             | Self::EnvironmentRenamed { record, .. }

@@ -162,6 +162,17 @@ pub enum IndexRow<'a> {
         /// The groups it lies in.
         namespace: &'a [String],
     },
+    /// A logical environment has a member from this entry on, or no more.
+    EnvironmentMember {
+        /// The logical environment.
+        environment: Id,
+        /// The member.
+        member: Id,
+        /// Whether it is one now.
+        joined: bool,
+        /// The time of the entry.
+        at: Timestamp,
+    },
     /// A snapshot.
     Snapshot {
         /// The environment.
@@ -258,6 +269,15 @@ pub enum IndexRow<'a> {
 
 fn commit_row(commit: Option<&str>, trail: Id, flow: Id) -> Option<IndexRow<'_>> {
     Some(IndexRow::CommitTrail { commit: commit?, trail, flow })
+}
+
+fn member_rows(
+    environment: Id,
+    members: &[Id],
+    joined: bool,
+    at: Timestamp,
+) -> impl Iterator<Item = IndexRow<'_>> {
+    members.iter().map(move |member| IndexRow::EnvironmentMember { environment, member: *member, joined, at })
 }
 
 fn taken(snapshot: &Snapshot) -> Vec<IndexRow<'_>> {
@@ -392,6 +412,16 @@ impl Fact {
                 environment: record.environment,
                 fingerprint: &record.fingerprint,
             }),
+            Self::EnvironmentCreated { record } => {
+                rows.extend(member_rows(record.id, &record.included, true, at));
+            }
+            Self::EnvironmentUpdated { record, joined, left } => {
+                rows.extend(member_rows(record.id, joined, true, at));
+                rows.extend(member_rows(record.id, left, false, at));
+            }
+            Self::EnvironmentJoined { record, member } => {
+                rows.extend(member_rows(record.id, std::slice::from_ref(member), true, at));
+            }
             Self::TextKept { text } => rows.push(IndexRow::Text { sha256: Hash::of(text) }),
             // The rows of the record and of its names are all they are found by.
             Self::UserSettingsChanged { .. }
@@ -403,10 +433,7 @@ impl Fact {
             | Self::FlowTagged { .. }
             | Self::FlowRenamed { .. }
             | Self::FlowArchived { .. }
-            | Self::EnvironmentCreated { .. }
-            | Self::EnvironmentUpdated { .. }
             | Self::EnvironmentTagged { .. }
-            | Self::EnvironmentJoined { .. }
             | Self::EnvironmentRenamed { .. }
             | Self::EnvironmentArchived { .. }
             | Self::PoliciesAttached { .. }
@@ -465,7 +492,7 @@ impl Fact {
                 (record.identity.as_str(), Some(&record.tags))
             }
             Self::EnvironmentCreated { record }
-            | Self::EnvironmentUpdated { record }
+            | Self::EnvironmentUpdated { record, .. }
             | Self::EnvironmentTagged { record }
             | Self::EnvironmentJoined { record, .. }
             | Self::EnvironmentRenamed { record, .. }

@@ -49,6 +49,8 @@ pub struct Limits {
     pub snapshot: u64,
     /// Different artifacts that run in one environment: 10,000. Each is evaluated by each of its policies.
     pub running_artifacts: usize,
+    /// Artifacts in a snapshot of a logical environment, of all its members together, that is shown or compared: 100,000.
+    pub combined_artifacts: usize,
     /// What policies evaluate for one report, or for one answer of the gate: 100,000,000 rules and parts of their
     /// conditions, each once for each artifact and each flow that it was reported to.
     pub evaluations: usize,
@@ -93,6 +95,7 @@ impl Default for Limits {
             actions: 1_000,
             snapshot: 32 << 20,
             running_artifacts: 10_000,
+            combined_artifacts: 100_000,
             evaluations: 100_000_000,
             resolutions: 100_000,
             trail_artifacts: 10_000,

@@ -256,8 +256,20 @@ CREATE TABLE evidence.snapshot (
     events       bigint NOT NULL,
     PRIMARY KEY (org, environment, idx)
 );
--- By an expression, so that no look-up by number takes it for its own.
+-- By an expression, so that no look-up by number takes one of these for its own.
 CREATE INDEX snapshot_at ON evidence.snapshot (org, (environment || ''), at, idx);
+CREATE INDEX snapshot_entry ON evidence.snapshot (org, (environment || ''), ledger_index, idx);
+
+-- Of logical environments: which had a member from an entry on (joined), or no more.
+CREATE TABLE evidence.environment_member (
+    org          text COLLATE "C" NOT NULL,
+    environment  text COLLATE "C" NOT NULL,
+    ledger_index bigint NOT NULL,
+    member       text COLLATE "C" NOT NULL,
+    joined       boolean NOT NULL,
+    at           bigint NOT NULL,
+    PRIMARY KEY (org, environment, ledger_index, member)
+);
 
 -- When environments were last reported on, where that told nothing new too.
 CREATE TABLE evidence.environment_report (

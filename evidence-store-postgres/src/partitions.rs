@@ -34,7 +34,7 @@ const EXCEPTIONS: [(&str, &str); 3] = [
 ];
 
 /// Tables that follow from the ledgers alone.
-const DERIVED: [&str; 20] = [
+const DERIVED: [&str; 21] = [
     "allowance",
     "artifact",
     "attachment",
@@ -42,6 +42,7 @@ const DERIVED: [&str; 20] = [
     "build",
     "commit_trail",
     "deployment",
+    "environment_member",
     "environment_report",
     "instance",
     "kept_text",

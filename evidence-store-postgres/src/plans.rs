@@ -114,6 +114,8 @@ const FILL: &str = "
     INSERT INTO evidence.head SELECT 'id' || n, n, '' FROM generate_series(1, 5000) n;
     INSERT INTO evidence.ledger SELECT 'o', n, 'k', n, 'a', 'h', 'h', '{}' FROM generate_series(1, 5000) n;
     INSERT INTO evidence.snapshot SELECT 'o', 'e' || n % 9, n, n, true, n, n FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.environment_member SELECT 'o', 'e' || n % 9, n, 'm' || n % 90, true, n
+        FROM generate_series(1, 5000) n;
     INSERT INTO evidence.deployment SELECT 'o', n, 'e' || n % 9, n, n, md5(n::text), 'a', true, 'id' || n,
         'flow' || n % 9, 'repo' || n % 50, n, n, n, n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.version SELECT 'o', 'id' || n, 1, n FROM generate_series(1, 5000) n;
@@ -130,7 +132,7 @@ const ANALYZE: &str = "
     VACUUM (ANALYZE) evidence.artifact, evidence.build, evidence.trail, evidence.attestation, evidence.record, evidence.name, evidence.api_key,
         evidence.organization, evidence.user, evidence.membership, evidence.head, evidence.ledger, evidence.snapshot,
         evidence.commit_trail, evidence.record_tag, evidence.version, evidence.kept_text, evidence.attachment_pending, evidence.instance,
-        evidence.run_origin, evidence.deployment";
+        evidence.run_origin, evidence.deployment, evidence.environment_member";
 
 /// Nearly all of them of one flow and about one control, which statistics tell, but not which pages all see.
 const SKEW: &str = "

@@ -1,7 +1,7 @@
 //! Environments: records, and what their reports made of them.
 
 use async_trait::async_trait;
-use evidence_core::environments::{EnvironmentStatus, EnvironmentStore, KnownEnvironment};
+use evidence_core::environments::{EnvironmentStatus, EnvironmentStore, KnownEnvironment, MemberChange};
 use evidence_core::id::Id;
 use evidence_core::page::{Listed, PageRequest};
 use evidence_core::store::StoreResult;
@@ -63,6 +63,11 @@ const ARCHIVED: Sql = Sql::each(
     WHERE r.org = $1 AND r.kind = 'environment' AND r.name = $2 AND r.archived LIMIT 1",
     "SELECT 1::bigint FROM evidence.record r
     WHERE r.org = $1 AND r.kind || '' = 'environment' AND r.name = $2 AND r.archived LIMIT 1",
+);
+
+const MEMBER_CHANGES: Sql = Sql::same(
+    "SELECT m.ledger_index, m.at, m.member, m.joined FROM evidence.environment_member m
+    WHERE m.org = $1 AND m.environment = $2 ORDER BY m.ledger_index, m.member",
 );
 
 const ENVIRONMENTS: Sql = Sql::each(
@@ -146,6 +151,11 @@ impl<D: Driver> EnvironmentStore for SqlStore<D> {
         let order = Order::By(Sql::same("x.name"));
         let listing = Listing { from: LISTED, filter: Vec::new(), order, narrow: false, counted: false };
         Ok(self.listed(org, &listing, PageRequest::ALL, Vec::new()).await?.items)
+    }
+
+    async fn member_changes(&self, org: Id, environment: Id) -> StoreResult<Vec<MemberChange>> {
+        let change = |(entry, at, member, joined)| Ok(MemberChange { entry, at, member, joined });
+        self.query_org(org, MEMBER_CHANGES).bind(environment).long().all_as(change).await
     }
 
     async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>> {

@@ -11,34 +11,36 @@ use crate::snapshots::LASTING;
 use crate::sql::Sql;
 use crate::value::{Column, Value, signed};
 
-/// The events that have the numbers `$3`: each tells of an interval that it begins, or of one that it ends.
+/// The events of these numbers of environments: each tells of an interval that it begins, or of one that it ends.
 pub(crate) const NUMBERED: Sql = Sql::each(
-    "SELECT i.event, i.from_idx, s.at, s.compliant, 0, i.state
-    FROM json_each($3) w
-    CROSS JOIN evidence.instance i ON i.environment = $2 AND i.event = w.value AND +i.org = $1
-    CROSS JOIN evidence.snapshot s ON s.environment = $2 AND s.idx = i.from_idx AND +s.org = $1
+    "SELECT i.environment, i.event, i.from_idx, s.at, s.ledger_index, s.compliant, 0, i.state
+    FROM json_each($2) w
+    CROSS JOIN evidence.instance i
+        ON i.environment = w.value->>0 AND i.event = w.value->>1 AND +i.org = $1
+    CROSS JOIN evidence.snapshot s ON s.environment = w.value->>0 AND s.idx = i.from_idx AND +s.org = $1
     UNION ALL
-    SELECT i.exit_event, i.until_idx, s.at, s.compliant, 1, i.state
-    FROM json_each($3) w
-    CROSS JOIN evidence.instance i ON i.environment = $2 AND i.exit_event = w.value AND +i.org = $1
-    CROSS JOIN evidence.snapshot s ON s.environment = $2 AND s.idx = i.until_idx AND +s.org = $1",
-    "SELECT i.event, i.from_idx, s.at, s.compliant, false, i.state
-    FROM UNNEST($3::bigint[]) AS w (value)
+    SELECT i.environment, i.exit_event, i.until_idx, s.at, s.ledger_index, s.compliant, 1, i.state
+    FROM json_each($2) w
+    CROSS JOIN evidence.instance i
+        ON i.environment = w.value->>0 AND i.exit_event = w.value->>1 AND +i.org = $1
+    CROSS JOIN evidence.snapshot s ON s.environment = w.value->>0 AND s.idx = i.until_idx AND +s.org = $1",
+    "SELECT i.environment, i.event, i.from_idx, s.at, s.ledger_index, s.compliant, false, i.state
+    FROM UNNEST($2::text[], $3::bigint[]) AS w (environment, number)
     CROSS JOIN LATERAL (
         SELECT * FROM evidence.instance
-        WHERE org = $1 AND environment = $2 AND event = w.value OFFSET 0) i
+        WHERE org = $1 AND environment = w.environment AND event = w.number OFFSET 0) i
     CROSS JOIN LATERAL (
         SELECT * FROM evidence.snapshot
-        WHERE org = $1 AND environment = $2 AND idx = i.from_idx OFFSET 0) s
+        WHERE org = $1 AND environment = w.environment AND idx = i.from_idx OFFSET 0) s
     UNION ALL
-    SELECT i.exit_event, i.until_idx, s.at, s.compliant, true, i.state
-    FROM UNNEST($3::bigint[]) AS w (value)
+    SELECT i.environment, i.exit_event, i.until_idx, s.at, s.ledger_index, s.compliant, true, i.state
+    FROM UNNEST($2::text[], $3::bigint[]) AS w (environment, number)
     CROSS JOIN LATERAL (
         SELECT * FROM evidence.instance
-        WHERE org = $1 AND environment = $2 AND exit_event = w.value OFFSET 0) i
+        WHERE org = $1 AND environment = w.environment AND exit_event = w.number OFFSET 0) i
     CROSS JOIN LATERAL (
         SELECT * FROM evidence.snapshot
-        WHERE org = $1 AND environment = $2 AND idx = i.until_idx OFFSET 0) s",
+        WHERE org = $1 AND environment = w.environment AND idx = i.until_idx OFFSET 0) s",
 );
 
 /// The numbers from `$3` to `$4` of the events about artifacts that reports of the repos `$5` are about: how many there are,
@@ -102,10 +104,13 @@ pub(crate) const REPLACED: Sql = Sql::each(
 );
 
 /// A row of [`NUMBERED`].
-pub(crate) type EventRow = (u64, u64, Timestamp, bool, bool, String);
+pub(crate) type EventRow = (Id, u64, u64, Timestamp, u64, bool, bool, String);
 
-pub(crate) fn event((number, index, at, compliant, exited, state): EventRow) -> StoreResult<Event> {
-    Ok(Event { number, snapshot: (index, at), compliant, instance: body(&state)?, exited })
+pub(crate) fn event(
+    (environment, number, index, at, revision, compliant, exited, state): EventRow,
+) -> StoreResult<Event> {
+    let (snapshot, instance) = ((index, at), body(&state)?);
+    Ok(Event { environment, number, snapshot, revision, compliant, instance, exited })
 }
 
 /// What the rows of [`OF_REPOS`] say.

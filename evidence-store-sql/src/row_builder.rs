@@ -361,6 +361,17 @@ impl RowBuilder {
                 IndexRow::IntervalBegun { environment, instance, event } => {
                     self.intervals.begin(org, environment, instance.clone(), event);
                 }
+                IndexRow::EnvironmentMember { environment, member, joined, at } => {
+                    let row = vec![
+                        this.clone(),
+                        environment.into(),
+                        index.clone(),
+                        member.into(),
+                        joined.into(),
+                        at.into(),
+                    ];
+                    rows.push(TableWrite::EnvironmentMember, row);
+                }
                 IndexRow::Origin { environment, flow, reference, since, artifact, report } => {
                     rows.push(
                         TableWrite::RunOrigin,

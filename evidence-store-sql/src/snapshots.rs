@@ -10,8 +10,8 @@ use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::page::{Page, PageRequest, SortDirection};
 use evidence_core::snapshots::{
-    ArtifactKey, Event, LiveBuild, Replaced, Run, RunningArtifact, Snapshot, SnapshotEntry, SnapshotRow,
-    SnapshotStore, Start,
+    ArtifactKey, Event, LiveBuild, Progress, Replaced, Run, RunningArtifact, Snapshot, SnapshotEntry,
+    SnapshotRow, SnapshotStore, Start,
 };
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
@@ -25,7 +25,7 @@ use crate::sql::{Sql, payload, payload_size};
 use crate::store::SqlStore;
 use crate::table_rows::Rows;
 use crate::tables::TableWrite;
-use crate::value::{Value, ints, signed, texts};
+use crate::value::{Column, Value, signed, texts};
 
 /// `until_idx` of what lasts.
 pub(crate) const LASTING: i64 = i64::MAX;
@@ -37,12 +37,41 @@ const SNAPSHOT: Sql = Sql::same(concat!(
 ));
 
 /// The next one is a subquery, never a join: a probe of the index whatever the statistics say.
-const SNAPSHOTS: Sql = Sql::same(
-    "SELECT s.idx, s.at,
+const SNAPSHOTS: Sql = Sql::each(
+    "SELECT s.environment, s.idx, s.at,
         (SELECT n.at FROM evidence.snapshot n
             WHERE n.org = $1 AND n.environment = s.environment AND n.idx = s.idx + 1),
         s.compliant, s.events, s.ledger_index
-    FROM evidence.snapshot s WHERE s.org = $1 AND s.environment = $2 AND s.idx BETWEEN $3 AND $4 ORDER BY s.idx",
+    FROM json_each($2) w
+    CROSS JOIN evidence.snapshot s
+        ON s.environment = w.value->>0 AND s.idx BETWEEN w.value->>1 AND w.value->>2 AND +s.org = $1
+    ORDER BY s.environment, s.idx",
+    "SELECT s.environment, s.idx, s.at,
+        (SELECT n.at FROM evidence.snapshot n
+            WHERE n.org = $1 AND n.environment = s.environment AND n.idx = s.idx + 1),
+        s.compliant, s.events, s.ledger_index
+    FROM UNNEST($2::text[], $3::bigint[], $4::bigint[]) AS w (environment, first, last)
+    CROSS JOIN LATERAL (
+        SELECT * FROM evidence.snapshot
+        WHERE org = $1 AND environment = w.environment AND idx BETWEEN w.first AND w.last OFFSET 0) s
+    ORDER BY s.environment, s.idx",
+);
+
+/// Of each environment and entry the last snapshot before that: one probe of an index, however many there are.
+const PROGRESS: Sql = Sql::each(
+    "SELECT w.key, s.idx, s.events
+    FROM json_each($2) w
+    CROSS JOIN evidence.snapshot s
+        ON s.environment = w.value->>0 AND +s.org = $1 AND s.idx = (
+            SELECT b.idx FROM evidence.snapshot b
+            WHERE b.environment = w.value->>0 AND b.ledger_index < w.value->>1 AND +b.org = $1
+            ORDER BY b.ledger_index DESC LIMIT 1)",
+    "SELECT w.place - 1, s.idx, s.events
+    FROM UNNEST($2::text[], $3::bigint[]) WITH ORDINALITY AS w (environment, entry, place)
+    CROSS JOIN LATERAL (
+        SELECT idx, events FROM evidence.snapshot
+        WHERE org = $1 AND environment || '' = w.environment AND ledger_index < w.entry
+        ORDER BY ledger_index DESC LIMIT 1) s",
 );
 
 /// Of equal times the greatest number: one probe of an index, however long ago.
@@ -298,10 +327,21 @@ fn taken((revision, payload): (u64, Payload)) -> StoreResult<Current<Snapshot>> 
 }
 
 /// A row of [`SNAPSHOTS`].
-type SnapshotLine = (u64, Timestamp, Option<Timestamp>, bool, u64, u64);
+type SnapshotLine = (Id, u64, Timestamp, Option<Timestamp>, bool, u64, u64);
 
-fn line((index, at, until, compliant, events, revision): SnapshotLine) -> StoreResult<SnapshotRow> {
-    Ok(SnapshotRow { index, at, until, compliant, events, revision })
+fn line(
+    (environment, index, at, until, compliant, events, revision): SnapshotLine,
+) -> StoreResult<SnapshotRow> {
+    Ok(SnapshotRow { environment, index, at, until, compliant, events, revision })
+}
+
+/// Ids with a number or more each, to bind.
+fn numbered<const N: usize>(asked: impl Iterator<Item = (Id, [u64; N])> + Clone) -> Value {
+    let ids = asked.clone().map(|(id, _)| Some(id.to_string())).collect();
+    let numbers =
+        |place: usize| asked.clone().map(move |(_, numbers)| numbers.get(place).copied().map(signed));
+    let numbers = (0..N).map(|place| Column::Ints(numbers(place).collect()));
+    Value::Columns(std::iter::once(Column::Texts(ids)).chain(numbers).collect())
 }
 
 /// What [`INSTANCES`] found, by artifact key.
@@ -342,13 +382,26 @@ impl<D: Driver> SnapshotStore for SqlStore<D> {
     async fn snapshots(
         &self,
         org: Id,
-        environment: Id,
-        range: RangeInclusive<u64>,
+        ranges: &[(Id, RangeInclusive<u64>)],
     ) -> StoreResult<Vec<SnapshotRow>> {
-        let query = self.query_org(org, SNAPSHOTS).bind(environment);
-        let query = query.bind(*range.start()).bind(*range.end());
-        let count = range.end().saturating_add(1).saturating_sub(*range.start());
+        let bounds = ranges.iter().map(|(environment, range)| (*environment, [*range.start(), *range.end()]));
+        let counts =
+            ranges.iter().map(|(_, range)| range.end().saturating_add(1).saturating_sub(*range.start()));
+        let count = counts.fold(0, u64::saturating_add);
+        let query = self.query_org(org, SNAPSHOTS).bind(numbered(bounds));
         query.per_item(usize::try_from(count).unwrap_or(usize::MAX)).all_as(line).await
+    }
+
+    async fn progress(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<Progress>> {
+        let before = asked.iter().map(|(environment, entry)| (*environment, [*entry]));
+        let query = self.query_org(org, PROGRESS).bind(numbered(before)).per_item(asked.len());
+        let mut progress = vec![Progress::default(); asked.len()];
+        for (place, snapshots, events) in query.all::<(u64, u64, u64)>().await? {
+            if let Some(of) = usize::try_from(place).ok().and_then(|place| progress.get_mut(place)) {
+                *of = Progress { snapshots, events };
+            }
+        }
+        Ok(progress)
     }
 
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {
@@ -371,9 +424,10 @@ impl<D: Driver> SnapshotStore for SqlStore<D> {
         query.readable_as(org, live_build).await
     }
 
-    async fn events(&self, org: Id, environment: Id, numbers: &[u64]) -> StoreResult<Vec<Event>> {
-        let query = self.query_org(org, events::NUMBERED).bind(environment).bind(ints(numbers));
-        query.per_item(numbers.len()).all_as(events::event).await
+    async fn events(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<Event>> {
+        let numbers = asked.iter().map(|(environment, number)| (*environment, [*number]));
+        let query = self.query_org(org, events::NUMBERED).bind(numbered(numbers));
+        query.per_item(asked.len()).all_as(events::event).await
     }
 
     async fn event_numbers(

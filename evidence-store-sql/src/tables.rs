@@ -60,6 +60,8 @@ pub enum TableWrite {
     EndInstances,
     /// Intervals in which artifacts ran.
     Instance,
+    /// Changes of the members of logical environments.
+    EnvironmentMember,
     /// Artifacts that began to run.
     Deployment,
     /// What artifacts that began to run were called in flows.
@@ -414,6 +416,17 @@ impl TableWrite {
                     ("events", Int),
                 ],
             ),
+            Self::EnvironmentMember => insert(
+                "environment_member",
+                &[
+                    ("org", Org),
+                    ("environment", Text),
+                    ("ledger_index", Int),
+                    ("member", Text),
+                    ("joined", Bool),
+                    ("at", Int),
+                ],
+            ),
             Self::EnvironmentReport => instead(
                 "environment_report",
                 &[("org", Org), ("environment", Text), ("at", Int)],
@@ -584,7 +597,7 @@ impl TableWrite {
     }
 
     /// Every table, in the order in which a group writes them.
-    pub(crate) const ALL: [Self; 32] = [
+    pub(crate) const ALL: [Self; 33] = [
         Self::Ledger,
         Self::Node,
         Self::Organization,
@@ -608,6 +621,7 @@ impl TableWrite {
         Self::DeletePending,
         Self::Repo,
         Self::Snapshot,
+        Self::EnvironmentMember,
         Self::EnvironmentReport,
         Self::EndInstances,
         Self::Instance,

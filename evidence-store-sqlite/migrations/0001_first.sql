@@ -238,6 +238,18 @@ CREATE TABLE snapshot (
     PRIMARY KEY (environment, idx)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX snapshot_at ON snapshot (environment, at, idx);
+CREATE INDEX snapshot_entry ON snapshot (environment, ledger_index, idx);
+
+-- Of logical environments: which had a member from an entry on (joined), or no more.
+CREATE TABLE environment_member (
+    org          INTEGER NOT NULL,
+    environment  TEXT NOT NULL,
+    ledger_index INTEGER NOT NULL,
+    member       TEXT NOT NULL,
+    joined       INTEGER NOT NULL,
+    at           INTEGER NOT NULL,
+    PRIMARY KEY (environment, ledger_index, member)
+) STRICT, WITHOUT ROWID;
 
 -- When environments were last reported on, where that told nothing new too.
 CREATE TABLE environment_report (

@@ -8,14 +8,19 @@ use crate::snapshots::Snapshot;
 use crate::store::Store;
 
 use super::fixtures::{Org, at, awkward, environment, id, named, robot, tags};
-use super::{Outcome, ensure, promises, same};
+use super::{Outcome, ensure, present, promises, same};
 
 promises! {
     environments_read_back: "Environments are what the last fact about them says, absent options too.",
     reports_leave_revisions_alone: "What an environment's reports made of it is read back, and is no part of its revision.",
     environments_are_found_by_id: "`environments_by_id` answers the environments of these ids, archived ones too.",
     archived_environments_are_known_by_name: "`archived_environment` tells whether an archived environment was called so last.",
+    changes_of_members_are_kept: "`member_changes` answers each change of the members of a logical environment, by entry and member.",
     environments_are_listed_by_name: "`environments` is ordered by name (bytes), and shows one organization's.",
+}
+
+fn updated(record: Environment) -> Fact {
+    Fact::EnvironmentUpdated { record, joined: Vec::new(), left: Vec::new() }
 }
 
 async fn environments_read_back(store: Arc<dyn Store>) -> Outcome {
@@ -35,7 +40,7 @@ async fn environments_read_back(store: Arc<dyn Store>) -> Outcome {
     let changed = |record: &Environment| record.clone();
     let facts = [
         (Fact::EnvironmentCreated { record: changed(&bare) }, &bare),
-        (Fact::EnvironmentUpdated { record: changed(&full) }, &full),
+        (updated(changed(&full)), &full),
         (Fact::EnvironmentTagged { record: changed(&bare) }, &bare),
         (Fact::EnvironmentJoined { record: changed(&full), member: id(101) }, &full),
         (Fact::PoliciesAttached { record: changed(&full), policies: vec![id(104)] }, &full),
@@ -150,7 +155,7 @@ async fn environments_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {
         [102, 101, 103, 100].map(id).to_vec(),
     )?;
     let long = Environment { description: "ü".repeat(3_000), ..environment(100, "b") };
-    org.record(vec![Fact::EnvironmentUpdated { record: long }]).await?;
+    org.record(vec![updated(long)]).await?;
     let bytes =
         store.environments_listed(org.id).await?.iter().map(|one| one.bytes).max().unwrap_or_default();
     ensure((6_000..8_000).contains(&bytes), &format!("{bytes} bytes of an environment"))?;
@@ -158,4 +163,47 @@ async fn environments_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {
         same(name, store.environment(org.id, name).await?, None)?;
     }
     Ok(())
+}
+
+async fn changes_of_members_are_kept(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = (Org::create(&store, 1, "foo").await?, Org::create(&store, 2, "bar").await?);
+    let logical = |n, included: &[u64]| Environment {
+        kind: EnvironmentKind::Logical,
+        included: included.iter().map(|n| id(*n)).collect(),
+        ..environment(n, &format!("l{n}"))
+    };
+    org.record(vec![Fact::EnvironmentCreated { record: logical(100, &[102, 101]) }]).await?;
+    org.record(vec![Fact::EnvironmentCreated { record: logical(110, &[]) }]).await?;
+    let record = logical(100, &[103]);
+    let (joined, left) = (vec![id(103)], vec![id(101), id(102)]);
+    org.record(vec![Fact::EnvironmentUpdated { record, joined, left }]).await?;
+    let record = logical(110, &[101]);
+    org.record(vec![Fact::EnvironmentJoined { record, member: id(101) }]).await?;
+    let (record, member) = (logical(100, &[103, 101]), id(101));
+    org.record(vec![Fact::EnvironmentJoined { record, member }]).await?;
+    let told = |(entry, member, joined)| (entry, id(member), joined);
+    let cases = [
+        (
+            100,
+            vec![
+                (1, 101, true),
+                (1, 102, true),
+                (3, 101, false),
+                (3, 102, false),
+                (3, 103, true),
+                (5, 101, true),
+            ],
+        ),
+        (110, vec![(4, 101, true)]),
+        (101, vec![]),
+    ];
+    for (environment, expected) in cases {
+        let found = store.member_changes(org.id, id(environment)).await?;
+        let found = Vec::from_iter(found.iter().map(|change| (change.entry, change.member, change.joined)));
+        same(&format!("of {environment}"), found, expected.into_iter().map(told).collect())?;
+    }
+    let entries = store.member_changes(org.id, id(110)).await?;
+    let at = store.ledger_size_at(org.id, present("the change", entries.first())?.at).await?;
+    same("the change is at its entry's time", at >= 5, true)?;
+    same("of another organization", store.member_changes(other.id, id(100)).await?, Vec::new())
 }

@@ -30,7 +30,8 @@ async fn numbered(
     environment: u64,
     numbers: &[u64],
 ) -> Result<Vec<Event>, Failure> {
-    let mut found = store.events(org, id(environment), numbers).await?;
+    let asked = Vec::from_iter(numbers.iter().map(|number| (id(environment), *number)));
+    let mut found = store.events(org, &asked).await?;
     found.sort_by_key(|event| event.number);
     Ok(found)
 }
@@ -38,8 +39,11 @@ async fn numbered(
 async fn events_are_found_by_number(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = several(&store).await?;
     let event = |number, index: u64, instance: RunningArtifact, exited| Event {
+        environment: id(101),
         number,
         snapshot: (index, taken(index)),
+        // After the organization and two environments.
+        revision: index + 2,
         compliant: index.is_multiple_of(2),
         instance,
         exited,

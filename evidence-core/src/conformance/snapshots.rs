@@ -15,8 +15,8 @@ use crate::name::Fingerprint;
 use crate::page::{Listed, PageRequest};
 use crate::rules::compliance::State;
 use crate::snapshots::{
-    Annotation, AppliedPolicy, ArtifactKey, LiveBuild, PolicyOutcome, Provenance, Run, RunningArtifact,
-    Snapshot, SnapshotEntry, SnapshotRow,
+    Annotation, AppliedPolicy, ArtifactKey, LiveBuild, PolicyOutcome, Progress, Provenance, Run,
+    RunningArtifact, Snapshot, SnapshotEntry, SnapshotRow,
 };
 use crate::store::{Current, Store};
 
@@ -30,8 +30,9 @@ promises! {
     a_number_is_taken_once: "Of the snapshots of an environment one has each number.",
     what_ran_in_each_snapshot: "`instances` answers what ran in a snapshot and what exited with it, by artifact key.",
     what_has_no_digest_runs_by_its_name: "What has no digest is told apart by its name, from what has one too.",
-    snapshots_are_listed: "`snapshots` answers the lines of a range by number, as far as there are any.",
+    snapshots_are_listed: "`snapshots` answers the lines of ranges by environment and number, as far as there are any.",
     snapshots_are_found_by_time: "`snapshot_at` answers the newest snapshot at or before an instant.",
+    progress_is_told_by_the_ledger: "`progress` answers how many snapshots and events an environment had before an entry.",
     runs_are_ordered: "`runs` is ordered by environment, fingerprint and first snapshot, however often what runs changed, and tells which environments are archived.",
     the_first_run_is_shown_with_the_newest: "`runs` answers an artifact's first run in an environment and its newest ones.",
     builds_of_a_repo_run: "`live_builds` answers what runs now that one of the newest reports of the repo is about, by environment name and fingerprint, without archived environments.",
@@ -270,6 +271,7 @@ async fn what_has_no_digest_runs_by_its_name(store: Arc<dyn Store>) -> Outcome {
 async fn snapshots_are_listed(store: Arc<dyn Store>) -> Outcome {
     let (org, _) = several(&store).await?;
     let line = |index: u64| SnapshotRow {
+        environment: id(101),
         index,
         at: taken(index),
         until: (index < 5).then(|| taken(index + 1)),
@@ -293,10 +295,36 @@ async fn snapshots_are_listed(store: Arc<dyn Store>) -> Outcome {
     ];
     for (range, expected) in cases {
         let what = format!("{range:?}");
-        let found = store.snapshots(org.id, id(101), range).await?;
+        let found = store.snapshots(org.id, &[(id(101), range)]).await?;
         same(&what, found, expected.into_iter().map(line).collect())?;
     }
-    Ok(())
+    let ranges = [(id(100), 1..=3), (id(101), 4..=5), (id(999), 1..=9), (id(101), 2..=2)];
+    let found = store.snapshots(org.id, &ranges).await?;
+    let found = Vec::from_iter(found.iter().map(|row| (row.environment, row.index)));
+    same("of several", found, vec![(id(100), 1), (id(101), 2), (id(101), 4), (id(101), 5)])?;
+    same("of none", store.snapshots(org.id, &[]).await?, Vec::new())
+}
+
+async fn progress_is_told_by_the_ledger(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = several(&store).await?;
+    let rows = store.snapshots(org.id, &[(id(101), 1..=5)]).await?;
+    let mut asked = vec![(id(101), 0), (id(999), u64::from(u32::MAX))];
+    let mut expected = vec![Progress::default(); 2];
+    let mut before = Progress::default();
+    for row in rows {
+        asked.extend([(id(101), row.revision), (id(101), row.revision + 1)]);
+        let with = Progress { snapshots: row.index, events: row.events };
+        expected.extend([before, with]);
+        before = with;
+    }
+    asked.extend([(id(101), u64::from(u32::MAX)), (id(101), u64::from(u32::MAX))]);
+    expected.extend([before, before]);
+    asked.reverse();
+    expected.reverse();
+    same("of one", store.progress(org.id, &asked).await?, expected)?;
+    same("of nothing", store.progress(org.id, &[]).await?, Vec::new())?;
+    let strange = store.progress(other.id, &[(id(101), u64::from(u32::MAX))]).await?;
+    same("of another organization", strange, vec![Progress::default()])
 }
 
 async fn snapshots_are_found_by_time(store: Arc<dyn Store>) -> Outcome {
@@ -457,7 +485,7 @@ async fn nothing_ran_elsewhere(store: Arc<dyn Store>) -> Outcome {
         same(&what, store.snapshot(org.id, environment, index).await?, None)?;
         same(&what, store.instances(org.id, environment, index).await?, Vec::new())?;
     }
-    let rows = store.snapshots(org.id, id(200), 1..=5).await?;
+    let rows = store.snapshots(org.id, &[(id(200), 1..=5)]).await?;
     same("the other's lines", rows, Vec::new())?;
     let runs = store.runs(other.id, &[fingerprint("aa")], 10).await?;
     let run = present("the run", runs.first())?;

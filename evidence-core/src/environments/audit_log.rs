@@ -9,8 +9,7 @@ use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::bounded::LongText;
-use crate::environments::events::{EXITED, STARTED, Window, description, events_with, in_order, named_repos};
-use crate::environments::store::KnownEnvironment;
+use crate::environments::events::{EXITED, STARTED, Window, description, named_repos};
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::name::{EnvironmentName, OrgName};
@@ -20,6 +19,7 @@ use crate::snapshots::bound::Bound;
 use crate::snapshots::expression::Expression;
 use crate::snapshots::sources::{Sources, Traced, in_parts};
 use crate::snapshots::store::Event;
+use crate::snapshots::timeline::{Timeline, Told};
 use crate::snapshots::view::fingerprint;
 use crate::time::SentSeconds;
 
@@ -85,7 +85,7 @@ impl Operation for GetEnvironmentAuditLog {
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let kinds = self.kinds()?;
-        let environment = cx.environment(self.env_name.as_str()).await?;
+        let timeline = Timeline::of(cx.environment(self.env_name.as_str()).await?, cx).await?;
         let repos = Vec::from_iter(named(self.repo_names.as_ref()));
         let repos = match repos.as_slice() {
             [] => None,
@@ -99,12 +99,12 @@ impl Operation for GetEnvironmentAuditLog {
             bound(self.from_timestamp, Expression::Index(1)),
             bound(self.to_timestamp, Expression::Now),
         );
-        let range = match window.snapshots(&environment, cx).await? {
-            Some(snapshots) => events_with(&environment, snapshots, cx).await?,
+        let range = match window.snapshots(&timeline, cx).await? {
+            Some(snapshots) => timeline.events_with(snapshots, cx).await?,
             None => None,
         };
-        let file_name = format!("{}-{}-auditlog.csv", self.org, environment.record.name);
-        let log = Arc::new(Log { environment, filter, owned: cx.to_owned_context() });
+        let file_name = format!("{}-{}-auditlog.csv", self.org, timeline.environment.record.name);
+        let log = Arc::new(Log { timeline, filter, owned: cx.to_owned_context() });
         let (first, last) = range.unwrap_or((1, 0));
         let begins = (first..=last).step_by(usize::try_from(EVENTS).unwrap_or(usize::MAX));
         let read = move |begin: u64| {
@@ -185,7 +185,7 @@ impl Filter {
 
 /// What the rows of a log are made by.
 struct Log {
-    environment: KnownEnvironment,
+    timeline: Timeline,
     filter: Filter,
     owned: OwnedContext,
 }
@@ -194,24 +194,24 @@ impl Log {
     /// The rows of the events from one number to another.
     async fn rows(&self, first: u64, last: u64) -> Result<Vec<u8>> {
         let cx = self.owned.context();
-        let events = in_order(&self.environment, (first..=last).collect(), &cx).await?;
+        let events = self.timeline.events(&Vec::from_iter(first..=last), &cx).await?;
         let kinds = &self.filter.kinds;
         let asked = events
             .into_iter()
-            .filter(|event| kinds.is_empty() || kinds.contains(&Kind::of(&event.annotation().kind)));
+            .filter(|told| kinds.is_empty() || kinds.contains(&Kind::of(&told.event.annotation().kind)));
         let mut rows = Vec::new();
         for part in in_parts(asked.map(Traced::bare).collect(), &cx).await? {
             let sources = Sources::read(&part, &cx).await?;
-            let told = part.iter().filter(|traced| self.filter.admits(&traced.item, &sources));
+            let told = part.iter().filter(|traced| self.filter.admits(&traced.item.event, &sources));
             rows.extend(told.flat_map(|traced| self.row(&traced.item, &sources, &cx)));
         }
         Ok(rows)
     }
 
-    fn row(&self, event: &Event, sources: &Sources, cx: &Context<'_>) -> Vec<u8> {
-        let Event { snapshot: (index, at), compliant, instance, .. } = event;
+    fn row(&self, Told { event, index, member }: &Told, sources: &Sources, cx: &Context<'_>) -> Vec<u8> {
+        let Event { snapshot: (own_index, at), compliant, instance, .. } = event;
         let annotation = event.annotation();
-        let flows = sources.flows_of(instance, &Default::default(), *index, cx);
+        let flows = sources.flows_of(instance, &Default::default(), *own_index, cx);
         let joined = |text: fn(&crate::snapshots::view::ArtifactFlow) -> &str| {
             Vec::from_iter(flows.iter().map(text)).join(";")
         };
@@ -222,11 +222,11 @@ impl Log {
         };
         csv_row([
             at.to_string().as_str(),
-            self.environment.record.name.as_str(),
+            self.timeline.environment.record.name.as_str(),
             &index.to_string(),
             Kind::of(&annotation.kind).as_str(),
             &annotation.kind,
-            &description(&annotation),
+            &description(&annotation, member.as_ref()),
             &instance.name,
             &fingerprint(instance),
             verdict,

@@ -136,7 +136,7 @@ pub(crate) async fn evaluate(
     cx: &Context<'_>,
 ) -> Result<Draft> {
     let policies = PolicySet::read(&known.record.policies, Vec::new(), cx);
-    let (policies, open, rests_on) = try_join3(policies, open_instances(known, cx), ledger_size(cx)).await?;
+    let (policies, open, rests_on) = try_join3(policies, open_instances(known, cx), cx.ledger_size()).await?;
     if !policies.are_within(rests_on) {
         return Err(StoreError::Conflict.into());
     }
@@ -175,7 +175,7 @@ pub(crate) async fn reevaluate(
     if snapshot.is_some_and(|snapshot| snapshot.record.policies == policies.applied()) {
         return Ok(Draft { guards, ..Draft::default() });
     }
-    let (open, rests_on) = try_join(open_instances(known, cx), ledger_size(cx)).await?;
+    let (open, rests_on) = try_join(open_instances(known, cx), cx.ledger_size()).await?;
     let running: ReportedState =
         open.iter().map(|(key, open)| (key.clone(), ObservedArtifact::of(open))).collect();
     let states =
@@ -307,12 +307,6 @@ async fn open_instances(
     let placed = cx.store().instances(cx.org()?, known.record.id, latest).await?;
     let running = placed.into_iter().filter(|placed| !placed.exited).map(|placed| placed.instance);
     Ok(running.map(|instance| (instance.key(), instance)).collect())
-}
-
-/// How many entries the ledger has.
-async fn ledger_size(cx: &Context<'_>) -> Result<u64> {
-    let head = cx.store().ledger_head(cx.org()?).await?;
-    Ok(head.ok_or_else(|| StoreError::corrupt("the ledger of the organization is missing"))?.size())
 }
 
 /// A snapshot that is taken.

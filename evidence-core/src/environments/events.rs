@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use futures_util::future::try_join;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
-use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Resource, Result};
 use crate::id::Id;
 use crate::name::{EnvironmentName, OrgName};
@@ -23,8 +21,8 @@ use crate::snapshots::operations as snapshots;
 use crate::snapshots::record::Annotation;
 use crate::snapshots::sources::{Sources, Traced, in_parts, trace};
 use crate::snapshots::store::Event;
+use crate::snapshots::timeline::{Timeline, Told};
 use crate::snapshots::view::{ArtifactFlow, annotation, fingerprint};
-use crate::store::error::StoreError;
 use crate::time::{Seconds, SentSeconds, Timestamp};
 
 /// Lists what began to run in an environment, changed and stopped running there, newest first, a page at a time. Headers tell
@@ -77,10 +75,15 @@ impl Operation for ListEnvironmentEvents {
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let window = self.window()?;
-        let environment = cx.environment(self.env_name.as_str()).await?;
+        let timeline = Timeline::of(cx.environment(self.env_name.as_str()).await?, cx).await?;
         let repos = self.repos(cx).await?;
-        let range = match window.snapshots(&environment, cx).await? {
-            Some(snapshots) => events_with(&environment, snapshots, cx).await?,
+        if repos.is_some() && timeline.is_combined() {
+            let text =
+                "Events of a logical environment are not narrowed by repos: ask for those of its members";
+            return Err(Error::invalid("query.repo_name", text));
+        }
+        let range = match window.snapshots(&timeline, cx).await? {
+            Some(snapshots) => timeline.events_with(snapshots, cx).await?,
             None => None,
         };
         let (page, per_page) =
@@ -99,10 +102,12 @@ impl Operation for ListEnvironmentEvents {
             (Some((first, last)), Some(repos)) => {
                 let direction = if is_ascending { SortDirection::Asc } else { SortDirection::Desc };
                 let range = (first..=last, direction);
-                cx.store().event_numbers(cx.org()?, environment.record.id, range, &repos, request).await?
+                cx.store()
+                    .event_numbers(cx.org()?, timeline.environment.record.id, range, &repos, request)
+                    .await?
             }
         };
-        let address = format!("environments/{}/{}/events", self.org, environment.record.name);
+        let address = format!("environments/{}/{}/events", self.org, timeline.environment.record.name);
         let [start_ts, end_ts] = [self.start_ts, self.end_ts].map(|at| at.map(|at| at.0.decimal()));
         let headers = PageHeaders {
             address: cx.api_url(&address),
@@ -112,10 +117,10 @@ impl Operation for ListEnvironmentEvents {
             total: found.total,
         };
         let headers = headers.headers()?;
-        let events = in_order(&environment, found.items, cx).await?;
-        let traced = trace(events, environment.record.id, cx).await?;
+        let events = timeline.events(&found.items, cx).await?;
+        let traced = trace(events, |told| told.event.environment, cx).await?;
         let (parts, owned) = (stream::iter(in_parts(traced, cx).await?), cx.to_owned_context());
-        let name = Arc::new(environment.record.name);
+        let name = Arc::new(timeline.environment.record.name);
         let read = move |part| views(part, Arc::clone(&name), owned.clone());
         let reply = JsonList::with_first_item(parts.then(read).try_flatten(), (), &cx.compute()).await?;
         Ok(WithHeaders { headers, reply })
@@ -189,23 +194,22 @@ impl Window {
     /// The first and the last of those that exist.
     pub(super) async fn snapshots(
         &self,
-        environment: &KnownEnvironment,
+        timeline: &Timeline,
         cx: &Context<'_>,
     ) -> Result<Option<(u64, u64)>> {
         let (start, end) = match self {
-            Self::Interval(interval) => return snapshots::range(interval, environment, cx).await,
+            Self::Interval(interval) => return timeline.range(interval, cx).await,
             Self::Between(start, end) => (start, end),
         };
-        let count = environment.status.snapshots;
         let first = match start.time(cx.now()) {
             Ok(time) => {
-                before(environment, Timestamp::from_micros(time.as_micros().saturating_sub(1)), cx).await? + 1
+                timeline.at(Timestamp::from_micros(time.as_micros().saturating_sub(1)), cx).await? + 1
             }
-            Err(expression) => index(environment, expression, cx).await?.max(1),
+            Err(expression) => index(timeline, expression, cx).await?.max(1),
         };
         let last = match end.time(cx.now()) {
-            Ok(time) => before(environment, time, cx).await?,
-            Err(expression) => index(environment, expression, cx).await?.min(count),
+            Ok(time) => timeline.at(time, cx).await?,
+            Err(expression) => index(timeline, expression, cx).await?.min(timeline.count()),
         };
         Ok((first <= last).then_some((first, last)))
     }
@@ -222,53 +226,9 @@ impl Bound {
     }
 }
 
-/// How many snapshots were taken then or before.
-async fn before(environment: &KnownEnvironment, time: Timestamp, cx: &Context<'_>) -> Result<u64> {
-    Ok(cx.store().snapshot_at(cx.org()?, environment.record.id, time).await?)
-}
-
 /// The number that an expression comes to; 0 before the first.
-async fn index(environment: &KnownEnvironment, expression: &Expression, cx: &Context<'_>) -> Result<u64> {
-    Ok(u64::try_from(cx.resolve_snapshot(environment, expression).await?).unwrap_or_default())
-}
-
-/// The first and the last number of the events that these snapshots tell, if they tell any.
-pub(super) async fn events_with(
-    environment: &KnownEnvironment,
-    (first, last): (u64, u64),
-    cx: &Context<'_>,
-) -> Result<Option<(u64, u64)>> {
-    let with = async |index: u64| {
-        if index == 0 {
-            return Ok(0);
-        }
-        if index == environment.status.snapshots {
-            return Ok(environment.status.events);
-        }
-        let row = cx.store().snapshots(cx.org()?, environment.record.id, index..=index).await?;
-        let lost = || StoreError::corrupt(format_args!("snapshot {index} of an environment is missing"));
-        row.first().map(|row| row.events).ok_or_else(|| Error::from(lost()))
-    };
-    let (before, with) = try_join(with(first.saturating_sub(1)), with(last)).await?;
-    Ok((before < with).then_some((before + 1, with)))
-}
-
-/// The events of these numbers, in this order.
-pub(super) async fn in_order(
-    environment: &KnownEnvironment,
-    numbers: Vec<u64>,
-    cx: &Context<'_>,
-) -> Result<Vec<Event>> {
-    if numbers.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut events = cx.store().events(cx.org()?, environment.record.id, &numbers).await?;
-    let is_ascending = numbers.first() <= numbers.last();
-    events.sort_by_key(|event| event.number);
-    if !is_ascending {
-        events.reverse();
-    }
-    Ok(events)
+async fn index(timeline: &Timeline, expression: &Expression, cx: &Context<'_>) -> Result<u64> {
+    Ok(u64::try_from(timeline.resolve(expression, cx).await?).unwrap_or_default())
 }
 
 /// Something that happened to an artifact in an environment.
@@ -342,7 +302,7 @@ pub struct EventLink {
 
 /// These events as answers carry them, one after the other.
 async fn views(
-    part: Vec<Traced<Event>>,
+    part: Vec<Traced<Told>>,
     environment: Arc<EnvironmentName>,
     owned: OwnedContext,
 ) -> Result<impl Stream<Item = Result<EventView>> + Send + 'static> {
@@ -360,16 +320,16 @@ impl Event {
 }
 
 fn view(
-    Traced { item: event, replaced }: Traced<Event>,
+    Traced { item: Told { event, index, member }, replaced }: Traced<Told>,
     environment: &EnvironmentName,
     sources: &Sources,
     cx: &Context<'_>,
 ) -> Result<EventView> {
     let org = &cx.org_access()?.name;
     let annotation = event.annotation();
-    let description = description(&annotation);
-    let Event { snapshot: (index, at), compliant, instance, .. } = event;
-    let flows = sources.flows_of(&instance, &replaced, index, cx);
+    let description = description(&annotation, member.as_ref());
+    let Event { snapshot: (own_index, at), compliant, instance, .. } = event;
+    let flows = sources.flows_of(&instance, &replaced, own_index, cx);
     let first = flows.first();
     let began = annotation.kind.starts_with(STARTED);
     let diff = first.and_then(|flow| flow.deployment_diff.as_ref()).filter(|_| began);
@@ -413,16 +373,20 @@ pub(super) const STARTED: &str = "started";
 /// The kind of what no longer runs.
 pub(super) const EXITED: &str = "exited";
 
-/// What happened, in a sentence.
-pub(super) fn description(Annotation { kind, was, now }: &Annotation) -> String {
+/// What happened, in a sentence; of a logical environment with the member in which it did.
+pub(super) fn description(
+    Annotation { kind, was, now }: &Annotation,
+    member: Option<&EnvironmentName>,
+) -> String {
     let instances =
         |count: u64| if count == 1 { "1 instance".to_owned() } else { format!("{count} instances") };
+    let place = member.map(|member| format!(" in {member}")).unwrap_or_default();
     if kind.starts_with(STARTED) {
-        format!("{} started running (from {was} to {now})", instances(*now))
+        format!("{} started running{place} (from {was} to {now})", instances(*now))
     } else if kind == EXITED {
-        format!("{} stopped running (from {was} to {now})", instances(*was))
+        format!("{} stopped running{place} (from {was} to {now})", instances(*was))
     } else {
-        format!("{} changed", instances(*now))
+        format!("{} changed{place}", instances(*now))
     }
 }
 
@@ -441,7 +405,11 @@ mod tests {
             ("became-compliant", 1, 1, "1 instance changed"),
         ];
         for (kind, was, now, told) in table {
-            assert_eq!(description(&Annotation { kind: kind.to_owned(), was, now }), told);
+            assert_eq!(description(&Annotation { kind: kind.to_owned(), was, now }, None), told);
         }
+        let (started, member) =
+            (Annotation { kind: EXITED.to_owned(), was: 1, now: 0 }, "eu".parse().unwrap());
+        let told = "1 instance stopped running in eu (from 1 to 0)";
+        assert_eq!(description(&started, Some(&member)), told);
     }
 }

@@ -102,6 +102,8 @@ impl Operation for ArchiveEnvironment {
 async fn archive(name: &EnvironmentName, cx: &Context<'_>) -> Result<()> {
     let known = cx.environment(name.as_str()).await?;
     let guard = known.unchanged();
-    cx.record(Draft::of(Fact::EnvironmentArchived { record: known.record }, guard)).await?;
+    let last_modified_at = cx.now_after(known.record.last_modified_at);
+    let record = Environment { last_modified_at, ..known.record };
+    cx.record(Draft::of(Fact::EnvironmentArchived { record }, guard)).await?;
     Ok(())
 }

@@ -31,5 +31,5 @@ pub use reports::{
     Digests, Docker, ECS, EcsTask, EnvironmentReport, Instance, K8S, Lambda, PlainArtifact, Pod, PodOwner,
     ReportRunning, ReportType, S3, Server,
 };
-pub use store::{EnvironmentStatus, EnvironmentStore, KnownEnvironment};
+pub use store::{EnvironmentStatus, EnvironmentStore, KnownEnvironment, MemberChange};
 pub use view::{EnvironmentList, EnvironmentPage, EnvironmentSort, EnvironmentView};

@@ -185,7 +185,13 @@ async fn update(
         return Ok(());
     }
     let Resolved { policies, guards, .. } = resolved;
-    let fact = |record| Fact::EnvironmentUpdated { record };
+    let beyond = |some: &[Id], others: &[Id]| {
+        let others = BTreeSet::from_iter(others);
+        Vec::from_iter(some.iter().filter(|id| !others.contains(id)).copied())
+    };
+    let joined = beyond(&updated.included, &known.record.included);
+    let left = beyond(&known.record.included, &updated.included);
+    let fact = |record| Fact::EnvironmentUpdated { record, joined, left };
     record_settings(known, updated, fact, (policies.unwrap_or_default(), guards), "policies", cx).await
 }
 

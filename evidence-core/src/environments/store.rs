@@ -27,6 +27,19 @@ pub struct EnvironmentStatus {
     pub reported_at: Option<Timestamp>,
 }
 
+/// A logical environment has a member from an entry of the ledger on, or no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemberChange {
+    /// The index of the entry.
+    pub entry: u64,
+    /// Its time.
+    pub at: Timestamp,
+    /// The member.
+    pub member: Id,
+    /// Whether it is one from then on.
+    pub joined: bool,
+}
+
 /// An environment as a store knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownEnvironment {
@@ -75,6 +88,8 @@ pub trait EnvironmentStore: Send + Sync {
     async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>>;
     /// The same list, all of it, without what is known of the environments.
     async fn environments_listed(&self, org: Id) -> StoreResult<Vec<Listed>>;
+    /// The changes of the members of a logical environment, by entry, of one entry by member: all of them.
+    async fn member_changes(&self, org: Id, environment: Id) -> StoreResult<Vec<MemberChange>>;
     /// The environments of these ids, archived ones too, one an id, in any order; unknown ids are passed over.
     async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>>;
 }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::environments::{Environment, EnvironmentStatus, EnvironmentStore, KnownEnvironment};
+use crate::environments::{Environment, EnvironmentStatus, EnvironmentStore, KnownEnvironment, MemberChange};
 use crate::fact::Key;
 use crate::id::Id;
 use crate::page::Listed;
@@ -41,6 +41,15 @@ impl EnvironmentStore for MemoryStore {
         let listed =
             |known: &KnownEnvironment| Ok(Listed { id: known.record.id, bytes: bytes(&known.record)? });
         self.environments(org).await?.iter().map(listed).collect()
+    }
+
+    async fn member_changes(&self, org: Id, environment: Id) -> StoreResult<Vec<MemberChange>> {
+        self.ask(org, |tables| {
+            let changes = tables.member_changes.iter().filter(|(of, _)| *of == environment);
+            let mut changes = Vec::from_iter(changes.map(|(_, change)| *change));
+            changes.sort_by_key(|change| (change.entry, change.member));
+            changes
+        })
     }
 
     async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>> {

@@ -11,8 +11,8 @@ use crate::json::JsonFields;
 use crate::name::Fingerprint;
 use crate::page::{Listed, Page, PageRequest, SortDirection};
 use crate::snapshots::{
-    Event, LiveBuild, Provenance, Replaced, Run, RunningArtifact, Snapshot, SnapshotEntry, SnapshotRow,
-    SnapshotStore, Start,
+    Event, LiveBuild, Progress, Provenance, Replaced, Run, RunningArtifact, Snapshot, SnapshotEntry,
+    SnapshotRow, SnapshotStore, Start,
 };
 use crate::store::{Current, StoreResult};
 use crate::time::Timestamp;
@@ -31,6 +31,7 @@ impl Tables {
     fn line(&self, Current { revision, record: snapshot }: &Current<Snapshot>) -> SnapshotRow {
         let next = snapshot.index.checked_add(1).map(|next| (snapshot.environment, next));
         SnapshotRow {
+            environment: snapshot.environment,
             index: snapshot.index,
             at: snapshot.at,
             until: next.and_then(|next| self.snapshots.get(&next)).map(|next| next.record.at),
@@ -43,10 +44,12 @@ impl Tables {
     /// The events of an environment.
     fn events_of(&self, environment: Id) -> impl Iterator<Item = Event> {
         let event = move |number: u64, index: u64, one: &Interval| {
-            let snapshot = &self.snapshots.get(&(environment, index))?.record;
+            let Current { revision, record: snapshot } = self.snapshots.get(&(environment, index))?;
             Some(Event {
+                environment,
                 number,
                 snapshot: (index, snapshot.at),
+                revision: *revision,
                 compliant: snapshot.compliant,
                 instance: one.instance.clone(),
                 exited: false,
@@ -110,13 +113,30 @@ impl SnapshotStore for MemoryStore {
     async fn snapshots(
         &self,
         org: Id,
-        environment: Id,
-        range: RangeInclusive<u64>,
+        ranges: &[(Id, RangeInclusive<u64>)],
     ) -> StoreResult<Vec<SnapshotRow>> {
         self.ask(org, |tables| {
-            let snapshots = tables.snapshots_of(environment);
-            let within = snapshots.filter(|snapshot| range.contains(&snapshot.record.index));
-            within.map(|snapshot| tables.line(snapshot)).collect()
+            let within = ranges.iter().flat_map(|(environment, range)| {
+                let snapshots = tables.snapshots_of(*environment);
+                snapshots.filter(|snapshot| range.contains(&snapshot.record.index))
+            });
+            let mut rows = Vec::from_iter(within.map(|snapshot| tables.line(snapshot)));
+            rows.sort_by_key(|row| (row.environment, row.index));
+            rows
+        })
+    }
+
+    async fn progress(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<Progress>> {
+        self.ask(org, |tables| {
+            let progress = |(environment, before): &(Id, u64)| {
+                let mut taken = tables.snapshots_of(*environment).take_while(|one| one.revision < *before);
+                let last = taken.by_ref().last().map(|last| &last.record);
+                last.map_or_else(Progress::default, |last| Progress {
+                    snapshots: last.index,
+                    events: last.events_with(),
+                })
+            };
+            asked.iter().map(progress).collect()
         })
     }
 
@@ -198,9 +218,11 @@ impl SnapshotStore for MemoryStore {
         })?
     }
 
-    async fn events(&self, org: Id, environment: Id, numbers: &[u64]) -> StoreResult<Vec<Event>> {
+    async fn events(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<Event>> {
         self.ask(org, |tables| {
-            tables.events_of(environment).filter(|event| numbers.contains(&event.number)).collect()
+            let environments = BTreeSet::from_iter(asked.iter().map(|(environment, _)| *environment));
+            let events = environments.into_iter().flat_map(|environment| tables.events_of(environment));
+            events.filter(|event| asked.contains(&(event.environment, event.number))).collect()
         })
     }
 

@@ -9,7 +9,7 @@ use crate::attestation_types::{AttestationType, AttestationTypeVersion};
 use crate::attestations::Attestation;
 use crate::auth::Role;
 use crate::controls::{Control, ControlVersion};
-use crate::environments::Environment;
+use crate::environments::{Environment, MemberChange};
 use crate::fact::Fact;
 use crate::flows::Flow;
 use crate::id::Id;
@@ -44,6 +44,8 @@ pub(super) struct Tables {
     pub(super) commit_trails: BTreeMap<String, BTreeMap<Id, Id>>,
     pub(super) repos: BTreeMap<Id, Current<Repo>>,
     pub(super) environments: BTreeMap<Id, Current<Environment>>,
+    /// How the members of logical environments changed.
+    pub(super) member_changes: Vec<(Id, MemberChange)>,
     /// When environments were last reported on, and the entry that last said so.
     pub(super) reported: BTreeMap<Id, Current<Timestamp>>,
     /// Environments that lists leave out.
@@ -116,10 +118,20 @@ impl Tables {
             Fact::RepoReported { record } | Fact::RepoTagged { record } => {
                 self.repos.insert(record.id, Current { revision, record });
             }
-            Fact::EnvironmentCreated { record }
-            | Fact::EnvironmentUpdated { record }
-            | Fact::EnvironmentTagged { record }
-            | Fact::EnvironmentJoined { record, .. }
+            Fact::EnvironmentCreated { record } => {
+                self.change_members(record.id, &record.included, true, (revision, at));
+                self.put_environment(record, revision);
+            }
+            Fact::EnvironmentUpdated { record, joined, left } => {
+                self.change_members(record.id, &joined, true, (revision, at));
+                self.change_members(record.id, &left, false, (revision, at));
+                self.put_environment(record, revision);
+            }
+            Fact::EnvironmentJoined { record, member } => {
+                self.change_members(record.id, &[member], true, (revision, at));
+                self.put_environment(record, revision);
+            }
+            Fact::EnvironmentTagged { record }
             | Fact::EnvironmentRenamed { record, .. }
             | Fact::PoliciesAttached { record, .. }
             | Fact::PoliciesDetached { record, .. } => self.put_environment(record, revision),
@@ -178,6 +190,17 @@ impl Tables {
     fn report(&mut self, environment: Id, revision: u64, at: Timestamp) {
         let last = self.reported.entry(environment).or_insert(Current { revision, record: at });
         *last = Current { revision, record: at.max(last.record) };
+    }
+
+    fn change_members(
+        &mut self,
+        environment: Id,
+        members: &[Id],
+        joined: bool,
+        (entry, at): (u64, Timestamp),
+    ) {
+        let change = |member: &Id| (environment, MemberChange { entry, at, member: *member, joined });
+        self.member_changes.extend(members.iter().map(change));
     }
 
     fn put_environment(&mut self, record: Environment, revision: u64) {

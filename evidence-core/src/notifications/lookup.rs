@@ -62,7 +62,7 @@ async fn of_snapshot(
     let (store, environment, index) = (evidence.store(), snapshot.environment, snapshot.index);
     let asks = |which: fn(&What<'_>) -> bool| events.iter().any(|event| which(&event.what));
     if index > 1 && asks(|what| matches!(what, What::Verdict(_))) {
-        let before = store.snapshots(org, environment, index - 1..=index - 1).await?;
+        let before = store.snapshots(org, &[(environment, index - 1..=index - 1)]).await?;
         names.verdict_before = before.first().map(|before| before.compliant);
         // Without policies there is no verdict, whatever is recorded. What a snapshot is of is long: it is read where the rest
         // says that the verdict changed.

@@ -184,6 +184,12 @@ impl<'a> Context<'a> {
         self.now().max(last)
     }
 
+    /// How many entries the ledger of the organization has.
+    pub(crate) async fn ledger_size(&self) -> Result<u64> {
+        let head = self.store().ledger_head(self.org()?).await?;
+        Ok(head.ok_or_else(|| StoreError::corrupt("the ledger of the organization is missing"))?.size())
+    }
+
     /// Runs `attempt`, again as long as it meets a conflict, at the time that it then is.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! What differs between two snapshots, of one environment or of two.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use futures_util::future::try_join;
@@ -11,16 +12,20 @@ use serde::{Deserialize, Serialize};
 use crate::auth::actor::Scope;
 use crate::bounded::ShortText;
 use crate::compute::MANY_EVALUATIONS;
-use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Resource, Result};
+use crate::json::JsonFields;
+use crate::limits::at_most;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{JsonStream, Method, Operation, json_items, json_text};
 use crate::service::{Context, OwnedContext};
+use crate::snapshots::combined::{Part, Shown};
 use crate::snapshots::expression::Expression;
 use crate::snapshots::key::ArtifactKey;
 use crate::snapshots::operations::unresolved;
 use crate::snapshots::record::RunningArtifact;
 use crate::snapshots::sources::{Ran, Sources, Traced, in_parts};
+use crate::snapshots::store::SnapshotEntry;
+use crate::snapshots::timeline::Timeline;
 use crate::snapshots::view::fingerprint;
 
 /// Compares what ran in two snapshots: what ran in one of them alone, in both with another number of instances, and in both
@@ -108,12 +113,13 @@ impl Snappish {
     async fn find(self, cx: &Context<'_>) -> Result<Found> {
         let environment = cx.environment(self.environment.as_str()).await;
         let environment = environment.map_err(|error| error.named_by(self.field))?;
-        let index = cx.resolve_snapshot(&environment, &self.expression).await?;
-        let exists = |index: &u64| (1..=environment.status.snapshots).contains(index);
+        let timeline = Timeline::of(environment, cx).await?;
+        let index = timeline.resolve(&self.expression, cx).await?;
+        let exists = |index: &u64| (1..=timeline.count()).contains(index);
         match u64::try_from(index).ok().filter(exists) {
-            Some(index) => Ok(Found { environment, index }),
+            Some(index) => Ok(Found { field: self.field, timeline, index }),
             None => {
-                let sentence = unresolved(&environment, &self.asked, index, cx);
+                let sentence = unresolved(&timeline.environment, &self.asked, index, cx);
                 Err(cx.missing(Resource::Snapshot, sentence).named_by(self.field).into())
             }
         }
@@ -122,7 +128,8 @@ impl Snappish {
 
 /// A snapshot that exists.
 struct Found {
-    environment: KnownEnvironment,
+    field: &'static str,
+    timeline: Timeline,
     index: u64,
 }
 
@@ -132,14 +139,39 @@ type Running = BTreeMap<ArtifactKey, RunningArtifact>;
 impl Found {
     /// What stands before the artifacts that ran in it alone.
     fn head(&self, key: &str) -> Result<Vec<u8>> {
-        let id = json_text(&format!("{}#{}", self.environment.record.name, self.index))?;
+        let id = json_text(&format!("{}#{}", self.timeline.environment.record.name, self.index))?;
         Ok([format!("\"{key}\":{{\"snapshot_id\":").as_bytes(), &id, b",\"artifacts\":["].concat())
     }
 
     async fn running(&self, cx: &Context<'_>) -> Result<Running> {
-        let placed = cx.store().instances(cx.org()?, self.environment.record.id, self.index).await?;
-        let running = placed.into_iter().filter(|placed| !placed.exited).map(|placed| placed.instance);
-        Ok(running.map(|instance| (instance.key(), instance)).collect())
+        let (org, mut running) = (cx.org()?, Running::new());
+        for row in self.timeline.rows(self.index..=self.index, cx).await? {
+            for Part { environment, index, shown } in self.timeline.parts(&row, cx).await? {
+                let placed = cx.store().instances(org, environment, index).await?;
+                let runs = |placed: &SnapshotEntry| !placed.exited && shown != Shown::Left;
+                for placed in placed.into_iter().filter(runs) {
+                    add(&mut running, placed.instance);
+                    at_most(cx.limits().combined_artifacts, running.len(), self.field)?;
+                }
+            }
+        }
+        Ok(running)
+    }
+}
+
+/// Adds what runs in a member of a logical environment, where the same may run in another one: so there are the instances of
+/// both. What is not compared is not kept.
+fn add(running: &mut Running, instance: RunningArtifact) {
+    let instance = RunningArtifact { context: JsonFields::default(), outcomes: Vec::new(), ..instance };
+    match running.entry(instance.key()) {
+        Entry::Vacant(vacant) => {
+            vacant.insert(instance);
+        }
+        Entry::Occupied(mut known) => {
+            let created = &mut known.get_mut().created;
+            created.extend(instance.created);
+            created.sort_unstable();
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! from one snapshot until another, so a report costs what changed and not what runs.
 
 pub(crate) mod bound;
+pub(crate) mod combined;
 pub(crate) mod diff;
 pub(crate) mod expression;
 pub(crate) mod key;
@@ -9,6 +10,7 @@ pub(crate) mod operations;
 pub(crate) mod record;
 pub(crate) mod sources;
 pub(crate) mod store;
+pub(crate) mod timeline;
 pub(crate) mod view;
 
 pub use bound::Bound;
@@ -21,7 +23,9 @@ pub use record::{
     Snapshot,
 };
 pub use sources::DeploymentDiff;
-pub use store::{Event, LiveBuild, Replaced, Run, SnapshotEntry, SnapshotRow, SnapshotStore, Start};
+pub use store::{
+    Event, LiveBuild, Progress, Replaced, Run, SnapshotEntry, SnapshotRow, SnapshotStore, Start,
+};
 pub use view::{
     AppliedPolicyView, ArtifactFlow, FailingArtifacts, FlowReason, SnapshotArtifact, SnapshotSummary,
     SnapshotView,

@@ -13,36 +13,23 @@ use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Json, JsonList, Method, Operation};
 use crate::page::{PageNumber, PageRequest, PerPage};
 use crate::service::Context;
-use crate::snapshots::expression::{Expression, Interval, Position};
+use crate::snapshots::expression::{Expression, Interval};
+use crate::snapshots::timeline::Timeline;
 use crate::snapshots::view::{SnapshotArtifact, SnapshotSummary, SnapshotView};
 
 impl Context<'_> {
     /// The environment whose snapshots are asked for. The specification tells a missing one as a missing flow.
-    async fn environment_of_snapshots(&self, name: &EnvironmentName) -> Result<KnownEnvironment> {
+    async fn timeline_of(&self, name: &EnvironmentName) -> Result<Timeline> {
         match self.store().environment(self.org()?, name.as_str()).await? {
-            Some(environment) => Ok(environment),
+            Some(environment) => Timeline::of(environment, self).await,
             None => Err(self.missing_environment(name.as_str()).await?.with_message("Flow not found").into()),
-        }
-    }
-
-    /// Which snapshot an expression names; a number that no snapshot need have.
-    pub(crate) async fn resolve_snapshot(
-        &self,
-        environment: &KnownEnvironment,
-        expression: &Expression,
-    ) -> Result<i64> {
-        match expression.position(environment.status.snapshots, self.now()) {
-            Position::Index(index) => Ok(index),
-            Position::At(at) => {
-                let index = self.store().snapshot_at(self.org()?, environment.record.id, at).await?;
-                Ok(i64::try_from(index).unwrap_or(i64::MAX))
-            }
         }
     }
 }
 
 /// Lists the snapshots of an environment, newest first, a page at a time. A snapshot is taken when other
-/// artifacts run, where they come from or a verdict changes, or the policies do.
+/// artifacts run, where they come from or a verdict changes, or the policies do. A logical environment has those of its
+/// members, and one for each change of the members with what runs there.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListSnapshots {
     /// The organization's name.
@@ -79,15 +66,14 @@ impl Operation for ListSnapshots {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let interval = Interval::parse(self.interval.as_deref().unwrap_or_default())
             .map_err(|bad| Error::invalid("query.interval", bad.to_string()))?;
-        let environment = cx.environment_of_snapshots(&self.env_name).await?;
-        let Some(range) = range(&interval, &environment, cx).await? else {
+        let timeline = cx.timeline_of(&self.env_name).await?;
+        let Some(range) = timeline.range(&interval, cx).await? else {
             return Ok(Json(Vec::new()));
         };
         let per_page = self.per_page.map_or(DEFAULT_PER_PAGE, PerPage::get).min(MAX_SERVED);
         let request = self.page.unwrap_or_default().request(per_page);
         let ascending = self.reverse.unwrap_or_default();
-        let mut rows =
-            cx.store().snapshots(cx.org()?, environment.record.id, page(range, ascending, request)).await?;
+        let mut rows = timeline.rows(page(range, ascending, request), cx).await?;
         if !ascending {
             rows.reverse();
         }
@@ -112,34 +98,9 @@ pub(crate) fn page(
     }
 }
 
-/// The existing snapshots of an interval.
-pub(crate) async fn range(
-    interval: &Interval,
-    environment: &KnownEnvironment,
-    cx: &Context<'_>,
-) -> Result<Option<(u64, u64)>> {
-    let resolved = match interval {
-        Interval::Everything => Interval::Everything,
-        Interval::Only(one) => Interval::Only(numbered(environment, one, cx).await?),
-        Interval::Between(first, last) => {
-            Interval::Between(numbered(environment, first, cx).await?, numbered(environment, last, cx).await?)
-        }
-    };
-    Ok(resolved.range(environment.status.snapshots, cx.now(), |_| 0))
-}
-
-/// The expression as a number from 1, so that a time needs no second look. What is before the first is 0, which no
-/// snapshot has.
-async fn numbered(
-    environment: &KnownEnvironment,
-    expression: &Expression,
-    cx: &Context<'_>,
-) -> Result<Expression> {
-    Ok(Expression::Index(cx.resolve_snapshot(environment, expression).await?.max(0)))
-}
-
 /// Gets a snapshot of an environment: what ran, where it came from, and what the policies said of it. What stopped
-/// running with it is there, too, with the annotation `exited`.
+/// running with it is there, too, with the annotation `exited`. Of a logical environment it is what ran in its members, one
+/// after the other.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetSnapshot {
     /// The organization's name.
@@ -166,19 +127,19 @@ impl Operation for GetSnapshot {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let expression = Expression::parse(&self.snapshot_expression)
             .map_err(|bad| Error::invalid("snapshot_expression", bad.to_string()))?;
-        let environment = cx.environment_of_snapshots(&self.env_name).await?;
-        let resolved = cx.resolve_snapshot(&environment, &expression).await?;
-        let index =
-            u64::try_from(resolved).ok().filter(|index| (1..=environment.status.snapshots).contains(index));
+        let timeline = cx.timeline_of(&self.env_name).await?;
+        let resolved = timeline.resolve(&expression, cx).await?;
+        let index = u64::try_from(resolved).ok().filter(|index| (1..=timeline.count()).contains(index));
         let asked = match expression {
             Expression::Index(index) => format!("#{index}"),
             Expression::Now => "@{now}".to_owned(),
             Expression::Back(_) | Expression::At(_) | Expression::Ago(..) => expression.to_string(),
         };
-        let missing = || cx.missing(Resource::Snapshot, unresolved(&environment, &asked, resolved, cx));
+        let missing =
+            || cx.missing(Resource::Snapshot, unresolved(&timeline.environment, &asked, resolved, cx));
         let index = index.ok_or_else(missing)?;
-        let snapshot = cx.store().snapshot(cx.org()?, environment.record.id, index).await?;
-        SnapshotView::gather(&environment, snapshot.ok_or_else(missing)?.record, cx).await
+        let row = timeline.rows(index..=index, cx).await?.pop();
+        SnapshotView::gather(&timeline, row.ok_or_else(missing)?, cx).await
     }
 }
 
@@ -231,7 +192,15 @@ mod tests {
             (later, None, 20, 0, 0),
         ];
         for (at, until, from, to, duration) in table {
-            let row = SnapshotRow { index: 1, at, until, compliant: true, events: 0, revision: 0 };
+            let row = SnapshotRow {
+                environment: "00000000-0000-0000-0000-00000001".parse().unwrap(),
+                index: 1,
+                at,
+                until,
+                compliant: true,
+                events: 0,
+                revision: 0,
+            };
             let expected = SnapshotSummary {
                 index: 1,
                 from: WholeSeconds(from),

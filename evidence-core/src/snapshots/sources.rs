@@ -21,7 +21,7 @@ use crate::rules::compliance::State;
 use crate::rules::policy::FlowContext;
 use crate::service::Context;
 use crate::snapshots::record::{Provenance, RunningArtifact};
-use crate::snapshots::store::{Event, Replaced, SnapshotEntry, Start};
+use crate::snapshots::store::{Replaced, SnapshotEntry, Start};
 use crate::snapshots::view::{ArtifactFlow, FlowReason, fingerprint};
 use crate::store::batch::distinct;
 use crate::time::Timestamp;
@@ -33,12 +33,6 @@ pub(crate) trait Ran {
 }
 
 impl Ran for SnapshotEntry {
-    fn ran(&self) -> &RunningArtifact {
-        &self.instance
-    }
-}
-
-impl Ran for Event {
     fn ran(&self) -> &RunningArtifact {
         &self.instance
     }
@@ -66,31 +60,31 @@ impl<T: Ran> Traced<T> {
     }
 }
 
-/// These, in order, with what they replaced in the environment.
+/// These, in order, with what they replaced in their environments.
 pub(crate) async fn trace<T: Ran>(
     items: Vec<T>,
-    environment: Id,
+    environment: impl Fn(&T) -> Id,
     cx: &Context<'_>,
 ) -> Result<Vec<Traced<T>>> {
-    let (mut starts, mut whose) = (Vec::new(), Vec::new());
+    let mut starts = BTreeMap::<Id, (Vec<Start>, Vec<(usize, Id)>)>::new();
     for (place, item) in items.iter().enumerate() {
         let instance = item.ran();
         for Provenance { flow, reference, .. } in &instance.provenance {
             let Some(flow) = *flow else { continue };
             let (reference, since, artifact) = (reference.clone(), instance.since, instance.key());
+            let (starts, whose) = starts.entry(environment(item)).or_default();
             starts.push(Start { flow, reference, since, artifact });
             whose.push((place, flow));
         }
     }
     let mut traced: Vec<_> = items.into_iter().map(Traced::bare).collect();
-    if starts.is_empty() {
-        return Ok(traced);
-    }
-    for replaced in cx.store().replaced(cx.org()?, environment, &starts).await? {
-        let whose = usize::try_from(replaced.place).ok().and_then(|place| whose.get(place));
-        let Some((place, flow)) = whose else { continue };
-        if let Some(of) = traced.get_mut(*place) {
-            of.replaced.insert(*flow, replaced);
+    for (environment, (starts, whose)) in starts {
+        for replaced in cx.store().replaced(cx.org()?, environment, &starts).await? {
+            let whose = usize::try_from(replaced.place).ok().and_then(|place| whose.get(place));
+            let Some((place, flow)) = whose else { continue };
+            if let Some(of) = traced.get_mut(*place) {
+                of.replaced.insert(*flow, replaced);
+            }
         }
     }
     Ok(traced)

@@ -25,6 +25,8 @@ pub struct SnapshotEntry {
 /// A snapshot's line in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SnapshotRow {
+    /// The environment.
+    pub environment: Id,
     /// Its number.
     pub index: u64,
     /// When it was taken.
@@ -37,6 +39,15 @@ pub struct SnapshotRow {
     pub events: u64,
     /// The ledger index of the fact that took it.
     pub revision: u64,
+}
+
+/// How far the snapshots of an environment had come at some point of the ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Progress {
+    /// How many snapshots it had.
+    pub snapshots: u64,
+    /// How many events these tell.
+    pub events: u64,
 }
 
 /// An uninterrupted run of an artifact in an environment.
@@ -59,10 +70,14 @@ pub struct Run {
 /// What happened to an artifact with a snapshot: it began to run, differed, or no longer ran.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
+    /// The environment.
+    pub environment: Id,
     /// Its number among those of the environment, from 1.
     pub number: u64,
     /// The snapshot, and when that was taken.
     pub snapshot: (u64, Timestamp),
+    /// The ledger index of the fact that took it.
+    pub revision: u64,
     /// The verdict of the snapshot.
     pub compliant: bool,
     /// The artifact: as it ran from this snapshot on or, where it no longer ran, as it ran last.
@@ -124,13 +139,12 @@ pub struct LiveBuild {
 pub trait SnapshotStore: Send + Sync {
     /// The record of snapshot `index` of an environment, one, with the ledger index of the fact that took it.
     async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>>;
-    /// The lines of the snapshots of an environment with these numbers, by number: all that there are.
-    async fn snapshots(
-        &self,
-        org: Id,
-        environment: Id,
-        range: RangeInclusive<u64>,
-    ) -> StoreResult<Vec<SnapshotRow>>;
+    /// The lines of the snapshots of environments with these numbers, by environment and number: all that there are. What
+    /// lies in several ranges comes as often.
+    async fn snapshots(&self, org: Id, ranges: &[(Id, RangeInclusive<u64>)])
+    -> StoreResult<Vec<SnapshotRow>>;
+    /// How far these environments were before the entries of these indexes, in this order.
+    async fn progress(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<Progress>>;
     /// The number of the snapshot of an environment taken last at or before `at`, one: that of the latest time, of equal ones
     /// the greatest number; 0 when there is none.
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64>;
@@ -143,8 +157,8 @@ pub trait SnapshotStore: Send + Sync {
     /// archived, by the environment's name and the artifact's fingerprint (bytes): the first `limit`, each with the first of
     /// those reports.
     async fn live_builds(&self, org: Id, repo: Id, reports: u64, limit: u64) -> StoreResult<Vec<LiveBuild>>;
-    /// The events of an environment that have these numbers, in any order; unknown numbers are passed over.
-    async fn events(&self, org: Id, environment: Id, numbers: &[u64]) -> StoreResult<Vec<Event>>;
+    /// The events of environments that have these numbers, in any order; unknown ones are passed over.
+    async fn events(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<Event>>;
     /// The numbers, in this range and in this direction, of the events of an environment that are about artifacts of which a
     /// report names one of these repos: a page, and the total.
     async fn event_numbers(

@@ -11,20 +11,23 @@ use serde::{Serialize, Serializer};
 
 use crate::compute::{Compute, MANY_EVALUATIONS};
 use crate::environments::record::EnvironmentKind;
-use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Result};
 use crate::git::GitCommitInfo;
 use crate::id::Id;
 use crate::json::JsonText;
 use crate::ledger::Hash;
+use crate::limits::at_most;
 use crate::name::PolicyName;
 use crate::operation::{Envelope, JsonList, around_last, write_json};
 use crate::rules::compliance::State;
 use crate::rules::policy::{self, FlowContext, Policy, PolicyDump, RuleEvaluation};
 use crate::service::{Context, OwnedContext};
-use crate::snapshots::record::{Annotation, AppliedPolicy, PolicyDecision, RunningArtifact, Snapshot};
+use crate::snapshots::combined::{Part, Shown};
+use crate::snapshots::record::{Annotation, AppliedPolicy, PolicyDecision, RunningArtifact};
 use crate::snapshots::sources::{DeploymentDiff, Sources, Traced, in_parts, trace};
 use crate::snapshots::store::{SnapshotEntry, SnapshotRow};
+use crate::snapshots::timeline::Timeline;
+use crate::store::error::StoreError;
 use crate::time::{Seconds, Timestamp, WholeSeconds};
 
 /// A snapshot of an environment in a list.
@@ -271,19 +274,75 @@ impl Serialize for FailingArtifacts {
 
 impl SnapshotView {
     pub(super) async fn gather(
-        known: &KnownEnvironment,
-        snapshot: Snapshot,
+        timeline: &Timeline,
+        row: SnapshotRow,
         cx: &Context<'_>,
     ) -> Result<JsonList<SnapshotArtifact, Self>> {
-        let environment = &known.record;
-        let (org, index) = (cx.org()?, snapshot.index);
-        let mut placed = cx.store().instances(org, environment.id, index).await?;
-        let row = cx.store().snapshots(org, environment.id, index..=index).await?;
-        let applied = AppliedVersions::read(snapshot.policies, cx).await?;
+        let (environment, index) = (&timeline.environment.record, row.index);
+        let parts = timeline.parts(&row, cx).await?;
+        let (mut summary, mut kept) = (Summary::default(), None);
+        for part in &parts {
+            let read = PartRead::of(*part, cx).await?;
+            summary.add(&read, cx)?;
+            // Of several members what runs in one is at hand at a time, and read again when it is sent.
+            kept = (parts.len() == 1).then_some(read);
+        }
+        let view = Self {
+            index,
+            is_latest: index == timeline.count(),
+            next_snapshot_timestamp: row.until.map(Timestamp::seconds),
+            artifact_compliance_count: summary.count(),
+            timestamp: row.at.seconds(),
+            kind: environment.kind,
+            compliant: row.compliant,
+            html_url: cx.page_url(&format!("environments/{}/snapshots/{index}", environment.name)),
+            applied_policies: summary.policies(),
+            artifacts: Vec::new(),
+        };
+        let owned = cx.to_owned_context();
+        let read = move |part| part_artifacts(part, kept.take(), owned.clone());
+        let artifacts = stream::iter(parts).then(read).try_flatten();
+        JsonList::with_first_item(artifacts, view, &cx.compute()).await
+    }
+}
+
+/// The artifacts of a part of a snapshot, which may be at hand.
+async fn part_artifacts(
+    part: Part,
+    kept: Option<PartRead>,
+    owned: OwnedContext,
+) -> Result<BoxStream<'static, Result<SnapshotArtifact>>> {
+    let read = match kept {
+        Some(kept) => kept,
+        None => PartRead::of(part, &owned.context()).await?,
+    };
+    read.artifacts(owned).await
+}
+
+/// A part of a snapshot, as it was read.
+struct PartRead {
+    environment: Id,
+    placed: Vec<SnapshotEntry>,
+    shown: ShownBy,
+}
+
+impl PartRead {
+    async fn of(Part { environment, index, shown }: Part, cx: &Context<'_>) -> Result<Self> {
+        let org = cx.org()?;
+        let mut placed = cx.store().instances(org, environment, index).await?;
+        if shown != Shown::Own {
+            placed.retain(|placed| !placed.exited);
+        }
+        for placed in &mut placed {
+            placed.exited |= shown == Shown::Left;
+        }
+        let snapshot = cx.store().snapshot(org, environment, index).await?;
+        let lost = || StoreError::corrupt(format_args!("snapshot {index} of an environment is missing"));
+        let applied = AppliedVersions::read(snapshot.ok_or_else(lost)?.record.policies, cx).await?;
         let evaluated_before = |placed: &SnapshotEntry| placed.instance.judged_by != applied.digest;
         // What exited with this snapshot was evaluated by the policies of the one before.
         let applied_before = if placed.iter().any(evaluated_before) {
-            let before = cx.store().snapshot(org, environment.id, index.saturating_sub(1)).await?;
+            let before = cx.store().snapshot(org, environment, index.saturating_sub(1)).await?;
             AppliedVersions::read(before.map(|before| before.record.policies).unwrap_or_default(), cx).await?
         } else {
             AppliedVersions::default()
@@ -291,30 +350,92 @@ impl SnapshotView {
         placed.sort_by_cached_key(|placed| {
             (placed.running_instances() == 0, Reverse(placed.instance.created.last().copied()))
         });
-        let view = Self {
-            index,
-            is_latest: index == known.status.snapshots,
-            next_snapshot_timestamp: row.first().and_then(|row| row.until).map(Timestamp::seconds),
-            artifact_compliance_count: compliance_count(&placed),
-            timestamp: snapshot.at.seconds(),
-            kind: environment.kind,
-            compliant: snapshot.compliant,
-            html_url: cx.page_url(&format!("environments/{}/snapshots/{index}", environment.name)),
-            applied_policies: applied.views(&placed),
-            artifacts: Vec::new(),
-        };
-        let shown = Arc::new(Shown { index, applied, applied_before });
-        let traced = trace(placed, environment.id, cx).await?;
-        let (parts, owned) = (stream::iter(in_parts(traced, cx).await?), cx.to_owned_context());
+        Ok(Self { environment, placed, shown: ShownBy { index, shown, applied, applied_before } })
+    }
+
+    /// Its artifacts as the snapshot shows them, one after the other.
+    async fn artifacts(self, owned: OwnedContext) -> Result<BoxStream<'static, Result<SnapshotArtifact>>> {
+        let (environment, shown) = (self.environment, Arc::new(self.shown));
+        let traced = trace(self.placed, |_| environment, &owned.context()).await?;
+        let parts = stream::iter(in_parts(traced, &owned.context()).await?);
         let read = move |part| artifacts(part, Arc::clone(&shown), owned.clone());
-        JsonList::with_first_item(parts.then(read).try_flatten(), view, &cx.compute()).await
+        Ok(parts.then(read).try_flatten().boxed())
+    }
+}
+
+/// What is told of all artifacts of a snapshot before they are.
+#[derive(Default)]
+struct Summary {
+    artifacts: usize,
+    counts: [u64; 3],
+    policies: Vec<AppliedVersion>,
+    denied: Vec<Denied>,
+}
+
+/// How many versions of policies a snapshot of a logical environment names at most.
+const POLICIES: usize = 1000;
+
+impl Summary {
+    fn add(&mut self, PartRead { placed, shown, .. }: &PartRead, cx: &Context<'_>) -> Result<()> {
+        self.artifacts += placed.len();
+        at_most(cx.limits().combined_artifacts.max(placed.len()), self.artifacts, "snapshot_expression")?;
+        let running = || placed.iter().filter(|placed| placed.running_instances() > 0);
+        for placed in running() {
+            let [allowed, denied, unknown] = &mut self.counts;
+            *match placed.instance.compliant {
+                Some(true) => allowed,
+                Some(false) => denied,
+                None => unknown,
+            } += 1;
+        }
+        // The place that each policy of this part has among all.
+        let mut places = Vec::new();
+        if shown.shown != Shown::Left {
+            for version in &shown.applied.policies {
+                let same =
+                    |known: &AppliedVersion| (known.id, known.version) == (version.id, version.version);
+                let known = self.policies.iter().position(same).unwrap_or_else(|| {
+                    self.policies.push(version.clone());
+                    self.policies.len() - 1
+                });
+                places.push(known);
+            }
+        }
+        at_most(POLICIES, self.policies.len(), "snapshot_expression")?;
+        let violating =
+            placed.iter().filter(|placed| !placed.exited && placed.instance.compliant == Some(false));
+        self.denied.extend(violating.map(|placed| {
+            let places = placed.instance.violates.iter().filter_map(|place| places.get(usize::from(*place)));
+            let mut violates = Vec::from_iter(places.filter_map(|place| u16::try_from(*place).ok()));
+            violates.sort_unstable();
+            Denied { fingerprint: fingerprint(&placed.instance), violates }
+        }));
+        Ok(())
+    }
+
+    fn count(&self) -> BTreeMap<&'static str, u64> {
+        ["true", "false", "null"].into_iter().zip(self.counts).collect()
+    }
+
+    fn policies(self) -> Vec<AppliedPolicyView> {
+        let denied: Arc<[Denied]> = self.denied.into();
+        let view = |(place, version): (u16, AppliedVersion)| {
+            Some(AppliedPolicyView {
+                id: version.id,
+                name: version.name?,
+                version: version.version,
+                policy_dump: version.policy?,
+                failing_artifacts: FailingArtifacts { denied: Arc::clone(&denied), place },
+            })
+        };
+        (0..=u16::MAX).zip(self.policies).filter_map(view).collect()
     }
 }
 
 /// These artifacts as the snapshot shows them, one after the other.
 async fn artifacts(
     part: Vec<Traced<SnapshotEntry>>,
-    shown: Arc<Shown>,
+    shown: Arc<ShownBy>,
     owned: OwnedContext,
 ) -> Result<impl Stream<Item = Result<SnapshotArtifact>> + Send + 'static> {
     let sources = Arc::new(Sources::read(&part, &owned.context()).await?);
@@ -353,19 +474,6 @@ impl SnapshotEntry {
     }
 }
 
-fn compliance_count(placed: &[SnapshotEntry]) -> BTreeMap<&'static str, u64> {
-    let mut count = BTreeMap::from([("true", 0), ("false", 0), ("null", 0)]);
-    for placed in placed.iter().filter(|placed| placed.running_instances() > 0) {
-        let verdict = match placed.instance.compliant {
-            Some(true) => "true",
-            Some(false) => "false",
-            None => "null",
-        };
-        *count.entry(verdict).or_default() += 1;
-    }
-    count
-}
-
 /// The policies that what ran was evaluated by, in the order of their ids.
 #[derive(Default)]
 struct AppliedVersions {
@@ -374,6 +482,7 @@ struct AppliedVersions {
 }
 
 /// A version of a policy, as far as it can be found.
+#[derive(Clone)]
 struct AppliedVersion {
     id: Id,
     version: u64,
@@ -400,27 +509,6 @@ impl AppliedVersions {
             policy: parsed.remove(&(id, version)),
         };
         Ok(Self { digest: Some(digest), policies: versions.into_iter().map(version).collect() })
-    }
-
-    /// As the snapshot shows them in which this is placed.
-    fn views(&self, placed: &[SnapshotEntry]) -> Vec<AppliedPolicyView> {
-        let running = placed.iter().filter(|placed| !placed.exited).map(|placed| &placed.instance);
-        let denied = running.filter(|instance| instance.compliant == Some(false));
-        let denied = denied.map(|instance| Denied {
-            fingerprint: fingerprint(instance),
-            violates: instance.violates.clone(),
-        });
-        let denied: Arc<[Denied]> = denied.collect();
-        let view = |(place, version): (u16, &AppliedVersion)| {
-            Some(AppliedPolicyView {
-                id: version.id,
-                name: version.name.clone()?,
-                version: version.version,
-                policy_dump: Arc::clone(version.policy.as_ref()?),
-                failing_artifacts: FailingArtifacts { denied: Arc::clone(&denied), place },
-            })
-        };
-        (0..=u16::MAX).zip(&self.policies).filter_map(view).collect()
     }
 
     /// What was decided of an instance that was reported in these flows.
@@ -453,15 +541,17 @@ pub(crate) fn fingerprint(instance: &RunningArtifact) -> String {
     instance.fingerprint.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
-/// What the artifacts of a snapshot are shown by.
-struct Shown {
+/// What the artifacts of a part of a snapshot are shown by.
+struct ShownBy {
+    /// The environment's own snapshot.
     index: u64,
+    shown: Shown,
     applied: AppliedVersions,
     /// Those of the snapshot before, where something was evaluated by these.
     applied_before: AppliedVersions,
 }
 
-impl Shown {
+impl ShownBy {
     /// What this instance was evaluated by.
     fn applied(&self, instance: &RunningArtifact) -> Option<&AppliedVersions> {
         [&self.applied, &self.applied_before].into_iter().find(|applied| applied.digest == instance.judged_by)
@@ -482,7 +572,7 @@ impl Shown {
     ) -> SnapshotArtifact {
         let Traced { item: SnapshotEntry { mut instance, exited }, replaced } = placed;
         let flows = sources.flows_of(&instance, &replaced, self.index, cx);
-        let annotation = annotation(&instance, exited, self.index);
+        let annotation = self.annotation(&instance, exited);
         let policy_decisions = self.decisions(&instance, sources);
         let reasons_for_incompliance =
             if instance.compliant == Some(false) { reasons(&policy_decisions) } else { Vec::new() };
@@ -511,6 +601,21 @@ impl Shown {
         }
     }
 
+    fn annotation(&self, instance: &RunningArtifact, exited: bool) -> Annotation {
+        match self.shown {
+            Shown::Own | Shown::Left => annotation(instance, exited, self.index),
+            Shown::Unchanged => Annotation::unchanged(instance),
+            Shown::Joined => {
+                let kind = match instance.compliant {
+                    Some(true) => "started-compliant",
+                    Some(false) => "started-non-compliant",
+                    None => "started-unknown",
+                };
+                Annotation { kind: kind.to_owned(), was: 0, now: instance.created.len() as u64 }
+            }
+        }
+    }
+
     fn decisions(&self, instance: &RunningArtifact, sources: &Sources) -> Vec<PolicyDecision> {
         let contexts = instance.provenance.iter().map(|provenance| sources.context(provenance));
         self.applied(instance)
@@ -528,7 +633,14 @@ pub(crate) fn annotation(instance: &RunningArtifact, exited: bool, index: u64) -
     if instance.from == index {
         return instance.annotation.clone();
     }
-    Annotation { kind: Annotation::UNCHANGED.to_owned(), was: count, now: count }
+    Annotation::unchanged(instance)
+}
+
+impl Annotation {
+    fn unchanged(instance: &RunningArtifact) -> Self {
+        let count = instance.created.len() as u64;
+        Self { kind: Self::UNCHANGED.to_owned(), was: count, now: count }
+    }
 }
 
 #[cfg(test)]

@@ -147,12 +147,9 @@ async fn last_entry(history: &History, cx: &Context<'_>) -> Result<u64> {
         let last = shown.entry(run.environment).or_default();
         *last = snapshot.max(*last);
     }
-    let mut last = history.newest;
-    for (environment, index) in shown {
-        let rows = cx.store().snapshots(cx.org()?, environment, index..=index).await?;
-        last = rows.iter().map(|row| row.revision).fold(last, Ord::max);
-    }
-    Ok(last)
+    let shown = Vec::from_iter(shown.into_iter().map(|(environment, index)| (environment, index..=index)));
+    let rows = if shown.is_empty() { Vec::new() } else { cx.store().snapshots(cx.org()?, &shown).await? };
+    Ok(rows.iter().map(|row| row.revision).fold(history.newest, Ord::max))
 }
 
 /// The ledger right after this entry.

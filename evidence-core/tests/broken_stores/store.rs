@@ -14,7 +14,7 @@ use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, At
 use evidence_core::auth::{KeyHash, Role};
 use evidence_core::blobs::{Blobs, Chunks};
 use evidence_core::controls::{Control, ControlFilter, ControlStore, ControlVersion};
-use evidence_core::environments::{EnvironmentStore, KnownEnvironment};
+use evidence_core::environments::{EnvironmentStore, KnownEnvironment, MemberChange};
 use evidence_core::fact::{EncodedFact, Write};
 use evidence_core::feed::{Advance, FeedStore, Lease};
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
@@ -495,6 +495,12 @@ impl EnvironmentStore for Broken {
 
     async fn environments_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
         self.whole.environments_listed(org).await
+    }
+
+    async fn member_changes(&self, org: Id, environment: Id) -> StoreResult<Vec<MemberChange>> {
+        let mut changes = self.whole.member_changes(org, environment).await?;
+        changes.retain(|change| change.joined || !self.has(Defect::TellsNobodyLeft));
+        Ok(changes)
     }
 
     async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>> {

@@ -22,7 +22,7 @@ use evidence_core::auth::KeyHash;
 use evidence_core::blobs::{Blobs, Chunks};
 use evidence_core::builds::{Build, BuildFilter, BuildStore};
 use evidence_core::deployments::{Deployment, DeploymentFilter, DeploymentStore, DeploymentTime};
-use evidence_core::environments::{EnvironmentStore, KnownEnvironment};
+use evidence_core::environments::{EnvironmentStore, KnownEnvironment, MemberChange};
 use evidence_core::feed::{Advance, FeedStore, Lease};
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
@@ -33,7 +33,7 @@ use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::repos::{Repo, RepoFacet, RepoFilter, RepoStore, VcsProvider};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use evidence_core::snapshots::{
-    Event, LiveBuild, Replaced, Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore, Start,
+    Event, LiveBuild, Progress, Replaced, Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore, Start,
 };
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
@@ -598,6 +598,10 @@ impl EnvironmentStore for InterceptingStore {
         self.ask("environments_listed", self.inner.environments_listed(org)).await
     }
 
+    async fn member_changes(&self, org: Id, environment: Id) -> StoreResult<Vec<MemberChange>> {
+        self.ask("member_changes", self.inner.member_changes(org, environment)).await
+    }
+
     async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>> {
         self.ask("environments_by_id", self.inner.environments_by_id(org, ids)).await
     }
@@ -612,10 +616,13 @@ impl SnapshotStore for InterceptingStore {
     async fn snapshots(
         &self,
         org: Id,
-        environment: Id,
-        range: RangeInclusive<u64>,
+        ranges: &[(Id, RangeInclusive<u64>)],
     ) -> StoreResult<Vec<SnapshotRow>> {
-        self.ask("snapshots", self.inner.snapshots(org, environment, range)).await
+        self.ask("snapshots", self.inner.snapshots(org, ranges)).await
+    }
+
+    async fn progress(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<Progress>> {
+        self.ask("progress", self.inner.progress(org, asked)).await
     }
 
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {
@@ -630,8 +637,8 @@ impl SnapshotStore for InterceptingStore {
         self.ask("live_builds", self.inner.live_builds(org, repo, reports, limit)).await
     }
 
-    async fn events(&self, org: Id, environment: Id, numbers: &[u64]) -> StoreResult<Vec<Event>> {
-        self.ask("events", self.inner.events(org, environment, numbers)).await
+    async fn events(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<Event>> {
+        self.ask("events", self.inner.events(org, asked)).await
     }
 
     async fn event_numbers(

@@ -102,7 +102,14 @@ impl LedgerChecker {
             Fact::EnvironmentCreated { record } => {
                 self.environments.insert(record.id, record);
             }
-            Fact::EnvironmentUpdated { record } => {
+            Fact::EnvironmentUpdated { record, joined, left } => {
+                let before = self.environments.get(&record.id).map(|before| before.included.clone());
+                let before = before.unwrap_or_default();
+                let beyond = |some: &[Id], others: &[Id]| {
+                    Vec::from_iter(some.iter().filter(|id| !others.contains(id)).copied())
+                };
+                self.expect("the members that joined", beyond(&record.included, &before), joined);
+                self.expect("the members that left", beyond(&before, &record.included), left);
                 self.environment("an updated environment", record, |before, record| {
                     let Environment { description, included, policies, include_scaling, .. } = record.clone();
                     Environment { description, included, policies, include_scaling, ..before }

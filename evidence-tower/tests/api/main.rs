@@ -35,6 +35,7 @@ mod identity;
 mod intercepting_store;
 mod ledger_checker;
 mod limits;
+mod logical_snapshots;
 mod model;
 mod mounts;
 mod operation_paths;

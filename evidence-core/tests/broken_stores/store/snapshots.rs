@@ -8,7 +8,7 @@ use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::page::{Page, PageRequest, SortDirection};
 use evidence_core::snapshots::{
-    Event, LiveBuild, Replaced, Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore, Start,
+    Event, LiveBuild, Progress, Replaced, Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore, Start,
 };
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
@@ -25,10 +25,16 @@ impl SnapshotStore for Broken {
     async fn snapshots(
         &self,
         org: Id,
-        environment: Id,
-        range: RangeInclusive<u64>,
+        ranges: &[(Id, RangeInclusive<u64>)],
     ) -> StoreResult<Vec<SnapshotRow>> {
-        self.whole.snapshots(org, environment, range).await
+        self.whole.snapshots(org, ranges).await
+    }
+
+    async fn progress(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<Progress>> {
+        let with = |(environment, entry): &(Id, u64)| {
+            (*environment, entry + u64::from(self.has(Defect::CountsTheEntryAsBeforeItself)))
+        };
+        self.whole.progress(org, &Vec::from_iter(asked.iter().map(with))).await
     }
 
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {
@@ -49,8 +55,8 @@ impl SnapshotStore for Broken {
         self.whole.live_builds(org, repo, reports, limit).await
     }
 
-    async fn events(&self, org: Id, environment: Id, numbers: &[u64]) -> StoreResult<Vec<Event>> {
-        let mut events = self.whole.events(org, environment, numbers).await?;
+    async fn events(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<Event>> {
+        let mut events = self.whole.events(org, asked).await?;
         events.retain(|event| !self.has(Defect::LogsNoExits) || !event.exited);
         Ok(events)
     }

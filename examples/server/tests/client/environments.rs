@@ -36,6 +36,19 @@ pub(crate) fn an_environment_its_snapshots_and_what_is_allowed_there(fixture: &m
     assert_eq!(first["artifacts"][0]["fingerprint"], fingerprint);
     assert_eq!(first["artifacts"][0]["flow_name"], "delivery");
     fixture.says(&["get", "snapshot", "prod"], "stranger");
+    let paths = format!("version: 1\nartifacts:\n  tool:\n    path: {stranger}\n");
+    let paths = fixture.file("paths.yml", &paths);
+    fixture.says(&["snapshot", "paths", "prod", "--paths-file", &paths], "[1] artifacts were reported");
+    fixture.says(&["get", "snapshot", "prod"], "tool");
+
+    // The logical environment has what its member runs.
+    assert_eq!(fixture.reads(&["list", "snapshots", "all"]), fixture.reads(&["list", "snapshots", "prod"]));
+    let first = fixture.reads(&["get", "snapshot", "all#1"]);
+    assert_eq!((&first["type"], &first["artifacts"][0]["fingerprint"]), (&json!("logical"), &json!(fingerprint)));
+    fixture.says(&["get", "snapshot", "all"], "tool");
+    fixture.says(&["log", "environment", "all"], "started running in prod");
+    let diff = fixture.reads(&["diff", "snapshots", "all~1", "prod~1"]);
+    assert_eq!(diff["not-changed"]["artifacts"].as_array().map(Vec::len), Some(1));
 
     let allow = ["allow", "artifact", &stranger, "--artifact-type", "file", "--environment", "prod"];
     fixture.does(&[&allow[..], &["--reason", "a known tool"]].concat());

@@ -1,0 +1,168 @@
+//! The snapshots of an environment, however it comes by them, by their numbers: what names, pages and windows of them come to.
+
+use std::ops::RangeInclusive;
+
+use crate::environments::store::KnownEnvironment;
+use crate::error::{Error, Result};
+use crate::name::EnvironmentName;
+use crate::service::Context;
+use crate::snapshots::combined::{Combined, Part, Shown};
+use crate::snapshots::expression::{Expression, Interval, Position};
+use crate::snapshots::record::RunningArtifact;
+use crate::snapshots::sources::Ran;
+use crate::snapshots::store::{Event, SnapshotRow};
+use crate::store::error::StoreError;
+use crate::time::Timestamp;
+
+/// The snapshots of an environment. They are numbered from 1 without gaps, and so are their events.
+pub(crate) struct Timeline {
+    /// The environment; of a logical one too with the number of its snapshots.
+    pub(crate) environment: KnownEnvironment,
+    combined: Option<Combined>,
+}
+
+/// An event, as the environment tells of it whose log it is in.
+pub(crate) struct Told {
+    /// What happened.
+    pub(crate) event: Event,
+    /// The number of the snapshot in that environment.
+    pub(crate) index: u64,
+    /// The member of a logical environment in which it happened.
+    pub(crate) member: Option<EnvironmentName>,
+}
+
+impl Ran for Told {
+    fn ran(&self) -> &RunningArtifact {
+        &self.event.instance
+    }
+}
+
+impl Timeline {
+    pub(crate) async fn of(mut environment: KnownEnvironment, cx: &Context<'_>) -> Result<Self> {
+        if environment.record.kind.is_physical() {
+            return Ok(Self { environment, combined: None });
+        }
+        let combined = Combined::read(&environment, cx).await?;
+        environment.status = combined.status();
+        Ok(Self { environment, combined: Some(combined) })
+    }
+
+    /// Whether it is that of a logical environment.
+    pub(crate) const fn is_combined(&self) -> bool {
+        self.combined.is_some()
+    }
+
+    /// How many snapshots there are.
+    pub(crate) const fn count(&self) -> u64 {
+        self.environment.status.snapshots
+    }
+
+    /// The number of the snapshot that was current at a time; 0 before the first.
+    pub(crate) async fn at(&self, at: Timestamp, cx: &Context<'_>) -> Result<u64> {
+        match &self.combined {
+            Some(combined) => combined.at(at, cx).await,
+            None => Ok(cx.store().snapshot_at(cx.org()?, self.environment.record.id, at).await?),
+        }
+    }
+
+    /// Which snapshot an expression names; a number that no snapshot need have.
+    pub(crate) async fn resolve(&self, expression: &Expression, cx: &Context<'_>) -> Result<i64> {
+        match expression.position(self.count(), cx.now()) {
+            Position::Index(index) => Ok(index),
+            Position::At(at) => Ok(i64::try_from(self.at(at, cx).await?).unwrap_or(i64::MAX)),
+        }
+    }
+
+    /// The existing snapshots of an interval.
+    pub(crate) async fn range(&self, interval: &Interval, cx: &Context<'_>) -> Result<Option<(u64, u64)>> {
+        let resolved = match interval {
+            Interval::Everything => Interval::Everything,
+            Interval::Only(one) => Interval::Only(self.numbered(one, cx).await?),
+            Interval::Between(first, last) => {
+                Interval::Between(self.numbered(first, cx).await?, self.numbered(last, cx).await?)
+            }
+        };
+        Ok(resolved.range(self.count(), cx.now(), |_| 0))
+    }
+
+    /// The expression as a number from 1, so that a time needs no second look. What is before the first is 0, which no
+    /// snapshot has.
+    async fn numbered(&self, expression: &Expression, cx: &Context<'_>) -> Result<Expression> {
+        Ok(Expression::Index(self.resolve(expression, cx).await?.max(0)))
+    }
+
+    /// The lines of the snapshots with these numbers, by number: all that there are.
+    pub(crate) async fn rows(
+        &self,
+        range: RangeInclusive<u64>,
+        cx: &Context<'_>,
+    ) -> Result<Vec<SnapshotRow>> {
+        match &self.combined {
+            Some(combined) => combined.rows(range, cx).await,
+            None => Ok(cx.store().snapshots(cx.org()?, &[(self.environment.record.id, range)]).await?),
+        }
+    }
+
+    /// What a snapshot consists of: of a logical environment a part for each member.
+    pub(crate) async fn parts(&self, row: &SnapshotRow, cx: &Context<'_>) -> Result<Vec<Part>> {
+        match &self.combined {
+            Some(combined) => combined.parts(row.revision, cx).await,
+            None => {
+                let (environment, index) = (row.environment, row.index);
+                Ok(vec![Part { environment, index, shown: Shown::Own }])
+            }
+        }
+    }
+
+    /// The first and the last number of the events that these snapshots tell, if they tell any.
+    pub(crate) async fn events_with(
+        &self,
+        (first, last): (u64, u64),
+        cx: &Context<'_>,
+    ) -> Result<Option<(u64, u64)>> {
+        let (before, with) = futures_util::future::try_join(
+            self.events_up_to(first.saturating_sub(1), cx),
+            self.events_up_to(last, cx),
+        )
+        .await?;
+        Ok((before < with).then_some((before + 1, with)))
+    }
+
+    /// How many events there are with so many snapshots.
+    async fn events_up_to(&self, index: u64, cx: &Context<'_>) -> Result<u64> {
+        if index == 0 {
+            return Ok(0);
+        }
+        if index == self.count() {
+            return Ok(self.environment.status.events);
+        }
+        if let Some(combined) = &self.combined {
+            return combined.events_with(index, cx).await;
+        }
+        let row = self.rows(index..=index, cx).await?;
+        let lost = || StoreError::corrupt(format_args!("snapshot {index} of an environment is missing"));
+        row.first().map(|row| row.events).ok_or_else(|| Error::from(lost()))
+    }
+
+    /// The events of these numbers, in this order, which is one of the two. Of a logical environment they are all from the
+    /// first to the last.
+    pub(crate) async fn events(&self, numbers: &[u64], cx: &Context<'_>) -> Result<Vec<Told>> {
+        let (Some(first), Some(last)) = (numbers.iter().min(), numbers.iter().max()) else {
+            return Ok(Vec::new());
+        };
+        let mut told = if let Some(combined) = &self.combined {
+            combined.events(*first..=*last, cx).await?
+        } else {
+            let environment = self.environment.record.id;
+            let asked = Vec::from_iter(numbers.iter().map(|number| (environment, *number)));
+            let mut events = cx.store().events(cx.org()?, &asked).await?;
+            events.sort_by_key(|event| event.number);
+            let told = |event: Event| Told { index: event.snapshot.0, member: None, event };
+            events.into_iter().map(told).collect()
+        };
+        if numbers.first() > numbers.last() {
+            told.reverse();
+        }
+        Ok(told)
+    }
+}

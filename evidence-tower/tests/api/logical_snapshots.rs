@@ -1,0 +1,348 @@
+//! Snapshots of logical environments: those of their members, and one for each change of the members that shows.
+
+use serde_json::{Value, json};
+
+use crate::support::environments::{PROVENANCE, fingerprint};
+use crate::support::{Api, on_every_store, on_every_store_and_mount};
+
+async fn put_all(api: &Api, members: &[&str]) {
+    let all = json!({"name": "all", "type": "logical", "description": "", "included_environments": members});
+    api.put("/environments/acme").json(&all).await.created();
+}
+
+async fn archive(api: &Api, environment: &str) {
+    api.put(&format!("/environments/acme/{environment}/archive")).json(&json!({})).await.ok();
+}
+
+/// `eu` runs 1 (snapshot 1), then 1 and 2 (2); `us` runs 1 twice (1), before it joins.
+///
+/// | `all` | because |
+/// |---|---|
+/// | 1 | `eu` 1 |
+/// | 2 | `us` joins, with 1 |
+/// | 3 | `eu` 2 |
+/// | 4 | `us` 2: nothing |
+/// | 5 | `eu` leaves |
+/// | 6 | `eu` is back |
+/// | 7 | `us` is archived |
+async fn given_a_story(api: &Api) {
+    api.given_environments("docker", &["eu", "us", "idle"]).await;
+    put_all(api, &["eu", "idle"]).await;
+    api.report_running("eu", &[('1', &[10])]).await.created();
+    api.report_running("us", &[('1', &[11, 12])]).await.created();
+    api.put("/environments/acme/all/join").json(&json!({"physical_env_name": "us"})).await.ok();
+    api.report_running("eu", &[('1', &[10]), ('2', &[20])]).await.created();
+    api.report_running("us", &[]).await.created();
+    put_all(api, &["idle", "us"]).await;
+    // What a former member does tells nothing.
+    api.report_running("eu", &[('2', &[20])]).await.created();
+    // Neither do another order, a description, and members without snapshots.
+    put_all(api, &["us", "idle"]).await;
+    api.patch("/environments/acme/all").json(&json!({"description": "d"})).await.ok();
+    put_all(api, &["us"]).await;
+    put_all(api, &["us", "eu"]).await;
+    archive(api, "us").await;
+}
+
+/// The digit, the annotation and the numbers of instances of each artifact.
+fn shown(snapshot: &Value) -> Vec<(char, String, u64, u64)> {
+    let one = |artifact: &Value| {
+        let digit = artifact["fingerprint"].as_str().unwrap().chars().next().unwrap();
+        let annotation = &artifact["annotation"];
+        let count = |key: &str| annotation[key].as_u64().unwrap();
+        (digit, annotation["type"].as_str().unwrap().to_owned(), count("was"), count("now"))
+    };
+    snapshot["artifacts"].as_array().unwrap().iter().map(one).collect()
+}
+
+#[tokio::test]
+async fn a_logical_environment_has_the_snapshots_of_its_members() {
+    on_every_store_and_mount(async |api| {
+        given_a_story(&api).await;
+        let unchanged = |digit, count| (digit, "unchanged", count, count);
+        let expected: [&[(char, &str, u64, u64)]; 7] = [
+            &[('1', "started-unknown", 0, 1)],
+            &[unchanged('1', 1), ('1', "started-unknown", 0, 2)],
+            &[('2', "started-unknown", 0, 1), unchanged('1', 1), unchanged('1', 2)],
+            &[unchanged('2', 1), unchanged('1', 1), ('1', "exited", 2, 0)],
+            &[('2', "exited", 1, 0), ('1', "exited", 1, 0)],
+            &[('2', "started-unknown", 0, 1)],
+            &[unchanged('2', 1)],
+        ];
+        let list = api.get("/snapshots/acme/all").key("reader-key").await.ok();
+        let indexes =
+            Vec::from_iter(list.as_array().unwrap().iter().map(|row| row["index"].as_u64().unwrap()));
+        assert_eq!(indexes, [7, 6, 5, 4, 3, 2, 1]);
+        for (index, expected) in (1..).zip(expected) {
+            let snapshot = api.get(&format!("/snapshots/acme/all/{index}")).key("reader-key").await.ok();
+            let expected =
+                expected.iter().map(|(digit, kind, was, now)| (*digit, (*kind).to_owned(), *was, *now));
+            assert_eq!(shown(&snapshot), Vec::from_iter(expected), "{index}");
+            assert_eq!((&snapshot["index"], &snapshot["type"]), (&json!(index), &json!("logical")));
+            assert_eq!(snapshot["is_latest"], json!(index == 7), "{index}");
+            let next = &snapshot["next_snapshot_timestamp"];
+            assert_eq!(next.is_null(), index == 7, "{index}: {next}");
+            let running = snapshot["artifacts"].as_array().unwrap();
+            let running = running.iter().filter(|one| one["annotation"]["now"] != json!(0)).count();
+            let count = json!({"true": 0, "false": 0, "null": running});
+            assert_eq!(snapshot["artifact_compliance_count"], count, "{index}");
+        }
+        let table = [
+            ("-1", Some(7)),
+            ("~2", Some(5)),
+            ("%233", Some(3)),
+            ("now", Some(7)),
+            ("@%7Bnow%7D", Some(7)),
+            ("@%7B2099-01-01T00:00:00%7D", Some(7)),
+            ("@%7B2001-01-01T00:00:00%7D", None),
+            ("8", None),
+            ("0", None),
+            ("~7", None),
+        ];
+        for (expression, expected) in table {
+            let reply = api.get(&format!("/snapshots/acme/all/{expression}")).await;
+            match expected {
+                Some(index) => assert_eq!(reply.ok()["index"], json!(index), "{expression}"),
+                None => {
+                    reply.expect(404, json!({"message": "Snapshot not found"}));
+                }
+            }
+        }
+        let pages: [(&str, &[u64]); 6] = [
+            ("per_page=2", &[7, 6]),
+            ("per_page=2&page=4", &[1]),
+            ("per_page=3&reverse=true&page=2", &[4, 5, 6]),
+            ("interval=2..4", &[4, 3, 2]),
+            ("interval=~1..NOW&reverse=true", &[6, 7]),
+            ("interval=9..12", &[]),
+        ];
+        for (query, expected) in pages {
+            let page = api.get(&format!("/snapshots/acme/all?{query}")).await.ok();
+            let page = page.as_array().unwrap();
+            // As in the whole list, the end of each included.
+            let whole = expected.iter().map(|index| &list[usize::try_from(7 - index).unwrap()]);
+            assert_eq!(page.iter().collect::<Vec<_>>(), Vec::from_iter(whole), "{query}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_logical_environment_without_reports_has_no_snapshots() {
+    on_every_store_and_mount(async |api| {
+        api.given_environments("docker", &["a", "b"]).await;
+        put_all(&api, &[]).await;
+        api.get("/snapshots/acme/all").await.expect_exactly(200, json!([]));
+        put_all(&api, &["a", "b"]).await;
+        archive(&api, "b").await;
+        api.get("/snapshots/acme/all").await.expect_exactly(200, json!([]));
+        api.get("/snapshots/acme/all/1").await.expect(404, json!({"message": "Snapshot not found"}));
+        api.get("/environments/acme/all/events").await.expect_exactly(200, json!([]));
+        let log = api.get("/environments/acme/all/auditlog").await;
+        assert_eq!(log.body.iter().filter(|byte| **byte == b'\n').count(), 1);
+        let diff = api.get("/env-diff/acme?snappish1=all&snappish2=a").await;
+        diff.expect(404, json!({"message": "Snapshot not found"}));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_logical_snapshot_has_the_verdicts_of_its_members() {
+    on_every_store_and_mount(async |api| {
+        api.given_environments("docker", &["eu", "us"]).await;
+        put_all(&api, &["eu", "us"]).await;
+        api.put_policy("p", PROVENANCE).await.created();
+        api.put_policy("q", PROVENANCE).await.created();
+        api.given_artifact('1', "t1").await;
+        api.attach("eu", "p").await;
+        api.attach("us", "q").await;
+        api.report_running("eu", &[('1', &[10])]).await.created();
+        api.report_running("us", &[('1', &[10]), ('2', &[20])]).await.created();
+        let list = api.get("/snapshots/acme/all?reverse=true").await.ok();
+        let verdicts = Vec::from_iter(list.as_array().unwrap().iter().map(|row| row["compliant"].clone()));
+        assert_eq!(verdicts, [json!(true), json!(false)]);
+        let snapshot = api.get("/snapshots/acme/all/now").await.ok();
+        assert_eq!(snapshot["compliant"], json!(false));
+        assert_eq!(snapshot["artifact_compliance_count"], json!({"true": 2, "false": 1, "null": 0}));
+        let failing = |policy: &Value| (policy["name"].clone(), policy["failing_artifacts"].clone());
+        let policies = Vec::from_iter(snapshot["applied_policies"].as_array().unwrap().iter().map(failing));
+        assert_eq!(policies, [(json!("p"), json!([])), (json!("q"), json!([fingerprint('2')]))]);
+        let decided = |artifact: &Value| artifact["policy_decisions"][0]["policy_name"].clone();
+        let decided = Vec::from_iter(snapshot["artifacts"].as_array().unwrap().iter().map(decided));
+        assert_eq!(decided, [json!("p"), json!("q"), json!("q")]);
+        let reasons = &snapshot["artifacts"][1]["reasons_for_incompliance"];
+        assert!(reasons[0].as_str().unwrap().contains("policy 'q'"), "{reasons}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_logical_environment_has_the_events_of_its_members() {
+    on_every_store_and_mount(async |api| {
+        given_a_story(&api).await;
+        let events = "/environments/acme/all/events";
+        let told = |event: &Value| {
+            let digit = event["sha256"].as_str().unwrap().chars().next().unwrap();
+            (
+                event["snapshot_index"].as_u64().unwrap(),
+                digit,
+                event["description"].as_str().unwrap().to_owned(),
+            )
+        };
+        let all = [
+            (1, '1', "1 instance started running in eu (from 0 to 1)"),
+            (3, '2', "1 instance started running in eu (from 0 to 1)"),
+            (4, '1', "2 instances stopped running in us (from 2 to 0)"),
+        ];
+        let all = all.map(|(index, digit, told)| (index, digit, told.to_owned()));
+        let table: [(&str, &[usize]); 9] = [
+            ("", &[2, 1, 0]),
+            ("reverse=true", &[0, 1, 2]),
+            ("per_page=1", &[2]),
+            ("per_page=1&page=2", &[1]),
+            ("per_page=1&page=3", &[0]),
+            ("interval=2..4", &[2, 1]),
+            ("start=2&end=3", &[1]),
+            ("interval=5..7", &[]),
+            ("end_ts=1.5", &[]),
+        ];
+        for (query, expected) in table {
+            let page = api.get(&format!("{events}?{query}")).key("reader-key").await.ok();
+            let page = Vec::from_iter(page.as_array().unwrap().iter().map(told));
+            assert_eq!(page, Vec::from_iter(expected.iter().map(|place| all[*place].clone())), "{query}");
+        }
+        let one = api.get(&format!("{events}?interval=3")).await.expect_header("x-total-count", "1").ok();
+        assert_eq!(one[0]["environment_name"], json!("all"));
+        let link = "http://localhost:8001/api/v2/snapshots/acme/all/3";
+        assert_eq!(one[0]["_links"]["snapshot"]["self"], json!(link));
+        api.get(&format!("{events}?repo_name=x")).await.refuses_field(404, "query.repo_name");
+        let log = api.get("/environments/acme/all/auditlog").await;
+        let log = String::from_utf8(log.body.to_vec()).unwrap();
+        let cells = log.lines().skip(1).map(|line| Vec::from_iter(line.split(',').skip(1).take(5)).join(","));
+        let line = |(index, _, told): &(u64, char, String)| {
+            let kind = if told.contains("stopped") { "exited,exited" } else { "started,started-unknown" };
+            format!("all,{index},{kind},{told}")
+        };
+        assert_eq!(Vec::from_iter(cells), Vec::from_iter(all.iter().map(line)));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_members_run_is_compared_together() {
+    on_every_store_and_mount(async |api| {
+        given_a_story(&api).await;
+        let sections = async |first: &str, second: &str| {
+            let diff = api.get(&format!("/env-diff/acme?snappish1={first}&snappish2={second}")).await.ok();
+            let section = |key: &str| {
+                let artifact = |artifact: &Value| {
+                    let digit = artifact["fingerprint"].as_str().unwrap().chars().next().unwrap();
+                    let count = |key: &str| artifact[key].as_u64().unwrap_or_default();
+                    (digit, count("s1_instance_count"), count("instance_count"))
+                };
+                Vec::from_iter(diff[key]["artifacts"].as_array().unwrap().iter().map(artifact))
+            };
+            ["snappish1", "snappish2", "changed", "not-changed"].map(section)
+        };
+        // Of 1 there are three instances in two members from 2 on.
+        assert_eq!(sections("all%231", "all%232").await, [vec![], vec![], vec![('1', 1, 3)], vec![]]);
+        assert_eq!(
+            sections("all%232", "all%233").await,
+            [vec![], vec![('2', 0, 1)], vec![], vec![('1', 0, 3)]]
+        );
+        assert_eq!(
+            sections("all%234", "all%235").await,
+            [vec![('1', 0, 1), ('2', 0, 1)], vec![], vec![], vec![]]
+        );
+        assert_eq!(sections("all", "eu").await, [vec![], vec![], vec![], vec![('2', 0, 1)]]);
+    })
+    .await;
+}
+
+/// Whatever the members do, what a snapshot shows when it is the current one it shows forever after; and the current one is
+/// what the members run.
+#[tokio::test]
+async fn snapshots_of_logical_environments_stay_as_they_were() {
+    on_every_store(async |api, _| {
+        const MEMBERS: [&str; 4] = ["a", "b", "c", "d"];
+        api.given_environments("docker", &MEMBERS).await;
+        put_all(&api, &["a", "b"]).await;
+        let mut seed = 1_u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        };
+        let (mut members, mut archived) = (vec!["a", "b"], Vec::new());
+        let mut seen: Vec<(Value, Value)> = Vec::new();
+        for step in 0..70 {
+            let member = MEMBERS[usize::try_from(random(4)).unwrap()];
+            match random(10) {
+                0 | 1 if !archived.contains(&member) => {
+                    members.retain(|one| !archived.contains(one));
+                    match members.iter().position(|one| *one == member) {
+                        Some(place) => drop(members.remove(place)),
+                        None => members.push(member),
+                    }
+                    put_all(&api, &members).await;
+                }
+                2 if step > 40 && archived.len() < 2 && !archived.contains(&member) => {
+                    archive(&api, member).await;
+                    archived.push(member);
+                }
+                _ if !archived.contains(&member) => {
+                    let running = [('1', &[1][..]), ('2', &[2, 3]), ('3', &[4])];
+                    let count = usize::try_from(random(4)).unwrap();
+                    let report = api.report_running(member, &running[..count]).await;
+                    assert!(report.status.is_success(), "{}", report.status);
+                }
+                _ => {}
+            }
+            let list = api.get("/snapshots/acme/all?reverse=true&per_page=1000").await.ok();
+            let list = list.as_array().unwrap();
+            assert!(list.len() >= seen.len() && list.len() <= seen.len() + 1, "step {step}");
+            let stays = |row: &Value| [row["index"].clone(), row["from"].clone(), row["compliant"].clone()];
+            for (row, (before, _)) in list.iter().zip(&seen) {
+                assert_eq!(stays(row), stays(before), "step {step}");
+            }
+            if let Some(row) = list.get(seen.len()) {
+                let current = api.get("/snapshots/acme/all/now").await.ok();
+                seen.push((row.clone(), current["artifacts"].clone()));
+            }
+            let mut of_members = Vec::new();
+            for member in members.iter().filter(|member| !archived.contains(member)) {
+                let reply = api.get(&format!("/snapshots/acme/{member}/now")).await;
+                if reply.status == 200 {
+                    of_members.extend(running(&reply.json()["artifacts"]));
+                }
+            }
+            of_members.sort_unstable();
+            let mut current = seen.last().map(|(_, artifacts)| running(artifacts)).unwrap_or_default();
+            current.sort_unstable();
+            assert_eq!(current, of_members, "step {step}");
+        }
+        assert!(seen.len() > 20, "{}", seen.len());
+        for (index, (_, artifacts)) in (1..).zip(&seen) {
+            let snapshot = api.get(&format!("/snapshots/acme/all/{index}")).await.ok();
+            assert_eq!(&snapshot["artifacts"], artifacts, "snapshot {index}");
+        }
+        // Pages of events are those of the whole list.
+        let events = "/environments/acme/all/events?reverse=true";
+        let whole = api.get(&format!("{events}&per_page=100")).await.ok();
+        let mut pages = Vec::new();
+        for page in 1..=whole.as_array().unwrap().len().div_ceil(3) {
+            let page = api.get(&format!("{events}&per_page=3&page={page}")).await.ok();
+            pages.extend(page.as_array().unwrap().clone());
+        }
+        assert_eq!(Value::from(pages), whole);
+    })
+    .await;
+}
+
+/// What runs of these artifacts, and how often.
+fn running(artifacts: &Value) -> Vec<(String, u64)> {
+    let one = |artifact: &Value| {
+        let now = artifact["annotation"]["now"].as_u64().unwrap();
+        (artifact["fingerprint"].as_str().unwrap().to_owned(), now)
+    };
+    artifacts.as_array().unwrap().iter().map(one).filter(|(_, now)| *now > 0).collect()
+}
