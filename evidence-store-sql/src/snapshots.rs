@@ -1,6 +1,6 @@
 //! Snapshots, and the intervals in which artifacts ran: a snapshot writes what changed, not what runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
@@ -425,6 +425,7 @@ impl<D: Driver> SnapshotStore for SqlStore<D> {
     }
 
     async fn events(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<Event>> {
+        let asked = BTreeSet::from_iter(asked);
         let numbers = asked.iter().map(|(environment, number)| (*environment, [*number]));
         let query = self.query_org(org, events::NUMBERED).bind(numbered(numbers));
         query.per_item(asked.len()).all_as(events::event).await

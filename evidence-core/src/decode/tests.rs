@@ -329,7 +329,9 @@ fn with_plain_integers(value: &JsonValue) -> JsonValue {
             fields.iter().map(|(name, value)| (name.clone(), with_plain_integers(value))).collect(),
         ),
         JsonValue::Number(number) => {
-            let plain = integral(number).filter(|_| number.parse::<i64>().is_err());
+            // serde_json takes this for a floating point number.
+            let differs = number.parse::<i64>().is_err() || number == "-0";
+            let plain = integral(number).filter(|_| differs);
             JsonValue::Number(plain.unwrap_or_else(|| number.clone()))
         }
         other => other.clone(),

@@ -44,7 +44,10 @@ pub(crate) fn an_environment_its_snapshots_and_what_is_allowed_there(fixture: &m
     // The logical environment has what its member runs.
     assert_eq!(fixture.reads(&["list", "snapshots", "all"]), fixture.reads(&["list", "snapshots", "prod"]));
     let first = fixture.reads(&["get", "snapshot", "all#1"]);
-    assert_eq!((&first["type"], &first["artifacts"][0]["fingerprint"]), (&json!("logical"), &json!(fingerprint)));
+    assert_eq!(
+        (&first["type"], &first["artifacts"][0]["fingerprint"]),
+        (&json!("logical"), &json!(fingerprint))
+    );
     fixture.says(&["get", "snapshot", "all"], "tool");
     fixture.says(&["log", "environment", "all"], "started running in prod");
     let diff = fixture.reads(&["diff", "snapshots", "all~1", "prod~1"]);
