@@ -348,7 +348,8 @@ fn integral(number: &str) -> Option<String> {
     }
     let point = isize::try_from(whole.len()).ok()?.checked_add(exponent.parse().ok()?)?;
     let zeros = usize::try_from(point).ok()?.checked_sub(significant.len())?;
-    (zeros <= MAX_DIGITS).then(|| format!("{sign}{significant}{}", "0".repeat(zeros)))
+    let leading = significant.trim_start_matches('0');
+    (zeros <= MAX_DIGITS).then(|| format!("{sign}{leading}{}", "0".repeat(zeros)))
 }
 
 /// The last item, where a list with items comes.

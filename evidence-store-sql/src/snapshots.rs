@@ -36,7 +36,7 @@ const SNAPSHOT: Sql = Sql::same(concat!(
     " FROM evidence.snapshot s WHERE s.org = $1 AND s.environment = $2 AND s.idx = $3"
 ));
 
-/// The next one is a subquery, never a join: a probe of the index whatever the statistics say.
+/// The next one is a subquery, never a join: a probe of the index whatever the statistics say. In any order.
 const SNAPSHOTS: Sql = Sql::each(
     "SELECT s.environment, s.idx, s.at,
         (SELECT n.at FROM evidence.snapshot n
@@ -44,8 +44,7 @@ const SNAPSHOTS: Sql = Sql::each(
         s.compliant, s.events, s.ledger_index
     FROM json_each($2) w
     CROSS JOIN evidence.snapshot s
-        ON s.environment = w.value->>0 AND s.idx BETWEEN w.value->>1 AND w.value->>2 AND +s.org = $1
-    ORDER BY s.environment, s.idx",
+        ON s.environment = w.value->>0 AND s.idx BETWEEN w.value->>1 AND w.value->>2 AND +s.org = $1",
     "SELECT s.environment, s.idx, s.at,
         (SELECT n.at FROM evidence.snapshot n
             WHERE n.org = $1 AND n.environment = s.environment AND n.idx = s.idx + 1),
@@ -53,8 +52,7 @@ const SNAPSHOTS: Sql = Sql::each(
     FROM UNNEST($2::text[], $3::bigint[], $4::bigint[]) AS w (environment, first, last)
     CROSS JOIN LATERAL (
         SELECT * FROM evidence.snapshot
-        WHERE org = $1 AND environment = w.environment AND idx BETWEEN w.first AND w.last OFFSET 0) s
-    ORDER BY s.environment, s.idx",
+        WHERE org = $1 AND environment = w.environment AND idx BETWEEN w.first AND w.last OFFSET 0) s",
 );
 
 /// Of each environment and entry the last snapshot before that: one probe of an index, however many there are.
@@ -389,7 +387,9 @@ impl<D: Driver> SnapshotStore for SqlStore<D> {
             ranges.iter().map(|(_, range)| range.end().saturating_add(1).saturating_sub(*range.start()));
         let count = counts.fold(0, u64::saturating_add);
         let query = self.query_org(org, SNAPSHOTS).bind(numbered(bounds));
-        query.per_item(usize::try_from(count).unwrap_or(usize::MAX)).all_as(line).await
+        let mut rows = query.per_item(usize::try_from(count).unwrap_or(usize::MAX)).all_as(line).await?;
+        rows.sort_unstable_by_key(|row| (row.environment, row.index));
+        Ok(rows)
     }
 
     async fn progress(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<Progress>> {
