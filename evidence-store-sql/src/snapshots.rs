@@ -334,12 +334,16 @@ fn line(
 }
 
 /// Ids with a number or more each, to bind.
-fn numbered<const N: usize>(asked: impl Iterator<Item = (Id, [u64; N])> + Clone) -> Value {
-    let ids = asked.clone().map(|(id, _)| Some(id.to_string())).collect();
-    let numbers =
-        |place: usize| asked.clone().map(move |(_, numbers)| numbers.get(place).copied().map(signed));
-    let numbers = (0..N).map(|place| Column::Ints(numbers(place).collect()));
-    Value::Columns(std::iter::once(Column::Texts(ids)).chain(numbers).collect())
+fn numbered<const N: usize>(asked: impl Iterator<Item = (Id, [u64; N])>) -> Value {
+    let mut ids = Vec::new();
+    let mut columns: [Vec<Option<i64>>; N] = std::array::from_fn(|_| Vec::new());
+    for (id, numbers) in asked {
+        ids.push(Some(id.to_string()));
+        for (column, number) in columns.iter_mut().zip(numbers) {
+            column.push(Some(signed(number)));
+        }
+    }
+    Value::Columns(std::iter::once(Column::Texts(ids)).chain(columns.map(Column::Ints)).collect())
 }
 
 /// What [`INSTANCES`] found, by artifact key.

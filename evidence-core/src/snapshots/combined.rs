@@ -2,6 +2,7 @@
 //! members that shows, archiving one included. They are numbered by their entries in the ledger: which they are follows from
 //! what is recorded of the members, and once it has one each keeps its number.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
@@ -93,8 +94,8 @@ fn spans(changes: &[MemberChange], archived: &Archived) -> (Vec<Span>, BTreeMap<
             if let Some(span) = open.remove(&member).and_then(|place| spans.get_mut(place)) {
                 span.until = Some(entry);
             }
-        } else if !open.contains_key(&member) {
-            open.insert(member, spans.len());
+        } else if let Entry::Vacant(vacant) = open.entry(member) {
+            vacant.insert(spans.len());
             spans.push(Span { member, since: entry, until: None, before: Progress::default() });
         }
     }
@@ -396,7 +397,9 @@ mod tests {
             joined,
         };
         let archived = |entry| Archived::from([(member(1), (entry, Timestamp::from_micros(7)))]);
-        let table: [(&[(u64, u8, bool)], Archived, &[(u8, u64, Option<u64>)], &[u64]); 7] = [
+        /// The changes, when the member was archived, the spans, and the entries.
+        type Case<'c> = (&'c [(u64, u8, bool)], Archived, &'c [(u8, u64, Option<u64>)], &'c [u64]);
+        let table: [Case<'_>; 7] = [
             (&[], Archived::new(), &[], &[]),
             (&[(3, 1, true), (3, 2, true)], Archived::new(), &[(1, 3, None), (2, 3, None)], &[3]),
             (&[(3, 1, true), (5, 1, false)], Archived::new(), &[(1, 3, Some(5))], &[3, 5]),

@@ -145,14 +145,12 @@ impl Found {
 
     async fn running(&self, cx: &Context<'_>) -> Result<Running> {
         let (org, mut running) = (cx.org()?, Running::new());
-        for row in self.timeline.rows(self.index..=self.index, cx).await? {
-            for Part { environment, index, shown } in self.timeline.parts(&row, cx).await? {
-                let placed = cx.store().instances(org, environment, index).await?;
-                let runs = |placed: &SnapshotEntry| !placed.exited && shown != Shown::Left;
-                for placed in placed.into_iter().filter(runs) {
-                    add(&mut running, placed.instance);
-                    at_most(cx.limits().combined_artifacts, running.len(), self.field)?;
-                }
+        for Part { environment, index, shown } in self.timeline.parts_of(self.index, cx).await? {
+            let placed = cx.store().instances(org, environment, index).await?;
+            let runs = |placed: &SnapshotEntry| !placed.exited && shown != Shown::Left;
+            for placed in placed.into_iter().filter(runs) {
+                add(&mut running, placed.instance);
+                at_most(cx.limits().combined_artifacts, running.len(), self.field)?;
             }
         }
         Ok(running)

@@ -103,6 +103,17 @@ impl Timeline {
         }
     }
 
+    /// What the snapshot of this number, which exists, consists of.
+    pub(crate) async fn parts_of(&self, index: u64, cx: &Context<'_>) -> Result<Vec<Part>> {
+        let Some(combined) = &self.combined else {
+            return Ok(vec![Part { environment: self.environment.record.id, index, shown: Shown::Own }]);
+        };
+        match combined.rows(index..=index, cx).await?.pop() {
+            Some(row) => combined.parts(row.revision, cx).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// What a snapshot consists of: of a logical environment a part for each member.
     pub(crate) async fn parts(&self, row: &SnapshotRow, cx: &Context<'_>) -> Result<Vec<Part>> {
         match &self.combined {

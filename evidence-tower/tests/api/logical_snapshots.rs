@@ -11,7 +11,7 @@ async fn put_all(api: &Api, members: &[&str]) {
 }
 
 async fn archive(api: &Api, environment: &str) {
-    api.put(&format!("/environments/acme/{environment}/archive")).json(&json!({})).await.ok();
+    api.put(&format!("/environments/acme/{environment}/archive")).json(json!({})).await.ok();
 }
 
 /// `eu` runs 1 (snapshot 1), then 1 and 2 (2); `us` runs 1 twice (1), before it joins.
@@ -30,7 +30,7 @@ async fn given_a_story(api: &Api) {
     put_all(api, &["eu", "idle"]).await;
     api.report_running("eu", &[('1', &[10])]).await.created();
     api.report_running("us", &[('1', &[11, 12])]).await.created();
-    api.put("/environments/acme/all/join").json(&json!({"physical_env_name": "us"})).await.ok();
+    api.put("/environments/acme/all/join").json(json!({"physical_env_name": "us"})).await.ok();
     api.report_running("eu", &[('1', &[10]), ('2', &[20])]).await.created();
     api.report_running("us", &[]).await.created();
     put_all(api, &["idle", "us"]).await;
@@ -38,7 +38,7 @@ async fn given_a_story(api: &Api) {
     api.report_running("eu", &[('2', &[20])]).await.created();
     // Neither do another order, a description, and members without snapshots.
     put_all(api, &["us", "idle"]).await;
-    api.patch("/environments/acme/all").json(&json!({"description": "d"})).await.ok();
+    api.patch("/environments/acme/all").json(json!({"description": "d"})).await.ok();
     put_all(api, &["us"]).await;
     put_all(api, &["us", "eu"]).await;
     archive(api, "us").await;
