@@ -36,7 +36,8 @@ pub(crate) fn an_environment_its_snapshots_and_what_is_allowed_there(fixture: &m
     assert_eq!(first["artifacts"][0]["fingerprint"], fingerprint);
     assert_eq!(first["artifacts"][0]["flow_name"], "delivery");
     fixture.says(&["get", "snapshot", "prod"], "stranger");
-    let paths = format!("version: 1\nartifacts:\n  tool:\n    path: {stranger}\n");
+    let tool = fixture.file("hammer", "another that no trail knows");
+    let paths = format!("version: 1\nartifacts:\n  tool:\n    path: {tool}\n");
     let paths = fixture.file("paths.yml", &paths);
     fixture.says(&["snapshot", "paths", "prod", "--paths-file", &paths], "[1] artifacts were reported");
     fixture.says(&["get", "snapshot", "prod"], "tool");
