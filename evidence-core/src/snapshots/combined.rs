@@ -237,9 +237,9 @@ impl Combined {
         let last = range.end().saturating_add(1).min(self.total.snapshots);
         let first_entry = self.entry_of(*range.start(), |after| after.snapshots, cx).await?;
         let last_entry = self.entry_of(last, |after| after.snapshots, cx).await?;
-        let mut states = self.states(first_entry, last_entry, cx).await?;
+        let states = self.states(first_entry, last_entry, cx).await?;
         let mut rows: Vec<SnapshotRow> = Vec::new();
-        for (index, (revision, (at, compliant))) in (*range.start()..).zip(std::mem::take(&mut states)) {
+        for (index, (revision, (at, compliant))) in (*range.start()..).zip(states) {
             if let Some(before) = rows.last_mut() {
                 before.until = Some(at);
             }

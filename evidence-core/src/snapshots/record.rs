@@ -215,6 +215,15 @@ impl Annotation {
     /// The kind of an artifact that is shown as it was, or that differs in counts, times, names and context alone.
     pub const UNCHANGED: &'static str = "unchanged";
 
+    /// The kind of an artifact that began to run, by whether it may.
+    pub(crate) const fn started(compliant: Option<bool>) -> &'static str {
+        match compliant {
+            Some(true) => "started-compliant",
+            Some(false) => "started-non-compliant",
+            None => "started-unknown",
+        }
+    }
+
     /// Whether the environment's log tells of it.
     pub fn is_event(&self) -> bool {
         self.kind != Self::UNCHANGED

@@ -605,14 +605,11 @@ impl ShownBy {
         match self.shown {
             Shown::Own | Shown::Left => annotation(instance, exited, self.index),
             Shown::Unchanged => Annotation::unchanged(instance),
-            Shown::Joined => {
-                let kind = match instance.compliant {
-                    Some(true) => "started-compliant",
-                    Some(false) => "started-non-compliant",
-                    None => "started-unknown",
-                };
-                Annotation { kind: kind.to_owned(), was: 0, now: instance.created.len() as u64 }
-            }
+            Shown::Joined => Annotation {
+                kind: Annotation::started(instance.compliant).to_owned(),
+                was: 0,
+                now: instance.created.len() as u64,
+            },
         }
     }
 

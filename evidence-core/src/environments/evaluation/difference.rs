@@ -90,9 +90,7 @@ impl EvaluatedArtifact {
 /// What happened to a running artifact since the latest snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
-    StartedCompliant,
-    StartedNonCompliant,
-    StartedUnknown,
+    Started(Option<bool>),
     BecameCompliant,
     BecameNonCompliant,
     UpdatedProvenance,
@@ -102,11 +100,7 @@ enum Change {
 
 impl Change {
     const fn started(now: &EvaluatedArtifact) -> Self {
-        match now.compliant {
-            Some(true) => Self::StartedCompliant,
-            Some(false) => Self::StartedNonCompliant,
-            None => Self::StartedUnknown,
-        }
+        Self::Started(now.compliant)
     }
 
     fn between(before: &RunningArtifact, now: &EvaluatedArtifact) -> Self {
@@ -131,9 +125,7 @@ impl Change {
 
     const fn as_str(self) -> &'static str {
         match self {
-            Self::StartedCompliant => "started-compliant",
-            Self::StartedNonCompliant => "started-non-compliant",
-            Self::StartedUnknown => "started-unknown",
+            Self::Started(compliant) => Annotation::started(compliant),
             Self::BecameCompliant => "became-compliant",
             Self::BecameNonCompliant => "became-non-compliant",
             Self::UpdatedProvenance => "updated-provenance",
