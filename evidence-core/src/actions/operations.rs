@@ -362,8 +362,8 @@ async fn change(
     cx: &Context<'_>,
 ) -> Result<()> {
     let Current { revision, record: was } = known;
-    let at = cx.now_after(was.last_modified_at);
-    let targets = resolved(wanted.targets, &was.targets, &cx.settings().egress, || cx.new_id(), Some(at))?;
+    let since = Some(cx.now());
+    let targets = resolved(wanted.targets, &was.targets, &cx.settings().egress, || cx.new_id(), since)?;
     let record = Action {
         name: wanted.name.clone(),
         watched,
@@ -374,7 +374,7 @@ async fn change(
     if record == was {
         return Ok(());
     }
-    let record = Action { last_modified_at: at, ..record };
+    let record = Action { last_modified_at: cx.now_after(was.last_modified_at), ..record };
     let guard = Guard::Revision(RecordKind::Action, was.id, revision);
     let was = (record.name != was.name).then_some(was.name);
     draft.guarded(Fact::ActionUpdated { record, was }, guard);

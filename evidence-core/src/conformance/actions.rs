@@ -219,7 +219,8 @@ async fn deliveries_are_put_by_compare_and_swap(store: Arc<dyn Store>) -> Outcom
 async fn due_deliveries_are_found_by_organization(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
     same("none", store.due_deliveries(at(9), None, 10).await?, None)?;
-    let due = |org: &Org, n: u64, due: Option<i64>| Delivery { due_at: due.map(at), ..delivery(org, n, true) };
+    let due =
+        |org: &Org, n: u64, due: Option<i64>| Delivery { due_at: due.map(at), ..delivery(org, n, true) };
     for put in [
         due(&org, 100, Some(7)),
         due(&org, 101, Some(5)),
