@@ -168,18 +168,21 @@ impl Attempts {
     /// Begins what is due and not under way, as far as there is room: organizations have their turns one after the other.
     async fn begin(&mut self, post: &Arc<Post>) -> Result<()> {
         let mut after = self.last.take();
-        while let Some((org, due)) =
-            post.evidence.store().due_deliveries(post.evidence.now(), after, DUE).await?
-        {
+        loop {
+            if self.busy.len() >= ATTEMPTS {
+                self.last = after;
+                return Ok(());
+            }
+            let now = post.evidence.now();
+            let Some((org, due)) = post.evidence.store().due_deliveries(now, after, DUE).await? else {
+                return Ok(());
+            };
             after = Some(org);
             let Some(known) = post.orgs().get(&org).cloned() else { continue };
             for delivery in due {
                 let key = (org, delivery.target);
-                if self.busy.len() >= ATTEMPTS {
-                    self.last = Some(org);
-                    return Ok(());
-                }
-                if self.busy.iter().filter(|(busy, _)| *busy == org).count() >= ATTEMPTS_OF_ORG {
+                let of_org = self.busy.iter().filter(|(busy, _)| *busy == org).count();
+                if of_org >= ATTEMPTS_OF_ORG || self.busy.len() >= ATTEMPTS {
                     break;
                 }
                 if !self.busy.insert(key) {
@@ -195,7 +198,6 @@ impl Attempts {
                 });
             }
         }
-        Ok(())
     }
 
     /// Forgets an attempt that ended, of a target that is to be looked at again.
