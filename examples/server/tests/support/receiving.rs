@@ -12,7 +12,7 @@ use crate::support::{Database, ORG, Server, program};
 pub(crate) const JSON: &str = "application/json";
 const SIGNING_KEY: &str = "a signing key of a test, which is long enough";
 
-/// How long is waited for what has to come.
+/// How long is waited for what has to come next.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A receiver in Python; stopped when it is dropped.
@@ -64,15 +64,18 @@ impl Receiver {
         whole.lines().map(attempt).collect()
     }
 
-    /// Waits until what was received fits.
+    /// Waits until what was received fits, as long as more comes.
     pub(crate) fn until(&self, what: &str, fits: impl Fn(&[Attempt]) -> bool) -> Vec<Attempt> {
-        let begun = Instant::now();
+        let (mut last, mut came) = (Instant::now(), 0);
         loop {
             let attempts = self.attempts();
             if fits(&attempts) {
                 return attempts;
             }
-            assert!(begun.elapsed() < PATIENCE, "{what}: {} attempts", attempts.len());
+            if attempts.len() > came {
+                (last, came) = (Instant::now(), attempts.len());
+            }
+            assert!(last.elapsed() < PATIENCE, "{what}: {} attempts", attempts.len());
             sleep(Duration::from_millis(5));
         }
     }
