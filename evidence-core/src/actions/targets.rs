@@ -197,8 +197,9 @@ mod tests {
 
     #[test]
     fn a_target_stays_where_its_destination_does_or_another_of_its_type_takes_its_place() {
-        // What the action had, what it is given, and which of the former each is; nothing is a new one.
-        let table: [(&[&str], &[&str], &[Option<usize>]); 12] = [
+        /// What the action had, what it is given, and which of the former each is; nothing is a new one.
+        type Case<'a> = (&'a [&'a str], &'a [&'a str], &'a [Option<usize>]);
+        let table: [Case<'_>; 12] = [
             (&["hook a"], &["hook a"], &[Some(0)]),
             (&["hook a"], &["hook b"], &[Some(0)]),
             (&["hook a", "hook b"], &["hook b", "hook a"], &[Some(1), Some(0)]),

@@ -320,7 +320,7 @@ mod tests {
         Position { entry, event }
     }
 
-    fn action(watched: Watched, triggers: &[&str]) -> Action {
+    fn action(watched: &Watched, triggers: &[&str]) -> Action {
         let by = json!({"id": id(1), "kind": "user", "name": "jane"});
         let action = json!({"id": id(2), "number": 1, "name": "a", "watched": watched, "triggers": triggers,
                             "targets": [], "created_at": 1, "created_by": by, "last_modified_at": 1});
@@ -361,7 +361,7 @@ mod tests {
             (Watched::Flows(vec![id(11)]), &["ON_STARTED_TRAIL"], 0, None),
         ];
         for (watched, triggers, since, expected) in table {
-            let action = action(watched, triggers);
+            let action = action(&watched, triggers);
             let places = told.places(&action, &members);
             let first = told.first(&places, &action.triggers, at(since));
             assert_eq!(first, expected, "{:?} {triggers:?} {since}", action.watched);
