@@ -435,4 +435,4 @@ CREATE TABLE evidence.delivery (
     revision bigint NOT NULL,
     PRIMARY KEY (org, target)
 );
-CREATE INDEX delivery_waiting ON evidence.delivery (org, target) WHERE due_at IS NOT NULL;
+CREATE INDEX delivery_due ON evidence.delivery (org, due_at, target) WHERE due_at IS NOT NULL;

@@ -64,14 +64,19 @@ const DELIVERIES: Sql = Sql::each(
         SELECT * FROM evidence.delivery WHERE org = $1 AND target = w.value OFFSET 0) d",
 );
 
-const WAITING: Sql = Sql::each(
+/// The organization is found first, so that what is due of it is read in its order and no further than asked.
+const DUE: Sql = Sql::each(
     "SELECT o.id, d.target, d.due_at, d.state, d.revision
-    FROM delivery d CROSS JOIN organization o ON o.key = d.org
-    WHERE (d.org, d.target) > (coalesce($1, -1), coalesce($2, '')) AND d.due_at IS NOT NULL
-    ORDER BY d.org, d.target LIMIT $3",
+    FROM delivery d INDEXED BY delivery_due CROSS JOIN organization o ON o.key = d.org
+    WHERE d.due_at <= $2 AND d.org = (
+        SELECT n.org FROM delivery n INDEXED BY delivery_due
+        WHERE n.org > coalesce($1, -1) AND n.due_at <= $2 ORDER BY n.org LIMIT 1)
+    ORDER BY d.due_at, d.target LIMIT $3",
     "SELECT d.org, d.target, d.due_at, d.state, d.revision FROM evidence.delivery d
-    WHERE (d.org, d.target) > (coalesce($1, ''), coalesce($2, '')) AND d.due_at IS NOT NULL
-    ORDER BY d.org, d.target LIMIT $3",
+    WHERE d.due_at <= $2 AND d.org = (
+        SELECT n.org FROM evidence.delivery n
+        WHERE n.org > coalesce($1, '') AND n.due_at <= $2 ORDER BY n.org LIMIT 1)
+    ORDER BY d.due_at, d.target LIMIT $3",
 );
 
 /// Puts what is known of a target of the organization whose key is this column.
@@ -119,19 +124,16 @@ impl<D: Driver> DeliveryStore for SqlStore<D> {
         Ok(rows.into_iter().filter_map(readable).collect())
     }
 
-    async fn waiting_deliveries(&self, after: Option<(Id, Id)>, limit: u64) -> StoreResult<Vec<Delivery>> {
-        let mut last = after.map(|(org, target)| (org, target.to_string()));
-        loop {
-            let (org, target) = last.unzip();
-            let org = org.map_or(Value::Text(None), Value::Org);
-            let rows = self.query(WAITING).bind(org).bind(target).bind(limit).long().all::<Row>().await?;
-            last = rows.last().and_then(|(org, target, ..)| Some((word(org).ok()?, target.clone())));
-            let waiting: Vec<_> = rows.into_iter().filter_map(readable).collect();
-            // A page without any that can be read is no end.
-            if last.is_none() || !waiting.is_empty() {
-                return Ok(waiting);
-            }
-        }
+    async fn due_deliveries(
+        &self,
+        now: Timestamp,
+        after: Option<Id>,
+        limit: u64,
+    ) -> StoreResult<Option<(Id, Vec<Delivery>)>> {
+        let after = after.map_or(Value::Text(None), Value::Org);
+        let rows = self.query(DUE).bind(after).bind(now).bind(limit).all::<Row>().await?;
+        let Some((org, ..)) = rows.first() else { return Ok(None) };
+        Ok(Some((word(org)?, rows.into_iter().filter_map(readable).collect())))
     }
 
     async fn put_delivery(&self, delivery: &Delivery) -> StoreResult<bool> {

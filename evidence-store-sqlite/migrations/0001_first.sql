@@ -409,4 +409,4 @@ CREATE TABLE delivery (
     revision INTEGER NOT NULL,
     PRIMARY KEY (org, target)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX delivery_waiting ON delivery (org, target) WHERE due_at IS NOT NULL;
+CREATE INDEX delivery_due ON delivery (org, due_at, target) WHERE due_at IS NOT NULL;

@@ -32,12 +32,14 @@ const FLOWS: usize = 100;
 pub struct EnvironmentActionInput {
     /// Its name, which no other action of the organization has.
     pub name: ActionName,
-    /// Where notifications are sent.
+    /// Where notifications are sent. A target that the action has already, or one of the same type that takes its place, goes
+    /// on where that was; a new one is told what happens from then on.
     pub targets: List<TargetInput, 20>,
     /// `env`, or left out.
     #[serde(default, rename = "type")]
     pub kind: EnvironmentActionKind,
-    /// The environments that it is about, by name.
+    /// The environments that it is about, by name. A logical one stands for its members, those that it has when what
+    /// happened is told.
     pub environments: List<ShortText>,
     /// What is told.
     pub triggers: List<EnvironmentTrigger, 20>,
@@ -91,7 +93,8 @@ impl EnvironmentTrigger {
 pub struct FlowActionInput {
     /// Its name, which no other action of the organization has.
     pub name: ActionName,
-    /// Where notifications are sent.
+    /// Where notifications are sent. A target that the action has already, or one of the same type that takes its place, goes
+    /// on where that was; a new one is told what happens from then on.
     pub targets: List<TargetInput, 20>,
     /// `flow`, or left out.
     #[serde(default, rename = "type")]
@@ -180,7 +183,7 @@ impl<'r> From<&'r FlowActionInput> for Wanted<'r> {
 impl Wanted<'_> {
     /// Refuses targets that may not be saved, before anything is looked up.
     fn check(&self, cx: &Context<'_>) -> Result<()> {
-        resolved(self.targets, &[], &cx.settings().egress, || cx.new_id()).map(drop)
+        resolved(self.targets, &[], &cx.settings().egress, || cx.new_id(), None).map(drop)
     }
 
     /// The action that has the name: what had it formerly leaves it free.
@@ -303,7 +306,7 @@ async fn create(wanted: &Wanted<'_>, watched: Watched, mut draft: Draft, cx: &Co
         name: wanted.name.clone(),
         watched,
         triggers: wanted.triggers.clone(),
-        targets: resolved(wanted.targets, &[], &cx.settings().egress, || cx.new_id())?,
+        targets: resolved(wanted.targets, &[], &cx.settings().egress, || cx.new_id(), None)?,
         created_at: cx.now(),
         created_by: cx.actor(),
         last_modified_at: cx.now(),
@@ -359,7 +362,8 @@ async fn change(
     cx: &Context<'_>,
 ) -> Result<()> {
     let Current { revision, record: was } = known;
-    let targets = resolved(wanted.targets, &was.targets, &cx.settings().egress, || cx.new_id())?;
+    let since = Some(cx.now());
+    let targets = resolved(wanted.targets, &was.targets, &cx.settings().egress, || cx.new_id(), since)?;
     let record = Action {
         name: wanted.name.clone(),
         watched,

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::Actor;
+use crate::digest::sha256_hex;
 use crate::fact::payload::{UnknownFields, keep_unknown_fields};
 use crate::id::Id;
 use crate::name::ActionName;
@@ -69,10 +70,21 @@ impl Watched {
 /// A place that notifications are sent to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
-    /// Its id, which it keeps as long as the action has this destination.
+    /// Its id, which it keeps as long as the action has this destination, or another of the same type in its stead: what
+    /// waits for it is told all the same.
     pub id: Id,
     /// How it is reached.
     pub destination: Destination,
+    /// When the action was given it, where that was later than the action's creation: it is told nothing from before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+}
+
+impl Action {
+    /// From when on a target of this action is told what happens.
+    pub fn tells_since(&self, target: &Target) -> Timestamp {
+        target.since.unwrap_or(self.created_at)
+    }
 }
 
 /// How a target is reached.
@@ -96,6 +108,21 @@ pub enum Destination {
         /// To whom.
         addresses: Vec<String>,
     },
+}
+
+impl Destination {
+    /// What tells an address apart from others, without telling it.
+    pub fn address_digest(&self) -> String {
+        match self {
+            Self::Webhook { url } => sha256_hex(format!("webhook {}", url.expose()).as_bytes()),
+            Self::Slack { url, .. } => sha256_hex(format!("slack {}", url.expose()).as_bytes()),
+            Self::Email { addresses } => {
+                let mut addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+                addresses.sort_unstable();
+                sha256_hex(format!("email {}", addresses.join(" ")).as_bytes())
+            }
+        }
+    }
 }
 
 /// The channel that an incoming webhook of Slack belongs to.

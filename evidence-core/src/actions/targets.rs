@@ -1,5 +1,7 @@
 //! Targets as they are sent, and what is refused of them when an action is saved.
 
+use std::mem::discriminant;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -8,7 +10,7 @@ use crate::bounded::{List, Mailbox, ShortText, WebUrl};
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::rules::egress::Egress;
-use crate::time::SentSeconds;
+use crate::time::{SentSeconds, Timestamp};
 
 /// Where notifications are sent. `WEBHOOK` and `SLACK` take a `webhook`, `EMAIL` takes `emails`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -127,19 +129,100 @@ fn missing(field: String) -> Error {
     Error::invalid(field, "Field required [input: None]")
 }
 
-/// The targets, each with the id that the action's target of the same destination has, or a new one.
+/// Whether a target of an action stays the same target with another destination, from the strictest way to the widest: what it
+/// was told, and what waits for it, is that of the destination whose place it takes.
+const STAYS: [fn(&Destination, &Destination) -> bool; 3] = [
+    |was, is| was == is,
+    |was, is| was.address_digest() == is.address_digest(),
+    |was, is| discriminant(was) == discriminant(is),
+];
+
+/// The targets. One that the action has already keeps its id, also where its destination is replaced by another of the same
+/// type; the others are new, and are told what happens from `since` on.
 pub(super) fn resolved(
     sent: &[TargetInput],
     known: &[Target],
     egress: &Egress,
     new_id: impl Fn() -> Id,
+    since: Option<Timestamp>,
 ) -> Result<Vec<Target>> {
-    let mut known: Vec<&Target> = known.iter().collect();
-    let resolve = |(place, target): (usize, &TargetInput)| {
-        let destination = target.destination(place, egress)?;
-        let at = known.iter().position(|one| one.destination == destination);
-        let id = at.map_or_else(&new_id, |at| known.swap_remove(at).id);
-        Ok(Target { id, destination })
+    let destinations = sent.iter().enumerate().map(|(place, target)| target.destination(place, egress));
+    let destinations = destinations.collect::<Result<Vec<_>>>()?;
+    let mut left: Vec<&Target> = known.iter().collect();
+    let mut stay: Vec<Option<&Target>> = vec![None; destinations.len()];
+    for stays in STAYS {
+        for (destination, stay) in destinations.iter().zip(&mut stay).filter(|(_, stay)| stay.is_none()) {
+            let at = left.iter().position(|known| stays(&known.destination, destination));
+            *stay = at.map(|at| left.remove(at));
+        }
+    }
+    let resolve = |(destination, stay): (Destination, Option<&Target>)| match stay {
+        Some(known) => Target { destination, ..known.clone() },
+        None => Target { id: new_id(), destination, since },
     };
-    sent.iter().enumerate().map(resolve).collect()
+    Ok(destinations.into_iter().zip(stay).map(resolve).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const SINCE: Timestamp = Timestamp::from_seconds(9);
+
+    fn sent(target: &str) -> TargetInput {
+        let (kind, address) = target.split_once(' ').unwrap();
+        let target = match kind {
+            "mail" => json!({"emails": address.split(',').collect::<Vec<_>>()}),
+            "chat" => {
+                let (path, channel) = address.split_once('#').unwrap();
+                let context = json!({"channel_id": channel, "channel_name": "", "team_id": ""});
+                json!({"type": "SLACK", "webhook": format!("https://chat.example.com/{path}"), "context": context})
+            }
+            _ => json!({"webhook": format!("https://hooks.example.com/{address}")}),
+        };
+        serde_json::from_value(target).unwrap()
+    }
+
+    fn put(targets: &[&str], known: &[Target], since: Option<Timestamp>) -> Vec<Target> {
+        let sent: Vec<_> = targets.iter().map(|target| sent(target)).collect();
+        let number = std::cell::Cell::new(100 * known.len());
+        let new_id = || {
+            number.set(number.get() + 1);
+            format!("00000000-0000-0000-0000-{:08}", number.get()).parse().unwrap()
+        };
+        resolved(&sent, known, &Egress::default(), new_id, since).unwrap()
+    }
+
+    #[test]
+    fn a_target_stays_where_its_destination_does_or_another_of_its_type_takes_its_place() {
+        /// What the action had, what it is given, and which of the former each is; nothing is a new one.
+        type Case<'a> = (&'a [&'a str], &'a [&'a str], &'a [Option<usize>]);
+        let table: [Case<'_>; 12] = [
+            (&["hook a"], &["hook a"], &[Some(0)]),
+            (&["hook a"], &["hook b"], &[Some(0)]),
+            (&["hook a", "hook b"], &["hook b", "hook a"], &[Some(1), Some(0)]),
+            (&["hook a", "hook b"], &["hook c", "hook a"], &[Some(1), Some(0)]),
+            (&["hook a"], &["hook b", "hook a"], &[None, Some(0)]),
+            (&["hook a"], &["hook b", "hook c"], &[Some(0), None]),
+            (&["hook a", "hook a"], &["hook a", "hook a", "hook a"], &[Some(0), Some(1), None]),
+            (&["hook a", "hook b"], &["hook b"], &[Some(1)]),
+            (&["hook a"], &["mail a@b.example"], &[None]),
+            (&["mail a@b.example,c@d.example"], &["mail c@d.example,a@b.example"], &[Some(0)]),
+            (&["chat a#1", "chat b#1"], &["chat b#2", "chat c#1"], &[Some(1), Some(0)]),
+            (&[], &["hook a"], &[None]),
+        ];
+        for (had, given, expected) in table {
+            let had = put(had, &[], None);
+            let targets = put(given, &had, Some(SINCE));
+            let which = |target: &Target| had.iter().position(|known| known.id == target.id);
+            assert_eq!(targets.iter().map(which).collect::<Vec<_>>(), expected, "{given:?}");
+            for target in &targets {
+                assert_eq!(target.since, which(target).is_none().then_some(SINCE), "{given:?}");
+            }
+            let destinations = put(given, &[], None).into_iter().map(|target| target.destination);
+            assert!(targets.into_iter().map(|target| target.destination).eq(destinations), "{given:?}");
+        }
+    }
 }

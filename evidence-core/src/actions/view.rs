@@ -177,7 +177,11 @@ impl Surroundings {
             Watched::Environments(_) => (Some(names), None),
             Watched::Flows(_) => (None, Some(names)),
         };
-        let delivery = |target: &Target| self.deliveries.get(&target.id);
+        // How it went at an address that the target has no more says nothing of the one that it has.
+        let delivery = |target: &Target| {
+            let known = self.deliveries.get(&target.id)?;
+            (known.state.address == target.destination.address_digest()).then_some(known)
+        };
         let known: Vec<&Delivery> = action.targets.iter().filter_map(delivery).collect();
         let last = |of: fn(&Delivery) -> Option<Timestamp>| known.iter().copied().filter_map(of).max();
         let is_failing = known.iter().any(|delivery| delivery.is_failing());

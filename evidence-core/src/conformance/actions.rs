@@ -10,7 +10,7 @@ use crate::store::{Current, Store, StoreError};
 
 use super::fixtures::{Org, at, awkward, id, jane, named, robot};
 use super::races::on_tasks;
-use super::{Outcome, ensure, promises, same};
+use super::{Failure, Outcome, ensure, promises, same};
 
 promises! {
     actions_read_back: "Actions are what was recorded last, by name, by number and by id.",
@@ -20,11 +20,11 @@ promises! {
     a_number_is_given_once: "Of two actions that are to have the same number one is recorded.",
     deliveries_read_back: "`deliveries` answers what was put last of these targets.",
     deliveries_are_put_by_compare_and_swap: "A delivery is put where its revision is the one that is there, and an organization is.",
-    waiting_deliveries_are_paged: "`waiting_deliveries` goes through what waits in all organizations, each once.",
+    due_deliveries_are_found_by_organization: "`due_deliveries` goes from organization to organization, and answers what is due of one, what is due longest first.",
 }
 
 fn target(n: u64, destination: Destination) -> Target {
-    Target { id: id(n), destination }
+    Target { id: id(n), destination, since: None }
 }
 
 fn webhook(n: u64) -> Target {
@@ -68,7 +68,7 @@ async fn actions_read_back(store: Arc<dyn Store>) -> Outcome {
             target(1, slack(Some(context))),
             target(2, slack(None)),
             target(3, Destination::Email { addresses }),
-            webhook(4),
+            Target { since: Some(at(9)), ..webhook(4) },
         ],
         created_by: robot(),
         last_modified_at: at(9),
@@ -164,6 +164,7 @@ fn delivery(org: &Org, n: u64, waits: bool) -> Delivery {
     let next = Position { entry: n, event: 3 };
     let state = DeliveryState {
         action: id(n + 1),
+        address: "address".to_owned(),
         next,
         attempts: 2,
         last_success_at: None,
@@ -215,22 +216,42 @@ async fn deliveries_are_put_by_compare_and_swap(store: Arc<dyn Store>) -> Outcom
     same("how many were put", put, 1)
 }
 
-async fn waiting_deliveries_are_paged(store: Arc<dyn Store>) -> Outcome {
+async fn due_deliveries_are_found_by_organization(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
-    same("none", store.waiting_deliveries(None, 10).await?, Vec::new())?;
-    for n in 100..105 {
-        store.put_delivery(&delivery(&org, n, n != 102)).await?;
-        store.put_delivery(&delivery(&other, n, n == 102)).await?;
+    same("none", store.due_deliveries(at(9), None, 10).await?, None)?;
+    let due =
+        |org: &Org, n: u64, due: Option<i64>| Delivery { due_at: due.map(at), ..delivery(org, n, true) };
+    for put in [
+        due(&org, 100, Some(7)),
+        due(&org, 101, Some(5)),
+        due(&org, 102, None),
+        due(&org, 103, Some(10)),
+        due(&org, 104, Some(5)),
+        due(&org, 105, Some(9)),
+        due(&other, 100, Some(8)),
+        due(&other, 101, None),
+    ] {
+        same("put", store.put_delivery(&put).await?, true)?;
     }
-    let (mut found, mut after) = (Vec::new(), None);
-    loop {
-        let page = store.waiting_deliveries(after, 2).await?;
-        ensure(page.len() <= 2, "a page is too long")?;
-        let Some(last) = page.last() else { break };
-        after = Some((last.org, last.target));
-        found.extend(page.into_iter().map(|delivery| (delivery.org, delivery.target)));
-    }
-    found.sort_unstable();
-    let here = [100, 101, 103, 104].map(|n| (org.id, id(n)));
-    same("what waits", found, [here.to_vec(), vec![(other.id, id(102))]].concat())
+    let targets = |found: Vec<Delivery>| found.into_iter().map(|one| one.target).collect::<Vec<Id>>();
+    let through = async |now, limit| {
+        let (mut found, mut after) = (Vec::new(), None);
+        while let Some((org, due)) = store.due_deliveries(at(now), after, limit).await? {
+            ensure(due.iter().all(|one| one.org == org), "deliveries of another organization")?;
+            ensure(!found.iter().any(|(known, _)| *known == org), "an organization comes twice")?;
+            found.push((org, targets(due)));
+            after = Some(org);
+        }
+        found.sort_unstable();
+        Ok::<_, Failure>(found)
+    };
+    let theirs = (other.id, vec![id(100)]);
+    let all = vec![(org.id, [101, 104, 100, 105].map(id).to_vec()), theirs.clone()];
+    same("what is due", through(9, 10).await?, all)?;
+    let first = vec![(org.id, [101, 104].map(id).to_vec()), theirs];
+    same("the longest due", through(9, 2).await?, first)?;
+    same("what was due earlier", through(5, 10).await?, vec![(org.id, [101, 104].map(id).to_vec())])?;
+    same("nothing", through(4, 10).await?, Vec::new())?;
+    let read = store.due_deliveries(at(5), None, 1).await?.map(|(_, due)| due);
+    same("as it was put", read, Some(vec![Delivery { revision: 1, ..due(&org, 101, Some(5)) }]))
 }

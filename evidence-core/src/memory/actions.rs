@@ -8,6 +8,7 @@ use crate::id::Id;
 use crate::notifications::{Delivery, DeliveryStore};
 use crate::page::Listed;
 use crate::store::{Current, StoreResult};
+use crate::time::Timestamp;
 
 use super::{MemoryStore, bytes, records};
 
@@ -46,11 +47,23 @@ impl DeliveryStore for MemoryStore {
         Ok(wanted.cloned().collect())
     }
 
-    async fn waiting_deliveries(&self, after: Option<(Id, Id)>, limit: u64) -> StoreResult<Vec<Delivery>> {
+    async fn due_deliveries(
+        &self,
+        now: Timestamp,
+        after: Option<Id>,
+        limit: u64,
+    ) -> StoreResult<Option<(Id, Vec<Delivery>)>> {
         let state = self.read()?;
-        let rest = state.deliveries.iter().filter(|(key, _)| after.is_none_or(|after| **key > after));
-        let waiting = rest.map(|(_, delivery)| delivery).filter(|delivery| delivery.due_at.is_some());
-        Ok(waiting.take(usize::try_from(limit).unwrap_or(usize::MAX)).cloned().collect())
+        let due = |delivery: &&Delivery| delivery.due_at.is_some_and(|due| due <= now);
+        let all = || state.deliveries.values().filter(due);
+        let Some(org) = all().map(|one| one.org).filter(|org| after.is_none_or(|after| *org > after)).min()
+        else {
+            return Ok(None);
+        };
+        let mut found: Vec<_> = all().filter(|delivery| delivery.org == org).cloned().collect();
+        found.sort_by_key(|delivery| (delivery.due_at, delivery.target));
+        found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        Ok(Some((org, found)))
     }
 
     async fn put_delivery(&self, delivery: &Delivery) -> StoreResult<bool> {

@@ -1,7 +1,8 @@
 //! What the facts of a ledger tell whom: pure functions of a fact, so that the same entry tells the same, in the same order,
 //! whenever it is read.
 
-use crate::actions::record::{Action, Watched};
+use std::collections::BTreeSet;
+
 use crate::allowlists::record::Allowance;
 use crate::artifacts::record::Artifact;
 use crate::attestations::record::Attestation;
@@ -12,6 +13,7 @@ use crate::ledger::Hash;
 use crate::notifications::store::Position;
 use crate::snapshots::key::ArtifactKey;
 use crate::snapshots::record::{RunningArtifact, Snapshot};
+use crate::store::entry::StoredEntry;
 use crate::trails::record::Trail;
 
 /// The kinds of facts that tell of something.
@@ -21,6 +23,18 @@ const TELLING: [&str; 5] =
 /// Whether facts of this kind tell of something, so that others need not be read.
 pub(super) fn tells(kind: &str) -> bool {
     TELLING.contains(&kind)
+}
+
+/// The fact of an entry, where it tells of something; one that cannot be read tells of nothing.
+pub(super) fn telling(entry: &StoredEntry) -> Option<Fact> {
+    if !tells(&entry.kind) {
+        return None;
+    }
+    let read = Fact::read(&entry.payload);
+    read.inspect_err(
+        |error| tracing::warn!(index = entry.index, %error, "an entry cannot be read, and is told nobody"),
+    )
+    .ok()
 }
 
 /// Something that actions may be about.
@@ -37,7 +51,7 @@ pub(super) struct Event<'f> {
 }
 
 /// Where something happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     Environment(Id),
     Flow(Id),
@@ -100,15 +114,9 @@ fn of_snapshot(snapshot: &Snapshot) -> Vec<Event<'_>> {
 }
 
 impl Event<'_> {
-    /// Whether the action is about this.
-    pub(super) fn concerns(&self, action: &Action) -> bool {
-        let is_watched = match (&action.watched, self.at) {
-            (Watched::Environments(ids), Place::Environment(id)) | (Watched::Flows(ids), Place::Flow(id)) => {
-                ids.contains(&id)
-            }
-            _ => false,
-        };
-        is_watched && action.triggers.iter().any(|trigger| trigger == self.trigger)
+    /// Whether an action is about this that watches these places and has these triggers.
+    pub(super) fn concerns(&self, watched: &BTreeSet<Place>, triggers: &[String]) -> bool {
+        watched.contains(&self.at) && triggers.iter().any(|trigger| trigger == self.trigger)
     }
 }
 
@@ -140,13 +148,6 @@ mod tests {
 
     const ID: &str = "00000000-0000-0000-0000-00000001";
     const OTHER: &str = "00000000-0000-0000-0000-00000002";
-
-    fn action(watched: &serde_json::Value, triggers: &[&str]) -> Action {
-        let by = json!({"id": ID, "kind": "user", "name": "jane"});
-        let action = json!({"id": ID, "number": 1, "name": "a", "watched": watched, "triggers": triggers,
-                            "targets": [], "created_at": 1, "created_by": by, "last_modified_at": 1});
-        serde_json::from_value(action).unwrap()
-    }
 
     #[test]
     fn a_snapshot_tells_of_its_verdict_and_of_each_artifact_that_started_changed_or_exited() {
@@ -181,20 +182,23 @@ mod tests {
     #[test]
     fn an_action_is_about_what_it_watches_and_names() {
         let fact = snapshot(true, &["started-unknown"], 0);
+        let [id, other]: [Id; 2] = [ID, OTHER].map(|id| id.parse().unwrap());
+        let environment = Place::Environment;
         let table = [
-            (json!({"environments": [OTHER, ID]}), &["ON_STARTED_ARTIFACT"][..], vec![1]),
-            (json!({"environments": [ID]}), &["ON_COMPLIANT_ENV", "ON_STARTED_ARTIFACT"], vec![0, 1]),
-            (json!({"environments": [ID]}), &["ON_NON_COMPLIANT_ENV", "ON_EXITED_ARTIFACT"], vec![]),
-            (json!({"environments": [OTHER]}), &["ON_STARTED_ARTIFACT"], vec![]),
-            (json!({"environments": []}), &["ON_STARTED_ARTIFACT"], vec![]),
-            (json!({"flows": [ID]}), &["ON_STARTED_ARTIFACT"], vec![]),
+            (&[environment(other), environment(id)][..], &["ON_STARTED_ARTIFACT"][..], vec![1]),
+            (&[environment(id)], &["ON_COMPLIANT_ENV", "ON_STARTED_ARTIFACT"], vec![0, 1]),
+            (&[environment(id)], &["ON_NON_COMPLIANT_ENV", "ON_EXITED_ARTIFACT"], vec![]),
+            (&[environment(other)], &["ON_STARTED_ARTIFACT"], vec![]),
+            (&[], &["ON_STARTED_ARTIFACT"], vec![]),
+            (&[Place::Flow(id)], &["ON_STARTED_ARTIFACT"], vec![]),
         ];
         for (watched, triggers, expected) in table {
-            let action = action(&watched, triggers);
+            let watched = BTreeSet::from_iter(watched.iter().copied());
+            let triggers: Vec<String> = triggers.iter().map(ToString::to_string).collect();
             let events = events(&fact);
-            let found: Vec<_> =
-                events.iter().filter(|one| one.concerns(&action)).map(|one| one.place).collect();
-            assert_eq!(found, expected, "{watched} {triggers:?}");
+            let concerned = events.iter().filter(|one| one.concerns(&watched, &triggers));
+            let found: Vec<_> = concerned.map(|one| one.place).collect();
+            assert_eq!(found, expected, "{watched:?} {triggers:?}");
         }
     }
 
@@ -211,7 +215,7 @@ mod tests {
             delivery_id(org, org, at(1, 1), leaf),
             delivery_id(org, target, at(1, 1), Hash::of("another")),
         ];
-        let different: std::collections::BTreeSet<_> = ids.iter().collect();
+        let different: BTreeSet<_> = ids.iter().collect();
         assert_eq!(different.len(), ids.len());
         assert_eq!(ids[0], delivery_id(org, target, at(1, 1), leaf));
         assert!(ids[0].len() == 32, "{}", ids[0]);

@@ -1,13 +1,18 @@
 //! Notifications: what happens in environments and flows is told to the targets of actions, by whoever sends
 //! ([`Sender`]). A host adds [`Notify`] to its background work.
 
+pub(crate) mod delivering;
 pub(crate) mod events;
 pub(crate) mod job;
 pub(crate) mod lookup;
 pub(crate) mod payload;
+pub(crate) mod planning;
+pub(crate) mod replay;
 pub(crate) mod sender;
 pub(crate) mod store;
+pub(crate) mod watched;
 
-pub use job::{Notify, replay};
+pub use job::Notify;
+pub use replay::replay;
 pub use sender::{Message, NotSent, Sender};
 pub use store::{Delivery, DeliveryState, DeliveryStore, Position};

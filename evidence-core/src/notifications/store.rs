@@ -37,6 +37,10 @@ pub struct Delivery {
 pub struct DeliveryState {
     /// The action that the target is of.
     pub action: Id,
+    /// Which address the attempts went to ([`Destination::address_digest`](crate::actions::Destination::address_digest)):
+    /// what became of them says nothing of another.
+    #[serde(default)]
+    pub address: String,
     /// Where the first event that was not delivered is looked for.
     pub next: Position,
     /// How many attempts at that event failed.
@@ -48,6 +52,29 @@ pub struct DeliveryState {
     /// When an attempt last failed.
     #[serde(default)]
     pub last_failure_at: Option<Timestamp>,
+}
+
+impl DeliveryState {
+    /// That of a target of this action of which nothing is known yet.
+    pub(crate) const fn first(action: Id, next: Position) -> Self {
+        let address = String::new();
+        Self { action, address, next, attempts: 0, last_success_at: None, last_failure_at: None }
+    }
+
+    /// The same of a target with this address: what became of attempts at another is forgotten, where it goes on is not.
+    pub(crate) fn at_address(self, address: String) -> Self {
+        if self.address == address {
+            return self;
+        }
+        Self { address, attempts: 0, last_success_at: None, last_failure_at: None, ..self }
+    }
+
+    /// Goes on from an event, of which no attempt was made where it is another than before.
+    pub(crate) fn go_on_from(&mut self, next: Position) {
+        if self.next != next {
+            (self.next, self.attempts) = (next, 0);
+        }
+    }
 }
 
 impl Delivery {
@@ -64,9 +91,15 @@ impl Delivery {
 pub trait DeliveryStore: Send + Sync {
     /// Those of these targets of which something is known, one a target, in any order.
     async fn deliveries(&self, org: Id, targets: &[Id]) -> StoreResult<Vec<Delivery>>;
-    /// Those of the whole store for which something waits to be delivered (`due_at`), due or not: at most `limit`, beginning
-    /// after the one of this organization and target, in an order that is always the same.
-    async fn waiting_deliveries(&self, after: Option<(Id, Id)>, limit: u64) -> StoreResult<Vec<Delivery>>;
+    /// Those of one organization whose next attempt may be made at this time (`due_at`), what is due longest first, then by
+    /// target; at most `limit`. Of the organizations that have such, in an order that is always the same, it is the first
+    /// one after this; nothing where there is none. What cannot be read is left out.
+    async fn due_deliveries(
+        &self,
+        now: Timestamp,
+        after: Option<Id>,
+        limit: u64,
+    ) -> StoreResult<Option<(Id, Vec<Delivery>)>>;
     /// Keeps this of a target, where its revision is still the one given, and answers whether it did; the revision is one
     /// more then. It does not where there is no such organization.
     async fn put_delivery(&self, delivery: &Delivery) -> StoreResult<bool>;

@@ -7,6 +7,7 @@ use evidence_core::id::Id;
 use evidence_core::notifications::{Delivery, DeliveryStore};
 use evidence_core::page::Listed;
 use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
 
 use crate::{Broken, Defect};
 
@@ -52,8 +53,17 @@ impl DeliveryStore for Broken {
         self.whole.deliveries(org, targets).await
     }
 
-    async fn waiting_deliveries(&self, after: Option<(Id, Id)>, limit: u64) -> StoreResult<Vec<Delivery>> {
-        self.whole.waiting_deliveries(after, limit).await
+    async fn due_deliveries(
+        &self,
+        now: Timestamp,
+        after: Option<Id>,
+        limit: u64,
+    ) -> StoreResult<Option<(Id, Vec<Delivery>)>> {
+        let due = self.whole.due_deliveries(now, after, limit).await?;
+        if self.has(Defect::ServesTheNewestFirst) {
+            return Ok(due.map(|(org, found)| (org, found.into_iter().rev().collect())));
+        }
+        Ok(due)
     }
 
     async fn put_delivery(&self, delivery: &Delivery) -> StoreResult<bool> {

@@ -7,6 +7,7 @@ use evidence_core::id::Id;
 use evidence_core::notifications::{Delivery, DeliveryStore};
 use evidence_core::page::Listed;
 use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
 
 use super::InterceptingStore;
 
@@ -39,8 +40,13 @@ impl DeliveryStore for InterceptingStore {
         self.ask("deliveries", self.inner.deliveries(org, targets)).await
     }
 
-    async fn waiting_deliveries(&self, after: Option<(Id, Id)>, limit: u64) -> StoreResult<Vec<Delivery>> {
-        self.ask("waiting_deliveries", self.inner.waiting_deliveries(after, limit)).await
+    async fn due_deliveries(
+        &self,
+        now: Timestamp,
+        after: Option<Id>,
+        limit: u64,
+    ) -> StoreResult<Option<(Id, Vec<Delivery>)>> {
+        self.ask("due_deliveries", self.inner.due_deliveries(now, after, limit)).await
     }
 
     async fn put_delivery(&self, delivery: &Delivery) -> StoreResult<bool> {

@@ -10,6 +10,9 @@ mod existing;
 mod faults;
 mod hanging;
 mod noise;
+mod notifications;
+#[path = "../support/receiving.rs"]
+mod receiving;
 mod restart;
 mod several_servers;
 #[path = "../support/mod.rs"]

@@ -1,0 +1,273 @@
+//! Tells a target one event after the other. What the target is, is looked at before each attempt, so that one that was
+//! changed or taken away is told nothing more; what became of an attempt is noted where the delivery is still the one that the
+//! attempt began with.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::actions::record::{Action, Target};
+use crate::error::Result;
+use crate::fact::Fact;
+use crate::id::Id;
+use crate::notifications::events::{Event, Place, delivery_id, events, telling, tells};
+use crate::notifications::job::{HEAVY, Known, NAME, Post, REST, after};
+use crate::notifications::lookup;
+use crate::notifications::payload::payload;
+use crate::notifications::sender::Message;
+use crate::notifications::store::{Delivery, Position};
+use crate::notifications::watched::places;
+use crate::page::Listed;
+use crate::service::EvidenceService;
+use crate::store::entry::{Current, StoredEntry};
+use crate::store::error::StoreError;
+use crate::time::Timestamp;
+
+/// Entries that are read at a time for a target: fewer than are planned at a time, for many targets have theirs.
+const PAGE: u64 = 16;
+
+/// Events that a target is told, and time that is taken for it, in one go, before others have their turn.
+const IN_A_ROW: usize = 256;
+const GO: Duration = Duration::from_secs(10);
+
+/// How long is waited after the first failed attempt. After each further one it is twice as long, up to an hour.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
+
+/// After so many failed attempts, some two and a half days, an event is given up, and the next one has its turn.
+const MOST_ATTEMPTS: u32 = 72;
+
+/// How long is waited after so many failed attempts at an event.
+fn pause(attempts: u32) -> Duration {
+    let doubled = 2_u32.saturating_pow(attempts.saturating_sub(1));
+    FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE)
+}
+
+/// What became of telling a target of an entry.
+enum Told {
+    /// It knows all of it.
+    All,
+    /// It was told enough for now, or an attempt failed: that is noted.
+    Enough,
+}
+
+/// What is told whom in one go.
+struct Go<'p> {
+    /// The action, as it was when the go began.
+    action: Current<Action>,
+    target: Target,
+    /// What the action watches.
+    places: BTreeSet<Place>,
+    org: &'p Known,
+    delivery: Delivery,
+    /// How many more events.
+    left: usize,
+    /// Until when.
+    ends_at: Timestamp,
+}
+
+impl Go<'_> {
+    /// The events of a fact that the target is still to be told of.
+    fn concerned<'f>(&self, entry: u64, fact: &'f Fact) -> Vec<Event<'f>> {
+        let next = self.delivery.state.next;
+        let is_new = |event: &Event<'_>| Position { entry, event: event.place } >= next;
+        let is_told =
+            |event: &Event<'_>| is_new(event) && event.concerns(&self.places, &self.action.record.triggers);
+        events(fact).into_iter().filter(is_told).collect()
+    }
+}
+
+impl Post {
+    /// Tells a target one event after the other, until none is left, an attempt fails, or it is others' turn.
+    pub(super) async fn deliver(&self, delivery: Delivery, org: &Known) -> Result<()> {
+        let (store, id) = (self.evidence.store(), delivery.org);
+        let Some((action, target)) = self.told(&delivery).await? else {
+            return Ok(store.forget_delivery(id, delivery.target).await?);
+        };
+        let places = places(&self.evidence, id, &action.record).await?;
+        let state = delivery.state.clone().at_address(target.destination.address_digest());
+        let delivery = Delivery { state, ..delivery };
+        let ends_at = after(self.evidence.now(), GO);
+        let mut go = Go { action, target, places, org, delivery, left: IN_A_ROW, ends_at };
+        loop {
+            let planned = store.cursor(NAME, id).await?;
+            let first = go.delivery.state.next.entry;
+            let entries = match planned.saturating_sub(first) {
+                0 => Vec::new(),
+                some => store.ledger_entries(id, first, some.min(PAGE)).await?,
+            };
+            if first < planned && entries.is_empty() {
+                return Err(StoreError::corrupt("the ledger ends before what was planned of it").into());
+            }
+            for entry in entries {
+                let next = Position { entry: entry.index + 1, event: 0 };
+                if let Told::Enough = self.tell(entry, &mut go).await? {
+                    return Ok(());
+                }
+                go.delivery.state.go_on_from(next);
+            }
+            if go.delivery.state.next.entry >= planned && self.rest(&mut go).await? {
+                return Ok(());
+            }
+            if self.evidence.now() >= go.ends_at {
+                go.delivery.due_at = Some(self.evidence.now());
+                return self.put(&mut go.delivery).await;
+            }
+        }
+    }
+
+    /// The target of a delivery, and its action; nothing where the action has it no more.
+    async fn told(&self, delivery: &Delivery) -> Result<Option<(Current<Action>, Target)>> {
+        let (store, org, id) = (self.evidence.store(), delivery.org, delivery.state.action);
+        let Some(action) = store.actions_by_id(org, &[id]).await?.pop() else {
+            let is_listed = |listed: &Listed| listed.id == id;
+            if store.actions_listed(org).await?.iter().any(is_listed) {
+                return Err(StoreError::corrupt("the action cannot be read").into());
+            }
+            return Ok(None);
+        };
+        let target = action.record.targets.iter().find(|target| target.id == delivery.target).cloned();
+        Ok(target.map(|target| (action, target)))
+    }
+
+    /// Counts an attempt that could not be made, as of an entry that cannot be read, so that it is made again later and given up
+    /// in the end. Where not even that can be written, the next round of the job finds it due.
+    pub(super) async fn put_off(&self, (org, target): (Id, Id)) {
+        let put_off = async {
+            let Some(mut delivery) = self.evidence.store().deliveries(org, &[target]).await?.pop() else {
+                return Ok(());
+            };
+            let now = self.evidence.now();
+            let state = &mut delivery.state;
+            state.attempts += 1;
+            delivery.due_at = Some(after(now, pause(state.attempts)));
+            if state.attempts >= MOST_ATTEMPTS {
+                tracing::warn!(%org, %target, entry = state.next.entry, "an entry is told nobody");
+                state.go_on_from(Position { entry: state.next.entry + 1, event: 0 });
+            }
+            self.put(&mut delivery).await
+        };
+        if let Err(error) = put_off.await {
+            tracing::warn!(%org, %target, %error, "an attempt cannot be put off");
+            sleep(REST).await;
+        }
+    }
+
+    /// Notes that nothing is left, unless more was planned meanwhile.
+    async fn rest(&self, go: &mut Go<'_>) -> Result<bool> {
+        let _planning = go.org.planning.lock().await;
+        if self.evidence.store().cursor(NAME, go.delivery.org).await? > go.delivery.state.next.entry {
+            return Ok(false);
+        }
+        go.delivery.due_at = None;
+        self.put(&mut go.delivery).await.map(|()| true)
+    }
+
+    async fn put(&self, delivery: &mut Delivery) -> Result<()> {
+        if !self.evidence.store().put_delivery(delivery).await? {
+            return Err(StoreError::Conflict.into());
+        }
+        delivery.revision += 1;
+        Ok(())
+    }
+
+    /// Whether the action is still what it was when the go began.
+    async fn is_unchanged(&self, go: &Go<'_>) -> Result<bool> {
+        let known =
+            self.evidence.store().actions_by_id(go.delivery.org, &[go.delivery.state.action]).await?.pop();
+        Ok(known.is_some_and(|known| known.revision == go.action.revision))
+    }
+
+    /// Tells a target what an entry tells of, from where the delivery is.
+    async fn tell(&self, entry: StoredEntry, go: &mut Go<'_>) -> Result<Told> {
+        let (index, at, leaf) = (entry.index, entry.at, entry.leaf_hash);
+        if at < go.action.record.tells_since(&go.target) || !tells(&entry.kind) {
+            return Ok(Told::All);
+        }
+        let org = go.delivery.org;
+        let compute = self.evidence.compute().on_behalf_of(Some(org));
+        let read = compute.run_if(entry.payload.len() > HEAVY, move || telling(&entry)).await?;
+        let Some(fact) = read else { return Ok(Told::All) };
+        let mut events = go.concerned(index, &fact);
+        let is_all = events.len() <= go.left;
+        events.truncate(go.left);
+        let Some(last) = events.last().map(|event| event.place) else { return Ok(Told::All) };
+        let Some(names) = lookup::names(&self.evidence, org, &go.org.name, &events).await? else {
+            return Ok(Told::All);
+        };
+        for event in &events {
+            let Some(payload) = payload(event, at, &names) else { continue };
+            if !self.is_unchanged(go).await? {
+                // It is due, and looked at again as it is now.
+                return Ok(Told::Enough);
+            }
+            let at = Position { entry: index, event: event.place };
+            go.delivery.state.go_on_from(at);
+            let text = serde_json::to_string(&payload).map_err(|error| StoreError::Failed(error.into()))?;
+            let message = Message {
+                id: delivery_id(org, go.target.id, at, leaf),
+                org,
+                at: self.evidence.now(),
+                destination: go.target.destination.clone(),
+                payload: text,
+                text: payload.description().to_owned(),
+                subject: payload.subject(),
+                link: payload.link().map(str::to_owned),
+            };
+            if let Told::Enough = self.attempt(&message, go).await? {
+                return Ok(Told::Enough);
+            }
+        }
+        if is_all {
+            return Ok(Told::All);
+        }
+        go.delivery.state.go_on_from(Position { entry: index, event: last + 1 });
+        go.delivery.due_at = Some(self.evidence.now());
+        self.put(&mut go.delivery).await?;
+        Ok(Told::Enough)
+    }
+
+    /// Makes an attempt, and notes what became of it.
+    async fn attempt(&self, message: &Message, go: &mut Go<'_>) -> Result<Told> {
+        let sent = self.sender.send(message).await;
+        let now = self.evidence.now();
+        let (due_at, state) = (&mut go.delivery.due_at, &mut go.delivery.state);
+        let following = Position { event: state.next.event + 1, ..state.next };
+        go.left = go.left.saturating_sub(1);
+        match sent {
+            Ok(()) => {
+                state.last_success_at = Some(now);
+                state.go_on_from(following);
+                *due_at = Some(now);
+            }
+            Err(error) => {
+                (state.attempts, state.last_failure_at) = (state.attempts + 1, Some(now));
+                tracing::info!(id = message.id, attempt = state.attempts, %error, "a notification was not delivered");
+                *due_at = Some(after(now, pause(state.attempts)));
+                if state.attempts >= MOST_ATTEMPTS {
+                    tracing::warn!(id = message.id, "a notification is given up");
+                    state.go_on_from(following);
+                }
+                go.left = 0;
+            }
+        }
+        self.put(&mut go.delivery).await?;
+        let is_enough = go.left == 0 || now >= go.ends_at;
+        Ok(if is_enough { Told::Enough } else { Told::All })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_an_hour() {
+        let pauses: Vec<u64> = (1..=15).map(|attempts| pause(attempts).as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3600, 3600, 3600]);
+        assert_eq!(pause(u32::MAX), LONGEST_PAUSE);
+        let all: Duration = (1..MOST_ATTEMPTS).map(pause).sum();
+        assert!((2..4).contains(&(all.as_secs() / 86_400)), "{all:?}");
+    }
+}

@@ -1,0 +1,408 @@
+//! Goes through the ledgers, behind the job's cursors, and notes for each target that has nothing to do the first event that it
+//! is to be told of. Some organizations are gone through at the same time, each a bounded part at a time, so that none of
+//! them holds up the others however much there is to go through.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{JoinError, JoinSet};
+
+use crate::actions::record::{Action, Watched};
+use crate::background::runner::{Batch, Turn};
+use crate::error::Result;
+use crate::fact::Fact;
+use crate::id::Id;
+use crate::notifications::events::{Place, events, telling};
+use crate::notifications::job::{HEAVY, Known, PAGE, Post, before};
+use crate::notifications::store::{Delivery, DeliveryState, Position};
+use crate::notifications::watched;
+use crate::orgs::record::Organization;
+use crate::page::Listed;
+use crate::service::{Evidence, EvidenceService};
+use crate::store::batch::distinct;
+use crate::store::entry::StoredEntry;
+use crate::store::error::StoreError;
+use crate::time::Timestamp;
+
+/// Organizations whose ledgers are gone through at the same time.
+const ORGS_AT_ONCE: usize = 4;
+
+/// Batches of an organization's ledger in one go, before others have their turn.
+const IN_A_ROW: usize = 4;
+
+/// In a ledger in which the job has no cursor yet, what is older than this is told nobody: it was told by the store that
+/// this one is a copy of. Where servers write, the job is never so late.
+const STALE: Duration = Duration::from_secs(60 * 60);
+
+/// Goes on in the ledgers of all organizations; answers whether it came to the end of all of them.
+pub(super) async fn plan_all(turn: &Turn, post: &Arc<Post>) -> Result<bool> {
+    let store = turn.evidence().store();
+    let (mut after, mut is_done) = (Some(String::new()), true);
+    // Dropped with this, what is planned ends where it waits, and is planned again.
+    let mut planned = JoinSet::new();
+    while let Some(last) = after {
+        let page = store.organizations_by_name(&last, PAGE).await?;
+        after = page.more;
+        for org in page.records {
+            if planned.len() >= ORGS_AT_ONCE {
+                is_done &= planned.join_next().await.is_none_or(ended);
+            }
+            let (turn, post) = (turn.clone(), Arc::clone(post));
+            planned.spawn(async move { plan_next(&turn, &post, org).await });
+        }
+    }
+    while let Some(outcome) = planned.join_next().await {
+        is_done &= ended(outcome);
+    }
+    Ok(is_done)
+}
+
+/// Whether an organization's ledger was gone through, as far as it can be now.
+fn ended(outcome: std::result::Result<bool, JoinError>) -> bool {
+    outcome.unwrap_or_else(|error| {
+        tracing::error!(%error, "the search for notifications broke off");
+        true
+    })
+}
+
+/// Goes on in an organization's ledger; answers whether it came to the end. What is damaged in one holds up no other.
+async fn plan_next(turn: &Turn, post: &Post, org: Organization) -> bool {
+    let known = post.known(&org);
+    let planned = async {
+        let Some(head) = turn.evidence().store().ledger_head(org.id).await? else { return Ok(true) };
+        if known.planned == Some(head.size()) {
+            return Ok(true);
+        }
+        let is_done = plan(turn, &known, org.id, head.size()).await?;
+        if is_done {
+            post.note_planned(org.id, head.size());
+        }
+        Ok::<_, crate::error::Error>(is_done)
+    };
+    planned.await.unwrap_or_else(|error| {
+        tracing::warn!(org = %org.name, %error, "notifications are looked for again");
+        // After a rest.
+        true
+    })
+}
+
+/// Notes what the entries of an organization's ledger from the job's cursor on tell to whom; answers whether there are no more.
+/// The ledger has at least `head`.
+async fn plan(turn: &Turn, known: &Known, org: Id, head: u64) -> Result<bool> {
+    let (evidence, store) = (turn.evidence(), turn.evidence().store());
+    for _ in 0..IN_A_ROW {
+        if store.actions_listed(org).await?.is_empty() {
+            return Ok(true);
+        }
+        // Before the actions: what these were changed to may concern an entry that comes after it, never one before.
+        let mut batch = turn.next(org, PAGE).await?;
+        let Some(first) = batch.entries.first() else { return Ok(true) };
+        let is_first = batch.from == 0;
+        if is_first || head.saturating_sub(batch.from) > PAGE {
+            // Nothing before the first action is told: the cursor leaps there.
+            let Some(since) = oldest(evidence, org).await? else { return Ok(true) };
+            let since = if is_first { since.max(before(evidence.now(), STALE)) } else { since };
+            if first.at < since {
+                let to = store.ledger_size_at(org, before(since, Duration::from_micros(1))).await?;
+                batch.entries = store.ledger_entries(org, to.max(batch.from + 1) - 1, 1).await?;
+                turn.done(&batch).await?;
+                continue;
+            }
+        }
+        let entries = std::mem::take(&mut batch.entries);
+        let bytes: usize = entries.iter().map(|entry| entry.payload.len()).sum();
+        let compute = evidence.compute().on_behalf_of(Some(org));
+        let read = move || (Told::of(&entries), entries);
+        let (told, entries) = compute.run_if(bytes > HEAVY, read).await?;
+        batch.entries = entries;
+        if told.is_nothing() {
+            turn.done(&batch).await?;
+            continue;
+        }
+        let _planning = known.planning.lock().await;
+        note(evidence, &batch, &told).await?;
+        turn.done(&batch).await?;
+    }
+    Ok(false)
+}
+
+/// When the oldest action of an organization was created; nothing where it has none that can be read.
+async fn oldest(evidence: &Evidence, org: Id) -> Result<Option<Timestamp>> {
+    let mut oldest = None;
+    for ids in Listed::batches(evidence.store().actions_listed(org).await?) {
+        let known = evidence.store().actions_by_id(org, &ids).await?;
+        oldest = known.into_iter().map(|known| known.record.created_at).chain(oldest).min();
+    }
+    Ok(oldest)
+}
+
+/// What some entries tell, of which actions may be about any.
+#[derive(Debug, Default, PartialEq)]
+struct Told {
+    /// The events of each place and trigger, in order, each with its time.
+    events: BTreeMap<(Place, &'static str), Vec<(Position, Timestamp)>>,
+    /// The actions that were changed.
+    changed: BTreeSet<Id>,
+    /// The targets of actions that were deleted.
+    gone: Vec<Id>,
+}
+
+impl Told {
+    fn of(entries: &[StoredEntry]) -> Self {
+        let mut told = Self::default();
+        for entry in entries {
+            match entry.kind.as_str() {
+                "action_updated" | "action_deleted" => told.changes(entry),
+                _ => {
+                    let Some(fact) = telling(entry) else { continue };
+                    for event in events(&fact) {
+                        let at = Position { entry: entry.index, event: event.place };
+                        told.events.entry((event.at, event.trigger)).or_default().push((at, entry.at));
+                    }
+                }
+            }
+        }
+        told
+    }
+
+    fn changes(&mut self, entry: &StoredEntry) {
+        match Fact::read(&entry.payload) {
+            Ok(Fact::ActionUpdated { record, .. }) => drop(self.changed.insert(record.id)),
+            Ok(Fact::ActionDeleted { record }) => {
+                self.gone.extend(record.targets.iter().map(|target| target.id))
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!(index = entry.index, %error, "a change of an action cannot be read"),
+        }
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.events.is_empty() && self.changed.is_empty() && self.gone.is_empty()
+    }
+
+    fn happened_at(&self, place: Place) -> bool {
+        self.events.range((place, "")..).next().is_some_and(|((at, _), _)| *at == place)
+    }
+
+    /// Whether an action is about something of that sort, wherever it happened.
+    fn has_trigger_of(&self, action: &Action) -> bool {
+        self.events.keys().any(|(_, trigger)| action.triggers.iter().any(|wanted| wanted == trigger))
+    }
+
+    /// The first event that a target is to be told of, of an action that is about something of this at these places.
+    fn first(&self, places: &BTreeSet<Place>, triggers: &[String], since: Timestamp) -> Option<Position> {
+        let first = |place: &Place, trigger: &String| {
+            let events = self.events.get(&(*place, trigger.as_str()))?;
+            events.get(events.partition_point(|(_, at)| *at < since)).map(|(first, _)| *first)
+        };
+        let firsts = places.iter().flat_map(|place| triggers.iter().map(move |trigger| (place, trigger)));
+        firsts.filter_map(|(place, trigger)| first(place, trigger)).min()
+    }
+
+    /// Where something of this happened that an action watches; `members` has those of logical environments.
+    fn places(&self, action: &Action, members: &BTreeMap<Id, Vec<Id>>) -> BTreeSet<Place> {
+        match &action.watched {
+            Watched::Flows(ids) => {
+                ids.iter().copied().map(Place::Flow).filter(|place| self.happened_at(*place)).collect()
+            }
+            Watched::Environments(ids) => {
+                let members = ids.iter().filter_map(|id| members.get(id)).flatten();
+                let watched = ids.iter().chain(members).copied().map(Place::Environment);
+                watched.filter(|place| self.happened_at(*place)).collect()
+            }
+        }
+    }
+}
+
+/// Notes what a batch tells to whom.
+async fn note(evidence: &Evidence, batch: &Batch, told: &Told) -> Result<()> {
+    let (store, org) = (evidence.store(), batch.org);
+    for target in &told.gone {
+        store.forget_delivery(org, *target).await?;
+    }
+    for ids in Listed::batches(store.actions_listed(org).await?) {
+        let known = store.actions_by_id(org, &ids).await?.into_iter().map(|known| known.record);
+        let about = |action: &Action| told.changed.contains(&action.id) || told.has_trigger_of(action);
+        let actions: Vec<Action> = known.filter(about).collect();
+        let watched = actions.iter().filter_map(|action| match &action.watched {
+            Watched::Environments(ids) => Some(ids),
+            Watched::Flows(_) => None,
+        });
+        // What was reported on is no logical environment.
+        let reported = |id: &Id| told.happened_at(Place::Environment(*id));
+        let others = distinct(watched.flatten().copied().filter(|id| !reported(id)));
+        let members = watched::members(evidence, org, &others, reported).await?;
+        for action in actions {
+            note_action(evidence, org, &action, &told.places(&action, &members), told).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Notes for the targets of an action what happened at these places.
+async fn note_action(
+    evidence: &Evidence,
+    org: Id,
+    action: &Action,
+    places: &BTreeSet<Place>,
+    told: &Told,
+) -> Result<()> {
+    let store = evidence.store();
+    if places.is_empty() && !told.changed.contains(&action.id) {
+        return Ok(());
+    }
+    let targets: Vec<Id> = action.targets.iter().map(|target| target.id).collect();
+    let known = match &targets[..] {
+        [] => Vec::new(),
+        targets => store.deliveries(org, targets).await?,
+    };
+    for target in &action.targets {
+        let known = known.iter().find(|known| known.target == target.id);
+        let first = told.first(places, &action.triggers, action.tells_since(target));
+        let fresh = Delivery {
+            org,
+            target: target.id,
+            due_at: None,
+            state: DeliveryState::first(action.id, Position { entry: 0, event: 0 }),
+            revision: 0,
+        };
+        let address = target.destination.address_digest();
+        let Some(noted) = noted(known.unwrap_or(&fresh), first, address, evidence.now()) else { continue };
+        if store.put_delivery(&noted).await? {
+            continue;
+        }
+        if known.is_some() {
+            return Err(StoreError::Conflict.into());
+        }
+        // A row that is there and cannot be read is made anew.
+        store.forget_delivery(org, target.id).await?;
+        if !store.put_delivery(&noted).await? {
+            return Err(StoreError::Conflict.into());
+        }
+    }
+    Ok(())
+}
+
+/// What becomes of a delivery when this is the first event of a batch that its target is to be told of, if any is, and its
+/// address is this; nothing where it stays as it is. One that waits comes to the event by itself. One at another address than
+/// before goes on from where it is, at once; that its revision is another then keeps what becomes of an attempt at the former
+/// one from being noted.
+fn noted(known: &Delivery, first: Option<Position>, address: String, now: Timestamp) -> Option<Delivery> {
+    let is_new = known.revision == 0;
+    let is_moved = !is_new && known.state.address != address;
+    let mut state = known.state.clone().at_address(address);
+    match (known.due_at, first) {
+        (Some(_), _) => is_moved.then(|| Delivery { due_at: Some(now), state, ..known.clone() }),
+        (None, Some(first)) => {
+            state.go_on_from(first);
+            Some(Delivery { due_at: Some(now), state, ..known.clone() })
+        }
+        (None, None) => is_moved.then(|| Delivery { state, ..known.clone() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn id(n: u64) -> Id {
+        format!("00000000-0000-0000-0000-{n:08}").parse().unwrap()
+    }
+
+    fn at(n: i64) -> Timestamp {
+        Timestamp::from_seconds(n)
+    }
+
+    const fn position(entry: u64, event: u64) -> Position {
+        Position { entry, event }
+    }
+
+    fn action(watched: &Watched, triggers: &[&str]) -> Action {
+        let by = json!({"id": id(1), "kind": "user", "name": "jane"});
+        let action = json!({"id": id(2), "number": 1, "name": "a", "watched": watched, "triggers": triggers,
+                            "targets": [], "created_at": 1, "created_by": by, "last_modified_at": 1});
+        serde_json::from_value(action).unwrap()
+    }
+
+    #[test]
+    fn the_first_event_is_that_of_what_an_action_watches_and_names_since_its_target_is_told() {
+        let environment = |n| Place::Environment(id(n));
+        let events = [
+            (environment(10), "ON_STARTED_ARTIFACT", position(3, 1), 30),
+            (environment(10), "ON_STARTED_ARTIFACT", position(5, 2), 50),
+            (environment(11), "ON_STARTED_ARTIFACT", position(4, 0), 40),
+            (environment(10), "ON_EXITED_ARTIFACT", position(3, 0), 30),
+            (Place::Flow(id(10)), "ON_STARTED_TRAIL", position(1, 0), 10),
+        ];
+        let mut told = Told::default();
+        for (place, trigger, position, time) in events {
+            told.events.entry((place, trigger)).or_default().push((position, at(time)));
+        }
+        // The logical environment 20.
+        let members = BTreeMap::from([(id(20), vec![id(11)])]);
+        let environments = |ids: &[u64]| Watched::Environments(ids.iter().copied().map(id).collect());
+        let table = [
+            (environments(&[10]), &["ON_STARTED_ARTIFACT"][..], 0, Some(position(3, 1))),
+            (environments(&[10]), &["ON_STARTED_ARTIFACT"], 30, Some(position(3, 1))),
+            (environments(&[10]), &["ON_STARTED_ARTIFACT"], 31, Some(position(5, 2))),
+            (environments(&[10]), &["ON_STARTED_ARTIFACT"], 51, None),
+            (environments(&[10]), &["ON_STARTED_ARTIFACT", "ON_EXITED_ARTIFACT"], 0, Some(position(3, 0))),
+            (environments(&[11, 10]), &["ON_STARTED_ARTIFACT"], 31, Some(position(4, 0))),
+            (environments(&[20]), &["ON_STARTED_ARTIFACT"], 0, Some(position(4, 0))),
+            (environments(&[20, 10]), &["ON_STARTED_ARTIFACT"], 0, Some(position(3, 1))),
+            (environments(&[12]), &["ON_STARTED_ARTIFACT"], 0, None),
+            (environments(&[10]), &["ON_COMPLIANT_ENV"], 0, None),
+            (environments(&[10]), &[], 0, None),
+            (environments(&[10]), &["ON_STARTED_TRAIL"], 0, None),
+            (Watched::Flows(vec![id(10)]), &["ON_STARTED_TRAIL"], 0, Some(position(1, 0))),
+            (Watched::Flows(vec![id(11)]), &["ON_STARTED_TRAIL"], 0, None),
+        ];
+        for (watched, triggers, since, expected) in table {
+            let action = action(&watched, triggers);
+            let places = told.places(&action, &members);
+            let first = told.first(&places, &action.triggers, at(since));
+            assert_eq!(first, expected, "{:?} {triggers:?} {since}", action.watched);
+            assert_eq!(told.has_trigger_of(&action), !matches!(triggers, [] | ["ON_COMPLIANT_ENV"]));
+        }
+    }
+
+    #[test]
+    fn a_delivery_that_rests_goes_on_from_the_first_event_and_one_at_another_address_at_once() {
+        let delivery = |due_at: Option<i64>, address: &str, revision| {
+            let state = DeliveryState {
+                address: address.to_owned(),
+                attempts: 3,
+                last_failure_at: Some(at(1)),
+                ..DeliveryState::first(id(2), position(4, 2))
+            };
+            Delivery { org: id(1), target: id(3), due_at: due_at.map(at), state, revision }
+        };
+        // Due at, the address, the first event; then whether it is put, due at, from where, and after how many attempts.
+        let (first, stays) = (position(9, 1), position(4, 2));
+        let table = [
+            (Some(99), "a", Some(first), None),
+            (Some(99), "a", None, None),
+            (None, "a", None, None),
+            (None, "a", Some(first), Some((Some(5), first, 0, true))),
+            (None, "a", Some(stays), Some((Some(5), stays, 3, true))),
+            (None, "b", Some(first), Some((Some(5), first, 0, false))),
+            (None, "b", None, Some((None, stays, 0, false))),
+            (Some(99), "b", None, Some((Some(5), stays, 0, false))),
+            (Some(99), "b", Some(first), Some((Some(5), stays, 0, false))),
+        ];
+        for (due_at, address, first, expected) in table {
+            let noted = noted(&delivery(due_at, "a", 7), first, address.to_owned(), at(5));
+            let shown = noted.map(|one| {
+                assert_eq!((one.revision, one.state.address.as_str()), (7, address));
+                (one.due_at, one.state.next, one.state.attempts, one.state.last_failure_at.is_some())
+            });
+            let expected =
+                expected.map(|(due, next, attempts, failed)| (due.map(at), next, attempts, failed));
+            assert_eq!(shown, expected, "{due_at:?} {address} {first:?}");
+        }
+        assert_eq!(noted(&delivery(None, "", 0), None, "a".to_owned(), at(5)), None);
+    }
+}

@@ -1,0 +1,378 @@
+//! The job that notifies, by what a sender of the host is given: over every store.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use evidence_core::actions::Destination;
+use evidence_core::background::Background;
+use evidence_core::id::SystemRandom;
+use evidence_core::memory::MemoryStore;
+use evidence_core::notifications::{Message, NotSent, Notify, Sender, replay};
+use evidence_core::time::Clock;
+use evidence_core::{Evidence, Settings, Store};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use crate::mounts::Mount;
+use crate::support::environments::fingerprint;
+use crate::support::{Api, JOHN, ManualClock, NOW, TEST_TIMEOUT, acme, fixture, stores};
+
+const ENVIRONMENTS: &str = "/actions/acme/environments";
+
+/// An attempt, as the sender was given it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Attempt {
+    /// The last segment of the URL, or the mail address.
+    whom: String,
+    id: String,
+    /// The environment, or the flow.
+    place: String,
+    /// The first digit of the artifact's fingerprint, or the name of the trail.
+    what: String,
+}
+
+/// Writes attempts down, and answers them: some fail, and some wait until they are let go.
+#[derive(Default)]
+struct Postbox {
+    attempts: Mutex<Vec<Attempt>>,
+    down: Mutex<BTreeSet<String>>,
+    held: Mutex<BTreeSet<String>>,
+    released: watch::Sender<()>,
+    /// How many are under way, and were at most, to each.
+    under_way: Mutex<BTreeMap<String, (usize, usize)>>,
+}
+
+fn whom(destination: &Destination) -> String {
+    match destination {
+        Destination::Webhook { url } | Destination::Slack { url, .. } => {
+            url.expose().rsplit('/').next().unwrap().to_owned()
+        }
+        Destination::Email { addresses } => addresses.join(","),
+    }
+}
+
+#[async_trait]
+impl Sender for Postbox {
+    async fn send(&self, message: &Message) -> Result<(), NotSent> {
+        let payload: Value = serde_json::from_str(&message.payload).unwrap();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let place = if payload["flow"].is_string() { &payload["flow"] } else { &payload["environment"] };
+        let what = match &payload["trail"]["name"] {
+            Value::String(trail) => trail.clone(),
+            _ => text(&payload["artifact"]["fingerprint"]).chars().take(1).collect(),
+        };
+        let whom = whom(&message.destination);
+        let attempt = Attempt { whom: whom.clone(), id: message.id.clone(), place: text(place), what };
+        self.attempts.lock().unwrap().push(attempt);
+        // Whose attempts count together begins alike.
+        let whose: String = whom.chars().take(1).collect();
+        {
+            let mut under_way = self.under_way.lock().unwrap();
+            let (now, most) = under_way.entry(whose.clone()).or_default();
+            *now += 1;
+            *most = (*most).max(*now);
+        }
+        let mut released = self.released.subscribe();
+        while self.held.lock().unwrap().contains(&whose) {
+            released.changed().await.unwrap();
+        }
+        self.under_way.lock().unwrap().get_mut(&whose).unwrap().0 -= 1;
+        if self.down.lock().unwrap().contains(&whom) { Err(NotSent("it is down".to_owned())) } else { Ok(()) }
+    }
+}
+
+impl Postbox {
+    fn attempts(&self) -> Vec<Attempt> {
+        self.attempts.lock().unwrap().clone()
+    }
+
+    fn of(&self, whom: &str) -> Vec<Attempt> {
+        self.attempts().into_iter().filter(|attempt| attempt.whom == whom).collect()
+    }
+
+    /// What one was told of, in order.
+    fn told(&self, whom: &str) -> Vec<String> {
+        self.of(whom).into_iter().map(|attempt| attempt.what).collect()
+    }
+
+    fn hold(&self, whose: &str) {
+        self.held.lock().unwrap().insert(whose.to_owned());
+    }
+
+    fn release(&self) {
+        self.held.lock().unwrap().clear();
+        self.released.send_replace(());
+    }
+
+    fn at_once(&self, whose: &str) -> usize {
+        self.under_way.lock().unwrap().get(whose).map_or(0, |(_, most)| *most)
+    }
+}
+
+/// Waits until it is so.
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let wait = async {
+        while !is_so().await {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(TEST_TIMEOUT, wait).await.unwrap_or_else(|_| panic!("{what}"));
+}
+
+/// A server with the job, over a store.
+struct Bench {
+    api: Api,
+    store: Arc<dyn Store>,
+    service: Evidence,
+    clock: Arc<ManualClock>,
+    postbox: Arc<Postbox>,
+    _background: Background,
+}
+
+impl Bench {
+    async fn over(store: Arc<dyn Store>, name: &'static str) -> Self {
+        fixture(Arc::clone(&store), Settings::default()).await;
+        let clock = Arc::new(ManualClock::default());
+        let now = Arc::clone(&clock) as Arc<dyn Clock>;
+        let service =
+            Evidence::with_sources(Arc::clone(&store), Settings::default(), now, Arc::new(SystemRandom));
+        let postbox = Arc::new(Postbox::default());
+        let job = Notify::new(Arc::clone(&postbox) as _);
+        let background = service.background(Duration::from_secs(60), vec![Arc::new(job)]);
+        let api = Api::new(service.clone(), Mount::Tower, name).await;
+        Self { api, store, service, clock, postbox, _background: background }
+    }
+
+    /// Lets a second pass.
+    fn tick(&self) {
+        self.clock.advance(Duration::from_secs(1));
+    }
+
+    /// Reports that these run, and no other.
+    async fn runs(&self, environment: &str, digits: &str) {
+        self.tick();
+        let running: Vec<_> = digits.chars().map(|digit| (digit, &[1_i64][..])).collect();
+        self.api.report_running(environment, &running).await.created();
+        self.tick();
+    }
+
+    async fn until_told(&self, whom: &str, what: &[&str]) {
+        let told = async || self.postbox.told(whom).len() >= what.len();
+        until(&format!("{whom} is told {what:?}"), told).await;
+        assert_eq!(self.postbox.told(whom), what, "{whom}");
+    }
+
+    /// The ids of the targets of an action.
+    async fn targets(&self, number: u64) -> Vec<evidence_core::id::Id> {
+        let org = acme(&*self.store).await;
+        let action = self.store.action_numbered(org, number).await.unwrap().unwrap().record;
+        action.targets.into_iter().map(|target| target.id).collect()
+    }
+}
+
+async fn on_every_store(case: impl AsyncFn(Bench)) {
+    for stored in stores().await {
+        case(Bench::over(stored.store, stored.name).await).await;
+        drop(stored.guard);
+    }
+}
+
+fn hook(whom: &str) -> Value {
+    json!({"type": "WEBHOOK", "webhook": format!("https://hooks.example.com/{whom}")})
+}
+
+fn started(name: &str, environments: &[&str], targets: &[Value]) -> Value {
+    json!({"name": name, "environments": environments, "triggers": ["ON_STARTED_ARTIFACT"], "targets": targets})
+}
+
+#[tokio::test]
+async fn what_waits_for_a_target_is_told_at_the_address_that_it_is_given_and_a_new_one_is_told_from_then_on()
+{
+    on_every_store(async |bench| {
+        let (api, postbox) = (&bench.api, &bench.postbox);
+        api.given_environments("docker", &["prod"]).await;
+        postbox.down.lock().unwrap().insert("a".to_owned());
+        let chat = json!({"type": "SLACK", "webhook": "https://hooks.example.com/b"});
+        let first = started("alert", &["prod"], &[hook("a"), chat.clone()]);
+        api.put(ENVIRONMENTS).json(first).await.created();
+        bench.runs("prod", "1").await;
+        bench.until_told("b", &["1"]).await;
+        until("an attempt failed", async || {
+            api.get("/actions/acme/1").await.ok()["is_failing"] == json!(true)
+        })
+        .await;
+        bench.runs("prod", "12").await;
+        let failed = postbox.of("a").len();
+        assert!(failed > 0 && postbox.told("a").iter().all(|what| what == "1"));
+        bench.until_told("b", &["1", "2"]).await;
+        // The same targets, in another order, with other triggers: nothing is lost, and nothing is told twice.
+        let mut again = started("alert", &["prod"], &[chat.clone(), hook("a")]);
+        again["triggers"] = json!(["ON_EXITED_ARTIFACT", "ON_STARTED_ARTIFACT"]);
+        api.put(ENVIRONMENTS).json(again).await.ok();
+        bench.runs("prod", "123").await;
+        bench.until_told("b", &["1", "2", "3"]).await;
+        // What failed is another now, and another is new.
+        let mail = json!({"type": "EMAIL", "emails": ["d@example.com"]});
+        let last = started("alert", &["prod"], &[hook("c"), chat, mail]);
+        api.put(ENVIRONMENTS).json(last).await.ok();
+        bench.until_told("c", &["1", "2", "3"]).await;
+        bench.runs("prod", "1234").await;
+        bench.until_told("c", &["1", "2", "3", "4"]).await;
+        bench.until_told("b", &["1", "2", "3", "4"]).await;
+        bench.until_told("d@example.com", &["4"]).await;
+        assert_eq!(postbox.of("a")[0].id, postbox.of("c")[0].id, "the same event");
+        let shown = api.get("/actions/acme/1").await.ok();
+        assert_eq!(shown["is_failing"], json!(false), "{shown}");
+        assert_eq!(shown["targets"][0]["last_failure_at"], json!(null), "of the former address");
+
+        let org = acme(&*bench.store).await;
+        assert_eq!(replay(&bench.service, org, 1, NOW).await.unwrap(), 3);
+        bench.until_told("c", &["1", "2", "3", "4", "1", "2", "3", "4"]).await;
+        bench.until_told("d@example.com", &["4", "4"]).await;
+        let ids: Vec<_> = postbox.of("c").into_iter().map(|attempt| attempt.id).collect();
+        assert_eq!(ids[..4], ids[4..]);
+        // Some may have been made when the address was changed, but none later.
+        assert!(postbox.told("a").iter().all(|what| what == "1"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_logical_environment_stands_for_its_members() {
+    on_every_store(async |bench| {
+        let api = &bench.api;
+        api.given_environments("docker", &["prod", "test"]).await;
+        let all =
+            json!({"name": "all", "type": "logical", "description": "", "included_environments": ["prod"]});
+        api.put("/environments/acme").json(all).await.created();
+        api.put(ENVIRONMENTS).json(started("group", &["all"], &[hook("group")])).await.created();
+        api.put(ENVIRONMENTS).json(started("both", &["all", "prod"], &[hook("both")])).await.created();
+        api.put(ENVIRONMENTS).json(started("mixed", &["all", "test"], &[hook("mixed")])).await.created();
+        bench.runs("prod", "1").await;
+        bench.until_told("group", &["1"]).await;
+        assert_eq!(bench.postbox.of("group")[0].place, "prod");
+        // No member yet.
+        bench.runs("test", "2").await;
+        bench.until_told("mixed", &["1", "2"]).await;
+        let join = json!({"physical_env_name": "test"});
+        api.put("/environments/acme/all/join").json(join).await.ok();
+        bench.runs("test", "23").await;
+        bench.until_told("group", &["1", "3"]).await;
+        bench.runs("prod", "14").await;
+        bench.until_told("group", &["1", "3", "4"]).await;
+        bench.until_told("both", &["1", "3", "4"]).await;
+        bench.until_told("mixed", &["1", "2", "3", "4"]).await;
+        // What is archived is watched no more.
+        api.put("/environments/acme/all/archive").await.ok();
+        bench.runs("prod", "145").await;
+        bench.runs("test", "236").await;
+        bench.until_told("mixed", &["1", "2", "3", "4", "6"]).await;
+        bench.until_told("both", &["1", "3", "4", "5"]).await;
+        assert_eq!(bench.postbox.told("group"), ["1", "3", "4"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_becomes_of_an_attempt_is_not_that_of_the_target_that_came_meanwhile() {
+    on_every_store(async |bench| {
+        let (api, postbox) = (&bench.api, &bench.postbox);
+        let org = acme(&*bench.store).await;
+        api.given_environments("docker", &["prod"]).await;
+        api.put(ENVIRONMENTS).json(started("alert", &["prod"], &[hook("a")])).await.created();
+        postbox.hold("a");
+        bench.runs("prod", "12").await;
+        until("an attempt is under way", async || postbox.told("a").len() == 1).await;
+        let targets = bench.targets(1).await;
+        let before = bench.store.deliveries(org, &targets).await.unwrap().remove(0);
+        api.put(ENVIRONMENTS).json(started("alert", &["prod"], &[hook("b")])).await.ok();
+        until("the delivery is that of the other", async || {
+            bench.store.deliveries(org, &targets).await.unwrap()[0].revision > before.revision
+        })
+        .await;
+        postbox.release();
+        bench.until_told("b", &["1", "2"]).await;
+        assert_eq!(postbox.told("a"), ["1"]);
+        assert_eq!(postbox.of("a")[0].id, postbox.of("b")[0].id);
+
+        // One that is taken away is told nothing more, and nothing of it is kept.
+        postbox.hold("b");
+        bench.runs("prod", "1234").await;
+        until("an attempt is under way", async || postbox.told("b").len() == 3).await;
+        api.put(ENVIRONMENTS).json(started("marker", &["prod"], &[hook("m")])).await.created();
+        api.delete("/actions/acme/1").await.ok();
+        until("the delivery is forgotten", async || {
+            bench.store.deliveries(org, &targets).await.unwrap().is_empty()
+        })
+        .await;
+        postbox.release();
+        bench.runs("prod", "12345").await;
+        bench.until_told("m", &["5"]).await;
+        assert_eq!(postbox.told("b"), ["1", "2", "3"]);
+        assert!(bench.store.deliveries(org, &targets).await.unwrap().is_empty());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_organization_holds_up_no_other() {
+    on_every_store(async |bench| {
+        let (api, postbox) = (&bench.api, &bench.postbox);
+        api.given_environments("docker", &["prod"]).await;
+        let theirs = json!({"name": "prod", "type": "docker", "description": ""});
+        api.put("/environments/foobar").key(JOHN).json(theirs).await.created();
+        let ten = |from: usize| (from..from + 10).map(|n| hook(&format!("a{n}"))).collect::<Vec<_>>();
+        api.put(ENVIRONMENTS).json(started("x", &["prod"], &ten(10))).await.created();
+        api.put(ENVIRONMENTS).json(started("y", &["prod"], &ten(20))).await.created();
+        let one = started("z", &["prod"], &[hook("other")]);
+        api.put("/actions/foobar/environments").key(JOHN).json(one).await.created();
+        postbox.hold("a");
+        bench.runs("prod", "1").await;
+        until("attempts are under way", async || postbox.attempts().len() == 8).await;
+        let digests = json!({"app": fingerprint('2')});
+        let report = json!({"artifacts": [{"digests": digests, "creationTimestamp": 1}]});
+        api.put("/environments/foobar/prod/report/docker").key(JOHN).json(report).await.created();
+        bench.tick();
+        bench.until_told("other", &["2"]).await;
+        assert_eq!(postbox.at_once("a"), 8);
+        postbox.release();
+        until("all are told", async || postbox.attempts().len() == 21).await;
+        let told: BTreeSet<_> = postbox.attempts().into_iter().map(|attempt| attempt.whom).collect();
+        assert_eq!(told.len(), 21, "{told:?}");
+        assert_eq!(postbox.at_once("a"), 8);
+    })
+    .await;
+}
+
+/// More than is planned, and more than is told, in one go.
+#[tokio::test]
+async fn a_target_comes_to_the_end_of_what_waits_for_it() {
+    const TRAILS: usize = 1_100;
+    let bench = Bench::over(Arc::new(MemoryStore::new()), "memory").await;
+    let (api, postbox) = (&bench.api, &bench.postbox);
+    api.flow("shop", "version: 1").await;
+    let action = json!({
+        "name": "begun", "flows": ["shop"], "triggers": ["ON_STARTED_TRAIL"], "targets": [hook("a"), hook("b")],
+    });
+    api.put("/actions/acme/flows").json(action).await.created();
+    postbox.down.lock().unwrap().insert("b".to_owned());
+    for number in 0..TRAILS {
+        let document = json!({"name": format!("t{number}"), "description": ""}).to_string();
+        api.put("/trails/acme/shop").form(&[("name=\"data_json\"", &document)]).await.created();
+    }
+    until("all is told", async || postbox.told("a").len() == TRAILS).await;
+    let expected: Vec<_> = (0..TRAILS).map(|number| format!("t{number}")).collect();
+    assert_eq!(postbox.told("a"), expected);
+    // What could not be reached is told the same, later.
+    postbox.down.lock().unwrap().clear();
+    bench.clock.advance(Duration::from_secs(60 * 60));
+    until("all is told", async || postbox.told("b").last() == expected.last()).await;
+    let mut told = postbox.told("b");
+    told.dedup();
+    assert_eq!(told, expected);
+    let ids: BTreeSet<_> = postbox.attempts().into_iter().map(|attempt| attempt.id).collect();
+    assert_eq!(ids.len(), 2 * TRAILS);
+}
