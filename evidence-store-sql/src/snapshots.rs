@@ -8,10 +8,10 @@ use evidence_core::Current;
 use evidence_core::fact::decode_payload;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
-use evidence_core::page::{Page, PageRequest, SortDirection};
+use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::snapshots::{
-    ArtifactKey, Event, LiveBuild, Replaced, Run, RunningArtifact, Snapshot, SnapshotEntry, SnapshotRow,
-    SnapshotStore, Start,
+    ArtifactKey, Event, LiveBuild, REPLACED_AMONG, Replaced, Run, RunningArtifact, Snapshot, SnapshotEntry,
+    SnapshotRow, SnapshotStore, Start,
 };
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
@@ -371,6 +371,12 @@ impl<D: Driver> SnapshotStore for SqlStore<D> {
         query.readable_as(org, live_build).await
     }
 
+    async fn event_sizes(&self, org: Id, environment: Id, numbers: &[u64]) -> StoreResult<Vec<Listed<u64>>> {
+        let query = self.query_org(org, events::SIZES).bind(environment).bind(ints(numbers));
+        let sized = |(id, bytes): (u64, u64)| Ok(Listed { id, bytes });
+        query.per_item(numbers.len()).all_as(sized).await
+    }
+
     async fn events(&self, org: Id, environment: Id, numbers: &[u64]) -> StoreResult<Vec<Event>> {
         let query = self.query_org(org, events::NUMBERED).bind(environment).bind(ints(numbers));
         query.per_item(numbers.len()).all_as(events::event).await
@@ -391,8 +397,8 @@ impl<D: Driver> SnapshotStore for SqlStore<D> {
         query.answer(move |rows| Ok(events::page(rows, direction))).await
     }
 
-    async fn replaced(&self, org: Id, environment: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>> {
-        let query = self.query_org(org, events::REPLACED).bind(environment).bind(events::columns(starts));
+    async fn replaced(&self, org: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>> {
+        let query = self.query_org(org, events::REPLACED).bind(REPLACED_AMONG).bind(events::columns(starts));
         query.per_item(starts.len()).all_as(events::replaced).await
     }
 }

@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use futures_util::{StreamExt, stream};
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::bounded::LongText;
-use crate::environments::events::{EXITED, STARTED, Window, description, events_with, in_order, named_repos};
+use crate::environments::events::{
+    EXITED, STARTED, Window, description, events_with, in_order, named_repos, of_repos,
+};
 use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Result};
 use crate::id::Id;
@@ -41,7 +43,8 @@ pub struct GetEnvironmentAuditLog {
     /// Artifacts of which flows, separated by commas; `no provenance` is those that were reported to none. All when left out
     /// or empty; a name that no flow has adds nothing.
     pub flow_names: Option<LongText>,
-    /// Artifacts that reports from which repos are about, separated by commas. All when left out or empty; each must exist.
+    /// Artifacts whose newest report in a flow is from which repos, separated by commas, 100 at most. All when left out or empty;
+    /// each must exist; of more than a thousand repos of one name the first count.
     pub repo_names: Option<LongText>,
 }
 
@@ -111,7 +114,7 @@ impl Operation for GetEnvironmentAuditLog {
             let log = Arc::clone(&log);
             async move { log.rows(begin, last.min(begin.saturating_add(EVENTS - 1))).await }
         };
-        let rows = stream::iter(begins).then(read);
+        let rows = stream::iter(begins).then(read).try_flatten();
         let headings = stream::iter([Ok(csv_row(HEADINGS))]);
         Ok(Csv::new(file_name, headings.chain(rows)))
     }
@@ -170,16 +173,14 @@ struct Filter {
 }
 
 impl Filter {
+    /// Whether the event is about an artifact of one of the flows.
     fn admits(&self, event: &Event, sources: &Sources) -> bool {
-        let from = || event.instance.provenance.iter().filter_map(|from| sources.of(from));
         let of_flows = || {
-            let known = from().any(|(flow, _)| self.flows.contains(flow));
+            let mut from = event.instance.provenance.iter().filter_map(|from| sources.of(from));
+            let known = from.any(|(flow, _)| self.flows.contains(flow));
             known || event.instance.provenance.is_empty() && self.flows.contains(NO_PROVENANCE)
         };
-        let of_repos = |repos: &BTreeSet<Id>| {
-            from().any(|(_, source)| source.repo.is_some_and(|repo| repos.contains(&repo)))
-        };
-        (self.flows.is_empty() || of_flows()) && self.repos.as_ref().is_none_or(of_repos)
+        self.flows.is_empty() || of_flows()
     }
 }
 
@@ -191,16 +192,34 @@ struct Log {
 }
 
 impl Log {
-    /// The rows of the events from one number to another.
-    async fn rows(&self, first: u64, last: u64) -> Result<Vec<u8>> {
+    /// The rows of the events from one number to another, in parts.
+    async fn rows(
+        self: Arc<Self>,
+        first: u64,
+        last: u64,
+    ) -> Result<impl Stream<Item = Result<Vec<u8>>> + Send + 'static> {
+        let numbers = (first..=last).collect();
+        let events = in_order(self.environment.record.id, numbers, self.owned.clone()).await?;
+        Ok(events.and_then(move |events| {
+            let log = Arc::clone(&self);
+            async move { log.part(events).await }
+        }))
+    }
+
+    /// The rows of these events.
+    async fn part(&self, mut events: Vec<Event>) -> Result<Vec<u8>> {
         let cx = self.owned.context();
-        let events = in_order(&self.environment, (first..=last).collect(), &cx).await?;
-        let kinds = &self.filter.kinds;
-        let asked = events
-            .into_iter()
-            .filter(|event| kinds.is_empty() || kinds.contains(&Kind::of(&event.annotation().kind)));
+        let Filter { kinds, repos, .. } = &self.filter;
+        events.retain(|event| kinds.is_empty() || kinds.contains(&Kind::of(&event.annotation().kind)));
+        if let Some(repos) = repos {
+            let of_repos = of_repos(&events, repos, &cx).await?;
+            let is_of_them = |event: &Event| {
+                event.instance.fingerprint.as_ref().is_some_and(|fingerprint| of_repos.contains(fingerprint))
+            };
+            events.retain(is_of_them);
+        }
         let mut rows = Vec::new();
-        for part in in_parts(asked.map(Traced::bare).collect(), &cx).await? {
+        for part in in_parts(events.into_iter().map(Traced::bare).collect(), &cx).await? {
             let sources = Sources::read(&part, &cx).await?;
             let told = part.iter().filter(|traced| self.filter.admits(&traced.item, &sources));
             rows.extend(told.flat_map(|traced| self.row(&traced.item, &sources, &cx)));

@@ -1,5 +1,6 @@
 //! The log of an environment: what began to run, changed and stopped there.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::future::try_join;
@@ -12,18 +13,21 @@ use crate::bounded::{List, ShortText};
 use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Resource, Result};
 use crate::id::Id;
-use crate::name::{EnvironmentName, OrgName};
+use crate::limits::at_most;
+use crate::name::{EnvironmentName, Fingerprint, OrgName};
 use crate::operation::paging::PageHeaders;
 use crate::operation::{JsonList, Method, Operation, WithHeaders};
-use crate::page::{Page, PageNumber, PerPage, SortDirection};
+use crate::page::{Page, PageNumber, PerPage, SortDirection, in_batches};
+use crate::repos::operations::MAX_CHOSEN;
 use crate::service::{Context, OwnedContext};
 use crate::snapshots::bound::Bound;
 use crate::snapshots::expression::{BadInterval, Expression, Interval};
 use crate::snapshots::operations as snapshots;
 use crate::snapshots::record::Annotation;
-use crate::snapshots::sources::{Sources, Traced, in_parts, trace};
+use crate::snapshots::sources::{Sources, Traced, traced_in_parts};
 use crate::snapshots::store::Event;
 use crate::snapshots::view::{ArtifactFlow, annotation, fingerprint};
+use crate::store::batch::distinct;
 use crate::store::error::StoreError;
 use crate::time::{Seconds, SentSeconds, Timestamp};
 
@@ -44,10 +48,10 @@ pub struct ListEnvironmentEvents {
     pub interval: Option<ShortText>,
     /// Oldest first.
     pub reverse: Option<bool>,
-    /// Narrows the list to artifacts that a report from a repo of this name is about; repeatable, any may match. Each must
-    /// exist.
+    /// Narrows the list to artifacts whose newest report in a flow is from a repo of this name; repeatable, any may match. Each
+    /// must exist; of more than a thousand repos of one name the first count.
     #[serde(default)]
-    pub repo_name: List<ShortText, 100>,
+    pub repo_name: List<ShortText, MAX_REPO_NAMES>,
     /// Where the list begins, in epoch seconds: with the first snapshot that was taken then or later. Goes before `start`.
     pub start_ts: Option<SentSeconds>,
     /// Where it ends, in epoch seconds: with the last snapshot that was taken then or before. Goes before `end`.
@@ -112,12 +116,16 @@ impl Operation for ListEnvironmentEvents {
             total: found.total,
         };
         let headers = headers.headers()?;
-        let events = in_order(&environment, found.items, cx).await?;
-        let traced = trace(events, environment.record.id, cx).await?;
-        let (parts, owned) = (stream::iter(in_parts(traced, cx).await?), cx.to_owned_context());
-        let name = Arc::new(environment.record.name);
-        let read = move |part| views(part, Arc::clone(&name), owned.clone());
-        let reply = JsonList::with_first_item(parts.then(read).try_flatten(), (), &cx.compute()).await?;
+        let (id, name) = (environment.record.id, Arc::new(environment.record.name));
+        let (owned, showing) = (cx.to_owned_context(), cx.to_owned_context());
+        let events = in_order(id, found.items, owned.clone()).await?;
+        let parts = events.map_ok(move |events| traced_in_parts(events, id, owned.clone())).try_flatten();
+        let show = move |(part, sources): (Vec<_>, _)| {
+            let cx = showing.context();
+            let views = part.into_iter().map(|traced| view(traced, &name, &sources, &cx));
+            stream::iter(Vec::from_iter(views))
+        };
+        let reply = JsonList::with_first_item(parts.map_ok(show).try_flatten(), (), &cx.compute()).await?;
         Ok(WithHeaders { headers, reply })
     }
 }
@@ -168,13 +176,34 @@ impl ListEnvironmentEvents {
     }
 }
 
+/// Repos of more names are not asked for at once.
+pub(super) const MAX_REPO_NAMES: usize = 100;
+
 /// The ids of the repos of these names, of which each must exist.
 pub(super) async fn named_repos(names: &[&str], field: &'static str, cx: &Context<'_>) -> Result<Vec<Id>> {
-    let named = cx.store().repos_named(cx.org()?, names).await?;
+    at_most(MAX_REPO_NAMES, names.len(), field)?;
+    let named = cx.store().repos_named(cx.org()?, names, MAX_CHOSEN).await?;
     match names.iter().find(|name| !named.iter().any(|(known, _)| known == *name)) {
         Some(unknown) => Err(cx.missing(Resource::Repo, *unknown).named_by(field).into()),
         None => Ok(named.into_iter().map(|(_, id)| id).collect()),
     }
+}
+
+/// Which of the artifacts that these events are about come from one of these repos: by the rule of
+/// [`event_numbers`](crate::snapshots::SnapshotStore::event_numbers).
+pub(super) async fn of_repos(
+    events: &[Event],
+    repos: &BTreeSet<Id>,
+    cx: &Context<'_>,
+) -> Result<BTreeSet<Fingerprint>> {
+    let fingerprints = distinct(events.iter().filter_map(|event| event.instance.fingerprint.clone()));
+    if fingerprints.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let origins = cx.store().provenance(cx.org()?, &fingerprints, u64::MAX).await?;
+    let reports = origins.into_iter().map(|origin| origin.report);
+    let of_repos = reports.filter(|report| report.repo.is_some_and(|repo| repos.contains(&repo)));
+    Ok(of_repos.map(|report| report.fingerprint).collect())
 }
 
 /// Which snapshots of an environment.
@@ -253,22 +282,38 @@ pub(super) async fn events_with(
     Ok((before < with).then_some((before + 1, with)))
 }
 
-/// The events of these numbers, in this order.
+/// More events are not read at once.
+const MAX_READ: usize = 256;
+
+/// The events of these numbers, in this order, in parts that fit memory: read one part after the other.
 pub(super) async fn in_order(
-    environment: &KnownEnvironment,
+    environment: Id,
     numbers: Vec<u64>,
-    cx: &Context<'_>,
-) -> Result<Vec<Event>> {
-    if numbers.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut events = cx.store().events(cx.org()?, environment.record.id, &numbers).await?;
-    let is_ascending = numbers.first() <= numbers.last();
-    events.sort_by_key(|event| event.number);
-    if !is_ascending {
-        events.reverse();
-    }
-    Ok(events)
+    owned: OwnedContext,
+) -> Result<impl Stream<Item = Result<Vec<Event>>> + Send + 'static> {
+    let sizes = match numbers.as_slice() {
+        [] => Vec::new(),
+        some => {
+            let cx = owned.context();
+            cx.store().event_sizes(cx.org()?, environment, some).await?
+        }
+    };
+    let sizes: BTreeMap<u64, u64> = sizes.into_iter().map(|event| (event.id, event.bytes)).collect();
+    let weighed = numbers.into_iter().filter_map(|number| Some((number, *sizes.get(&number)?)));
+    let parts = in_batches(weighed, MAX_READ);
+    let read = move |numbers: Vec<u64>| {
+        let owned = owned.clone();
+        async move {
+            let cx = owned.context();
+            let mut events = cx.store().events(cx.org()?, environment, &numbers).await?;
+            events.sort_by_key(|event| event.number);
+            if numbers.first() > numbers.last() {
+                events.reverse();
+            }
+            Ok(events)
+        }
+    };
+    Ok(stream::iter(parts).then(read))
 }
 
 /// Something that happened to an artifact in an environment.
@@ -338,18 +383,6 @@ pub struct EventLink {
     pub this: String,
     /// Of its page.
     pub html: String,
-}
-
-/// These events as answers carry them, one after the other.
-async fn views(
-    part: Vec<Traced<Event>>,
-    environment: Arc<EnvironmentName>,
-    owned: OwnedContext,
-) -> Result<impl Stream<Item = Result<EventView>> + Send + 'static> {
-    let cx = owned.context();
-    let sources = Sources::read(&part, &cx).await?;
-    let views = part.into_iter().map(|traced| view(traced, &environment, &sources, &cx));
-    Ok(stream::iter(views.collect::<Result<Vec<_>>>()?).map(Ok))
 }
 
 impl Event {

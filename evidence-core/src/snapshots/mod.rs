@@ -21,7 +21,9 @@ pub use record::{
     Snapshot,
 };
 pub use sources::DeploymentDiff;
-pub use store::{Event, LiveBuild, Replaced, Run, SnapshotEntry, SnapshotRow, SnapshotStore, Start};
+pub use store::{
+    Event, LiveBuild, REPLACED_AMONG, Replaced, Run, SnapshotEntry, SnapshotRow, SnapshotStore, Start,
+};
 pub use view::{
     AppliedPolicyView, ArtifactFlow, FailingArtifacts, FlowReason, SnapshotArtifact, SnapshotSummary,
     SnapshotView,

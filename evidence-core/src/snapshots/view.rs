@@ -23,7 +23,7 @@ use crate::rules::compliance::State;
 use crate::rules::policy::{self, FlowContext, Policy, PolicyDump, RuleEvaluation};
 use crate::service::{Context, OwnedContext};
 use crate::snapshots::record::{Annotation, AppliedPolicy, PolicyDecision, RunningArtifact, Snapshot};
-use crate::snapshots::sources::{DeploymentDiff, Sources, Traced, in_parts, trace};
+use crate::snapshots::sources::{DeploymentDiff, Sources, Traced, traced_in_parts};
 use crate::snapshots::store::{SnapshotEntry, SnapshotRow};
 use crate::time::{Seconds, Timestamp, WholeSeconds};
 
@@ -304,20 +304,21 @@ impl SnapshotView {
             artifacts: Vec::new(),
         };
         let shown = Arc::new(Shown { index, applied, applied_before });
-        let traced = trace(placed, environment.id, cx).await?;
-        let (parts, owned) = (stream::iter(in_parts(traced, cx).await?), cx.to_owned_context());
-        let read = move |part| artifacts(part, Arc::clone(&shown), owned.clone());
-        JsonList::with_first_item(parts.then(read).try_flatten(), view, &cx.compute()).await
+        let owned = cx.to_owned_context();
+        let parts = traced_in_parts(placed, environment.id, owned.clone());
+        let show =
+            move |(part, sources)| artifacts(part, Arc::new(sources), Arc::clone(&shown), owned.clone());
+        JsonList::with_first_item(parts.map_ok(show).try_flatten(), view, &cx.compute()).await
     }
 }
 
 /// These artifacts as the snapshot shows them, one after the other.
-async fn artifacts(
+fn artifacts(
     part: Vec<Traced<SnapshotEntry>>,
+    sources: Arc<Sources>,
     shown: Arc<Shown>,
     owned: OwnedContext,
-) -> Result<impl Stream<Item = Result<SnapshotArtifact>> + Send + 'static> {
-    let sources = Arc::new(Sources::read(&part, &owned.context()).await?);
+) -> impl Stream<Item = Result<SnapshotArtifact>> + Send + 'static {
     let artifact = move |placed: Traced<SnapshotEntry>| {
         let (shown, sources, owned) = (Arc::clone(&shown), Arc::clone(&sources), owned.clone());
         let heavy = shown.evaluations(&placed.item.instance) > MANY_EVALUATIONS;
@@ -325,7 +326,7 @@ async fn artifacts(
         let show = move || shown.artifact(placed, &sources, &owned.context());
         async move { compute.run_if(heavy, show).await }
     };
-    Ok(stream::iter(part).then(artifact))
+    stream::iter(part).then(artifact)
 }
 
 /// The rules that these decisions found violated, a sentence for each and each flow.

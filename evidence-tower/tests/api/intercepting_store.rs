@@ -420,8 +420,13 @@ impl ArtifactStore for InterceptingStore {
         self.ask("reports", self.inner.reports(org, flow, fingerprint)).await
     }
 
-    async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Origin>> {
-        self.ask("provenance", self.inner.provenance(org, fingerprints)).await
+    async fn provenance(
+        &self,
+        org: Id,
+        fingerprints: &[Fingerprint],
+        entries: u64,
+    ) -> StoreResult<Vec<Origin>> {
+        self.ask("provenance", self.inner.provenance(org, fingerprints, entries)).await
     }
 }
 
@@ -566,8 +571,8 @@ impl RepoStore for InterceptingStore {
         self.ask("newest_repo", self.inner.newest_repo(org, name, provider)).await
     }
 
-    async fn repos_named(&self, org: Id, names: &[&str]) -> StoreResult<Vec<(String, Id)>> {
-        self.ask("repos_named", self.inner.repos_named(org, names)).await
+    async fn repos_named(&self, org: Id, names: &[&str], most: u64) -> StoreResult<Vec<(String, Id)>> {
+        self.ask("repos_named", self.inner.repos_named(org, names, most)).await
     }
 
     async fn repo_values(
@@ -630,6 +635,10 @@ impl SnapshotStore for InterceptingStore {
         self.ask("live_builds", self.inner.live_builds(org, repo, reports, limit)).await
     }
 
+    async fn event_sizes(&self, org: Id, environment: Id, numbers: &[u64]) -> StoreResult<Vec<Listed<u64>>> {
+        self.ask("event_sizes", self.inner.event_sizes(org, environment, numbers)).await
+    }
+
     async fn events(&self, org: Id, environment: Id, numbers: &[u64]) -> StoreResult<Vec<Event>> {
         self.ask("events", self.inner.events(org, environment, numbers)).await
     }
@@ -646,8 +655,8 @@ impl SnapshotStore for InterceptingStore {
         self.ask("event_numbers", numbers).await
     }
 
-    async fn replaced(&self, org: Id, environment: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>> {
-        self.ask("replaced", self.inner.replaced(org, environment, starts)).await
+    async fn replaced(&self, org: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>> {
+        self.ask("replaced", self.inner.replaced(org, starts)).await
     }
 
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {

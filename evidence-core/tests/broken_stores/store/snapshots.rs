@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
-use evidence_core::page::{Page, PageRequest, SortDirection};
+use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::snapshots::{
     Event, LiveBuild, Replaced, Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore, Start,
 };
@@ -49,6 +49,12 @@ impl SnapshotStore for Broken {
         self.whole.live_builds(org, repo, reports, limit).await
     }
 
+    async fn event_sizes(&self, org: Id, environment: Id, numbers: &[u64]) -> StoreResult<Vec<Listed<u64>>> {
+        let mut sizes = self.whole.event_sizes(org, environment, numbers).await?;
+        sizes.retain(|size| !self.has(Defect::MeasuresTheFirstEvent) || Some(&size.id) == numbers.first());
+        Ok(sizes)
+    }
+
     async fn events(&self, org: Id, environment: Id, numbers: &[u64]) -> StoreResult<Vec<Event>> {
         let mut events = self.whole.events(org, environment, numbers).await?;
         events.retain(|event| !self.has(Defect::LogsNoExits) || !event.exited);
@@ -70,13 +76,19 @@ impl SnapshotStore for Broken {
         Ok(page)
     }
 
-    async fn replaced(&self, org: Id, environment: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>> {
+    async fn replaced(&self, org: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>> {
         let later = |start: &Start| Start { since: start.since + 1, ..start.clone() };
         let starts = match self.has(Defect::ReplacesWhatBeganTogether) {
             true => starts.iter().map(later).collect(),
             false => starts.to_vec(),
         };
-        self.whole.replaced(org, environment, &starts).await
+        let replaced = self.whole.replaced(org, &starts).await?;
+        let is_named = |one: &Replaced| {
+            let start = usize::try_from(one.place).ok().and_then(|place| starts.get(place));
+            start.is_none_or(|start| !start.reference.is_empty())
+        };
+        let replaced = replaced.into_iter();
+        Ok(replaced.filter(|one| !self.has(Defect::ReplacesByNamesAlone) || is_named(one)).collect())
     }
 
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {
