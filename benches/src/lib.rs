@@ -9,6 +9,7 @@
 //! | P4 | `growth.rs` | reads as the store grows |
 //! | P4 | `records.rs` | every read of what is recorded about changes, as attestations come in over the API |
 //! | P5 | `http.rs` | reports of what runs in an environment |
+//! | P6 | `environments.rs` | a year of an environment: bytes a snapshot, and reports and reads at its beginning and its end |
 //! | P7 | `audit_pdf.rs` | the trail PDF, over the memory store |
 //! | P8, P9, P10 | `standalone_server.rs` | the server's start, its memory, the size of its program |
 //! | | `mounts.rs` | the hosts that carry the API |

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use evidence_core::Store;
+use evidence_store_postgres::sqlx::{self, Connection as _, PgConnection};
 use evidence_store_postgres::{Options, PostgresStore};
 use evidence_store_sqlite::{Sqlite, SqliteStore};
 use evidence_test_postgres::{Cluster, Durability, Programs};
@@ -92,6 +93,28 @@ impl Stores {
             Engine::Postgres => {
                 let (url, _) = self.postgres()?;
                 ["--database-url", &url, "--database-schema", name].map(str::to_owned).into()
+            }
+        })
+    }
+
+    /// How many bytes the store of this name has on disk: SQLite's file with its log, PostgreSQL's tables with their indexes.
+    ///
+    /// # Errors
+    /// When it cannot be measured.
+    pub async fn bytes(&self, engine: Engine, name: &str) -> Result<u64> {
+        Ok(match engine {
+            Engine::Sqlite => {
+                let size = |name: &str| self.path(name).metadata().map_or(0, |file| file.len());
+                size(name) + size(&format!("{name}-wal"))
+            }
+            Engine::Postgres => {
+                let (url, _) = self.postgres()?;
+                let mut connection = PgConnection::connect(&url).await?;
+                let sizes = "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
+                    JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind = 'r'";
+                let bytes: i64 = sqlx::query_scalar(sizes).bind(name).fetch_one(&mut connection).await?;
+                connection.close().await?;
+                u64::try_from(bytes)?
             }
         })
     }

@@ -336,7 +336,8 @@ CREATE UNIQUE INDEX deployment_repo
     ON evidence.deployment (org, repo, repo_ordinal) INCLUDE (at, environment) WHERE repo IS NOT NULL;
 
 -- What artifacts that began to run with snapshot since_idx were called in flows: reference is the template's name, empty
--- without one.
+-- without one. A row for each flow, where deployment has one for each start: of several flows that tells the one by which the
+-- deployment is counted, for good, while here reports that come later count, too, and names are what is found by.
 CREATE TABLE evidence.run_origin (
     org         text COLLATE "C" NOT NULL,
     environment text COLLATE "C" NOT NULL,
@@ -347,6 +348,8 @@ CREATE TABLE evidence.run_origin (
     report      text COLLATE "C" NOT NULL,
     PRIMARY KEY (org, environment, flow, reference, since_idx, artifact)
 );
+-- For what has no name.
+CREATE INDEX run_origin_flow ON evidence.run_origin (org, environment, flow, since_idx, artifact, reference);
 
 -- Versions of policies, attestation types and controls; id: that record's.
 CREATE TABLE evidence.version (
@@ -357,11 +360,13 @@ CREATE TABLE evidence.version (
     PRIMARY KEY (org, id, number)
 );
 
--- The newest allowlist entry for each environment and fingerprint.
+-- The newest allowlist entry for each environment and fingerprint; since: the index of the first one, for what is allowed
+-- stays so.
 CREATE TABLE evidence.allowance (
     org          text COLLATE "C" NOT NULL,
     environment  text COLLATE "C" NOT NULL,
     fingerprint  text COLLATE "C" NOT NULL,
+    since        bigint NOT NULL,
     ledger_index bigint NOT NULL,
     PRIMARY KEY (org, environment, fingerprint)
 );

@@ -29,10 +29,10 @@ const BY_INDEX: Sql = Sql::each(
 /// The environment is within the subquery, so that the index is used whole.
 const ALLOWED: Sql = Sql::each(
     "SELECT a.fingerprint, a.ledger_index FROM json_each($3) w CROSS JOIN evidence.allowance a
-        ON a.org = $1 AND a.environment = $2 AND a.fingerprint = w.value",
+        ON a.org = $1 AND a.environment = $2 AND a.fingerprint = w.value AND a.since < $4",
     "SELECT a.fingerprint, a.ledger_index FROM UNNEST($3::text[]) AS w (value) CROSS JOIN LATERAL (
         SELECT * FROM evidence.allowance
-        WHERE org = $1 AND environment = $2 AND fingerprint = w.value OFFSET 0) a",
+        WHERE org = $1 AND environment = $2 AND fingerprint = w.value AND since < $4 OFFSET 0) a",
 );
 
 const SIZE: Sql = Sql::same(
@@ -56,8 +56,9 @@ impl<D: Driver> AllowlistStore for SqlStore<D> {
         org: Id,
         environment: Id,
         fingerprints: &[Fingerprint],
+        entries: u64,
     ) -> StoreResult<Vec<(Fingerprint, u64)>> {
-        let query = self.query_org(org, ALLOWED).bind(environment).bind(texts(fingerprints));
+        let query = self.query_org(org, ALLOWED).bind(environment).bind(texts(fingerprints)).bind(entries);
         let allowed = |(fingerprint, index): (String, u64)| Ok((word(&fingerprint)?, index));
         query.per_item(fingerprints.len()).all_as(allowed).await
     }

@@ -371,13 +371,14 @@ const PROVENANCE: Sql = Sql::each(
             FROM pair p WHERE p.flow IS NOT NULL)
         SELECT '[' || group_concat(json_array(",
         row_json!(sqlite),
-        ", json((
-                SELECT json_array(m.name, m.ledger_index) FROM evidence.artifact m
+        ", (
+                SELECT m.name FROM evidence.artifact m
                 WHERE m.org = $1 AND m.fingerprint = a.fingerprint AND m.flow = a.flow AND m.name <> ''
-                ORDER BY (m.trail IS NOT NULL) DESC, m.ledger_index DESC LIMIT 1)))) || ']'
+                    AND m.ledger_index < $3
+                ORDER BY (m.trail IS NOT NULL) DESC, m.ledger_index DESC LIMIT 1))) || ']'
         FROM pair p CROSS JOIN evidence.artifact a ON a.id = (
             SELECT r.id FROM evidence.artifact r
-            WHERE r.org = $1 AND r.fingerprint = p.fingerprint AND r.flow = p.flow
+            WHERE r.org = $1 AND r.fingerprint = p.fingerprint AND r.flow = p.flow AND r.ledger_index < $3
             ORDER BY (r.trail IS NOT NULL) DESC, r.ledger_index DESC LIMIT 1)"
     ),
     concat!(
@@ -395,12 +396,13 @@ const PROVENANCE: Sql = Sql::each(
         SELECT '[' || string_agg('[' || ",
         row_json!(postgres),
         " || ',' || coalesce((
-                SELECT json_build_array(m.name, m.ledger_index)::text FROM evidence.artifact m
+                SELECT to_json(m.name)::text FROM evidence.artifact m
                 WHERE m.org = $1 AND m.fingerprint = p.fingerprint AND m.flow || '' = p.flow AND m.name <> ''
+                    AND m.ledger_index < $3
                 ORDER BY (m.trail IS NOT NULL) DESC, m.ledger_index DESC LIMIT 1), 'null') || ']', ',') || ']'
         FROM pair p CROSS JOIN LATERAL (
             SELECT * FROM evidence.artifact r
-            WHERE r.org = $1 AND r.fingerprint = p.fingerprint AND r.flow || '' = p.flow
+            WHERE r.org = $1 AND r.fingerprint = p.fingerprint AND r.flow || '' = p.flow AND r.ledger_index < $3
             ORDER BY (r.trail IS NOT NULL) DESC, r.ledger_index DESC LIMIT 1) a"
     ),
 );
@@ -466,9 +468,9 @@ fn reports((json,): (Option<String>,)) -> StoreResult<Vec<ArtifactRow>> {
 
 /// What [`PROVENANCE`] found, the oldest first.
 fn origins((json,): (Option<String>,)) -> StoreResult<Vec<Origin>> {
-    let origin = |(row, last): (Row, Option<(String, u64)>)| {
-        let (last_name, named_at) = last.unzip();
-        Origin { report: row.artifact(), last_name: last_name.unwrap_or_default(), named_at }
+    let origin = |(row, last): (Row, Option<String>)| Origin {
+        report: row.artifact(),
+        last_name: last.unwrap_or_default(),
     };
     let mut origins: Vec<_> = array(json)?.into_iter().map(origin).collect();
     origins.sort_unstable_by_key(|origin| origin.report.index);
@@ -560,8 +562,13 @@ impl<D: Driver> ArtifactStore for SqlStore<D> {
         Ok(query.long().first_as(reports).await?.unwrap_or_default())
     }
 
-    async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Origin>> {
-        let query = self.query_org(org, PROVENANCE).bind(texts(fingerprints));
+    async fn provenance(
+        &self,
+        org: Id,
+        fingerprints: &[Fingerprint],
+        entries: u64,
+    ) -> StoreResult<Vec<Origin>> {
+        let query = self.query_org(org, PROVENANCE).bind(texts(fingerprints)).bind(entries);
         Ok(query.per_item(fingerprints.len()).first_as(origins).await?.unwrap_or_default())
     }
 }

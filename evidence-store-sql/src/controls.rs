@@ -58,6 +58,10 @@ impl<D: Driver> ControlStore for SqlStore<D> {
         self.by_name(org, KIND, identifier).await
     }
 
+    async fn controls_named(&self, org: Id, identifiers: &[&str]) -> StoreResult<Vec<String>> {
+        self.known_names(org, KIND, identifiers).await
+    }
+
     async fn controls(
         &self,
         org: Id,

@@ -63,10 +63,10 @@ const OF_FLOW: Sql = Sql::same(" AND x.flow = $8");
 /// What [`Row`] reads, of a row `x`.
 const ROW: Sql = Sql::each(
     "json_array(x.environment, x.snapshot, x.artifact, x.name, x.compliant, x.report, x.flow, x.repo, x.committed_at,
-        x.at, json((SELECT json_array(a.trail, a.commit_sha) FROM evidence.artifact a
+        x.at, json((SELECT json_array(a.trail, a.name, a.commit_sha) FROM evidence.artifact a
             WHERE a.id = x.report AND +a.org = $1)))",
     "json_build_array(x.environment, x.snapshot, x.artifact, x.name, x.compliant::integer, x.report, x.flow, x.repo,
-        x.committed_at, x.at, (SELECT json_build_array(a.trail, a.commit_sha)
+        x.committed_at, x.at, (SELECT json_build_array(a.trail, a.name, a.commit_sha)
             FROM evidence.artifact a WHERE a.org = $1 AND a.id = x.report))::text",
 );
 
@@ -82,7 +82,7 @@ struct Row(
     Option<Id>,
     Option<Timestamp>,
     Timestamp,
-    Option<(Option<Id>, String)>,
+    Option<(Option<Id>, String, String)>,
 );
 
 impl From<Row> for Deployment {
@@ -101,8 +101,8 @@ impl From<Row> for Deployment {
             reported,
         ) = row;
         let report = report.zip(flow).map(|(id, flow)| {
-            let (trail, commit) = reported.unwrap_or_default();
-            DeployedReport { id, flow, trail, commit, repo, committed_at }
+            let (trail, reference, commit) = reported.unwrap_or_default();
+            DeployedReport { id, flow, trail, reference, commit, repo, committed_at }
         });
         let compliant = compliant.map(|compliant| compliant == 1);
         Self { environment, snapshot, fingerprint: artifact.fingerprint(), name, compliant, report, at }

@@ -2,7 +2,7 @@
 
 use evidence_core::id::Id;
 use evidence_core::page::{Page, SortDirection};
-use evidence_core::snapshots::{Event, Replaced, Start};
+use evidence_core::snapshots::{Event, EventSize, Replaced, Start};
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 
@@ -11,96 +11,221 @@ use crate::snapshots::LASTING;
 use crate::sql::Sql;
 use crate::value::{Column, Value, signed};
 
-/// The events of these numbers of environments: each tells of an interval that it begins, or of one that it ends.
+/// What is told of the events `w` of environments: each is an interval `i` that begins or ends with the snapshot `s`.
+macro_rules! numbered {
+    (sqlite, $begins:literal, $ends:literal) => {
+        concat!(
+            "SELECT ",
+            $begins,
+            " FROM json_each($2) w
+            CROSS JOIN evidence.instance i
+                ON i.environment = w.value->>0 AND i.event = w.value->>1 AND +i.org = $1
+            CROSS JOIN evidence.snapshot s ON s.environment = w.value->>0 AND s.idx = i.from_idx AND +s.org = $1
+            UNION ALL
+            SELECT ",
+            $ends,
+            " FROM json_each($2) w
+            CROSS JOIN evidence.instance i
+                ON i.environment = w.value->>0 AND i.exit_event = w.value->>1 AND +i.org = $1
+            CROSS JOIN evidence.snapshot s ON s.environment = w.value->>0 AND s.idx = i.until_idx AND +s.org = $1"
+        )
+    };
+    (postgres, $begins:literal, $ends:literal) => {
+        concat!(
+            "SELECT ",
+            $begins,
+            " FROM UNNEST($2::text[], $3::bigint[]) AS w (environment, number)
+            CROSS JOIN LATERAL (
+                SELECT * FROM evidence.instance
+                WHERE org = $1 AND environment = w.environment AND event = w.number OFFSET 0) i
+            CROSS JOIN LATERAL (
+                SELECT * FROM evidence.snapshot
+                WHERE org = $1 AND environment = w.environment AND idx = i.from_idx OFFSET 0) s
+            UNION ALL
+            SELECT ",
+            $ends,
+            " FROM UNNEST($2::text[], $3::bigint[]) AS w (environment, number)
+            CROSS JOIN LATERAL (
+                SELECT * FROM evidence.instance
+                WHERE org = $1 AND environment = w.environment AND exit_event = w.number OFFSET 0) i
+            CROSS JOIN LATERAL (
+                SELECT * FROM evidence.snapshot
+                WHERE org = $1 AND environment = w.environment AND idx = i.until_idx OFFSET 0) s"
+        )
+    };
+}
+
+/// The events of these numbers of environments.
 pub(crate) const NUMBERED: Sql = Sql::each(
-    "SELECT i.environment, i.event, i.from_idx, s.at, s.ledger_index, s.compliant, 0, i.state
-    FROM json_each($2) w
-    CROSS JOIN evidence.instance i
-        ON i.environment = w.value->>0 AND i.event = w.value->>1 AND +i.org = $1
-    CROSS JOIN evidence.snapshot s ON s.environment = w.value->>0 AND s.idx = i.from_idx AND +s.org = $1
-    UNION ALL
-    SELECT i.environment, i.exit_event, i.until_idx, s.at, s.ledger_index, s.compliant, 1, i.state
-    FROM json_each($2) w
-    CROSS JOIN evidence.instance i
-        ON i.environment = w.value->>0 AND i.exit_event = w.value->>1 AND +i.org = $1
-    CROSS JOIN evidence.snapshot s ON s.environment = w.value->>0 AND s.idx = i.until_idx AND +s.org = $1",
-    "SELECT i.environment, i.event, i.from_idx, s.at, s.ledger_index, s.compliant, false, i.state
-    FROM UNNEST($2::text[], $3::bigint[]) AS w (environment, number)
-    CROSS JOIN LATERAL (
-        SELECT * FROM evidence.instance
-        WHERE org = $1 AND environment = w.environment AND event = w.number OFFSET 0) i
-    CROSS JOIN LATERAL (
-        SELECT * FROM evidence.snapshot
-        WHERE org = $1 AND environment = w.environment AND idx = i.from_idx OFFSET 0) s
-    UNION ALL
-    SELECT i.environment, i.exit_event, i.until_idx, s.at, s.ledger_index, s.compliant, true, i.state
-    FROM UNNEST($2::text[], $3::bigint[]) AS w (environment, number)
-    CROSS JOIN LATERAL (
-        SELECT * FROM evidence.instance
-        WHERE org = $1 AND environment = w.environment AND exit_event = w.number OFFSET 0) i
-    CROSS JOIN LATERAL (
-        SELECT * FROM evidence.snapshot
-        WHERE org = $1 AND environment = w.environment AND idx = i.until_idx OFFSET 0) s",
+    numbered!(
+        sqlite,
+        "i.environment, i.event, i.from_idx, s.at, s.ledger_index, s.compliant, 0, i.state",
+        "i.environment, i.exit_event, i.until_idx, s.at, s.ledger_index, s.compliant, 1, i.state"
+    ),
+    numbered!(
+        postgres,
+        "i.environment, i.event, i.from_idx, s.at, s.ledger_index, s.compliant, false, i.state",
+        "i.environment, i.exit_event, i.until_idx, s.at, s.ledger_index, s.compliant, true, i.state"
+    ),
 );
 
-/// The numbers from `$3` to `$4` of the events about artifacts that reports of the repos `$5` are about: how many there are,
-/// and `$7` of them after `$8`, in the order of the numbers times `$6`.
+/// Their sizes. Neither database reads a text for its size.
+pub(crate) const SIZES: Sql = Sql::each(
+    numbered!(
+        sqlite,
+        "i.environment, i.event, s.ledger_index, octet_length(i.state)",
+        "i.environment, i.exit_event, s.ledger_index, octet_length(i.state)"
+    ),
+    numbered!(
+        postgres,
+        "i.environment, i.event, s.ledger_index, octet_length(i.state)::bigint",
+        "i.environment, i.exit_event, s.ledger_index, octet_length(i.state)::bigint"
+    ),
+);
+
+/// The numbers from `$3` to `$4` of the events about artifacts whose newest report in a flow names one of the repos `$5`: how
+/// many there are, and `$7` of them after `$8`, in the order of the numbers times `$6`. Each artifact's flows are found one
+/// after the other, and of each the newest report, so that it does not matter how often it was reported, nor in how many
+/// events it stands.
 pub(crate) const OF_REPOS: Sql = Sql::each(
-    "WITH found (number) AS MATERIALIZED (
-        SELECT i.event FROM evidence.instance i
-        WHERE i.environment = $2 AND i.event BETWEEN $3 AND $4 AND +i.org = $1 AND EXISTS (
-            SELECT 1 FROM evidence.artifact a
-            WHERE a.org = $1 AND a.fingerprint = i.artifact AND +a.repo IN (SELECT value FROM json_each($5)))
+    "WITH RECURSIVE about (artifact) AS MATERIALIZED (
+        SELECT i.artifact FROM evidence.instance i
+        WHERE i.environment = $2 AND i.event BETWEEN $3 AND $4 AND +i.org = $1
+        UNION
+        SELECT i.artifact FROM evidence.instance i
+        WHERE i.environment = $2 AND i.exit_event BETWEEN $3 AND $4 AND +i.org = $1),
+    pair (artifact, flow) AS (
+        SELECT t.artifact, (
+            SELECT min(f.flow) FROM evidence.artifact f WHERE f.org = $1 AND f.fingerprint = t.artifact)
+        FROM about t
         UNION ALL
-        SELECT i.exit_event FROM evidence.instance i
-        WHERE i.environment = $2 AND i.exit_event BETWEEN $3 AND $4 AND +i.org = $1 AND EXISTS (
-            SELECT 1 FROM evidence.artifact a
-            WHERE a.org = $1 AND a.fingerprint = i.artifact AND +a.repo IN (SELECT value FROM json_each($5))))
+        SELECT p.artifact, (
+            SELECT min(n.flow) FROM evidence.artifact n
+            WHERE n.org = $1 AND n.fingerprint = p.artifact AND n.flow > p.flow)
+        FROM pair p WHERE p.flow IS NOT NULL),
+    of_repos (artifact) AS MATERIALIZED (
+        SELECT DISTINCT p.artifact FROM pair p CROSS JOIN evidence.artifact a ON a.id = (
+            SELECT r.id FROM evidence.artifact r
+            WHERE r.org = $1 AND r.fingerprint = p.artifact AND r.flow = p.flow
+            ORDER BY (r.trail IS NOT NULL) DESC, r.ledger_index DESC LIMIT 1)
+        WHERE +a.repo IN (SELECT value FROM json_each($5))),
+    found (number) AS MATERIALIZED (
+        SELECT i.event FROM of_repos o
+        CROSS JOIN evidence.instance i ON i.environment = $2 AND i.artifact = o.artifact AND +i.org = $1
+        WHERE +i.event BETWEEN $3 AND $4
+        UNION ALL
+        SELECT i.exit_event FROM of_repos o
+        CROSS JOIN evidence.instance i ON i.environment = $2 AND i.artifact = o.artifact AND +i.org = $1
+        WHERE +i.exit_event BETWEEN $3 AND $4)
     SELECT (SELECT count(*) FROM found), p.number FROM (SELECT 1) AS one
     LEFT JOIN (SELECT number FROM found ORDER BY number * $6 LIMIT $7 OFFSET $8) p ON true",
-    "WITH found (number) AS MATERIALIZED (
-        SELECT i.event FROM evidence.instance i
-        WHERE i.org = $1 AND i.environment = $2 AND i.event BETWEEN $3 AND $4 AND EXISTS (
-            SELECT 1 FROM evidence.artifact a
-            WHERE a.org = $1 AND a.fingerprint = i.artifact
-                AND a.repo IN (SELECT v.value FROM UNNEST($5::text[]) AS v (value)) OFFSET 0)
+    "WITH RECURSIVE about AS MATERIALIZED (
+        SELECT i.artifact FROM evidence.instance i
+        WHERE i.org = $1 AND i.environment = $2 AND i.event BETWEEN $3 AND $4
+        UNION
+        SELECT i.artifact FROM evidence.instance i
+        WHERE i.org = $1 AND i.environment = $2 AND i.exit_event BETWEEN $3 AND $4),
+    pair AS (
+        SELECT t.artifact, (
+            SELECT f.flow || '' FROM evidence.artifact f
+            WHERE f.org = $1 AND f.fingerprint = t.artifact ORDER BY f.flow || '' LIMIT 1) AS flow
+        FROM about t
         UNION ALL
-        SELECT i.exit_event FROM evidence.instance i
-        WHERE i.org = $1 AND i.environment = $2 AND i.exit_event BETWEEN $3 AND $4 AND EXISTS (
-            SELECT 1 FROM evidence.artifact a
-            WHERE a.org = $1 AND a.fingerprint = i.artifact
-                AND a.repo IN (SELECT v.value FROM UNNEST($5::text[]) AS v (value)) OFFSET 0))
+        SELECT p.artifact, (
+            SELECT n.flow || '' FROM evidence.artifact n
+            WHERE n.org = $1 AND n.fingerprint = p.artifact AND n.flow || '' > p.flow
+            ORDER BY n.flow || '' LIMIT 1)
+        FROM pair p WHERE p.flow IS NOT NULL),
+    of_repos AS MATERIALIZED (
+        SELECT DISTINCT p.artifact FROM pair p CROSS JOIN LATERAL (
+            SELECT * FROM evidence.artifact r
+            WHERE r.org = $1 AND r.fingerprint = p.artifact AND r.flow || '' = p.flow
+            ORDER BY (r.trail IS NOT NULL) DESC, r.ledger_index DESC LIMIT 1) a
+        WHERE a.repo IN (SELECT v.value FROM UNNEST($5::text[]) AS v (value))),
+    found (number) AS MATERIALIZED (
+        SELECT i.event FROM of_repos o CROSS JOIN LATERAL (
+            SELECT event FROM evidence.instance
+            WHERE org = $1 AND environment = $2 AND artifact = o.artifact OFFSET 0) i
+        WHERE i.event BETWEEN $3 AND $4
+        UNION ALL
+        SELECT i.exit_event FROM of_repos o CROSS JOIN LATERAL (
+            SELECT exit_event FROM evidence.instance
+            WHERE org = $1 AND environment = $2 AND artifact = o.artifact OFFSET 0) i
+        WHERE i.exit_event BETWEEN $3 AND $4)
     SELECT (SELECT count(*) FROM found), p.number FROM (SELECT 1) AS one
     LEFT JOIN (SELECT number FROM found ORDER BY number * $6 LIMIT $7 OFFSET $8) p ON true",
 );
 
-/// Of each start, what began last before it under the same name, and that as it ran last, without its context, which may be
-/// long and is the same for many starts.
+/// What is told of a run `o` whose last interval is `i`.
+macro_rules! as_it_ran_last {
+    (sqlite) => {
+        "SELECT w.key, o.report, i.until_idx, json_array(json(i.state->'$.fingerprint'), json(i.state->'$.name'), json((
+            SELECT v.value->'$.state' FROM json_each(i.state, '$.provenance') v
+            WHERE v.value->>'$.artifact' = o.report LIMIT 1)))"
+    };
+    (postgres) => {
+        "SELECT w.place - 1, o.report, i.until_idx, json_build_array(i.state::json->'fingerprint', i.state::json->'name', (
+            SELECT v.value->'state' FROM json_array_elements(i.state::json->'provenance') v
+            WHERE v.value->>'artifact' = o.report LIMIT 1))::text"
+    };
+}
+
+/// What began last before a start `w`, of the newest `$2` runs that a condition holds for and that are in this order in an
+/// index, as it ran last.
+macro_rules! replaced {
+    (sqlite, $named:literal) => {
+        concat!(
+            as_it_ran_last!(sqlite),
+            " FROM json_each($3) w
+            CROSS JOIN evidence.run_origin o
+                ON o.environment = w.value->>0 AND o.flow = w.value->>1 AND +o.org = $1
+                AND (o.reference, o.since_idx, o.artifact) = (
+                    SELECT q.reference, q.since_idx, q.artifact FROM (
+                        SELECT p.reference, p.since_idx, p.artifact FROM evidence.run_origin p
+                        WHERE p.environment = w.value->>0 AND p.flow = w.value->>1 AND ",
+            $named,
+            " AND p.since_idx < w.value->>3 AND +p.org = $1
+                        ORDER BY p.since_idx DESC, p.artifact DESC, p.reference DESC LIMIT $2) q
+                    WHERE q.artifact <> w.value->>4 LIMIT 1)
+            CROSS JOIN evidence.instance i
+                ON i.org = $1 AND i.artifact = o.artifact AND i.environment = o.environment AND i.since_idx = o.since_idx
+                AND (i.exited OR i.until_idx = 9223372036854775807)"
+        )
+    };
+    (postgres, $named:literal) => {
+        concat!(
+            as_it_ran_last!(postgres),
+            " FROM UNNEST($3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[])
+                WITH ORDINALITY AS w (environment, flow, reference, since, artifact, place)
+            CROSS JOIN LATERAL (
+                SELECT * FROM (
+                    SELECT p.reference, p.since_idx, p.artifact, p.report FROM evidence.run_origin p
+                    WHERE p.org = $1 AND p.environment = w.environment AND p.flow = w.flow AND ",
+            $named,
+            " AND p.since_idx < w.since
+                    ORDER BY p.since_idx DESC, p.artifact DESC, p.reference DESC LIMIT $2) q
+                WHERE q.artifact <> w.artifact
+                ORDER BY q.since_idx DESC, q.artifact DESC, q.reference DESC LIMIT 1) o
+            CROSS JOIN LATERAL (
+                SELECT * FROM evidence.instance
+                WHERE org = $1 AND artifact = o.artifact AND environment = w.environment AND since_idx = o.since_idx
+                    AND (exited OR until_idx = 9223372036854775807) OFFSET 0) i"
+        )
+    };
+}
+
+/// Of each start, what began last before it: under the same name, or under any where it has none.
 pub(crate) const REPLACED: Sql = Sql::each(
-    "SELECT w.key, o.report, i.until_idx, json_remove(i.state, '$.context')
-    FROM json_each($3) w
-    CROSS JOIN evidence.run_origin o
-        ON o.environment = $2 AND o.flow = w.value->>0 AND o.reference = w.value->>1 AND +o.org = $1
-        AND (o.since_idx, o.artifact) = (
-            SELECT p.since_idx, p.artifact FROM evidence.run_origin p
-            WHERE p.environment = $2 AND p.flow = w.value->>0 AND p.reference = w.value->>1
-                AND p.since_idx < w.value->>2 AND p.artifact <> w.value->>3 AND +p.org = $1
-            ORDER BY p.since_idx DESC, p.artifact DESC LIMIT 1)
-    CROSS JOIN evidence.instance i
-        ON i.org = $1 AND i.artifact = o.artifact AND i.environment = $2 AND i.since_idx = o.since_idx
-        AND (i.exited OR i.until_idx = 9223372036854775807)",
-    "SELECT w.place - 1, o.report, i.until_idx, (i.state::jsonb - 'context')::text
-    FROM UNNEST($3::text[], $4::text[], $5::bigint[], $6::text[])
-        WITH ORDINALITY AS w (flow, reference, since, artifact, place)
-    CROSS JOIN LATERAL (
-        SELECT p.since_idx, p.artifact, p.report FROM evidence.run_origin p
-        WHERE p.org = $1 AND p.environment = $2 AND p.flow = w.flow AND p.reference = w.reference
-            AND p.since_idx < w.since AND p.artifact <> w.artifact
-        ORDER BY p.since_idx DESC, p.artifact DESC LIMIT 1) o
-    CROSS JOIN LATERAL (
-        SELECT * FROM evidence.instance
-        WHERE org = $1 AND artifact = o.artifact AND environment = $2 AND since_idx = o.since_idx
-            AND (exited OR until_idx = 9223372036854775807) OFFSET 0) i",
+    concat!(
+        replaced!(sqlite, "p.reference = w.value->>2 AND w.value->>2 <> ''"),
+        " UNION ALL ",
+        replaced!(sqlite, "w.value->>2 = ''")
+    ),
+    concat!(
+        replaced!(postgres, "p.reference = w.reference AND w.reference <> ''"),
+        " UNION ALL ",
+        replaced!(postgres, "w.reference = ''")
+    ),
 );
 
 /// A row of [`NUMBERED`].
@@ -111,6 +236,13 @@ pub(crate) fn event(
 ) -> StoreResult<Event> {
     let (snapshot, instance) = ((index, at), body(&state)?);
     Ok(Event { environment, number, snapshot, revision, compliant, instance, exited })
+}
+
+/// What a row of [`SIZES`] says.
+pub(crate) const fn size(
+    (environment, number, revision, bytes): (Id, u64, u64, u64),
+) -> StoreResult<EventSize> {
+    Ok(EventSize { environment, number, revision, bytes })
 }
 
 /// What the rows of [`OF_REPOS`] say.
@@ -129,6 +261,7 @@ pub(crate) fn columns(starts: &[Start]) -> Value {
     let texts = |text: fn(&Start) -> String| Column::Texts(starts.iter().map(text).map(Some).collect());
     let since = starts.iter().map(|start| Some(signed(start.since)));
     Value::Columns(vec![
+        texts(|start| start.environment.to_string()),
         texts(|start| start.flow.to_string()),
         texts(|start| start.reference.clone()),
         Column::Ints(since.collect()),
@@ -139,7 +272,8 @@ pub(crate) fn columns(starts: &[Start]) -> Value {
 /// A row of [`REPLACED`].
 pub(crate) type ReplacedRow = (u64, Id, u64, String);
 
-pub(crate) fn replaced((place, report, until, state): ReplacedRow) -> StoreResult<Replaced> {
+pub(crate) fn replaced((place, report, until, told): ReplacedRow) -> StoreResult<Replaced> {
     let until = (signed(until) != LASTING).then_some(until);
-    Ok(Replaced { place, report, instance: body(&state)?, until })
+    let (fingerprint, name, state) = body(&told)?;
+    Ok(Replaced { place, report, fingerprint, name, state, until })
 }

@@ -99,6 +99,10 @@ impl<D: Driver> PolicyStore for SqlStore<D> {
         self.by_name(org, KIND, name).await
     }
 
+    async fn policies_named(&self, org: Id, names: &[&str]) -> StoreResult<Vec<Current<Policy>>> {
+        self.by_names(org, KIND, names).await
+    }
+
     async fn policies_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
         let order = Order::By(Sql::same("x.name"));
         let listing = Listing { from: LISTED, filter: Vec::new(), order, narrow: false, counted: false };

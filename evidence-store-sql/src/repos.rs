@@ -10,7 +10,7 @@ use evidence_core::store::StoreResult;
 use crate::decode::{Payload, current};
 use crate::driver::Driver;
 use crate::listing::{Listing, Order};
-use crate::sql::{Dialect, Sql, for_each, payload};
+use crate::sql::{Dialect, Sql, payload};
 use crate::store::SqlStore;
 use crate::tags::tag_columns;
 use crate::value::{Cell, FromCell, Value, texts};
@@ -64,7 +64,14 @@ const NEWEST: Sql = Sql::same(concat!(
     ORDER BY x.id DESC LIMIT 1"
 ));
 
-const OF_NAMES: Sql = for_each!(["x.name, x.id"], "repo", "name", "x", "");
+/// Of each name the first ids, by an index of both.
+const OF_NAMES: Sql = Sql::each(
+    "SELECT x.name, x.id FROM json_each($2) w CROSS JOIN evidence.repo x
+        ON x.org = $1 AND x.name = w.value AND x.id IN (
+            SELECT r.id FROM evidence.repo r WHERE r.org = $1 AND r.name = w.value ORDER BY r.id LIMIT $3)",
+    "SELECT x.name, x.id FROM UNNEST($2::text[]) AS w (value) CROSS JOIN LATERAL (
+        SELECT name, id FROM evidence.repo WHERE org = $1 AND name = w.value ORDER BY id LIMIT $3) x",
+);
 
 /// Reads no fact.
 const ID: Sql = Sql::same("x.id");
@@ -156,8 +163,8 @@ impl<D: Driver> RepoStore for SqlStore<D> {
         Ok(query.first_as(current).await?.map(|newest: Current<Repo>| newest.record))
     }
 
-    async fn repos_named(&self, org: Id, names: &[&str]) -> StoreResult<Vec<(String, Id)>> {
-        let query = self.query_org(org, OF_NAMES).bind(texts(names)).per_item(names.len());
+    async fn repos_named(&self, org: Id, names: &[&str], most: u64) -> StoreResult<Vec<(String, Id)>> {
+        let query = self.query_org(org, OF_NAMES).bind(texts(names)).bind(most).per_item(names.len());
         let mut named: Vec<(String, Id)> = query.all().await?;
         named.sort_unstable();
         Ok(named)

@@ -418,8 +418,8 @@ impl RowBuilder {
                     );
                 }
                 IndexRow::Allowed { environment, fingerprint } => {
-                    let row = vec![this.clone(), environment.into(), fingerprint.into(), index.clone()];
-                    rows.push(TableWrite::Allowance, row);
+                    let key = [this.clone(), environment.into(), fingerprint.into()];
+                    rows.push(TableWrite::Allowance, [&key[..], &[index.clone(), index.clone()]].concat());
                 }
                 IndexRow::Text { sha256 } => {
                     rows.push(TableWrite::Text, vec![this.clone(), sha256.to_string().into(), index.clone()]);

@@ -10,8 +10,8 @@ use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::page::{Page, PageRequest, SortDirection};
 use evidence_core::snapshots::{
-    ArtifactKey, Event, LiveBuild, Progress, Replaced, Run, RunningArtifact, Snapshot, SnapshotEntry,
-    SnapshotRow, SnapshotStore, Start,
+    ArtifactKey, Event, EventSize, LiveBuild, Progress, REPLACED_AMONG, Replaced, Run, RunningArtifact,
+    Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore, Start,
 };
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
@@ -346,6 +346,12 @@ fn numbered<const N: usize>(asked: impl Iterator<Item = (Id, [u64; N])>) -> Valu
     Value::Columns(std::iter::once(Column::Texts(ids)).chain(columns.map(Column::Ints)).collect())
 }
 
+/// Environments with the numbers of events, each pair once, to bind.
+fn once_each(asked: &[(Id, u64)]) -> Value {
+    let asked = BTreeSet::from_iter(asked);
+    numbered(asked.into_iter().map(|(environment, number)| (*environment, [*number])))
+}
+
 /// What [`INSTANCES`] found, by artifact key.
 fn instances((json,): (Option<String>,)) -> StoreResult<Vec<SnapshotEntry>> {
     let mut found: Vec<(RunningArtifact, bool)> = array(json)?;
@@ -428,10 +434,13 @@ impl<D: Driver> SnapshotStore for SqlStore<D> {
         query.readable_as(org, live_build).await
     }
 
+    async fn event_sizes(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<EventSize>> {
+        let query = self.query_org(org, events::SIZES).bind(once_each(asked));
+        query.per_item(asked.len()).all_as(events::size).await
+    }
+
     async fn events(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<Event>> {
-        let asked = BTreeSet::from_iter(asked);
-        let numbers = asked.iter().map(|(environment, number)| (*environment, [*number]));
-        let query = self.query_org(org, events::NUMBERED).bind(numbered(numbers));
+        let query = self.query_org(org, events::NUMBERED).bind(once_each(asked));
         query.per_item(asked.len()).all_as(events::event).await
     }
 
@@ -450,8 +459,8 @@ impl<D: Driver> SnapshotStore for SqlStore<D> {
         query.answer(move |rows| Ok(events::page(rows, direction))).await
     }
 
-    async fn replaced(&self, org: Id, environment: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>> {
-        let query = self.query_org(org, events::REPLACED).bind(environment).bind(events::columns(starts));
+    async fn replaced(&self, org: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>> {
+        let query = self.query_org(org, events::REPLACED).bind(REPLACED_AMONG).bind(events::columns(starts));
         query.per_item(starts.len()).all_as(events::replaced).await
     }
 }

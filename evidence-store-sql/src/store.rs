@@ -77,6 +77,28 @@ impl<D: Driver> SqlStore<D> {
         row.map(|row| current(FromRow::from_row(row)?)).transpose()
     }
 
+    /// The records of this kind and these names, in any order; one that cannot be read is an error.
+    pub(crate) async fn by_names<T: DeserializeOwned + Send + 'static>(
+        &self,
+        org: Id,
+        kind: &'static str,
+        names: &[&str],
+    ) -> StoreResult<Vec<Current<T>>> {
+        let query = self.query_org(org, BY_NAMES).bind(kind).bind(texts(names)).per_item(names.len());
+        query.all_as(current).await
+    }
+
+    /// Which of these names records of this kind have.
+    pub(crate) async fn known_names(
+        &self,
+        org: Id,
+        kind: &'static str,
+        names: &[&str],
+    ) -> StoreResult<Vec<String>> {
+        let query = self.query_org(org, KNOWN_NAMES).bind(kind).bind(texts(names)).per_item(names.len());
+        query.all_as(|(name,): (String,)| Ok(name)).await
+    }
+
     /// The records of this kind and these ids, in any order.
     pub(crate) async fn by_ids<T: DeserializeOwned + Send + 'static>(
         &self,
@@ -107,6 +129,43 @@ impl<D: Driver> SqlStore<D> {
         self.query_org(org, ALL_NAMED).bind(kind).long().readable_as(org, listed_current).await
     }
 }
+
+/// The names `n` of the kind `$2` that are in the list `$3`: each a probe of the index.
+macro_rules! names {
+    (sqlite, $select:expr, $joined:literal) => {
+        concat!(
+            "SELECT ",
+            $select,
+            " FROM json_each($3) w CROSS JOIN evidence.name n ON n.org = $1 AND n.kind = $2 AND n.name = w.value ",
+            $joined
+        )
+    };
+    (postgres, $select:expr, $joined:literal) => {
+        concat!(
+            "SELECT ",
+            $select,
+            " FROM UNNEST($3::text[]) AS w (value) CROSS JOIN LATERAL (
+                SELECT name, id FROM evidence.name WHERE org = $1 AND kind = $2 AND name = w.value OFFSET 0) n ",
+            $joined
+        )
+    };
+}
+
+const BY_NAMES: Sql = Sql::each(
+    names!(
+        sqlite,
+        concat!("r.ledger_index, ", payload!("r")),
+        "CROSS JOIN evidence.record r ON r.org = $1 AND r.kind = $2 AND r.id = n.id"
+    ),
+    names!(
+        postgres,
+        concat!("r.ledger_index, ", payload!("r")),
+        "CROSS JOIN LATERAL (
+            SELECT * FROM evidence.record WHERE org = $1 AND id = n.id AND kind = $2 OFFSET 0) r"
+    ),
+);
+
+const KNOWN_NAMES: Sql = Sql::each(names!(sqlite, "n.name", ""), names!(postgres, "n.name", ""));
 
 const BY_IDS: Sql = for_each!(["n.ledger_index, ", payload!("n")], "record", "id", "n", "WHERE n.kind = $3");
 

@@ -68,7 +68,7 @@ pub enum TableWrite {
     RunOrigin,
     /// Versions of policies, attestation types and controls.
     Version,
-    /// The newest entry of allowlists for each environment and fingerprint.
+    /// The first and the newest entry of allowlists for each environment and fingerprint.
     Allowance,
     /// Texts by digest.
     Text,
@@ -495,10 +495,16 @@ impl TableWrite {
             }
             Self::Allowance => replace(
                 "allowance",
-                &[("org", Org), ("environment", Text), ("fingerprint", Text), ("ledger_index", Int)],
+                &[
+                    ("org", Org),
+                    ("environment", Text),
+                    ("fingerprint", Text),
+                    ("since", Int),
+                    ("ledger_index", Int),
+                ],
                 ["org, environment, fingerprint"; 2],
                 3,
-                3,
+                4,
             ),
             Self::Text => replace(
                 "kept_text",
@@ -621,10 +627,10 @@ impl TableWrite {
         Self::DeletePending,
         Self::Repo,
         Self::Snapshot,
-        Self::EnvironmentMember,
         Self::EnvironmentReport,
         Self::EndInstances,
         Self::Instance,
+        Self::EnvironmentMember,
         Self::Deployment,
         Self::RunOrigin,
         Self::Version,

@@ -311,7 +311,8 @@ CREATE INDEX deployment_environment ON deployment (org, environment, environment
 CREATE INDEX deployment_repo ON deployment (org, repo, repo_ordinal, at, environment) WHERE repo IS NOT NULL;
 
 -- What artifacts that began to run with snapshot since_idx were called in flows: reference is the template's name, empty
--- without one.
+-- without one. A row for each flow, where deployment has one for each start: of several flows that tells the one by which the
+-- deployment is counted, for good, while here reports that come later count, too, and names are what is found by.
 CREATE TABLE run_origin (
     org         INTEGER NOT NULL,
     environment TEXT NOT NULL,
@@ -322,6 +323,8 @@ CREATE TABLE run_origin (
     report      TEXT NOT NULL,
     PRIMARY KEY (environment, flow, reference, since_idx, artifact)
 ) STRICT, WITHOUT ROWID;
+-- For what has no name.
+CREATE INDEX run_origin_flow ON run_origin (environment, flow, since_idx, artifact, reference);
 
 -- Versions of policies, attestation types and controls; id: that record's.
 CREATE TABLE version (
@@ -332,11 +335,13 @@ CREATE TABLE version (
     PRIMARY KEY (id, number)
 ) STRICT, WITHOUT ROWID;
 
--- The newest allowlist entry for each environment and fingerprint.
+-- The newest allowlist entry for each environment and fingerprint; since: the index of the first one, for what is allowed
+-- stays so.
 CREATE TABLE allowance (
     org          INTEGER NOT NULL,
     environment  TEXT NOT NULL,
     fingerprint  TEXT NOT NULL,
+    since        INTEGER NOT NULL,
     ledger_index INTEGER NOT NULL,
     PRIMARY KEY (org, environment, fingerprint)
 ) STRICT, WITHOUT ROWID;

@@ -138,7 +138,8 @@ impl Operation for AllowArtifact {
 /// Refuses an artifact that would be one too many for the environment.
 async fn check_size(environment: &Environment, artifact: &Fingerprint, cx: &Context<'_>) -> Result<()> {
     let (store, org, most) = (cx.store(), cx.org()?, cx.limits().environment_allowances);
-    let is_known = !store.allowed(org, environment.id, std::slice::from_ref(artifact)).await?.is_empty();
+    let is_known =
+        !store.allowed(org, environment.id, std::slice::from_ref(artifact), u64::MAX).await?.is_empty();
     if is_known || store.allowance_count(org, environment.id, most).await? < most {
         return Ok(());
     }

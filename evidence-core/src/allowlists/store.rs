@@ -16,13 +16,14 @@ pub trait AllowlistStore: Send + Sync {
     async fn allowances_listed(&self, org: Id) -> StoreResult<Vec<Listed<u64>>>;
     /// The entries at these ledger indexes, one an index, newest first by ledger index; unknown ones are passed over.
     async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<Allowance>>;
-    /// Those of these artifacts that are allowed in the environment, one a fingerprint, in any order, each with the ledger
-    /// index of its newest entry.
+    /// Those of these artifacts that are allowed in the environment by one of the first `entries` entries of the ledger, one a
+    /// fingerprint, in any order, each with the ledger index of its newest entry on the allowlist, which may be a later one.
     async fn allowed(
         &self,
         org: Id,
         environment: Id,
         fingerprints: &[Fingerprint],
+        entries: u64,
     ) -> StoreResult<Vec<(Fingerprint, u64)>>;
     /// How many artifacts are allowed in the environment, counted up to `most`.
     async fn allowance_count(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64>;

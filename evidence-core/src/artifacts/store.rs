@@ -81,8 +81,6 @@ pub struct Origin {
     /// The template's name that the flow's newest report with one gave it, of those to a trail where there are any; `""`
     /// where none did.
     pub last_name: String,
-    /// The ledger index of that report; nothing where none gave a name.
-    pub named_at: Option<u64>,
 }
 
 /// How a list of artifacts is narrowed; everything given must match.
@@ -174,6 +172,12 @@ pub trait ArtifactStore: Send + Sync {
     /// All reports of this fingerprint to this flow, oldest first by ledger index.
     async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>>;
     /// For each of these fingerprints and each flow it was reported to one, ordered by ledger index: the newest report to a
-    /// trail, or the newest of all where none is to a trail, and the last name that it has there.
-    async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Origin>>;
+    /// trail, or the newest of all where none is to a trail, and the last name that it has there. Only the first `entries`
+    /// entries of the ledger count: what was reported later is as if it were not there.
+    async fn provenance(
+        &self,
+        org: Id,
+        fingerprints: &[Fingerprint],
+        entries: u64,
+    ) -> StoreResult<Vec<Origin>>;
 }

@@ -13,7 +13,7 @@ use super::{Outcome, ensure, promises, same};
 promises! {
     allowances_read_back: "Allowlist entries are what was recorded.",
     allowances_are_listed_newest_first: "`allowances_listed` answers the newest of each environment and fingerprint, newest first.",
-    artifacts_are_allowed_where_they_are: "`allowed` and `allowance_count` answer what is allowed in one environment.",
+    artifacts_are_allowed_where_they_are: "`allowed` and `allowance_count` answer what is allowed in one environment, the former by so many entries of the ledger.",
 }
 
 fn allowance(n: u64, environment: u64, start: &str) -> Allowance {
@@ -82,12 +82,21 @@ async fn artifacts_are_allowed_where_they_are(store: Arc<dyn Store>) -> Outcome 
     for (environment, expected) in
         [(100, vec![("ab", 6), ("cd", 4)]), (101, vec![("cd", 5)]), (200, vec![]), (999, vec![])]
     {
-        let found = BTreeSet::from_iter(store.allowed(org.id, id(environment), &asked).await?);
+        let found = BTreeSet::from_iter(store.allowed(org.id, id(environment), &asked, u64::MAX).await?);
         let size = expected.len() as u64;
         let expected = expected.into_iter().map(|(start, index)| (fingerprint(start), index)).collect();
         same("what is allowed, and since which entry", found, expected)?;
         same("how many are", store.allowance_count(org.id, id(environment), 9).await?, size)?;
         same("counted up to 1", store.allowance_count(org.id, id(environment), 1).await?, size.min(1))?;
     }
-    same("of none", store.allowed(org.id, id(100), &[]).await?, Vec::new())
+    same("of none", store.allowed(org.id, id(100), &[], u64::MAX).await?, Vec::new())?;
+    // By the first entry of each, whatever came later.
+    for (entries, expected) in
+        [(0, vec![]), (3, vec![]), (4, vec![("ab", 6)]), (6, vec![("ab", 6), ("cd", 4)])]
+    {
+        let found = BTreeSet::from_iter(store.allowed(org.id, id(100), &asked, entries).await?);
+        let expected = expected.into_iter().map(|(start, index)| (fingerprint(start), index)).collect();
+        same(&format!("what {entries} entries allow"), found, expected)?;
+    }
+    Ok(())
 }

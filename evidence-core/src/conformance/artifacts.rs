@@ -33,7 +33,7 @@ promises! {
     reports_of_an_artifact_are_listed_oldest_first: "`reports` of a fingerprint to a flow, oldest (by ledger index) first.",
     a_commit_told_in_any_words_is_what_an_artifact_was_built_from: "A row's commit is the report's, else what it says of one, as sent; lists are narrowed by commits in full.",
     provenance_is_the_newest_of_each_flow: "`provenance` answers the newest report of each fingerprint and flow.",
-    provenance_has_the_last_name_in_the_flow: "With it comes the name of the flow's newest report of the fingerprint that has one, whichever trail that was to, and the ledger index of that report.",
+    provenance_has_the_last_name_in_the_flow: "With it comes the name of the flow's newest report of the fingerprint that has one, whichever trail that was to. Of both only so many entries of the ledger count.",
     provenance_prefers_trails: "A report without a trail is `provenance` only where the flow has no other of the fingerprint.",
 }
 
@@ -388,7 +388,7 @@ async fn a_commit_told_in_any_words_is_what_an_artifact_was_built_from(store: Ar
 async fn provenance_is_the_newest_of_each_flow(store: Arc<dyn Store>) -> Outcome {
     let org = several(&store).await?;
     let asked = ["cd", "ab1", "ee", "ab1"].map(fingerprint);
-    let rows = store.provenance(org.id, &asked).await?;
+    let rows = store.provenance(org.id, &asked, u64::MAX).await?;
     let names: Vec<_> = rows.iter().map(|origin| origin.last_name.clone()).collect();
     same("the last names", names, ["", "app", ""].map(str::to_owned).to_vec())?;
     let rows = Vec::from_iter(rows.into_iter().map(|origin| origin.report));
@@ -406,7 +406,7 @@ async fn provenance_is_the_newest_of_each_flow(store: Arc<dyn Store>) -> Outcome
         (fingerprint("cd"), String::new(), at(4)),
     ];
     same("their details", details, expected)?;
-    same("of no fingerprints", store.provenance(org.id, &[]).await?, Vec::new())
+    same("of no fingerprints", store.provenance(org.id, &[], u64::MAX).await?, Vec::new())
 }
 
 async fn provenance_has_the_last_name_in_the_flow(store: Arc<dyn Store>) -> Outcome {
@@ -421,11 +421,11 @@ async fn provenance_has_the_last_name_in_the_flow(store: Arc<dyn Store>) -> Outc
         trail_begun(103, 100, "u"),
     ];
     org.record(first).await?;
-    let last = async |names: [(u64, &str, Option<u64>); 3]| {
-        let found = store.provenance(org.id, &["ab", "cd"].map(fingerprint)).await?;
-        let found = found.into_iter().map(|origin| (origin.report.id, origin.last_name, origin.named_at));
-        let names = names.map(|(n, name, index)| (id(n), name.to_owned(), index));
-        same("the names, and when they were given", found.collect(), names.to_vec())
+    let last = async |entries: u64, names: &[(u64, &str)]| {
+        let found = store.provenance(org.id, &["ab", "cd"].map(fingerprint), entries).await?;
+        let found = found.into_iter().map(|origin| (origin.report.id, origin.last_name));
+        let names = names.iter().map(|(n, name)| (id(*n), (*name).to_owned()));
+        same(&format!("the names in {entries} entries"), found.collect(), Vec::from_iter(names))
     };
     org.record(vec![
         named(110, 100, Some(102), "ab", "app"),
@@ -435,9 +435,16 @@ async fn provenance_has_the_last_name_in_the_flow(store: Arc<dyn Store>) -> Outc
         named(114, 100, Some(103), "ab", ""),
     ])
     .await?;
-    last([(112, "", None), (113, "elsewhere", Some(8)), (114, "\"other\"", Some(6))]).await?;
+    let first = [(112, ""), (113, "elsewhere"), (114, "\"other\"")];
+    last(u64::MAX, &first).await?;
     org.record(vec![named(115, 100, None, "ab", "alone"), named(116, 101, None, "ab", "")]).await?;
-    last([(112, "", None), (114, "\"other\"", Some(6)), (116, "elsewhere", Some(8))]).await
+    last(u64::MAX, &[(112, ""), (114, "\"other\""), (116, "elsewhere")]).await?;
+    // What was reported later is as if it were not there.
+    last(5, &[]).await?;
+    last(6, &[(110, "app")]).await?;
+    last(7, &[(111, "\"other\"")]).await?;
+    last(9, &[(111, "\"other\""), (112, ""), (113, "elsewhere")]).await?;
+    last(10, &first).await
 }
 
 async fn provenance_prefers_trails(store: Arc<dyn Store>) -> Outcome {
@@ -454,9 +461,15 @@ async fn provenance_prefers_trails(store: Arc<dyn Store>) -> Outcome {
     .await?;
     let asked = ["ab", "cd"].map(fingerprint);
     let found = async || -> Result<Vec<Id>, Failure> {
-        Ok(store.provenance(org.id, &asked).await?.iter().map(|origin| origin.report.id).collect())
+        Ok(store.provenance(org.id, &asked, u64::MAX).await?.iter().map(|origin| origin.report.id).collect())
     };
     same("the rows", found().await?, [111, 113, 115].map(id).to_vec())?;
     org.record(vec![artifact_reported(116, 100, Some(102), "cd")]).await?;
-    same("once there is a trail", found().await?, [111, 115, 116].map(id).to_vec())
+    same("once there is a trail", found().await?, [111, 115, 116].map(id).to_vec())?;
+    let before = store.provenance(org.id, &asked, 10).await?;
+    same(
+        "before that",
+        before.iter().map(|origin| origin.report.id).collect(),
+        [111, 113, 115].map(id).to_vec(),
+    )
 }

@@ -15,6 +15,7 @@ use super::{Failure, Outcome, ensure, promises, same};
 
 promises! {
     controls_read_back: "Controls are what was recorded last, archived or not, and are found by their identifier.",
+    controls_are_found_by_identifier: "`controls_named` answers which of these identifiers controls have, archived or not, each once.",
     controls_are_listed_by_name: "`controls` is ordered by name (bytes) in the direction asked, equal names by id ascending, and shows one organization's.",
     control_pages_have_the_right_total: "A page past the end is empty, with the right total.",
     controls_are_narrowed: "Everything given in a control filter must match; archived controls are listed apart from the others.",
@@ -102,6 +103,26 @@ async fn controls_read_back(store: Arc<dyn Store>) -> Outcome {
     }
     for (org, identifier) in [(&other, ".c-1_~"), (&org, ".C-1_~"), (&org, "%"), (&org, "_"), (&org, "")] {
         same(identifier, store.control(org.id, identifier).await?, None)?;
+    }
+    Ok(())
+}
+
+async fn controls_are_found_by_identifier(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    org.record(vec![created(100, "a"), created(101, "b"), created(102, "B")]).await?;
+    other.record(vec![created(200, "c")]).await?;
+    let archived = Control { archived: true, version: 2, ..control(101, "b") };
+    let version = ControlVersion { status: ControlStatus::Archived, ..version(101, 2) };
+    org.record(vec![Fact::ControlArchived { record: archived, version }]).await?;
+    for (asked, expected) in [
+        (vec![], vec![]),
+        (vec!["c", "A", "%", ""], vec![]),
+        (vec!["b", "a", "b"], vec!["a", "b"]),
+        (vec!["B", "c"], vec!["B"]),
+    ] {
+        let mut found = store.controls_named(org.id, &asked).await?;
+        found.sort_unstable();
+        same(&format!("{asked:?}"), found, expected.into_iter().map(str::to_owned).collect())?;
     }
     Ok(())
 }

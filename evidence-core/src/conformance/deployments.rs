@@ -106,8 +106,8 @@ fn all() -> Vec<Deployment> {
     let report = |n: u64, flow: u64, start: &str, repo: u64| {
         let record: Artifact = artifact(n, flow, (n == 120).then_some(110), start);
         let DeploymentSource { report, flow, repo, committed_at } = source(n, flow, Some(repo));
-        let commit = record.commit().to_owned();
-        Some(DeployedReport { id: report, flow, trail: record.trail, commit, repo, committed_at })
+        let (commit, reference) = (record.commit().to_owned(), record.template_reference_name.clone());
+        Some(DeployedReport { id: report, flow, trail: record.trail, reference, commit, repo, committed_at })
     };
     let aa = || report(120, 100, "aa", 400);
     let bb = || report(121, 100, "bb", 401);

@@ -9,19 +9,24 @@ use crate::id::Id;
 use crate::page::{Page, PageRequest, SortDirection};
 use crate::rules::compliance::State;
 use crate::snapshots::{
-    Annotation, ArtifactKey, Event, Provenance, Replaced, RunningArtifact, Snapshot, Start,
+    Annotation, ArtifactKey, Event, Provenance, REPLACED_AMONG, Replaced, RunningArtifact, Snapshot, Start,
 };
 use crate::store::Store;
 
-use super::fixtures::{Org, artifact, environment, fingerprint, flow_created, id};
+use super::fixtures::{Org, artifact, environment, fingerprint, flow_created, id, trail_begun};
 use super::snapshots::{changed, instance, several, snapshot, snapshot_taken, taken, undigested};
-use super::{Failure, Outcome, promises, same};
+use super::{Failure, Outcome, ensure, promises, same, same_set};
 
 promises! {
     events_are_found_by_number: "`events` answers what began to run, differed or exited, by the numbers that snapshots give, and passes over what was only seen otherwise.",
     the_status_counts_events: "An environment's status and the lines of its snapshots count the events.",
-    events_of_repos_are_counted: "`event_numbers` answers a page, and the total, of the events in a range that are about artifacts of some repos, in either direction.",
-    what_a_start_replaced: "`replaced` answers what began last before under the same name of the same flow, as it ran last.",
+    events_of_repos_are_counted: "`event_numbers` answers a page, and the total, of the events in a range that are about artifacts of some repos, in either direction: of those that the newest report in a flow names.",
+    what_a_start_replaced: "`replaced` answers what began last before under the same name of the same flow, or under any where the start has none, as it ran last.",
+    what_was_restarted_often_replaced_nothing: "`replaced` looks among the newest runs that began before, and no further.",
+}
+
+fn of(environment: u64, numbers: &[u64]) -> Vec<(Id, u64)> {
+    numbers.iter().map(|number| (id(environment), *number)).collect()
 }
 
 async fn numbered(
@@ -30,8 +35,7 @@ async fn numbered(
     environment: u64,
     numbers: &[u64],
 ) -> Result<Vec<Event>, Failure> {
-    let asked = Vec::from_iter(numbers.iter().map(|number| (id(environment), *number)));
-    let mut found = store.events(org, &asked).await?;
+    let mut found = store.events(org, &of(environment, numbers)).await?;
     found.sort_by_key(|event| event.number);
     Ok(found)
 }
@@ -66,8 +70,15 @@ async fn events_are_found_by_number(store: Arc<dyn Store>) -> Outcome {
     ];
     for (numbers, places) in cases {
         let expected = Vec::from_iter(places.iter().filter_map(|place| all.get(*place).cloned()));
+        let sizes = store.event_sizes(org.id, &of(101, numbers)).await?;
+        let measured = expected.iter().map(|event| (event.environment, event.number, event.revision));
+        let found = sizes.iter().map(|size| (size.environment, size.number, size.revision));
+        same_set("those that are measured", found.collect(), measured.collect())?;
+        ensure(sizes.iter().all(|size| size.bytes > 100), "an instance is larger than its digest")?;
         same(&format!("{numbers:?}"), numbered(&store, org.id, 101, numbers).await?, expected)?;
     }
+    let foreign = store.event_sizes(other.id, &of(101, &[1])).await?;
+    same("sizes of another organization", foreign, Vec::new())?;
     same("of another environment", numbered(&store, org.id, 200, &[1, 2]).await?, Vec::new())?;
     same("of an unknown one", numbered(&store, org.id, 999, &[1]).await?, Vec::new())?;
     same("of another organization", numbered(&store, other.id, 101, &[1, 2, 3]).await?, Vec::new())?;
@@ -106,10 +117,10 @@ async fn the_status_counts_events(store: Arc<dyn Store>) -> Outcome {
 
 async fn events_of_repos_are_counted(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = several(&store).await?;
-    let built = |n, start: &str, repo: Option<u64>| {
-        let flow = if n < 250 { 110 } else { 160 };
-        Fact::ArtifactReported { record: Artifact { repo: repo.map(id), ..artifact(n, flow, None, start) } }
+    let reported = |n, flow, trail, start: &str, repo: Option<u64>| Fact::ArtifactReported {
+        record: Artifact { repo: repo.map(id), ..artifact(n, flow, trail, start) },
     };
+    let built = |n, start: &str, repo| reported(n, if n < 250 { 110 } else { 160 }, None, start, repo);
     org.record(vec![
         flow_created(110, "web"),
         built(201, "aa", Some(300)),
@@ -117,16 +128,25 @@ async fn events_of_repos_are_counted(store: Arc<dyn Store>) -> Outcome {
         built(203, "bb", Some(302)),
         built(204, "cc", None),
         built(205, "aa", Some(300)),
+        // Another flow has a newest report of its own, and a report to a trail goes before.
+        flow_created(111, "api"),
+        trail_begun(112, 111, "t"),
+        reported(206, 111, Some(112), "bb", Some(303)),
+        reported(207, 111, None, "bb", Some(304)),
+        reported(208, 111, Some(112), "cc", None),
     ])
     .await?;
     other.record(vec![flow_created(160, "web"), built(250, "cc", Some(300))]).await?;
     let all = PageRequest::ALL;
     let page = |offset, limit| PageRequest { offset, limit };
     type Case<'c> = (RangeInclusive<u64>, &'c [u64], PageRequest, &'c [u64], u64);
-    let cases: [Case<'_>; 10] = [
+    let cases: [Case<'_>; 13] = [
         (1..=7, &[300], all, &[2, 5, 6], 3),
         (3..=5, &[300], all, &[5], 1),
-        (1..=7, &[301], all, &[1, 3, 7], 3),
+        (1..=7, &[301], all, &[], 0),
+        (1..=7, &[302], all, &[1, 3, 7], 3),
+        (1..=7, &[303, 304], page(1, 1), &[3], 3),
+        (1..=7, &[304], all, &[], 0),
         (1..=7, &[301, 302, 300], all, &[1, 2, 3, 5, 6, 7], 6),
         (1..=7, &[300], page(0, 2), &[2, 5], 3),
         (1..=7, &[300], page(2, 2), &[6], 3),
@@ -172,27 +192,33 @@ async fn what_a_start_replaced(store: Arc<dyn Store>) -> Outcome {
     let bb = ran("bb", 1, 1, vec![from(11, 110, "web"), from(12, 111, "")]);
     // Reported again while it runs: the newer report counts, and how it ran last.
     let aa_later = RunningArtifact { compliant: Some(true), ..ran("aa", 1, 2, vec![from(13, 110, "api")]) };
+    let ff_later = ran("ff", 1, 2, vec![from(16, 110, "api")]);
     let cc = ran("cc", 3, 3, vec![from(14, 110, "api")]);
     let dd = ran("dd", 3, 3, vec![from(15, 110, "api")]);
     for facts in [
         vec![step(100, 1, vec![aa, bb.clone()], &[])],
         vec![step(100, 2, vec![aa_later.clone()], &[]), step(100, 3, vec![cc, dd.clone()], &["aa"])],
         vec![step(100, 4, vec![], &["cc"])],
-        vec![step(101, 1, vec![ran("ff", 1, 1, vec![from(16, 110, "api")])], &[])],
+        vec![step(101, 1, vec![ran("ff", 1, 1, vec![from(16, 110, "api"), from(18, 110, "old")])], &[])],
+        vec![step(101, 2, vec![ff_later.clone()], &[])],
     ] {
         org.record(facts).await?;
     }
     other.record(vec![step(200, 1, vec![ran("ff", 1, 1, vec![from(17, 110, "api")])], &[])]).await?;
-    let start = |flow, reference: &str, since, artifact: &str| Start {
+    let start_in = |environment, flow, reference: &str, since, artifact: &str| Start {
+        environment: id(environment),
         flow: id(flow),
         reference: reference.to_owned(),
         since,
         artifact: ArtifactKey::from(&fingerprint(artifact)),
     };
+    let start = |flow, reference, since, artifact| start_in(100, flow, reference, since, artifact);
     let replaced = |place, report, instance: &RunningArtifact, until| Replaced {
         place,
         report: id(report),
-        instance: instance.clone(),
+        fingerprint: instance.fingerprint.clone(),
+        name: instance.name.clone(),
+        state: Some(State::Compliant).filter(|_| report != 18),
         until,
     };
     let starts = [
@@ -205,11 +231,18 @@ async fn what_a_start_replaced(store: Arc<dyn Store>) -> Outcome {
         start(110, "api", 1, "ee"),
         start(110, "db", 9, "ee"),
         start(112, "api", 9, "ee"),
-        // Without a name.
+        // Without a name, of any.
         start(111, "", 2, "ee"),
         start(110, "web", 2, "ee"),
+        start(110, "", 3, "ee"),
+        start(110, "", 2, "bb"),
+        start(110, "", 9, "dd"),
+        // In another environment, under a name that it lost.
+        start_in(101, 110, "api", 9, "ee"),
+        start_in(101, 110, "old", 9, "ee"),
+        start_in(101, 110, "", 9, "ee"),
     ];
-    let mut found = store.replaced(org.id, id(100), &starts).await?;
+    let mut found = store.replaced(org.id, &starts).await?;
     found.sort_by_key(|one| one.place);
     let cc = ran("cc", 3, 3, vec![from(14, 110, "api")]);
     let expected = vec![
@@ -218,12 +251,51 @@ async fn what_a_start_replaced(store: Arc<dyn Store>) -> Outcome {
         replaced(2, 14, &cc, Some(4)),
         replaced(6, 12, &bb, None),
         replaced(7, 11, &bb, None),
+        replaced(8, 11, &bb, None),
+        replaced(9, 13, &aa_later, Some(3)),
+        replaced(10, 14, &cc, Some(4)),
+        replaced(11, 16, &ff_later, None),
+        replaced(12, 18, &ff_later, None),
+        replaced(13, 18, &ff_later, None),
     ];
-    same("in prod", found, expected)?;
-    same("of nothing", store.replaced(org.id, id(100), &[]).await?, Vec::new())?;
+    same("what is known", found, expected)?;
+    same("of nothing", store.replaced(org.id, &[]).await?, Vec::new())?;
     let asked = [start(110, "api", 9, "ee")];
-    let of_other = store.replaced(other.id, id(100), &asked).await?;
-    same("of another organization", of_other, Vec::new())?;
-    let unknown = store.replaced(org.id, id(999), &asked).await?;
-    same("in an unknown environment", unknown, Vec::new())
+    same("of another organization", store.replaced(other.id, &asked).await?, Vec::new())?;
+    let unknown = [start_in(999, 110, "api", 9, "ee")];
+    same("in an unknown environment", store.replaced(org.id, &unknown).await?, Vec::new())
+}
+
+async fn what_was_restarted_often_replaced_nothing(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    org.record(vec![Fact::EnvironmentCreated { record: environment(100, "prod") }]).await?;
+    let began = |start: &str, index: u64| {
+        let from = Provenance {
+            artifact: id(10),
+            state: State::Compliant,
+            reason: None,
+            flow: Some(id(110)),
+            reference: "api".to_owned(),
+        };
+        RunningArtifact { provenance: vec![from], ..instance(start, index) }
+    };
+    let step = |index: u64| {
+        let changes = vec![began(if index == 1 { "aa" } else { "bb" }, index)];
+        let exits: &[&str] = if index < 3 { &[] } else { &["bb"] };
+        snapshot_taken(Snapshot { changes, ..snapshot(100, index, &[], exits) })
+    };
+    let last = REPLACED_AMONG + 1;
+    org.record((1..=last).map(step).collect()).await?;
+    for (since, expected) in [(last, 1), (last + 1, 0)] {
+        let start = Start {
+            environment: id(100),
+            flow: id(110),
+            reference: "api".to_owned(),
+            since,
+            artifact: ArtifactKey::from(&fingerprint("bb")),
+        };
+        let found = store.replaced(org.id, &[start]).await?;
+        same(&format!("what is known at {since}"), found.len(), expected)?;
+    }
+    Ok(())
 }

@@ -11,6 +11,7 @@ use super::{Outcome, ensure, promises, same};
 
 promises! {
     policies_read_back: "Policies are what was recorded last.",
+    policies_are_found_by_name: "`policies_named` answers the policies of these names, each once.",
     policies_are_listed_by_name: "`policies_listed` is ordered by name (bytes), and shows one organization's.",
     versions_are_found_by_number: "`policy_versions_by_number` and `policy_version_sizes` answer these versions of these policies, each once.",
     sizes_are_of_whole_versions: "`policy_version_sizes` answers no less than a version has.",
@@ -48,6 +49,26 @@ pub(super) fn created(n: u64, name: &str) -> Fact {
 
 fn updated(record: Policy, version: Option<PolicyVersion>) -> Fact {
     Fact::PolicyUpdated { record, version, comment: None }
+}
+
+async fn policies_are_found_by_name(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    org.record(vec![created(100, "a"), created(101, "b"), created(102, "B")]).await?;
+    other.record(vec![created(200, "c")]).await?;
+    let cases = [
+        (vec![], vec![]),
+        (vec!["c", "A", "%", ""], vec![]),
+        (vec!["b", "a", "b"], vec![(100, 1), (101, 2)]),
+        (vec!["B", "c", "a"], vec![(100, 1), (102, 3)]),
+    ];
+    for (names, expected) in cases {
+        let mut found = store.policies_named(org.id, &names).await?;
+        found.sort_by_key(|policy| policy.revision);
+        let found = Vec::from_iter(found.into_iter().map(|policy| (policy.record.id, policy.revision)));
+        let expected = expected.into_iter().map(|(n, revision)| (id(n), revision)).collect();
+        same(&format!("{names:?}"), found, expected)?;
+    }
+    Ok(())
 }
 
 async fn policies_read_back(store: Arc<dyn Store>) -> Outcome {

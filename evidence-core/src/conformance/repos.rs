@@ -21,7 +21,7 @@ promises! {
     repo_pages_have_the_right_total: "A page past the end is empty, with the right total.",
     repos_are_narrowed: "Everything given in a repo filter must match.",
     the_newest_repo_of_a_name: "`newest_repo` answers, of the repos of this name and provider, that of the greatest id.",
-    repos_are_found_by_name: "`repos_named` answers the repos of each of these names, by name and id.",
+    repos_are_found_by_name: "`repos_named` answers the first repos of each of these names, by name and id.",
     values_of_repos_are_told_once: "`repo_values` answers each value of a facet once, by bytes, of the repos that the filter admits.",
 }
 
@@ -222,11 +222,12 @@ async fn repos_are_found_by_name(store: Arc<dyn Store>) -> Outcome {
         (vec!["a", "B"], vec![("B", 114), ("a", 115)]),
     ];
     for (names, expected) in cases {
-        let found = store.repos_named(org.id, &names).await?;
+        let found = store.repos_named(org.id, &names, 9).await?;
         let expected = Vec::from_iter(expected.iter().map(|(name, n)| ((*name).to_owned(), id(*n))));
         same(&format!("{names:?}"), found, expected)?;
     }
-    Ok(())
+    let first = store.repos_named(org.id, &["acme/api", "B"], 1).await?;
+    same("the first of each", first, vec![("B".to_owned(), id(114)), ("acme/api".to_owned(), id(112))])
 }
 
 async fn values_of_repos_are_told_once(store: Arc<dyn Store>) -> Outcome {

@@ -27,6 +27,8 @@ pub struct ControlFilter {
 pub trait ControlStore: Send + Sync {
     /// The control of this identifier, one, with its revision, archived or not.
     async fn control(&self, org: Id, identifier: &str) -> StoreResult<Option<Current<Control>>>;
+    /// Which of these identifiers controls have, archived or not: one each, in any order.
+    async fn controls_named(&self, org: Id, identifiers: &[&str]) -> StoreResult<Vec<String>>;
     /// The controls that the filter admits (search, tags, archived), by name (bytes) in the filter's direction, then by id,
     /// without what they say: a page, and the total.
     async fn controls(

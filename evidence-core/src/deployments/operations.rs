@@ -22,6 +22,9 @@ use crate::operation::{Json, Method, Operation};
 use crate::page::{Link, Page, PageLinks, PageNumber, PerPage};
 use crate::repos::operations::RepoChoice;
 use crate::service::Context;
+use crate::snapshots::key::ArtifactKey;
+use crate::snapshots::sources::{DeploymentDiff, Sources, Traced, in_parts, trace};
+use crate::snapshots::store::Start;
 use crate::store::batch::distinct;
 use crate::time::{SentSeconds, SentTime, Timestamp};
 
@@ -446,6 +449,7 @@ async fn views(deployments: Vec<Deployment>, cx: &Context<'_>) -> Result<Vec<Dep
     let trails = distinct(reports().filter_map(|report| report.trail));
     let repos = distinct(reports().filter_map(|report| report.repo));
     let environments = distinct(deployments.iter().map(|one| one.environment));
+    let replaced = diffs(&deployments, cx).await?;
     let names = async { Ok(store.trail_names(org, &trails).await?) };
     let repos = async { Ok(store.repos_by_id(org, &repos).await?) };
     let (flows, trails, repos, environments) =
@@ -453,7 +457,7 @@ async fn views(deployments: Vec<Deployment>, cx: &Context<'_>) -> Result<Vec<Dep
     let trails: BTreeMap<Id, TrailName> = trails.into_iter().collect();
     let repos: BTreeMap<Id, BuildRepo> = repos.iter().map(|repo| (repo.id, BuildRepo::from(repo))).collect();
     let org_name = &cx.org_access()?.name;
-    let view = |one: Deployment| {
+    let view = |(one, deployment_diff): (Deployment, _)| {
         let environment = environments.get(&one.environment)?;
         let (name, index) = (&environment.name, one.snapshot);
         let report = one.report.as_ref();
@@ -478,11 +482,37 @@ async fn views(deployments: Vec<Deployment>, cx: &Context<'_>) -> Result<Vec<Dep
             flow_name: flow_name.unwrap_or_default(),
             trail_name: trail.map(ToString::to_string).unwrap_or_default(),
             git_commit: report.map(|report| report.commit.clone()).unwrap_or_default(),
+            deployment_diff,
             lead_time_seconds: report.and_then(|report| Some(one.at.since(report.committed_at?))),
             repo_info: report.and_then(|report| repos.get(&report.repo?).cloned()),
             fingerprint: one.fingerprint,
             _links,
         })
     };
-    Ok(deployments.into_iter().filter_map(view).collect())
+    Ok(deployments.into_iter().zip(replaced).filter_map(view).collect())
+}
+
+/// What each of these replaced, in order; the reports that tell it are read in parts that fit memory.
+async fn diffs(deployments: &[Deployment], cx: &Context<'_>) -> Result<Vec<Option<DeploymentDiff>>> {
+    let started = |one: &Deployment| {
+        let start = one.report.as_ref().map(|report| Start {
+            environment: one.environment,
+            flow: report.flow,
+            reference: report.reference.clone(),
+            since: one.snapshot,
+            artifact: ArtifactKey::new(one.fingerprint.as_ref(), &one.name),
+        });
+        (one.clone(), start.into_iter().collect())
+    };
+    let traced = trace(deployments.iter().map(started).collect(), cx).await?;
+    let mut diffs = Vec::with_capacity(deployments.len());
+    for part in in_parts(traced, cx).await? {
+        let sources = Sources::read(&part, cx).await?;
+        let diff = |Traced { item, replaced }: Traced<Deployment>| {
+            let report = item.report?;
+            sources.diff(report.id, replaced.get(&report.flow)?, item.snapshot)
+        };
+        diffs.extend(part.into_iter().map(diff));
+    }
+    Ok(diffs)
 }

@@ -36,6 +36,8 @@ pub struct DeployedReport {
     pub flow: Id,
     /// The trail; none for a report to a flow as a whole.
     pub trail: Option<Id>,
+    /// What it calls the artifact in the template, `""` without a name.
+    pub reference: String,
     /// The commit that it was built from in the reporter's words, `""` without one.
     pub commit: String,
     /// The repo that it names.

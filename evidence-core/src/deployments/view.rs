@@ -8,6 +8,7 @@ use crate::environments::record::EnvironmentKind;
 use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint};
 use crate::page::{Link, PageLinks};
+use crate::snapshots::sources::DeploymentDiff;
 use crate::time::Seconds;
 
 /// An artifact that began to run in an environment.
@@ -37,6 +38,9 @@ pub struct DeploymentView {
     pub trail_name: String,
     /// The commit that it was built from; `""` where that was not reported.
     pub git_commit: String,
+    /// What it replaced: the other artifact of that flow that began to run there last before it, under the same name of the
+    /// template where it has one; null where there was none.
+    pub deployment_diff: Option<DeploymentDiff>,
     /// From that commit to the deployment, in seconds; null where the time of the commit was not reported.
     pub lead_time_seconds: Option<Seconds>,
     /// The repo that the report names; null where it names none.

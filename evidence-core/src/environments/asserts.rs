@@ -216,7 +216,8 @@ impl AssertArtifact {
     /// Its newest report in each flow that counts.
     async fn origins(&self, cx: &Context<'_>) -> Result<Vec<Origin>> {
         let missing = || cx.missing(Resource::Artifact, self.fingerprint.as_str());
-        let mut origins = cx.store().provenance(cx.org()?, std::slice::from_ref(&self.fingerprint)).await?;
+        let mut origins =
+            cx.store().provenance(cx.org()?, std::slice::from_ref(&self.fingerprint), u64::MAX).await?;
         if let Some(name) = &self.flow_name {
             let flow = cx.flow(name.as_str()).await.map_err(|error| error.named_by("query.flow_name"))?;
             origins.retain(|origin| origin.report.flow == flow.record.id);
@@ -426,7 +427,7 @@ async fn allow_listing(
     cx: &Context<'_>,
 ) -> Result<Option<AllowListing>> {
     let (store, org) = (cx.store(), cx.org()?);
-    let allowed = store.allowed(org, known.record.id, std::slice::from_ref(fingerprint)).await?;
+    let allowed = store.allowed(org, known.record.id, std::slice::from_ref(fingerprint), u64::MAX).await?;
     let Some((_, index)) = allowed.first() else { return Ok(None) };
     let entry = store.allowances(org, &[*index]).await?.pop();
     Ok(entry.map(|entry| AllowListing {

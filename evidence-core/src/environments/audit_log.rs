@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use futures_util::{StreamExt, stream};
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::bounded::LongText;
-use crate::environments::events::{EXITED, STARTED, Window, description, named_repos};
+use crate::environments::events::{EXITED, STARTED, Window, description, named_repos, of_repos};
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::name::{EnvironmentName, OrgName};
@@ -41,7 +41,8 @@ pub struct GetEnvironmentAuditLog {
     /// Artifacts of which flows, separated by commas; `no provenance` is those that were reported to none. All when left out
     /// or empty; a name that no flow has adds nothing.
     pub flow_names: Option<LongText>,
-    /// Artifacts that reports from which repos are about, separated by commas. All when left out or empty; each must exist.
+    /// Artifacts whose newest report in a flow is from which repos, separated by commas, 100 at most. All when left out or empty;
+    /// each must exist; of more than a thousand repos of one name the first count.
     pub repo_names: Option<LongText>,
 }
 
@@ -104,14 +105,14 @@ impl Operation for GetEnvironmentAuditLog {
             None => None,
         };
         let file_name = format!("{}-{}-auditlog.csv", self.org, timeline.environment.record.name);
-        let log = Arc::new(Log { timeline, filter, owned: cx.to_owned_context() });
+        let log = Arc::new(Log { timeline: Arc::new(timeline), filter, owned: cx.to_owned_context() });
         let (first, last) = range.unwrap_or((1, 0));
         let begins = (first..=last).step_by(usize::try_from(EVENTS).unwrap_or(usize::MAX));
         let read = move |begin: u64| {
             let log = Arc::clone(&log);
             async move { log.rows(begin, last.min(begin.saturating_add(EVENTS - 1))).await }
         };
-        let rows = stream::iter(begins).then(read);
+        let rows = stream::iter(begins).then(read).try_flatten();
         let headings = stream::iter([Ok(csv_row(HEADINGS))]);
         Ok(Csv::new(file_name, headings.chain(rows)))
     }
@@ -170,37 +171,56 @@ struct Filter {
 }
 
 impl Filter {
+    /// Whether the event is about an artifact of one of the flows.
     fn admits(&self, event: &Event, sources: &Sources) -> bool {
-        let from = || event.instance.provenance.iter().filter_map(|from| sources.of(from));
         let of_flows = || {
-            let known = from().any(|(flow, _)| self.flows.contains(flow));
+            let mut from = event.instance.provenance.iter().filter_map(|from| sources.of(from));
+            let known = from.any(|(flow, _)| self.flows.contains(flow));
             known || event.instance.provenance.is_empty() && self.flows.contains(NO_PROVENANCE)
         };
-        let of_repos = |repos: &BTreeSet<Id>| {
-            from().any(|(_, source)| source.repo.is_some_and(|repo| repos.contains(&repo)))
-        };
-        (self.flows.is_empty() || of_flows()) && self.repos.as_ref().is_none_or(of_repos)
+        self.flows.is_empty() || of_flows()
     }
 }
 
 /// What the rows of a log are made by.
 struct Log {
-    timeline: Timeline,
+    timeline: Arc<Timeline>,
     filter: Filter,
     owned: OwnedContext,
 }
 
 impl Log {
-    /// The rows of the events from one number to another.
-    async fn rows(&self, first: u64, last: u64) -> Result<Vec<u8>> {
+    /// The rows of the events from one number to another, in parts.
+    async fn rows(
+        self: Arc<Self>,
+        first: u64,
+        last: u64,
+    ) -> Result<impl Stream<Item = Result<Vec<u8>>> + Send + 'static> {
+        let events = self.timeline.events(&Vec::from_iter(first..=last), self.owned.clone()).await?;
+        Ok(events.and_then(move |told| {
+            let log = Arc::clone(&self);
+            async move { log.part(told).await }
+        }))
+    }
+
+    /// The rows of these events.
+    async fn part(&self, mut told: Vec<Told>) -> Result<Vec<u8>> {
         let cx = self.owned.context();
-        let events = self.timeline.events(&Vec::from_iter(first..=last), &cx).await?;
-        let kinds = &self.filter.kinds;
-        let asked = events
-            .into_iter()
-            .filter(|told| kinds.is_empty() || kinds.contains(&Kind::of(&told.event.annotation().kind)));
+        let Filter { kinds, repos, .. } = &self.filter;
+        told.retain(|told| kinds.is_empty() || kinds.contains(&Kind::of(&told.event.annotation().kind)));
+        if let Some(repos) = repos {
+            let of_repos = of_repos(&told, repos, &cx).await?;
+            let is_of_them = |told: &Told| {
+                told.event
+                    .instance
+                    .fingerprint
+                    .as_ref()
+                    .is_some_and(|fingerprint| of_repos.contains(fingerprint))
+            };
+            told.retain(is_of_them);
+        }
         let mut rows = Vec::new();
-        for part in in_parts(asked.map(Traced::bare).collect(), &cx).await? {
+        for part in in_parts(told.into_iter().map(Traced::bare).collect(), &cx).await? {
             let sources = Sources::read(&part, &cx).await?;
             let told = part.iter().filter(|traced| self.filter.admits(&traced.item.event, &sources));
             rows.extend(told.flat_map(|traced| self.row(&traced.item, &sources, &cx)));

@@ -503,19 +503,12 @@ impl Reports {
             match fingerprints.as_slice() {
                 [] => Ok((Vec::new(), Vec::new())),
                 some => {
-                    let allowed = cx.store().allowed(org, environment, some);
-                    try_join(allowed, cx.store().provenance(org, some)).await
+                    let allowed = cx.store().allowed(org, environment, some, rests_on);
+                    try_join(allowed, cx.store().provenance(org, some, rests_on)).await
                 }
             }
         };
         let (allowed, origins) = reported.await?;
-        // What gave content its last name decides, too.
-        let reported =
-            origins.iter().flat_map(|origin| origin.named_at.into_iter().chain([origin.report.index]));
-        if reported.chain(allowed.iter().map(|(_, index)| *index)).any(|index| index >= rests_on) {
-            // What there was before is not found any more.
-            return Err(StoreError::Conflict.into());
-        }
         let allowed = allowed.into_iter().map(|(fingerprint, _)| fingerprint).collect();
         let flows = distinct(origins.iter().map(|origin| origin.report.flow));
         let (flows, alone) = try_join(cx.flow_labels(&flows), without_trail(&origins, cx)).await?;

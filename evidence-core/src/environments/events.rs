@@ -1,8 +1,9 @@
 //! The log of an environment: what began to run, changed and stopped there.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use futures_util::{Stream, StreamExt, TryStreamExt, stream};
+use futures_util::{TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -10,19 +11,22 @@ use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
 use crate::error::{Error, Resource, Result};
 use crate::id::Id;
-use crate::name::{EnvironmentName, OrgName};
+use crate::limits::at_most;
+use crate::name::{EnvironmentName, Fingerprint, OrgName};
 use crate::operation::paging::PageHeaders;
 use crate::operation::{JsonList, Method, Operation, WithHeaders};
 use crate::page::{Page, PageNumber, PerPage, SortDirection};
-use crate::service::{Context, OwnedContext};
+use crate::repos::operations::MAX_CHOSEN;
+use crate::service::Context;
 use crate::snapshots::bound::Bound;
 use crate::snapshots::expression::{BadInterval, Expression, Interval};
 use crate::snapshots::operations as snapshots;
 use crate::snapshots::record::Annotation;
-use crate::snapshots::sources::{Sources, Traced, in_parts, trace};
+use crate::snapshots::sources::{Sources, Traced, traced_in_parts};
 use crate::snapshots::store::Event;
 use crate::snapshots::timeline::{Timeline, Told};
 use crate::snapshots::view::{ArtifactFlow, annotation, fingerprint};
+use crate::store::batch::distinct;
 use crate::time::{Seconds, SentSeconds, Timestamp};
 
 /// Lists what began to run in an environment, changed and stopped running there, newest first, a page at a time. Headers tell
@@ -42,10 +46,10 @@ pub struct ListEnvironmentEvents {
     pub interval: Option<ShortText>,
     /// Oldest first.
     pub reverse: Option<bool>,
-    /// Narrows the list to artifacts that a report from a repo of this name is about; repeatable, any may match. Each must
-    /// exist.
+    /// Narrows the list to artifacts whose newest report in a flow is from a repo of this name; repeatable, any may match. Each
+    /// must exist; of more than a thousand repos of one name the first count.
     #[serde(default)]
-    pub repo_name: List<ShortText, 100>,
+    pub repo_name: List<ShortText, MAX_REPO_NAMES>,
     /// Where the list begins, in epoch seconds: with the first snapshot that was taken then or later. Goes before `start`.
     pub start_ts: Option<SentSeconds>,
     /// Where it ends, in epoch seconds: with the last snapshot that was taken then or before. Goes before `end`.
@@ -117,12 +121,17 @@ impl Operation for ListEnvironmentEvents {
             total: found.total,
         };
         let headers = headers.headers()?;
-        let events = timeline.events(&found.items, cx).await?;
-        let traced = trace(events, |told| told.event.environment, cx).await?;
-        let (parts, owned) = (stream::iter(in_parts(traced, cx).await?), cx.to_owned_context());
-        let name = Arc::new(timeline.environment.record.name);
-        let read = move |part| views(part, Arc::clone(&name), owned.clone());
-        let reply = JsonList::with_first_item(parts.then(read).try_flatten(), (), &cx.compute()).await?;
+        let name = Arc::new(timeline.environment.record.name.clone());
+        let (owned, showing) = (cx.to_owned_context(), cx.to_owned_context());
+        let events = Arc::new(timeline).events(&found.items, owned.clone()).await?;
+        let traced = move |told| traced_in_parts(told, |told: &Told| told.event.environment, owned.clone());
+        let show = move |(part, sources): (Vec<_>, _)| {
+            let cx = showing.context();
+            let views = part.into_iter().map(|traced| view(traced, &name, &sources, &cx));
+            stream::iter(Vec::from_iter(views))
+        };
+        let views = events.map_ok(traced).try_flatten().map_ok(show).try_flatten();
+        let reply = JsonList::with_first_item(views, (), &cx.compute()).await?;
         Ok(WithHeaders { headers, reply })
     }
 }
@@ -173,13 +182,34 @@ impl ListEnvironmentEvents {
     }
 }
 
+/// Repos of more names are not asked for at once.
+pub(super) const MAX_REPO_NAMES: usize = 100;
+
 /// The ids of the repos of these names, of which each must exist.
 pub(super) async fn named_repos(names: &[&str], field: &'static str, cx: &Context<'_>) -> Result<Vec<Id>> {
-    let named = cx.store().repos_named(cx.org()?, names).await?;
+    at_most(MAX_REPO_NAMES, names.len(), field)?;
+    let named = cx.store().repos_named(cx.org()?, names, MAX_CHOSEN).await?;
     match names.iter().find(|name| !named.iter().any(|(known, _)| known == *name)) {
         Some(unknown) => Err(cx.missing(Resource::Repo, *unknown).named_by(field).into()),
         None => Ok(named.into_iter().map(|(_, id)| id).collect()),
     }
+}
+
+/// Which of the artifacts that these events are about come from one of these repos: by the rule of
+/// [`event_numbers`](crate::snapshots::SnapshotStore::event_numbers).
+pub(super) async fn of_repos(
+    told: &[Told],
+    repos: &BTreeSet<Id>,
+    cx: &Context<'_>,
+) -> Result<BTreeSet<Fingerprint>> {
+    let fingerprints = distinct(told.iter().filter_map(|told| told.event.instance.fingerprint.clone()));
+    if fingerprints.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let origins = cx.store().provenance(cx.org()?, &fingerprints, u64::MAX).await?;
+    let reports = origins.into_iter().map(|origin| origin.report);
+    let of_repos = reports.filter(|report| report.repo.is_some_and(|repo| repos.contains(&repo)));
+    Ok(of_repos.map(|report| report.fingerprint).collect())
 }
 
 /// Which snapshots of an environment.
@@ -298,18 +328,6 @@ pub struct EventLink {
     pub this: String,
     /// Of its page.
     pub html: String,
-}
-
-/// These events as answers carry them, one after the other.
-async fn views(
-    part: Vec<Traced<Told>>,
-    environment: Arc<EnvironmentName>,
-    owned: OwnedContext,
-) -> Result<impl Stream<Item = Result<EventView>> + Send + 'static> {
-    let cx = owned.context();
-    let sources = Sources::read(&part, &cx).await?;
-    let views = part.into_iter().map(|traced| view(traced, &environment, &sources, &cx));
-    Ok(stream::iter(views.collect::<Result<Vec<_>>>()?).map(Ok))
 }
 
 impl Event {

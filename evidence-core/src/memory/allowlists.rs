@@ -42,11 +42,15 @@ impl AllowlistStore for MemoryStore {
         org: Id,
         environment: Id,
         fingerprints: &[Fingerprint],
+        entries: u64,
     ) -> StoreResult<Vec<(Fingerprint, u64)>> {
         self.ask(org, |tables| {
             let allowed = tables.allowed_in(environment);
-            let wanted = BTreeSet::from_iter(fingerprints);
-            wanted.into_iter().filter_map(|wanted| Some((wanted.clone(), *allowed.get(wanted)?))).collect()
+            let newest = |wanted: &Fingerprint| {
+                let (first, newest) = allowed.get(wanted)?;
+                (*first < entries).then(|| (wanted.clone(), *newest))
+            };
+            BTreeSet::from_iter(fingerprints).into_iter().filter_map(newest).collect()
         })
     }
 
@@ -56,9 +60,15 @@ impl AllowlistStore for MemoryStore {
 }
 
 impl Tables {
-    /// The newest entry of each artifact.
-    fn allowed_in(&self, environment: Id) -> BTreeMap<&Fingerprint, u64> {
-        let here = self.allowances.iter().filter(|allowance| allowance.record.environment == environment);
-        here.map(|allowance| (&allowance.record.fingerprint, allowance.revision)).collect()
+    /// The first and the newest entry of each artifact.
+    fn allowed_in(&self, environment: Id) -> BTreeMap<&Fingerprint, (u64, u64)> {
+        let mut allowed = BTreeMap::new();
+        for Current { revision, record } in &self.allowances {
+            if record.environment == environment {
+                let (_, newest) = allowed.entry(&record.fingerprint).or_insert((*revision, *revision));
+                *newest = *revision;
+            }
+        }
+        allowed
     }
 }

@@ -11,7 +11,7 @@ use crate::artifacts::{
 use crate::id::Id;
 use crate::name::{CommitSha, Fingerprint};
 use crate::page::{Listed, Page, PageRequest};
-use crate::store::StoreResult;
+use crate::store::{Current, StoreResult};
 
 use super::tables::Tables;
 use super::{MemoryStore, bytes};
@@ -151,26 +151,34 @@ impl ArtifactStore for MemoryStore {
         })
     }
 
-    async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Origin>> {
-        let by_flow: BTreeMap<_, Vec<ArtifactRow>> = self.ask(org, |tables| {
-            let rows = tables.artifacts.iter().map(|artifact| artifact.record.row(artifact.revision));
-            let mut by_flow: BTreeMap<_, Vec<ArtifactRow>> = BTreeMap::new();
-            for row in rows.filter(|row| fingerprints.contains(&row.fingerprint)) {
-                by_flow.entry((row.fingerprint.clone(), row.flow)).or_default().push(row);
-            }
-            by_flow
-        })?;
+    async fn provenance(
+        &self,
+        org: Id,
+        fingerprints: &[Fingerprint],
+        entries: u64,
+    ) -> StoreResult<Vec<Origin>> {
+        self.ask(org, |tables| tables.origins(entries, |fingerprint| fingerprints.contains(fingerprint)))
+    }
+}
+
+impl Tables {
+    /// Where the content of these fingerprints came from in each flow, when the ledger had so many entries.
+    pub(super) fn origins(&self, entries: u64, asked: impl Fn(&Fingerprint) -> bool) -> Vec<Origin> {
+        let reports = self.artifacts.iter().filter(|report| report.revision < entries);
+        let mut by_flow: BTreeMap<_, Vec<ArtifactRow>> = BTreeMap::new();
+        for Current { revision, record } in reports.filter(|report| asked(&report.record.fingerprint)) {
+            let of = by_flow.entry((record.fingerprint.clone(), record.flow)).or_default();
+            of.push(record.row(*revision));
+        }
         let origin = |rows: Vec<ArtifactRow>| {
             let named = rows.iter().filter(|row| !row.template_reference_name.is_empty());
-            let last = named
-                .max_by_key(|row| (row.trail.is_some(), row.index))
-                .map(|row| (row.template_reference_name.clone(), row.index));
+            let last = named.max_by_key(|row| (row.trail.is_some(), row.index));
+            let last_name = last.map(|row| row.template_reference_name.clone()).unwrap_or_default();
             let report = rows.into_iter().max_by_key(|row| (row.trail.is_some(), row.index))?;
-            let (last_name, named_at) = last.unzip();
-            Some(Origin { report, last_name: last_name.unwrap_or_default(), named_at })
+            Some(Origin { report, last_name })
         };
         let mut origins: Vec<_> = by_flow.into_values().filter_map(origin).collect();
         origins.sort_by_key(|origin| origin.report.index);
-        Ok(origins)
+        origins
     }
 }

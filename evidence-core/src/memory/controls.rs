@@ -1,5 +1,7 @@
 //! Controls and their versions.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 
 use crate::controls::{Control, ControlFilter, ControlStore, ControlVersion, VersionKey};
@@ -34,6 +36,14 @@ impl ControlFilter {
 impl ControlStore for MemoryStore {
     async fn control(&self, org: Id, identifier: &str) -> StoreResult<Option<Current<Control>>> {
         self.by_name(org, identifier.parse().ok().map(Key::Control), |tables| &tables.controls)
+    }
+
+    async fn controls_named(&self, org: Id, identifiers: &[&str]) -> StoreResult<Vec<String>> {
+        let mut named = Vec::new();
+        for identifier in BTreeSet::from_iter(identifiers) {
+            named.extend(self.control(org, identifier).await?.map(|_| (*identifier).to_owned()));
+        }
+        Ok(named)
     }
 
     async fn controls(

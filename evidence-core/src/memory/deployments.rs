@@ -41,7 +41,9 @@ impl Tables {
             let known = self.artifacts.iter().find(|artifact| artifact.record.id == id);
             let trail = known.and_then(|artifact| artifact.record.trail);
             let commit = known.map(|artifact| Artifact::commit(&artifact.record)).unwrap_or_default();
-            DeployedReport { id, flow, trail, commit: commit.to_owned(), repo, committed_at }
+            let reference = known.map(|artifact| artifact.record.template_reference_name.clone());
+            let (commit, reference) = (commit.to_owned(), reference.unwrap_or_default());
+            DeployedReport { id, flow, trail, reference, commit, repo, committed_at }
         });
         Deployment {
             environment: taken.record.environment,

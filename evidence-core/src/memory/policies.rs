@@ -1,5 +1,7 @@
 //! Policies and their versions.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 
 use crate::fact::Key;
@@ -14,6 +16,14 @@ use super::{MemoryStore, bytes, records};
 impl PolicyStore for MemoryStore {
     async fn policy(&self, org: Id, name: &str) -> StoreResult<Option<Current<Policy>>> {
         self.by_name(org, name.parse().ok().map(Key::Policy), |tables| &tables.policies)
+    }
+
+    async fn policies_named(&self, org: Id, names: &[&str]) -> StoreResult<Vec<Current<Policy>>> {
+        let mut named = Vec::new();
+        for name in BTreeSet::from_iter(names) {
+            named.extend(self.policy(org, name).await?);
+        }
+        Ok(named)
     }
 
     async fn policies_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {

@@ -72,13 +72,14 @@ impl RepoStore for MemoryStore {
         Ok(repos.into_iter().rfind(|repo| filter.admits(repo)))
     }
 
-    async fn repos_named(&self, org: Id, names: &[&str]) -> StoreResult<Vec<(String, Id)>> {
+    async fn repos_named(&self, org: Id, names: &[&str], most: u64) -> StoreResult<Vec<(String, Id)>> {
         self.ask(org, |tables| {
             let repos = tables.repos.values().map(|repo| &repo.record);
             let named = repos.filter(|repo| names.contains(&repo.info.name.as_str()));
             let mut named = Vec::from_iter(named.map(|repo| (repo.info.name.to_string(), repo.id)));
             named.sort_unstable();
-            named
+            let of_a_name = named.chunk_by(|(one, _), (other, _)| one == other);
+            of_a_name.flat_map(|named| named.iter().take(at_most(most)).cloned()).collect()
         })
     }
 

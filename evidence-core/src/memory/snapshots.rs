@@ -7,11 +7,10 @@ use std::ops::RangeInclusive;
 use async_trait::async_trait;
 
 use crate::id::Id;
-use crate::json::JsonFields;
 use crate::name::Fingerprint;
 use crate::page::{Listed, Page, PageRequest, SortDirection};
 use crate::snapshots::{
-    Event, LiveBuild, Progress, Provenance, Replaced, Run, RunningArtifact, Snapshot, SnapshotEntry,
+    Event, EventSize, LiveBuild, Progress, REPLACED_AMONG, Replaced, Run, Snapshot, SnapshotEntry,
     SnapshotRow, SnapshotStore, Start,
 };
 use crate::store::{Current, StoreResult};
@@ -64,29 +63,34 @@ impl Tables {
         })
     }
 
-    /// What ran before under the name of a flow that this start is under.
-    fn replaced(&self, environment: Id, start: &Start) -> Option<(Id, &Interval)> {
-        let known = |one: &&Interval| {
-            one.environment == environment
-                && one.artifact != start.artifact
-                && one.instance.since < start.since
-        };
-        let report = |one: &Interval| {
-            let same_name =
-                |from: &&Provenance| from.flow == Some(start.flow) && from.reference == start.reference;
-            one.instance.provenance.iter().find(same_name).map(|from| from.artifact)
-        };
-        let before = self.intervals.iter().filter(known).filter_map(|one| Some((report(one)?, one)));
-        // The last report under the name.
-        let (report, begun) =
-            before.max_by_key(|(_, one)| (one.instance.since, &one.artifact, one.instance.from))?;
+    /// What ran before under the name of a flow that this start is under, if it has one.
+    fn replaced(&self, place: u64, start: &Start) -> Option<Replaced> {
+        let there = || self.intervals.iter().filter(|one| one.environment == start.environment);
+        // By when they began: the last report under the name.
+        let mut before = BTreeMap::new();
+        for one in there().filter(|one| one.instance.since < start.since) {
+            let of_flow = one.instance.provenance.iter().filter(|from| from.flow == Some(start.flow));
+            for from in of_flow.filter(|from| start.reference.is_empty() || from.reference == start.reference)
+            {
+                before.insert((one.instance.since, &one.artifact, &from.reference), from.artifact);
+            }
+        }
+        let mut newest = before.into_iter().rev().take(at_most(REPLACED_AMONG));
+        let ((since, artifact, _), report) =
+            newest.find(|((_, artifact, _), _)| **artifact != start.artifact)?;
         let last = |one: &&Interval| {
-            one.environment == environment
-                && one.artifact == begun.artifact
-                && one.instance.since == begun.instance.since
-                && (one.exited || one.until.is_none())
+            one.artifact == *artifact && one.instance.since == since && (one.exited || one.until.is_none())
         };
-        Some((report, self.intervals.iter().find(last)?))
+        let Interval { instance, until, .. } = there().find(last)?;
+        let from = instance.provenance.iter().find(|from| from.artifact == report);
+        Some(Replaced {
+            place,
+            report,
+            fingerprint: instance.fingerprint.clone(),
+            name: instance.name.clone(),
+            state: from.map(|from| from.state),
+            until: until.map(|(until, _)| until),
+        })
     }
 
     /// The run whose last interval this is.
@@ -218,6 +222,14 @@ impl SnapshotStore for MemoryStore {
         })?
     }
 
+    async fn event_sizes(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<EventSize>> {
+        let sized = |event: &Event| {
+            let (environment, number, revision) = (event.environment, event.number, event.revision);
+            Ok(EventSize { environment, number, revision, bytes: bytes(&event.instance)? })
+        };
+        self.events(org, asked).await?.iter().map(sized).collect()
+    }
+
     async fn events(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<Event>> {
         self.ask(org, |tables| {
             let environments = BTreeSet::from_iter(asked.iter().map(|(environment, _)| *environment));
@@ -235,7 +247,8 @@ impl SnapshotStore for MemoryStore {
         request: PageRequest,
     ) -> StoreResult<Page<u64>> {
         self.ask(org, |tables| {
-            let named = tables.artifacts.iter().map(|one| &one.record);
+            let origins = tables.origins(u64::MAX, |_| true);
+            let named = origins.iter().map(|origin| &origin.report);
             let named = named.filter(|one| one.repo.is_some_and(|repo| repos.contains(&repo)));
             let named: BTreeSet<&Fingerprint> = named.map(|one| &one.fingerprint).collect();
             let about = |event: &Event| {
@@ -251,15 +264,9 @@ impl SnapshotStore for MemoryStore {
         })
     }
 
-    async fn replaced(&self, org: Id, environment: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>> {
+    async fn replaced(&self, org: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>> {
         self.ask(org, |tables| {
-            let replaced = |(place, start): (u64, &Start)| {
-                let (report, last) = tables.replaced(environment, start)?;
-                let instance = RunningArtifact { context: JsonFields::default(), ..last.instance.clone() };
-                let until = last.until.map(|(until, _)| until);
-                Some(Replaced { place, report, instance, until })
-            };
-            (0..).zip(starts).filter_map(replaced).collect()
+            (0..).zip(starts).filter_map(|(place, start)| tables.replaced(place, start)).collect()
         })
     }
 }

@@ -1,8 +1,8 @@
 //! Operations on policies.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use futures_util::future::try_join_all;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -35,13 +35,15 @@ pub(crate) async fn named(
     guards: &mut Vec<Guard>,
     cx: &Context<'_>,
 ) -> Result<Vec<Current<Policy>>> {
-    let mut found: Vec<Current<Policy>> = Vec::new();
-    for name in names {
-        let known = cx.store().policy(cx.org()?, name).await?;
-        let known = known.ok_or_else(|| cx.missing(Resource::Policy, name.as_str()).named_by(field))?;
-        if !found.iter().any(|policy| policy.record.id == known.record.id) {
+    let asked = Vec::from_iter(names.iter().map(ShortText::as_str));
+    let known = cx.store().policies_named(cx.org()?, &asked).await?.into_iter();
+    let known: BTreeMap<_, _> = known.map(|known| (known.record.name.to_string(), known)).collect();
+    let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
+    for name in asked {
+        let known = known.get(name).ok_or_else(|| cx.missing(Resource::Policy, name).named_by(field))?;
+        if seen.insert(known.record.id) {
             guards.push(Guard::Denotes(Key::Policy(known.record.name.clone()), known.record.id));
-            found.push(known);
+            found.push(known.clone());
         }
     }
     Ok(found)
@@ -202,18 +204,17 @@ impl Uploaded {
     /// Refuses one that asks for decisions about a control that is not there: nothing would ever comply with it. One that is
     /// archived is there.
     async fn check_controls(&self, cx: &Context<'_>) -> Result<()> {
-        let org = cx.org()?;
-        let controls = Vec::from_iter(self.policy.controls());
-        for controls in controls.chunks(LOOK_UPS) {
-            let known = controls.iter().map(|control| cx.store().control(org, control));
-            for (control, known) in controls.iter().zip(try_join_all(known).await?) {
-                if known.is_none() {
-                    let text = format!("for_control: there is no control '{control}'");
-                    return Err(Error::invalid(FILE, text));
-                }
+        let asked = Vec::from_iter(self.policy.controls());
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let known = BTreeSet::from_iter(cx.store().controls_named(cx.org()?, &asked).await?);
+        match asked.into_iter().find(|control| !known.contains(*control)) {
+            None => Ok(()),
+            Some(control) => {
+                Err(Error::invalid(FILE, format!("for_control: there is no control '{control}'")))
             }
         }
-        Ok(())
     }
 }
 
@@ -228,9 +229,6 @@ async fn check_consumers(policy: Id, file: &Uploaded, cx: &Context<'_>) -> Resul
     }
     Ok(())
 }
-
-/// So many controls are looked up at once.
-const LOOK_UPS: usize = 64;
 
 /// What became of a policy that was put.
 struct Done {

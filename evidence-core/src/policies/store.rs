@@ -13,6 +13,9 @@ use crate::store::error::StoreResult;
 pub trait PolicyStore: Send + Sync {
     /// The policy of this name, one, with its revision.
     async fn policy(&self, org: Id, name: &str) -> StoreResult<Option<Current<Policy>>>;
+    /// The policies of these names, one a name, in any order, with their revisions; unknown names are passed over. One that
+    /// cannot be read is an error.
+    async fn policies_named(&self, org: Id, names: &[&str]) -> StoreResult<Vec<Current<Policy>>>;
     /// All policies of the organization, by name (bytes), without what they say.
     async fn policies_listed(&self, org: Id) -> StoreResult<Vec<Listed>>;
     /// The policies of these ids, one an id, in any order, with their revisions; unknown ids are passed over.

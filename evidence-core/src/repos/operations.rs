@@ -335,7 +335,7 @@ impl Context<'_> {
 }
 
 /// So many repos are chosen at most: hosts that share a name or an id are few.
-const MAX_CHOSEN: u64 = 1000;
+pub(crate) const MAX_CHOSEN: u64 = 1000;
 
 /// The repos that a caller names in a query, by the first of these that is given.
 #[derive(Debug, Clone, Copy)]

@@ -63,8 +63,8 @@ pub trait RepoStore: Send + Sync {
         name: &str,
         provider: Option<VcsProvider>,
     ) -> StoreResult<Option<Repo>>;
-    /// The repos of these names, by name and id (bytes), each with its id.
-    async fn repos_named(&self, org: Id, names: &[&str]) -> StoreResult<Vec<(String, Id)>>;
+    /// The repos of these names, by name and id (bytes), each with its id: of each name the first `most`.
+    async fn repos_named(&self, org: Id, names: &[&str], most: u64) -> StoreResult<Vec<(String, Id)>>;
     /// The different values that the repos which the filter admits have of `facet`, by bytes, the first `limit`. A repo
     /// without one adds none.
     async fn repo_values(

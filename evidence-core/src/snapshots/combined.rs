@@ -338,8 +338,12 @@ impl Combined {
         Ok(self.after(&[entry + 1], cx).await?.first().map_or(0, |after| after.events))
     }
 
-    /// The events of these numbers, which exist, in order.
-    pub(crate) async fn events(&self, numbers: RangeInclusive<u64>, cx: &Context<'_>) -> Result<Vec<Told>> {
+    /// Which events of the members those of these numbers are, which exist.
+    pub(crate) async fn events(
+        &self,
+        numbers: RangeInclusive<u64>,
+        cx: &Context<'_>,
+    ) -> Result<Vec<(Id, u64)>> {
         if numbers.is_empty() {
             return Ok(Vec::new());
         }
@@ -365,8 +369,11 @@ impl Combined {
             }
             asked.extend((begin + 1..=end).map(|number| (span.member, number)));
         }
-        let mut events = cx.store().events(cx.org()?, &asked).await?;
-        events.sort_by_key(|event| (event.revision, event.number));
+        Ok(asked)
+    }
+
+    /// These events of the members, as this environment tells of them.
+    pub(crate) async fn told(&self, events: Vec<Event>, cx: &Context<'_>) -> Result<Vec<Told>> {
         let entries = distinct(events.iter().map(|event| event.revision + 1));
         let indexes = self.after(&entries, cx).await?;
         let indexes = BTreeMap::from_iter(entries.into_iter().zip(indexes));

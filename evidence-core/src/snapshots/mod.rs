@@ -24,7 +24,8 @@ pub use record::{
 };
 pub use sources::DeploymentDiff;
 pub use store::{
-    Event, LiveBuild, Progress, Replaced, Run, SnapshotEntry, SnapshotRow, SnapshotStore, Start,
+    Event, EventSize, LiveBuild, Progress, REPLACED_AMONG, Replaced, Run, SnapshotEntry, SnapshotRow,
+    SnapshotStore, Start,
 };
 pub use view::{
     AppliedPolicyView, ArtifactFlow, FailingArtifacts, FlowReason, SnapshotArtifact, SnapshotSummary,

@@ -104,6 +104,8 @@ pub struct RunningArtifact {
     pub provenance: Vec<Provenance>,
     /// Of the snapshot in which its run began: where it came from, in one of the flows that it was reported to: one where the
     /// report names a repo, if there is such.
+    // Not always the first of `provenance`, which has neither the repo nor the time: with these the rows of deployments follow
+    // from the fact alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<DeploymentSource>,
     /// The digest of the policies that it was evaluated by ([`Snapshot::policies`]): the SHA-256 of a line for each, `<id>

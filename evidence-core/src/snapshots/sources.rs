@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::try_join;
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::artifacts::record::Artifact;
 use crate::artifacts::view::state_info;
-use crate::error::Result;
+use crate::deployments::store::Deployment;
+use crate::error::{Error, Result};
 use crate::flows::operations::FlowLabel;
 use crate::git::{GitCommit, GitCommitInfo};
 use crate::id::Id;
@@ -19,10 +21,10 @@ use crate::page::in_batches;
 use crate::repos::record::compare_url;
 use crate::rules::compliance::State;
 use crate::rules::policy::FlowContext;
-use crate::service::Context;
+use crate::service::{Context, OwnedContext};
 use crate::snapshots::record::{Provenance, RunningArtifact};
 use crate::snapshots::store::{Replaced, SnapshotEntry, Start};
-use crate::snapshots::view::{ArtifactFlow, FlowReason, fingerprint};
+use crate::snapshots::view::{ArtifactFlow, FlowReason};
 use crate::store::batch::distinct;
 use crate::time::Timestamp;
 
@@ -38,6 +40,24 @@ impl Ran for SnapshotEntry {
     }
 }
 
+/// What comes from reports.
+pub(crate) trait Reported {
+    /// The ids of the reports.
+    fn reports(&self) -> Vec<Id>;
+}
+
+impl<T: Ran> Reported for T {
+    fn reports(&self) -> Vec<Id> {
+        self.ran().provenance.iter().map(|provenance| provenance.artifact).collect()
+    }
+}
+
+impl Reported for Deployment {
+    fn reports(&self) -> Vec<Id> {
+        self.report.iter().map(|report| report.id).collect()
+    }
+}
+
 /// What is about an artifact, with what that replaced.
 #[derive(Debug)]
 pub(crate) struct Traced<T> {
@@ -47,7 +67,7 @@ pub(crate) struct Traced<T> {
     pub(crate) replaced: BTreeMap<Id, Replaced>,
 }
 
-impl<T: Ran> Traced<T> {
+impl<T: Reported> Traced<T> {
     /// What did not ask for what it replaced.
     pub(crate) const fn bare(item: T) -> Self {
         Self { item, replaced: BTreeMap::new() }
@@ -55,36 +75,38 @@ impl<T: Ran> Traced<T> {
 
     /// The reports that the artifact comes from, and those of what it replaced.
     fn reports(&self) -> impl Iterator<Item = Id> {
-        let from = self.item.ran().provenance.iter().map(|provenance| provenance.artifact);
-        from.chain(self.replaced.values().map(|replaced| replaced.report))
+        self.item.reports().into_iter().chain(self.replaced.values().map(|replaced| replaced.report))
     }
 }
 
-/// These, in order, with what they replaced in their environments.
-pub(crate) async fn trace<T: Ran>(
-    items: Vec<T>,
-    environment: impl Fn(&T) -> Id,
+/// The beginnings of an artifact's run in an environment, one for each flow that it was reported to.
+fn starts(environment: Id, instance: &RunningArtifact) -> Vec<Start> {
+    let start = |from: &Provenance| {
+        let (reference, since, artifact) = (from.reference.clone(), instance.since, instance.key());
+        Some(Start { environment, flow: from.flow?, reference, since, artifact })
+    };
+    instance.provenance.iter().filter_map(start).collect()
+}
+
+/// These, in order, with what they replaced; of each how it started.
+pub(crate) async fn trace<T: Reported>(
+    items: Vec<(T, Vec<Start>)>,
     cx: &Context<'_>,
 ) -> Result<Vec<Traced<T>>> {
-    let mut starts = BTreeMap::<Id, (Vec<Start>, Vec<(usize, Id)>)>::new();
-    for (place, item) in items.iter().enumerate() {
-        let instance = item.ran();
-        for Provenance { flow, reference, .. } in &instance.provenance {
-            let Some(flow) = *flow else { continue };
-            let (reference, since, artifact) = (reference.clone(), instance.since, instance.key());
-            let (starts, whose) = starts.entry(environment(item)).or_default();
-            starts.push(Start { flow, reference, since, artifact });
-            whose.push((place, flow));
-        }
+    let (mut starts, mut whose, mut traced) = (Vec::new(), Vec::new(), Vec::new());
+    for (place, (item, started)) in items.into_iter().enumerate() {
+        whose.extend(started.iter().map(|start| (place, start.flow)));
+        starts.extend(started);
+        traced.push(Traced::bare(item));
     }
-    let mut traced: Vec<_> = items.into_iter().map(Traced::bare).collect();
-    for (environment, (starts, whose)) in starts {
-        for replaced in cx.store().replaced(cx.org()?, environment, &starts).await? {
-            let whose = usize::try_from(replaced.place).ok().and_then(|place| whose.get(place));
-            let Some((place, flow)) = whose else { continue };
-            if let Some(of) = traced.get_mut(*place) {
-                of.replaced.insert(*flow, replaced);
-            }
+    if starts.is_empty() {
+        return Ok(traced);
+    }
+    for replaced in cx.store().replaced(cx.org()?, &starts).await? {
+        let whose = usize::try_from(replaced.place).ok().and_then(|place| whose.get(place));
+        let Some((place, flow)) = whose else { continue };
+        if let Some(of) = traced.get_mut(*place) {
+            of.replaced.insert(*flow, replaced);
         }
     }
     Ok(traced)
@@ -93,8 +115,44 @@ pub(crate) async fn trace<T: Ran>(
 /// More artifacts are not shown at once.
 const MAX_ITEMS: usize = 512;
 
+/// What is read about what a start replaced counts as so many bytes.
+const START_BYTES: u64 = 2 << 10;
+
+/// These, in order and in parts that fit memory, with what they replaced in their environments, and where all of that comes
+/// from: read one part after the other.
+pub(crate) fn traced_in_parts<T: Ran + Send + Sync + 'static>(
+    items: Vec<T>,
+    environment: impl Fn(&T) -> Id,
+    owned: OwnedContext,
+) -> impl Stream<Item = Result<(Vec<Traced<T>>, Sources)>> + Send + 'static {
+    let weighed = items.into_iter().map(|item| {
+        let starts = starts(environment(&item), item.ran());
+        let bytes = starts.len() as u64 * START_BYTES;
+        ((item, starts), bytes)
+    });
+    let (tracing, reading) = (owned.clone(), owned);
+    let parts = stream::iter(in_batches(weighed, MAX_ITEMS)).then(move |part| {
+        let owned = tracing.clone();
+        async move {
+            let cx = owned.context();
+            let parts = in_parts(trace(part, &cx).await?, &cx).await?;
+            Ok::<_, Error>(stream::iter(parts).map(Ok))
+        }
+    });
+    parts.try_flatten().and_then(move |part| {
+        let owned = reading.clone();
+        async move {
+            let sources = Sources::read(&part, &owned.context()).await?;
+            Ok((part, sources))
+        }
+    })
+}
+
 /// These, in order, in parts: the reports that those of one come from fit memory together.
-pub(crate) async fn in_parts<T: Ran>(items: Vec<Traced<T>>, cx: &Context<'_>) -> Result<Vec<Vec<Traced<T>>>> {
+pub(crate) async fn in_parts<T: Reported>(
+    items: Vec<Traced<T>>,
+    cx: &Context<'_>,
+) -> Result<Vec<Vec<Traced<T>>>> {
     let sizes = match reports(&items).as_slice() {
         [] => Vec::new(),
         some => cx.store().artifact_sizes(cx.org()?, some).await?,
@@ -107,7 +165,7 @@ pub(crate) async fn in_parts<T: Ran>(items: Vec<Traced<T>>, cx: &Context<'_>) ->
     Ok(in_batches(weighed, MAX_ITEMS))
 }
 
-fn reports<T: Ran>(items: &[Traced<T>]) -> Vec<Id> {
+fn reports<T: Reported>(items: &[Traced<T>]) -> Vec<Id> {
     distinct(items.iter().flat_map(Traced::reports))
 }
 
@@ -120,7 +178,6 @@ pub(crate) struct Source {
     pub(crate) git_commit: String,
     pub(crate) commit_url: String,
     commit: Option<GitCommit>,
-    pub(crate) repo: Option<Id>,
     repo_url: String,
 }
 
@@ -135,7 +192,6 @@ impl From<Artifact> for Source {
             git_commit: report.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
             commit_url: report.commit_url,
             commit: report.git_commit_info,
-            repo: report.repo,
             repo_url: told.filter(|url| !url.is_empty()).unwrap_or(report.repo_url),
         }
     }
@@ -151,7 +207,7 @@ pub(crate) struct Sources {
 
 impl Sources {
     /// Those of one part ([`in_parts`]).
-    pub(crate) async fn read<T: Ran>(part: &[Traced<T>], cx: &Context<'_>) -> Result<Self> {
+    pub(crate) async fn read<T: Reported>(part: &[Traced<T>], cx: &Context<'_>) -> Result<Self> {
         let (org, reports) = (cx.org()?, reports(part));
         if reports.is_empty() {
             return Ok(Self::default());
@@ -214,7 +270,9 @@ impl Sources {
                 git_commit_info: commit.map(GitCommitInfo::from),
                 html_url: cx.artifact_url(flow, &artifact.fingerprint, provenance.artifact),
                 flow_html_url: cx.page_url(&format!("flows/{flow}")),
-                deployment_diff: self.diff(provenance, replaced, index),
+                deployment_diff: provenance
+                    .flow
+                    .and_then(|flow| self.diff(provenance.artifact, replaced.get(&flow)?, index)),
                 commit_lead_time: created
                     .zip(committed)
                     .map(|(created, committed)| Timestamp::from_seconds(created).since(committed)),
@@ -226,23 +284,16 @@ impl Sources {
     }
 
     /// What an artifact replaced that comes from this report, as seen in snapshot `index`.
-    pub(crate) fn diff(
-        &self,
-        provenance: &Provenance,
-        replaced: &BTreeMap<Id, Replaced>,
-        index: u64,
-    ) -> Option<DeploymentDiff> {
-        let Replaced { report, instance: previous, until, .. } = replaced.get(&provenance.flow?)?;
-        let (artifact, before) = (self.artifacts.get(&provenance.artifact)?, self.artifacts.get(report)?);
-        let state = previous.provenance.iter().find(|from| from.artifact == *report).map(|from| from.state);
+    pub(crate) fn diff(&self, report: Id, replaced: &Replaced, index: u64) -> Option<DeploymentDiff> {
+        let (artifact, before) = (self.artifacts.get(&report)?, self.artifacts.get(&replaced.report)?);
         Some(DeploymentDiff {
             diff_url: compare_url(&artifact.repo_url, &before.git_commit, &artifact.git_commit)
                 .unwrap_or_default(),
             previous_git_commit: before.git_commit.clone(),
-            previous_fingerprint: fingerprint(previous),
-            previous_artifact_name: previous.name.clone(),
-            previous_artifact_compliance_state: state,
-            previous_running: until.is_none_or(|until| until > index),
+            previous_fingerprint: replaced.fingerprint.as_ref().map(ToString::to_string).unwrap_or_default(),
+            previous_artifact_name: replaced.name.clone(),
+            previous_artifact_compliance_state: replaced.state,
+            previous_running: replaced.until.is_none_or(|until| until > index),
             previous_git_commit_url: before.commit_url.clone(),
             previous_trail_name: self.trail_name(before).cloned(),
             previous_template_reference_name: before.reference(),

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint};
 use crate::page::{Listed, Page, PageRequest, SortDirection};
+use crate::rules::compliance::State;
 use crate::snapshots::key::ArtifactKey;
 use crate::snapshots::record::{RunningArtifact, Snapshot};
 use crate::store::entry::Current;
@@ -86,6 +87,19 @@ pub struct Event {
     pub exited: bool,
 }
 
+/// How large an event is, and where it is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventSize {
+    /// The environment.
+    pub environment: Id,
+    /// Its number among those of the environment, from 1.
+    pub number: u64,
+    /// The ledger index of the fact that took its snapshot.
+    pub revision: u64,
+    /// How many bytes the artifact is that it is about, as it is stored.
+    pub bytes: u64,
+}
+
 impl Run {
     /// Whether the artifact is known to run there now.
     pub const fn lasts(&self) -> bool {
@@ -96,6 +110,8 @@ impl Run {
 /// The beginning of a run, of which what it replaced is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Start {
+    /// The environment.
+    pub environment: Id,
     /// The flow that the artifact was reported to.
     pub flow: Id,
     /// What the report calls it in the template; empty without a name.
@@ -106,15 +122,19 @@ pub struct Start {
     pub artifact: ArtifactKey,
 }
 
-/// What ran before under the same name of the same flow.
-#[derive(Debug, Clone, PartialEq)]
+/// What ran before under the same name of the same flow, as it ran last in the run that began then.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replaced {
     /// The place of the start among those that were asked about, from 0.
     pub place: u64,
     /// The report by which it was known in the flow.
     pub report: Id,
-    /// As it ran last in the run that began then, without its context.
-    pub instance: RunningArtifact,
+    /// The SHA-256 of what ran; nothing where the environment knew none.
+    pub fingerprint: Option<Fingerprint>,
+    /// Its name, as the environment knew it.
+    pub name: String,
+    /// Its state in the trail of that report; nothing where it no longer came from it.
+    pub state: Option<State>,
     /// The snapshot in which that run had ended; nothing while it lasts.
     pub until: Option<u64>,
 }
@@ -133,6 +153,10 @@ pub struct LiveBuild {
     /// Whether it may run; nothing without policies.
     pub compliant: Option<bool>,
 }
+
+/// What a start replaced is looked for among so many runs before it: one that was restarted more often since the other ran
+/// replaced nothing that is known, rather than that all of them are read.
+pub const REPLACED_AMONG: u64 = 1_000;
 
 /// Queries about snapshots.
 #[async_trait]
@@ -157,10 +181,14 @@ pub trait SnapshotStore: Send + Sync {
     /// archived, by the environment's name and the artifact's fingerprint (bytes): the first `limit`, each with the first of
     /// those reports.
     async fn live_builds(&self, org: Id, repo: Id, reports: u64, limit: u64) -> StoreResult<Vec<LiveBuild>>;
+    /// How large the events of environments are that have these numbers, and which entries of the ledger led to them, in any
+    /// order; unknown ones are passed over.
+    async fn event_sizes(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<EventSize>>;
     /// The events of environments that have these numbers, in any order; unknown ones are passed over.
     async fn events(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<Event>>;
-    /// The numbers, in this range and in this direction, of the events of an environment that are about artifacts of which a
-    /// report names one of these repos: a page, and the total.
+    /// The numbers, in this range and in this direction, of the events of an environment that are about artifacts of which
+    /// [`provenance`](crate::artifacts::ArtifactStore::provenance) has a report that names one of these repos: a page, and the
+    /// total.
     async fn event_numbers(
         &self,
         org: Id,
@@ -169,8 +197,9 @@ pub trait SnapshotStore: Send + Sync {
         repos: &[Id],
         request: PageRequest,
     ) -> StoreResult<Page<u64>>;
-    /// What these starts in an environment replaced, one each at most, in any order: of the other artifacts that were known
-    /// there by the same name in the same flow, and began to run before, the one that began last; of several that began with
-    /// the same snapshot, the one of the greatest key (bytes).
-    async fn replaced(&self, org: Id, environment: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>>;
+    /// What these starts replaced, one each at most, in any order: of the other artifacts that were known in the environment
+    /// by the same name in the same flow, or by any where the start has no name, and began to run before, the one that began
+    /// last; of several that began with the same snapshot, the one of the greatest key, and of several names that it had there
+    /// the greatest (bytes). It is looked for among the newest [`REPLACED_AMONG`] that began before.
+    async fn replaced(&self, org: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>>;
 }

@@ -1,11 +1,17 @@
 //! The snapshots of an environment, however it comes by them, by their numbers: what names, pages and windows of them come to.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use futures_util::future::try_join;
+use futures_util::{Stream, StreamExt, stream};
 
 use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Result};
+use crate::id::Id;
 use crate::name::EnvironmentName;
-use crate::service::Context;
+use crate::page::in_batches;
+use crate::service::{Context, OwnedContext};
 use crate::snapshots::combined::{Combined, Part, Shown};
 use crate::snapshots::expression::{Expression, Interval, Position};
 use crate::snapshots::record::RunningArtifact;
@@ -13,6 +19,9 @@ use crate::snapshots::sources::Ran;
 use crate::snapshots::store::{Event, SnapshotRow};
 use crate::store::error::StoreError;
 use crate::time::Timestamp;
+
+/// More events are not read at once.
+const MAX_READ: usize = 256;
 
 /// The snapshots of an environment. They are numbered from 1 without gaps, and so are their events.
 pub(crate) struct Timeline {
@@ -131,11 +140,8 @@ impl Timeline {
         (first, last): (u64, u64),
         cx: &Context<'_>,
     ) -> Result<Option<(u64, u64)>> {
-        let (before, with) = futures_util::future::try_join(
-            self.events_up_to(first.saturating_sub(1), cx),
-            self.events_up_to(last, cx),
-        )
-        .await?;
+        let (before, with) =
+            try_join(self.events_up_to(first.saturating_sub(1), cx), self.events_up_to(last, cx)).await?;
         Ok((before < with).then_some((before + 1, with)))
     }
 
@@ -155,25 +161,50 @@ impl Timeline {
         row.first().map(|row| row.events).ok_or_else(|| Error::from(lost()))
     }
 
-    /// The events of these numbers, in this order, which is one of the two. Of a logical environment they are all from the
-    /// first to the last.
-    pub(crate) async fn events(&self, numbers: &[u64], cx: &Context<'_>) -> Result<Vec<Told>> {
-        let (Some(first), Some(last)) = (numbers.iter().min(), numbers.iter().max()) else {
-            return Ok(Vec::new());
+    /// The events of these numbers, in this order, which is one of the two, in parts that fit memory: read one part after the
+    /// other. Of a logical environment they are all from the first to the last.
+    pub(crate) async fn events(
+        self: &Arc<Self>,
+        numbers: &[u64],
+        owned: OwnedContext,
+    ) -> Result<impl Stream<Item = Result<Vec<Told>>> + Send + use<>> {
+        let cx = owned.context();
+        let asked = match (&self.combined, numbers.iter().min(), numbers.iter().max()) {
+            (Some(combined), Some(first), Some(last)) => combined.events(*first..=*last, &cx).await?,
+            _ => numbers.iter().map(|number| (self.environment.record.id, *number)).collect(),
         };
-        let mut told = if let Some(combined) = &self.combined {
-            combined.events(*first..=*last, cx).await?
-        } else {
-            let environment = self.environment.record.id;
-            let asked = Vec::from_iter(numbers.iter().map(|number| (environment, *number)));
-            let mut events = cx.store().events(cx.org()?, &asked).await?;
-            events.sort_by_key(|event| event.number);
-            let told = |event: Event| Told { index: event.snapshot.0, member: None, event };
-            events.into_iter().map(told).collect()
-        };
-        if numbers.first() > numbers.last() {
-            told.reverse();
+        let mut sizes =
+            if asked.is_empty() { Vec::new() } else { cx.store().event_sizes(cx.org()?, &asked).await? };
+        let newest_first = numbers.first() > numbers.last();
+        sizes.sort_unstable_by_key(|event| (event.revision, event.number));
+        if newest_first {
+            sizes.reverse();
         }
-        Ok(told)
+        let weighed = sizes.into_iter().map(|event| ((event.environment, event.number), event.bytes));
+        let (parts, timeline) = (in_batches(weighed, MAX_READ), Arc::clone(self));
+        let read = move |asked: Vec<(Id, u64)>| {
+            let (timeline, owned) = (Arc::clone(&timeline), owned.clone());
+            async move {
+                let mut told = timeline.told(&asked, &owned.context()).await?;
+                if newest_first {
+                    told.reverse();
+                }
+                Ok(told)
+            }
+        };
+        Ok(stream::iter(parts).then(read))
+    }
+
+    /// These events of the members or, of a physical environment, of its own, in order.
+    async fn told(&self, asked: &[(Id, u64)], cx: &Context<'_>) -> Result<Vec<Told>> {
+        let mut events = cx.store().events(cx.org()?, asked).await?;
+        events.sort_by_key(|event| (event.revision, event.number));
+        match &self.combined {
+            Some(combined) => combined.told(events, cx).await,
+            None => {
+                let told = |event: Event| Told { index: event.snapshot.0, member: None, event };
+                Ok(events.into_iter().map(told).collect())
+            }
+        }
     }
 }

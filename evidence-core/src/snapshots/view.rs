@@ -24,7 +24,7 @@ use crate::rules::policy::{self, FlowContext, Policy, PolicyDump, RuleEvaluation
 use crate::service::{Context, OwnedContext};
 use crate::snapshots::combined::{Part, Shown};
 use crate::snapshots::record::{Annotation, AppliedPolicy, PolicyDecision, RunningArtifact};
-use crate::snapshots::sources::{DeploymentDiff, Sources, Traced, in_parts, trace};
+use crate::snapshots::sources::{DeploymentDiff, Sources, Traced, traced_in_parts};
 use crate::snapshots::store::{SnapshotEntry, SnapshotRow};
 use crate::snapshots::timeline::Timeline;
 use crate::store::error::StoreError;
@@ -316,7 +316,7 @@ async fn part_artifacts(
         Some(kept) => kept,
         None => PartRead::of(part, &owned.context()).await?,
     };
-    read.artifacts(owned).await
+    Ok(read.artifacts(owned))
 }
 
 /// A part of a snapshot, as it was read.
@@ -354,12 +354,12 @@ impl PartRead {
     }
 
     /// Its artifacts as the snapshot shows them, one after the other.
-    async fn artifacts(self, owned: OwnedContext) -> Result<BoxStream<'static, Result<SnapshotArtifact>>> {
+    fn artifacts(self, owned: OwnedContext) -> BoxStream<'static, Result<SnapshotArtifact>> {
         let (environment, shown) = (self.environment, Arc::new(self.shown));
-        let traced = trace(self.placed, |_| environment, &owned.context()).await?;
-        let parts = stream::iter(in_parts(traced, &owned.context()).await?);
-        let read = move |part| artifacts(part, Arc::clone(&shown), owned.clone());
-        Ok(parts.then(read).try_flatten().boxed())
+        let parts = traced_in_parts(self.placed, |_| environment, owned.clone());
+        let show =
+            move |(part, sources)| artifacts(part, Arc::new(sources), Arc::clone(&shown), owned.clone());
+        parts.map_ok(show).try_flatten().boxed()
     }
 }
 
@@ -433,12 +433,12 @@ impl Summary {
 }
 
 /// These artifacts as the snapshot shows them, one after the other.
-async fn artifacts(
+fn artifacts(
     part: Vec<Traced<SnapshotEntry>>,
+    sources: Arc<Sources>,
     shown: Arc<ShownBy>,
     owned: OwnedContext,
-) -> Result<impl Stream<Item = Result<SnapshotArtifact>> + Send + 'static> {
-    let sources = Arc::new(Sources::read(&part, &owned.context()).await?);
+) -> impl Stream<Item = Result<SnapshotArtifact>> + Send + 'static {
     let artifact = move |placed: Traced<SnapshotEntry>| {
         let (shown, sources, owned) = (Arc::clone(&shown), Arc::clone(&sources), owned.clone());
         let heavy = shown.evaluations(&placed.item.instance) > MANY_EVALUATIONS;
@@ -446,7 +446,7 @@ async fn artifacts(
         let show = move || shown.artifact(placed, &sources, &owned.context());
         async move { compute.run_if(heavy, show).await }
     };
-    Ok(stream::iter(part).then(artifact))
+    stream::iter(part).then(artifact)
 }
 
 /// The rules that these decisions found violated, a sentence for each and each flow.

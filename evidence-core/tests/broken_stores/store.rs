@@ -514,6 +514,12 @@ impl PolicyStore for Broken {
         self.whole.policy(org, name).await
     }
 
+    async fn policies_named(&self, org: Id, names: &[&str]) -> StoreResult<Vec<Current<Policy>>> {
+        let first = names.get(..1).unwrap_or(names);
+        let names = if self.has(Defect::KnowsOnePolicyOfAList) { first } else { names };
+        self.whole.policies_named(org, names).await
+    }
+
     async fn policies_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
         self.whole.policies_listed(org).await
     }
@@ -555,8 +561,10 @@ impl AllowlistStore for Broken {
         org: Id,
         environment: Id,
         fingerprints: &[Fingerprint],
+        entries: u64,
     ) -> StoreResult<Vec<(Fingerprint, u64)>> {
-        let allowed = self.whole.allowed(org, environment, fingerprints).await?;
+        let mut allowed = self.whole.allowed(org, environment, fingerprints, entries).await?;
+        allowed.retain(|(_, newest)| !self.has(Defect::AllowsByTheNewestEntry) || *newest < entries);
         let first = allowed.iter().map(|(_, index)| *index).min().unwrap_or_default();
         let since = |(fingerprint, index)| {
             (fingerprint, if self.has(Defect::AllowsSinceTheFirst) { first } else { index })
@@ -626,6 +634,19 @@ impl AttestationTypeStore for Broken {
 impl ControlStore for Broken {
     async fn control(&self, org: Id, identifier: &str) -> StoreResult<Option<Current<Control>>> {
         self.whole.control(org, identifier).await
+    }
+
+    async fn controls_named(&self, org: Id, identifiers: &[&str]) -> StoreResult<Vec<String>> {
+        let mut named = self.whole.controls_named(org, identifiers).await?;
+        if self.has(Defect::ForgetsArchivedControls) {
+            let mut current = Vec::new();
+            for identifier in named {
+                let control = self.whole.control(org, &identifier).await?;
+                current.extend(control.filter(|control| !control.record.archived).map(|_| identifier));
+            }
+            named = current;
+        }
+        Ok(named)
     }
 
     async fn controls(

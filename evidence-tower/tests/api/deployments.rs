@@ -85,8 +85,22 @@ async fn a_deployment_is_an_artifact_that_begins_to_run() {
             "artifact_name": "image-b", "compliant": null, "flow_name": "shop", "trail_name": "t",
             "git_commit": "c".repeat(40), "lead_time_seconds": 86_400.0,
             "repo_info": {"name": "acme/shop", "repo_id": "8"}, "_links": newest["_links"],
+            "deployment_diff": newest["deployment_diff"],
         });
         assert_eq!(newest, &expected, "{environment}");
+        // Without a name in the template, of whatever ran of the flow.
+        let (before, commit) = (&newest["deployment_diff"], "c".repeat(40));
+        let diff_url = format!("https://gitlab.com/acme/shop/-/compare/{commit}...{commit}");
+        let expected = json!({
+            "diff_url": diff_url, "previous_git_commit": commit, "previous_fingerprint": fingerprint('a'),
+            "previous_artifact_name": "image-a", "previous_artifact_compliance_state": "COMPLIANT",
+            "previous_running": true, "previous_git_commit_url": "", "previous_trail_name": "t",
+            "previous_template_reference_name": null,
+        });
+        assert_eq!(before, &expected);
+        let others = list["deployments"].as_array().unwrap().iter().skip(1);
+        let diffs = Vec::from_iter(others.map(|one| one["deployment_diff"].clone()));
+        assert_eq!(diffs, [(); 4].map(|()| json!(null)), "nothing ran before, or began together");
         let links = &newest["_links"];
         let snapshot = api.get("/snapshots/acme/prod/3").await.ok();
         assert_eq!(links["html"]["href"], snapshot["html_url"]);

@@ -197,6 +197,18 @@ async fn events_are_narrowed_to_repos() {
             let expected = Vec::from_iter(expected.iter().rev().map(|(index, digit, _)| (*index, *digit)));
             assert_eq!(kinds, expected, "{query}");
         }
+        // The newest report in a flow tells where an artifact is from, in both logs of the environment.
+        given_built(&api, '1', "web", "acme/fork", "https://github.com/acme/fork").await;
+        given_built(&api, '3', "jobs", "acme/fork", "https://github.com/acme/fork").await;
+        for (repo, count) in [("acme/web", 0), ("acme/shop", 2), ("acme/fork", 4)] {
+            let reply = api.get(&format!("{EVENTS}?repo_name={repo}")).await;
+            reply.expect_header("x-total-count", &count.to_string());
+            let log = api.get(&format!("{LOG}?repo_names={repo}")).await;
+            assert_eq!(String::from_utf8_lossy(&log.body).lines().count(), 1 + count, "{repo}");
+        }
+        let names = |count: usize| vec!["acme/web"; count].join(",");
+        assert_eq!(api.get(&format!("{LOG}?repo_names={}", names(100))).await.status, 200);
+        api.get(&format!("{LOG}?repo_names={}", names(101))).await.refuses_field(400, "query.repo_names");
         let missing = json!({"message": "Repo not found", "errors": {"query.repo_name": "no repo named 'acme' in organization 'acme'"}});
         api.get(&format!("{EVENTS}?repo_name=acme/web&repo_name=acme")).await.expect_exactly(404, missing);
         for (query, field) in [

@@ -33,7 +33,8 @@ use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::repos::{Repo, RepoFacet, RepoFilter, RepoStore, VcsProvider};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use evidence_core::snapshots::{
-    Event, LiveBuild, Progress, Replaced, Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore, Start,
+    Event, EventSize, LiveBuild, Progress, Replaced, Run, Snapshot, SnapshotEntry, SnapshotRow,
+    SnapshotStore, Start,
 };
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
@@ -420,8 +421,13 @@ impl ArtifactStore for InterceptingStore {
         self.ask("reports", self.inner.reports(org, flow, fingerprint)).await
     }
 
-    async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Origin>> {
-        self.ask("provenance", self.inner.provenance(org, fingerprints)).await
+    async fn provenance(
+        &self,
+        org: Id,
+        fingerprints: &[Fingerprint],
+        entries: u64,
+    ) -> StoreResult<Vec<Origin>> {
+        self.ask("provenance", self.inner.provenance(org, fingerprints, entries)).await
     }
 }
 
@@ -566,8 +572,8 @@ impl RepoStore for InterceptingStore {
         self.ask("newest_repo", self.inner.newest_repo(org, name, provider)).await
     }
 
-    async fn repos_named(&self, org: Id, names: &[&str]) -> StoreResult<Vec<(String, Id)>> {
-        self.ask("repos_named", self.inner.repos_named(org, names)).await
+    async fn repos_named(&self, org: Id, names: &[&str], most: u64) -> StoreResult<Vec<(String, Id)>> {
+        self.ask("repos_named", self.inner.repos_named(org, names, most)).await
     }
 
     async fn repo_values(
@@ -637,6 +643,10 @@ impl SnapshotStore for InterceptingStore {
         self.ask("live_builds", self.inner.live_builds(org, repo, reports, limit)).await
     }
 
+    async fn event_sizes(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<EventSize>> {
+        self.ask("event_sizes", self.inner.event_sizes(org, asked)).await
+    }
+
     async fn events(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<Event>> {
         self.ask("events", self.inner.events(org, asked)).await
     }
@@ -653,8 +663,8 @@ impl SnapshotStore for InterceptingStore {
         self.ask("event_numbers", numbers).await
     }
 
-    async fn replaced(&self, org: Id, environment: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>> {
-        self.ask("replaced", self.inner.replaced(org, environment, starts)).await
+    async fn replaced(&self, org: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>> {
+        self.ask("replaced", self.inner.replaced(org, starts)).await
     }
 
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {

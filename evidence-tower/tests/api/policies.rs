@@ -323,7 +323,7 @@ async fn a_version_is_read_when_it_is_first_evaluated_by_and_no_older_one_is() {
     api.put_policy("p", COMPLIANCE).await.ok();
     about_policies();
     api.attach("prod", "p").await;
-    let first = ["policy", "policy_version_sizes", "policy_versions_by_number"];
+    let first = ["policies_named", "policy_version_sizes", "policy_versions_by_number"];
     assert_eq!(about_policies(), first, "attaching");
     let reports: [&[ReportedArtifact<'_>]; 2] = [&[('1', &[10])], &[('2', &[10])]];
     for running in reports {

@@ -2,7 +2,7 @@
 //! put, over what is reported, to what snapshots say of it for good.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use evidence_core::environments::replay;
 use evidence_core::snapshots::Snapshot;
@@ -438,7 +438,6 @@ async fn differences(store: &dyn Store, index: u64) -> Vec<String> {
     replay(store, acme, environment.record.id, index).await.unwrap()
 }
 
-/// Of these what was before cannot be told any more, so that the evaluation begins again.
 #[tokio::test]
 async fn what_changes_while_a_report_is_evaluated_leaves_a_verdict_that_follows_from_the_ledger() {
     for (query, change) in [
@@ -502,6 +501,46 @@ impl Api {
             other => panic!("{other}"),
         }
     }
+}
+
+/// Whatever is reported of what runs while it is evaluated tells at the next report, and is no reason to begin again.
+#[tokio::test]
+async fn an_environment_is_evaluated_while_its_artifacts_are_reported_again_and_again() {
+    on_every_store(async |_, store| {
+        let (armed, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let evidence = Evidence::new(Arc::clone(&store), Settings::default());
+        let meanwhile = Arc::new(Api::new(evidence, Mount::Tower, "meanwhile").await);
+        let (is_armed, times) = (Arc::clone(&armed), Arc::clone(&asked));
+        let before = move |call: Call| {
+            let now = call == Call::Query("provenance") && is_armed.load(Ordering::SeqCst);
+            let (api, times) = (Arc::clone(&meanwhile), Arc::clone(&times));
+            async move {
+                if now {
+                    times.fetch_add(1, Ordering::SeqCst);
+                    for change in ["report", "name", "allow"] {
+                        api.change(change).await;
+                    }
+                }
+            }
+            .boxed()
+        };
+        let interposed = InterceptingStore::new(Arc::clone(&store), before);
+        let evidence = Evidence::new(Arc::new(interposed), Settings::default());
+        let api = Api::new(evidence, Mount::Tower, "interposed").await;
+        api.flow("web", "version: 1").await;
+        api.given_policy("{trail-compliance: {required: true}}").await;
+        armed.store(true, Ordering::SeqCst);
+        // Nobody had reported or allowed it when the first evaluation began.
+        for (running, compliant) in [(&RUNNING[..], false), (&[], true), (&RUNNING, true)] {
+            api.report_running("prod", running).await.created();
+            let snapshot = api.get("/snapshots/acme/prod/@%7Bnow%7D").await.ok();
+            assert_eq!(snapshot["compliant"], compliant, "{snapshot}");
+        }
+        api.report_running("prod", &RUNNING).await.created();
+        assert_eq!(asked.load(Ordering::SeqCst), 3, "what runs is evaluated once a report");
+        expect_replays(&*store, 4).await;
+    })
+    .await;
 }
 
 #[tokio::test]

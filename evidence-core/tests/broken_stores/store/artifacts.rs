@@ -103,11 +103,13 @@ impl ArtifactStore for Broken {
         self.whole.reports(org, flow, fingerprint).await
     }
 
-    async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Origin>> {
-        let mut origins = self.whole.provenance(org, fingerprints).await?;
-        if self.has(Defect::DatesNamesByTheReport) {
-            origins.iter_mut().for_each(|origin| origin.named_at = Some(origin.report.index));
-        }
-        Ok(origins)
+    async fn provenance(
+        &self,
+        org: Id,
+        fingerprints: &[Fingerprint],
+        entries: u64,
+    ) -> StoreResult<Vec<Origin>> {
+        let entries = if self.has(Defect::TellsOriginsOfAllEntries) { u64::MAX } else { entries };
+        self.whole.provenance(org, fingerprints, entries).await
     }
 }

@@ -101,10 +101,10 @@ impl RepoStore for Broken {
         self.whole.newest_repo(org, name, provider).await
     }
 
-    async fn repos_named(&self, org: Id, names: &[&str]) -> StoreResult<Vec<(String, Id)>> {
+    async fn repos_named(&self, org: Id, names: &[&str], most: u64) -> StoreResult<Vec<(String, Id)>> {
         let names =
             if self.has(Defect::KnowsOneRepoOfAList) { names.get(..1).unwrap_or(names) } else { names };
-        self.whole.repos_named(org, names).await
+        self.whole.repos_named(org, names, most).await
     }
 
     async fn repo_values(

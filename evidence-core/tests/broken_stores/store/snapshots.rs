@@ -8,7 +8,8 @@ use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::page::{Page, PageRequest, SortDirection};
 use evidence_core::snapshots::{
-    Event, LiveBuild, Progress, Replaced, Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore, Start,
+    Event, EventSize, LiveBuild, Progress, Replaced, Run, Snapshot, SnapshotEntry, SnapshotRow,
+    SnapshotStore, Start,
 };
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
@@ -55,6 +56,13 @@ impl SnapshotStore for Broken {
         self.whole.live_builds(org, repo, reports, limit).await
     }
 
+    async fn event_sizes(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<EventSize>> {
+        let mut sizes = self.whole.event_sizes(org, asked).await?;
+        let is_first = |size: &EventSize| asked.first() == Some(&(size.environment, size.number));
+        sizes.retain(|size| !self.has(Defect::MeasuresTheFirstEvent) || is_first(size));
+        Ok(sizes)
+    }
+
     async fn events(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<Event>> {
         let mut events = self.whole.events(org, asked).await?;
         events.retain(|event| !self.has(Defect::LogsNoExits) || !event.exited);
@@ -76,13 +84,19 @@ impl SnapshotStore for Broken {
         Ok(page)
     }
 
-    async fn replaced(&self, org: Id, environment: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>> {
+    async fn replaced(&self, org: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>> {
         let later = |start: &Start| Start { since: start.since + 1, ..start.clone() };
         let starts = match self.has(Defect::ReplacesWhatBeganTogether) {
             true => starts.iter().map(later).collect(),
             false => starts.to_vec(),
         };
-        self.whole.replaced(org, environment, &starts).await
+        let replaced = self.whole.replaced(org, &starts).await?;
+        let is_named = |one: &Replaced| {
+            let start = usize::try_from(one.place).ok().and_then(|place| starts.get(place));
+            start.is_none_or(|start| !start.reference.is_empty())
+        };
+        let replaced = replaced.into_iter();
+        Ok(replaced.filter(|one| !self.has(Defect::ReplacesByNamesAlone) || is_named(one)).collect())
     }
 
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {

@@ -19,6 +19,10 @@ impl PolicyStore for InterceptingStore {
         self.ask("policy", self.inner.policy(org, name)).await
     }
 
+    async fn policies_named(&self, org: Id, names: &[&str]) -> StoreResult<Vec<Current<Policy>>> {
+        self.ask("policies_named", self.inner.policies_named(org, names)).await
+    }
+
     async fn policies_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
         self.ask("policies_listed", self.inner.policies_listed(org)).await
     }
@@ -59,8 +63,9 @@ impl AllowlistStore for InterceptingStore {
         org: Id,
         environment: Id,
         fingerprints: &[Fingerprint],
+        entries: u64,
     ) -> StoreResult<Vec<(Fingerprint, u64)>> {
-        self.ask("allowed", self.inner.allowed(org, environment, fingerprints)).await
+        self.ask("allowed", self.inner.allowed(org, environment, fingerprints, entries)).await
     }
 
     async fn allowance_count(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64> {
@@ -108,6 +113,10 @@ impl AttestationTypeStore for InterceptingStore {
 impl ControlStore for InterceptingStore {
     async fn control(&self, org: Id, identifier: &str) -> StoreResult<Option<Current<Control>>> {
         self.ask("control", self.inner.control(org, identifier)).await
+    }
+
+    async fn controls_named(&self, org: Id, identifiers: &[&str]) -> StoreResult<Vec<String>> {
+        self.ask("controls_named", self.inner.controls_named(org, identifiers)).await
     }
 
     async fn controls(
