@@ -1,6 +1,7 @@
 //! Snapshots: what ran in an environment, when, and whether it was allowed to. Kept as intervals: an artifact runs
 //! from one snapshot until another, so a report costs what changed and not what runs.
 
+pub(crate) mod applied;
 pub(crate) mod bound;
 pub(crate) mod combined;
 pub(crate) mod diff;
@@ -13,6 +14,7 @@ pub(crate) mod store;
 pub(crate) mod timeline;
 pub(crate) mod view;
 
+pub use applied::{AppliedPolicyView, FailingArtifacts};
 pub use bound::Bound;
 pub use diff::{CompareSnapshots, DiffArtifact, DiffSection, EnvironmentDiff, SharedSection};
 pub use expression::{BadExpression, BadInterval, Expression, Interval, Position, Unit};
@@ -27,7 +29,4 @@ pub use store::{
     Event, EventSize, LiveBuild, Progress, REPLACED_AMONG, Replaced, Run, SnapshotEntry, SnapshotRow,
     SnapshotStore, Start,
 };
-pub use view::{
-    AppliedPolicyView, ArtifactFlow, FailingArtifacts, FlowReason, SnapshotArtifact, SnapshotSummary,
-    SnapshotView,
-};
+pub use view::{ArtifactFlow, FlowReason, SnapshotArtifact, SnapshotSummary, SnapshotView};

@@ -135,6 +135,29 @@ pub struct PolicyOutcome {
     pub rules: RuleOutcomes,
 }
 
+#[cfg(test)]
+impl RunningArtifact {
+    /// One of which nothing is known but its name.
+    pub(super) fn example() -> Self {
+        Self {
+            fingerprint: None,
+            name: "api".to_owned(),
+            created: vec![1, 2, 3],
+            context: JsonFields::default(),
+            from: 1,
+            since: 1,
+            annotation: Annotation { kind: "unchanged".to_owned(), was: 3, now: 3 },
+            compliant: Some(true),
+            provenance: Vec::new(),
+            source: None,
+            judged_by: None,
+            violates: Vec::new(),
+            outcomes: Vec::new(),
+            inputs: None,
+        }
+    }
+}
+
 impl RunningArtifact {
     /// What it is told apart by from all else that runs in the environment.
     pub fn key(&self) -> ArtifactKey {

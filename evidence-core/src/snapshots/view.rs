@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::compute::{Compute, MANY_EVALUATIONS};
 use crate::environments::record::EnvironmentKind;
@@ -15,15 +15,15 @@ use crate::error::{Error, Result};
 use crate::git::GitCommitInfo;
 use crate::id::Id;
 use crate::json::JsonText;
-use crate::ledger::Hash;
 use crate::limits::at_most;
-use crate::name::PolicyName;
 use crate::operation::{Envelope, JsonList, around_last, write_json};
 use crate::rules::compliance::State;
-use crate::rules::policy::{self, FlowContext, Policy, PolicyDump, RuleEvaluation};
 use crate::service::{Context, OwnedContext};
+use crate::snapshots::applied::{
+    AppliedPolicyView, AppliedVersion, AppliedVersions, Denied, FailingArtifacts, reasons,
+};
 use crate::snapshots::combined::{Part, Shown};
-use crate::snapshots::record::{Annotation, AppliedPolicy, PolicyDecision, RunningArtifact};
+use crate::snapshots::record::{Annotation, PolicyDecision, RunningArtifact};
 use crate::snapshots::sources::{DeploymentDiff, Sources, Traced, traced_in_parts};
 use crate::snapshots::store::{SnapshotEntry, SnapshotRow};
 use crate::snapshots::timeline::Timeline;
@@ -207,71 +207,6 @@ pub struct FlowReason {
     pub reason: String,
 }
 
-/// A policy that a snapshot was evaluated by.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[non_exhaustive]
-pub struct AppliedPolicyView {
-    /// The policy's id.
-    pub id: Id,
-    /// The policy's name.
-    pub name: PolicyName,
-    /// The version that was the newest when the snapshot was taken.
-    pub version: u64,
-    /// That version as it was understood.
-    // What is written of it is not kept: of many policies that is much.
-    #[serde(serialize_with = "as_dump")]
-    #[schemars(with = "PolicyDump")]
-    pub policy_dump: Arc<Policy>,
-    /// The fingerprints of what runs and may not because of this policy; empty for what has no digest.
-    #[schemars(with = "Vec<String>")]
-    pub failing_artifacts: FailingArtifacts,
-}
-
-fn as_dump<S: Serializer>(policy: &Arc<Policy>, serializer: S) -> Result<S::Ok, S::Error> {
-    PolicyDump::from(&**policy).serialize(serializer)
-}
-
-/// The fingerprints of what runs and may not because of one policy: all policies of a snapshot share what runs and may not.
-#[derive(Clone)]
-pub struct FailingArtifacts {
-    denied: Arc<[Denied]>,
-    /// That of the policy among those that the snapshot was evaluated by.
-    place: u16,
-}
-
-/// What runs and may not.
-struct Denied {
-    fingerprint: String,
-    /// The places of the policies that it violates, ascending.
-    violates: Vec<u16>,
-}
-
-impl FailingArtifacts {
-    /// In the order of the snapshot's artifacts.
-    pub fn iter(&self) -> impl Iterator<Item = &str> {
-        let fails = |denied: &&Denied| denied.violates.binary_search(&self.place).is_ok();
-        self.denied.iter().filter(fails).map(|denied| denied.fingerprint.as_str())
-    }
-}
-
-impl std::fmt::Debug for FailingArtifacts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
-}
-
-impl PartialEq for FailingArtifacts {
-    fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
-    }
-}
-
-impl Serialize for FailingArtifacts {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.iter())
-    }
-}
-
 impl SnapshotView {
     pub(super) async fn gather(
         timeline: &Timeline,
@@ -449,90 +384,10 @@ fn artifacts(
     stream::iter(part).then(artifact)
 }
 
-/// The rules that these decisions found violated, a sentence for each and each flow.
-fn reasons(decisions: &[PolicyDecision]) -> Vec<String> {
-    let mut reasons = Vec::new();
-    for PolicyDecision { policy_name, policy_version, status, rule_evaluations } in decisions {
-        if status.is_compliant() {
-            continue;
-        }
-        let before = reasons.len();
-        let violated = rule_evaluations.iter().flat_map(RuleEvaluation::violations);
-        reasons
-            .extend(violated.map(|why| format!("policy '{policy_name}' (version {policy_version}): {why}")));
-        if reasons.len() == before {
-            reasons.push(format!("policy '{policy_name}' (version {policy_version}) is violated"));
-        }
-    }
-    reasons
-}
-
 impl SnapshotEntry {
     /// In the snapshot that it is placed in.
     fn running_instances(&self) -> usize {
         if self.exited { 0 } else { self.instance.created.len() }
-    }
-}
-
-/// The policies that what ran was evaluated by, in the order of their ids.
-#[derive(Default)]
-struct AppliedVersions {
-    digest: Option<Hash>,
-    policies: Vec<AppliedVersion>,
-}
-
-/// A version of a policy, as far as it can be found.
-#[derive(Clone)]
-struct AppliedVersion {
-    id: Id,
-    version: u64,
-    name: Option<PolicyName>,
-    policy: Option<Arc<Policy>>,
-}
-
-impl AppliedVersions {
-    async fn read(applied: Vec<AppliedPolicy>, cx: &Context<'_>) -> Result<Self> {
-        let Some(digest) = AppliedPolicy::digest(&applied) else { return Ok(Self::default()) };
-        let ids: Vec<Id> = applied.iter().map(|applied| applied.policy).collect();
-        let policies = cx.store().policies_by_id(cx.org()?, &ids).await?;
-        let mut names: BTreeMap<Id, PolicyName> =
-            policies.into_iter().map(|policy| (policy.record.id, policy.record.name)).collect();
-        let versions = Vec::from_iter(applied.iter().map(|applied| (applied.policy, applied.version)));
-        let mut parsed = BTreeMap::new();
-        for part in cx.policies_in_parts(&versions).await? {
-            parsed.extend(cx.parsed_policies(&part).await?);
-        }
-        let version = |(id, version)| AppliedVersion {
-            id,
-            version,
-            name: names.remove(&id),
-            policy: parsed.remove(&(id, version)),
-        };
-        Ok(Self { digest: Some(digest), policies: versions.into_iter().map(version).collect() })
-    }
-
-    /// What was decided of an instance that was reported in these flows.
-    fn decisions(&self, instance: &RunningArtifact, contexts: &[FlowContext]) -> Vec<PolicyDecision> {
-        let artifact = instance.as_policies_see_it();
-        let decision = |(place, version): (u16, &AppliedVersion)| {
-            let satisfied = instance.violates.binary_search(&place).is_err();
-            let outcome = instance.outcomes.iter().find(|outcome| outcome.policy == place);
-            let evaluation = version.policy.as_ref().and_then(|policy| match outcome {
-                Some(outcome) => policy::explain_outcome(policy, &outcome.rules, contexts),
-                // The others rest on what a snapshot does not keep.
-                None => policy.follows_from_states().then(|| policy::evaluate(policy, artifact, contexts)),
-            });
-            // What was recorded counts. Where the policy says something else now, as one whose text was damaged may, its
-            // rules do not tell why.
-            let evaluation = evaluation.filter(|evaluation| evaluation.satisfied == satisfied);
-            Some(PolicyDecision {
-                policy_name: version.name.clone()?,
-                policy_version: version.version,
-                status: if satisfied { State::Compliant } else { State::NonCompliant },
-                rule_evaluations: evaluation.map(|evaluation| evaluation.rules).unwrap_or_default(),
-            })
-        };
-        (0..=u16::MAX).zip(&self.policies).filter_map(decision).collect()
     }
 }
 
@@ -643,70 +498,15 @@ impl Annotation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::policy::RuleKind;
-
-    fn instance() -> RunningArtifact {
-        RunningArtifact {
-            fingerprint: None,
-            name: "api".to_owned(),
-            created: vec![1, 2, 3],
-            context: crate::json::JsonFields::default(),
-            from: 1,
-            since: 1,
-            annotation: Annotation { kind: "unchanged".to_owned(), was: 3, now: 3 },
-            compliant: Some(true),
-            provenance: Vec::new(),
-            source: None,
-            judged_by: None,
-            violates: Vec::new(),
-            outcomes: Vec::new(),
-            inputs: None,
-        }
-    }
-
-    /// A snapshot keeps neither attestations nor tags, but what came of them.
-    #[test]
-    fn rules_are_shown_by_what_was_recorded_of_them() {
-        let schema = "_schema: https://example.com/schemas/policy/v1\nartifacts:\n";
-        let both = vec![RuleKind::Provenance, RuleKind::TrailCompliance];
-        let three = vec![RuleKind::Provenance, RuleKind::TrailCompliance, RuleKind::Attestation];
-        let required = "  provenance:\n    required: true\n";
-        let attestations = "  attestations:\n    - type: junit\n";
-        let exceptions =
-            "  provenance:\n    required: true\n    exceptions:\n      - if: ${{ flow.name == 'a' }}\n";
-        let table = [
-            (required, None, both.clone()),
-            (attestations, Some("--m"), three),
-            (attestations, Some("--+"), Vec::new()),
-            (attestations, Some("--"), Vec::new()),
-            (attestations, None, Vec::new()),
-            (exceptions, Some("p-"), both),
-            (exceptions, None, Vec::new()),
-        ];
-        for (text, outcome, shown) in table {
-            let policy = Arc::new(Policy::stored(&format!("{schema}{text}")));
-            assert!(policy.is_readable(), "{text}");
-            let version = AppliedVersion {
-                id: "00000000-0000-0000-0000-00000001".parse().unwrap(),
-                version: 1,
-                name: Some("p".parse().unwrap()),
-                policy: Some(policy),
-            };
-            let applied = AppliedVersions { digest: None, policies: vec![version] };
-            let outcome = outcome.map(|rules| serde_json::json!({"policy": 0, "rules": rules}));
-            let outcomes =
-                outcome.map(|outcome| serde_json::from_value(outcome).unwrap()).into_iter().collect();
-            let decisions =
-                applied.decisions(&RunningArtifact { violates: vec![0], outcomes, ..instance() }, &[]);
-            let kinds = Vec::from_iter(decisions[0].rule_evaluations.iter().map(|one| one.rule.kind));
-            assert_eq!((decisions[0].status, kinds), (State::NonCompliant, shown), "{text}");
-        }
-    }
 
     #[test]
     fn an_annotation_belongs_to_the_snapshot_in_which_it_came_about() {
         let said = |kind: &str, was, now| Annotation { kind: kind.to_owned(), was, now };
-        let instance = RunningArtifact { from: 4, annotation: said("became-compliant", 2, 3), ..instance() };
+        let instance = RunningArtifact {
+            from: 4,
+            annotation: said("became-compliant", 2, 3),
+            ..RunningArtifact::example()
+        };
         let table = [
             (false, 4, said("became-compliant", 2, 3)),
             (false, 5, said("unchanged", 3, 3)),

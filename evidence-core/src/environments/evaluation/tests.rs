@@ -5,6 +5,7 @@ use super::*;
 use serde_json::json;
 
 use crate::id::Random;
+use crate::rules::compliance::State;
 use crate::snapshots::record::Annotation;
 use crate::time::Timestamp;
 

@@ -1,0 +1,306 @@
+//! How what runs stands wherever it was reported: what environments are evaluated by, policies aside.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::future::try_join;
+
+use super::work::asked_by;
+use super::{PolicySet, ReportedState};
+use crate::artifacts::store::{ArtifactRow, Origin};
+use crate::error::{Error, Result};
+use crate::flows::operations::FlowLabel;
+use crate::flows::templates::Parsed;
+use crate::id::Id;
+use crate::ledger::Hash;
+use crate::name::Fingerprint;
+use crate::rules::compliance::{
+    self, ArtifactState, AttestationStatus, ContentStatus, ReportedArtifact, ReportedAttestation, State,
+};
+use crate::rules::policy::{Asked, FlowAttestations, FlowContext};
+use crate::rules::template::{self, Template};
+use crate::service::Context;
+use crate::snapshots::record::{DeploymentSource, Provenance};
+use crate::store::batch::distinct;
+use crate::store::error::StoreError;
+use crate::texts::record::in_parts;
+use crate::trails::evaluation::evaluated;
+use crate::trails::store::TrailContents;
+
+/// So many attestations are kept for what runs while it is evaluated: those that policies ask for.
+const MAX_KEPT: usize = 1_000_000;
+
+/// What running artifacts are evaluated by, policies aside; by their digests, so that one without has no provenance and is on
+/// no allowlist.
+pub(super) struct EvaluationInputs {
+    pub(super) allowed: BTreeSet<Fingerprint>,
+    pub(super) sources: BTreeMap<Fingerprint, Vec<Source>>,
+}
+
+/// A report of a running artifact: the newest in its flow, and how it stands there.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub(super) report: DeploymentSource,
+    pub(super) reference: String,
+    /// The digest of the flow's name and tags.
+    pub(super) flow: Hash,
+    pub(super) context: FlowContext,
+}
+
+/// The first source that names a repo, or the first.
+pub(super) fn deployed_from(sources: &[Source]) -> Option<DeploymentSource> {
+    let named = sources.iter().find(|source| source.report.repo.is_some());
+    named.or(sources.first()).map(|source| source.report.clone())
+}
+
+impl Source {
+    pub(super) fn provenance(&self) -> Provenance {
+        let FlowContext { artifact_state, reason, .. } = &self.context;
+        Provenance {
+            artifact: self.report.report,
+            state: *artifact_state,
+            reason: reason.clone(),
+            flow: Some(self.report.flow),
+            reference: self.reference.clone(),
+        }
+    }
+}
+
+/// What was reported of what runs.
+pub(super) struct Reports {
+    /// How many entries the ledger had.
+    rests_on: u64,
+    allowed: BTreeSet<Fingerprint>,
+    /// One of each flow.
+    origins: Vec<Origin>,
+    flows: BTreeMap<Id, FlowLabel>,
+    /// How those without a trail stand, by report.
+    alone: BTreeMap<Id, EvaluatedReport>,
+}
+
+impl Reports {
+    pub(super) async fn read(
+        environment: Id,
+        running: &ReportedState,
+        rests_on: u64,
+        cx: &Context<'_>,
+    ) -> Result<Self> {
+        let org = cx.org()?;
+        let fingerprints: Vec<Fingerprint> =
+            running.values().filter_map(|observed| observed.fingerprint.clone()).collect();
+        let reported = async {
+            match fingerprints.as_slice() {
+                [] => Ok((Vec::new(), Vec::new())),
+                some => {
+                    let allowed = cx.store().allowed(org, environment, some, rests_on);
+                    try_join(allowed, cx.store().provenance(org, some, rests_on)).await
+                }
+            }
+        };
+        let (allowed, origins) = reported.await?;
+        let allowed = allowed.into_iter().map(|(fingerprint, _)| fingerprint).collect();
+        let flows = distinct(origins.iter().map(|origin| origin.report.flow));
+        let (flows, alone) = try_join(cx.flow_labels(&flows), without_trail(&origins, cx)).await?;
+        Ok(Self { rests_on, allowed, origins, flows, alone })
+    }
+
+    /// How the reports stand in their trails. Of the attestations those are kept that a policy asks for.
+    pub(super) async fn evaluated(self, policies: &PolicySet, cx: &Context<'_>) -> Result<EvaluatedReports> {
+        let Self { rests_on, allowed, origins, flows, alone } = self;
+        let mut running: BTreeMap<Id, BTreeMap<Fingerprint, String>> = BTreeMap::new();
+        for Origin { report, last_name, .. } in &origins {
+            let Some(trail) = report.trail else { continue };
+            running.entry(trail).or_default().insert(report.fingerprint.clone(), last_name.clone());
+        }
+        let reported = Vec::from_iter(running.keys().copied());
+        let running = Arc::new(running);
+        let asked = asked_by(&policies.versions(), cx).await?;
+        let kept = Arc::new(AtomicUsize::new(0));
+        let all_kept = Arc::clone(&kept);
+        let evaluate = move |(contents, parsed): (TrailContents, Arc<Parsed>)| {
+            if kept.load(Ordering::Relaxed) > MAX_KEPT {
+                return None;
+            }
+            let contents = contents.within(rests_on);
+            let running = running.get(&contents.trail.id).into_iter().flatten();
+            let running = running.map(|(content, name)| (content.as_str(), name.as_str())).collect();
+            let evaluated = InTrail::new(&contents, &parsed.template, &running, &asked);
+            kept.fetch_add(evaluated.kept, Ordering::Relaxed);
+            Some((contents.trail.id, evaluated))
+        };
+        let trails = evaluated(&reported, cx, evaluate).await?.into_iter().flatten().collect();
+        if all_kept.load(Ordering::Relaxed) > MAX_KEPT {
+            let text = format!("The policies ask for more than {MAX_KEPT} attestations of what runs");
+            return Err(Error::invalid("artifacts", text));
+        }
+        Ok(EvaluatedReports { allowed, origins, flows, trails, alone })
+    }
+}
+
+/// How an artifact report stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::environments) struct EvaluatedReport {
+    pub(in crate::environments) state: State,
+    /// Why, where no attestation accounts for it.
+    pub(in crate::environments) reason: Option<String>,
+    /// What counts for it: its own attestations and those of its trail.
+    attestations: Vec<Arc<FlowAttestations>>,
+}
+
+impl EvaluatedReport {
+    /// Of a report to a trail that cannot be read.
+    pub(in crate::environments) fn of_lost_trail() -> Self {
+        let reason = Some(template::LOST_TRAIL.to_owned());
+        Self { state: State::Incomplete, reason, attestations: Vec::new() }
+    }
+}
+
+/// What a trail says of what runs.
+pub(in crate::environments) struct InTrail {
+    pub(in crate::environments) name: String,
+    pub(in crate::environments) states: BTreeMap<String, EvaluatedReport>,
+    /// How many attestations are kept.
+    kept: usize,
+}
+
+/// Why nothing is said of what is too much of a trail.
+const TOO_MUCH: &str = "More attestations count for what runs of the trail than are evaluated";
+
+impl InTrail {
+    /// How this content stands in a trail: by fingerprint, each with the last name that it was given before. Of the
+    /// attestations those are kept that are `asked` for.
+    pub(in crate::environments) fn new(
+        contents: &TrailContents,
+        template: &Template,
+        running: &BTreeMap<&str, &str>,
+        asked: &Asked,
+    ) -> Self {
+        let artifacts = Vec::from_iter(contents.artifacts.iter().map(ReportedArtifact::from));
+        let attestations = Vec::from_iter(contents.attestations.iter().map(ReportedAttestation::from));
+        let none: Arc<FlowAttestations> = Arc::default();
+        let kept = Cell::new(0);
+        let keep = |lines: Vec<AttestationStatus>, reported: &[&ReportedAttestation]| {
+            if asked.is_empty() {
+                return Arc::clone(&none);
+            }
+            let list = FlowAttestations::of_scope(lines, reported, asked);
+            kept.set(kept.get() + list.len());
+            Arc::new(list)
+        };
+        let most = compliance::MAX_LINES;
+        let found = compliance::content_statuses(template, &artifacts, &attestations, running, most, keep);
+        let evaluated = |(fingerprint, status): (&str, ContentStatus<'_, _>)| {
+            let ContentStatus { state, attestations, worse_as, is_too_much } = status;
+            let reason = template.unreadable().map(str::to_owned).or_else(|| worse_as.map(evaluated_as));
+            let reason = reason.or_else(|| is_too_much.then(|| TOO_MUCH.to_owned()));
+            (fingerprint.to_owned(), EvaluatedReport { state, reason, attestations })
+        };
+        let states = found.into_iter().map(evaluated).collect();
+        Self { name: contents.trail.name.to_string(), states, kept: kept.get() }
+    }
+}
+
+/// Why content does not comply of which its newest report asks for nothing that is missing.
+fn evaluated_as(name: &str) -> String {
+    format!("It is evaluated as '{name}' too, which an earlier report called it")
+}
+
+/// How what runs stands wherever it was reported.
+pub(super) struct EvaluatedReports {
+    allowed: BTreeSet<Fingerprint>,
+    pub(super) origins: Vec<Origin>,
+    flows: BTreeMap<Id, FlowLabel>,
+    trails: BTreeMap<Id, InTrail>,
+    /// Of reports without a trail.
+    alone: BTreeMap<Id, EvaluatedReport>,
+}
+
+impl EvaluatedReports {
+    pub(super) fn inputs(self) -> Result<EvaluationInputs> {
+        let Self { allowed, origins, flows, mut trails, mut alone } = self;
+        let digests: BTreeMap<Id, Hash> = flows.iter().map(|(id, flow)| (*id, flow.digest())).collect();
+        let mut sources: BTreeMap<Fingerprint, Vec<Source>> = BTreeMap::new();
+        for Origin { report: row, .. } in origins {
+            // One report that is passed over may be the one that does not comply.
+            let lost = || StoreError::corrupt(format_args!("the flow {} of a running artifact", row.flow));
+            let (flow, digest) = flows.get(&row.flow).zip(digests.get(&row.flow)).ok_or_else(lost)?;
+            let (trail_name, found) = match row.trail {
+                None => (String::new(), alone.remove(&row.id)),
+                Some(trail) => match trails.get_mut(&trail) {
+                    Some(trail) => (trail.name.clone(), trail.states.remove(row.fingerprint.as_str())),
+                    None => (String::new(), Some(EvaluatedReport::of_lost_trail())),
+                },
+            };
+            let context = found.unwrap_or_else(EvaluatedReport::unknown).in_flow(flow, trail_name);
+            let ArtifactRow {
+                id: report, flow, repo, committed_at, template_reference_name: reference, ..
+            } = row;
+            let report = DeploymentSource { report, flow, repo, committed_at };
+            sources.entry(row.fingerprint).or_default().push(Source {
+                report,
+                reference,
+                flow: *digest,
+                context,
+            });
+        }
+        Ok(EvaluationInputs { allowed, sources })
+    }
+}
+
+/// A report to a flow as a whole is evaluated by the template it came with, and has no attestations; one without a name has
+/// the last that its content was given there.
+pub(in crate::environments) async fn without_trail(
+    origins: &[Origin],
+    cx: &Context<'_>,
+) -> Result<BTreeMap<Id, EvaluatedReport>> {
+    let alone = origins.iter().filter(|origin| origin.report.trail.is_none());
+    let mut states = BTreeMap::new();
+    for part in in_parts(alone, |origin| origin.report.template) {
+        let templates = cx.templates(part.iter().map(|origin| origin.report.template)).await?;
+        let report = |Origin { report: row, last_name, .. }: &Origin| {
+            (row.id, ReportedArtifact::from(row), last_name.clone(), templates.of(row.template))
+        };
+        let reports = part.into_iter().map(report).collect();
+        let evaluations = |(.., parsed): &(_, _, _, Arc<Parsed>)| 1 + parsed.template.requirements();
+        let evaluate = |(id, report, last_name, parsed): (Id, _, String, Arc<Parsed>)| {
+            (id, EvaluatedReport::alone(report, last_name, &parsed.template))
+        };
+        states.extend(cx.compute().evaluate_each(reports, evaluations, evaluate).await?);
+    }
+    Ok(states)
+}
+
+impl EvaluatedReport {
+    /// How a report stands of which its trail knows nothing.
+    pub(in crate::environments) const fn unknown() -> Self {
+        Self { state: State::Incomplete, reason: None, attestations: Vec::new() }
+    }
+
+    /// As policies see it in its flow.
+    pub(in crate::environments) fn in_flow(self, flow: &FlowLabel, trail_name: String) -> FlowContext {
+        let Self { state: artifact_state, reason, attestations } = self;
+        let (flow_name, tags) = (flow.name.to_string(), Arc::clone(&flow.tags));
+        FlowContext { flow_name, trail_name, artifact_state, reason, tags, attestations }
+    }
+
+    /// How a report without a trail stands, whose content was called `last_name` last.
+    fn alone(mut report: ReportedArtifact, last_name: String, template: &Template) -> Self {
+        let state_of = |report: &_| match compliance::evaluate_artifact(template, report, &[], &[]).state {
+            ArtifactState::Reported(state) => state,
+            ArtifactState::Missing => State::Incomplete,
+        };
+        let mut state = state_of(&report);
+        let mut reason = template.unreadable().map(str::to_owned);
+        if report.name.is_empty() && !last_name.is_empty() {
+            report.name = last_name;
+            let named = state_of(&report);
+            if named != state {
+                reason = reason.or_else(|| Some(evaluated_as(&report.name)));
+                state = named;
+            }
+        }
+        Self { state, reason, attestations: Vec::new() }
+    }
+}

@@ -1,0 +1,212 @@
+//! The policies that a snapshot was evaluated by, and what each of them said of what ran.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+
+use crate::error::Result;
+use crate::id::Id;
+use crate::ledger::Hash;
+use crate::name::PolicyName;
+use crate::rules::compliance::State;
+use crate::rules::policy::{self, FlowContext, Policy, PolicyDump, RuleEvaluation};
+use crate::service::Context;
+use crate::snapshots::record::{AppliedPolicy, PolicyDecision, RunningArtifact};
+
+/// A policy that a snapshot was evaluated by.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct AppliedPolicyView {
+    /// The policy's id.
+    pub id: Id,
+    /// The policy's name.
+    pub name: PolicyName,
+    /// The version that was the newest when the snapshot was taken.
+    pub version: u64,
+    /// That version as it was understood.
+    // What is written of it is not kept: of many policies that is much.
+    #[serde(serialize_with = "as_dump")]
+    #[schemars(with = "PolicyDump")]
+    pub policy_dump: Arc<Policy>,
+    /// The fingerprints of what runs and may not because of this policy; empty for what has no digest.
+    #[schemars(with = "Vec<String>")]
+    pub failing_artifacts: FailingArtifacts,
+}
+
+fn as_dump<S: Serializer>(policy: &Arc<Policy>, serializer: S) -> Result<S::Ok, S::Error> {
+    PolicyDump::from(&**policy).serialize(serializer)
+}
+
+/// The fingerprints of what runs and may not because of one policy: all policies of a snapshot share what runs and may not.
+#[derive(Clone)]
+pub struct FailingArtifacts {
+    pub(super) denied: Arc<[Denied]>,
+    /// That of the policy among those that the snapshot was evaluated by.
+    pub(super) place: u16,
+}
+
+/// What runs and may not.
+pub(super) struct Denied {
+    pub(super) fingerprint: String,
+    /// The places of the policies that it violates, ascending.
+    pub(super) violates: Vec<u16>,
+}
+
+impl FailingArtifacts {
+    /// In the order of the snapshot's artifacts.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        let fails = |denied: &&Denied| denied.violates.binary_search(&self.place).is_ok();
+        self.denied.iter().filter(fails).map(|denied| denied.fingerprint.as_str())
+    }
+}
+
+impl std::fmt::Debug for FailingArtifacts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl PartialEq for FailingArtifacts {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Serialize for FailingArtifacts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
+/// The policies that what ran was evaluated by, in the order of their ids.
+#[derive(Default)]
+pub(super) struct AppliedVersions {
+    pub(super) digest: Option<Hash>,
+    pub(super) policies: Vec<AppliedVersion>,
+}
+
+/// A version of a policy, as far as it can be found.
+#[derive(Clone)]
+pub(super) struct AppliedVersion {
+    pub(super) id: Id,
+    pub(super) version: u64,
+    pub(super) name: Option<PolicyName>,
+    pub(super) policy: Option<Arc<Policy>>,
+}
+
+impl AppliedVersions {
+    pub(super) async fn read(applied: Vec<AppliedPolicy>, cx: &Context<'_>) -> Result<Self> {
+        let Some(digest) = AppliedPolicy::digest(&applied) else { return Ok(Self::default()) };
+        let ids: Vec<Id> = applied.iter().map(|applied| applied.policy).collect();
+        let policies = cx.store().policies_by_id(cx.org()?, &ids).await?;
+        let mut names: BTreeMap<Id, PolicyName> =
+            policies.into_iter().map(|policy| (policy.record.id, policy.record.name)).collect();
+        let versions = Vec::from_iter(applied.iter().map(|applied| (applied.policy, applied.version)));
+        let mut parsed = BTreeMap::new();
+        for part in cx.policies_in_parts(&versions).await? {
+            parsed.extend(cx.parsed_policies(&part).await?);
+        }
+        let version = |(id, version)| AppliedVersion {
+            id,
+            version,
+            name: names.remove(&id),
+            policy: parsed.remove(&(id, version)),
+        };
+        Ok(Self { digest: Some(digest), policies: versions.into_iter().map(version).collect() })
+    }
+
+    /// What was decided of an instance that was reported in these flows.
+    pub(super) fn decisions(
+        &self,
+        instance: &RunningArtifact,
+        contexts: &[FlowContext],
+    ) -> Vec<PolicyDecision> {
+        let artifact = instance.as_policies_see_it();
+        let decision = |(place, version): (u16, &AppliedVersion)| {
+            let satisfied = instance.violates.binary_search(&place).is_err();
+            let outcome = instance.outcomes.iter().find(|outcome| outcome.policy == place);
+            let evaluation = version.policy.as_ref().and_then(|policy| match outcome {
+                Some(outcome) => policy::explain_outcome(policy, &outcome.rules, contexts),
+                // The others rest on what a snapshot does not keep.
+                None => policy.follows_from_states().then(|| policy::evaluate(policy, artifact, contexts)),
+            });
+            // What was recorded counts. Where the policy says something else now, as one whose text was damaged may, its
+            // rules do not tell why.
+            let evaluation = evaluation.filter(|evaluation| evaluation.satisfied == satisfied);
+            Some(PolicyDecision {
+                policy_name: version.name.clone()?,
+                policy_version: version.version,
+                status: if satisfied { State::Compliant } else { State::NonCompliant },
+                rule_evaluations: evaluation.map(|evaluation| evaluation.rules).unwrap_or_default(),
+            })
+        };
+        (0..=u16::MAX).zip(&self.policies).filter_map(decision).collect()
+    }
+}
+
+/// The rules that these decisions found violated, a sentence for each and each flow.
+pub(super) fn reasons(decisions: &[PolicyDecision]) -> Vec<String> {
+    let mut reasons = Vec::new();
+    for PolicyDecision { policy_name, policy_version, status, rule_evaluations } in decisions {
+        if status.is_compliant() {
+            continue;
+        }
+        let before = reasons.len();
+        let violated = rule_evaluations.iter().flat_map(RuleEvaluation::violations);
+        reasons
+            .extend(violated.map(|why| format!("policy '{policy_name}' (version {policy_version}): {why}")));
+        if reasons.len() == before {
+            reasons.push(format!("policy '{policy_name}' (version {policy_version}) is violated"));
+        }
+    }
+    reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::policy::RuleKind;
+
+    /// A snapshot keeps neither attestations nor tags, but what came of them.
+    #[test]
+    fn rules_are_shown_by_what_was_recorded_of_them() {
+        let schema = "_schema: https://example.com/schemas/policy/v1\nartifacts:\n";
+        let both = vec![RuleKind::Provenance, RuleKind::TrailCompliance];
+        let three = vec![RuleKind::Provenance, RuleKind::TrailCompliance, RuleKind::Attestation];
+        let required = "  provenance:\n    required: true\n";
+        let attestations = "  attestations:\n    - type: junit\n";
+        let exceptions =
+            "  provenance:\n    required: true\n    exceptions:\n      - if: ${{ flow.name == 'a' }}\n";
+        let table = [
+            (required, None, both.clone()),
+            (attestations, Some("--m"), three),
+            (attestations, Some("--+"), Vec::new()),
+            (attestations, Some("--"), Vec::new()),
+            (attestations, None, Vec::new()),
+            (exceptions, Some("p-"), both),
+            (exceptions, None, Vec::new()),
+        ];
+        for (text, outcome, shown) in table {
+            let policy = Arc::new(Policy::stored(&format!("{schema}{text}")));
+            assert!(policy.is_readable(), "{text}");
+            let version = AppliedVersion {
+                id: "00000000-0000-0000-0000-00000001".parse().unwrap(),
+                version: 1,
+                name: Some("p".parse().unwrap()),
+                policy: Some(policy),
+            };
+            let applied = AppliedVersions { digest: None, policies: vec![version] };
+            let outcome = outcome.map(|rules| serde_json::json!({"policy": 0, "rules": rules}));
+            let outcomes =
+                outcome.map(|outcome| serde_json::from_value(outcome).unwrap()).into_iter().collect();
+            let decisions = applied.decisions(
+                &RunningArtifact { violates: vec![0], outcomes, ..RunningArtifact::example() },
+                &[],
+            );
+            let kinds = Vec::from_iter(decisions[0].rule_evaluations.iter().map(|one| one.rule.kind));
+            assert_eq!((decisions[0].status, kinds), (State::NonCompliant, shown), "{text}");
+        }
+    }
+}
