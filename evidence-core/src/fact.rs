@@ -205,6 +205,9 @@ pub enum Fact {
         /// The name that it had, where that changed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         was: Option<ActionName>,
+        /// The ids of the targets that it no longer has.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        removed: Vec<Id>,
     },
     ActionDeleted {
         record: Action,
@@ -401,7 +404,7 @@ impl Fact {
                 NameEffect::Claim(Key::Action(record.name.clone()), record.id),
                 NameEffect::Claim(Key::ActionNumber(record.number), record.id),
             ],
-            Self::ActionUpdated { record, was: Some(was) } => vec![
+            Self::ActionUpdated { record, was: Some(was), .. } => vec![
                 NameEffect::Alias(Key::Action(was.clone()), record.id),
                 NameEffect::Claim(Key::Action(record.name.clone()), record.id),
             ],

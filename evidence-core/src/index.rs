@@ -170,8 +170,6 @@ pub enum IndexRow<'a> {
         member: Id,
         /// Whether it is one now.
         joined: bool,
-        /// The time of the entry.
-        at: Timestamp,
     },
     /// A snapshot.
     Snapshot {
@@ -271,13 +269,8 @@ fn commit_row(commit: Option<&str>, trail: Id, flow: Id) -> Option<IndexRow<'_>>
     Some(IndexRow::CommitTrail { commit: commit?, trail, flow })
 }
 
-fn member_rows(
-    environment: Id,
-    members: &[Id],
-    joined: bool,
-    at: Timestamp,
-) -> impl Iterator<Item = IndexRow<'_>> {
-    members.iter().map(move |member| IndexRow::EnvironmentMember { environment, member: *member, joined, at })
+fn member_rows(environment: Id, members: &[Id], joined: bool) -> impl Iterator<Item = IndexRow<'_>> {
+    members.iter().map(move |member| IndexRow::EnvironmentMember { environment, member: *member, joined })
 }
 
 fn taken(snapshot: &Snapshot) -> Vec<IndexRow<'_>> {
@@ -413,14 +406,14 @@ impl Fact {
                 fingerprint: &record.fingerprint,
             }),
             Self::EnvironmentCreated { record } => {
-                rows.extend(member_rows(record.id, &record.included, true, at));
+                rows.extend(member_rows(record.id, &record.included, true));
             }
             Self::EnvironmentUpdated { record, joined, left } => {
-                rows.extend(member_rows(record.id, joined, true, at));
-                rows.extend(member_rows(record.id, left, false, at));
+                rows.extend(member_rows(record.id, joined, true));
+                rows.extend(member_rows(record.id, left, false));
             }
             Self::EnvironmentJoined { record, member } => {
-                rows.extend(member_rows(record.id, std::slice::from_ref(member), true, at));
+                rows.extend(member_rows(record.id, std::slice::from_ref(member), true));
             }
             Self::TextKept { text } => rows.push(IndexRow::Text { sha256: Hash::of(text) }),
             // The rows of the record and of its names are all they are found by.

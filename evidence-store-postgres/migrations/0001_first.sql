@@ -267,7 +267,6 @@ CREATE TABLE evidence.environment_member (
     ledger_index bigint NOT NULL,
     member       text COLLATE "C" NOT NULL,
     joined       boolean NOT NULL,
-    at           bigint NOT NULL,
     PRIMARY KEY (org, environment, ledger_index, member)
 );
 

@@ -66,7 +66,7 @@ const ARCHIVED: Sql = Sql::each(
 );
 
 const MEMBER_CHANGES: Sql = Sql::same(
-    "SELECT m.ledger_index, m.at, m.member, m.joined FROM evidence.environment_member m
+    "SELECT m.ledger_index, m.member, m.joined FROM evidence.environment_member m
     WHERE m.org = $1 AND m.environment = $2 ORDER BY m.ledger_index, m.member",
 );
 
@@ -154,7 +154,7 @@ impl<D: Driver> EnvironmentStore for SqlStore<D> {
     }
 
     async fn member_changes(&self, org: Id, environment: Id) -> StoreResult<Vec<MemberChange>> {
-        let change = |(entry, at, member, joined)| Ok(MemberChange { entry, at, member, joined });
+        let change = |(entry, member, joined)| Ok(MemberChange { entry, member, joined });
         self.query_org(org, MEMBER_CHANGES).bind(environment).long().all_as(change).await
     }
 

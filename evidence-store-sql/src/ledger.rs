@@ -41,6 +41,12 @@ const ENTRIES_AT: Sql = Sql::each(
         SELECT * FROM evidence.ledger WHERE org = $1 AND idx = w.idx OFFSET 0) l",
 );
 
+const TIMES: Sql = Sql::each(
+    "SELECT l.idx, l.at FROM json_each($2) w CROSS JOIN evidence.ledger l ON l.org = $1 AND l.idx = w.value",
+    "SELECT l.idx, l.at FROM UNNEST($2::bigint[]) AS w (idx) CROSS JOIN LATERAL (
+        SELECT idx, at FROM evidence.ledger WHERE org = $1 AND idx = w.idx OFFSET 0) l",
+);
+
 /// The hashes of leaves in ranges, as those of a level 0, and of nodes.
 const HASHES: Sql = Sql::each(
     "SELECT 0, l.idx, l.leaf_hash FROM json_each($2) r
@@ -99,6 +105,10 @@ impl<D: Driver> LedgerStore for SqlStore<D> {
     async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {
         let query = self.query_org(org, ENTRIES_AT).bind(ints(indexes));
         query.per_item(indexes.len()).all_as(entry).await
+    }
+
+    async fn ledger_times(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<(u64, Timestamp)>> {
+        self.query_org(org, TIMES).bind(ints(indexes)).per_item(indexes.len()).all().await
     }
 
     async fn ledger_size_at(&self, org: Id, at: Timestamp) -> StoreResult<u64> {

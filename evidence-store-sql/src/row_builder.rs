@@ -361,15 +361,9 @@ impl RowBuilder {
                 IndexRow::IntervalBegun { environment, instance, event } => {
                     self.intervals.begin(org, environment, instance.clone(), event);
                 }
-                IndexRow::EnvironmentMember { environment, member, joined, at } => {
-                    let row = vec![
-                        this.clone(),
-                        environment.into(),
-                        index.clone(),
-                        member.into(),
-                        joined.into(),
-                        at.into(),
-                    ];
+                IndexRow::EnvironmentMember { environment, member, joined } => {
+                    let row =
+                        vec![this.clone(), environment.into(), index.clone(), member.into(), joined.into()];
                     rows.push(TableWrite::EnvironmentMember, row);
                 }
                 IndexRow::Origin { environment, flow, reference, since, artifact, report } => {

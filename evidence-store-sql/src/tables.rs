@@ -424,7 +424,6 @@ impl TableWrite {
                     ("ledger_index", Int),
                     ("member", Text),
                     ("joined", Bool),
-                    ("at", Int),
                 ],
             ),
             Self::EnvironmentReport => instead(

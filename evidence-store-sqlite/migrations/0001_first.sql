@@ -247,7 +247,6 @@ CREATE TABLE environment_member (
     ledger_index INTEGER NOT NULL,
     member       TEXT NOT NULL,
     joined       INTEGER NOT NULL,
-    at           INTEGER NOT NULL,
     PRIMARY KEY (environment, ledger_index, member)
 ) STRICT, WITHOUT ROWID;
 

@@ -1,7 +1,5 @@
 //! Operations on actions, under both of their paths.
 
-use std::collections::BTreeMap;
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -200,20 +198,9 @@ impl Names<'_> {
         match self {
             Self::Environments(names) => {
                 at_most(cx.limits().environment_members, names.len(), "environments")?;
-                let listed = match names {
-                    [] => Vec::new(),
-                    _ => cx.store().environments(cx.org()?).await?,
-                };
-                let known: BTreeMap<&str, Id> =
-                    listed.iter().map(|known| (known.record.name.as_str(), known.record.id)).collect();
-                for name in names {
-                    let Some(id) = known.get(name.as_str()).copied() else {
-                        // The list leaves out what cannot be read.
-                        cx.store().environment(cx.org()?, name).await?;
-                        return Err(cx.missing_environment(name).await?.named_by("environments").into());
-                    };
-                    guards.extend(name.parse().ok().map(|name| Guard::Denotes(Key::Environment(name), id)));
-                    ids.push(id);
+                for environment in cx.environments_named(names, "environments").await? {
+                    guards.push(Guard::Denotes(Key::Environment(environment.name), environment.id));
+                    ids.push(environment.id);
                 }
                 Ok(Watched::Environments(ids))
             }
@@ -376,12 +363,14 @@ async fn change(
     }
     let record = Action { last_modified_at: cx.now_after(was.last_modified_at), ..record };
     let guard = Guard::Revision(RecordKind::Action, was.id, revision);
+    let is_kept = |id: &Id| record.targets.iter().any(|target| target.id == *id);
+    let removed = was.targets.iter().map(|target| target.id).filter(|id| !is_kept(id)).collect();
     let was = (record.name != was.name).then_some(was.name);
-    draft.guarded(Fact::ActionUpdated { record, was }, guard);
+    draft.guarded(Fact::ActionUpdated { record, was, removed }, guard);
     cx.record(draft).await.map(drop)
 }
 
-/// The body of an action, whatever its type.
+/// The actions of a type, or of all.
 async fn list(kind: Option<&'static str>, cx: &Context<'_>) -> Result<JsonList<ActionView>> {
     let listed = cx.store().actions_listed(cx.org()?).await?;
     let owned = cx.to_owned_context();

@@ -74,7 +74,7 @@ async fn actions_read_back(store: Arc<dyn Store>) -> Outcome {
         last_modified_at: at(9),
         ..action(100, 1, "on/start")
     };
-    org.record(vec![Fact::ActionUpdated { record: full.clone(), was: None }]).await?;
+    org.record(vec![Fact::ActionUpdated { record: full.clone(), was: None, removed: Vec::new() }]).await?;
     let current = Some(Current { revision: 2, record: full });
     same("by name", store.action(org.id, "on/start").await?, current.clone())?;
     same("by number", store.action_numbered(org.id, 1).await?, current.clone())?;
@@ -95,7 +95,12 @@ async fn a_renamed_action_leaves_its_name(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     org.record(vec![created(100, 1, "a")]).await?;
     let renamed = action(100, 1, "b");
-    org.record(vec![Fact::ActionUpdated { record: renamed.clone(), was: Some(named("a")) }]).await?;
+    org.record(vec![Fact::ActionUpdated {
+        record: renamed.clone(),
+        was: Some(named("a")),
+        removed: Vec::new(),
+    }])
+    .await?;
     for name in ["a", "b"] {
         let found = store.action(org.id, name).await?.map(|found| found.record);
         same(name, found, Some(renamed.clone()))?;
@@ -122,7 +127,7 @@ async fn actions_are_listed_by_number(store: Arc<dyn Store>) -> Outcome {
     .await?;
     other.record(vec![created(200, 1_000, "a")]).await?;
     let long = Action { triggers: vec!["ü".repeat(3_000)], ..action(102, 9, "c") };
-    org.record(vec![Fact::ActionUpdated { record: long, was: None }]).await?;
+    org.record(vec![Fact::ActionUpdated { record: long, was: None, removed: Vec::new() }]).await?;
     let listed = store.actions_listed(org.id).await?;
     let ids: Vec<Id> = listed.iter().map(|one| one.id).collect();
     same("the actions", ids, [101, 102, 103, 100].map(id).to_vec())?;

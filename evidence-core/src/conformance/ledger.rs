@@ -19,6 +19,7 @@ promises! {
     leaves_can_be_recomputed: "Indexes have no gap, and every hash follows from what it covers.",
     the_head_follows_every_write: "Leaf, interior nodes and head change in the same transaction.",
     entries_come_in_pages: "`ledger_entries` answers at most `limit` entries from `first` on.",
+    entries_have_times: "`ledger_times` tells when entries were recorded, by the ledger's time.",
     a_ledger_has_grown_by_a_time: "`ledger_size_at` counts the entries up to an instant, whatever clocks did.",
     entries_are_found_by_index: "`ledger_entries_at` passes over unknown indexes and other organizations' entries.",
     pages_end_after_some_megabytes: "`ledger_entries` answers no entry that so many bytes of others come before, and always one.",
@@ -183,6 +184,21 @@ async fn a_ledger_has_grown_by_a_time(store: Arc<dyn Store>) -> Outcome {
         same(&format!("{instant:?}"), store.ledger_size_at(org.id, instant).await?, size)?;
     }
     same("of nobody", store.ledger_size_at(id(3), at(99)).await?, 0)
+}
+
+async fn entries_have_times(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let first = store.ledger_head(org.id).await?.map_or(0, |head| head.size());
+    // A clock goes back, and the ledger's time does not.
+    for (n, instant) in [(100, 10), (101, 20), (102, 15)] {
+        org.record_at(instant, vec![flow_created(n, &format!("f{n}"))]).await?;
+    }
+    let mut found = store.ledger_times(org.id, &[first + 2, first, 999]).await?;
+    found.sort_unstable();
+    same("the times", found, vec![(first, at(10)), (first + 2, at(20))])?;
+    same("of no entry", store.ledger_times(org.id, &[]).await?, Vec::new())?;
+    same("of the other", store.ledger_times(other.id, &[first]).await?, Vec::new())?;
+    same("of nobody", store.ledger_times(id(3), &[0]).await?, Vec::new())
 }
 
 async fn entries_are_found_by_index(store: Arc<dyn Store>) -> Outcome {

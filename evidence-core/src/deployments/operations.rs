@@ -1,6 +1,7 @@
 //! The operations on deployments.
 
 use std::collections::BTreeMap;
+use std::slice;
 
 use futures_util::future::try_join4;
 use schemars::JsonSchema;
@@ -14,6 +15,7 @@ use crate::deployments::view::{
     DeploymentFrequency, DeploymentLinks, DeploymentList, DeploymentPage, DeploymentStatistics,
     DeploymentView, EnvironmentDeployments,
 };
+use crate::environments::operations::drop_archived;
 use crate::environments::record::Environment;
 use crate::error::{Resource, Result};
 use crate::id::Id;
@@ -60,9 +62,15 @@ fn window(
     (from, to)
 }
 
-/// The environments themselves, and for a logical one its members: something is deployed to physical ones alone.
-fn physical(environment: Environment) -> Vec<Id> {
-    if environment.kind.is_physical() { vec![environment.id] } else { environment.included }
+/// The environments themselves, and for a logical one its members: something is deployed to physical ones alone. Archived
+/// members count nowhere.
+async fn physical(environment: Environment, cx: &Context<'_>) -> Result<Vec<Id>> {
+    if environment.kind.is_physical() {
+        return Ok(vec![environment.id]);
+    }
+    let mut members = environment.included;
+    drop_archived(&mut members, cx).await?;
+    Ok(members)
 }
 
 /// A page of a list that is narrowed by these parameters, in its envelope.
@@ -128,7 +136,7 @@ impl Operation for ListDeployments {
         let choice = RepoChoice { inner_id: None, repo_id: None, name: self.repo_name.as_deref() };
         let repos = cx.chosen_repos(choice).await?;
         let environments = match self.env_name.as_deref().filter(|name| !name.is_empty()) {
-            Some(name) => Some(physical(environment(name, "query.env_name", cx).await?)),
+            Some(name) => Some(physical(environment(name, "query.env_name", cx).await?, cx).await?),
             None => None,
         };
         let (scope, environments) = match (repos, environments.as_deref()) {
@@ -160,7 +168,7 @@ async fn environment(name: &str, field: &'static str, cx: &Context<'_>) -> Resul
 async fn environments(names: &[ShortText], cx: &Context<'_>) -> Result<Option<Vec<Id>>> {
     let mut found = Vec::new();
     for name in names {
-        found.extend(physical(environment(name, "query.env", cx).await?));
+        found.extend(physical(environment(name, "query.env", cx).await?, cx).await?);
     }
     Ok((!names.is_empty()).then(|| distinct(found)))
 }
@@ -323,7 +331,7 @@ impl Operation for ListEnvironmentDeployments {
         let (page, page_size) =
             (self.page.unwrap_or_default(), self.page_size.map_or(PAGE_SIZE, PerPage::get));
         let window = window(self.from.map(|at| at.0), self.to.map(|at| at.0), ENVIRONMENT_WINDOW, cx);
-        let filter = to_environment(known.record, window);
+        let filter = to_environment(known.record, window, cx).await?;
         let found = cx.store().deployments(cx.org()?, &filter, page.request(page_size)).await?;
         Ok(Json(DeploymentPage {
             page: page.get(),
@@ -336,12 +344,16 @@ impl Operation for ListEnvironmentDeployments {
 }
 
 /// The deployments to this environment.
-fn to_environment(environment: Environment, (from, to): (Timestamp, Timestamp)) -> DeploymentFilter {
-    let (scope, environments) = match physical(environment).as_slice() {
+async fn to_environment(
+    environment: Environment,
+    (from, to): (Timestamp, Timestamp),
+    cx: &Context<'_>,
+) -> Result<DeploymentFilter> {
+    let (scope, environments) = match physical(environment, cx).await?.as_slice() {
         [only] => (DeploymentScope::Environment(*only), None),
         members => (DeploymentScope::Organization, Some(members.to_vec())),
     };
-    DeploymentFilter { scope, environments, flow: None, from, to }
+    Ok(DeploymentFilter { scope, environments, flow: None, from, to })
 }
 
 /// Tells how often something was deployed to an environment in the last 28 days, of one flow or of any.
@@ -375,7 +387,7 @@ impl Operation for GetDeploymentFrequency {
             None => None,
         };
         let window = window(None, None, WINDOW, cx);
-        let filter = DeploymentFilter { flow, ..to_environment(known.record, window) };
+        let filter = DeploymentFilter { flow, ..to_environment(known.record, window, cx).await? };
         let Page { items, total } = cx.store().deployment_times(cx.org()?, &filter, MAX_TIMES).await?;
         #[expect(clippy::cast_precision_loss, reason = "nobody deploys 2^53 times")]
         let deployments_per_day = total as f64 / (WINDOW / DAY) as f64;
@@ -399,7 +411,7 @@ async fn flow_of_id(id: &str, cx: &Context<'_>) -> Result<Id> {
     }
 }
 
-/// Gets the last deployment of an artifact to an environment.
+/// Gets the last deployment of an artifact to an environment, or to a member of a logical one.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetDeployment {
     /// The organization's name.
@@ -426,7 +438,7 @@ impl Operation for GetDeployment {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let known = cx.environment(self.env_name.as_str()).await?;
         let found = match self.fingerprint.parse::<Fingerprint>() {
-            Ok(fingerprint) => cx.store().latest_deployment(cx.org()?, known.record.id, &fingerprint).await?,
+            Ok(fingerprint) => latest(known.record, &fingerprint, cx).await?,
             Err(_) => None,
         };
         let missing = || {
@@ -438,6 +450,27 @@ impl Operation for GetDeployment {
         };
         let found = views(found.into_iter().collect(), cx).await?.pop();
         Ok(Json(found.ok_or_else(missing)?))
+    }
+}
+
+/// The last deployment of the artifact to the environment, or to a member of it.
+async fn latest(
+    environment: Environment,
+    fingerprint: &Fingerprint,
+    cx: &Context<'_>,
+) -> Result<Option<Deployment>> {
+    let (store, org) = (cx.store(), cx.org()?);
+    let environment = match physical(environment, cx).await?.as_slice() {
+        [only] => Some(*only),
+        members => {
+            let runs = store.runs(org, slice::from_ref(fingerprint), 1).await?;
+            let to_members = runs.into_iter().filter(|run| members.contains(&run.environment));
+            to_members.max_by_key(|run| run.from.1).map(|run| run.environment)
+        }
+    };
+    match environment {
+        Some(environment) => Ok(store.latest_deployment(org, environment, fingerprint).await?),
+        None => Ok(None),
     }
 }
 

@@ -16,7 +16,8 @@ use crate::operation::{Acknowledged, Json, Method, Operation};
 use crate::policies::operations as policies;
 use crate::service::Context;
 
-/// Attaches policies to an environment. What runs there is evaluated anew, and a snapshot is taken of it where there was
+/// Attaches policies to an environment. Those of a logical environment are asked by gates alone: its snapshots tell what its
+/// members' policies say. What runs in a physical one is evaluated anew, and a snapshot is taken of it where there was
 /// one. Those attached already stay, and nothing changes. An environment has at most as many policies as the host
 /// permits (100 unless it says otherwise): 400.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -24,7 +24,7 @@ use crate::snapshots::view::fingerprint;
 use crate::time::SentSeconds;
 
 /// Gets the log of an environment as a CSV file, oldest first: a row for each artifact that began to run, changed or stopped
-/// running. Cells that a spreadsheet might take for formulas have an apostrophe before them. Of artifacts in several flows the
+/// running; of a logical environment those of its members while these are members. Cells that a spreadsheet might take for formulas have an apostrophe before them. Of artifacts in several flows the
 /// cells of these are separated by semicolons, in the same order.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetEnvironmentAuditLog {
@@ -228,8 +228,13 @@ impl Log {
         Ok(rows)
     }
 
-    fn row(&self, Told { event, index, member }: &Told, sources: &Sources, cx: &Context<'_>) -> Vec<u8> {
-        let Event { snapshot: (own_index, at), compliant, instance, .. } = event;
+    fn row(
+        &self,
+        Told { event, index, at, compliant, member }: &Told,
+        sources: &Sources,
+        cx: &Context<'_>,
+    ) -> Vec<u8> {
+        let Event { snapshot: (own_index, _), instance, .. } = event;
         let annotation = event.annotation();
         let flows = sources.flows_of(instance, &Default::default(), *own_index, cx);
         let joined = |text: fn(&crate::snapshots::view::ArtifactFlow) -> &str| {

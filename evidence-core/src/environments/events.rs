@@ -30,7 +30,8 @@ use crate::store::batch::distinct;
 use crate::time::{Seconds, SentSeconds, Timestamp};
 
 /// Lists what began to run in an environment, changed and stopped running there, newest first, a page at a time. Headers tell
-/// how many events there are, and where the other pages are.
+/// how many events there are, and where the other pages are. Of a logical environment they are those of its members while
+/// these are members: joining and leaving are none.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListEnvironmentEvents {
     /// The organization's name.
@@ -47,7 +48,7 @@ pub struct ListEnvironmentEvents {
     /// Oldest first.
     pub reverse: Option<bool>,
     /// Narrows the list to artifacts whose newest report in a flow is from a repo of this name; repeatable, any may match. Each
-    /// must exist; of more than a thousand repos of one name the first count.
+    /// must exist; of more than a thousand repos of one name the first count. Not for logical environments: 400.
     #[serde(default)]
     pub repo_name: List<ShortText, MAX_REPO_NAMES>,
     /// Where the list begins, in epoch seconds: with the first snapshot that was taken then or later. Goes before `start`.
@@ -80,12 +81,12 @@ impl Operation for ListEnvironmentEvents {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let window = self.window()?;
         let timeline = Timeline::of(cx.environment(self.env_name.as_str()).await?, cx).await?;
-        let repos = self.repos(cx).await?;
-        if repos.is_some() && timeline.is_combined() {
+        if timeline.is_combined() && !self.repo_name.0.is_empty() {
             let text =
                 "Events of a logical environment are not narrowed by repos: ask for those of its members";
             return Err(Error::invalid("query.repo_name", text));
         }
+        let repos = self.repos(cx).await?;
         let range = match window.snapshots(&timeline, cx).await? {
             Some(snapshots) => timeline.events_with(snapshots, cx).await?,
             None => None,
@@ -338,7 +339,7 @@ impl Event {
 }
 
 fn view(
-    Traced { item: Told { event, index, member }, replaced }: Traced<Told>,
+    Traced { item: Told { event, index, at, compliant, member }, replaced }: Traced<Told>,
     environment: &EnvironmentName,
     sources: &Sources,
     cx: &Context<'_>,
@@ -346,7 +347,7 @@ fn view(
     let org = &cx.org_access()?.name;
     let annotation = event.annotation();
     let description = description(&annotation, member.as_ref());
-    let Event { snapshot: (own_index, at), compliant, instance, .. } = event;
+    let Event { snapshot: (own_index, _), instance, .. } = event;
     let flows = sources.flows_of(&instance, &replaced, own_index, cx);
     let first = flows.first();
     let began = annotation.kind.starts_with(STARTED);

@@ -60,6 +60,30 @@ impl Context<'_> {
         }
     }
 
+    /// The environments of these names, which may be former ones, in their order; one that does not exist is named in the
+    /// error.
+    pub(crate) async fn environments_named(
+        &self,
+        names: &[ShortText],
+        field: &'static str,
+    ) -> Result<Vec<Environment>> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let known = self.store().environments(self.org()?).await?;
+        let by_name: BTreeMap<&str, &Environment> =
+            known.iter().map(|known| (known.record.name.as_str(), &known.record)).collect();
+        let mut found = Vec::with_capacity(names.len());
+        for name in names {
+            found.push(match by_name.get(name.as_str()) {
+                Some(environment) => (*environment).clone(),
+                // The list has neither former names nor what cannot be read.
+                None => self.environment(name).await.map_err(|error| error.named_by(field))?.record,
+            });
+        }
+        Ok(found)
+    }
+
     /// What is said of a name that no environment has: one that had it may be archived.
     pub(crate) async fn missing_environment(&self, name: &str) -> Result<Missing> {
         let was_archived = self.store().archived_environment(self.org()?, name).await?;
@@ -100,7 +124,7 @@ pub struct EnvironmentInput {
     /// The members of a logical environment, by name. The list replaces the one before.
     pub included_environments: Option<List<ShortText>>,
     /// The policies that it is evaluated by, by name. The list replaces the one before, and what runs is evaluated
-    /// anew.
+    /// anew. Those of a logical environment are asked by gates alone: its snapshots tell what its members' policies say.
     pub policies: Option<List<ShortText>>,
 }
 
@@ -298,7 +322,7 @@ pub struct EnvironmentPatch {
     /// The members of a logical environment, by name. The list replaces the one before.
     pub included_environments: Option<List<ShortText>>,
     /// The policies that it is evaluated by, by name. The list replaces the one before, and what runs is evaluated
-    /// anew.
+    /// anew. Those of a logical environment are asked by gates alone: its snapshots tell what its members' policies say.
     pub policies: Option<List<ShortText>>,
 }
 
@@ -343,20 +367,11 @@ async fn named(names: &[ShortText], guards: &mut Vec<Guard>, cx: &Context<'_>) -
     if names.is_empty() {
         return Ok(Vec::new());
     }
-    let known = cx.store().environments(cx.org()?).await?;
-    let by_name: BTreeMap<&str, &Environment> =
-        known.iter().map(|known| (known.record.name.as_str(), &known.record)).collect();
     let mut found: Vec<Environment> = Vec::new();
-    for name in names {
-        let Some(environment) = by_name.get(name.as_str()) else {
-            // The list leaves out what cannot be read.
-            cx.store().environment(cx.org()?, name.as_str()).await?;
-            let missing = cx.missing_environment(name.as_str()).await?;
-            return Err(missing.named_by("included_environments").into());
-        };
+    for environment in cx.environments_named(names, "included_environments").await? {
         if !found.iter().any(|member| member.id == environment.id) {
             guards.push(Guard::Denotes(Key::Environment(environment.name.clone()), environment.id));
-            found.push((*environment).clone());
+            found.push(environment);
         }
     }
     Ok(found)
@@ -438,7 +453,7 @@ async fn join(logical: &EnvironmentName, physical: &str, cx: &Context<'_>) -> Re
 const MEMBERS: usize = 64;
 
 /// Archived members count nowhere, and make room for others.
-async fn drop_archived(members: &mut Vec<Id>, cx: &Context<'_>) -> Result<()> {
+pub(crate) async fn drop_archived(members: &mut Vec<Id>, cx: &Context<'_>) -> Result<()> {
     let mut archived = BTreeSet::new();
     for part in members.chunks(MEMBERS) {
         let known = cx.store().environments_by_id(cx.org()?, part).await?;

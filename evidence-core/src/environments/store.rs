@@ -32,8 +32,6 @@ pub struct EnvironmentStatus {
 pub struct MemberChange {
     /// The index of the entry.
     pub entry: u64,
-    /// Its time.
-    pub at: Timestamp,
     /// The member.
     pub member: Id,
     /// Whether it is one from then on.

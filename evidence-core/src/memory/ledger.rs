@@ -129,6 +129,11 @@ impl LedgerStore for MemoryStore {
         self.ask(org, |tables| tables.ledger.entries_at(indexes))
     }
 
+    async fn ledger_times(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<(u64, Timestamp)>> {
+        let entries = self.ledger_entries_at(org, indexes).await?;
+        Ok(entries.into_iter().map(|entry| (entry.index, entry.at)).collect())
+    }
+
     async fn ledger_size_at(&self, org: Id, at: Timestamp) -> StoreResult<u64> {
         self.ask(org, |tables| tables.ledger.size_at(at))
     }

@@ -119,16 +119,16 @@ impl Tables {
                 self.repos.insert(record.id, Current { revision, record });
             }
             Fact::EnvironmentCreated { record } => {
-                self.change_members(record.id, &record.included, true, (revision, at));
+                self.change_members(record.id, &record.included, true, revision);
                 self.put_environment(record, revision);
             }
             Fact::EnvironmentUpdated { record, joined, left } => {
-                self.change_members(record.id, &joined, true, (revision, at));
-                self.change_members(record.id, &left, false, (revision, at));
+                self.change_members(record.id, &joined, true, revision);
+                self.change_members(record.id, &left, false, revision);
                 self.put_environment(record, revision);
             }
             Fact::EnvironmentJoined { record, member } => {
-                self.change_members(record.id, &[member], true, (revision, at));
+                self.change_members(record.id, &[member], true, revision);
                 self.put_environment(record, revision);
             }
             Fact::EnvironmentTagged { record }
@@ -192,14 +192,8 @@ impl Tables {
         *last = Current { revision, record: at.max(last.record) };
     }
 
-    fn change_members(
-        &mut self,
-        environment: Id,
-        members: &[Id],
-        joined: bool,
-        (entry, at): (u64, Timestamp),
-    ) {
-        let change = |member: &Id| (environment, MemberChange { entry, at, member: *member, joined });
+    fn change_members(&mut self, environment: Id, members: &[Id], joined: bool, entry: u64) {
+        let change = |member: &Id| (environment, MemberChange { entry, member: *member, joined });
         self.member_changes.extend(members.iter().map(change));
     }
 

@@ -37,6 +37,9 @@ pub(super) fn telling(entry: &StoredEntry) -> Option<Fact> {
     .ok()
 }
 
+/// The trigger of what may happen in a logical environment, too: snapshots are taken of physical ones alone.
+pub(super) const ALLOWED: &str = "ON_ALLOWED_ARTIFACT";
+
 /// Something that actions may be about.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Event<'f> {
@@ -82,7 +85,7 @@ pub(super) fn events(fact: &Fact) -> Vec<Event<'_>> {
     match fact {
         Fact::SnapshotTaken { snapshot } => of_snapshot(snapshot),
         Fact::ArtifactAllowed { record } => {
-            one("ON_ALLOWED_ARTIFACT", Place::Environment(record.environment), What::Allowed(record))
+            one(ALLOWED, Place::Environment(record.environment), What::Allowed(record))
         }
         Fact::TrailBegun { record } => one("ON_STARTED_TRAIL", Place::Flow(record.flow), What::Begun(record)),
         Fact::ArtifactReported { record } => {

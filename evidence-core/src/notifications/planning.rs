@@ -13,7 +13,7 @@ use crate::background::runner::{Batch, Turn};
 use crate::error::Result;
 use crate::fact::Fact;
 use crate::id::Id;
-use crate::notifications::events::{Place, events, telling};
+use crate::notifications::events::{ALLOWED, Place, events, telling};
 use crate::notifications::job::{HEAVY, Known, PAGE, Post, before};
 use crate::notifications::store::{Delivery, DeliveryState, Position};
 use crate::notifications::watched;
@@ -144,7 +144,7 @@ struct Told {
     events: BTreeMap<(Place, &'static str), Vec<(Position, Timestamp)>>,
     /// The actions that were changed.
     changed: BTreeSet<Id>,
-    /// The targets of actions that were deleted.
+    /// The targets that actions no longer have, or that had these.
     gone: Vec<Id>,
 }
 
@@ -168,7 +168,10 @@ impl Told {
 
     fn changes(&mut self, entry: &StoredEntry) {
         match Fact::read(&entry.payload) {
-            Ok(Fact::ActionUpdated { record, .. }) => drop(self.changed.insert(record.id)),
+            Ok(Fact::ActionUpdated { record, removed, .. }) => {
+                self.changed.insert(record.id);
+                self.gone.extend(removed);
+            }
             Ok(Fact::ActionDeleted { record }) => {
                 self.gone.extend(record.targets.iter().map(|target| target.id))
             }
@@ -183,6 +186,13 @@ impl Told {
 
     fn happened_at(&self, place: Place) -> bool {
         self.events.range((place, "")..).next().is_some_and(|((at, _), _)| *at == place)
+    }
+
+    /// Whether the environment is a physical one, as far as what happened there tells.
+    fn is_physical(&self, environment: Id) -> bool {
+        let place = Place::Environment(environment);
+        let here = self.events.range((place, "")..).take_while(|((at, _), _)| *at == place);
+        here.into_iter().any(|((_, trigger), _)| *trigger != ALLOWED)
     }
 
     /// Whether an action is about something of that sort, wherever it happened.
@@ -229,10 +239,9 @@ async fn note(evidence: &Evidence, batch: &Batch, told: &Told) -> Result<()> {
             Watched::Environments(ids) => Some(ids),
             Watched::Flows(_) => None,
         });
-        // What was reported on is no logical environment.
-        let reported = |id: &Id| told.happened_at(Place::Environment(*id));
-        let others = distinct(watched.flatten().copied().filter(|id| !reported(id)));
-        let members = watched::members(evidence, org, &others, reported).await?;
+        let others = distinct(watched.flatten().copied().filter(|id| !told.is_physical(*id)));
+        let happened = |id: &Id| told.happened_at(Place::Environment(*id));
+        let members = watched::members(evidence, org, &others, happened).await?;
         for action in actions {
             note_action(evidence, org, &action, &told.places(&action, &members), told).await?;
         }
@@ -367,6 +376,11 @@ mod tests {
             assert_eq!(first, expected, "{:?} {triggers:?} {since}", action.watched);
             assert_eq!(told.has_trigger_of(&action), !matches!(triggers, [] | ["ON_COMPLIANT_ENV"]));
         }
+        // Artifacts are allowed in logical environments, too.
+        for environment in [environment(11), environment(20)] {
+            told.events.entry((environment, ALLOWED)).or_default().push((position(6, 0), at(60)));
+        }
+        assert_eq!([10, 11, 20, 21].map(|n| told.is_physical(id(n))), [true, true, false, false]);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The snapshots of logical environments. Each of a member's is one of theirs while it is a member, and so is each change of the
-//! members that shows, archiving one included. They are numbered by their entries in the ledger: which they are follows from
-//! what is recorded of the members, and once it has one each keeps its number.
+//! members that shows, archiving one included. They are numbered by their entries in the ledger, and are of the time of these:
+//! which they are follows from what is recorded of the members, and once it has one each keeps its number.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
+use crate::compute::MANY_EVALUATIONS;
 use crate::environments::store::{EnvironmentStatus, KnownEnvironment, MemberChange};
 use crate::error::Result;
 use crate::id::Id;
@@ -20,12 +21,17 @@ use crate::time::Timestamp;
 /// The snapshots of a logical environment, as of one size of the ledger.
 pub(crate) struct Combined {
     environment: Id,
+    /// In the order in which they began.
     spans: Vec<Span>,
-    /// The changes of the members that show: the indexes of their entries, and when they were.
-    changes: BTreeMap<u64, Timestamp>,
+    /// The entries of the changes of the members that show.
+    changes: BTreeSet<u64>,
     /// How many entries the ledger had.
     entries: u64,
     total: Progress,
+    /// Of the spans that ended: after which entry how much came of all that had by then.
+    ended: BTreeMap<u64, Progress>,
+    /// How many members there were at once, at most.
+    most: usize,
     names: BTreeMap<Id, EnvironmentName>,
 }
 
@@ -37,6 +43,8 @@ struct Span {
     until: Option<u64>,
     /// How far the member was when it joined.
     before: Progress,
+    /// How far it was when it left, or is.
+    after: Progress,
 }
 
 impl Span {
@@ -48,6 +56,14 @@ impl Span {
     /// The entries before which what the member did counts, of so many.
     fn end(&self, entries: u64) -> u64 {
         self.until.map_or(entries, |until| until.min(entries))
+    }
+
+    /// How far the member has come since it joined.
+    fn gained(&self, progress: Progress) -> Progress {
+        Progress {
+            snapshots: progress.snapshots.saturating_sub(self.before.snapshots),
+            events: progress.events.saturating_sub(self.before.events),
+        }
     }
 }
 
@@ -81,33 +97,51 @@ const MEMBERS: usize = 64;
 /// More places in histories are not looked up at once.
 const LOOK_UPS: usize = 4096;
 
-/// When members were archived: the entry, and its time.
-type Archived = BTreeMap<Id, (u64, Timestamp)>;
+/// The entries by which members were archived.
+type Archived = BTreeMap<Id, u64>;
 
-/// When environments were members, by these changes, and when which of the changes were.
-fn spans(changes: &[MemberChange], archived: &Archived) -> (Vec<Span>, BTreeMap<u64, Timestamp>) {
-    let mut times = BTreeMap::new();
+/// When environments were members, by these changes, and the entries of all changes.
+fn spans(changes: &[MemberChange], archived: &Archived) -> (Vec<Span>, BTreeSet<u64>) {
+    let mut entries = BTreeSet::new();
     let (mut spans, mut open) = (Vec::<Span>::new(), BTreeMap::<Id, usize>::new());
-    for &MemberChange { entry, at, member, joined } in changes {
-        times.insert(entry, at);
+    for &MemberChange { entry, member, joined } in changes {
+        entries.insert(entry);
         if !joined {
             if let Some(span) = open.remove(&member).and_then(|place| spans.get_mut(place)) {
                 span.until = Some(entry);
             }
         } else if let Entry::Vacant(vacant) = open.entry(member) {
             vacant.insert(spans.len());
-            spans.push(Span { member, since: entry, until: None, before: Progress::default() });
+            let none = Progress::default();
+            spans.push(Span { member, since: entry, until: None, before: none, after: none });
         }
     }
     for span in &mut spans {
-        if let Some(&(entry, at)) = archived.get(&span.member)
+        if let Some(&entry) = archived.get(&span.member)
             && span.covers(entry)
         {
             span.until = Some(entry);
-            times.insert(entry, at);
+            entries.insert(entry);
         }
     }
-    (spans, times)
+    (spans, entries)
+}
+
+/// How many of these spans there are at once, at most.
+fn most_at_once(spans: &[Span]) -> usize {
+    let mut changes = BTreeMap::<u64, (usize, usize)>::new();
+    for span in spans {
+        changes.entry(span.since).or_default().0 += 1;
+        if let Some(until) = span.until {
+            changes.entry(until).or_default().1 += 1;
+        }
+    }
+    let (mut now, mut most) = (0_usize, 0);
+    for (begun, ended) in changes.into_values() {
+        now = (now + begun).saturating_sub(ended);
+        most = most.max(now);
+    }
+    most
 }
 
 async fn progress(asked: &[(Id, u64)], cx: &Context<'_>) -> Result<Vec<Progress>> {
@@ -130,26 +164,39 @@ impl Combined {
             for known in cx.store().environments_by_id(org, part).await? {
                 // Nothing is recorded of the settings of an environment after it was archived.
                 if known.archived && known.revision < entries {
-                    archived.insert(known.record.id, (known.revision, known.record.last_modified_at));
+                    archived.insert(known.record.id, known.revision);
                 }
                 names.insert(known.record.id, known.record.name);
             }
         }
-        let (mut spans, times) = spans(&changes, &archived);
+        // Whether one that cannot be read was archived is not known, and so no number is.
+        if let Some(lost) = members.iter().find(|member| !names.contains_key(member)) {
+            return Err(StoreError::corrupt(format_args!("the member {lost} of an environment")).into());
+        }
+        let (mut spans, mut changes) = spans(&changes, &archived);
         let ends = |span: &Span| [(span.member, span.since), (span.member, span.until.unwrap_or(entries))];
         let found = progress(&Vec::from_iter(spans.iter().flat_map(ends)), cx).await?;
-        let (mut total, mut shown) = (Progress::default(), BTreeSet::new());
+        let (mut total, mut shown, mut ended) = (Progress::default(), BTreeSet::new(), BTreeMap::new());
         for (span, found) in spans.iter_mut().zip(found.chunks_exact(2)) {
-            let [before, end] = *found else { continue };
-            span.before = before;
-            total.snapshots += end.snapshots - before.snapshots;
-            total.events += end.events - before.events;
+            let [before, after] = *found else { continue };
+            (span.before, span.after) = (before, after);
+            let gained = span.gained(after);
+            total += gained;
             shown.extend((before.snapshots > 0).then_some(span.since));
-            shown.extend(span.until.filter(|_| end.snapshots > 0));
+            if let Some(until) = span.until {
+                shown.extend((after.snapshots > 0).then_some(until));
+                *ended.entry(until).or_default() += gained;
+            }
         }
-        let changes = BTreeMap::from_iter(times.into_iter().filter(|(entry, _)| shown.contains(entry)));
+        let mut all = Progress::default();
+        for of_entry in ended.values_mut() {
+            all += *of_entry;
+            *of_entry = all;
+        }
+        changes.retain(|entry| shown.contains(entry));
         total.snapshots += changes.len() as u64;
-        Ok(Self { environment, spans, changes, entries, total, names })
+        let most = most_at_once(&spans);
+        Ok(Self { environment, spans, changes, entries, total, ended, most, names })
     }
 
     /// How many snapshots there are, and how many events.
@@ -165,35 +212,39 @@ impl Combined {
 
     /// How far each member was after so many entries, since it joined; nothing where it had not yet. As often as asked.
     async fn members_after(&self, entries: &[u64], cx: &Context<'_>) -> Result<Vec<Vec<Option<Progress>>>> {
-        let places = entries.iter().flat_map(|entries| {
-            let begun = self.spans.iter().filter(|span| span.since < *entries);
-            begun.map(|span| (span.member, span.end(*entries)))
-        });
-        let mut found = progress(&Vec::from_iter(places), cx).await?.into_iter();
+        let mut found = self.progress_of_members(entries, cx).await?.into_iter();
         let mut after = Vec::new();
         for entries in entries {
-            let member = |span: &Span| if span.since < *entries { found.next() } else { None };
+            let member = |span: &Span| match span {
+                _ if span.since >= *entries => None,
+                _ if span.covers(*entries) => found.next(),
+                _ => Some(span.after),
+            };
             after.push(self.spans.iter().map(member).collect());
         }
         Ok(after)
     }
 
-    /// How many snapshots and events there were after so many entries, where the members were so far.
-    fn sum(&self, entries: u64, members: &[Option<Progress>]) -> Progress {
-        let mut sum =
-            Progress { snapshots: self.changes.range(..entries).count() as u64, ..Progress::default() };
-        for (span, progress) in self.spans.iter().zip(members) {
-            let Some(progress) = progress else { continue };
-            sum.snapshots += progress.snapshots.saturating_sub(span.before.snapshots);
-            sum.events += progress.events.saturating_sub(span.before.events);
-        }
-        sum
+    /// Of each of these numbers of entries, how far those were that were members then.
+    async fn progress_of_members(&self, entries: &[u64], cx: &Context<'_>) -> Result<Vec<Progress>> {
+        let places = entries.iter().flat_map(|entries| {
+            let members = self.spans.iter().filter(|span| span.covers(*entries));
+            members.map(|span| (span.member, *entries))
+        });
+        progress(&Vec::from_iter(places), cx).await
     }
 
     /// How many snapshots and events there were after so many entries; as often as asked.
     async fn after(&self, entries: &[u64], cx: &Context<'_>) -> Result<Vec<Progress>> {
-        let members = self.members_after(entries, cx).await?;
-        Ok(entries.iter().zip(members).map(|(entries, members)| self.sum(*entries, &members)).collect())
+        let mut found = self.progress_of_members(entries, cx).await?.into_iter();
+        let after = |entries: &u64| {
+            let members = self.spans.iter().filter(|span| span.covers(*entries)).zip(found.by_ref());
+            let gained = members.map(|(span, progress)| span.gained(progress));
+            let ended = self.ended.range(..*entries).next_back().map(|(_, ended)| *ended);
+            let changes = self.changes.range(..*entries).count() as u64;
+            gained.chain(ended).fold(Progress { snapshots: changes, events: 0 }, |sum, more| sum + more)
+        };
+        Ok(entries.iter().map(after).collect())
     }
 
     /// The number of the snapshot that was current at a time; 0 before the first.
@@ -205,7 +256,7 @@ impl Combined {
     /// The entry by which a count first comes to so many, which it does. By several places at once, so that it takes few
     /// queries, and the fewer of them the more members there are.
     async fn entry_of(&self, wanted: u64, count: impl Fn(&Progress) -> u64, cx: &Context<'_>) -> Result<u64> {
-        let places = (LOOK_UPS / self.spans.len().max(1)).clamp(3, 64) as u64;
+        let places = (LOOK_UPS / self.most.max(1)).clamp(3, 64) as u64;
         // After so many entries it is less, or not.
         let (mut less, mut enough) = (0, self.entries);
         while enough - less > 1 {
@@ -237,9 +288,11 @@ impl Combined {
         let last = range.end().saturating_add(1).min(self.total.snapshots);
         let first_entry = self.entry_of(*range.start(), |after| after.snapshots, cx).await?;
         let last_entry = self.entry_of(last, |after| after.snapshots, cx).await?;
-        let states = self.states(first_entry, last_entry, cx).await?;
+        let verdicts = self.verdicts(first_entry, last_entry, cx).await?;
+        let times = self.times(verdicts.keys().copied(), cx).await?;
         let mut rows: Vec<SnapshotRow> = Vec::new();
-        for (index, (revision, (at, compliant))) in (*range.start()..).zip(states) {
+        for (index, (revision, compliant)) in (*range.start()..).zip(verdicts) {
+            let at = times.at(revision)?;
             if let Some(before) = rows.last_mut() {
                 before.until = Some(at);
             }
@@ -250,64 +303,41 @@ impl Combined {
         Ok(rows)
     }
 
-    /// The snapshots from one entry to another: when each was taken, and whether all that ran was allowed to.
-    async fn states(
-        &self,
-        first: u64,
-        last: u64,
-        cx: &Context<'_>,
-    ) -> Result<BTreeMap<u64, (Timestamp, bool)>> {
+    /// When these entries were recorded.
+    async fn times(&self, entries: impl Iterator<Item = u64> + Send, cx: &Context<'_>) -> Result<Times> {
+        let entries = Vec::from_iter(entries);
+        let times = if entries.is_empty() {
+            Vec::new()
+        } else {
+            cx.store().ledger_times(cx.org()?, &entries).await?
+        };
+        Ok(Times(times.into_iter().collect()))
+    }
+
+    /// The entries of the snapshots from one to another, and of each whether all that ran was allowed to.
+    async fn verdicts(&self, first: u64, last: u64, cx: &Context<'_>) -> Result<BTreeMap<u64, bool>> {
         let after = self.members_after(&[first, last.saturating_add(1)], cx).await?;
         let [from, to] = after.as_slice() else { return Ok(BTreeMap::new()) };
-        let mut ranges = Vec::new();
-        for (span, (from, to)) in self.spans.iter().zip(from.iter().zip(to)) {
+        // Of each member from the one that was current before, which tells how it was.
+        let mut ranges = BTreeMap::<Id, (u64, u64)>::new();
+        let told = |span: &Span| span.until.is_none_or(|until| until >= first);
+        for (span, (from, to)) in self.spans.iter().zip(from.iter().zip(to)).filter(|(span, _)| told(span)) {
             let Some(to) = to.filter(|to| to.snapshots > 0) else { continue };
-            if span.until.is_some_and(|until| until < first) {
-                continue;
-            }
-            // From the one that was current before, which tells how the member was.
             let begin = from.unwrap_or(span.before).snapshots.max(1);
-            ranges.push((span.member, begin..=to.snapshots));
+            let range = ranges.entry(span.member).or_insert((begin, to.snapshots));
+            *range = (range.0.min(begin), range.1.max(to.snapshots));
         }
-        let mut rows =
+        let ranges = Vec::from_iter(ranges.into_iter().map(|(member, (first, last))| (member, first..=last)));
+        let rows =
             if ranges.is_empty() { Vec::new() } else { cx.store().snapshots(cx.org()?, &ranges).await? };
-        rows.dedup();
-        let mut entries = BTreeSet::from_iter(self.changes.range(first..=last).map(|(entry, _)| *entry));
-        let mut by_member = BTreeMap::<Id, Vec<&SnapshotRow>>::new();
-        for row in &rows {
-            by_member.entry(row.environment).or_default().push(row);
-        }
-        let is_told = |row: &&SnapshotRow| {
-            let mut spans = self.spans.iter().filter(|span| span.member == row.environment);
-            (first..=last).contains(&row.revision)
-                && spans.any(|span| span.since < row.revision && row.revision < span.end(self.entries))
+        let heavy = rows.len() + self.spans.len() > MANY_EVALUATIONS;
+        let work = Verdicts {
+            spans: self.spans.clone(),
+            changes: self.changes.clone(),
+            entries: self.entries,
+            rows,
         };
-        let taken = BTreeMap::from_iter(rows.iter().filter(is_told).map(|row| (row.revision, row)));
-        entries.extend(taken.keys());
-        let mut states = BTreeMap::new();
-        let mut verdicts = BTreeMap::<Id, bool>::new();
-        // How the member stands after an entry.
-        let verdict = |member: Id, entry: u64| {
-            let rows = by_member.get(&member)?;
-            let after = rows.partition_point(|row| row.revision <= entry);
-            Some(rows.get(after.checked_sub(1)?)?.compliant)
-        };
-        let mut before = None;
-        for entry in entries {
-            let changed = self.changes.get(&entry);
-            if before.is_none() || changed.is_some() {
-                let now = self.spans.iter().filter(|span| span.covers(entry + 1));
-                let now = now.filter_map(|span| Some((span.member, verdict(span.member, entry)?)));
-                verdicts = now.collect();
-            } else if let Some(row) = taken.get(&entry) {
-                verdicts.insert(row.environment, row.compliant);
-            }
-            before = Some(entry);
-            let at = changed.copied().or_else(|| taken.get(&entry).map(|row| row.at));
-            let compliant = !verdicts.is_empty() && verdicts.values().all(|compliant| *compliant);
-            states.extend(at.map(|at| (entry, (at, compliant))));
-        }
-        Ok(states)
+        cx.compute().run_if(heavy, move || work.between(first, last)).await
     }
 
     /// What is shown in the snapshot that an entry led to, member by member in the order of joining.
@@ -354,8 +384,9 @@ impl Combined {
             return Ok(Vec::new());
         };
         // Of the first snapshot and of the last one, some may be on other pages.
-        let skipped = numbers.start() - 1 - self.sum(first, before_first).events;
-        let left_out = self.sum(last + 1, with_last).events - numbers.end();
+        let counts = self.after(&[first, last + 1], cx).await?;
+        let [before, with] = counts.as_slice() else { return Ok(Vec::new()) };
+        let (skipped, left_out) = (numbers.start() - 1 - before.events, with.events - numbers.end());
         let count = |progress: &Option<Progress>, span: &Span| progress.unwrap_or(span.before).events;
         let mut asked = Vec::new();
         for (place, span) in self.spans.iter().enumerate() {
@@ -374,16 +405,101 @@ impl Combined {
 
     /// These events of the members, as this environment tells of them.
     pub(crate) async fn told(&self, events: Vec<Event>, cx: &Context<'_>) -> Result<Vec<Told>> {
-        let entries = distinct(events.iter().map(|event| event.revision + 1));
-        let indexes = self.after(&entries, cx).await?;
-        let indexes = BTreeMap::from_iter(entries.into_iter().zip(indexes));
+        let entries = events.iter().map(|event| event.revision);
+        let Some((first, last)) = entries.clone().min().zip(entries.clone().max()) else {
+            return Ok(Vec::new());
+        };
+        let times = self.times(distinct(entries).into_iter(), cx).await?;
+        let before = self.after(&[first], cx).await?.first().map_or(0, |before| before.snapshots);
+        let verdicts = self.verdicts(first, last, cx).await?;
+        let told = |(index, (entry, compliant))| (entry, (index, compliant));
+        let told = BTreeMap::from_iter((before + 1..).zip(verdicts).map(told));
         let told = |event: Event| {
-            let index = indexes.get(&(event.revision + 1)).map(|after| after.snapshots);
             let lost = || StoreError::corrupt(format_args!("an event of no snapshot: {}", event.revision));
+            let (index, compliant) = *told.get(&event.revision).ok_or_else(lost)?;
             let member = self.names.get(&event.environment).cloned();
-            Ok(Told { index: index.ok_or_else(lost)?, member, event })
+            Ok(Told { index, at: times.at(event.revision)?, compliant, member, event })
         };
         events.into_iter().map(told).collect()
+    }
+}
+
+/// When entries of the ledger were recorded.
+struct Times(BTreeMap<u64, Timestamp>);
+
+impl Times {
+    fn at(&self, entry: u64) -> Result<Timestamp> {
+        let lost = || StoreError::corrupt(format_args!("ledger entry {entry} is missing"));
+        Ok(self.0.get(&entry).copied().ok_or_else(lost)?)
+    }
+}
+
+/// What the verdicts of snapshots follow from.
+struct Verdicts {
+    spans: Vec<Span>,
+    changes: BTreeSet<u64>,
+    entries: u64,
+    /// The snapshots of members, by member and number.
+    rows: Vec<SnapshotRow>,
+}
+
+impl Verdicts {
+    /// The entries of the snapshots from one to another, and of each whether all that ran was allowed to.
+    fn between(self, first: u64, last: u64) -> BTreeMap<u64, bool> {
+        let Self { spans, changes, entries, rows } = self;
+        let mut of_member = BTreeMap::<Id, (Vec<&SnapshotRow>, Vec<&Span>)>::new();
+        for row in &rows {
+            of_member.entry(row.environment).or_default().0.push(row);
+        }
+        let (mut begun, mut ended) = (BTreeMap::<u64, Vec<Id>>::new(), BTreeMap::<u64, Vec<Id>>::new());
+        for span in &spans {
+            of_member.entry(span.member).or_default().1.push(span);
+            begun.entry(span.since).or_default().push(span.member);
+            if let Some(until) = span.until {
+                ended.entry(until).or_default().push(span.member);
+            }
+        }
+        let mut taken = BTreeMap::new();
+        for (rows, spans) in of_member.values() {
+            let is_told = |row: &&&SnapshotRow| {
+                (first..=last).contains(&row.revision)
+                    && spans.iter().any(|span| span.since < row.revision && row.revision < span.end(entries))
+            };
+            taken.extend(rows.iter().filter(is_told).map(|row| (row.revision, *row)));
+        }
+        // How a member stands after so many entries.
+        let stands = |member: &Id, entries: u64| {
+            let (rows, _) = of_member.get(member)?;
+            let after = rows.partition_point(|row| row.revision < entries);
+            Some(rows.get(after.checked_sub(1)?)?.compliant)
+        };
+        let now = spans.iter().filter(|span| span.covers(first));
+        let now = now.filter_map(|span| Some((span.member, stands(&span.member, first)?)));
+        let mut members = BTreeMap::<Id, bool>::from_iter(now);
+        let mut violating = members.values().filter(|compliant| !**compliant).count();
+        let mut verdicts = BTreeMap::new();
+        let told = changes.range(first..=last).copied().chain(taken.keys().copied());
+        for entry in BTreeSet::from_iter(told) {
+            let mut put = |member: &Id, stands: Option<bool>| {
+                let was = match stands {
+                    Some(compliant) => members.insert(*member, compliant),
+                    None => members.remove(member),
+                };
+                violating -= usize::from(was == Some(false));
+                violating += usize::from(stands == Some(false));
+            };
+            for member in ended.get(&entry).into_iter().flatten() {
+                put(member, None);
+            }
+            for member in begun.get(&entry).into_iter().flatten() {
+                put(member, stands(member, entry));
+            }
+            if let Some(row) = taken.get(&entry) {
+                put(&row.environment, Some(row.compliant));
+            }
+            verdicts.insert(entry, violating == 0 && !members.is_empty());
+        }
+        verdicts
     }
 }
 
@@ -397,13 +513,8 @@ mod tests {
 
     #[test]
     fn a_member_is_one_from_joining_until_it_leaves_or_is_archived() {
-        let change = |(entry, number, joined)| MemberChange {
-            entry,
-            at: Timestamp::from_micros(10 * i64::try_from(entry).unwrap()),
-            member: member(number),
-            joined,
-        };
-        let archived = |entry| Archived::from([(member(1), (entry, Timestamp::from_micros(7)))]);
+        let change = |(entry, number, joined)| MemberChange { entry, member: member(number), joined };
+        let archived = |entry| Archived::from([(member(1), entry)]);
         /// The changes, when the member was archived, the spans, and the entries.
         type Case<'c> = (&'c [(u64, u8, bool)], Archived, &'c [(u8, u64, Option<u64>)], &'c [u64]);
         let table: [Case<'_>; 7] = [
@@ -422,11 +533,11 @@ mod tests {
             (&[(3, 1, true), (9, 1, false)], archived(6), &[(1, 3, Some(6))], &[3, 6, 9]),
         ];
         for (changes, archived, expected, entries) in table {
-            let (found, times) = spans(&Vec::from_iter(changes.iter().copied().map(change)), &archived);
+            let (found, told) = spans(&Vec::from_iter(changes.iter().copied().map(change)), &archived);
             let found = Vec::from_iter(found.iter().map(|span| (span.member, span.since, span.until)));
             let expected = expected.iter().map(|(number, since, until)| (member(*number), *since, *until));
             assert_eq!(found, Vec::from_iter(expected), "{changes:?}");
-            assert_eq!(Vec::from_iter(times.into_keys()), entries, "{changes:?}");
+            assert_eq!(Vec::from_iter(told), entries, "{changes:?}");
         }
     }
 }

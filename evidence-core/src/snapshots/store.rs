@@ -1,6 +1,6 @@
 //! What a store answers about snapshots and what runs in them.
 
-use std::ops::RangeInclusive;
+use std::ops::{Add, AddAssign, RangeInclusive};
 
 use async_trait::async_trait;
 
@@ -49,6 +49,20 @@ pub struct Progress {
     pub snapshots: u64,
     /// How many events these tell.
     pub events: u64,
+}
+
+impl Add for Progress {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { snapshots: self.snapshots + other.snapshots, events: self.events + other.events }
+    }
+}
+
+impl AddAssign for Progress {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
 }
 
 /// An uninterrupted run of an artifact in an environment.
@@ -122,7 +136,8 @@ pub struct Start {
     pub artifact: ArtifactKey,
 }
 
-/// What ran before under the same name of the same flow, as it ran last in the run that began then.
+/// What ran before under the same name of the same flow, or under any of it where the start has none, as it ran last in the run
+/// that began then.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replaced {
     /// The place of the start among those that were asked about, from 0.

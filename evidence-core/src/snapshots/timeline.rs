@@ -36,6 +36,10 @@ pub(crate) struct Told {
     pub(crate) event: Event,
     /// The number of the snapshot in that environment.
     pub(crate) index: u64,
+    /// When it was taken there.
+    pub(crate) at: Timestamp,
+    /// Whether all that ran there was allowed to.
+    pub(crate) compliant: bool,
     /// The member of a logical environment in which it happened.
     pub(crate) member: Option<EnvironmentName>,
 }
@@ -202,7 +206,10 @@ impl Timeline {
         match &self.combined {
             Some(combined) => combined.told(events, cx).await,
             None => {
-                let told = |event: Event| Told { index: event.snapshot.0, member: None, event };
+                let told = |event: Event| {
+                    let Event { snapshot: (index, at), compliant, .. } = event;
+                    Told { index, at, compliant, member: None, event }
+                };
                 Ok(events.into_iter().map(told).collect())
             }
         }

@@ -84,9 +84,10 @@ pub struct SnapshotView {
     pub compliant: bool,
     /// The address of the snapshot's page.
     pub html_url: String,
-    /// The policies it was evaluated by, by id; the decisions of each artifact are in the same order.
+    /// The policies it was evaluated by, by id and version; the decisions of each artifact are in the same order.
     pub applied_policies: Vec<AppliedPolicyView>,
-    /// What ran, newest first, and after it what stopped running with this snapshot.
+    /// What ran, newest first, and after it what stopped running with this snapshot; of a logical environment so for each
+    /// member, one after the other.
     // Empty here: they are made while they are sent.
     pub artifacts: Vec<SnapshotArtifact>,
 }
@@ -185,8 +186,8 @@ pub struct ArtifactFlow {
     pub html_url: String,
     /// The address of the flow's page.
     pub flow_html_url: String,
-    /// What it replaced: the other artifact that began to run here last before it under the same name of the same flow. Null
-    /// where there was none.
+    /// What it replaced: the other artifact that began to run here last before it under the same name of the same flow, or under
+    /// any where it has none. Null where there was none.
     pub deployment_diff: Option<DeploymentDiff>,
     /// Seconds from the commit until the first instance was created; negative where the commit is later; null where
     /// either is unknown.
@@ -341,8 +342,7 @@ impl Summary {
             placed.iter().filter(|placed| !placed.exited && placed.instance.compliant == Some(false));
         self.denied.extend(violating.map(|placed| {
             let places = placed.instance.violates.iter().filter_map(|place| places.get(usize::from(*place)));
-            let mut violates = Vec::from_iter(places.filter_map(|place| u16::try_from(*place).ok()));
-            violates.sort_unstable();
+            let violates = places.filter_map(|place| u16::try_from(*place).ok()).collect();
             Denied { fingerprint: fingerprint(&placed.instance), violates }
         }));
         Ok(())
@@ -353,8 +353,16 @@ impl Summary {
     }
 
     fn policies(self) -> Vec<AppliedPolicyView> {
-        let denied: Arc<[Denied]> = self.denied.into();
-        let view = |(place, version): (u16, AppliedVersion)| {
+        let Self { policies, mut denied, .. } = self;
+        let mut policies = Vec::from_iter((0..=u16::MAX).zip(policies));
+        policies.sort_by_key(|(_, version)| (version.id, version.version));
+        let places: BTreeMap<u16, u16> = policies.iter().map(|(read, _)| *read).zip(0..).collect();
+        for Denied { violates, .. } in &mut denied {
+            *violates = violates.iter().filter_map(|read| places.get(read).copied()).collect();
+            violates.sort_unstable();
+        }
+        let denied: Arc<[Denied]> = denied.into();
+        let view = |(place, (_, version)): (u16, (u16, AppliedVersion))| {
             Some(AppliedPolicyView {
                 id: version.id,
                 name: version.name?,
@@ -363,7 +371,7 @@ impl Summary {
                 failing_artifacts: FailingArtifacts { denied: Arc::clone(&denied), place },
             })
         };
-        (0..=u16::MAX).zip(self.policies).filter_map(view).collect()
+        (0..).zip(policies).filter_map(view).collect()
     }
 }
 

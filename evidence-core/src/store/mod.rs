@@ -117,6 +117,8 @@ pub trait LedgerStore: Send + Sync {
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>>;
     /// The entries at these indexes, one an index, in any order; unknown indexes are passed over.
     async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>>;
+    /// When the entries at these indexes were recorded, one an index, in any order; unknown indexes are passed over.
+    async fn ledger_times(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<(u64, Timestamp)>>;
     /// How many entries were recorded at or before this time; 0 where there is no such organization.
     async fn ledger_size_at(&self, org: Id, at: Timestamp) -> StoreResult<u64>;
     /// The leaf hashes and stored nodes of `needs`, one each, as far as they exist.

@@ -329,6 +329,15 @@ impl LedgerStore for Broken {
         Ok(entries)
     }
 
+    async fn ledger_times(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<(u64, Timestamp)>> {
+        let mut times = self.whole.ledger_times(org, indexes).await?;
+        if self.has(Defect::EntriesAreOfOneTime) {
+            let first = times.iter().map(|(_, at)| *at).min();
+            times.iter_mut().for_each(|(_, at)| *at = first.unwrap_or(*at));
+        }
+        Ok(times)
+    }
+
     async fn ledger_size_at(&self, org: Id, at: Timestamp) -> StoreResult<u64> {
         let size = self.whole.ledger_size_at(org, at).await?;
         Ok(if self.has(Defect::LedgersEndEarly) { size.saturating_sub(1) } else { size })

@@ -274,3 +274,30 @@ async fn the_last_deployment_of_an_artifact_is_found() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn deployments_to_members_are_those_of_a_logical_environment() {
+    with_deployments(async |api| {
+        let last = async |digit: char| {
+            let found = api.get(&format!("{LIST}/all/{}", fingerprint(digit))).await.ok();
+            (found["environment_name"].clone(), found["snapshot_index"].clone())
+        };
+        assert_eq!(last('b').await, (json!("prod"), json!(3)));
+        assert_eq!(last('a').await, (json!("test"), json!(1)));
+        assert_eq!(
+            listed(&api, "/environments/acme/all/deployments").await,
+            "prod b, test c, test a, prod b, prod a"
+        );
+        api.put("/environments/acme/prod/archive").json(json!({})).await.ok();
+        assert_eq!(listed(&api, "/environments/acme/all/deployments").await, "test c, test a");
+        assert_eq!(listed(&api, &format!("{LIST}?env_name=all")).await, "test c, test a");
+        assert_eq!(last('a').await, (json!("test"), json!(1)));
+        let gone = api.get(&format!("{LIST}/all/{}", fingerprint('b'))).await;
+        let sentence = format!(
+            "Artifact with fingerprint '{}' has never been deployed to environment 'all'",
+            fingerprint('b')
+        );
+        gone.expect(404, json!({"message": sentence}));
+    })
+    .await;
+}

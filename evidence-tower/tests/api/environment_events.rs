@@ -491,6 +491,15 @@ async fn what_an_artifact_replaced_is_told_with_where_their_commits_are_compared
         for (index, digit, expected) in table {
             assert_eq!(diffs(&api, index, digit).await, expected, "{digit} in {index}");
         }
+        // The name that it had last counts for a report without one.
+        let unnamed = json!({
+            "trail_name": "later", "fingerprint": four, "filename": "x", "build_url": "", "commit_url": "",
+            "git_commit": four[..40],
+        });
+        api.post("/artifacts/acme/web").json(unnamed).await.created();
+        api.report_running("prod", &[('1', &[40]), ('4', &[50])]).await.created();
+        let named = |diff: &Value| (diff["previous_fingerprint"].clone(), diff["previous_template_reference_name"].clone());
+        assert_eq!(named(&diffs(&api, "9", '4').await[0]), (json!(one), json!("api")));
         let events = api.get(&format!("{EVENTS}?start=5&end=6&reverse=true")).await.ok();
         let urls = Vec::from_iter(events.as_array().unwrap().iter().map(|event| event["code_diff"].clone()));
         let expected = [json!(compare(&two, &three)), Value::Null, json!(compare(&three, &one))];

@@ -132,6 +132,16 @@ async fn a_renamed_environment_answers_to_its_former_name_until_another_takes_it
         );
         let taken = json!({"errors": {"new_name": "'test' is the name of another environment"}});
         rename("live", "test").await.expect(400, taken);
+        let group =
+            json!({"name": "group", "type": "logical", "description": "", "included_environments": ["prod"]});
+        api.put("/environments/acme").json(group).await.created();
+        let members = json!({"included_environments": ["live"]});
+        api.get("/environments/acme/group").await.expect(200, members);
+        let action = json!({"name": "a", "environments": ["prod", "group"], "triggers": [], "targets": []});
+        api.put("/actions/acme/environments").json(action).await.created();
+        let watched = json!({"environments": ["live", "group"]});
+        api.get("/actions/acme/1").await.expect(200, watched);
+        api.put("/environments/acme/group/archive").json(json!({})).await.ok();
         // Who makes one of the former name gets a new one.
         let server = json!({"name": "prod", "type": "server", "description": "another"});
         api.put("/environments/acme").json(server).await.created();

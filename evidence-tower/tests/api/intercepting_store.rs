@@ -243,6 +243,10 @@ impl LedgerStore for InterceptingStore {
         self.ask("ledger_entries", self.inner.ledger_entries(org, first, limit)).await
     }
 
+    async fn ledger_times(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<(u64, Timestamp)>> {
+        self.ask("ledger_times", self.inner.ledger_times(org, indexes)).await
+    }
+
     async fn ledger_size_at(&self, org: Id, at: Timestamp) -> StoreResult<u64> {
         self.ask("ledger_size_at", self.inner.ledger_size_at(org, at)).await
     }

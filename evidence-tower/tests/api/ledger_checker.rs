@@ -187,7 +187,7 @@ impl LedgerChecker {
                 self.greatest_action = record.number;
                 self.actions.insert(record.id, record);
             }
-            Fact::ActionUpdated { record, was } => {
+            Fact::ActionUpdated { record, was, .. } => {
                 let before = self.actions.insert(record.id, record.clone());
                 let kept = |action: &Action| (action.number, action.created_at, action.created_by.clone());
                 self.expect("what stays of an action", before.as_ref().map(kept), Some(kept(&record)));

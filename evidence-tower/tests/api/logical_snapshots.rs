@@ -1,9 +1,20 @@
 //! Snapshots of logical environments: those of their members, and one for each change of the members that shows.
 
+use std::sync::Arc;
+
+use evidence_core::id::SystemRandom;
+use evidence_core::time::Clock;
+use evidence_core::{Evidence, Settings};
 use serde_json::{Value, json};
 
+use crate::mounts::Mount;
 use crate::support::environments::{PROVENANCE, fingerprint};
-use crate::support::{Api, on_every_store, on_every_store_and_mount};
+use crate::support::{
+    Api, ManualClock, StoreUnderTest, fixture, on_every_store, on_every_store_and_mount, stores,
+};
+
+/// When the clock begins.
+const NOW: f64 = 1_783_538_510.0;
 
 async fn put_all(api: &Api, members: &[&str]) {
     let all = json!({"name": "all", "type": "logical", "description": "", "included_environments": members});
@@ -215,7 +226,7 @@ async fn a_logical_environment_has_the_events_of_its_members() {
         assert_eq!(one[0]["environment_name"], json!("all"));
         let link = "http://localhost:8001/api/v2/snapshots/acme/all/3";
         assert_eq!(one[0]["_links"]["snapshot"]["self"], json!(link));
-        api.get(&format!("{events}?repo_name=x")).await.refuses_field(404, "query.repo_name");
+        api.get(&format!("{events}?repo_name=x")).await.refuses_field(400, "query.repo_name");
         let log = api.get("/environments/acme/all/auditlog").await;
         let log = String::from_utf8(log.body.to_vec()).unwrap();
         let cells = log.lines().skip(1).map(|line| Vec::from_iter(line.split(',').skip(1).take(5)).join(","));
@@ -266,6 +277,11 @@ async fn snapshots_of_logical_environments_stay_as_they_were() {
     on_every_store(async |api, _| {
         const MEMBERS: [&str; 4] = ["a", "b", "c", "d"];
         api.given_environments("docker", &MEMBERS).await;
+        api.put_policy("p", PROVENANCE).await.created();
+        api.given_artifact('1', "t1").await;
+        for member in MEMBERS {
+            api.attach(member, "p").await;
+        }
         put_all(&api, &["a", "b"]).await;
         let mut seed = 1_u64;
         let mut random = |below: u64| {
@@ -308,32 +324,108 @@ async fn snapshots_of_logical_environments_stay_as_they_were() {
                 let current = api.get("/snapshots/acme/all/now").await.ok();
                 seen.push((row.clone(), current["artifacts"].clone()));
             }
-            let mut of_members = Vec::new();
+            let (mut of_members, mut verdicts) = (Vec::new(), Vec::new());
             for member in members.iter().filter(|member| !archived.contains(member)) {
                 let reply = api.get(&format!("/snapshots/acme/{member}/now")).await;
                 if reply.status == 200 {
-                    of_members.extend(running(&reply.json()["artifacts"]));
+                    let snapshot = reply.json();
+                    of_members.extend(running(&snapshot["artifacts"]));
+                    verdicts.push(snapshot["compliant"].as_bool().unwrap());
                 }
             }
             of_members.sort_unstable();
             let mut current = seen.last().map(|(_, artifacts)| running(artifacts)).unwrap_or_default();
             current.sort_unstable();
             assert_eq!(current, of_members, "step {step}");
+            let expected = !verdicts.is_empty() && verdicts.iter().all(|compliant| *compliant);
+            if let Some((row, _)) = seen.last() {
+                assert_eq!(row["compliant"], json!(expected), "step {step}");
+            }
         }
         assert!(seen.len() > 20, "{}", seen.len());
         for (index, (_, artifacts)) in (1..).zip(&seen) {
             let snapshot = api.get(&format!("/snapshots/acme/all/{index}")).await.ok();
             assert_eq!(&snapshot["artifacts"], artifacts, "snapshot {index}");
         }
-        // Pages of events are those of the whole list.
+        // Pages of events are those of the whole list, and each is told as its snapshot is.
         let events = "/environments/acme/all/events?reverse=true";
         let whole = api.get(&format!("{events}&per_page=100")).await.ok();
+        for event in whole.as_array().unwrap() {
+            let (row, _) = &seen[usize::try_from(event["snapshot_index"].as_u64().unwrap()).unwrap() - 1];
+            assert_eq!(event["snapshot_compliance"], row["compliant"], "{event}");
+        }
+        let log = api.get("/environments/acme/all/auditlog").await;
+        for line in String::from_utf8(log.body.to_vec()).unwrap().lines().skip(1) {
+            let cells = Vec::from_iter(line.split(','));
+            let (row, _) = &seen[cells[2].parse::<usize>().unwrap() - 1];
+            assert_eq!(cells[9], row["compliant"].to_string(), "{line}");
+        }
+        let verdicts = seen.iter().filter(|(row, _)| row["compliant"] == json!(true)).count();
+        assert!(verdicts > 0 && verdicts < seen.len(), "{verdicts}");
         let mut pages = Vec::new();
         for page in 1..=whole.as_array().unwrap().len().div_ceil(3) {
             let page = api.get(&format!("{events}&per_page=3&page={page}")).await.ok();
             pages.extend(page.as_array().unwrap().clone());
         }
         assert_eq!(Value::from(pages), whole);
+    })
+    .await;
+}
+
+/// The clocks of two servers differ, or a large report takes longer than a small one.
+#[tokio::test]
+async fn snapshots_of_logical_environments_are_of_the_ledgers_time() {
+    for StoreUnderTest { name, store, guard: _guard, .. } in stores().await {
+        fixture(Arc::clone(&store), Settings::default()).await;
+        let clock = Arc::new(ManualClock::default());
+        let now = Arc::clone(&clock) as Arc<dyn Clock>;
+        let service = Evidence::with_sources(store, Settings::default(), now, Arc::new(SystemRandom));
+        let api = Api::new(service, Mount::Tower, name).await;
+        api.given_environments("docker", &["eu", "us"]).await;
+        put_all(&api, &["eu", "us"]).await;
+        for (member, digit, seconds) in [("eu", '1', 100), ("us", '2', 90), ("eu", '3', 95), ("us", '4', 110)]
+        {
+            clock.set(seconds);
+            api.report_running(member, &[(digit, &[1])]).await.created();
+        }
+        clock.set(200);
+        let seconds = |value: &Value| value.as_f64().unwrap() - NOW;
+        let list = api.get("/snapshots/acme/all?reverse=true").await.ok();
+        let from = Vec::from_iter(list.as_array().unwrap().iter().map(|row| seconds(&row["from"])));
+        assert_eq!(from, [100.0, 100.0, 100.0, 110.0], "{name}");
+        for (at, expected) in [(99, 0), (100, 4), (109, 4), (110, 6)] {
+            let end = NOW + f64::from(at);
+            let events = api.get(&format!("/environments/acme/all/events?end_ts={end}")).await.ok();
+            let times =
+                Vec::from_iter(events.as_array().unwrap().iter().map(|event| seconds(&event["reported_at"])));
+            assert_eq!(times.len(), expected, "{name}, until {at}");
+            assert!(times.iter().all(|time| *time <= f64::from(at)), "{name}: {times:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn policies_of_a_logical_snapshot_are_told_by_id() {
+    on_every_store_and_mount(async |api| {
+        api.given_environments("docker", &["eu", "us"]).await;
+        // The newer one first.
+        for policy in ["p", "q"] {
+            api.put_policy(policy, PROVENANCE).await.created();
+        }
+        api.attach("eu", "q").await;
+        api.attach("us", "p").await;
+        api.attach("us", "q").await;
+        put_all(&api, &["eu", "us"]).await;
+        api.report_running("eu", &[('1', &[1])]).await.created();
+        api.report_running("us", &[('2', &[1])]).await.created();
+        let snapshot = api.get("/snapshots/acme/all/now").await.ok();
+        let policies = snapshot["applied_policies"].as_array().unwrap();
+        let told = |policy: &Value| (policy["name"].clone(), policy["failing_artifacts"].clone());
+        let [one, two] = ['1', '2'].map(fingerprint);
+        let expected = [(json!("p"), json!([two])), (json!("q"), json!([one, two]))];
+        assert_eq!(Vec::from_iter(policies.iter().map(told)), expected);
+        let ids = Vec::from_iter(policies.iter().map(|policy| policy["id"].as_str().unwrap()));
+        assert!(ids.is_sorted(), "{ids:?}");
     })
     .await;
 }

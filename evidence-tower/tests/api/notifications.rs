@@ -241,6 +241,32 @@ async fn what_waits_for_a_target_is_told_at_the_address_that_it_is_given_and_a_n
 }
 
 #[tokio::test]
+async fn what_is_known_of_a_target_goes_with_it() {
+    on_every_store(async |bench| {
+        let (api, org) = (&bench.api, acme(&*bench.store).await);
+        api.given_environments("docker", &["prod"]).await;
+        let put = async |targets: &[Value]| {
+            bench.tick();
+            assert!(
+                api.put(ENVIRONMENTS).json(started("alert", &["prod"], targets)).await.status.is_success()
+            );
+        };
+        put(&[hook("a"), hook("b")]).await;
+        let targets = bench.targets(1).await;
+        bench.runs("prod", "1").await;
+        bench.until_told("a", &["1"]).await;
+        bench.until_told("b", &["1"]).await;
+        put(&[hook("b")]).await;
+        let known = async || bench.store.deliveries(org, &targets).await.unwrap().len();
+        until("one is forgotten", async || known().await == 1).await;
+        bench.runs("prod", "2").await;
+        bench.until_told("b", &["1", "2"]).await;
+        assert_eq!(bench.postbox.told("a"), ["1"]);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_logical_environment_stands_for_its_members() {
     on_every_store(async |bench| {
         let api = &bench.api;
@@ -265,13 +291,19 @@ async fn a_logical_environment_stands_for_its_members() {
         bench.until_told("group", &["1", "3", "4"]).await;
         bench.until_told("both", &["1", "3", "4"]).await;
         bench.until_told("mixed", &["1", "2", "3", "4"]).await;
+        // What is allowed there, in the same batch.
+        let allowed =
+            json!({"artifact_name": "x", "artifact_fingerprint": fingerprint('9'), "description": ""});
+        api.put("/allowlists/acme/all").json(allowed).await.created();
+        bench.runs("prod", "147").await;
+        bench.until_told("group", &["1", "3", "4", "7"]).await;
         // What is archived is watched no more.
         api.put("/environments/acme/all/archive").await.ok();
         bench.runs("prod", "145").await;
         bench.runs("test", "236").await;
-        bench.until_told("mixed", &["1", "2", "3", "4", "6"]).await;
-        bench.until_told("both", &["1", "3", "4", "5"]).await;
-        assert_eq!(bench.postbox.told("group"), ["1", "3", "4"]);
+        bench.until_told("mixed", &["1", "2", "3", "4", "7", "6"]).await;
+        bench.until_told("both", &["1", "3", "4", "7", "5"]).await;
+        assert_eq!(bench.postbox.told("group"), ["1", "3", "4", "7"]);
     })
     .await;
 }

@@ -159,12 +159,16 @@ fn repo(number: usize) -> Value {
     json!({"name": format!("acme/repo{number}"), "url": format!("https://git.example.com/acme/{number}")})
 }
 
-async fn report(api: &Api, trail: &str, number: usize) {
+async fn report_built(api: &Api, trail: &str, number: usize) {
     let artifact = json!({
         "trail_name": trail, "template_reference_name": "cli", "fingerprint": fingerprint(number), "filename": "app",
         "git_commit": COMMIT, "build_url": "b", "commit_url": "c", "repo_info": repo(number),
     });
     api.post("/artifacts/acme/shop").json(artifact).await.created();
+}
+
+async fn report(api: &Api, trail: &str, number: usize) {
+    report_built(api, trail, number).await;
     let attest = async |document: Value| {
         let path = format!("/attestations/acme/shop/trail/{trail}/generic");
         let file = ("name=\"attachment_file\"; filename=\"a.txt\"", "evidence");
@@ -314,18 +318,22 @@ async fn what_is_named_is_asked_for_together() {
 #[tokio::test]
 #[ignore = "needs PostgreSQL: run cargo xtask test"]
 async fn a_report_takes_few_statements_of_postgresql_however_many_artifacts_it_is_of() {
-    for many in [1, 80] {
+    for many in [1, 80, 800, 8000] {
         let counted = Counted::postgres().await;
         let evidence = fixture(Arc::clone(&counted.store), Settings::default()).await;
         let api = Api::new(evidence, Mount::Tower, "counted").await;
         api.flow("shop", TEMPLATE).await;
         let prod = json!({"name": "prod", "type": "server", "description": ""});
         api.put("/environments/acme").json(prod).await.created();
-        let mut running = Vec::new();
-        for number in 0..many {
-            report(&api, &format!("t{number}"), number).await;
-            running.push(json!({"digests": {"app": fingerprint(number)}, "creationTimestamp": 1}));
+        let report = async |number| match number {
+            0..80 => report(&api, &format!("t{number}"), number).await,
+            _ => report_built(&api, &format!("t{number}"), number).await,
+        };
+        for part in Vec::from_iter(0..many).chunks(64) {
+            join_all(part.iter().map(|number| report(*number))).await;
         }
+        let artifact = |number| json!({"digests": {"app": fingerprint(number)}, "creationTimestamp": 1});
+        let running = Vec::from_iter((0..many).map(artifact));
         let taken = async |artifacts: &[Value]| {
             let before = counted.statements();
             report_running(&api, artifacts).await;

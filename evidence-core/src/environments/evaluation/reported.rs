@@ -222,7 +222,7 @@ impl EvaluatedReports {
         let Self { allowed, origins, flows, mut trails, mut alone } = self;
         let digests: BTreeMap<Id, Hash> = flows.iter().map(|(id, flow)| (*id, flow.digest())).collect();
         let mut sources: BTreeMap<Fingerprint, Vec<Source>> = BTreeMap::new();
-        for Origin { report: row, .. } in origins {
+        for Origin { report: row, last_name, .. } in origins {
             // One report that is passed over may be the one that does not comply.
             let lost = || StoreError::corrupt(format_args!("the flow {} of a running artifact", row.flow));
             let (flow, digest) = flows.get(&row.flow).zip(digests.get(&row.flow)).ok_or_else(lost)?;
@@ -237,6 +237,7 @@ impl EvaluatedReports {
             let ArtifactRow {
                 id: report, flow, repo, committed_at, template_reference_name: reference, ..
             } = row;
+            let reference = if reference.is_empty() { last_name } else { reference };
             let report = DeploymentSource { report, flow, repo, committed_at };
             sources.entry(row.fingerprint).or_default().push(Source {
                 report,
