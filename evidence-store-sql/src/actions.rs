@@ -64,18 +64,39 @@ const DELIVERIES: Sql = Sql::each(
         SELECT * FROM evidence.delivery WHERE org = $1 AND target = w.value OFFSET 0) d",
 );
 
-/// The organization is found first, so that what is due of it is read in its order and no further than asked.
+/// The organization is found first, so that what is due of it is read in its order and no further than asked: those of which
+/// something waits one after the other, with one look at each, however much waits.
 const DUE: Sql = Sql::each(
-    "SELECT o.id, d.target, d.due_at, d.state, d.revision
+    "WITH RECURSIVE waiting (org) AS (
+        SELECT (
+            SELECT n.org FROM delivery n INDEXED BY delivery_due
+            WHERE n.org > coalesce($1, -1) AND n.due_at IS NOT NULL ORDER BY n.org LIMIT 1)
+        UNION ALL
+        SELECT (
+            SELECT n.org FROM delivery n INDEXED BY delivery_due
+            WHERE n.org > w.org AND n.due_at IS NOT NULL ORDER BY n.org LIMIT 1)
+        FROM waiting w WHERE w.org IS NOT NULL)
+    SELECT o.id, d.target, d.due_at, d.state, d.revision
     FROM delivery d INDEXED BY delivery_due CROSS JOIN organization o ON o.key = d.org
     WHERE d.due_at <= $2 AND d.org = (
-        SELECT n.org FROM delivery n INDEXED BY delivery_due
-        WHERE n.org > coalesce($1, -1) AND n.due_at <= $2 ORDER BY n.org LIMIT 1)
+        SELECT w.org FROM waiting w
+        WHERE EXISTS (SELECT 1 FROM delivery n INDEXED BY delivery_due WHERE n.org = w.org AND n.due_at <= $2)
+        LIMIT 1)
     ORDER BY d.due_at, d.target LIMIT $3",
-    "SELECT d.org, d.target, d.due_at, d.state, d.revision FROM evidence.delivery d
+    "WITH RECURSIVE waiting (org) AS (
+        SELECT (
+            SELECT n.org FROM evidence.delivery n
+            WHERE n.org > coalesce($1, '') AND n.due_at IS NOT NULL ORDER BY n.org LIMIT 1)
+        UNION ALL
+        SELECT (
+            SELECT n.org FROM evidence.delivery n
+            WHERE n.org > w.org AND n.due_at IS NOT NULL ORDER BY n.org LIMIT 1)
+        FROM waiting w WHERE w.org IS NOT NULL)
+    SELECT d.org, d.target, d.due_at, d.state, d.revision FROM evidence.delivery d
     WHERE d.due_at <= $2 AND d.org = (
-        SELECT n.org FROM evidence.delivery n
-        WHERE n.org > coalesce($1, '') AND n.due_at <= $2 ORDER BY n.org LIMIT 1)
+        SELECT w.org FROM waiting w
+        WHERE EXISTS (SELECT 1 FROM evidence.delivery n WHERE n.org = w.org AND n.due_at <= $2)
+        LIMIT 1)
     ORDER BY d.due_at, d.target LIMIT $3",
 );
 

@@ -67,8 +67,8 @@ const HEADINGS: [&str; 14] = [
     "commit_urls",
 ];
 
-/// So many events are read at once.
-const EVENTS: u64 = 256;
+/// So many events are looked for at once; fewer are read.
+const EVENTS: u64 = 4096;
 
 impl Operation for GetEnvironmentAuditLog {
     const NAME: &'static str = "get_env_auditlog";

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::actions::record::{Action, Target};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fact::Fact;
 use crate::id::Id;
 use crate::notifications::events::{Event, Place, delivery_id, events, telling, tells};
@@ -79,17 +79,34 @@ impl Go<'_> {
 }
 
 impl Post {
-    /// Tells a target one event after the other, until none is left, an attempt fails, or it is others' turn.
-    pub(super) async fn deliver(&self, delivery: Delivery, org: &Known) -> Result<()> {
-        let (store, id) = (self.evidence.store(), delivery.org);
+    /// Tells a target one event after the other, until none is left, an attempt fails, or it is others' turn. With an error
+    /// comes where it arose.
+    pub(super) async fn deliver(
+        &self,
+        delivery: Delivery,
+        org: &Known,
+    ) -> std::result::Result<(), (Position, Error)> {
+        let at = delivery.state.next;
+        let Some(mut go) = self.go(delivery, org).await.map_err(|error| (at, error))? else { return Ok(()) };
+        let told = self.tell_all(&mut go).await;
+        told.map_err(|error| (go.delivery.state.next, error))
+    }
+
+    /// What there is to be told; nothing where the target is gone.
+    async fn go<'p>(&self, delivery: Delivery, org: &'p Known) -> Result<Option<Go<'p>>> {
         let Some((action, target)) = self.told(&delivery).await? else {
-            return Ok(store.forget_delivery(id, delivery.target).await?);
+            self.evidence.store().forget_delivery(delivery.org, delivery.target).await?;
+            return Ok(None);
         };
-        let places = places(&self.evidence, id, &action.record).await?;
+        let places = places(&self.evidence, delivery.org, &action.record).await?;
         let state = delivery.state.clone().at_address(target.destination.address_digest());
         let delivery = Delivery { state, ..delivery };
         let ends_at = after(self.evidence.now(), GO);
-        let mut go = Go { action, target, places, org, delivery, left: IN_A_ROW, ends_at };
+        Ok(Some(Go { action, target, places, org, delivery, left: IN_A_ROW, ends_at }))
+    }
+
+    async fn tell_all(&self, go: &mut Go<'_>) -> Result<()> {
+        let (store, id) = (self.evidence.store(), go.delivery.org);
         loop {
             let planned = store.cursor(NAME, id).await?;
             let first = go.delivery.state.next.entry;
@@ -102,12 +119,12 @@ impl Post {
             }
             for entry in entries {
                 let next = Position { entry: entry.index + 1, event: 0 };
-                if let Told::Enough = self.tell(entry, &mut go).await? {
+                if let Told::Enough = self.tell(entry, go).await? {
                     return Ok(());
                 }
                 go.delivery.state.go_on_from(next);
             }
-            if go.delivery.state.next.entry >= planned && self.rest(&mut go).await? {
+            if go.delivery.state.next.entry >= planned && self.rest(go).await? {
                 return Ok(());
             }
             if self.evidence.now() >= go.ends_at {
@@ -131,15 +148,16 @@ impl Post {
         Ok(target.map(|target| (action, target)))
     }
 
-    /// Counts an attempt that could not be made, as of an entry that cannot be read, so that it is made again later and given up
-    /// in the end. Where not even that can be written, the next round of the job finds it due.
-    pub(super) async fn put_off(&self, (org, target): (Id, Id)) {
+    /// Counts an attempt that could not be made `at` an event, as of an entry that cannot be read, so that it is made again
+    /// later and given up in the end. Where not even that can be written, the next round of the job finds it due.
+    pub(super) async fn put_off(&self, (org, target): (Id, Id), at: Position) {
         let put_off = async {
             let Some(mut delivery) = self.evidence.store().deliveries(org, &[target]).await?.pop() else {
                 return Ok(());
             };
             let now = self.evidence.now();
             let state = &mut delivery.state;
+            state.go_on_from(at);
             state.attempts += 1;
             delivery.due_at = Some(after(now, pause(state.attempts)));
             if state.attempts >= MOST_ATTEMPTS {
@@ -243,7 +261,13 @@ impl Post {
             }
             Err(error) => {
                 (state.attempts, state.last_failure_at) = (state.attempts + 1, Some(now));
-                tracing::info!(id = message.id, attempt = state.attempts, %error, "a notification was not delivered");
+                // What stays down is told of once an event.
+                match state.attempts {
+                    1 => tracing::info!(id = message.id, %error, "a notification was not delivered"),
+                    attempt => {
+                        tracing::debug!(id = message.id, attempt, %error, "a notification was not delivered")
+                    }
+                }
                 *due_at = Some(after(now, pause(state.attempts)));
                 if state.attempts >= MOST_ATTEMPTS {
                     tracing::warn!(id = message.id, "a notification is given up");

@@ -5,11 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::FutureExt;
 use tokio::sync::Mutex;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::sleep;
@@ -17,8 +19,9 @@ use tokio::time::sleep;
 use crate::background::runner::{Job, Turn};
 use crate::error::{Error, Result};
 use crate::id::Id;
-use crate::notifications::planning::plan_all;
+use crate::notifications::planning::Planning;
 use crate::notifications::sender::Sender;
+use crate::notifications::store::Position;
 use crate::orgs::record::Organization;
 use crate::service::Evidence;
 use crate::store::error::StoreError;
@@ -138,10 +141,10 @@ struct Attempts {
 
 /// Notes what the ledgers tell to whom, until the store fails.
 async fn plan(turn: &Turn, post: &Arc<Post>) -> Result<Infallible> {
+    let mut planning = Planning::default();
     loop {
-        if plan_all(turn, post).await? {
-            sleep(REST).await;
-        }
+        planning.round(turn, post).await?;
+        planning.rest().await;
     }
 }
 
@@ -190,11 +193,17 @@ impl Attempts {
                 }
                 let (post, known) = (Arc::clone(post), known.clone());
                 self.running.spawn(async move {
-                    let outcome = post.deliver(delivery, &known).await;
-                    if let Err(error) = &outcome {
-                        post.failed(key, error).await;
+                    let at = delivery.state.next;
+                    // A panic is like an entry that cannot be read.
+                    let delivered = AssertUnwindSafe(post.deliver(delivery, &known)).catch_unwind().await;
+                    let outcome = delivered.unwrap_or_else(|_| {
+                        let source = "the attempt panicked".into();
+                        Err((at, Error::Internal { what: "an attempt broke off", source }))
+                    });
+                    if let Err((at, error)) = &outcome {
+                        post.failed(key, *at, error).await;
                     }
-                    (key, outcome)
+                    (key, outcome.map_err(|(_, error)| error))
                 });
             }
         }
@@ -209,23 +218,20 @@ impl Attempts {
                     tracing::warn!(org = %key.0, target = %key.1, %error, "a target is tried again");
                 }
             }
-            Err(error) => {
-                // Whose it was is not known: all are looked at again, which the revision of the delivery allows.
-                self.busy.clear();
-                tracing::error!(%error, "an attempt broke off");
-            }
+            // None is aborted, and what panics is an outcome.
+            Err(error) => tracing::error!(%error, "an attempt broke off"),
         }
     }
 }
 
 impl Post {
     /// What an attempt that could not be made costs: nothing where that is not because of what is told.
-    async fn failed(&self, key: (Id, Id), error: &Error) {
+    async fn failed(&self, key: (Id, Id), at: Position, error: &Error) {
         match error {
             // The action or the delivery was changed meanwhile, and is looked at again.
             Error::Store(StoreError::Conflict) => {}
             Error::Store(StoreError::Unavailable(_)) | Error::Overloaded(_) => sleep(REST).await,
-            _ => self.put_off(key).await,
+            _ => self.put_off(key, at).await,
         }
     }
 }

@@ -3,10 +3,15 @@
 //! them holds up the others however much there is to go through.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::{JoinError, JoinSet};
+use futures_util::FutureExt;
+use futures_util::future::try_join_all;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use crate::actions::record::{Action, Watched};
 use crate::background::runner::{Batch, Turn};
@@ -14,7 +19,7 @@ use crate::error::Result;
 use crate::fact::Fact;
 use crate::id::Id;
 use crate::notifications::events::{ALLOWED, Place, events, telling};
-use crate::notifications::job::{HEAVY, Known, PAGE, Post, before};
+use crate::notifications::job::{HEAVY, Known, PAGE, Post, REST, before};
 use crate::notifications::store::{Delivery, DeliveryState, Position};
 use crate::notifications::watched;
 use crate::orgs::record::Organization;
@@ -35,35 +40,68 @@ const IN_A_ROW: usize = 4;
 /// this one is a copy of. Where servers write, the job is never so late.
 const STALE: Duration = Duration::from_secs(60 * 60);
 
-/// Goes on in the ledgers of all organizations; answers whether it came to the end of all of them.
-pub(super) async fn plan_all(turn: &Turn, post: &Arc<Post>) -> Result<bool> {
-    let store = turn.evidence().store();
-    let (mut after, mut is_done) = (Some(String::new()), true);
-    // Dropped with this, what is planned ends where it waits, and is planned again.
-    let mut planned = JoinSet::new();
-    while let Some(last) = after {
-        let page = store.organizations_by_name(&last, PAGE).await?;
-        after = page.more;
-        for org in page.records {
-            if planned.len() >= ORGS_AT_ONCE {
-                is_done &= planned.join_next().await.is_none_or(ended);
-            }
-            let (turn, post) = (turn.clone(), Arc::clone(post));
-            planned.spawn(async move { plan_next(&turn, &post, org).await });
-        }
-    }
-    while let Some(outcome) = planned.join_next().await {
-        is_done &= ended(outcome);
-    }
-    Ok(is_done)
+/// The ledgers that are being gone through. Dropped, that ends where it waits, and is done again.
+#[derive(Default)]
+pub(super) struct Planning {
+    running: JoinSet<(Id, bool)>,
+    busy: BTreeSet<Id>,
+    /// Whether some ledger was not gone through to its end.
+    has_more: bool,
 }
 
-/// Whether an organization's ledger was gone through, as far as it can be now.
-fn ended(outcome: std::result::Result<bool, JoinError>) -> bool {
-    outcome.unwrap_or_else(|error| {
-        tracing::error!(%error, "the search for notifications broke off");
-        true
-    })
+impl Planning {
+    /// Goes on in the ledgers of all organizations. What an organization takes long for goes on beside the next rounds.
+    pub(super) async fn round(&mut self, turn: &Turn, post: &Arc<Post>) -> Result<()> {
+        let store = turn.evidence().store();
+        let mut after = Some(String::new());
+        self.has_more = false;
+        while let Some(last) = after {
+            let page = store.organizations_by_name(&last, PAGE).await?;
+            after = page.more;
+            for org in page.records {
+                while self.busy.len() >= ORGS_AT_ONCE {
+                    self.ended().await;
+                }
+                let id = org.id;
+                if self.busy.insert(id) {
+                    let (turn, post) = (turn.clone(), Arc::clone(post));
+                    self.running.spawn(async move {
+                        let planned = AssertUnwindSafe(plan_next(&turn, &post, org)).catch_unwind().await;
+                        // What panicked is begun again with the next round.
+                        (id, planned.unwrap_or(true))
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the next round: a while, unless there is more to go through.
+    pub(super) async fn rest(&mut self) {
+        let mut rest = pin!(sleep(REST));
+        loop {
+            if self.has_more {
+                return;
+            }
+            tokio::select! {
+                () = &mut rest => return,
+                () = self.ended(), if !self.busy.is_empty() => {}
+            }
+        }
+    }
+
+    /// Waits for the end of one.
+    async fn ended(&mut self) {
+        match self.running.join_next().await {
+            Some(Ok((org, is_done))) => {
+                self.busy.remove(&org);
+                self.has_more |= !is_done;
+            }
+            // None is aborted, and what panics has an outcome.
+            Some(Err(error)) => tracing::error!(%error, "the search for notifications broke off"),
+            None => self.busy.clear(),
+        }
+    }
 }
 
 /// Goes on in an organization's ledger; answers whether it came to the end. What is damaged in one holds up no other.
@@ -266,7 +304,8 @@ async fn note_action(
         [] => Vec::new(),
         targets => store.deliveries(org, targets).await?,
     };
-    for target in &action.targets {
+    // At the same time, so that a store may write them together.
+    let notes = action.targets.iter().map(async |target| {
         let known = known.iter().find(|known| known.target == target.id);
         let first = told.first(places, &action.triggers, action.tells_since(target));
         let fresh = Delivery {
@@ -277,20 +316,20 @@ async fn note_action(
             revision: 0,
         };
         let address = target.destination.address_digest();
-        let Some(noted) = noted(known.unwrap_or(&fresh), first, address, evidence.now()) else { continue };
+        let Some(noted) = noted(known.unwrap_or(&fresh), first, address, evidence.now()) else {
+            return Ok(());
+        };
         if store.put_delivery(&noted).await? {
-            continue;
+            return Ok(());
         }
         if known.is_some() {
             return Err(StoreError::Conflict.into());
         }
         // A row that is there and cannot be read is made anew.
         store.forget_delivery(org, target.id).await?;
-        if !store.put_delivery(&noted).await? {
-            return Err(StoreError::Conflict.into());
-        }
-    }
-    Ok(())
+        if store.put_delivery(&noted).await? { Ok(()) } else { Err(StoreError::Conflict.into()) }
+    });
+    try_join_all(notes).await.map(drop)
 }
 
 /// What becomes of a delivery when this is the first event of a batch that its target is to be told of, if any is, and its

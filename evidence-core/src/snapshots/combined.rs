@@ -272,7 +272,7 @@ impl Combined {
                 }
             }
         }
-        Ok(enough - 1)
+        Ok(enough.saturating_sub(1))
     }
 
     /// The lines of the snapshots with these numbers, which exist.
@@ -287,7 +287,11 @@ impl Combined {
         // The one after the last tells until when that was current.
         let last = range.end().saturating_add(1).min(self.total.snapshots);
         let first_entry = self.entry_of(*range.start(), |after| after.snapshots, cx).await?;
-        let last_entry = self.entry_of(last, |after| after.snapshots, cx).await?;
+        let last_entry = if last == *range.start() {
+            first_entry
+        } else {
+            self.entry_of(last, |after| after.snapshots, cx).await?
+        };
         let verdicts = self.verdicts(first_entry, last_entry, cx).await?;
         let times = self.times(verdicts.keys().copied(), cx).await?;
         let mut rows: Vec<SnapshotRow> = Vec::new();
@@ -386,7 +390,8 @@ impl Combined {
         // Of the first snapshot and of the last one, some may be on other pages.
         let counts = self.after(&[first, last + 1], cx).await?;
         let [before, with] = counts.as_slice() else { return Ok(Vec::new()) };
-        let (skipped, left_out) = (numbers.start() - 1 - before.events, with.events - numbers.end());
+        let skipped = numbers.start().saturating_sub(1).saturating_sub(before.events);
+        let left_out = with.events.saturating_sub(*numbers.end());
         let count = |progress: &Option<Progress>, span: &Span| progress.unwrap_or(span.before).events;
         let mut asked = Vec::new();
         for (place, span) in self.spans.iter().enumerate() {

@@ -14,7 +14,6 @@ use crate::bounded::ShortText;
 use crate::compute::MANY_EVALUATIONS;
 use crate::error::{Error, Resource, Result};
 use crate::json::JsonFields;
-use crate::limits::at_most;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{JsonStream, Method, Operation, json_items, json_text};
 use crate::service::{Context, OwnedContext};
@@ -134,7 +133,26 @@ struct Found {
 }
 
 /// What ran.
-type Running = BTreeMap<ArtifactKey, RunningArtifact>;
+type Running = BTreeMap<ArtifactKey, Runs>;
+
+/// An artifact that ran.
+#[derive(Debug, PartialEq)]
+struct Runs {
+    /// As it ran in the first member that it ran in, without what is not compared.
+    instance: RunningArtifact,
+    /// How many instances there were, wherever it ran.
+    count: u64,
+    /// When the newest of them was created.
+    newest: Option<i64>,
+}
+
+impl From<RunningArtifact> for Runs {
+    fn from(instance: RunningArtifact) -> Self {
+        let (count, newest) = (instance.created.len() as u64, instance.created.iter().max().copied());
+        let (created, context, outcomes) = (Vec::new(), JsonFields::default(), Vec::new());
+        Self { instance: RunningArtifact { created, context, outcomes, ..instance }, count, newest }
+    }
+}
 
 impl Found {
     /// What stands before the artifacts that ran in it alone.
@@ -149,26 +167,25 @@ impl Found {
             let placed = cx.store().instances(org, environment, index).await?;
             let runs = |placed: &SnapshotEntry| !placed.exited && shown != Shown::Left;
             for placed in placed.into_iter().filter(runs) {
-                add(&mut running, placed.instance);
-                at_most(cx.limits().combined_artifacts, running.len(), self.field)?;
+                add(&mut running, placed.instance.into());
             }
+            self.timeline.at_most(running.len(), self.field, cx)?;
         }
         Ok(running)
     }
 }
 
 /// Adds what runs in a member of a logical environment, where the same may run in another one: so there are the instances of
-/// both. What is not compared is not kept.
-fn add(running: &mut Running, instance: RunningArtifact) {
-    let instance = RunningArtifact { context: JsonFields::default(), outcomes: Vec::new(), ..instance };
-    match running.entry(instance.key()) {
+/// both.
+fn add(running: &mut Running, runs: Runs) {
+    match running.entry(runs.instance.key()) {
         Entry::Vacant(vacant) => {
-            vacant.insert(instance);
+            vacant.insert(runs);
         }
         Entry::Occupied(mut known) => {
-            let created = &mut known.get_mut().created;
-            created.extend(instance.created);
-            created.sort_unstable();
+            let known = known.get_mut();
+            known.count += runs.count;
+            known.newest = known.newest.max(runs.newest);
         }
     }
 }
@@ -176,14 +193,14 @@ fn add(running: &mut Running, instance: RunningArtifact) {
 /// An artifact of a comparison.
 #[derive(Debug, PartialEq)]
 struct Compared {
-    instance: RunningArtifact,
+    runs: Runs,
     /// How many instances there were in each, where they differ.
     counts: Option<(u64, u64)>,
 }
 
 impl Ran for Compared {
     fn ran(&self) -> &RunningArtifact {
-        &self.instance
+        &self.runs.instance
     }
 }
 
@@ -196,31 +213,27 @@ struct Sections {
     not_changed: Vec<Compared>,
 }
 
-fn count(instance: &RunningArtifact) -> u64 {
-    instance.created.len() as u64
-}
-
 impl Sections {
     /// By name, then by key.
     fn of(one: Running, mut other: Running) -> Self {
         let mut sections = Self::default();
-        for (key, instance) in one {
+        for (key, runs) in one {
             match other.remove(&key) {
-                None => sections.first_alone.push(Compared { instance, counts: None }),
-                Some(newer) if count(&newer) == count(&instance) => {
-                    sections.not_changed.push(Compared { instance: newer, counts: None });
+                None => sections.first_alone.push(Compared { runs, counts: None }),
+                Some(newer) if newer.count == runs.count => {
+                    sections.not_changed.push(Compared { runs: newer, counts: None });
                 }
                 Some(newer) => {
-                    let counts = Some((count(&instance), count(&newer)));
-                    sections.changed.push(Compared { instance: newer, counts });
+                    let counts = Some((runs.count, newer.count));
+                    sections.changed.push(Compared { runs: newer, counts });
                 }
             }
         }
-        let alone = other.into_values().map(|instance| Compared { instance, counts: None });
+        let alone = other.into_values().map(|runs| Compared { runs, counts: None });
         sections.second_alone.extend(alone);
         let Self { first_alone, second_alone, changed, not_changed } = &mut sections;
         for section in [first_alone, second_alone, changed, not_changed] {
-            section.sort_by(|one, other| one.instance.name.cmp(&other.instance.name));
+            section.sort_by(|one, other| one.ran().name.cmp(&other.ran().name));
         }
         sections
     }
@@ -302,15 +315,18 @@ async fn items(
     Ok(stream::iter(parts).then(read).try_flatten())
 }
 
-fn item(Compared { instance, counts }: Compared, sources: &Sources) -> DiffArtifact {
+fn item(
+    Compared { runs: Runs { instance, count, newest }, counts }: Compared,
+    sources: &Sources,
+) -> DiffArtifact {
     let first = instance.provenance.iter().find_map(|from| sources.of(from));
     let commit_url = first.map(|(_, source)| source.commit_url.clone()).filter(|url| !url.is_empty());
     DiffArtifact {
         fingerprint: fingerprint(&instance),
-        most_recent_timestamp: instance.created.last().copied().unwrap_or_default(),
+        most_recent_timestamp: newest.unwrap_or_default(),
         flow: first.map(|(flow, _)| flow.to_owned()).unwrap_or_default(),
         commit_url,
-        instance_count: count(&instance),
+        instance_count: count,
         s1_instance_count: counts.map(|(first, _)| first),
         s2_instance_count: counts.map(|(_, second)| second),
         name: instance.name,
@@ -321,13 +337,23 @@ fn item(Compared { instance, counts }: Compared, sources: &Sources) -> DiffArtif
 mod tests {
     use super::*;
 
-    fn ran(name: &str, instances: i64) -> (ArtifactKey, RunningArtifact) {
+    fn ran(name: &str, instances: i64) -> (ArtifactKey, Runs) {
         let instance = serde_json::json!({
             "name": name, "created": Vec::from_iter(0..instances), "from": 1, "since": 1, "compliant": null,
             "annotation": {"type": "started-unknown", "was": 0, "now": instances}, "provenance": [],
         });
         let instance: RunningArtifact = serde_json::from_value(instance).unwrap();
-        (instance.key(), instance)
+        (instance.key(), instance.into())
+    }
+
+    #[test]
+    fn instances_in_several_members_count_together() {
+        let mut running = Running::new();
+        for instances in [2, 0, 3] {
+            add(&mut running, ran("app", instances).1);
+        }
+        let counts = Vec::from_iter(running.values().map(|runs| (runs.count, runs.newest)));
+        assert_eq!(counts, [(5, Some(2))]);
     }
 
     #[test]
@@ -337,7 +363,7 @@ mod tests {
             Running::from([ran("new", 1), ran("more", 2), ran("same", 2), ran("fewer", 1), ran("b", 0)]);
         let Sections { first_alone, second_alone, changed, not_changed } = Sections::of(one, other);
         let told = |section: Vec<Compared>| {
-            Vec::from_iter(section.into_iter().map(|one| (one.instance.name, one.counts)))
+            Vec::from_iter(section.into_iter().map(|one| (one.runs.instance.name, one.counts)))
         };
         let named = |name: &str, counts| (name.to_owned(), counts);
         assert_eq!(told(first_alone), [named("gone", None)]);

@@ -9,6 +9,7 @@ use futures_util::{Stream, StreamExt, stream};
 use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Result};
 use crate::id::Id;
+use crate::limits::at_most;
 use crate::name::EnvironmentName;
 use crate::page::in_batches;
 use crate::service::{Context, OwnedContext};
@@ -63,6 +64,15 @@ impl Timeline {
     /// Whether it is that of a logical environment.
     pub(crate) const fn is_combined(&self) -> bool {
         self.combined.is_some()
+    }
+
+    /// Refuses a snapshot of a logical environment that has more artifacts than are read at once
+    /// ([`Limits::combined_artifacts`](crate::Limits::combined_artifacts)).
+    pub(crate) fn at_most(&self, artifacts: usize, field: &'static str, cx: &Context<'_>) -> Result<()> {
+        match &self.combined {
+            Some(_) => at_most(cx.limits().combined_artifacts, artifacts, field),
+            None => Ok(()),
+        }
     }
 
     /// How many snapshots there are.

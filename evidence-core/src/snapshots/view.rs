@@ -216,12 +216,15 @@ impl SnapshotView {
     ) -> Result<JsonList<SnapshotArtifact, Self>> {
         let (environment, index) = (&timeline.environment.record, row.index);
         let parts = timeline.parts(&row, cx).await?;
-        let (mut summary, mut kept) = (Summary::default(), None);
+        let (mut summary, mut kept) = (Summary::default(), BTreeMap::new());
         for part in &parts {
             let read = PartRead::of(*part, cx).await?;
-            summary.add(&read, cx)?;
-            // Of several members what runs in one is at hand at a time, and read again when it is sent.
-            kept = (parts.len() == 1).then_some(read);
+            summary.add(&read)?;
+            timeline.at_most(summary.artifacts, "snapshot_expression", cx)?;
+            // Of what is too much to be kept, one member's is at hand at a time, and read again when it is sent.
+            if parts.len() == 1 || summary.artifacts <= MAX_KEPT {
+                kept.insert(read.environment, read);
+            }
         }
         let view = Self {
             index,
@@ -236,11 +239,14 @@ impl SnapshotView {
             artifacts: Vec::new(),
         };
         let owned = cx.to_owned_context();
-        let read = move |part| part_artifacts(part, kept.take(), owned.clone());
+        let read = move |part: Part| part_artifacts(part, kept.remove(&part.environment), owned.clone());
         let artifacts = stream::iter(parts).then(read).try_flatten();
         JsonList::with_first_item(artifacts, view, &cx.compute()).await
     }
 }
+
+/// More artifacts of several members are not kept until they are sent.
+const MAX_KEPT: usize = 8192;
 
 /// The artifacts of a part of a snapshot, which may be at hand.
 async fn part_artifacts(
@@ -312,9 +318,8 @@ struct Summary {
 const POLICIES: usize = 1000;
 
 impl Summary {
-    fn add(&mut self, PartRead { placed, shown, .. }: &PartRead, cx: &Context<'_>) -> Result<()> {
+    fn add(&mut self, PartRead { placed, shown, .. }: &PartRead) -> Result<()> {
         self.artifacts += placed.len();
-        at_most(cx.limits().combined_artifacts.max(placed.len()), self.artifacts, "snapshot_expression")?;
         let running = || placed.iter().filter(|placed| placed.running_instances() > 0);
         for placed in running() {
             let [allowed, denied, unknown] = &mut self.counts;
