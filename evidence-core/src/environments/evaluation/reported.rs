@@ -141,26 +141,26 @@ impl Reports {
 
 /// How an artifact report stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::environments) struct EvaluatedReport {
-    pub(in crate::environments) state: State,
+pub(crate) struct EvaluatedReport {
+    pub(crate) state: State,
     /// Why, where no attestation accounts for it.
-    pub(in crate::environments) reason: Option<String>,
+    pub(crate) reason: Option<String>,
     /// What counts for it: its own attestations and those of its trail.
     attestations: Vec<Arc<FlowAttestations>>,
 }
 
 impl EvaluatedReport {
     /// Of a report to a trail that cannot be read.
-    pub(in crate::environments) fn of_lost_trail() -> Self {
+    pub(crate) fn of_lost_trail() -> Self {
         let reason = Some(template::LOST_TRAIL.to_owned());
         Self { state: State::Incomplete, reason, attestations: Vec::new() }
     }
 }
 
 /// What a trail says of what runs.
-pub(in crate::environments) struct InTrail {
-    pub(in crate::environments) name: String,
-    pub(in crate::environments) states: BTreeMap<String, EvaluatedReport>,
+pub(crate) struct InTrail {
+    pub(crate) name: String,
+    pub(crate) states: BTreeMap<String, EvaluatedReport>,
     /// How many attestations are kept.
     kept: usize,
 }
@@ -171,7 +171,7 @@ const TOO_MUCH: &str = "More attestations count for what runs of the trail than 
 impl InTrail {
     /// How this content stands in a trail: by fingerprint, each with the last name that it was given before. Of the
     /// attestations those are kept that are `asked` for.
-    pub(in crate::environments) fn new(
+    pub(crate) fn new(
         contents: &TrailContents,
         template: &Template,
         running: &BTreeMap<&str, &str>,
@@ -252,7 +252,7 @@ impl EvaluatedReports {
 
 /// A report to a flow as a whole is evaluated by the template it came with, and has no attestations; one without a name has
 /// the last that its content was given there.
-pub(in crate::environments) async fn without_trail(
+pub(crate) async fn without_trail(
     origins: &[Origin],
     cx: &Context<'_>,
 ) -> Result<BTreeMap<Id, EvaluatedReport>> {
@@ -275,12 +275,12 @@ pub(in crate::environments) async fn without_trail(
 
 impl EvaluatedReport {
     /// How a report stands of which its trail knows nothing.
-    pub(in crate::environments) const fn unknown() -> Self {
+    pub(crate) const fn unknown() -> Self {
         Self { state: State::Incomplete, reason: None, attestations: Vec::new() }
     }
 
     /// As policies see it in its flow.
-    pub(in crate::environments) fn in_flow(self, flow: &FlowLabel, trail_name: String) -> FlowContext {
+    pub(crate) fn in_flow(self, flow: &FlowLabel, trail_name: String) -> FlowContext {
         let Self { state: artifact_state, reason, attestations } = self;
         let (flow_name, tags) = (flow.name.to_string(), Arc::clone(&flow.tags));
         FlowContext { flow_name, trail_name, artifact_state, reason, tags, attestations }
