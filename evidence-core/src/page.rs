@@ -174,6 +174,15 @@ pub(crate) const MAX_BATCH_BYTES: u64 = 1 << 20;
 
 /// Items of so many bytes, in order, in parts that fit memory, of at most so many.
 pub(crate) fn in_batches<T>(items: impl IntoIterator<Item = (T, u64)>, most: usize) -> Vec<Vec<T>> {
+    in_batches_within(MAX_BATCH_BYTES, items, most)
+}
+
+/// The same, in parts of so many bytes.
+pub(crate) fn in_batches_within<T>(
+    bytes_of_part: u64,
+    items: impl IntoIterator<Item = (T, u64)>,
+    most: usize,
+) -> Vec<Vec<T>> {
     let mut batches: Vec<Vec<T>> = Vec::new();
     let mut room = 0;
     for (item, bytes) in items {
@@ -184,7 +193,7 @@ pub(crate) fn in_batches<T>(items: impl IntoIterator<Item = (T, u64)>, most: usi
             }
             None => {
                 batches.push(vec![item]);
-                room = MAX_BATCH_BYTES.saturating_sub(bytes);
+                room = bytes_of_part.saturating_sub(bytes);
             }
         }
     }

@@ -175,7 +175,8 @@ impl World {
 
 fn is_taken(error: &Error) -> bool {
     let Error::Invalid { fields, .. } = error else { return matches!(error, Error::DuplicateControl(_)) };
-    fields.values().any(|text| text.contains("already exists") || text.contains("cannot change"))
+    let taken = ["already exists", "cannot change", "is the name of"];
+    fields.values().any(|text| taken.iter().any(|part| text.contains(part)))
 }
 
 /// Runs a property of every operation that reads a body, over a world of its own.

@@ -114,7 +114,7 @@ const FILL: &str = "
     INSERT INTO evidence.head SELECT 'id' || n, n, '' FROM generate_series(1, 5000) n;
     INSERT INTO evidence.ledger SELECT 'o', n, 'k', n, 'a', 'h', 'h', '{}' FROM generate_series(1, 5000) n;
     INSERT INTO evidence.snapshot SELECT 'o', 'e' || n % 9, n, n, true, n, n FROM generate_series(1, 5000) n;
-    INSERT INTO evidence.environment_member SELECT 'o', 'e' || n % 9, n, 'm' || n % 90, true, n
+    INSERT INTO evidence.environment_member SELECT 'o', 'e' || n % 9, n, 'm' || n % 90, true
         FROM generate_series(1, 5000) n;
     INSERT INTO evidence.deployment SELECT 'o', n, 'e' || n % 9, n, n, md5(n::text), 'a', true, 'id' || n,
         'flow' || n % 9, 'repo' || n % 50, n, n, n, n FROM generate_series(1, 5000) n;

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::flows::templates::Parsed;
 use crate::id::Id;
 use crate::name::Fingerprint;
-use crate::page::Listed;
+use crate::page::{Listed, in_batches_within};
 use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation, State, TrailStatus};
 use crate::service::Context;
 use crate::store::batch::{distinct, sort_by_ids};
@@ -59,11 +59,17 @@ pub(crate) async fn evaluated<T: Send + 'static>(
     evaluate: impl Fn((TrailContents, Arc<Parsed>)) -> T + Clone + Send + 'static,
 ) -> Result<Vec<T>> {
     let mut made = Vec::with_capacity(ids.len());
-    for ids in fitting(ids, cx).await? {
+    let weighed = sized(ids, cx).await?.into_iter().map(|trail| (trail.id, trail.bytes));
+    for ids in in_batches_within(MAX_PART_BYTES, weighed, MAX_PART) {
         made.append(&mut evaluated_together(&ids, cx, evaluate.clone()).await?);
     }
     Ok(made)
 }
+
+/// Trails, and bytes of what was reported to them, that are evaluated at once: what runs in an environment may come from
+/// thousands of trails, each of which has little, and is reported every minute.
+const MAX_PART: usize = 4096;
+const MAX_PART_BYTES: u64 = 4 << 20;
 
 /// The same of trails whose contents fit memory together.
 async fn evaluated_together<T: Send + 'static>(
@@ -89,12 +95,17 @@ async fn evaluated_together<T: Send + 'static>(
 
 /// These trails, in order, in parts whose contents fit memory.
 pub(crate) async fn fitting(ids: &[Id], cx: &Context<'_>) -> Result<Vec<Vec<Id>>> {
+    Ok(Listed::batches(sized(ids, cx).await?))
+}
+
+/// How much there is in each of these trails, in order.
+async fn sized(ids: &[Id], cx: &Context<'_>) -> Result<Vec<Listed>> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
     let mut sizes = cx.store().trail_contents_sizes(cx.org()?, ids).await?;
     sort_by_ids(&mut sizes, ids, |listed| listed.id);
-    Ok(Listed::batches(sizes))
+    Ok(sizes)
 }
 
 /// The last thing that happened in a flow, and the state of its newest trail.

@@ -270,7 +270,6 @@ async fn the_last_deployment_of_an_artifact_is_found() {
         refused.refused(404, "Deployment not found", &[("fingerprint", &never)]);
         api.get(&of("prod", "bbbbb")).await.refuses_field(404, "fingerprint");
         api.get(&of("none", &fingerprint('a'))).await.refuses_field(404, "env_name");
-        api.get(&of("all", &fingerprint('a'))).await.refuses_field(404, "fingerprint");
     })
     .await;
 }
@@ -297,7 +296,7 @@ async fn deployments_to_members_are_those_of_a_logical_environment() {
             "Artifact with fingerprint '{}' has never been deployed to environment 'all'",
             fingerprint('b')
         );
-        gone.expect(404, json!({"message": sentence}));
+        gone.expect(404, json!({"message": "Deployment not found", "errors": {"fingerprint": sentence}}));
     })
     .await;
 }

@@ -279,6 +279,7 @@ async fn snapshots_of_logical_environments_stay_as_they_were() {
         api.given_environments("docker", &MEMBERS).await;
         api.put_policy("p", PROVENANCE).await.created();
         api.given_artifact('1', "t1").await;
+        api.given_artifact('2', "t2").await;
         for member in MEMBERS {
             api.attach(member, "p").await;
         }
