@@ -67,8 +67,12 @@ impl Planning {
                     let (turn, post) = (turn.clone(), Arc::clone(post));
                     self.running.spawn(async move {
                         let planned = AssertUnwindSafe(plan_next(&turn, &post, org)).catch_unwind().await;
-                        // What panicked is begun again with the next round.
-                        (id, planned.unwrap_or(true))
+                        // With the next round it is begun again.
+                        let broke_off = |_| {
+                            tracing::error!(org = %id, "the search for notifications broke off");
+                            true
+                        };
+                        (id, planned.unwrap_or_else(broke_off))
                     });
                 }
             }
