@@ -1,5 +1,9 @@
-//! What one value of a body may be, and how large: texts, addresses, lists, dictionaries and free-form JSON. The maximum
-//! is a part of the type, and so of the schema. What is recorded may be larger: another version of the program took it.
+//! What one value of a body may be, and how large: texts, lists and dictionaries here, addresses and free-form JSON in files
+//! of their own. The maximum is a part of the type, and so of the schema. What is recorded may be larger: another version of
+//! the program took it.
+
+mod addresses;
+mod free_form;
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -7,258 +11,11 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::decode::{self, is_recorded, shortened};
-use crate::json::{self, JsonText};
+use crate::decode::{is_recorded, shortened};
 use crate::name::BadText;
 
-/// The greatest size of free-form JSON, in bytes as it is written without white space.
-const MAX_FREE_FORM: usize = 256 << 10;
-
-/// Reads free-form JSON that is one of these, as its beginning tells, and not too large.
-fn free_form<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-    begins: &[char],
-    expected: &'static str,
-) -> Result<JsonText, D::Error> {
-    let text = JsonText::deserialize(deserializer)?;
-    if !text.as_str().starts_with(begins) {
-        return Err(serde::de::Error::custom(expected));
-    }
-    at_most(MAX_FREE_FORM, text)
-}
-
-/// The JSON, of at most so many bytes.
-fn at_most<E: serde::de::Error>(bytes: usize, text: JsonText) -> Result<JsonText, E> {
-    if text.as_str().len() > bytes && !is_recorded() {
-        return Err(E::custom(format_args!("Input should have at most {bytes} bytes as JSON")));
-    }
-    Ok(text)
-}
-
-/// Any JSON value, of at most 256 KiB.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct AnyJson(pub JsonText);
-
-impl<'de> Deserialize<'de> for AnyJson {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        at_most(MAX_FREE_FORM, JsonText::deserialize(deserializer)?).map(Self)
-    }
-}
-
-impl JsonSchema for AnyJson {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "AnyJson".into()
-    }
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "x-max-bytes": MAX_FREE_FORM })
-    }
-}
-
-/// The greatest size of an attestation's data, in bytes as they are written without white space.
-const MAX_DATA: usize = 1 << 20;
-
-/// The data of an attestation of a custom or system type: any JSON value but null of at most 1 MiB, or a string that holds the
-/// text of one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct AttestationData(pub JsonText);
-
-impl<'de> Deserialize<'de> for AttestationData {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let sent = JsonText::deserialize(deserializer)?;
-        if sent.as_str() == "null" {
-            return Err(serde::de::Error::custom("Input should be JSON other than null"));
-        }
-        let data = match serde_json::from_str::<String>(sent.as_str()) {
-            Ok(text) => json_in(&text).map_err(|why| {
-                serde::de::Error::custom(format_args!("String should hold the text of a JSON value: {why}"))
-            })?,
-            Err(_) => sent,
-        };
-        at_most(MAX_DATA, data).map(Self)
-    }
-}
-
-/// The JSON value that a string holds the text of.
-fn json_in(text: &str) -> Result<JsonText, String> {
-    let checked = json::check(text.as_bytes())?;
-    decode::from_json(checked).map_err(|misfit| misfit.message())
-}
-
-impl JsonSchema for AttestationData {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "AttestationData".into()
-    }
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "contentMediaType": "application/json", "x-max-bytes": MAX_DATA })
-    }
-}
-
-/// Anything a reporter wants kept along: a JSON object or list of at most 256 KiB.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct UserData(pub JsonText);
-
-impl<'de> Deserialize<'de> for UserData {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        free_form(deserializer, &['{', '['], "Input should be a valid dictionary or list").map(Self)
-    }
-}
-
-impl JsonSchema for UserData {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "UserData".into()
-    }
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": ["object", "array"], "x-max-bytes": MAX_FREE_FORM })
-    }
-}
-
-/// A JSON object with whatever a reporter puts into it, of at most 256 KiB.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct FreeForm(pub JsonText);
-
-/// `{}`.
-impl Default for FreeForm {
-    fn default() -> Self {
-        Self(JsonText::empty_object())
-    }
-}
-
-impl<'de> Deserialize<'de> for FreeForm {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        free_form(deserializer, &['{'], "Input should be a valid dictionary").map(Self)
-    }
-}
-
-impl JsonSchema for FreeForm {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "FreeForm".into()
-    }
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "object", "x-max-bytes": MAX_FREE_FORM })
-    }
-}
-
-/// An absolute `http` or `https` URL of at most 2,048 bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct WebUrl(String);
-
-/// The greatest length of a URL in a body, in bytes.
-const MAX_URL: usize = 2048;
-
-impl WebUrl {
-    /// The URL's text.
-    pub fn into_string(self) -> String {
-        self.0
-    }
-}
-
-impl<'de> Deserialize<'de> for WebUrl {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        if text.is_empty() {
-            return Err(serde::de::Error::custom("Input should be a valid URL, input is empty"));
-        }
-        check_url(&text)?;
-        let rest = ["https://", "http://"].into_iter().find_map(|scheme| {
-            text.get(..scheme.len())
-                .filter(|start| start.eq_ignore_ascii_case(scheme))
-                .map(|_| &text[scheme.len()..])
-        });
-        let authority = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
-        let host = authority.rsplit('@').next().unwrap_or_default();
-        if host.is_empty()
-            || host.starts_with(':')
-            || text.chars().any(|c| c.is_whitespace() || c.is_control())
-        {
-            return Err(serde::de::Error::custom(
-                "Input should be a valid URL, absolute and of scheme http or https",
-            ));
-        }
-        Ok(Self(text))
-    }
-}
-
-impl JsonSchema for WebUrl {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "WebUrl".into()
-    }
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "format": "uri", "maxLength": MAX_URL })
-    }
-}
-
-/// The address of a mailbox, as `jane@example.com`: at most 254 characters.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct Mailbox(String);
-
-/// The greatest length of a mailbox: a path of 256 (RFC 5321, section 4.5.3.1.3) without its angle brackets.
-const MAX_MAILBOX: usize = 254;
-
-impl Mailbox {
-    /// The address's text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-/// Whether it is a mailbox as RFC 5321, section 4.1.2, writes it, without quoted local parts and address literals: it
-/// stands in headers and in commands to mail servers.
-fn is_mailbox(address: &str) -> bool {
-    let Some((local, domain)) = address.rsplit_once('@') else { return false };
-    let is_atom = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-/=?^_`{|}~".contains(&byte);
-    let atoms = |text: &str| text.split('.').all(|atom| !atom.is_empty() && atom.bytes().all(is_atom));
-    let label = |label: &str| {
-        (1..=63).contains(&label.len())
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    local.len() <= 64 && atoms(local) && domain.split('.').all(label)
-}
-
-impl<'de> Deserialize<'de> for Mailbox {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        if text.len() > MAX_MAILBOX {
-            return Err(serde::de::Error::custom(BadText::TooLong(MAX_MAILBOX)));
-        }
-        if !is_mailbox(&text) {
-            return Err(serde::de::Error::custom("Input should be an address of the form 'local@domain'"));
-        }
-        Ok(Self(text))
-    }
-}
-
-impl JsonSchema for Mailbox {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Mailbox".into()
-    }
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "format": "email", "maxLength": MAX_MAILBOX })
-    }
-}
-
-fn check_url<E: serde::de::Error>(text: &str) -> Result<(), E> {
-    if text.len() > MAX_URL && !is_recorded() {
-        return Err(E::custom(format_args!("URL should have at most {MAX_URL} bytes")));
-    }
-    Ok(())
-}
+pub use addresses::{Address, Mailbox, WebUrl};
+pub use free_form::{AnyJson, AttestationData, FreeForm, UserData};
 
 /// A text of `MIN` to `MAX` characters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -354,66 +111,6 @@ impl<const MAX: usize, const MIN: usize> JsonSchema for Text<MAX, MIN> {
             0 => schemars::json_schema!({ "type": "string", "maxLength": MAX }),
             _ => schemars::json_schema!({ "type": "string", "minLength": MIN, "maxLength": MAX }),
         }
-    }
-}
-
-/// A URL as it is reported, of any form or none: at most 2,048 bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-#[serde(transparent)]
-pub struct Address(String);
-
-impl Address {
-    /// The text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// The text, by value.
-    pub fn into_string(self) -> String {
-        self.0
-    }
-}
-
-impl std::ops::Deref for Address {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl std::fmt::Display for Address {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for Address {
-    type Err = serde::de::value::Error;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        check_url(text)?;
-        Ok(Self(text.to_owned()))
-    }
-}
-
-impl<'de> Deserialize<'de> for Address {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        check_url(&text)?;
-        Ok(Self(text))
-    }
-}
-
-impl JsonSchema for Address {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Address".into()
-    }
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "maxLength": MAX_URL, "x-max-bytes": MAX_URL })
     }
 }
 
@@ -570,38 +267,10 @@ mod tests {
     use super::*;
     use crate::attestations::record::Annotations;
     use crate::decode::from_value;
-
-    #[test]
-    fn mailboxes_are_told_from_what_would_end_a_header_or_a_command() {
-        let table = [
-            ("jane@example.com", true),
-            ("jane.doe+ci@mail.example.com", true),
-            ("o'hara@example.com", true),
-            ("root@localhost", true),
-            ("jane", false),
-            ("@example.com", false),
-            ("jane@", false),
-            ("jane@example..com", false),
-            ("jane@-example.com", false),
-            (".jane@example.com", false),
-            ("jane@example.com\r\nBcc: all@example.com", false),
-            ("jane@example.com,joe@example.com", false),
-            ("<jane@example.com>", false),
-            ("Jane <jane@example.com>", false),
-            ("jane doe@example.com", false),
-            ("jane@[127.0.0.1]", false),
-            ("jané@example.com", false),
-        ];
-        for (address, expected) in table {
-            assert_eq!(is_mailbox(address), expected, "{address:?}");
-        }
-        assert!(is_mailbox(&format!("{}@example.com", "a".repeat(64))));
-        assert!(!is_mailbox(&format!("{}@example.com", "a".repeat(65))));
-    }
     use crate::links::ExternalUrls;
 
     /// Reads `value`; where that works, what is written again is `value`.
-    fn accepts<T: DeserializeOwned + Serialize>(value: &Value) -> bool {
+    pub(super) fn accepts<T: DeserializeOwned + Serialize>(value: &Value) -> bool {
         let Ok(read) = from_value::<T>(value) else { return false };
         assert_eq!(serde_json::to_value(read).unwrap(), *value);
         true
@@ -616,57 +285,6 @@ mod tests {
         let long = ".".repeat(100_000);
         for told in [long.parse::<AnnotationKey>().unwrap_err(), long.parse::<LinkLabel>().unwrap_err()] {
             assert!(told.len() < 1000, "{}", told.len());
-        }
-    }
-
-    #[test]
-    fn an_origin_is_an_absolute_web_url_of_at_most_2_kib() {
-        let longest = format!("https://e/{}", "a".repeat(MAX_URL - 10));
-        for url in [
-            "http://e",
-            "https://e.example/p?q#f",
-            "HTTPS://E",
-            "http://user@e:80/",
-            "http://[::1]/",
-            &longest,
-        ] {
-            assert!(accepts::<WebUrl>(&json!(url)), "{url}");
-        }
-        let longer = format!("{longest}a");
-        let refused = [
-            "",
-            "e",
-            "//e",
-            "ftp://e",
-            "http:",
-            "http://",
-            "https:///p",
-            "http://?q",
-            "http://user@/",
-            "http://:80/",
-            "http://user@:80/",
-            "http://e/ x",
-            "http://e\n",
-            &longer,
-        ];
-        for url in refused {
-            assert!(!accepts::<WebUrl>(&json!(url)), "{url}");
-        }
-    }
-
-    #[test]
-    fn user_data_is_an_object_or_a_list() {
-        for (data, fits) in [
-            (json!({}), true),
-            (json!({"a": [1.5, null, {"b": true}]}), true),
-            (json!([]), true),
-            (json!([1, "x"]), true),
-            (json!(null), false),
-            (json!("x"), false),
-            (json!(1), false),
-            (json!(true), false),
-        ] {
-            assert_eq!(accepts::<UserData>(&data), fits, "{data}");
         }
     }
 
@@ -695,11 +313,6 @@ mod tests {
         #[test]
         fn a_list_is_accepted_iff_it_is_short_enough(items in proptest::collection::vec(any::<u8>(), 0..8)) {
             prop_assert_eq!(accepts::<List<u8, 4>>(&json!(items)), items.len() <= 4);
-        }
-
-        #[test]
-        fn a_url_reads_back_as_itself_or_is_refused(text in "(https?|ftp|HTTP)://[a-z0-9.:@/?#% \\n-]{0,20}|\\PC{0,20}") {
-            accepts::<WebUrl>(&json!(text));
         }
     }
 }
