@@ -5,6 +5,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use crate::compute::MANY_EVALUATIONS;
 use crate::environments::store::{EnvironmentStatus, KnownEnvironment, MemberChange};
@@ -22,9 +23,9 @@ use crate::time::Timestamp;
 pub(crate) struct Combined {
     environment: Id,
     /// In the order in which they began.
-    spans: Vec<Span>,
+    spans: Arc<[Span]>,
     /// The entries of the changes of the members that show.
-    changes: BTreeSet<u64>,
+    changes: Arc<BTreeSet<u64>>,
     /// How many entries the ledger had.
     entries: u64,
     total: Progress,
@@ -196,6 +197,7 @@ impl Combined {
         changes.retain(|entry| shown.contains(entry));
         total.snapshots += changes.len() as u64;
         let most = most_at_once(&spans);
+        let (spans, changes) = (spans.into(), Arc::new(changes));
         Ok(Self { environment, spans, changes, entries, total, ended, most, names })
     }
 
@@ -336,8 +338,8 @@ impl Combined {
             if ranges.is_empty() { Vec::new() } else { cx.store().snapshots(cx.org()?, &ranges).await? };
         let heavy = rows.len() + self.spans.len() > MANY_EVALUATIONS;
         let work = Verdicts {
-            spans: self.spans.clone(),
-            changes: self.changes.clone(),
+            spans: Arc::clone(&self.spans),
+            changes: Arc::clone(&self.changes),
             entries: self.entries,
             rows,
         };
@@ -441,8 +443,8 @@ impl Times {
 
 /// What the verdicts of snapshots follow from.
 struct Verdicts {
-    spans: Vec<Span>,
-    changes: BTreeSet<u64>,
+    spans: Arc<[Span]>,
+    changes: Arc<BTreeSet<u64>>,
     entries: u64,
     /// The snapshots of members, by member and number.
     rows: Vec<SnapshotRow>,
@@ -457,7 +459,7 @@ impl Verdicts {
             of_member.entry(row.environment).or_default().0.push(row);
         }
         let (mut begun, mut ended) = (BTreeMap::<u64, Vec<Id>>::new(), BTreeMap::<u64, Vec<Id>>::new());
-        for span in &spans {
+        for span in &*spans {
             of_member.entry(span.member).or_default().1.push(span);
             begun.entry(span.since).or_default().push(span.member);
             if let Some(until) = span.until {
@@ -510,6 +512,8 @@ impl Verdicts {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn member(n: u8) -> Id {
@@ -543,6 +547,61 @@ mod tests {
             let expected = expected.iter().map(|(number, since, until)| (member(*number), *since, *until));
             assert_eq!(found, Vec::from_iter(expected), "{changes:?}");
             assert_eq!(Vec::from_iter(told), entries, "{changes:?}");
+        }
+    }
+
+    /// What an entry of the ledger is about: a member joins or leaves, or has a snapshot that is compliant or not.
+    #[derive(Debug, Clone, Copy)]
+    enum Happens {
+        Joins,
+        Leaves,
+        Has(bool),
+    }
+
+    fn happens() -> impl Strategy<Value = (u8, Happens)> {
+        let what =
+            prop_oneof![Just(Happens::Joins), Just(Happens::Leaves), any::<bool>().prop_map(Happens::Has)];
+        (1..4_u8, what)
+    }
+
+    proptest! {
+        #[test]
+        fn verdicts_are_those_of_going_through_the_ledger(
+            ledger in proptest::collection::vec(happens(), 0..40),
+            window in (0..40_u64, 0..40_u64),
+        ) {
+            let (mut changes, mut rows) = (Vec::new(), Vec::new());
+            let (mut shown, mut expected) = (BTreeSet::new(), BTreeMap::new());
+            let (mut members, mut stand) = (BTreeSet::new(), BTreeMap::<u8, bool>::new());
+            for (entry, (number, what)) in (0_u64..).zip(&ledger) {
+                let shows = match what {
+                    Happens::Joins => members.insert(*number) && stand.contains_key(number),
+                    Happens::Leaves => members.remove(number) && stand.contains_key(number),
+                    Happens::Has(compliant) => {
+                        stand.insert(*number, *compliant);
+                        members.contains(number)
+                    }
+                };
+                if let Happens::Has(compliant) = what {
+                    let (environment, at) = (member(*number), Timestamp::from_micros(0));
+                    let (index, compliant) = (rows.len() as u64 + 1, *compliant);
+                    rows.push(SnapshotRow { environment, index, at, until: None, compliant, events: 0, revision: entry });
+                } else {
+                    let joined = matches!(what, Happens::Joins);
+                    changes.push(MemberChange { entry, member: member(*number), joined });
+                    shown.extend(shows.then_some(entry));
+                }
+                if shows {
+                    let running = Vec::from_iter(members.iter().filter_map(|number| stand.get(number)));
+                    expected.insert(entry, !running.is_empty() && running.into_iter().all(|compliant| *compliant));
+                }
+            }
+            let (spans, _) = spans(&changes, &Archived::new());
+            let entries = ledger.len() as u64;
+            let work = Verdicts { spans: spans.into(), changes: Arc::new(shown), entries, rows };
+            let (first, last) = (window.0.min(window.1), window.0.max(window.1));
+            expected.retain(|entry, _| (first..=last).contains(entry));
+            prop_assert_eq!(work.between(first, last), expected);
         }
     }
 }
