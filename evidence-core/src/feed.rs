@@ -38,6 +38,16 @@ pub struct Lease {
     pub expires_at: Timestamp,
 }
 
+/// Who has to hold a lease for something to be written. Whether it has expired does not matter, as long as nobody else took
+/// it: what is written then comes before whatever the next holder reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// The name of the lease.
+    pub lease: String,
+    /// Who holds it.
+    pub holder: Id,
+}
+
 /// A step of a consumer's cursor in an organization's ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advance {

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use evidence_core::actions::{Action, ActionStore};
+use evidence_core::feed::Held;
 use evidence_core::id::Id;
 use evidence_core::notifications::{Delivery, DeliveryStore};
 use evidence_core::page::{Listed, PageRequest};
@@ -100,27 +101,29 @@ const DUE: Sql = Sql::each(
     ORDER BY d.due_at, d.target LIMIT $3",
 );
 
-/// Puts what is known of a target of the organization whose key is this column.
-macro_rules! put {
-    ($key:literal) => {
-        concat!(
-            "INSERT INTO evidence.delivery AS d (org, target, due_at, state, revision)
-            SELECT o.",
-            $key,
-            ", $2, $3, $4, $5 + 1 FROM evidence.organization o
-            WHERE o.",
-            $key,
-            " = $1 AND ($5 = 0 OR EXISTS (
-                SELECT 1 FROM evidence.delivery k WHERE k.org = $1 AND k.target = $2 AND k.revision = $5))
-            ON CONFLICT (org, target) DO UPDATE SET
-                due_at = excluded.due_at, state = excluded.state, revision = excluded.revision
-            WHERE d.revision = $5
-            RETURNING 1"
-        )
-    };
-}
-
-const PUT: Sql = Sql::each(put!("key"), put!("id"));
+/// In PostgreSQL the lease, where one has to be held, is locked until the statement ends, so that nobody takes it meanwhile; in
+/// SQLite nobody else writes.
+const PUT: Sql = Sql::each(
+    "INSERT INTO evidence.delivery AS d (org, target, due_at, state, revision)
+    SELECT o.key, $2, $3, $4, $5 + 1 FROM evidence.organization o
+    WHERE o.key = $1 AND ($5 = 0 OR EXISTS (
+        SELECT 1 FROM evidence.delivery k WHERE k.org = $1 AND k.target = $2 AND k.revision = $5))
+        AND ($6 IS NULL OR EXISTS (SELECT 1 FROM evidence.lease l WHERE l.name = $6 AND l.holder = $7))
+    ON CONFLICT (org, target) DO UPDATE SET
+        due_at = excluded.due_at, state = excluded.state, revision = excluded.revision
+    WHERE d.revision = $5
+    RETURNING 1",
+    "WITH held AS (SELECT name FROM evidence.lease WHERE name = $6 AND holder = $7 FOR SHARE)
+    INSERT INTO evidence.delivery AS d (org, target, due_at, state, revision)
+    SELECT o.id, $2, $3, $4, $5 + 1 FROM evidence.organization o
+    WHERE o.id = $1 AND ($5 = 0 OR EXISTS (
+        SELECT 1 FROM evidence.delivery k WHERE k.org = $1 AND k.target = $2 AND k.revision = $5))
+        AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM held))
+    ON CONFLICT (org, target) DO UPDATE SET
+        due_at = excluded.due_at, state = excluded.state, revision = excluded.revision
+    WHERE d.revision = $5
+    RETURNING 1",
+);
 
 const FORGET: Sql = Sql::same("DELETE FROM evidence.delivery WHERE org = $1 AND target = $2 RETURNING 1");
 
@@ -157,10 +160,11 @@ impl<D: Driver> DeliveryStore for SqlStore<D> {
         Ok(Some((word(org)?, rows.into_iter().filter_map(readable).collect())))
     }
 
-    async fn put_delivery(&self, delivery: &Delivery) -> StoreResult<bool> {
+    async fn put_delivery(&self, delivery: &Delivery, held: Option<&Held>) -> StoreResult<bool> {
         let Delivery { org, target, due_at, state, revision } = delivery;
         let state = serde_json::to_string(state).map_err(|error| StoreError::Failed(error.into()))?;
         let query = self.query_org(*org, PUT).bind(*target).bind(*due_at).bind(state).bind(*revision);
+        let query = query.bind(held.map(|held| held.lease.as_str())).bind(held.map(|held| held.holder));
         query.change().await
     }
 

@@ -13,7 +13,7 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 
 use crate::error::Result;
-use crate::feed::{Advance, Lease, MAX_LEASE};
+use crate::feed::{Advance, Held, Lease, MAX_LEASE};
 use crate::id::Id;
 use crate::service::Evidence;
 use crate::store::entry::StoredEntry;
@@ -109,6 +109,11 @@ impl Turn {
     /// The service.
     pub const fn evidence(&self) -> &Evidence {
         &self.evidence
+    }
+
+    /// The job's lease, with the one who holds it.
+    pub(crate) fn held(&self) -> Held {
+        Held { lease: self.name.clone(), holder: self.holder }
     }
 
     /// At most `limit` entries of an organization's ledger from the job's cursor on, fewer where they are long

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::actions::{Action, Destination, SecretUrl, SlackContext, Target, Watched};
 use crate::fact::{Fact, Guard, Key, UnknownFields};
+use crate::feed::{Held, Lease};
 use crate::id::Id;
 use crate::notifications::{Delivery, DeliveryState, Position};
 use crate::store::{Current, Store, StoreError};
@@ -20,6 +21,7 @@ promises! {
     a_number_is_given_once: "Of two actions that are to have the same number one is recorded.",
     deliveries_read_back: "`deliveries` answers what was put last of these targets.",
     deliveries_are_put_by_compare_and_swap: "A delivery is put where its revision is the one that is there, and an organization is.",
+    a_delivery_is_put_under_a_lease_that_is_held: "A delivery that is put under a lease is put where its holder has that, expired or not, until another one takes it.",
     due_deliveries_are_found_by_organization: "`due_deliveries` goes from organization to organization, and answers what is due of one, what is due longest first.",
 }
 
@@ -182,7 +184,7 @@ async fn deliveries_read_back(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
     same("none", store.deliveries(org.id, &[id(100)]).await?, Vec::new())?;
     for put in [delivery(&org, 100, true), delivery(&org, 101, false), delivery(&other, 102, true)] {
-        same("put", store.put_delivery(&put).await?, true)?;
+        same("put", store.put_delivery(&put, None).await?, true)?;
     }
     let kept = |put: Delivery| Delivery { revision: put.revision + 1, ..put };
     let mut found = store.deliveries(org.id, &[100, 102, 101, 999].map(id)).await?;
@@ -203,22 +205,53 @@ async fn deliveries_are_put_by_compare_and_swap(store: Arc<dyn Store>) -> Outcom
     for (revision, expected) in
         [(1, false), (0, true), (0, false), (2, false), (1, true), (1, false), (2, true)]
     {
-        let answer = store.put_delivery(&at_revision(revision)).await?;
+        let answer = store.put_delivery(&at_revision(revision), None).await?;
         same(&format!("at revision {revision}"), answer, expected)?;
     }
     let found = store.deliveries(org.id, &[id(100)]).await?;
     same("the revision", found.first().map(|delivery| delivery.revision), Some(3))?;
     let nowhere = Delivery { org: id(7), ..delivery(&org, 101, true) };
-    same("no organization", store.put_delivery(&nowhere).await?, false)?;
+    same("no organization", store.put_delivery(&nowhere, None).await?, false)?;
     let racer = |_| {
         let (store, put) = (Arc::clone(&store), at_revision(3));
-        async move { store.put_delivery(&put).await }
+        async move { store.put_delivery(&put, None).await }
     };
     let mut put = 0;
     for answer in on_tasks((0..16).map(racer)).await? {
         put += u32::from(answer?);
     }
     same("how many were put", put, 1)
+}
+
+async fn a_delivery_is_put_under_a_lease_that_is_held(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let held = |lease: &str, holder| Held { lease: lease.to_owned(), holder: id(holder) };
+    let acquire = async |name: &str, holder, ends, now| {
+        let lease = Lease { name: name.to_owned(), holder: id(holder), expires_at: at(ends) };
+        same("the lease", store.acquire_lease(&lease, at(now)).await?, true)
+    };
+    let mut revision = 0;
+    let mut put = async |what: &str, held: Held, expected| {
+        let answer =
+            store.put_delivery(&Delivery { revision, ..delivery(&org, 100, true) }, Some(&held)).await?;
+        revision += u64::from(answer);
+        same(what, answer, expected)
+    };
+    put("a lease that nobody has", held("job", 90), false).await?;
+    acquire("job", 90, 10, 1).await?;
+    acquire("other", 91, 10, 1).await?;
+    put("of a target that was never put", held("job", 90), true).await?;
+    put("of one that was", held("job", 90), true).await?;
+    put("another's lease", held("job", 91), false).await?;
+    put("another lease", held("other", 90), false).await?;
+    acquire("job", 91, 30, 20).await?;
+    put("a lease that was lost", held("job", 90), false).await?;
+    put("one that was taken over", held("job", 91), true).await?;
+    store.release_lease("job", id(91)).await?;
+    put("one that was given back", held("job", 91), false).await?;
+    let stale = Delivery { revision: 0, ..delivery(&org, 100, true) };
+    let answer = store.put_delivery(&stale, Some(&held("other", 91))).await?;
+    same("another revision", answer, false)
 }
 
 async fn due_deliveries_are_found_by_organization(store: Arc<dyn Store>) -> Outcome {
@@ -236,7 +269,7 @@ async fn due_deliveries_are_found_by_organization(store: Arc<dyn Store>) -> Outc
         due(&other, 100, Some(8)),
         due(&other, 101, None),
     ] {
-        same("put", store.put_delivery(&put).await?, true)?;
+        same("put", store.put_delivery(&put, None).await?, true)?;
     }
     let targets = |found: Vec<Delivery>| found.into_iter().map(|one| one.target).collect::<Vec<Id>>();
     let through = async |now, limit| {

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 
 use crate::actions::{Action, ActionStore};
 use crate::fact::Key;
+use crate::feed::Held;
 use crate::id::Id;
 use crate::notifications::{Delivery, DeliveryStore};
 use crate::page::Listed;
@@ -66,15 +67,19 @@ impl DeliveryStore for MemoryStore {
         Ok(Some((org, found)))
     }
 
-    async fn put_delivery(&self, delivery: &Delivery) -> StoreResult<bool> {
+    async fn put_delivery(&self, delivery: &Delivery, held: Option<&Held>) -> StoreResult<bool> {
         let mut state = self.write()?;
         let key = (delivery.org, delivery.target);
         let revision = state.deliveries.get(&key).map_or(0, |known| known.revision);
-        let unchanged = revision == delivery.revision && state.tables.contains_key(&delivery.org);
-        if unchanged {
+        let is_held =
+            |held: &Held| state.leases.get(&held.lease).is_some_and(|known| known.holder == held.holder);
+        let is_put = revision == delivery.revision
+            && state.tables.contains_key(&delivery.org)
+            && held.is_none_or(is_held);
+        if is_put {
             state.deliveries.insert(key, Delivery { revision: revision + 1, ..delivery.clone() });
         }
-        Ok(unchanged)
+        Ok(is_put)
     }
 
     async fn forget_delivery(&self, org: Id, target: Id) -> StoreResult<()> {

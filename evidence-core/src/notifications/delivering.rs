@@ -10,6 +10,7 @@ use tokio::time::sleep;
 use crate::actions::record::{Action, Target};
 use crate::error::{Error, Result};
 use crate::fact::Fact;
+use crate::feed::Held;
 use crate::id::Id;
 use crate::notifications::events::{Event, Place, delivery_id, events, telling, tells};
 use crate::notifications::job::{HEAVY, Known, NAME, Post, REST, after};
@@ -172,18 +173,23 @@ impl Post {
         }
     }
 
-    /// Notes that nothing is left, unless more was planned meanwhile.
+    /// Notes that nothing is left, unless more was planned meanwhile: by this process, which waits for it, or by another one,
+    /// which has the lease then.
     async fn rest(&self, go: &mut Go<'_>) -> Result<bool> {
         let _planning = go.org.planning.lock().await;
         if self.evidence.store().cursor(NAME, go.delivery.org).await? > go.delivery.state.next.entry {
             return Ok(false);
         }
         go.delivery.due_at = None;
-        self.put(&mut go.delivery).await.map(|()| true)
+        self.put_while(&mut go.delivery, Some(&self.held)).await.map(|()| true)
     }
 
     async fn put(&self, delivery: &mut Delivery) -> Result<()> {
-        if !self.evidence.store().put_delivery(delivery).await? {
+        self.put_while(delivery, None).await
+    }
+
+    async fn put_while(&self, delivery: &mut Delivery, held: Option<&Held>) -> Result<()> {
+        if !self.evidence.store().put_delivery(delivery, held).await? {
             return Err(StoreError::Conflict.into());
         }
         delivery.revision += 1;

@@ -18,6 +18,7 @@ use tokio::time::sleep;
 
 use crate::background::runner::{Job, Turn};
 use crate::error::{Error, Result};
+use crate::feed::Held;
 use crate::id::Id;
 use crate::notifications::planning::Planning;
 use crate::notifications::sender::Sender;
@@ -77,7 +78,7 @@ impl Job for Notify {
 
     async fn run(&self, turn: &Turn) -> Result<()> {
         let (evidence, sender) = (turn.evidence().clone(), Arc::clone(&self.sender));
-        let post = Arc::new(Post { evidence, sender, orgs: StdMutex::default() });
+        let post = Arc::new(Post { evidence, sender, held: turn.held(), orgs: StdMutex::default() });
         // Side by side, so that neither waits while the other has much to do. Both go on until one of them fails.
         tokio::try_join!(plan(turn, &post), deliver(&post)).map(|(never, _)| match never {})
     }
@@ -99,6 +100,8 @@ pub(super) struct Known {
 pub(super) struct Post {
     pub(super) evidence: Evidence,
     pub(super) sender: Arc<dyn Sender>,
+    /// The job's lease.
+    pub(super) held: Held,
     orgs: StdMutex<BTreeMap<Id, Known>>,
 }
 

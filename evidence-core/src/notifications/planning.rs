@@ -323,7 +323,7 @@ async fn note_action(
         let Some(noted) = noted(known.unwrap_or(&fresh), first, address, evidence.now()) else {
             return Ok(());
         };
-        if store.put_delivery(&noted).await? {
+        if store.put_delivery(&noted, None).await? {
             return Ok(());
         }
         if known.is_some() {
@@ -331,7 +331,7 @@ async fn note_action(
         }
         // A row that is there and cannot be read is made anew.
         store.forget_delivery(org, target.id).await?;
-        if store.put_delivery(&noted).await? { Ok(()) } else { Err(StoreError::Conflict.into()) }
+        if store.put_delivery(&noted, None).await? { Ok(()) } else { Err(StoreError::Conflict.into()) }
     });
     try_join_all(notes).await.map(drop)
 }

@@ -58,7 +58,7 @@ async fn again_from(
         let state = state.at_address(target.destination.address_digest());
         let revision = known.map_or(0, |known| known.revision);
         let moved = Delivery { org, target: target.id, due_at: Some(evidence.now()), state, revision };
-        if store.put_delivery(&moved).await? {
+        if store.put_delivery(&moved, None).await? {
             return Ok(());
         }
     }

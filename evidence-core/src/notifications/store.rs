@@ -4,6 +4,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::feed::Held;
 use crate::id::Id;
 use crate::store::error::StoreResult;
 use crate::time::Timestamp;
@@ -101,8 +102,9 @@ pub trait DeliveryStore: Send + Sync {
         limit: u64,
     ) -> StoreResult<Option<(Id, Vec<Delivery>)>>;
     /// Keeps this of a target, where its revision is still the one given, and answers whether it did; the revision is one
-    /// more then. It does not where there is no such organization.
-    async fn put_delivery(&self, delivery: &Delivery) -> StoreResult<bool>;
+    /// more then. It does not where there is no such organization, nor where a lease has to be `held` and is not; nobody
+    /// else takes that lease before this is kept.
+    async fn put_delivery(&self, delivery: &Delivery, held: Option<&Held>) -> StoreResult<bool>;
     /// Forgets a target.
     async fn forget_delivery(&self, org: Id, target: Id) -> StoreResult<()>;
 }

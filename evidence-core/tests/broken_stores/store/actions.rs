@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::actions::{Action, ActionStore};
+use evidence_core::feed::Held;
 use evidence_core::id::Id;
 use evidence_core::notifications::{Delivery, DeliveryStore};
 use evidence_core::page::Listed;
@@ -66,13 +67,14 @@ impl DeliveryStore for Broken {
         Ok(due)
     }
 
-    async fn put_delivery(&self, delivery: &Delivery) -> StoreResult<bool> {
+    async fn put_delivery(&self, delivery: &Delivery, held: Option<&Held>) -> StoreResult<bool> {
+        let held = held.filter(|_| !self.has(Defect::PutsDeliveriesWithoutTheLease));
         if self.has(Defect::PutsDeliveriesOverOthers) {
             let known = self.whole.deliveries(delivery.org, &[delivery.target]).await?;
             let revision = known.first().map_or(0, |known| known.revision);
-            return self.whole.put_delivery(&Delivery { revision, ..delivery.clone() }).await;
+            return self.whole.put_delivery(&Delivery { revision, ..delivery.clone() }, held).await;
         }
-        self.whole.put_delivery(delivery).await
+        self.whole.put_delivery(delivery, held).await
     }
 
     async fn forget_delivery(&self, org: Id, target: Id) -> StoreResult<()> {

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::actions::{Action, ActionStore};
+use evidence_core::feed::Held;
 use evidence_core::id::Id;
 use evidence_core::notifications::{Delivery, DeliveryStore};
 use evidence_core::page::Listed;
@@ -49,8 +50,8 @@ impl DeliveryStore for InterceptingStore {
         self.ask("due_deliveries", self.inner.due_deliveries(now, after, limit)).await
     }
 
-    async fn put_delivery(&self, delivery: &Delivery) -> StoreResult<bool> {
-        self.ask("put_delivery", self.inner.put_delivery(delivery)).await
+    async fn put_delivery(&self, delivery: &Delivery, held: Option<&Held>) -> StoreResult<bool> {
+        self.ask("put_delivery", self.inner.put_delivery(delivery, held)).await
     }
 
     async fn forget_delivery(&self, org: Id, target: Id) -> StoreResult<()> {
