@@ -231,9 +231,11 @@ impl Post {
     /// What an attempt that could not be made costs: nothing where that is not because of what is told.
     async fn failed(&self, key: (Id, Id), at: Position, error: &Error) {
         match error {
-            // The action or the delivery was changed meanwhile, and is looked at again.
-            Error::Store(StoreError::Conflict) => {}
-            Error::Store(StoreError::Unavailable(_)) | Error::Overloaded(_) => sleep(REST).await,
+            // In a conflict the action or the delivery was changed meanwhile, and is looked at again; or another process took the
+            // lease, which is noticed soon.
+            Error::Store(StoreError::Conflict | StoreError::Unavailable(_)) | Error::Overloaded(_) => {
+                sleep(REST).await;
+            }
             _ => self.put_off(key, at).await,
         }
     }

@@ -1,21 +1,25 @@
 //! The job that notifies, by what a sender of the host is given: over every store.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use evidence_core::actions::Destination;
 use evidence_core::background::Background;
+use evidence_core::feed::Lease;
 use evidence_core::id::SystemRandom;
 use evidence_core::memory::MemoryStore;
 use evidence_core::notifications::{Message, NotSent, Notify, Sender, replay};
-use evidence_core::time::Clock;
+use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, Settings, Store};
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use crate::intercepting_store::{Call, InterceptingStore};
 use crate::mounts::Mount;
 use crate::support::environments::fingerprint;
 use crate::support::{Api, JOHN, ManualClock, NOW, TEST_TIMEOUT, acme, fixture, stores};
@@ -407,4 +411,51 @@ async fn a_target_comes_to_the_end_of_what_waits_for_it() {
     assert_eq!(told, expected);
     let ids: BTreeSet<_> = postbox.attempts().into_iter().map(|attempt| attempt.id).collect();
     assert_eq!(ids.len(), 2 * TRAILS);
+}
+
+/// It stalls before it notes that nothing is left, and another one takes the lease meanwhile: that one may have planned more.
+#[tokio::test]
+async fn a_server_that_was_taken_over_notes_no_target_to_have_nothing_left() {
+    /// One when the event is planned, one when it was told, and one when nothing is left.
+    const LAST: usize = 3;
+    for stored in stores().await {
+        let (inner, puts) = (Arc::clone(&stored.store), Arc::new(AtomicUsize::new(0)));
+        let counted = Arc::clone(&puts);
+        let take_over = move |call| {
+            let is_last =
+                call == Call::Query("put_delivery") && counted.fetch_add(1, Ordering::SeqCst) + 1 == LAST;
+            let inner = Arc::clone(&inner);
+            Box::pin(async move {
+                if is_last {
+                    let now = in_seconds(500);
+                    let lease = Lease {
+                        name: "notify".to_owned(),
+                        holder: OTHER.parse().unwrap(),
+                        expires_at: in_seconds(560),
+                    };
+                    assert!(inner.acquire_lease(&lease, now).await.unwrap());
+                }
+            }) as BoxFuture<'static, ()>
+        };
+        let store = Arc::new(InterceptingStore::new(Arc::clone(&stored.store), take_over));
+        let bench = Bench::over(store, stored.name).await;
+        bench.api.given_environments("docker", &["prod"]).await;
+        bench.api.put(ENVIRONMENTS).json(started("x", &["prod"], &[hook("a")])).await.created();
+        bench.runs("prod", "1").await;
+        bench.until_told("a", &["1"]).await;
+        until("it tries again", async || puts.load(Ordering::SeqCst) > LAST).await;
+        let targets = bench.targets(1).await;
+        let known = stored.store.deliveries(acme(&*stored.store).await, &targets).await.unwrap();
+        assert!(known.iter().all(|known| known.due_at.is_some()), "{}: {known:?}", stored.name);
+        assert_eq!((known.len(), bench.postbox.attempts().len()), (1, 1), "{}", stored.name);
+        drop(stored.guard);
+    }
+}
+
+/// A process that no test starts.
+const OTHER: &str = "00000000-0000-0000-0000-00000099";
+
+/// So long after the time at which tests begin.
+fn in_seconds(seconds: i64) -> Timestamp {
+    Timestamp::from_micros(NOW.as_micros() + seconds * 1_000_000)
 }
