@@ -1,11 +1,13 @@
 //! A year of an environment: what runs in it is reported again and again, and one report in five tells that another artifact
-//! runs in the place of one. `EVIDENCE_BENCH_REPORTS` names how many reports there are, and `EVIDENCE_BENCH_RUNNING` of how
-//! many artifacts; the usual ones take a minute, and 100000 of 800 what a busy environment has in a year.
+//! runs in the place of one, so that one stops and one starts. At the end single artifacts stop and start again.
+//! `EVIDENCE_BENCH_REPORTS` names how many reports there are, and `EVIDENCE_BENCH_RUNNING` of how many artifacts; the
+//! defaults take a minute, and 100000 of 800 is what a busy environment has in a year. A word after `--` names the engine.
 
 use std::str::FromStr;
 
 use evidence_benches::{
-    Client, Engine, FLOW, ORG, Request, Result, Row, Server, Stores, durations_ms, percentile, print, run,
+    Client, Engine, FLOW, Filter, ORG, Request, Result, Row, Server, Stores, durations_ms, percentile, print,
+    run,
 };
 use evidence_core::digest::sha256_hex;
 use serde_json::{Value, json};
@@ -19,7 +21,9 @@ const TIMED: usize = 100;
 /// How often each read is timed.
 const READS: usize = 50;
 const PER_PAGE: usize = 20;
-/// In bytes, of a snapshot that changes one artifact.
+/// One snapshot in which a single artifact stops or starts to so many reports of the year.
+const PER_SINGLE_CHANGE: usize = 50;
+/// In bytes, of a snapshot that changes one artifact (P6).
 const MOST: u64 = 2 << 10;
 
 fn main() -> Result {
@@ -27,7 +31,8 @@ fn main() -> Result {
         let reports = number("EVIDENCE_BENCH_REPORTS", 1_000)?.max(2 * TIMED);
         let running = number("EVIDENCE_BENCH_RUNNING", 800)?.max(1);
         let stores = Stores::below(env!("CARGO_TARGET_TMPDIR"))?;
-        for engine in stores.engines() {
+        let filter = Filter::from_arguments();
+        for engine in stores.engines().into_iter().filter(|engine| filter.wants(&engine.to_string())) {
             let server = Server::start(&servers, &stores, engine, NAME).await?;
             let rows = year(&server, &stores, engine, reports, running).await?;
             println!("\n{reports} reports of {running} artifacts on {engine}.");
@@ -74,7 +79,16 @@ async fn year(
     }
     let each = after.saturating_sub(before) / u64::try_from(taken.max(1))?;
     let figure = format!("{each} bytes a snapshot of {taken}, {after} in all");
-    rows.push(Row::new(format!("{engine}, on disk"), figure, "≤ 2 KiB", each <= MOST));
+    rows.push(Row::orientation(format!("{engine}, on disk, one artifact in the place of another"), figure));
+    let taken = year.single_changes(reports / PER_SINGLE_CHANGE).await?;
+    let each = stores.bytes(engine, NAME).await?.saturating_sub(after) / u64::try_from(taken.max(1))?;
+    let figure = format!("{each} bytes a snapshot of {taken}");
+    rows.push(Row::new(
+        format!("{engine}, on disk, one artifact stops or starts"),
+        figure,
+        "≤ 2 KiB",
+        each <= MOST,
+    ));
     Ok(rows)
 }
 
@@ -143,15 +157,32 @@ impl Year<'_> {
                     *running = change;
                 }
             }
-            let artifact = |number: &usize| json!({ "digests": { filename(*number): fingerprint(*number) }, "creationTimestamp": 1_700_000_000 });
-            let artifacts: Value = self.running.iter().map(artifact).collect();
-            let path = format!("/environments/{ORG}/{ENVIRONMENT}/report/docker");
-            let request = self.server.json("PUT", &path, &json!({ "artifacts": artifacts }));
+            let request = self.running_without(None);
             let client = &mut self.client;
             taken.extend(durations_ms(1, async |_| client.send(&request).await.map(drop)).await?);
             self.number += 1;
         }
         Ok(taken)
+    }
+
+    /// A report of what runs, but for the artifact in this place.
+    fn running_without(&self, missing: Option<usize>) -> Request {
+        let artifact = |number: &usize| json!({ "digests": { filename(*number): fingerprint(*number) }, "creationTimestamp": 1_700_000_000 });
+        let reported = (0..).zip(&self.running).filter(|(place, _)| Some(*place) != missing);
+        let artifacts: Value = reported.map(|(_, number)| artifact(number)).collect();
+        let path = format!("/environments/{ORG}/{ENVIRONMENT}/report/docker");
+        self.server.json("PUT", &path, &json!({ "artifacts": artifacts }))
+    }
+
+    /// Lets single artifacts stop and start again, and says how many snapshots that took.
+    async fn single_changes(&mut self, snapshots: usize) -> Result<usize> {
+        for place in 0..snapshots / 2 {
+            for missing in [Some(place % self.running.len()), None] {
+                let request = self.running_without(missing);
+                self.client.send(&request).await?;
+            }
+        }
+        Ok(snapshots / 2 * 2)
     }
 
     /// How long reads take.
