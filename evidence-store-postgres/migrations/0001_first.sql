@@ -1,4 +1,5 @@
--- Ids and JSON are text, times are integer microseconds, digests are lower-case hex. A record's body lives once, in
+-- Ids and JSON are text, times are integer microseconds, digests are lower-case hex, but for the ledger's own, which are
+-- 32 bytes. A record's body lives once, in
 -- ledger.payload; the other tables point at it by ledger index. `org` is the organization's id: every primary key and
 -- every index begins with it, so that the tables can be spread over machines by it. Text compares by bytes. `evidence`
 -- stands for the schema that the store was given.
@@ -42,8 +43,8 @@ CREATE TABLE evidence.ledger (
     kind           text COLLATE "C" NOT NULL,
     at             bigint NOT NULL,
     actor          text COLLATE "C" NOT NULL,
-    payload_sha256 text COLLATE "C" NOT NULL,
-    leaf_hash      text COLLATE "C" NOT NULL,
+    payload_sha256 bytea NOT NULL,
+    leaf_hash      bytea NOT NULL,
     payload        text COLLATE "C" NOT NULL,
     PRIMARY KEY (org, idx)
 );
@@ -56,7 +57,7 @@ CREATE TABLE evidence.node (
     org   text COLLATE "C" NOT NULL,
     level integer NOT NULL,
     idx   bigint NOT NULL,
-    hash  text COLLATE "C" NOT NULL,
+    hash  bytea NOT NULL,
     PRIMARY KEY (org, level, idx)
 );
 

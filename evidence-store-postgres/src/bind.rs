@@ -27,6 +27,7 @@ fn add(arguments: &mut PgArguments, value: &Value) -> Result<(), sqlx::error::Bo
             Column::Texts(texts) => arguments.add(texts),
             Column::Ints(numbers) => arguments.add(numbers),
             Column::Bools(truths) => arguments.add(truths),
+            Column::Bytes(bytes) => arguments.add(bytes),
             Column::Orgs(orgs) => {
                 let ids = orgs.iter().map(|org| org.as_ref().map(Id::to_string));
                 arguments.add(ids.collect::<Vec<_>>())

@@ -47,6 +47,7 @@ fn of_column(column: &Column) -> &'static str {
         Column::Texts(_) | Column::Orgs(_) => "text[]",
         Column::Ints(_) => "bigint[]",
         Column::Bools(_) => "boolean[]",
+        Column::Bytes(_) => "bytea[]",
     }
 }
 

@@ -295,7 +295,9 @@ impl Writer {
         for (org, entry) in entries {
             let values = vec![Value::Org(*org), entry.index.into()];
             let found = self.rows(LEAF_HASH, &values).await?;
-            if found.first().and_then(|row| row.first()) != Some(&Cell::Text(entry.leaf_hash.to_string())) {
+            if found.first().and_then(|row| row.first())
+                != Some(&Cell::Bytes(entry.leaf_hash.as_bytes().to_vec()))
+            {
                 return Ok(false);
             }
         }

@@ -34,7 +34,7 @@ async fn damage_is_named() {
         ("UPDATE {}.ledger SET payload = '{}' WHERE idx = 3", "payload of ledger entry 3"),
         ("UPDATE {}.ledger SET actor = 'user:eve' WHERE idx = 2", "leaf of ledger entry 2"),
         ("DELETE FROM {}.ledger WHERE idx = 4", "ledger entry 4 of"),
-        ("UPDATE {}.node SET hash = repeat('0', 64)", "node 0 of level 4 does not match"),
+        ("UPDATE {}.node SET hash = decode(repeat('00', 32), 'hex')", "node 0 of level 4 does not match"),
         ("DELETE FROM {}.node", "node 0 of level 4 is missing"),
         ("UPDATE {}.head SET frontier = '' WHERE size > 9", "head"),
         ("UPDATE {}.api_key SET hash = NULL", "the hash of an API key is missing"),

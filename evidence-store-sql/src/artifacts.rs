@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 
 use crate::decode::{array, listed_record, nested, word};
 use crate::driver::Driver;
+use crate::instances::{StoredInstance, instance_json};
 use crate::listing::{Listing, Order, sized};
 use crate::sql::{Sql, for_each, payload, payload_size};
 use crate::store::SqlStore;
@@ -338,7 +339,9 @@ macro_rules! search {
             payload_size!("newest"),
             ", ',' ORDER BY newest.ledger_index DESC) FROM report newest),
                 (SELECT '[' || string_agg((
-                        SELECT i.state FROM evidence.instance i
+                        SELECT ",
+            instance_json!("i"),
+            " FROM evidence.instance i
                         WHERE i.org = $1 AND i.artifact = w.value
                             AND (i.exited OR i.until_idx = 9223372036854775807) AND i.environment = (
                                 SELECT e.environment FROM evidence.instance e
@@ -490,10 +493,10 @@ type FoundRow = (u64, Option<String>, u64, Option<String>, Option<String>, Optio
 /// What it says.
 fn found(row: FoundRow) -> StoreResult<Found> {
     let (fingerprints, first, commits, first_commits, reports, unreported) = row;
-    let unreported = array(unreported)?.into_iter().map(|running: RunningArtifact| {
-        let fingerprint = running.fingerprint;
+    let unreported = array::<StoredInstance>(unreported)?.into_iter().map(|running| {
+        let RunningArtifact { fingerprint, name, .. } = running.into();
         let fingerprint = fingerprint.ok_or_else(|| StoreError::corrupt("a digest of what has none"))?;
-        Ok(Unreported { fingerprint, name: running.name })
+        Ok(Unreported { fingerprint, name })
     });
     Ok(Found {
         fingerprints: Matches { count: fingerprints, first: words(first.as_deref())? },

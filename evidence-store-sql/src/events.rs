@@ -2,18 +2,19 @@
 
 use evidence_core::id::Id;
 use evidence_core::page::{Page, SortDirection};
-use evidence_core::snapshots::{Event, EventSize, Replaced, Start};
+use evidence_core::snapshots::{ArtifactKey, Event, EventSize, Replaced, Start};
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 
 use crate::decode::body;
+use crate::instances::{StoredInstance, instance_json};
 use crate::snapshots::LASTING;
 use crate::sql::Sql;
 use crate::value::{Column, Value, signed};
 
 /// What is told of the events `w` of environments: each is an interval `i` that begins or ends with the snapshot `s`.
 macro_rules! numbered {
-    (sqlite, $begins:literal, $ends:literal) => {
+    (sqlite, $begins:expr, $ends:expr) => {
         concat!(
             "SELECT ",
             $begins,
@@ -30,7 +31,7 @@ macro_rules! numbered {
             CROSS JOIN evidence.snapshot s ON s.environment = w.value->>0 AND s.idx = i.until_idx AND +s.org = $1"
         )
     };
-    (postgres, $begins:literal, $ends:literal) => {
+    (postgres, $begins:expr, $ends:expr) => {
         concat!(
             "SELECT ",
             $begins,
@@ -59,13 +60,25 @@ macro_rules! numbered {
 pub(crate) const NUMBERED: Sql = Sql::each(
     numbered!(
         sqlite,
-        "i.environment, i.event, i.from_idx, s.at, s.ledger_index, s.compliant, 0, i.state",
-        "i.environment, i.exit_event, i.until_idx, s.at, s.ledger_index, s.compliant, 1, i.state"
+        concat!(
+            "i.environment, i.event, i.from_idx, s.at, s.ledger_index, s.compliant, 0, ",
+            instance_json!("i")
+        ),
+        concat!(
+            "i.environment, i.exit_event, i.until_idx, s.at, s.ledger_index, s.compliant, 1, ",
+            instance_json!("i")
+        )
     ),
     numbered!(
         postgres,
-        "i.environment, i.event, i.from_idx, s.at, s.ledger_index, s.compliant, false, i.state",
-        "i.environment, i.exit_event, i.until_idx, s.at, s.ledger_index, s.compliant, true, i.state"
+        concat!(
+            "i.environment, i.event, i.from_idx, s.at, s.ledger_index, s.compliant, false, ",
+            instance_json!("i")
+        ),
+        concat!(
+            "i.environment, i.exit_event, i.until_idx, s.at, s.ledger_index, s.compliant, true, ",
+            instance_json!("i")
+        )
     ),
 );
 
@@ -73,13 +86,13 @@ pub(crate) const NUMBERED: Sql = Sql::each(
 pub(crate) const SIZES: Sql = Sql::each(
     numbered!(
         sqlite,
-        "i.environment, i.event, s.ledger_index, octet_length(i.state)",
-        "i.environment, i.exit_event, s.ledger_index, octet_length(i.state)"
+        "i.environment, i.event, s.ledger_index, octet_length(i.artifact) + octet_length(i.state)",
+        "i.environment, i.exit_event, s.ledger_index, octet_length(i.artifact) + octet_length(i.state)"
     ),
     numbered!(
         postgres,
-        "i.environment, i.event, s.ledger_index, octet_length(i.state)::bigint",
-        "i.environment, i.exit_event, s.ledger_index, octet_length(i.state)::bigint"
+        "i.environment, i.event, s.ledger_index, (octet_length(i.artifact) + octet_length(i.state))::bigint",
+        "i.environment, i.exit_event, s.ledger_index, (octet_length(i.artifact) + octet_length(i.state))::bigint"
     ),
 );
 
@@ -159,14 +172,14 @@ pub(crate) const OF_REPOS: Sql = Sql::each(
 /// What is told of a run `o` whose last interval is `i`.
 macro_rules! as_it_ran_last {
     (sqlite) => {
-        "SELECT w.key, o.report, i.until_idx, json_array(json(i.state->'$.fingerprint'), json(i.state->'$.name'), json((
-            SELECT v.value->'$.state' FROM json_each(i.state, '$.provenance') v
-            WHERE v.value->>'$.artifact' = o.report LIMIT 1)))"
+        "SELECT w.key, o.report, i.until_idx, json_array(i.artifact, json(i.state->'$[0]'), json((
+            SELECT v.value->'$[1]' FROM json_each(i.state, '$[5]') v
+            WHERE v.value->>'$[0]' = o.report LIMIT 1)))"
     };
     (postgres) => {
-        "SELECT w.place - 1, o.report, i.until_idx, json_build_array(i.state::json->'fingerprint', i.state::json->'name', (
-            SELECT v.value->'state' FROM json_array_elements(i.state::json->'provenance') v
-            WHERE v.value->>'artifact' = o.report LIMIT 1))::text"
+        "SELECT w.place - 1, o.report, i.until_idx, json_build_array(i.artifact, i.state::json->0, (
+            SELECT v.value->1 FROM json_array_elements(i.state::json->5) v
+            WHERE v.value->>0 = o.report LIMIT 1))::text"
     };
 }
 
@@ -232,9 +245,9 @@ pub(crate) const REPLACED: Sql = Sql::each(
 pub(crate) type EventRow = (Id, u64, u64, Timestamp, u64, bool, bool, String);
 
 pub(crate) fn event(
-    (environment, number, index, at, revision, compliant, exited, state): EventRow,
+    (environment, number, index, at, revision, compliant, exited, running): EventRow,
 ) -> StoreResult<Event> {
-    let (snapshot, instance) = ((index, at), body(&state)?);
+    let (snapshot, instance) = ((index, at), body::<StoredInstance>(&running)?.into());
     Ok(Event { environment, number, snapshot, revision, compliant, instance, exited })
 }
 
@@ -274,6 +287,6 @@ pub(crate) type ReplacedRow = (u64, Id, u64, String);
 
 pub(crate) fn replaced((place, report, until, told): ReplacedRow) -> StoreResult<Replaced> {
     let until = (signed(until) != LASTING).then_some(until);
-    let (fingerprint, name, state) = body(&told)?;
-    Ok(Replaced { place, report, fingerprint, name, state, until })
+    let (artifact, name, state): (ArtifactKey, _, _) = body(&told)?;
+    Ok(Replaced { place, report, fingerprint: artifact.fingerprint(), name, state, until })
 }

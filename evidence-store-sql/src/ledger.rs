@@ -3,11 +3,11 @@
 use async_trait::async_trait;
 use evidence_core::StoreError;
 use evidence_core::id::Id;
-use evidence_core::ledger::{Frontier, LedgerHashes, Needs};
+use evidence_core::ledger::{Frontier, Hash, LedgerHashes, Needs};
 use evidence_core::store::{LEDGER_PAGE, LedgerStore, StoreResult, StoredEntry};
 use evidence_core::time::Timestamp;
 
-use crate::decode::{Payload, word};
+use crate::decode::Payload;
 use crate::driver::Driver;
 use crate::sql::Sql;
 use crate::store::SqlStore;
@@ -68,12 +68,11 @@ const SIZE_AT: Sql =
     Sql::same(concat!("SELECT ", first_not!("b.at <= $2", "evidence.ledger", "idx" from "0", "b.org = $1")));
 
 /// A row of the ledger: index, kind, time, actor, the payload's hash, the leaf's hash, payload.
-pub(crate) type EntryRow = (u64, String, Timestamp, String, String, String, Payload);
+pub(crate) type EntryRow = (u64, String, Timestamp, String, Hash, Hash, Payload);
 
 /// Reads an entry. A payload that is no text any more becomes one that its hash does not match, and a missing one is empty.
 pub(crate) fn entry(row: EntryRow) -> StoreResult<StoredEntry> {
     let (index, kind, at, actor, payload_sha256, leaf_hash, payload) = row;
-    let (payload_sha256, leaf_hash) = (word(&payload_sha256)?, word(&leaf_hash)?);
     let payload = String::from_utf8_lossy(payload.bytes().unwrap_or_default()).into_owned();
     Ok(StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload })
 }
@@ -121,8 +120,7 @@ impl<D: Driver> LedgerStore for SqlStore<D> {
         let nodes = pairs(needs.nodes.iter().map(|(level, index)| (u64::from(*level), *index)));
         let query = self.query_org(org, HASHES).bind(leaves).bind(nodes);
         let mut known = LedgerHashes::default();
-        for (level, index, hash) in query.all::<(u32, u64, String)>().await? {
-            let hash = word(&hash)?;
+        for (level, index, hash) in query.all::<(u32, u64, Hash)>().await? {
             match level {
                 0 => known.leaves.insert(index, hash),
                 level => known.nodes.insert((level, index), hash),

@@ -21,6 +21,7 @@ mod events;
 mod feed;
 mod flows;
 mod fsck;
+mod instances;
 mod ledger;
 mod listing;
 pub mod migrate;

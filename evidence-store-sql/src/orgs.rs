@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::auth::{Actor, KeyHash};
 use evidence_core::id::Id;
+use evidence_core::ledger::Hash;
 use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User, UserSettings};
 use evidence_core::page::{Page, PageRequest, SortDirection};
 use evidence_core::service_accounts::ServiceAccount;
@@ -105,8 +106,8 @@ type MembershipRow = (
     Option<String>,
     Option<Timestamp>,
     Option<String>,
-    Option<String>,
-    Option<String>,
+    Option<Hash>,
+    Option<Hash>,
     Payload,
 );
 

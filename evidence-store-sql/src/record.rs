@@ -566,16 +566,15 @@ impl Plan {
                 fact.kind().into(),
                 at.into(),
                 actor.as_str().into(),
-                payload_sha256.to_string().into(),
-                leaf_hash.to_string().into(),
+                (*payload_sha256).into(),
+                leaf_hash.into(),
                 payload.as_str().into(),
             ],
         );
         ledger.changed = true;
         for node in ledger.frontier.append(leaf_hash) {
             let Node { level, index, hash } = node;
-            let row =
-                vec![Value::Org(write.org), u64::from(level).into(), index.into(), hash.to_string().into()];
+            let row = vec![Value::Org(write.org), u64::from(level).into(), index.into(), hash.into()];
             self.rows.push(TableWrite::Node, row);
         }
         self.directory.apply(write.org, fact, index);

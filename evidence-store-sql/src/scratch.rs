@@ -11,7 +11,7 @@ use evidence_core::ledger::{Frontier, Hash};
 use evidence_core::store::{LEDGER_PAGE, StoreResult, StoredEntry};
 use evidence_core::{Fact, StoreError};
 
-use crate::decode::{body, word};
+use crate::decode::body;
 use crate::ledger::{ENTRIES, EntryRow, entry, frontier};
 use crate::row_builder::{Ordinals, RowBuilder, Series};
 use crate::sql::{Dialect, SCHEMA};
@@ -336,8 +336,8 @@ impl<S: ScratchSession> Scratch<S> {
             nodes.map(|(level, index)| (Some(i64::from(level)), Some(signed(index)))).unzip();
         let nodes = Value::Columns(vec![Column::Ints(levels), Column::Ints(indexes)]);
         let values = vec![org.clone().into(), nodes];
-        let rows = self.rows::<(u32, u64, String)>(NODES.text(S::DIALECT), values).await?;
-        rows.into_iter().map(|(level, index, hash)| Ok(((level, index), word(&hash)?))).collect()
+        let rows = self.rows::<(u32, u64, Hash)>(NODES.text(S::DIALECT), values).await?;
+        Ok(rows.into_iter().map(|(level, index, hash)| ((level, index), hash)).collect())
     }
 
     /// How many entries lie past a ledger's head, and how many nodes there are.

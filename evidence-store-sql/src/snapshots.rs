@@ -20,6 +20,7 @@ use serde::Deserialize;
 use crate::decode::{Payload, array, body, word};
 use crate::driver::Driver;
 use crate::events;
+use crate::instances::{StoredInstance, StoredState, instance_json};
 use crate::listing::sized;
 use crate::sql::{Sql, payload, payload_size};
 use crate::store::SqlStore;
@@ -82,14 +83,15 @@ const SNAPSHOT_AT: Sql = Sql::each(
 
 /// One row with everything, as a JSON array of pairs or nothing, in any order: a row costs more than what is in it. No join
 /// with the snapshot, for which PostgreSQL might read every instance that ever ran.
-const INSTANCES: Sql = Sql::same(
-    "SELECT '[' || string_agg(
-            '[' || i.state || CASE WHEN i.until_idx = $3 THEN ',true]' ELSE ',false]' END, ',') || ']'
+const INSTANCES: Sql = Sql::same(concat!(
+    "SELECT '[' || string_agg('[' || ",
+    instance_json!("i"),
+    " || CASE WHEN i.until_idx = $3 THEN ',true]' ELSE ',false]' END, ',') || ']'
     FROM evidence.instance i
     WHERE i.org = $1 AND i.environment = $2 AND i.until_idx >= $3 AND i.from_idx <= $3
         AND (i.until_idx > $3 OR i.exited)
-        AND EXISTS (SELECT 1 FROM evidence.snapshot WHERE org = $1 AND environment = $2 AND idx = $3)",
-);
+        AND EXISTS (SELECT 1 FROM evidence.snapshot WHERE org = $1 AND environment = $2 AND idx = $3)"
+));
 
 /// A row for the last interval of each run, by an index that has no others. An artifact's environments are found one after
 /// the other, and of each its first run and its newest, so that the work is that of what is shown. The name is a
@@ -177,7 +179,9 @@ const LIVE_BUILDS: Sql = Sql::each(
             GROUP BY newest.fingerprint)
         SELECT a.ledger_index, a.id || ' ' || ",
         payload_size!("a"),
-        ", i.environment, i.state, (
+        ", i.environment, ",
+        instance_json!("i"),
+        ", (
             SELECT s.at FROM evidence.snapshot s
             WHERE s.org = $1 AND s.environment = i.environment AND s.idx = i.since_idx)
         FROM reported r
@@ -198,7 +202,9 @@ const LIVE_BUILDS: Sql = Sql::each(
             GROUP BY newest.fingerprint)
         SELECT a.ledger_index, a.id || ' ' || ",
         payload_size!("a"),
-        ", i.environment, i.state, (
+        ", i.environment, ",
+        instance_json!("i"),
+        ", (
             SELECT s.at FROM evidence.snapshot s
             WHERE s.org = $1 AND s.environment = i.environment AND s.idx = i.since_idx)
         FROM reported r
@@ -291,16 +297,17 @@ impl Intervals {
         }
         for Begun { org, environment, artifact, instance, event, end } in self.begun {
             let exit = end.and_then(|end| end.exit);
+            let (from, since) = (instance.from, instance.since);
             // As text: a JSON value in between would round its numbers.
-            let state = serde_json::to_string(&instance)?;
+            let state = serde_json::to_string(&StoredState::from(instance))?;
             rows.push(
                 TableWrite::Instance,
                 vec![
                     Value::Org(org),
                     environment.into(),
                     artifact.as_str().into(),
-                    instance.from.into(),
-                    instance.since.into(),
+                    from.into(),
+                    since.into(),
                     end.map_or(LASTING, |end| signed(end.until)).into(),
                     exit.is_some().into(),
                     state.into(),
@@ -354,9 +361,11 @@ fn once_each(asked: &[(Id, u64)]) -> Value {
 
 /// What [`INSTANCES`] found, by artifact key.
 fn instances((json,): (Option<String>,)) -> StoreResult<Vec<SnapshotEntry>> {
-    let mut found: Vec<(RunningArtifact, bool)> = array(json)?;
-    found.sort_by_cached_key(|(instance, _)| (instance.key(), instance.from));
-    Ok(found.into_iter().map(|(instance, exited)| SnapshotEntry { instance, exited }).collect())
+    let found = array::<(StoredInstance, bool)>(json)?.into_iter();
+    let mut entries =
+        Vec::from_iter(found.map(|(stored, exited)| SnapshotEntry { instance: stored.into(), exited }));
+    entries.sort_by_cached_key(|entry| (entry.instance.key(), entry.instance.from));
+    Ok(entries)
 }
 
 /// A row of [`RUNS`].
@@ -373,9 +382,9 @@ fn run(
 /// A row of [`LIVE_BUILDS`].
 type LiveRow = (i64, String, Id, String, Timestamp);
 
-fn live_build((index, report, environment, state, at): LiveRow) -> (i64, StoreResult<LiveBuild>) {
+fn live_build((index, report, environment, running, at): LiveRow) -> (i64, StoreResult<LiveBuild>) {
     let read = || {
-        let RunningArtifact { name, since, compliant, .. } = body(&state)?;
+        let RunningArtifact { name, since, compliant, .. } = body::<StoredInstance>(&running)?.into();
         Ok(LiveBuild { report: sized(&report)?, environment, name, since: (since, at), compliant })
     };
     (index, read())

@@ -89,9 +89,11 @@ enum Kind {
     Int,
     /// A truth value.
     Bool,
+    /// Bytes.
+    Bytes,
 }
 
-use Kind::{Bool, Int, Json, Org, Text};
+use Kind::{Bool, Bytes, Int, Json, Org, Text};
 
 /// What happens if a row with the same key exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,12 +170,12 @@ impl TableWrite {
                     ("kind", Text),
                     ("at", Int),
                     ("actor", Text),
-                    ("payload_sha256", Text),
-                    ("leaf_hash", Text),
+                    ("payload_sha256", Bytes),
+                    ("leaf_hash", Bytes),
                     ("payload", Text),
                 ],
             ),
-            Self::Node => insert("node", &[("org", Org), ("level", Int), ("idx", Int), ("hash", Text)]),
+            Self::Node => insert("node", &[("org", Org), ("level", Int), ("idx", Int), ("hash", Bytes)]),
             // SQLite has the key besides, which the driver gives.
             Self::Organization => {
                 insert("organization", &[("key", Org), ("id", Text), ("name", Text), ("record", Text)])
@@ -561,6 +563,7 @@ impl TableWrite {
             Org | Text | Json => format!("${number}::text[]"),
             Int => format!("${number}::bigint[]"),
             Bool => format!("${number}::boolean[]"),
+            Bytes => format!("${number}::bytea[]"),
         });
         let (arrays, names) = (arrays.collect::<Vec<_>>().join(", "), names(listed()));
         let statement = if let OnConflict::Custom([_, postgres]) = conflict {
@@ -571,7 +574,7 @@ impl TableWrite {
             let written = || columns.iter().filter(|(_, kind)| self.lists(*kind, false));
             let values = written().map(|(name, kind)| match kind {
                 Json => format!("r.{name}::jsonb"),
-                Org | Text | Int | Bool => format!("r.{name}"),
+                Org | Text | Int | Bool | Bytes => format!("r.{name}"),
             });
             format!(
                 "INSERT INTO evidence.{table} ({}) SELECT {} FROM go, UNNEST({arrays}) AS r ({names}){}",
@@ -666,6 +669,7 @@ impl Column {
             Text | Json => Self::Texts(Vec::with_capacity(rows)),
             Int => Self::Ints(Vec::with_capacity(rows)),
             Bool => Self::Bools(Vec::with_capacity(rows)),
+            Bytes => Self::Bytes(Vec::with_capacity(rows)),
         }
     }
 
@@ -675,11 +679,13 @@ impl Column {
             (Self::Texts(texts), Value::Text(text)) => texts.push(text),
             (Self::Ints(numbers), Value::Int(number)) => numbers.push(number),
             (Self::Bools(truths), Value::Bool(truth)) => truths.push(truth),
+            (Self::Bytes(all), Value::Bytes(bytes)) => all.push(Some(bytes)),
             // A defect, for which the database refuses the row: only what may be null takes it.
             (Self::Orgs(orgs), _) => orgs.push(None),
             (Self::Texts(texts), _) => texts.push(None),
             (Self::Ints(numbers), _) => numbers.push(None),
             (Self::Bools(truths), _) => truths.push(None),
+            (Self::Bytes(all), _) => all.push(None),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use evidence_core::StoreError;
 use evidence_core::id::Id;
+use evidence_core::ledger::Hash;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
@@ -41,6 +42,8 @@ pub enum Column {
     Ints(Vec<Option<i64>>),
     /// Truth values.
     Bools(Vec<Option<bool>>),
+    /// Bytes; in SQLite's JSON lower-case hex.
+    Bytes(Vec<Option<Vec<u8>>>),
     /// Organizations.
     Orgs(Vec<Option<Id>>),
 }
@@ -53,6 +56,7 @@ impl Column {
             Self::Texts(texts) => texts.len(),
             Self::Ints(numbers) => numbers.len(),
             Self::Bools(truths) => truths.len(),
+            Self::Bytes(bytes) => bytes.len(),
             Self::Orgs(orgs) => orgs.len(),
         }
     }
@@ -145,6 +149,12 @@ impl From<bool> for Value {
 impl From<Option<bool>> for Value {
     fn from(truth: Option<bool>) -> Self {
         Self::Bool(truth)
+    }
+}
+
+impl From<Hash> for Value {
+    fn from(hash: Hash) -> Self {
+        Self::Bytes(hash.as_bytes().to_vec())
     }
 }
 
@@ -280,6 +290,19 @@ impl FromCell for Id {
     fn from_cell(cell: Cell) -> StoreResult<Self> {
         let text = String::from_cell(cell)?;
         text.parse().map_err(|error| StoreError::corrupt(format_args!("'{text}': {error}")))
+    }
+}
+
+impl FromCell for Hash {
+    fn from_cell(cell: Cell) -> StoreResult<Self> {
+        let bytes = match cell {
+            Cell::Bytes(bytes) => bytes,
+            other => return Err(other.unexpected("bytes")),
+        };
+        let bytes = bytes.try_into().map_err(|bytes: Vec<u8>| {
+            StoreError::corrupt(format_args!("a hash has {} bytes", bytes.len()))
+        })?;
+        Ok(Self::from_bytes(bytes))
     }
 }
 

@@ -1,4 +1,5 @@
--- Ids and JSON are text, times are integer microseconds, digests are lower-case hex. A record's body lives once, in
+-- Ids and JSON are text, times are integer microseconds, digests are lower-case hex, but for the ledger's own, which are
+-- 32 bytes. A record's body lives once, in
 -- ledger.payload; the other tables point at it by ledger index. `org` is organization.key. Ids begin with the time and
 -- are unique in the whole store, so that indexes on them grow at one end whichever organizations write.
 
@@ -38,8 +39,8 @@ CREATE TABLE ledger (
     kind           TEXT NOT NULL,
     at             INTEGER NOT NULL,
     actor          TEXT NOT NULL,
-    payload_sha256 TEXT NOT NULL,
-    leaf_hash      TEXT NOT NULL,
+    payload_sha256 BLOB NOT NULL,
+    leaf_hash      BLOB NOT NULL,
     payload        TEXT NOT NULL,
     PRIMARY KEY (org, idx)
 ) STRICT;
@@ -52,7 +53,7 @@ CREATE TABLE node (
     org   INTEGER NOT NULL,
     level INTEGER NOT NULL,
     idx   INTEGER NOT NULL,
-    hash  TEXT NOT NULL,
+    hash  BLOB NOT NULL,
     PRIMARY KEY (org, level, idx)
 ) STRICT, WITHOUT ROWID;
 

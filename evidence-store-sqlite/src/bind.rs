@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use evidence_core::digest::hex;
 use evidence_core::id::Id;
 use evidence_store_sql::{Cell, Column, Row, SCHEMA, Value};
 use rusqlite::types::{ToSqlOutput, Value as Owned, ValueRef};
@@ -179,6 +180,7 @@ fn transposed(
                 Column::Texts(texts) => json(&texts.get(row))?,
                 Column::Ints(numbers) => json(&numbers.get(row))?,
                 Column::Bools(truths) => json(&truths.get(row))?,
+                Column::Bytes(bytes) => json(&bytes.get(row).and_then(Option::as_deref).map(hex))?,
                 Column::Orgs(orgs) => match orgs.get(row).copied().flatten() {
                     Some(org) => key(org)?.to_string(),
                     None => "null".to_owned(),

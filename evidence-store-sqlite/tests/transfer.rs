@@ -103,7 +103,7 @@ async fn damage_in_one_organization_keeps_no_other() {
     for (number, damage) in [
         format!("UPDATE ledger SET actor = 'x' WHERE idx = 1 AND {first}"),
         format!("DELETE FROM ledger WHERE idx = 1 AND {first}"),
-        format!("UPDATE ledger SET leaf_hash = substr(leaf_hash, 2) || '0' WHERE idx = 0 AND {first}"),
+        format!("UPDATE ledger SET leaf_hash = zeroblob(32) WHERE idx = 0 AND {first}"),
         format!("DELETE FROM head WHERE {first}"),
     ]
     .into_iter()

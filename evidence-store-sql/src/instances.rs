@@ -1,0 +1,206 @@
+//! The stored form of what runs: of a row of `instance`, the columns that tell which artifact it is and since when, and
+//! `state` with the rest, a JSON array. There is a row for each change, of which the names of fields would be a third.
+
+use evidence_core::id::Id;
+use evidence_core::json::JsonFields;
+use evidence_core::ledger::Hash;
+use evidence_core::rules::compliance::State;
+use evidence_core::snapshots::{
+    Annotation, ArtifactKey, DeploymentSource, PolicyOutcome, Provenance, RunningArtifact,
+};
+use evidence_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The JSON that [`StoredInstance`] reads, of a row.
+macro_rules! instance_json {
+    ($row:literal) => {
+        concat!(
+            "'[\"' || ",
+            $row,
+            ".artifact || '\",' || ",
+            $row,
+            ".from_idx || ',' || ",
+            $row,
+            ".since_idx || ',' || ",
+            $row,
+            ".state || ']'"
+        )
+    };
+}
+pub(crate) use instance_json;
+
+/// The artifact, `from_idx`, `since_idx` and `state`.
+#[derive(Deserialize)]
+pub(crate) struct StoredInstance(ArtifactKey, u64, u64, StoredState);
+
+/// The column `state`. Statements look into it by place: the name is its first element, the provenance its sixth.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct StoredState(
+    String,
+    Vec<i64>,
+    JsonFields,
+    StoredAnnotation,
+    Option<bool>,
+    Vec<StoredProvenance>,
+    Option<StoredSource>,
+    Option<StoredVerdict>,
+);
+
+/// The kind, the instances before and the instances then.
+type StoredAnnotation = (String, u64, u64);
+
+/// The report, its state and why, the flow, and what it is called there.
+type StoredProvenance = (Id, State, Option<String>, Option<Id>, String);
+
+/// The report with its flow, or nothing where these are the first of the provenance; the repo; when the commit was made.
+type StoredSource = (Option<(Id, Id)>, Option<Id>, Option<Timestamp>);
+
+/// What policies said: the digest of these, which are violated, what their rules came to, and the digest of the inputs.
+type StoredVerdict = (Option<Hash>, Vec<u16>, Vec<PolicyOutcome>, Option<Hash>);
+
+impl From<RunningArtifact> for StoredState {
+    fn from(instance: RunningArtifact) -> Self {
+        let RunningArtifact {
+            fingerprint: _,
+            name,
+            created,
+            context,
+            from: _,
+            since: _,
+            annotation: Annotation { kind, was, now },
+            compliant,
+            provenance,
+            source,
+            judged_by,
+            violates,
+            outcomes,
+            inputs,
+        } = instance;
+        let first = provenance.first().and_then(|first| Some((first.artifact, first.flow?)));
+        let source = source.map(|DeploymentSource { report, flow, repo, committed_at }| {
+            (Some((report, flow)).filter(|named| Some(*named) != first), repo, committed_at)
+        });
+        let provenance = provenance
+            .into_iter()
+            .map(|Provenance { artifact, state, reason, flow, reference }| {
+                (artifact, state, reason, flow, reference)
+            })
+            .collect();
+        let is_judged =
+            judged_by.is_some() || inputs.is_some() || !violates.is_empty() || !outcomes.is_empty();
+        let verdict = is_judged.then_some((judged_by, violates, outcomes, inputs));
+        Self(name, created, context, (kind, was, now), compliant, provenance, source, verdict)
+    }
+}
+
+impl From<StoredInstance> for RunningArtifact {
+    fn from(StoredInstance(artifact, from, since, state): StoredInstance) -> Self {
+        let StoredState(name, created, context, annotation, compliant, provenance, source, verdict) = state;
+        let (kind, was, now) = annotation;
+        let provenance =
+            Vec::from_iter(provenance.into_iter().map(|(artifact, state, reason, flow, reference)| {
+                Provenance { artifact, state, reason, flow, reference }
+            }));
+        let first = provenance.first().and_then(|first| Some((first.artifact, first.flow?)));
+        let source = source.and_then(|(named, repo, committed_at)| {
+            let (report, flow) = named.or(first)?;
+            Some(DeploymentSource { report, flow, repo, committed_at })
+        });
+        let (judged_by, violates, outcomes, inputs) = verdict.unwrap_or_default();
+        Self {
+            fingerprint: artifact.fingerprint(),
+            name,
+            created,
+            context,
+            from,
+            since,
+            annotation: Annotation { kind, was, now },
+            compliant,
+            provenance,
+            source,
+            judged_by,
+            violates,
+            outcomes,
+            inputs,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a statement puts it together.
+    fn read_back(instance: &RunningArtifact) -> RunningArtifact {
+        let state = serde_json::to_string(&StoredState::from(instance.clone())).unwrap();
+        let row = format!("[\"{}\",{},{},{state}]", instance.key(), instance.from, instance.since);
+        serde_json::from_str::<StoredInstance>(&row).unwrap().into()
+    }
+
+    #[test]
+    fn what_is_stored_reads_back() {
+        let id = |last: u8| -> Id { format!("00000000-0000-0000-0000-000000{last:02x}").parse().unwrap() };
+        let provenance = |last: u8, flow: Option<u8>| Provenance {
+            artifact: id(last),
+            state: State::Compliant,
+            reason: (last == 2).then(|| "\"lost\"".to_owned()),
+            flow: flow.map(id),
+            reference: "api".to_owned(),
+        };
+        let source = |report: u8, flow: u8, repo: Option<u8>| {
+            Some(DeploymentSource {
+                report: id(report),
+                flow: id(flow),
+                repo: repo.map(id),
+                committed_at: None,
+            })
+        };
+        let hash = Hash::of("policies");
+        let plain = RunningArtifact {
+            fingerprint: "a".repeat(64).parse().ok(),
+            name: "registry.example.com/api:1".to_owned(),
+            created: vec![1, 2],
+            context: serde_json::from_str(r#"{"a":[1e400,-0,1.0],"":{}}"#).unwrap(),
+            from: 7,
+            since: 3,
+            annotation: Annotation { kind: "started-unknown".to_owned(), was: 0, now: 2 },
+            compliant: None,
+            provenance: vec![provenance(1, Some(8)), provenance(2, None)],
+            source: source(1, 8, None),
+            judged_by: None,
+            violates: vec![],
+            outcomes: vec![],
+            inputs: None,
+        };
+        let other = |change: fn(&mut RunningArtifact)| {
+            let mut other = plain.clone();
+            change(&mut other);
+            other
+        };
+        let mut judged = RunningArtifact { judged_by: Some(hash), inputs: Some(hash), ..plain.clone() };
+        judged.violates = vec![0, 9];
+        let cases = [
+            plain.clone(),
+            other(|instance| instance.fingerprint = None),
+            other(|instance| instance.provenance = vec![]),
+            other(|instance| instance.source = None),
+            RunningArtifact { source: source(1, 9, Some(4)), ..plain.clone() },
+            RunningArtifact { source: source(2, 8, None), ..plain.clone() },
+            RunningArtifact { compliant: Some(false), violates: vec![3], ..plain.clone() },
+            judged,
+        ];
+        for instance in cases {
+            assert_eq!(read_back(&instance), instance);
+        }
+    }
+
+    #[test]
+    fn names_of_fields_take_no_room() {
+        let id = "00000000-0000-0000-0000-00000000";
+        let stored = format!(
+            r#"["registry.example.com/api:1",[1700000000],{{}},["started-unknown",0,1],null,[["{id}","COMPLIANT",null,"{id}","api"]],[null,null,null],null]"#
+        );
+        let state: StoredState = serde_json::from_str(&stored).unwrap();
+        assert_eq!(serde_json::to_string(&state).unwrap(), stored);
+    }
+}
