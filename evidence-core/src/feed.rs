@@ -32,7 +32,7 @@ pub fn latest_lease_end(now: Timestamp) -> Timestamp {
 pub struct Lease {
     /// The job's name, in the whole store.
     pub name: String,
-    /// Who holds it: an id that no other process has.
+    /// Who holds it: an id that no other process has, nor the same one at another time.
     pub holder: Id,
     /// From when on somebody else may take it.
     pub expires_at: Timestamp,
@@ -70,6 +70,10 @@ pub trait FeedStore: Send + Sync {
     /// Takes a lease that nobody else holds at `now`, or renews one that the holder has; answers whether it is held. A
     /// renewal that arrives late, after a later one, shortens nothing. A lease that ends after [`latest_lease_end`] is nobody's.
     async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool>;
+    /// Renews a lease as [`acquire_lease`](Self::acquire_lease) does, where its holder has it still, expired or not; answers
+    /// whether it does. One that was given back or taken by another is not taken again, so that who was away learns that others
+    /// may have held it meanwhile.
+    async fn renew_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool>;
     /// Gives a lease back before it expires; one of another holder stays.
     async fn release_lease(&self, name: &str, holder: Id) -> StoreResult<()>;
     /// The position of a consumer in an organization's ledger: 0 before it has consumed anything.

@@ -15,6 +15,7 @@ use crate::auth::credentials::{ApiKey, Credential, KeyHash};
 use crate::blobs::{Blobs, OutsideBlobs};
 use crate::cache::ttl::TtlCache;
 use crate::compute::{Compute, ComputePool};
+use crate::environments::remembered::{EvaluationCache, no_evaluations};
 use crate::error::{Error, Missing, Resource, Result, Wording};
 use crate::fact::names::Key;
 use crate::flows::record::Visibility;
@@ -168,6 +169,7 @@ struct Parts {
     names: NameCache,
     templates: Templates,
     policies: ParsedPolicies,
+    evaluations: EvaluationCache,
     types: CompiledTypes,
     trails: KeptTrails,
     changing: Changing,
@@ -318,6 +320,7 @@ impl Evidence {
                 names: empty_name_cache(),
                 templates: no_templates(),
                 policies: no_policies(),
+                evaluations: no_evaluations(),
                 types: no_types(),
                 trails: no_trails(),
                 changing: changing(),
@@ -359,6 +362,7 @@ impl Evidence {
             names: empty_name_cache(),
             templates: no_templates(),
             policies: no_policies(),
+            evaluations: no_evaluations(),
             types: no_types(),
             trails: no_trails(),
             changing: changing(),

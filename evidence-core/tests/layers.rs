@@ -20,7 +20,7 @@ const LAYERS: [&str; 7] = [
     // Stores
     "*/store.rs blobs.rs feed.rs store/mod.rs",
     // The service
-    "artifacts/trail_cache.rs attestation_types/compiled.rs auth/access.rs flows/templates.rs operation.rs operation/ policies/parsed.rs queue.rs \
+    "artifacts/trail_cache.rs attestation_types/compiled.rs auth/access.rs environments/remembered.rs flows/templates.rs operation.rs operation/ policies/parsed.rs queue.rs \
      service.rs service/ shares.rs spool.rs sweep/pending.rs texts/draft.rs turns.rs",
     // Operations and their answers
     "*/operations.rs */view.rs actions/targets.rs notifications/delivering.rs notifications/events.rs notifications/job.rs notifications/lookup.rs notifications/payload.rs \

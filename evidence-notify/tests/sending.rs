@@ -1,8 +1,8 @@
 //! The notifier against peers of this machine: who is told, what, and who is never connected to.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use evidence_core::actions::{Destination, SecretUrl};
 use evidence_core::notifications::{Message, Sender};
@@ -10,7 +10,7 @@ use evidence_core::rules::egress::Egress;
 use evidence_core::time::Timestamp;
 use evidence_notify::{Notifier, Options, SigningKey};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 fn message(destination: Destination) -> Message {
@@ -215,4 +215,77 @@ async fn a_mail_goes_to_each_address_under_the_id_of_its_delivery() {
     assert!(!said.contains("Bcc"), "{said}");
     let without = Notifier::new(Options::default()).unwrap();
     assert!(without.send(&message(Destination::Email { addresses })).await.is_err());
+}
+
+/// A mail server's answers to commands that begin so, and to the end of a mail (`.`); it takes everything else.
+type Refusals = &'static [(&'static str, &'static str)];
+
+/// A session with a mail server. Whom it takes a mail for is noted.
+async fn session(stream: TcpStream, refusals: Refusals, taken: &Mutex<Vec<String>>) {
+    let (read, mut write) = stream.into_split();
+    let (mut lines, mut whom, mut in_mail) = (BufReader::new(read).lines(), Vec::new(), false);
+    let mut answer = "220 mail.test";
+    while write.write_all(format!("{answer}\r\n").as_bytes()).await.is_ok() {
+        let mut next = lines.next_line().await;
+        while in_mail && next.as_ref().is_ok_and(|line| line.as_ref().is_some_and(|line| line != ".")) {
+            next = lines.next_line().await;
+        }
+        let Ok(Some(line)) = next else { return };
+        let refusal = refusals.iter().find(|(begin, _)| line.starts_with(begin)).map(|(_, answer)| *answer);
+        in_mail = line == "DATA" && refusal.is_none();
+        answer = match (refusal, line.as_str()) {
+            (Some(refusal), _) => refusal,
+            (None, "DATA") => "354 go on",
+            (None, ".") => {
+                taken.lock().unwrap().append(&mut whom);
+                "250 taken"
+            }
+            (None, command) => {
+                whom.extend(command.strip_prefix("RCPT TO:").map(str::to_owned));
+                "250 mail.test"
+            }
+        };
+    }
+}
+
+#[tokio::test]
+async fn a_mail_goes_to_every_address_that_is_not_refused_once() {
+    let all = &["<a@example.com>", "<b@example.com>", "<c@example.com>", "<d@example.com>"][..];
+    let others = &["<a@example.com>", "<c@example.com>", "<d@example.com>"][..];
+    // The refusals; who has the mail, after how many sessions, and what is told where nobody has it.
+    let table: [(Refusals, &[&str], usize, Option<&str>); 10] = [
+        (&[], all, 1, None),
+        (&[("RCPT TO:<b@", "550 5.1.1 unknown")], others, 5, None),
+        (&[("RCPT TO:<b@", "451 4.7.1 come again")], others, 5, None),
+        (&[("RCPT TO:<b@", "554 5.7.1 <B@example.com>: relay access denied")], others, 5, None),
+        (&[("RCPT TO:<b@", "550 unknown"), ("RCPT TO:<c@", "421 bye")], &all[..1], 5, None),
+        (&[("RCPT TO:<a@", "452 full"), ("RCPT TO:", "550 unknown")], &[], 7, Some("452")),
+        (&[("RCPT TO:<c@", "421 bye")], &[], 1, Some("421")),
+        (&[("MAIL FROM:", "535 5.7.8 who are you")], &[], 1, Some("535")),
+        (&[("MAIL FROM:", "454 4.7.0 who are you, for now")], &[], 1, Some("454")),
+        (&[(".", "554 5.6.0 not such a mail")], &[], 1, Some("554")),
+    ];
+    for (refusals, whom, sessions, failure) in table {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let smtp_url = Some(format!("smtp://{}", listener.local_addr().unwrap()));
+        let (taken, count) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
+        let (noted, counted) = (Arc::clone(&taken), Arc::clone(&count));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::SeqCst);
+                session(stream, refusals, &noted).await;
+            }
+        });
+        let mail_from = Some("evidence@example.com".to_owned());
+        let sender = Notifier::new(Options { smtp_url, mail_from, ..Options::default() }).unwrap();
+        let addresses = ["a", "b", "c", "d"].map(|name| format!("{name}@example.com")).to_vec();
+        let sent = sender.send(&message(Destination::Email { addresses })).await;
+        match (sent, failure) {
+            (Ok(()), None) => {}
+            (Err(error), Some(text)) => assert!(error.0.contains(text), "{refusals:?}: {error}"),
+            (sent, _) => panic!("{refusals:?}: {sent:?}"),
+        }
+        assert_eq!(taken.lock().unwrap()[..], *whom, "{refusals:?}");
+        assert_eq!(count.load(Ordering::SeqCst), sessions, "{refusals:?}");
+    }
 }

@@ -25,6 +25,17 @@ const ACQUIRE: Sql = Sql::each(
     RETURNING 1",
 );
 
+const RENEW: Sql = Sql::each(
+    "UPDATE evidence.lease AS l SET expires_at = CASE
+        WHEN l.expires_at > $4 THEN $3 ELSE max(l.expires_at, $3) END
+    WHERE l.name = $1 AND l.holder = $2
+    RETURNING 1",
+    "UPDATE evidence.lease AS l SET expires_at = CASE
+        WHEN l.expires_at > $4 THEN $3 ELSE greatest(l.expires_at, $3) END
+    WHERE l.name = $1 AND l.holder = $2
+    RETURNING 1",
+);
+
 const RELEASE: Sql = Sql::same("DELETE FROM evidence.lease WHERE name = $1 AND holder = $2 RETURNING 1");
 
 const CURSOR: Sql = Sql::same("SELECT position FROM evidence.cursor WHERE org = $1 AND consumer = $2");
@@ -54,6 +65,12 @@ impl<D: Driver> FeedStore for SqlStore<D> {
         let Lease { name, holder, expires_at } = lease;
         let query = self.query(ACQUIRE).bind(name.as_str()).bind(*holder);
         query.bind(*expires_at).bind(now).bind(latest_lease_end(now)).change().await
+    }
+
+    async fn renew_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
+        let Lease { name, holder, expires_at } = lease;
+        let query = self.query(RENEW).bind(name.as_str()).bind(*holder);
+        query.bind(*expires_at).bind(latest_lease_end(now)).change().await
     }
 
     async fn release_lease(&self, name: &str, holder: Id) -> StoreResult<()> {

@@ -198,9 +198,9 @@ impl Names<'_> {
         match self {
             Self::Environments(names) => {
                 at_most(cx.limits().environment_members, names.len(), "environments")?;
-                for environment in cx.environments_named(names, "environments").await? {
-                    guards.push(Guard::Denotes(Key::Environment(environment.name), environment.id));
-                    ids.push(environment.id);
+                for (id, label) in cx.environments_named(names, "environments").await? {
+                    guards.push(Guard::Denotes(Key::Environment(label.name), id));
+                    ids.push(id);
                 }
                 Ok(Watched::Environments(ids))
             }

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::actions::record::{Action, Destination, SlackContext, Target, Watched};
+use crate::environments::operations::LABELLED;
 use crate::error::Result;
 use crate::id::Id;
 use crate::notifications::store::Delivery;
@@ -129,7 +130,7 @@ pub(super) struct Surroundings {
 }
 
 impl Surroundings {
-    /// Those of these actions: three queries at most.
+    /// Those of these actions.
     pub(super) async fn of(actions: &[&Action], cx: &Context<'_>) -> Result<Self> {
         let (store, org) = (cx.store(), cx.org()?);
         let (mut environments, mut flows) = (Vec::new(), Vec::new());
@@ -143,15 +144,15 @@ impl Surroundings {
             actions.iter().flat_map(|action| &action.targets).map(|target| target.id).collect();
         let mut found =
             Self { environments: BTreeMap::new(), flows: BTreeMap::new(), deliveries: BTreeMap::new() };
-        if !environments.is_empty() {
-            let known = store.environments_by_id(org, &distinct(environments)).await?.into_iter();
+        for part in distinct(environments).chunks(LABELLED) {
+            let known = store.environments_by_id(org, part).await?.into_iter();
             let known = known.filter(|known| !known.archived).map(|known| known.record);
-            found.environments = known.map(|record| (record.id, record.name.into_string())).collect();
+            found.environments.extend(known.map(|record| (record.id, record.name.into_string())));
         }
-        if !flows.is_empty() {
-            let known = store.flows_by_id(org, &distinct(flows)).await?.into_iter();
+        for part in distinct(flows).chunks(LABELLED) {
+            let known = store.flows_by_id(org, part).await?.into_iter();
             let known = known.filter(|flow| flow.archived_at.is_none());
-            found.flows = known.map(|record| (record.id, record.name.into_string())).collect();
+            found.flows.extend(known.map(|record| (record.id, record.name.into_string())));
         }
         if !targets.is_empty() {
             let known = store.deliveries(org, &targets).await?.into_iter();

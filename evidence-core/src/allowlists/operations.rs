@@ -1,6 +1,5 @@
 //! Operations on allowlists, and their answers.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -14,7 +13,6 @@ use crate::environments::record::Environment;
 use crate::error::{Error, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key};
-use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint, OrgName};
 use crate::operation::{Created, Json, JsonList, Method, Operation};
 use crate::page::Listed;
@@ -71,17 +69,14 @@ impl Operation for ListAllowlist {
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let listed = cx.store().allowances_listed(cx.org()?).await?;
-        let environments = cx.store().environments(cx.org()?).await?;
-        let names: BTreeMap<Id, EnvironmentName> =
-            environments.into_iter().map(|known| (known.record.id, known.record.name)).collect();
-        let (names, owned) = (Arc::new(names), cx.to_owned_context());
+        let (labels, owned) = (Arc::new(cx.all_environment_labels().await?), cx.to_owned_context());
         let read = move |indexes: Vec<u64>| {
-            let (names, owned) = (Arc::clone(&names), owned.clone());
+            let (labels, owned) = (Arc::clone(&labels), owned.clone());
             async move {
                 let cx = owned.context();
                 let allowances = cx.store().allowances(cx.org()?, &indexes).await?;
                 let record = |allowance: Allowance| {
-                    let name = names.get(&allowance.environment)?.clone();
+                    let name = labels.get(&allowance.environment)?.name.clone();
                     Some(Ok(AllowanceView::new(allowance, name)))
                 };
                 Ok::<_, Error>(stream::iter(allowances.into_iter().filter_map(record).collect::<Vec<_>>()))
@@ -94,7 +89,8 @@ impl Operation for ListAllowlist {
 
 /// Allows an artifact, by its fingerprint, in an environment. Nothing else need be known of the artifact. Allowing it
 /// again adds a record, which is listed in the place of the earlier one. An environment that allows as many artifacts
-/// as the host permits (10,000 unless it says otherwise) takes no further ones: 400. Answers with what was sent.
+/// as the host permits (10,000 unless it says otherwise) takes no further ones: 400. What runs in members of a logical
+/// environment is allowed in these alone. Answers with what was sent.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct AllowArtifact {
     /// The organization's name.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
-use futures_util::future::select;
+use futures_util::future::{Either, select};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
@@ -75,7 +75,8 @@ pub trait Job: Send + Sync + 'static {
 
     /// Does what there is to do now. While it computes without waiting, its lease is renewed on the runtime's other
     /// threads, if it has any. It is dropped at any point of waiting when the lease is lost or the runner stops, and
-    /// begun again, here or elsewhere. An error, or a panic, is logged; the next run comes when it would have come anyway.
+    /// begun again, here or elsewhere. An error, or a panic, is logged; the next run comes when it would have come anyway,
+    /// under a lease that is taken anew.
     ///
     /// # Errors
     /// Whatever went wrong.
@@ -91,6 +92,7 @@ pub const LEASE: Duration = Duration::from_secs(20);
 pub struct Turn {
     evidence: Evidence,
     name: String,
+    /// Of this turn alone: what an earlier one has still under way is done under another.
     holder: Id,
 }
 
@@ -140,19 +142,33 @@ impl Turn {
         if moved { Ok(()) } else { Err(StoreError::Conflict.into()) }
     }
 
-    /// Takes or renews the lease; answers when it ends, where it is held.
-    async fn acquire(&self, lasts: Duration) -> Result<Option<Timestamp>> {
+    /// The next turn at the same job.
+    fn next_turn(&self) -> Self {
+        Self { holder: self.evidence.new_id(), ..self.clone() }
+    }
+
+    /// The lease as it is to be from now on, and now.
+    fn lease(&self, lasts: Duration) -> (Lease, Timestamp) {
         let now = self.evidence.now();
         let micros = i64::try_from(lasts.as_micros()).unwrap_or(i64::MAX);
         let expires_at = Timestamp::from_micros(now.as_micros().saturating_add(micros));
-        let lease = Lease { name: self.name.clone(), holder: self.holder, expires_at };
-        Ok(self.evidence.store().acquire_lease(&lease, now).await?.then_some(expires_at))
+        (Lease { name: self.name.clone(), holder: self.holder, expires_at }, now)
     }
 
-    async fn release(&self) {
-        if let Err(error) = self.evidence.store().release_lease(&self.name, self.holder).await {
-            tracing::debug!(job = self.name, %error, "a lease was not given back: it expires by itself");
-        }
+    /// Takes the lease; answers when it ends, where it is held.
+    async fn acquire(&self, lasts: Duration) -> Result<Option<Timestamp>> {
+        let (lease, now) = self.lease(lasts);
+        Ok(self.evidence.store().acquire_lease(&lease, now).await?.then_some(lease.expires_at))
+    }
+
+    /// Renews the lease; answers when it ends, where it is held still.
+    async fn renew(&self, lasts: Duration) -> Result<Option<Timestamp>> {
+        let (lease, now) = self.lease(lasts);
+        Ok(self.evidence.store().renew_lease(&lease, now).await?.then_some(lease.expires_at))
+    }
+
+    async fn release(&self) -> Result<()> {
+        Ok(self.evidence.store().release_lease(&self.name, self.holder).await?)
     }
 }
 
@@ -182,8 +198,7 @@ impl Evidence {
             let turn = Turn { evidence: self.clone(), name: job.name().to_owned(), holder: self.new_id() };
             let stopped = Stopped(stopped.clone());
             running.spawn(async move {
-                work(&*job, &turn, lease, stopped).await;
-                turn.release().await;
+                work(&*job, turn, lease, stopped).await;
             });
         }
         Background { stop, running }
@@ -212,13 +227,28 @@ impl Stopped {
 }
 
 /// Waits for the lease, does the job while it is held, and waits again when it is lost, until it is to stop. What asks for
-/// the lease is never dropped on the way: the store may answer it all the same, after the lease was given back.
-async fn work(job: &dyn Job, turn: &Turn, lease: Duration, mut stopped: Stopped) {
+/// the lease is not dropped when it is to stop: the store may answer it all the same, after the lease was given back.
+async fn work(job: &dyn Job, mut turn: Turn, lease: Duration, mut stopped: Stopped) {
+    // The last turn, until its lease is given back: it may last longer than is known here.
+    let mut former: Option<Turn> = None;
     while !stopped.is_so() {
-        match timeout(lease / 4, turn.acquire(lease)).await {
+        let asked = async {
+            if let Some(former) = &former {
+                former.release().await?;
+            }
+            former = None;
+            turn.acquire(lease).await
+        };
+        let answer = timeout(lease / 4, asked).await;
+        match answer {
             Ok(Ok(Some(expires_at))) => {
                 tracing::info!(job = turn.name, "this process does the job from now on");
-                hold(job, turn, lease, expires_at, &mut stopped).await;
+                let ended = hold(job, &turn, lease, expires_at, &mut stopped).await;
+                let next = turn.next_turn();
+                former = Some(std::mem::replace(&mut turn, next));
+                if let Ended::Failed = ended {
+                    continue;
+                }
             }
             Ok(Ok(None)) => {}
             Ok(Err(error)) => {
@@ -228,31 +258,62 @@ async fn work(job: &dyn Job, turn: &Turn, lease: Duration, mut stopped: Stopped)
         }
         stopped.asked_within(lease / 4).await;
     }
+    for turn in former.iter().chain([&turn]) {
+        if let Err(error) = turn.release().await {
+            tracing::debug!(job = turn.name, %error, "a lease was not given back: it expires by itself");
+        }
+    }
+}
+
+/// Why a turn ended.
+enum Ended {
+    /// A run failed. What it has still under way must not be taken for that of the next one.
+    Failed,
+    /// The lease was lost, or it is to stop.
+    Lost,
 }
 
 /// Does the job while its lease is renewed.
-async fn hold(job: &dyn Job, turn: &Turn, lease: Duration, expires_at: Timestamp, stopped: &mut Stopped) {
+async fn hold(
+    job: &dyn Job,
+    turn: &Turn,
+    lease: Duration,
+    expires_at: Timestamp,
+    stopped: &mut Stopped,
+) -> Ended {
     // A task of its own, which goes on while the job computes; it ends with this one.
     let mut renewal = JoinSet::new();
     renewal.spawn(renew(turn.clone(), lease, expires_at, stopped.clone()));
     // It waits for its turn behind this task until it has run once, and no other thread takes it from there.
     yield_now().await;
-    select(select(pin!(run(job, turn)), pin!(stopped.asked())), pin!(renewal.join_next())).await;
-    if !stopped.is_so() {
+    let has_failed = matches!(
+        select(select(pin!(run(job, turn)), pin!(stopped.asked())), pin!(renewal.join_next())).await,
+        Either::Left((Either::Left(_), _))
+    );
+    if has_failed {
+        // One that is answered later changes nothing once the lease was given back.
+        renewal.abort_all();
+    } else if !stopped.is_so() {
         tracing::warn!(job = turn.name, "the job's lease was lost");
     }
     while renewal.join_next().await.is_some() {}
+    if has_failed { Ended::Failed } else { Ended::Lost }
 }
 
-/// Runs the job again and again.
+/// Runs the job again and again, until a run fails, and rests after that one, too.
 async fn run(job: &dyn Job, turn: &Turn) {
     loop {
-        match AssertUnwindSafe(job.run(turn)).catch_unwind().await {
+        let outcome = AssertUnwindSafe(job.run(turn)).catch_unwind().await;
+        let has_failed = !matches!(outcome, Ok(Ok(())));
+        match outcome {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(job = turn.name, %error, "the job failed and is tried again"),
             Err(_) => tracing::error!(job = turn.name, "the job panicked and is tried again"),
         }
         sleep(job.every()).await;
+        if has_failed {
+            return;
+        }
     }
 }
 
@@ -264,11 +325,54 @@ async fn renew(turn: Turn, lease: Duration, mut expires_at: Timestamp, mut stopp
         if stopped.is_so() {
             return;
         }
-        match timeout(lease / 4, turn.acquire(lease)).await {
+        match timeout(lease / 4, turn.renew(lease)).await {
             Ok(Ok(Some(renewed))) => expires_at = renewed,
             Ok(Ok(None)) => return,
             Ok(Err(_)) | Err(_) if turn.evidence.now() >= expires_at => return,
             Ok(Err(_)) | Err(_) => {}
         }
+    }
+}
+
+#[cfg(all(test, feature = "memory"))]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::error::Error;
+    use crate::memory::MemoryStore;
+    use crate::service::Settings;
+
+    /// Notes who holds its lease, and fails.
+    struct Failing(Arc<Mutex<Vec<Id>>>);
+
+    #[async_trait]
+    impl Job for Failing {
+        fn name(&self) -> &str {
+            "failing"
+        }
+
+        fn every(&self) -> Duration {
+            Duration::from_millis(1)
+        }
+
+        async fn run(&self, turn: &Turn) -> Result<()> {
+            self.0.lock().unwrap().push(turn.held().holder);
+            Err(Error::Forbidden)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_run_after_one_that_failed_has_a_lease_of_its_own() {
+        let holders = Arc::new(Mutex::new(Vec::new()));
+        let service = Evidence::new(Arc::new(MemoryStore::new()), Settings::default());
+        let background = service.background(LEASE, vec![Arc::new(Failing(Arc::clone(&holders)))]);
+        while holders.lock().unwrap().len() < 3 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        background.stop().await;
+        let holders = holders.lock().unwrap().clone();
+        assert_eq!(holders.iter().collect::<BTreeSet<_>>().len(), holders.len(), "{holders:?}");
     }
 }

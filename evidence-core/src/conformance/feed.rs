@@ -15,6 +15,7 @@ promises! {
     a_late_renewal_shortens_nothing: "A lease ends when the latest end is reached that its holder asked for, in any order.",
     a_lease_that_ends_too_far_ahead_is_nobodys: "A lease that lasts longer than any may, by the clock of whoever wants it, is free.",
     a_lease_that_was_given_back_is_free: "A lease is given back by its holder alone.",
+    a_lease_that_was_lost_is_not_renewed: "A lease is renewed where its holder has it still; where it was given back or taken, nothing changes.",
     a_cursor_goes_on_by_compare_and_swap: "A cursor moves on from where it is, and never back or by an old position.",
     cursors_are_apart: "A consumer's cursors in two organizations, and two consumers' in one, have nothing in common.",
     who_lost_the_lease_moves_nothing: "A cursor moves for whoever holds its consumer's lease at that time, and nobody else.",
@@ -97,6 +98,32 @@ async fn a_lease_that_was_given_back_is_free(store: Arc<dyn Store>) -> Outcome {
     same("one that another gave back", store.acquire_lease(&lease(91, 10), at(1)).await?, false)?;
     store.release_lease("job", id(90)).await?;
     same("one that was given back", store.acquire_lease(&lease(91, 10), at(1)).await?, true)
+}
+
+async fn a_lease_that_was_lost_is_not_renewed(store: Arc<dyn Store>) -> Outcome {
+    let longest = i64::try_from(MAX_LEASE.as_secs()).unwrap_or(i64::MAX);
+    let acquire = async |what: &str, holder, ends, now, expected| {
+        same(what, store.acquire_lease(&lease(holder, ends), at(now)).await?, expected)
+    };
+    let renew = async |what: &str, holder, ends, now, expected| {
+        same(what, store.renew_lease(&lease(holder, ends), at(now)).await?, expected)
+    };
+    renew("one that nobody has", 90, 10, 1, false).await?;
+    acquire("which is free", 91, 10, 1, true).await?;
+    renew("another's", 90, 30, 2, false).await?;
+    renew("its own", 91, 20, 2, true).await?;
+    renew("its own, by a renewal that comes late", 91, 15, 1, true).await?;
+    acquire("which was renewed", 90, 29, 19, false).await?;
+    renew("one that has expired and nobody took", 91, 40, 30, true).await?;
+    acquire("which lasts again", 90, 49, 39, false).await?;
+    acquire("which has expired", 90, 50, 40, true).await?;
+    renew("one that was taken", 91, 90, 41, false).await?;
+    acquire("which ends when its holder said", 92, 60, 50, true).await?;
+    store.release_lease("job", id(92)).await?;
+    renew("one that was given back", 92, 90, 51, false).await?;
+    acquire("which is free", 93, 60 + 2 * longest, 60 + longest, true).await?;
+    renew("one that ends too far ahead, by another clock", 93, 70, 60, true).await?;
+    acquire("which ends when its holder said last", 94, 80, 70, true).await
 }
 
 async fn a_cursor_goes_on_by_compare_and_swap(store: Arc<dyn Store>) -> Outcome {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::evaluation::work::{self, Places, Work, asked_by};
 use super::evaluation::{EvaluatedReport, InTrail, lost, without_trail};
+use crate::allowlists::record::Allowance;
 use crate::artifacts::store::Origin;
 use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
@@ -37,7 +38,7 @@ use crate::trails::store::TrailContents;
 /// `environment_name`, that it may run there: that it is on the allowlist, or complies with every policy of the
 /// environment; one without policies asks for nothing. A logical environment asks its own policies and those of all its
 /// members, and no allowlist. With `policy_name`, that it complies with each of these policies, attached or not. The answer
-/// is 200 whether it is or not; a fingerprint that nobody reported is 404. An artifact of which more would have to be
+/// is 200 whether it is or not; a fingerprint that nobody reported is 404, unless the environment's allowlist has it. An artifact of which more would have to be
 /// evaluated, or shown, than the host permits is 400: `flow_name` asks less.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct AssertArtifact {
@@ -76,7 +77,7 @@ pub struct AssertView {
     pub scope: AssertScope,
     /// The artifact.
     pub fingerprint: Fingerprint,
-    /// The first flow's name.
+    /// The first flow's name; `""` for an artifact that was allowed and not reported.
     pub flow: String,
     /// The name of the trail there; `""` for a report to a flow as a whole.
     pub trail: String,
@@ -100,7 +101,7 @@ pub struct AssertView {
 }
 
 /// An artifact in a flow.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "AssertArtifactFlowResponse")]
 #[non_exhaustive]
 pub struct AssertedFlow {
@@ -166,23 +167,24 @@ impl Operation for AssertArtifact {
             None => None,
         };
         let policies = self.policies(environment.as_ref(), cx).await?;
-        let origins = self.origins(cx).await?;
+        let allowance = match &environment {
+            // What a logical environment allows runs in none of its members.
+            Some(known) if known.record.kind.is_physical() => allowance(known, &self.fingerprint, cx).await?,
+            _ => None,
+        };
+        let origins = self.origins(allowance.is_some(), cx).await?;
         let versions = policies.iter().flatten().map(|policy| (policy.id, policy.version));
         let asked = asked_by(&Vec::from_iter(versions), cx).await?;
         let standings = standings(&origins, asked, cx).await?;
         let named_by = if environment.is_some() { ENVIRONMENT } else { POLICY };
         let decisions = match policies {
-            Some(policies) => Some(decisions(policies, &self.fingerprint, &standings, named_by, cx).await?),
+            Some(policies) => {
+                let name = name(&standings, allowance.as_ref(), cx).await?;
+                Some(decisions(policies, (name, &self.fingerprint), &standings, named_by, cx).await?)
+            }
             None => None,
         };
-        let allow_listing = match &environment {
-            // What a logical environment allows runs in none of its members.
-            Some(known) if known.record.kind.is_physical() => {
-                allow_listing(known, &self.fingerprint, cx).await?
-            }
-            _ => None,
-        };
-        Ok(Json(self.view(environment, standings, decisions, allow_listing, cx)?))
+        Ok(Json(self.view(environment, standings, decisions, allowance, cx)))
     }
 }
 
@@ -213,8 +215,8 @@ impl AssertArtifact {
         Ok(Some(found.into_iter().map(|policy| policy.record).collect()))
     }
 
-    /// Its newest report in each flow that counts.
-    async fn origins(&self, cx: &Context<'_>) -> Result<Vec<Origin>> {
+    /// Its newest report in each flow that counts: one at least, unless it `is_allowed` without.
+    async fn origins(&self, is_allowed: bool, cx: &Context<'_>) -> Result<Vec<Origin>> {
         let missing = || cx.missing(Resource::Artifact, self.fingerprint.as_str());
         let mut origins =
             cx.store().provenance(cx.org()?, std::slice::from_ref(&self.fingerprint), u64::MAX).await?;
@@ -225,7 +227,7 @@ impl AssertArtifact {
                 return Err(missing().in_flow(name.as_str()).into());
             }
         }
-        if origins.is_empty() { Err(missing().into()) } else { Ok(origins) }
+        if origins.is_empty() && !is_allowed { Err(missing().into()) } else { Ok(origins) }
     }
 
     fn view(
@@ -233,9 +235,9 @@ impl AssertArtifact {
         environment: Option<KnownEnvironment>,
         standings: Vec<Standing>,
         decisions: Option<Vec<PolicyDecision>>,
-        allow_listing: Option<AllowListing>,
+        allowance: Option<Allowance>,
         cx: &Context<'_>,
-    ) -> Result<AssertView> {
+    ) -> AssertView {
         let flow = |standing: Standing| {
             let Standing { report, context, status } = standing;
             AssertedFlow {
@@ -250,12 +252,12 @@ impl AssertArtifact {
         let complies =
             |decisions: &Vec<PolicyDecision>| decisions.iter().all(|one| one.status.is_compliant());
         let compliant = match &decisions {
-            Some(decisions) => allow_listing.is_some() || complies(decisions),
+            Some(decisions) => allowance.is_some() || complies(decisions),
             None => flows.iter().all(|flow| flow.compliant),
         };
-        let first = flows.first().cloned().ok_or_else(|| StoreError::corrupt("a report without a flow"))?;
-        let AssertedFlow { flow, trail, compliance_status, html_url, .. } = first;
-        Ok(AssertView {
+        let AssertedFlow { flow, trail, compliance_status, html_url, .. } =
+            flows.first().cloned().unwrap_or_default();
+        AssertView {
             scope: match (&environment, &decisions) {
                 (Some(_), _) => AssertScope::Environment,
                 (None, Some(_)) => AssertScope::Policy,
@@ -270,8 +272,8 @@ impl AssertArtifact {
             flows,
             environment: environment.map(|known| known.record.name),
             policy_evaluations: decisions,
-            allow_listing,
-        })
+            allow_listing: allowance.map(AllowListing::from),
+        }
     }
 }
 
@@ -366,10 +368,22 @@ fn in_trail(
     (name, reported, status)
 }
 
-/// What these policies say of the artifact, in their order; the field `named_by` names them.
+/// What the artifact is called, for no environment says: what its newest report calls its file, or who allowed it. Without a
+/// name no condition may hold under which something is asked of it.
+async fn name(standings: &[Standing], allowance: Option<&Allowance>, cx: &Context<'_>) -> Result<Arc<str>> {
+    let newest = standings.iter().map(|standing| standing.report).max();
+    let Some(newest) = newest else {
+        return Ok(allowance.map(|allowance| allowance.artifact_name.as_str()).unwrap_or_default().into());
+    };
+    let report = cx.store().artifacts_by_id(cx.org()?, &[newest]).await?.pop();
+    let gone = || StoreError::corrupt(format_args!("the newest report {newest} of an artifact"));
+    Ok(report.ok_or_else(gone)?.filename.into())
+}
+
+/// What these policies say of the artifact of this name, in their order; the field `named_by` names them.
 async fn decisions(
     policies: Vec<Policy>,
-    fingerprint: &Fingerprint,
+    (name, fingerprint): (Arc<str>, &Fingerprint),
     standings: &[Standing],
     named_by: &'static str,
     cx: &Context<'_>,
@@ -377,12 +391,6 @@ async fn decisions(
     if policies.is_empty() {
         return Ok(Vec::new());
     }
-    // It is called what its newest report calls its file, for no environment says. Without a name no condition may hold
-    // under which it is asked for something.
-    let newest = standings.iter().map(|standing| standing.report).max();
-    let report = cx.store().artifacts_by_id(cx.org()?, newest.as_slice()).await?.pop();
-    let gone = || StoreError::corrupt(format_args!("the newest report of artifact {fingerprint}"));
-    let name: Arc<str> = report.ok_or_else(gone)?.filename.into();
     let fingerprint = fingerprint.clone();
     let contexts: Arc<[FlowContext]> = standings.iter().map(|standing| standing.context.clone()).collect();
     let key = |policy: &Policy| (policy.id, policy.version);
@@ -396,7 +404,7 @@ async fn decisions(
         work.check(places, cx.limits(), named_by)?;
         let mut evaluated = Vec::with_capacity(policies.len());
         for policies in work::for_jobs(&policies, places) {
-            let many = work::evaluations(&policies) * contexts.len();
+            let many = work::evaluations(&policies) * contexts.len().max(1);
             let (name, contexts) = (Arc::clone(&name), Arc::clone(&contexts));
             let fingerprint = fingerprint.clone();
             let evaluate = move || {
@@ -421,19 +429,24 @@ async fn decisions(
 }
 
 /// The artifact's entry on the environment's allowlist.
-async fn allow_listing(
+async fn allowance(
     known: &KnownEnvironment,
     fingerprint: &Fingerprint,
     cx: &Context<'_>,
-) -> Result<Option<AllowListing>> {
+) -> Result<Option<Allowance>> {
     let (store, org) = (cx.store(), cx.org()?);
     let allowed = store.allowed(org, known.record.id, std::slice::from_ref(fingerprint), u64::MAX).await?;
     let Some((_, index)) = allowed.first() else { return Ok(None) };
-    let entry = store.allowances(org, &[*index]).await?.pop();
-    Ok(entry.map(|entry| AllowListing {
-        allowlist_id: entry.id,
-        allowed_by_user_id: entry.by.id,
-        timestamp: entry.at.seconds(),
-        description: entry.description,
-    }))
+    Ok(store.allowances(org, &[*index]).await?.pop())
+}
+
+impl From<Allowance> for AllowListing {
+    fn from(entry: Allowance) -> Self {
+        Self {
+            allowlist_id: entry.id,
+            allowed_by_user_id: entry.by.id,
+            timestamp: entry.at.seconds(),
+            description: entry.description,
+        }
+    }
 }

@@ -12,9 +12,10 @@ pub(crate) mod work;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures_util::future::{try_join, try_join3};
+use futures_util::future::try_join;
 
 use crate::compute::MANY_EVALUATIONS;
+use crate::environments::remembered::{ArtifactEvaluation, LastEvaluation, OpenInstances, Remembered};
 use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Result};
 use crate::fact::Fact;
@@ -124,14 +125,28 @@ pub(crate) async fn evaluate(
     cx: &Context<'_>,
 ) -> Result<Draft> {
     let policies = PolicySet::read(&known.record.policies, Vec::new(), cx);
-    let (policies, open, rests_on) = try_join3(policies, open_instances(known, cx), cx.ledger_size()).await?;
+    let (policies, ledger) = try_join(policies, cx.ledger()).await?;
+    let rests_on = ledger.size();
     if !policies.are_within(rests_on) {
         return Err(StoreError::Conflict.into());
     }
-    let states =
-        Reports::read(known.record.id, running, rests_on, cx).await?.evaluated(&policies, cx).await?;
-    let evaluation = Evaluation { running: Arc::clone(running), policies, open, states };
-    let Outcome { policies, difference, compliant } = evaluation.outcome(known, cx).await?;
+    let environment = known.record.id;
+    let versions = policies.versions();
+    let remembered = cx.remembered_evaluation(environment, &versions, &ledger).await?;
+    let open = async {
+        Ok(match remembered.as_ref().and_then(|last| last.open(known.status.snapshots)) {
+            Some(open) => open,
+            None => Arc::new(open_instances(known, cx).await?),
+        })
+    };
+    let changed = Changed::read(environment, running, remembered.as_ref(), rests_on, cx);
+    let (open, Changed { reused, rest, reports }) = try_join(open, changed).await?;
+    let states = reports.evaluated(&policies, cx).await?;
+    let last_open = (known.status.snapshots, Arc::clone(&open));
+    let evaluation = Evaluation { running: Arc::clone(running), policies, open, reused, rest, states };
+    let Outcome { policies, difference, compliant, artifacts } = evaluation.outcome(known, cx).await?;
+    let evaluation = LastEvaluation { ledger, policies: versions, open: last_open, artifacts };
+    cx.remember_evaluation(environment, evaluation)?;
     let taken = |difference| Taken { difference, compliant, rests_on, reported: true };
     let first = known.status.snapshots == 0;
     let mut guards = policies.guards.clone();
@@ -168,18 +183,68 @@ pub(crate) async fn reevaluate(
         open.iter().map(|(key, open)| (key.clone(), ObservedArtifact::of(open))).collect();
     let states =
         Reports::read(known.record.id, &running, rests_on, cx).await?.evaluated(&policies, cx).await?;
-    let evaluation = Evaluation { running: Arc::new(running), policies, open, states };
-    let Outcome { policies, difference, compliant } = evaluation.outcome(known, cx).await?;
+    let (running, open, reused) = (Arc::new(running), Arc::new(open), Evaluated::new());
+    let rest = Arc::clone(&running);
+    let evaluation = Evaluation { running, policies, open, reused, rest, states };
+    let Outcome { policies, difference, compliant, .. } = evaluation.outcome(known, cx).await?;
     let taken = Taken { difference, compliant, rests_on, reported: false };
     let facts = vec![taken.fact(known, &policies, cx)];
     Ok(Draft { facts, guards, ..Draft::default() })
+}
+
+/// What artifacts came to.
+type Evaluated = BTreeMap<ArtifactKey, Arc<ArtifactEvaluation>>;
+
+/// What runs, apart by whether it would come to the same as in an earlier evaluation.
+struct Changed {
+    /// What would.
+    reused: Evaluated,
+    /// All else.
+    rest: Arc<ReportedState>,
+    /// What was reported of that.
+    reports: Reports,
+}
+
+impl Changed {
+    async fn read(
+        environment: Id,
+        running: &Arc<ReportedState>,
+        remembered: Option<&Remembered>,
+        rests_on: u64,
+        cx: &Context<'_>,
+    ) -> Result<Self> {
+        let (mut reused, mut rest) = (Evaluated::new(), ReportedState::new());
+        for (key, observed) in &**running {
+            match remembered.and_then(|last| last.artifact(key, &observed.name)) {
+                Some(artifact) => drop(reused.insert(key.clone(), Arc::clone(artifact))),
+                None => drop(rest.insert(key.clone(), observed.clone())),
+            }
+        }
+        if !reused.is_empty() {
+            let reports = Reports::read(environment, &rest, rests_on, cx).await?;
+            // How much of a trail is looked at has a limit, for all that runs of it: so a trail is evaluated for all or none.
+            let trails = reports.trails();
+            let is_of_them = |artifact: &Arc<ArtifactEvaluation>| {
+                artifact.trails.iter().any(|trail| trails.contains(trail))
+            };
+            if !reused.values().any(is_of_them) {
+                return Ok(Self { reused, rest: Arc::new(rest), reports });
+            }
+        }
+        let reports = Reports::read(environment, running, rests_on, cx).await?;
+        Ok(Self { reused: Evaluated::new(), rest: Arc::clone(running), reports })
+    }
 }
 
 /// What a decision rests on, read already.
 struct Evaluation {
     running: Arc<ReportedState>,
     policies: PolicySet,
-    open: BTreeMap<ArtifactKey, RunningArtifact>,
+    open: Arc<OpenInstances>,
+    /// What of it was evaluated before.
+    reused: Evaluated,
+    rest: Arc<ReportedState>,
+    /// What was reported of the rest.
     states: EvaluatedReports,
 }
 
@@ -188,6 +253,7 @@ struct Outcome {
     policies: PolicySet,
     difference: Difference,
     compliant: bool,
+    artifacts: Evaluated,
 }
 
 impl Evaluation {
@@ -200,27 +266,30 @@ impl Evaluation {
     /// Evaluates everything that runs, some of it by a few policies at a time, and compares it with the latest snapshot.
     async fn outcome(self, known: &KnownEnvironment, cx: &Context<'_>) -> Result<Outcome> {
         let heavy = self.evaluations() > MANY_EVALUATIONS;
-        let Self { running, policies, open, states } = self;
-        let candidates = judged(running, states, &policies, heavy, cx).await?;
+        let Self { running, policies, open, reused, rest, states } = self;
+        let places = reused.values().map(|artifact| artifact.provenance.len()).collect();
+        let candidates = judged(rest, states, &policies, places, heavy, cx).await?;
         let index = known.status.snapshots + 1;
         let decide = move || {
             let judged_by = AppliedPolicy::digest(&policies.applied());
-            let evaluated: Vec<_> =
-                candidates.into_iter().map(|artifact| artifact.evaluated(judged_by)).collect();
+            let mut artifacts = reused;
+            artifacts.extend(candidates.into_iter().map(|artifact| artifact.evaluated(judged_by)));
+            let evaluated = EvaluatedArtifact::all(&running, &artifacts);
             let verdicts = evaluated.iter().map(|artifact| artifact.compliant);
             // What runs nowhere is evaluated, too.
             let compliant = policy::snapshot_compliant(verdicts, judged_by.is_some());
-            Outcome { difference: difference(&open, &evaluated, index), policies, compliant }
+            Outcome { difference: difference(&open, &evaluated, index), policies, compliant, artifacts }
         };
         cx.compute().run_if(heavy, decide).await
     }
 }
 
-/// What runs, evaluated by each of the policies, a few of them at a time.
+/// What runs, evaluated by each of the policies, a few of them at a time; `others` that run were evaluated before.
 async fn judged(
     running: Arc<ReportedState>,
     states: EvaluatedReports,
     policies: &PolicySet,
+    others: Vec<usize>,
     heavy: bool,
     cx: &Context<'_>,
 ) -> Result<Vec<Candidate>> {
@@ -233,7 +302,7 @@ async fn judged(
         };
         candidates = cx.compute().evaluate_each(candidates, Candidate::places, with_inputs).await?;
     }
-    let places: Places = candidates.iter().map(|artifact| artifact.contexts.len()).collect();
+    let places: Places = candidates.iter().map(|artifact| artifact.contexts.len()).chain(others).collect();
     let mut work = Work::default();
     for part in cx.policies_in_parts(&policies.versions()).await? {
         let parsed = cx.parsed_policies(&part).await?;
@@ -266,9 +335,11 @@ pub(super) async fn differences_again(
     let policies = PolicySet { versions, guards: Vec::new() };
     let reports = Reports::read(snapshot.environment, &running, u64::MAX, cx).await?;
     let states = reports.evaluated(&policies, cx).await?;
-    let judged = judged(Arc::new(running), states, &policies, true, cx).await?;
+    let running = Arc::new(running);
+    let judged = judged(Arc::clone(&running), states, &policies, Vec::new(), true, cx).await?;
     let judged_by = AppliedPolicy::digest(&policies.applied());
-    let evaluated = Vec::from_iter(judged.into_iter().map(|artifact| artifact.evaluated(judged_by)));
+    let artifacts = judged.into_iter().map(|artifact| artifact.evaluated(judged_by)).collect();
+    let evaluated = EvaluatedArtifact::all(&running, &artifacts);
     let verdicts = evaluated.iter().map(|artifact| artifact.compliant);
     let compliant = policy::snapshot_compliant(verdicts, judged_by.is_some());
     let mut differences = Vec::new();
@@ -284,13 +355,10 @@ pub(super) async fn differences_again(
 }
 
 /// What ran in the latest snapshot.
-async fn open_instances(
-    known: &KnownEnvironment,
-    cx: &Context<'_>,
-) -> Result<BTreeMap<ArtifactKey, RunningArtifact>> {
+async fn open_instances(known: &KnownEnvironment, cx: &Context<'_>) -> Result<OpenInstances> {
     let latest = known.status.snapshots;
     if latest == 0 {
-        return Ok(BTreeMap::new());
+        return Ok(OpenInstances::new());
     }
     let placed = cx.store().instances(cx.org()?, known.record.id, latest).await?;
     let running = placed.into_iter().filter(|placed| !placed.exited).map(|placed| placed.instance);
@@ -339,12 +407,36 @@ struct EvaluatedArtifact {
     inputs: Option<Hash>,
 }
 
+impl EvaluatedArtifact {
+    /// What runs, with what each came to.
+    fn all(running: &ReportedState, artifacts: &Evaluated) -> Vec<Self> {
+        let evaluated = |(key, observed): (&ArtifactKey, &ObservedArtifact)| {
+            let found = ArtifactEvaluation::clone(artifacts.get(key)?);
+            let ArtifactEvaluation {
+                compliant,
+                provenance,
+                source,
+                judged_by,
+                violates,
+                outcomes,
+                inputs,
+                ..
+            } = found;
+            let (key, observed) = (key.clone(), observed.clone());
+            Some(Self { key, observed, compliant, provenance, source, judged_by, violates, outcomes, inputs })
+        };
+        running.iter().filter_map(evaluated).collect()
+    }
+}
+
 /// A running artifact that is being evaluated.
 struct Candidate {
     key: ArtifactKey,
     observed: ObservedArtifact,
     is_allowed: bool,
     provenance: Vec<Provenance>,
+    /// The trails of these reports.
+    trails: Vec<Id>,
     /// The report that its deployment is told by.
     source: Option<DeploymentSource>,
     contexts: Vec<FlowContext>,
@@ -369,6 +461,7 @@ impl Candidate {
                 observed: observed.clone(),
                 is_allowed: fingerprint.is_some_and(|fingerprint| allowed.contains(fingerprint)),
                 provenance: sources.iter().map(Source::provenance).collect(),
+                trails: sources.iter().filter_map(|source| source.trail).collect(),
                 source: deployed_from(&sources),
                 flows: sources.iter().map(|source| source.flow).collect(),
                 inputs: None,
@@ -415,22 +508,26 @@ impl Candidate {
         Hash::of(lines.concat())
     }
 
-    fn evaluated(self, judged_by: Option<Hash>) -> EvaluatedArtifact {
-        let Self { key, observed, is_allowed, provenance, source, satisfied, outcomes, inputs, .. } = self;
+    fn evaluated(self, judged_by: Option<Hash>) -> (ArtifactKey, Arc<ArtifactEvaluation>) {
+        let Self {
+            key, observed, is_allowed, provenance, trails, source, satisfied, outcomes, inputs, ..
+        } = self;
         let compliant = policy::artifact_verdict(is_allowed, &satisfied);
         let places = (0..=u16::MAX).zip(satisfied);
         let violates = places.filter(|(_, satisfied)| !satisfied).map(|(place, _)| place).collect();
-        EvaluatedArtifact {
-            key,
-            observed,
+        let name = observed.name;
+        let evaluation = ArtifactEvaluation {
             compliant,
             provenance,
             source,
+            trails,
             judged_by,
             violates,
             outcomes,
             inputs,
-        }
+            name,
+        };
+        (key, Arc::new(evaluation))
     }
 }
 

@@ -31,14 +31,19 @@ use crate::store::entry::Current;
 use crate::tags::record::{TagFilter, Tags};
 
 /// What is shown of an environment elsewhere.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct EnvironmentLabel {
     pub(crate) name: EnvironmentName,
     pub(crate) kind: EnvironmentKind,
 }
 
 /// So many environments are read at once for their labels: each may have long texts and lists.
-const LABELLED: usize = 32;
+pub(crate) const LABELLED: usize = 32;
+
+/// The environment's id and label.
+fn labelled(Environment { id, name, kind, .. }: Environment) -> (Id, EnvironmentLabel) {
+    (id, EnvironmentLabel { name, kind })
+}
 
 impl Context<'_> {
     /// The labels of these environments, archived ones too, by id.
@@ -46,8 +51,7 @@ impl Context<'_> {
         let mut labels = BTreeMap::new();
         for part in ids.chunks(LABELLED) {
             let found = self.store().environments_by_id(self.org()?, part).await?;
-            let label = |Environment { id, name, kind, .. }| (id, EnvironmentLabel { name, kind });
-            labels.extend(found.into_iter().map(|known| label(known.record)));
+            labels.extend(found.into_iter().map(|known| labelled(known.record)));
         }
         Ok(labels)
     }
@@ -60,26 +64,51 @@ impl Context<'_> {
         }
     }
 
+    /// The labels of all environments but for the archived ones, by id.
+    pub(crate) async fn all_environment_labels(&self) -> Result<BTreeMap<Id, EnvironmentLabel>> {
+        let mut labels = BTreeMap::new();
+        for ids in Listed::batches(self.store().environments_listed(self.org()?).await?) {
+            labels.extend(self.listed_labels(&ids).await?);
+        }
+        Ok(labels)
+    }
+
+    /// The labels of these environments of a list, but for those that were archived since.
+    async fn listed_labels(&self, ids: &[Id]) -> Result<Vec<(Id, EnvironmentLabel)>> {
+        let known = self.store().environments_by_id(self.org()?, ids).await?.into_iter();
+        Ok(known.filter(|known| !known.archived).map(|known| labelled(known.record)).collect())
+    }
+
     /// The environments of these names, which may be former ones, in their order; one that does not exist is named in the
     /// error.
     pub(crate) async fn environments_named(
         &self,
         names: &[ShortText],
         field: &'static str,
-    ) -> Result<Vec<Environment>> {
-        if names.is_empty() {
-            return Ok(Vec::new());
+    ) -> Result<Vec<(Id, EnvironmentLabel)>> {
+        let asked = BTreeSet::from_iter(names.iter().map(ShortText::as_str));
+        let mut known = BTreeMap::<&str, (Id, EnvironmentLabel)>::new();
+        if asked.len() > 1 {
+            let batches = Listed::batches(self.store().environments_listed(self.org()?).await?);
+            // All are read where that takes fewer queries than looking up each name.
+            let batches = if batches.len() < asked.len() { batches } else { Vec::new() };
+            for ids in batches {
+                for (id, label) in self.listed_labels(&ids).await? {
+                    if let Some(name) = asked.get(label.name.as_str()) {
+                        known.insert(*name, (id, label));
+                    }
+                }
+            }
         }
-        let known = self.store().environments(self.org()?).await?;
-        let by_name: BTreeMap<&str, &Environment> =
-            known.iter().map(|known| (known.record.name.as_str(), &known.record)).collect();
         let mut found = Vec::with_capacity(names.len());
         for name in names {
-            found.push(match by_name.get(name.as_str()) {
-                Some(environment) => (*environment).clone(),
+            let environment = match known.get(name.as_str()) {
+                Some(environment) => environment.clone(),
                 // The list has neither former names nor what cannot be read.
-                None => self.environment(name).await.map_err(|error| error.named_by(field))?.record,
-            });
+                None => labelled(self.environment(name).await.map_err(|error| error.named_by(field))?.record),
+            };
+            known.insert(name.as_str(), environment.clone());
+            found.push(environment);
         }
         Ok(found)
     }
@@ -272,7 +301,7 @@ impl Settings<'_> {
 struct Resolved {
     description: Option<String>,
     include_scaling: Option<bool>,
-    included: Option<Vec<Environment>>,
+    included: Option<Vec<(Id, EnvironmentLabel)>>,
     policies: Option<Vec<Current<Policy>>>,
     /// Hold while the names lead there.
     guards: Vec<Guard>,
@@ -285,10 +314,10 @@ impl Resolved {
                 let text = "Only a logical environment includes others";
                 return Err(Error::invalid("included_environments", text));
             }
-            if let Some(logical) = members.iter().find(|member| !member.kind.is_physical()) {
+            if let Some((_, logical)) = members.iter().find(|(_, member)| !member.kind.is_physical()) {
                 return Err(not_physical("included_environments", &logical.name));
             }
-            record.included = members.iter().map(|member| member.id).collect();
+            record.included = members.iter().map(|(member, _)| *member).collect();
         }
         if let Some(description) = &self.description {
             record.description.clone_from(description);
@@ -363,15 +392,16 @@ impl PatchEnvironment {
 
 /// The environments of these names in their order, each once; one that does not exist is named in the error. `guards`
 /// hold while the names lead there.
-async fn named(names: &[ShortText], guards: &mut Vec<Guard>, cx: &Context<'_>) -> Result<Vec<Environment>> {
-    if names.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut found: Vec<Environment> = Vec::new();
-    for environment in cx.environments_named(names, "included_environments").await? {
-        if !found.iter().any(|member| member.id == environment.id) {
-            guards.push(Guard::Denotes(Key::Environment(environment.name.clone()), environment.id));
-            found.push(environment);
+async fn named(
+    names: &[ShortText],
+    guards: &mut Vec<Guard>,
+    cx: &Context<'_>,
+) -> Result<Vec<(Id, EnvironmentLabel)>> {
+    let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
+    for (id, label) in cx.environments_named(names, "included_environments").await? {
+        if seen.insert(id) {
+            guards.push(Guard::Denotes(Key::Environment(label.name.clone()), id));
+            found.push((id, label));
         }
     }
     Ok(found)

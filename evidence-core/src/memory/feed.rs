@@ -23,6 +23,15 @@ impl FeedStore for MemoryStore {
         Ok(is_free)
     }
 
+    async fn renew_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
+        let mut state = self.write()?;
+        let held = state.leases.get_mut(&lease.name).filter(|held| held.holder == lease.holder);
+        let Some(held) = held else { return Ok(false) };
+        let is_sound = held.expires_at <= latest_lease_end(now);
+        held.expires_at = if is_sound { held.expires_at.max(lease.expires_at) } else { lease.expires_at };
+        Ok(true)
+    }
+
     async fn release_lease(&self, name: &str, holder: Id) -> StoreResult<()> {
         let mut state = self.write()?;
         if state.leases.get(name).is_some_and(|held| held.holder == holder) {

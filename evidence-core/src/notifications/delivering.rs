@@ -53,6 +53,20 @@ enum Told {
     Enough,
 }
 
+/// How far a delivery was when something failed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reached {
+    at: Position,
+    /// The revision of its row, as far as who failed knows.
+    revision: u64,
+}
+
+impl Reached {
+    pub(super) const fn of(delivery: &Delivery) -> Self {
+        Self { at: delivery.state.next, revision: delivery.revision }
+    }
+}
+
 /// What is told whom in one go.
 struct Go<'p> {
     /// The action, as it was when the go began.
@@ -86,11 +100,12 @@ impl Post {
         &self,
         delivery: Delivery,
         org: &Known,
-    ) -> std::result::Result<(), (Position, Error)> {
-        let at = delivery.state.next;
-        let Some(mut go) = self.go(delivery, org).await.map_err(|error| (at, error))? else { return Ok(()) };
+    ) -> std::result::Result<(), (Reached, Error)> {
+        let reached = Reached::of(&delivery);
+        let go = self.go(delivery, org).await.map_err(|error| (reached, error))?;
+        let Some(mut go) = go else { return Ok(()) };
         let told = self.tell_all(&mut go).await;
-        told.map_err(|error| (go.delivery.state.next, error))
+        told.map_err(|error| (Reached::of(&go.delivery), error))
     }
 
     /// What there is to be told; nothing where the target is gone.
@@ -149,16 +164,18 @@ impl Post {
         Ok(target.map(|target| (action, target)))
     }
 
-    /// Counts an attempt that could not be made `at` an event, as of an entry that cannot be read, so that it is made again
-    /// later and given up in the end. Where not even that can be written, the next round of the job finds it due.
-    pub(super) async fn put_off(&self, (org, target): (Id, Id), at: Position) {
+    /// Counts an attempt that could not be made at an event, as of an entry that cannot be read, so that it is made again
+    /// later and given up in the end. Where not even that can be written, the next round of the job finds it due. A delivery
+    /// that was put meanwhile stays as it is: it may have been moved back, or be further on.
+    pub(super) async fn put_off(&self, (org, target): (Id, Id), reached: Reached) {
         let put_off = async {
-            let Some(mut delivery) = self.evidence.store().deliveries(org, &[target]).await?.pop() else {
+            let known = self.evidence.store().deliveries(org, &[target]).await?.pop();
+            let Some(mut delivery) = known.filter(|known| known.revision == reached.revision) else {
                 return Ok(());
             };
             let now = self.evidence.now();
             let state = &mut delivery.state;
-            state.go_on_from(at);
+            state.go_on_from(reached.at);
             state.attempts += 1;
             delivery.due_at = Some(after(now, pause(state.attempts)));
             if state.attempts >= MOST_ATTEMPTS {

@@ -105,7 +105,7 @@ fn of_snapshot(snapshot: &Snapshot) -> Vec<Event<'_>> {
         let trigger = match instance.annotation.kind.as_str() {
             "started-compliant" | "started-non-compliant" | "started-unknown" => "ON_STARTED_ARTIFACT",
             "became-compliant" | "became-non-compliant" | "updated-provenance" => "ON_SCALED_ARTIFACT",
-            // How many instances run is told of nobody.
+            // Of other policies, and of how many instances run, nobody is told.
             _ => return None,
         };
         Some((trigger, What::Changed(snapshot, instance)))

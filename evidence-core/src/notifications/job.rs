@@ -20,9 +20,9 @@ use crate::background::runner::{Job, Turn};
 use crate::error::{Error, Result};
 use crate::feed::Held;
 use crate::id::Id;
+use crate::notifications::delivering::Reached;
 use crate::notifications::planning::Planning;
 use crate::notifications::sender::Sender;
-use crate::notifications::store::Position;
 use crate::orgs::record::Organization;
 use crate::service::Evidence;
 use crate::store::error::StoreError;
@@ -196,15 +196,15 @@ impl Attempts {
                 }
                 let (post, known) = (Arc::clone(post), known.clone());
                 self.running.spawn(async move {
-                    let at = delivery.state.next;
+                    let reached = Reached::of(&delivery);
                     // A panic is like an entry that cannot be read.
                     let delivered = AssertUnwindSafe(post.deliver(delivery, &known)).catch_unwind().await;
                     let outcome = delivered.unwrap_or_else(|_| {
                         let source = "the attempt panicked".into();
-                        Err((at, Error::Internal { what: "an attempt broke off", source }))
+                        Err((reached, Error::Internal { what: "an attempt broke off", source }))
                     });
-                    if let Err((at, error)) = &outcome {
-                        post.failed(key, *at, error).await;
+                    if let Err((reached, error)) = &outcome {
+                        post.failed(key, *reached, error).await;
                     }
                     (key, outcome.map_err(|(_, error)| error))
                 });
@@ -229,14 +229,14 @@ impl Attempts {
 
 impl Post {
     /// What an attempt that could not be made costs: nothing where that is not because of what is told.
-    async fn failed(&self, key: (Id, Id), at: Position, error: &Error) {
+    async fn failed(&self, key: (Id, Id), reached: Reached, error: &Error) {
         match error {
             // In a conflict the action or the delivery was changed meanwhile, and is looked at again; or another process took the
             // lease, which is noticed soon.
             Error::Store(StoreError::Conflict | StoreError::Unavailable(_)) | Error::Overloaded(_) => {
                 sleep(REST).await;
             }
-            _ => self.put_off(key, at).await,
+            _ => self.put_off(key, reached).await,
         }
     }
 }

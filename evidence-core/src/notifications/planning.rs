@@ -326,7 +326,8 @@ async fn note_action(
         if store.put_delivery(&noted, None).await? {
             return Ok(());
         }
-        if known.is_some() {
+        // Somebody else may have put it, or made it, meanwhile.
+        if known.is_some() || !store.deliveries(org, &[target.id]).await?.is_empty() {
             return Err(StoreError::Conflict.into());
         }
         // A row that is there and cannot be read is made anew.

@@ -10,8 +10,8 @@ use crate::notifications::events::Place;
 use crate::service::Evidence;
 use crate::store::batch::distinct;
 
-/// How many environments are read at a time.
-const PART: usize = 100;
+/// How many environments are read at a time: each may have long texts and lists.
+const PART: usize = 32;
 
 /// The members of those of these environments that are logical, as far as they are `wanted`.
 pub(super) async fn members(

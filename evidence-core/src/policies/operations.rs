@@ -21,11 +21,13 @@ use crate::json::CheckedJson;
 use crate::name::{OrgName, PolicyName};
 use crate::operation::versions::Version;
 use crate::operation::{Document, Form, FormParts, JsonStream, Method, Operation, Put};
+use crate::page::Listed;
 use crate::policies::record::{DescriptionChange, Policy, PolicyVersion};
 use crate::policies::reevaluate::reevaluate;
 use crate::policies::view::{self, PolicyView};
 use crate::rules::policy;
 use crate::service::{Context, Draft};
+use crate::store::batch::sort_by_ids;
 use crate::store::entry::Current;
 
 /// The policies of these names in their order, each once; `field` named them. `guards` hold while the names lead there.
@@ -220,11 +222,13 @@ impl Uploaded {
 
 /// Refuses a version by which too much would have to be evaluated where the policy is attached.
 async fn check_consumers(policy: Id, file: &Uploaded, cx: &Context<'_>) -> Result<()> {
-    for consumer in consumers(policy, cx).await? {
-        // What cannot be read there is told when it is evaluated, and keeps no policy from being put right.
-        let checked = check_version(&consumer, policy, &file.policy, cx).await;
-        if let Err(error @ Error::Invalid { .. }) = checked {
-            return Err(error.of_field(FILE));
+    for ids in Listed::batches(cx.store().environments_listed(cx.org()?).await?) {
+        for consumer in consumers(policy, &ids, cx).await? {
+            // What cannot be read there is told when it is evaluated, and keeps no policy from being put right.
+            let checked = check_version(&consumer, policy, &file.policy, cx).await;
+            if let Err(error @ Error::Invalid { .. }) = checked {
+                return Err(error.of_field(FILE));
+            }
         }
     }
     Ok(())
@@ -332,15 +336,25 @@ fn version_of(record: &Policy, input: &PolicyInput, text: &str, cx: &Context<'_>
 /// [`Reevaluate`](super::Reevaluate) does it, or the next report of an environment. Answers the first error, after all.
 async fn reevaluate_consumers(policy: &PolicyName, cx: &Context<'_>) -> Result<()> {
     let Some(policy) = cx.store().policy(cx.org()?, policy.as_str()).await? else { return Ok(()) };
+    let mut names = Vec::new();
+    for ids in Listed::batches(cx.store().environments_listed(cx.org()?).await?) {
+        names.extend(consumers(policy.record.id, &ids, cx).await?.map(|consumer| consumer.record.name));
+    }
     let mut outcome = Ok(());
-    for consumer in consumers(policy.record.id, cx).await? {
-        outcome = outcome.and(reevaluate(&consumer.record.name, cx).await);
+    for name in names {
+        outcome = outcome.and(reevaluate(&name, cx).await);
     }
     outcome
 }
 
-/// The environments that the policy is attached to.
-async fn consumers(policy: Id, cx: &Context<'_>) -> Result<impl Iterator<Item = KnownEnvironment> + use<>> {
-    let environments = cx.store().environments(cx.org()?).await?;
-    Ok(environments.into_iter().filter(move |known| known.record.policies.contains(&policy)))
+/// Those of these environments that the policy is attached to, in their order.
+async fn consumers(
+    policy: Id,
+    ids: &[Id],
+    cx: &Context<'_>,
+) -> Result<impl Iterator<Item = KnownEnvironment> + use<>> {
+    let mut environments = cx.store().environments_by_id(cx.org()?, ids).await?;
+    sort_by_ids(&mut environments, ids, |known| known.record.id);
+    let is_one = move |known: &KnownEnvironment| !known.archived && known.record.policies.contains(&policy);
+    Ok(environments.into_iter().filter(is_one))
 }

@@ -16,11 +16,13 @@ use crate::auth::actor::{Actor, Role, Scope};
 use crate::auth::credentials::KeyHash;
 use crate::blobs::{Blobs, Chunks};
 use crate::compute::{Compute, Progress};
+use crate::environments::remembered::EvaluationCache;
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::names::{Guard, Key};
 use crate::fact::{Fact, Write};
 use crate::flows::templates::Templates;
 use crate::id::{Id, Random};
+use crate::ledger::Frontier;
 use crate::limits::Limits;
 use crate::name::{Fingerprint, OrgName, ServiceAccountName};
 use crate::policies::parsed::ParsedPolicies;
@@ -184,10 +186,15 @@ impl<'a> Context<'a> {
         self.now().max(last)
     }
 
-    /// How many entries the ledger of the organization has.
-    pub(crate) async fn ledger_size(&self) -> Result<u64> {
+    /// The ledger of the organization.
+    pub(crate) async fn ledger(&self) -> Result<Frontier> {
         let head = self.store().ledger_head(self.org()?).await?;
-        Ok(head.ok_or_else(|| StoreError::corrupt("the ledger of the organization is missing"))?.size())
+        Ok(head.ok_or_else(|| StoreError::corrupt("the ledger of the organization is missing"))?)
+    }
+
+    /// How many entries it has.
+    pub(crate) async fn ledger_size(&self) -> Result<u64> {
+        Ok(self.ledger().await?.size())
     }
 
     /// Runs `attempt`, again as long as it meets a conflict, at the time that it then is.
@@ -275,6 +282,11 @@ impl<'a> Context<'a> {
     /// The policies that were parsed lately.
     pub(crate) fn policy_cache(&self) -> &'a ParsedPolicies {
         &self.parts.policies
+    }
+
+    /// How environments were evaluated last.
+    pub(crate) fn evaluation_cache(&self) -> &'a EvaluationCache {
+        &self.parts.evaluations
     }
 
     /// The attestation types that were compiled lately.

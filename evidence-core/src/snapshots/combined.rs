@@ -59,6 +59,11 @@ impl Span {
         self.until.map_or(entries, |until| until.min(entries))
     }
 
+    /// The entries by which it is asked how far the member was.
+    fn ends(&self) -> impl Iterator<Item = u64> + use<> {
+        std::iter::once(self.since).chain(self.until)
+    }
+
     /// How far the member has come since it joined.
     fn gained(&self, progress: Progress) -> Progress {
         Progress {
@@ -145,6 +150,22 @@ fn most_at_once(spans: &[Span]) -> usize {
     most
 }
 
+/// These ranges of the snapshots of members, those of one member in one where they touch or overlap: a store answers what lies
+/// in two of them twice.
+fn joined(mut ranges: Vec<(Id, RangeInclusive<u64>)>) -> Vec<(Id, RangeInclusive<u64>)> {
+    ranges.sort_unstable_by_key(|(member, range)| (*member, *range.start()));
+    let mut joined: Vec<(Id, RangeInclusive<u64>)> = Vec::new();
+    for (member, range) in ranges {
+        match joined.last_mut() {
+            Some((of, last)) if *of == member && *range.start() <= last.end().saturating_add(1) => {
+                *last = *last.start()..=*last.end().max(range.end());
+            }
+            _ => joined.push((member, range)),
+        }
+    }
+    joined
+}
+
 async fn progress(asked: &[(Id, u64)], cx: &Context<'_>) -> Result<Vec<Progress>> {
     let mut found = Vec::new();
     for part in asked.chunks(LOOK_UPS) {
@@ -158,8 +179,18 @@ impl Combined {
         let (org, environment) = (cx.org()?, environment.record.id);
         let entries = cx.ledger_size().await?;
         let mut changes = cx.store().member_changes(org, environment).await?;
-        changes.retain(|change| change.entry < entries);
-        let members = distinct(changes.iter().map(|change| change.member));
+        let heavy = changes.len() > MANY_EVALUATIONS;
+        let with_members = move || {
+            changes.retain(|change| change.entry < entries);
+            let members = distinct(changes.iter().map(|change| (change.member, entries)));
+            (changes, members)
+        };
+        let (mut changes, asked) = cx.compute().run_if(heavy, with_members).await?;
+        let found = progress(&asked, cx).await?.into_iter();
+        // Nothing shows of a member that never had a snapshot: neither it nor its spans are looked up.
+        let now = asked.into_iter().zip(found).filter(|(_, now)| now.snapshots > 0);
+        let now = BTreeMap::from_iter(now.map(|((member, _), now)| (member, now)));
+        let members = Vec::from_iter(now.keys().copied());
         let (mut archived, mut names) = (Archived::new(), BTreeMap::new());
         for part in members.chunks(MEMBERS) {
             for known in cx.store().environments_by_id(org, part).await? {
@@ -174,18 +205,43 @@ impl Combined {
         if let Some(lost) = members.iter().find(|member| !names.contains_key(member)) {
             return Err(StoreError::corrupt(format_args!("the member {lost} of an environment")).into());
         }
-        let (mut spans, mut changes) = spans(&changes, &archived);
-        let ends = |span: &Span| [(span.member, span.since), (span.member, span.until.unwrap_or(entries))];
-        let found = progress(&Vec::from_iter(spans.iter().flat_map(ends)), cx).await?;
+        let begun = move || {
+            changes.retain(|change| now.contains_key(&change.member));
+            let (mut spans, changes) = spans(&changes, &archived);
+            let mut asked = Vec::new();
+            for span in &mut spans {
+                span.after = now.get(&span.member).copied().unwrap_or_default();
+                asked.extend(span.ends().map(|entry| (span.member, entry)));
+            }
+            ((spans, changes), asked)
+        };
+        let (spans, asked) = cx.compute().run_if(heavy, begun).await?;
+        let found = progress(&asked, cx).await?;
+        let counted = move || Self::counted(environment, entries, spans, found, names);
+        cx.compute().run_if(heavy, counted).await
+    }
+
+    /// What follows from spans, from the entries of all changes, and from how far members were at the ends of each span
+    /// ([`Span::ends`]).
+    fn counted(
+        environment: Id,
+        entries: u64,
+        (mut spans, mut changes): (Vec<Span>, BTreeSet<u64>),
+        found: Vec<Progress>,
+        names: BTreeMap<Id, EnvironmentName>,
+    ) -> Self {
+        let mut found = found.into_iter();
         let (mut total, mut shown, mut ended) = (Progress::default(), BTreeSet::new(), BTreeMap::new());
-        for (span, found) in spans.iter_mut().zip(found.chunks_exact(2)) {
-            let [before, after] = *found else { continue };
-            (span.before, span.after) = (before, after);
-            let gained = span.gained(after);
+        for span in &mut spans {
+            span.before = found.next().unwrap_or_default();
+            if span.until.is_some() {
+                span.after = found.next().unwrap_or_default();
+            }
+            let gained = span.gained(span.after);
             total += gained;
-            shown.extend((before.snapshots > 0).then_some(span.since));
+            shown.extend((span.before.snapshots > 0).then_some(span.since));
             if let Some(until) = span.until {
-                shown.extend((after.snapshots > 0).then_some(until));
+                shown.extend((span.after.snapshots > 0).then_some(until));
                 *ended.entry(until).or_default() += gained;
             }
         }
@@ -198,7 +254,7 @@ impl Combined {
         total.snapshots += changes.len() as u64;
         let most = most_at_once(&spans);
         let (spans, changes) = (spans.into(), Arc::new(changes));
-        Ok(Self { environment, spans, changes, entries, total, ended, most, names })
+        Self { environment, spans, changes, entries, total, ended, most, names }
     }
 
     /// How many snapshots there are, and how many events.
@@ -324,16 +380,16 @@ impl Combined {
     async fn verdicts(&self, first: u64, last: u64, cx: &Context<'_>) -> Result<BTreeMap<u64, bool>> {
         let after = self.members_after(&[first, last.saturating_add(1)], cx).await?;
         let [from, to] = after.as_slice() else { return Ok(BTreeMap::new()) };
-        // Of each member from the one that was current before, which tells how it was.
-        let mut ranges = BTreeMap::<Id, (u64, u64)>::new();
+        // Of each span from the one that was current before, which tells how the member was: what it took while it was none
+        // counts nowhere.
+        let mut ranges = Vec::new();
         let told = |span: &Span| span.until.is_none_or(|until| until >= first);
         for (span, (from, to)) in self.spans.iter().zip(from.iter().zip(to)).filter(|(span, _)| told(span)) {
             let Some(to) = to.filter(|to| to.snapshots > 0) else { continue };
             let begin = from.unwrap_or(span.before).snapshots.max(1);
-            let range = ranges.entry(span.member).or_insert((begin, to.snapshots));
-            *range = (range.0.min(begin), range.1.max(to.snapshots));
+            ranges.push((span.member, begin..=to.snapshots));
         }
-        let ranges = Vec::from_iter(ranges.into_iter().map(|(member, (first, last))| (member, first..=last)));
+        let ranges = joined(ranges);
         let rows =
             if ranges.is_empty() { Vec::new() } else { cx.store().snapshots(cx.org()?, &ranges).await? };
         let heavy = rows.len() + self.spans.len() > MANY_EVALUATIONS;
@@ -547,6 +603,29 @@ mod tests {
             let expected = expected.iter().map(|(number, since, until)| (member(*number), *since, *until));
             assert_eq!(found, Vec::from_iter(expected), "{changes:?}");
             assert_eq!(Vec::from_iter(told), entries, "{changes:?}");
+        }
+    }
+
+    #[test]
+    fn ranges_of_a_member_are_one_where_they_touch_or_overlap() {
+        let ranges = |of: &[(u8, u64, u64)]| {
+            Vec::from_iter(of.iter().map(|(number, first, last)| (member(*number), *first..=*last)))
+        };
+        /// The ranges of members, and what is asked for.
+        type Case<'c> = (&'c [(u8, u64, u64)], &'c [(u8, u64, u64)]);
+        let table: [Case<'_>; 8] = [
+            (&[], &[]),
+            (&[(1, 4, 6)], &[(1, 4, 6)]),
+            // It was away in between.
+            (&[(1, 1, 2), (1, 900, 901)], &[(1, 1, 2), (1, 900, 901)]),
+            (&[(1, 1, 2), (1, 3, 4)], &[(1, 1, 4)]),
+            (&[(1, 1, 3), (1, 3, 4), (1, 5, 5)], &[(1, 1, 5)]),
+            (&[(1, 1, 9), (1, 2, 3), (1, 12, 13)], &[(1, 1, 9), (1, 12, 13)]),
+            (&[(2, 3, 4), (1, 5, 6), (2, 1, 2), (1, 1, 2)], &[(1, 1, 2), (1, 5, 6), (2, 1, 4)]),
+            (&[(1, 1, u64::MAX), (1, 2, 3)], &[(1, 1, u64::MAX)]),
+        ];
+        for (given, expected) in table {
+            assert_eq!(joined(ranges(given)), ranges(expected), "{given:?}");
         }
     }
 

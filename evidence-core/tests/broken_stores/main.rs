@@ -73,6 +73,7 @@ enum Defect {
     LeasesNeverExpire,
     LeasesAreEverybodys,
     LeasesEndAsAskedLast,
+    RenewsLostLeases,
     CursorsAreSetByAnybody,
     RemovesWhateverIsNoted,
     NotesWhatIsBeingRemoved,
@@ -169,6 +170,7 @@ const DEFECTS: &[(Defect, &[&str])] = &[
     (Defect::LeasesNeverExpire, &["a_lease_that_expired_is_taken_over"]),
     (Defect::LeasesAreEverybodys, &["one_holds_a_lease"]),
     (Defect::LeasesEndAsAskedLast, &["a_late_renewal_shortens_nothing"]),
+    (Defect::RenewsLostLeases, &["a_lease_that_was_lost_is_not_renewed"]),
     (
         Defect::CursorsAreSetByAnybody,
         &["a_cursor_goes_on_by_compare_and_swap", "who_lost_the_lease_moves_nothing"],

@@ -203,6 +203,13 @@ impl FeedStore for Broken {
         Ok(self.whole.acquire_lease(lease, now).await? || self.has(Defect::LeasesAreEverybodys))
     }
 
+    async fn renew_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
+        if self.has(Defect::RenewsLostLeases) {
+            return self.whole.acquire_lease(lease, now).await;
+        }
+        self.whole.renew_lease(lease, now).await
+    }
+
     async fn release_lease(&self, name: &str, holder: Id) -> StoreResult<()> {
         self.whole.release_lease(name, holder).await
     }

@@ -178,6 +178,38 @@ async fn what_cannot_be_asserted_says_why() {
 }
 
 #[tokio::test]
+async fn what_is_allowed_may_run_though_nobody_reported_it() {
+    on_every_store_and_mount(async |api| {
+        api.given_environments("docker", &["prod", "test"]).await;
+        api.put_policy("provenance", PROVENANCE).await.created();
+        api.attach("prod", "provenance").await;
+        let allowed = json!({"artifact_name": "agent", "artifact_fingerprint": fingerprint('1'), "description": "ours"});
+        api.put("/allowlists/acme/prod").json(allowed).await.created();
+        let asserted = api.asserted("?environment_name=prod").await;
+        let expected = [
+            ("scope", json!("environment")),
+            ("compliant", json!(true)),
+            ("flow", json!("")),
+            ("trail", json!("")),
+            ("html_url", json!("")),
+            ("compliance_status", Value::Null),
+            ("flows", json!([])),
+        ];
+        for (field, value) in expected {
+            assert_eq!(asserted[field], value, "{field}");
+        }
+        assert_eq!(asserted["allow_listing"]["description"], "ours");
+        assert_eq!(asserted["policy_evaluations"][0]["status"], "NON-COMPLIANT");
+        let of_one = format!("/asserts/acme/fingerprint/{}", fingerprint('1'));
+        for elsewhere in ["", "?environment_name=test", "?policy_name=provenance"] {
+            let missing = json!({"message": "Artifact not found"});
+            api.get(&format!("{of_one}{elsewhere}")).await.expect(404, missing);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_logical_environment_asks_the_policies_of_its_members() {
     on_every_store_and_mount(async |api| {
         api.given_artifact('1', "t").await;

@@ -12,10 +12,10 @@ use evidence_core::seed::Seed;
 use evidence_core::time::{Clock, SystemClock, Timestamp};
 use evidence_core::{Error, Evidence, Result, Settings, Store};
 use futures_util::FutureExt;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use crate::intercepting_store::InterceptingStore;
+use crate::intercepting_store::{Call, InterceptingStore};
 use crate::support::{ManualClock, org_id, stores};
 
 /// The lease, measured on the manual clock. Servers ask for it every quarter of this, in real time.
@@ -229,6 +229,64 @@ async fn who_has_stopped_takes_no_lease_any_more() {
         let expires_at = Timestamp::from_micros(now.as_micros() + 1);
         let other = Lease { name: "idle".to_owned(), holder: Id::new(now, &SystemRandom), expires_at };
         assert!(stored.store.acquire_lease(&other, now).await.unwrap(), "{}: it was given back", stored.name);
+        drop(stored.guard);
+    }
+}
+
+/// Counts how often it is begun, and never ends.
+struct Endless(Arc<AtomicU64>);
+
+#[async_trait]
+impl Job for Endless {
+    fn name(&self) -> &str {
+        "endless"
+    }
+
+    fn every(&self) -> Duration {
+        LEASE
+    }
+
+    async fn run(&self, _: &Turn) -> Result<()> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        std::future::pending().await
+    }
+}
+
+/// It stalls before it renews; meanwhile another one takes the lease, works, and gives it back.
+#[tokio::test]
+async fn who_lost_its_lease_learns_it_though_nobody_has_that_any_more() {
+    for stored in stores().await {
+        let (stalled, answers) = (Arc::new(AtomicU64::new(0)), watch::Sender::new(false));
+        let (count, answered) = (Arc::clone(&stalled), answers.subscribe());
+        let before = move |call| {
+            let is_renewal = call == Call::Query("renew_lease");
+            count.fetch_add(u64::from(is_renewal), Ordering::SeqCst);
+            let mut answered = answered.clone();
+            async move {
+                if is_renewal {
+                    answered.wait_for(|answered| *answered).await.unwrap();
+                }
+            }
+            .boxed()
+        };
+        let store: Arc<dyn Store> = Arc::new(InterceptingStore::new(Arc::clone(&stored.store), before));
+        let clock = Arc::new(ManualClock::default());
+        let now = Arc::clone(&clock) as Arc<dyn Clock>;
+        let evidence = Evidence::with_sources(store, Settings::default(), now, Arc::new(SystemRandom));
+        let begun = Arc::new(AtomicU64::new(0));
+        let background = evidence.background(LEASE, vec![Arc::new(Endless(Arc::clone(&begun)))]);
+        until(|| stalled.load(Ordering::SeqCst) > 0, "the lease is renewed").await;
+        assert_eq!(begun.load(Ordering::SeqCst), 1, "{}", stored.name);
+
+        let later =
+            Timestamp::from_micros(clock.now().as_micros() + i64::try_from(LEASE.as_micros()).unwrap());
+        let expires_at = Timestamp::from_micros(later.as_micros() + 1);
+        let other = Lease { name: "endless".to_owned(), holder: Id::new(later, &SystemRandom), expires_at };
+        assert!(stored.store.acquire_lease(&other, later).await.unwrap(), "{}", stored.name);
+        stored.store.release_lease(&other.name, other.holder).await.unwrap();
+        answers.send_replace(true);
+        until(|| begun.load(Ordering::SeqCst) > 1, "the job is begun again").await;
+        background.stop().await;
         drop(stored.guard);
     }
 }

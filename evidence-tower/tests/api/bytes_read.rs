@@ -104,6 +104,31 @@ async fn evaluating_reads_which_artifacts_are_allowed_and_not_why() {
     .await;
 }
 
+#[tokio::test]
+async fn a_logical_environment_reads_nothing_of_members_that_never_had_a_snapshot() {
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+        let mut members = vec!["prod".to_owned()];
+        api.environment("prod").await;
+        for number in 0..12 {
+            let name = format!("idle{number}");
+            let idle = json!({"name": name, "type": "docker", "description": "d".repeat(60_000)});
+            api.put("/environments/acme").json(idle).await.created();
+            members.push(name);
+        }
+        let all =
+            json!({"name": "all", "type": "logical", "description": "", "included_environments": members});
+        api.put("/environments/acme").json(all).await.created();
+        api.put("/environments/acme/prod/report/docker").json(running(3)).await.created();
+        let (api, answered) = measured(&store).await;
+        for path in ["/snapshots/acme/all", "/snapshots/acme/all/-1"] {
+            forget(&answered);
+            api.get(path).await.ok();
+            expect_at_most(&answered, 20_000, path);
+        }
+    })
+    .await;
+}
+
 /// A policy of so many bytes.
 fn policy(name: &str, bytes: usize) -> String {
     format!("{}# {name}{}\n", crate::support::environments::PROVENANCE, "x".repeat(bytes))

@@ -384,10 +384,21 @@ async fn a_long_list_of_environments_is_read_some_at_a_time() {
         let long = json!({"name": name, "type": "docker", "description": "x".repeat(60 << 10)});
         api.put("/environments/acme").json(long).await.created();
     }
-    let all = json!({"name": "all", "type": "logical", "description": "", "included_environments": names});
-    api.put("/environments/acme").json(all).await.created();
     let about_environments =
         || take_counts(&answered, ["environments", "environments_listed", "environments_by_id"]);
+    about_environments();
+    let all = json!({"name": "all", "type": "logical", "description": "", "included_environments": names});
+    api.put("/environments/acme").json(all).await.created();
+    assert_eq!(about_environments(), [0, 1, 5], "what is named");
+    // A few are looked up by their names.
+    let few =
+        json!({"name": "few", "type": "logical", "description": "", "included_environments": names[..4]});
+    api.put("/environments/acme").json(few).await.created();
+    assert_eq!(about_environments(), [0, 1, 0], "few");
+    api.put("/environments/acme/few/archive").json(json!({})).await.ok();
+    about_environments();
+    api.get("/allowlists/acme").await.ok();
+    assert_eq!(about_environments(), [0, 1, 5], "the allowlist");
     let listed = |list: &Value| {
         Vec::from_iter(list.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()))
     };

@@ -175,6 +175,17 @@ impl FeedStore for InterceptingStore {
         tokio::spawn(acquired).await.unwrap()
     }
 
+    /// The same.
+    async fn renew_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
+        let (inner, lease) = (Arc::clone(&self.inner), lease.clone());
+        let before = (self.before)(Call::Query("renew_lease"));
+        let renewed = async move {
+            before.await;
+            inner.renew_lease(&lease, now).await
+        };
+        tokio::spawn(renewed).await.unwrap()
+    }
+
     async fn release_lease(&self, name: &str, holder: Id) -> StoreResult<()> {
         self.inner.release_lease(name, holder).await
     }

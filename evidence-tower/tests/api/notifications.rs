@@ -43,6 +43,8 @@ struct Attempt {
 struct Postbox {
     attempts: Mutex<Vec<Attempt>>,
     down: Mutex<BTreeSet<String>>,
+    /// Whom the next attempt to panics at, when it is let go.
+    panics: Mutex<BTreeSet<String>>,
     held: Mutex<BTreeSet<String>>,
     released: watch::Sender<()>,
     /// How many are under way, and were at most, to each.
@@ -84,6 +86,8 @@ impl Sender for Postbox {
             released.changed().await.unwrap();
         }
         self.under_way.lock().unwrap().get_mut(&whose).unwrap().0 -= 1;
+        let panics = self.panics.lock().unwrap().remove(&whom);
+        assert!(!panics, "the sender breaks off");
         if self.down.lock().unwrap().contains(&whom) { Err(NotSent("it is down".to_owned())) } else { Ok(()) }
     }
 }
@@ -411,6 +415,59 @@ async fn a_target_comes_to_the_end_of_what_waits_for_it() {
     assert_eq!(told, expected);
     let ids: BTreeSet<_> = postbox.attempts().into_iter().map(|attempt| attempt.id).collect();
     assert_eq!(ids.len(), 2 * TRAILS);
+}
+
+#[tokio::test]
+async fn an_attempt_that_breaks_off_puts_off_nothing_that_was_moved_back_meanwhile() {
+    on_every_store(async |bench| {
+        let (api, postbox) = (&bench.api, &bench.postbox);
+        let org = acme(&*bench.store).await;
+        api.given_environments("docker", &["prod"]).await;
+        api.put(ENVIRONMENTS).json(started("alert", &["prod"], &[hook("a")])).await.created();
+        bench.runs("prod", "1").await;
+        bench.until_told("a", &["1"]).await;
+        postbox.hold("a");
+        bench.runs("prod", "12").await;
+        bench.until_told("a", &["1", "2"]).await;
+        assert_eq!(replay(&bench.service, org, 1, NOW).await.unwrap(), 1);
+        postbox.panics.lock().unwrap().insert("a".to_owned());
+        postbox.release();
+        bench.until_told("a", &["1", "2", "1", "2"]).await;
+    })
+    .await;
+}
+
+/// Right before the job notes the first event of a target, somebody else has it told again.
+#[tokio::test]
+async fn a_row_that_somebody_else_made_meanwhile_is_kept() {
+    for stored in stores().await {
+        let (inner, puts) = (Arc::clone(&stored.store), AtomicUsize::new(0));
+        let forgotten = Arc::new(AtomicUsize::new(0));
+        let forgets = Arc::clone(&forgotten);
+        let make = move |call| {
+            let is_forgotten = call == Call::Query("forget_delivery");
+            forgets.fetch_add(usize::from(is_forgotten), Ordering::SeqCst);
+            let is_first = call == Call::Query("put_delivery") && puts.fetch_add(1, Ordering::SeqCst) == 0;
+            let inner = Arc::clone(&inner);
+            Box::pin(async move {
+                if is_first {
+                    let org = acme(&*inner).await;
+                    let clock = Arc::new(ManualClock::default()) as Arc<dyn Clock>;
+                    let random = Arc::new(SystemRandom);
+                    let other = Evidence::with_sources(inner, Settings::default(), clock, random);
+                    assert_eq!(replay(&other, org, 1, NOW).await.unwrap(), 1);
+                }
+            }) as BoxFuture<'static, ()>
+        };
+        let store = Arc::new(InterceptingStore::new(Arc::clone(&stored.store), make));
+        let bench = Bench::over(store, stored.name).await;
+        bench.api.given_environments("docker", &["prod"]).await;
+        bench.api.put(ENVIRONMENTS).json(started("x", &["prod"], &[hook("a")])).await.created();
+        bench.runs("prod", "1").await;
+        bench.until_told("a", &["1"]).await;
+        assert_eq!(forgotten.load(Ordering::SeqCst), 0, "{}", stored.name);
+        drop(stored.guard);
+    }
 }
 
 /// It stalls before it notes that nothing is left, and another one takes the lease meanwhile: that one may have planned more.

@@ -1,12 +1,21 @@
-//! Verdicts of a long history, each reached again from what the ledger had when it was recorded.
+//! Verdicts of a long history, each reached again from what the ledger had when it was recorded, and by a service that
+//! remembers nothing of the history.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use evidence_core::auth::{Access, Credential, Principal, Target};
+use evidence_core::compute::{BlockingPool, Compute};
 use evidence_core::environments::replay;
+use evidence_core::memory::MemoryStore;
+use evidence_core::operation::Operation;
+use evidence_core::store::LedgerStore;
+use evidence_core::{Evidence, EvidenceService, Limits, Result, Settings, Store, Wording};
 use serde_json::json;
 
+use crate::mounts::Mount;
 use crate::support::environments::{ReportedArtifact, fingerprint};
-use crate::support::{Api, acme, on_every_store};
+use crate::support::{Api, acme, fixture, on_every_store};
 
 /// So many verdicts at least are reached again.
 const VERDICTS: usize = 1_000;
@@ -14,7 +23,10 @@ const VERDICTS: usize = 1_000;
 const ARTIFACTS: [char; 16] =
     ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
 const FLOWS: [&str; 3] = ["web", "shop", "jobs"];
-const TRAILS: [&str; 2] = ["t", "u"];
+/// Much runs of each.
+const FEW_TRAILS: [&str; 2] = ["t", "u"];
+/// Most artifacts come from other trails than the others.
+const MANY_TRAILS: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
 
 /// What policies ask for: each sort of rule, with conditions and exceptions.
 const RULES: [&str; 8] = [
@@ -55,8 +67,8 @@ impl Api {
     }
 
     /// Changes something that verdicts rest on.
-    async fn happens(&self, numbers: &mut Numbers) {
-        let (flow, trail) = (numbers.one_of(&FLOWS), numbers.one_of(&TRAILS));
+    async fn happens(&self, numbers: &mut Numbers, trails: &[&str]) {
+        let (flow, trail) = (numbers.one_of(&FLOWS), numbers.one_of(trails));
         let (artifact, is_compliant) = (fingerprint(numbers.one_of(&ARTIFACTS)), numbers.below(3) > 0);
         let at_trail = format!("{flow}/trail/{trail}");
         match numbers.below(10) {
@@ -110,48 +122,116 @@ impl Api {
     }
 }
 
+/// What was recorded of each artifact in each snapshot.
+type Verdicts = BTreeMap<(u64, String), Option<bool>>;
+
+/// Lets so much happen that there are this many verdicts, and reaches each again.
+async fn history(api: &Api, store: &dyn Store, trails: &[&str], count: usize) -> Verdicts {
+    let template = "version: 1\ntrail:\n  artifacts:\n    - name: api\n      attestations:\n        - {name: scan, type: generic}\n";
+    for flow in FLOWS {
+        api.flow(flow, template).await;
+    }
+    api.post("/controls/acme").json(json!({"identifier": "C-1", "name": "A control"})).await.created();
+    api.given_environments("docker", &["prod"]).await;
+    for (policy, rules) in [("p", RULES[0]), ("q", RULES[1]), ("r", RULES[4])] {
+        api.given_rules(policy, rules).await;
+    }
+    api.attach("prod", "p").await;
+    let (mut numbers, mut verdicts) = (Numbers(11), Verdicts::new());
+    let (org, mut snapshots) = (acme(store).await, 0);
+    while verdicts.len() < count {
+        for _ in 0..numbers.below(6) {
+            api.happens(&mut numbers, trails).await;
+        }
+        let running = Vec::from_iter(ARTIFACTS.iter().filter(|_| numbers.below(4) > 0));
+        let running =
+            Vec::from_iter(running.into_iter().map(|digit| -> ReportedArtifact<'_> { (*digit, &[1]) }));
+        assert!(api.report_running("prod", &running).await.status.is_success());
+        let known = store.environment(org, "prod").await.unwrap().unwrap();
+        // Policies that changed take snapshots, too.
+        for index in snapshots + 1..=known.status.snapshots {
+            for placed in store.instances(org, known.record.id, index).await.unwrap() {
+                let instance = placed.instance;
+                if !placed.exited {
+                    verdicts.insert((index, instance.key().to_string()), instance.compliant);
+                }
+            }
+            let differences = replay(store, org, known.record.id, index).await.unwrap();
+            assert_eq!(differences, Vec::<String>::new(), "snapshot {index}");
+        }
+        snapshots = known.status.snapshots;
+    }
+    let of = |verdict: bool| verdicts.values().filter(|one| **one == Some(verdict)).count();
+    assert!(of(true) > count / 10 && of(false) > count / 10, "{} and {}", of(true), of(false));
+    verdicts
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_verdicts_are_reached_again_and_are_the_same_on_every_store() {
     let found = std::sync::Mutex::new(Vec::new());
     on_every_store(async |api, store| {
-        let template = "version: 1\ntrail:\n  artifacts:\n    - name: api\n      attestations:\n        - {name: scan, type: generic}\n";
-        for flow in FLOWS {
-            api.flow(flow, template).await;
-        }
-        api.post("/controls/acme").json(json!({"identifier": "C-1", "name": "A control"})).await.created();
-        api.given_environments("docker", &["prod"]).await;
-        for (policy, rules) in [("p", RULES[0]), ("q", RULES[1]), ("r", RULES[4])] {
-            api.given_rules(policy, rules).await;
-        }
-        api.attach("prod", "p").await;
-        let (mut numbers, mut verdicts) = (Numbers(11), BTreeMap::new());
-        let (org, mut snapshots) = (acme(&*store).await, 0);
-        while verdicts.len() < VERDICTS {
-            for _ in 0..numbers.below(6) {
-                api.happens(&mut numbers).await;
-            }
-            let running = Vec::from_iter(ARTIFACTS.iter().filter(|_| numbers.below(4) > 0));
-            let running = Vec::from_iter(running.into_iter().map(|digit| -> ReportedArtifact<'_> { (*digit, &[1]) }));
-            assert!(api.report_running("prod", &running).await.status.is_success());
-            let known = store.environment(org, "prod").await.unwrap().unwrap();
-            // Policies that changed take snapshots, too.
-            for index in snapshots + 1..=known.status.snapshots {
-                for placed in store.instances(org, known.record.id, index).await.unwrap() {
-                    let instance = placed.instance;
-                    if !placed.exited {
-                        verdicts.insert((index, instance.key().to_string()), instance.compliant);
-                    }
-                }
-                let differences = replay(&*store, org, known.record.id, index).await.unwrap();
-                assert_eq!(differences, Vec::<String>::new(), "snapshot {index}");
-            }
-            snapshots = known.status.snapshots;
-        }
-        let of = |verdict: bool| verdicts.values().filter(|one| **one == Some(verdict)).count();
-        assert!(of(true) > VERDICTS / 10 && of(false) > VERDICTS / 10, "{} and {}", of(true), of(false));
+        let verdicts = history(&api, &*store, &FEW_TRAILS, VERDICTS).await;
         found.lock().unwrap().push(verdicts);
     })
     .await;
     let found = found.into_inner().unwrap();
     assert!(found.len() > 1 && found.iter().all(|verdicts| *verdicts == found[0]), "the stores differ");
+}
+
+/// A service that remembers nothing from one operation to the next.
+#[derive(Clone)]
+struct Forgetful(Evidence);
+
+impl Forgetful {
+    fn anew(&self) -> Evidence {
+        self.0.clone().with_compute_pool(BlockingPool::default())
+    }
+}
+
+impl EvidenceService for Forgetful {
+    async fn authenticate(&self, credential: Credential<'_>) -> Result<Principal> {
+        self.anew().authenticate(credential).await
+    }
+
+    async fn authorize(&self, caller: &Principal, target: &Target) -> Result<Access> {
+        self.anew().authorize(caller, target).await
+    }
+
+    async fn run<O: Operation>(&self, access: &Access, operation: O, body: O::Body) -> Result<O::Output> {
+        self.anew().run(access, operation, body).await
+    }
+
+    fn wording(&self) -> Wording {
+        self.0.wording()
+    }
+
+    fn limits(&self) -> Limits {
+        self.0.limits()
+    }
+
+    fn compute(&self) -> Compute {
+        self.0.compute()
+    }
+
+    async fn ready(&self) -> Result<()> {
+        self.0.ready().await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_remembers_evaluations_decides_as_who_forgets_them() {
+    let ledger = async |forgets: bool| {
+        let store = Arc::new(MemoryStore::new());
+        let evidence = fixture(Arc::clone(&store) as _, Settings::default()).await;
+        let api = if forgets {
+            Api::new(Forgetful(evidence), Mount::Tower, "memory").await
+        } else {
+            Api::new(evidence, Mount::Tower, "memory").await
+        };
+        history(&api, &*store, &MANY_TRAILS, 2 * VERDICTS).await;
+        let org = acme(&*store).await;
+        let entries = store.ledger_entries(org, 0, u64::MAX).await.unwrap();
+        Vec::from_iter(entries.into_iter().map(|entry| entry.payload))
+    };
+    assert_eq!(ledger(false).await, ledger(true).await);
 }

@@ -231,7 +231,7 @@ const WARM_AND_MORE: [(&str, usize); 45] = [
     ("get_trail_attestation", 4),
     ("get_user_default_org", 3),
     ("list_actions", 5),
-    ("list_allowlist", 3),
+    ("list_allowlist", 4),
     ("list_artifacts", 7),
     ("list_attestations_for_criteria", 7),
     ("list_builds", 4),

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{EvaluatedArtifact, ObservedArtifact};
-use crate::id::Id;
 use crate::snapshots::key::ArtifactKey;
-use crate::snapshots::record::{Annotation, Provenance, RunningArtifact};
+use crate::snapshots::record::{Annotation, RunningArtifact};
 
 /// What a snapshot would record.
 #[derive(Debug, PartialEq)]
@@ -104,15 +103,11 @@ impl Change {
     }
 
     fn between(before: &RunningArtifact, now: &EvaluatedArtifact) -> Self {
-        let reports = |provenance: &[Provenance]| -> Vec<Id> {
-            provenance.iter().map(|provenance| provenance.artifact).collect()
-        };
         match now.compliant {
             Some(true) if before.compliant != Some(true) => Self::BecameCompliant,
             Some(false) if before.compliant != Some(false) => Self::BecameNonCompliant,
-            _ if reports(&before.provenance) != reports(&now.provenance) => Self::UpdatedProvenance,
+            _ if before.provenance != now.provenance => Self::UpdatedProvenance,
             _ if before.compliant != now.compliant
-                || before.provenance != now.provenance
                 || before.judged_by != now.judged_by
                 || before.violates != now.violates
                 || before.outcomes != now.outcomes =>

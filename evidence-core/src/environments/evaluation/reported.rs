@@ -43,6 +43,7 @@ pub(super) struct EvaluationInputs {
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) report: DeploymentSource,
+    pub(super) trail: Option<Id>,
     pub(super) reference: String,
     /// The digest of the flow's name and tags.
     pub(super) flow: Hash,
@@ -104,6 +105,11 @@ impl Reports {
         let flows = distinct(origins.iter().map(|origin| origin.report.flow));
         let (flows, alone) = try_join(cx.flow_labels(&flows), without_trail(&origins, cx)).await?;
         Ok(Self { rests_on, allowed, origins, flows, alone })
+    }
+
+    /// The trails that they were reported to.
+    pub(super) fn trails(&self) -> BTreeSet<Id> {
+        self.origins.iter().filter_map(|origin| origin.report.trail).collect()
     }
 
     /// How the reports stand in their trails. Of the attestations those are kept that a policy asks for.
@@ -241,6 +247,7 @@ impl EvaluatedReports {
             let report = DeploymentSource { report, flow, repo, committed_at };
             sources.entry(row.fingerprint).or_default().push(Source {
                 report,
+                trail: row.trail,
                 reference,
                 flow: *digest,
                 context,

@@ -154,7 +154,7 @@ fn the_same_fingerprints_take_a_snapshot_only_for_provenance_and_verdicts() {
             "state in the trail",
             yes(),
             with(yes(), |now| now.provenance[0].state = State::Incomplete),
-            Some("changed"),
+            Some("updated-provenance"),
             true,
         ),
         (
@@ -297,8 +297,10 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
         tags: Arc::default(),
         attestations: Vec::new(),
     };
-    let reported =
-        |context| Source { report: source(1), reference: String::new(), flow: Hash::of("web"), context };
+    let reported = |context| {
+        let (reference, flow) = (String::new(), Hash::of("web"));
+        Source { report: source(1), trail: None, reference, flow, context }
+    };
     let running = |artifact: EvaluatedArtifact| ReportedState::from([(artifact.key, artifact.observed)]);
     let findings = |allowed: bool| EvaluationInputs {
         allowed: allowed.then(|| known.clone()).into_iter().collect(),
@@ -318,7 +320,7 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
         };
         let found = Candidate::all(&running, findings(allowed)).into_iter().map(evaluated);
         let found: Vec<_> =
-            found.map(|evaluated| (evaluated.compliant, evaluated.provenance.len())).collect();
+            found.map(|(_, evaluated)| (evaluated.compliant, evaluated.provenance.len())).collect();
         assert_eq!(found, [(compliant, origins)], "{running:?}, allowed: {allowed}");
     }
 }

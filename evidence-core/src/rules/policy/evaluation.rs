@@ -434,6 +434,11 @@ impl RuleOutcomes {
         Some(Self(parts.join(&BETWEEN.to_string())))
     }
 
+    /// How many letters there are.
+    pub(crate) const fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Whether the policy is satisfied.
     pub(crate) fn are_satisfied(&self) -> bool {
         let passed = |letter: u8| ResolutionKind::of_letter(letter).is_some_and(ResolutionKind::is_passed);
