@@ -448,6 +448,8 @@ struct Candidate {
     satisfied: Vec<bool>,
     /// What their rules came to, where it does not follow from the provenance.
     outcomes: Vec<PolicyOutcome>,
+    /// Whether each of the policies could be read.
+    read_all: bool,
 }
 
 impl Candidate {
@@ -468,6 +470,7 @@ impl Candidate {
                 contexts: sources.into_iter().map(|source| source.context).collect(),
                 satisfied: Vec::new(),
                 outcomes: Vec::new(),
+                read_all: true,
             }
         };
         running.iter().map(candidate).collect()
@@ -481,6 +484,7 @@ impl Candidate {
     fn evaluate(&mut self, policies: &[Arc<policy::Policy>]) {
         let (artifact, contexts) = (self.observed.as_policies_see_it(), &self.contexts);
         for policy in policies {
+            self.read_all &= policy.is_readable();
             let place = self.satisfied.len();
             let rules = RuleOutcomes::of(policy, artifact, contexts);
             self.satisfied.push(match &rules {
@@ -510,7 +514,17 @@ impl Candidate {
 
     fn evaluated(self, judged_by: Option<Hash>) -> (ArtifactKey, Arc<ArtifactEvaluation>) {
         let Self {
-            key, observed, is_allowed, provenance, trails, source, satisfied, outcomes, inputs, ..
+            key,
+            observed,
+            is_allowed,
+            provenance,
+            trails,
+            source,
+            satisfied,
+            outcomes,
+            inputs,
+            read_all,
+            ..
         } = self;
         let compliant = policy::artifact_verdict(is_allowed, &satisfied);
         let places = (0..=u16::MAX).zip(satisfied);
@@ -526,6 +540,7 @@ impl Candidate {
             outcomes,
             inputs,
             name,
+            read_all,
         };
         (key, Arc::new(evaluation))
     }

@@ -65,6 +65,8 @@ pub(crate) struct ArtifactEvaluation {
     pub(crate) inputs: Option<Hash>,
     /// The name by which it was evaluated.
     pub(crate) name: String,
+    /// Whether each policy could be read.
+    pub(crate) read_all: bool,
 }
 
 /// About how many bytes of memory one takes besides its texts and lists.
@@ -83,7 +85,7 @@ impl ArtifactEvaluation {
 
     /// Whether it would come to the same again, without regard to the ledger: what could not be read may be put right.
     fn is_final(&self) -> bool {
-        self.provenance.iter().all(|from| from.reason.is_none())
+        self.read_all && self.provenance.iter().all(|from| from.reason.is_none())
     }
 }
 
