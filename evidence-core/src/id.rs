@@ -14,24 +14,37 @@ use crate::time::Timestamp;
 pub const ID_PATTERN: &str = "^[a-f0-9]{8}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{8}$";
 
 const GROUPS: [usize; 5] = [4, 2, 2, 2, 4];
-const LENGTH: usize = 14;
-const TEXT_LENGTH: usize = LENGTH * 2 + GROUPS.len() - 1;
+/// How many bytes an [`Id`] has.
+pub const ID_LENGTH: usize = 14;
+const TEXT_LENGTH: usize = ID_LENGTH * 2 + GROUPS.len() - 1;
 
 /// An identifier that the service made.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Id([u8; LENGTH]);
+pub struct Id([u8; ID_LENGTH]);
 
 impl Id {
     /// Nobody's and nothing's: no clock makes it.
-    pub(crate) const NONE: Self = Self([0; LENGTH]);
+    pub(crate) const NONE: Self = Self([0; ID_LENGTH]);
 
     /// A fresh id: `at` in milliseconds, then 64 random bits.
     pub fn new(at: Timestamp, random: &dyn Random) -> Self {
         let millis = at.as_micros().div_euclid(1000).to_be_bytes();
-        let mut bytes = [0; LENGTH];
+        let mut bytes = [0; ID_LENGTH];
         let (time, noise) = bytes.split_at_mut(6);
         time.copy_from_slice(&millis[2..]);
         random.fill(noise);
+        Self(bytes)
+    }
+
+    /// Its bytes, in the order in which ids sort.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; ID_LENGTH] {
+        &self.0
+    }
+
+    /// The id of these bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; ID_LENGTH]) -> Self {
         Self(bytes)
     }
 }
@@ -67,7 +80,7 @@ impl FromStr for Id {
 
     fn from_str(text: &str) -> Result<Self, BadId> {
         let text: &[u8; TEXT_LENGTH] = text.as_bytes().try_into().map_err(|_| BadId)?;
-        let mut bytes = [0; LENGTH];
+        let mut bytes = [0; ID_LENGTH];
         let mut places = bytes.iter_mut();
         let mut rest = text.as_slice();
         for width in GROUPS {
@@ -166,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_id_reads_back_as_itself(bytes: [u8; LENGTH]) {
+        fn an_id_reads_back_as_itself(bytes: [u8; ID_LENGTH]) {
             prop_assert_eq!(Id(bytes).to_string().parse(), Ok(Id(bytes)));
         }
 

@@ -54,6 +54,8 @@ pub struct Limits {
     /// What policies evaluate for one report, or for one answer of the gate: 100,000,000 rules and parts of their
     /// conditions, each once for each artifact and each flow that it was reported to.
     pub evaluations: usize,
+    /// Attestations that policies ask for, of all that runs in one environment, while it is evaluated: 1,000,000.
+    pub evaluated_attestations: usize,
     /// What the rules of policies come to for one artifact, which answers show as a whole: 100,000, each rule once for each
     /// flow that it was reported to.
     pub resolutions: usize,
@@ -97,6 +99,7 @@ impl Default for Limits {
             running_artifacts: 10_000,
             combined_artifacts: 100_000,
             evaluations: 100_000_000,
+            evaluated_attestations: 1_000_000,
             resolutions: 100_000,
             trail_artifacts: 10_000,
             trail_attestations: 10_000,

@@ -1,21 +1,23 @@
 -- Ids and JSON are text, times are integer microseconds, digests are lower-case hex, but for the ledger's own, which are
 -- 32 bytes. A record's body lives once, in
--- ledger.payload; the other tables point at it by ledger index. `org` is the organization's id: every primary key and
--- every index begins with it, so that the tables can be spread over machines by it. Text compares by bytes. `evidence`
--- stands for the schema that the store was given.
+-- ledger.payload; the other tables point at it by ledger index. `org` is the bytes of the organization's id: every primary
+-- key and every index begins with it, so that the tables can be spread over machines by it. Text compares by bytes.
+-- `evidence` stands for the schema that the store was given.
 --
--- As in the SQLite store, apart from: text ids for organizations (a short number pays off there only), indexes led by
--- `org`, booleans, and jsonb where a statement looks inside.
+-- As in the SQLite store, apart from: bytes of the id for organizations (a number would need a counter that all servers
+-- share), indexes led by `org`, booleans, and jsonb where a statement looks inside.
 
+-- key: the bytes of the id, which other tables have as `org`.
 CREATE TABLE evidence.organization (
-    id     text COLLATE "C" PRIMARY KEY,
+    key    bytea PRIMARY KEY,
+    id     text COLLATE "C" NOT NULL UNIQUE,
     name   text COLLATE "C" NOT NULL UNIQUE,
     record text COLLATE "C" NOT NULL
 );
 
 -- org: in whose ledger the user was made.
 CREATE TABLE evidence.user (
-    org          text COLLATE "C" NOT NULL,
+    org          bytea NOT NULL,
     id           text COLLATE "C" PRIMARY KEY,
     name         text COLLATE "C" NOT NULL UNIQUE,
     record       text COLLATE "C" NOT NULL,
@@ -23,22 +25,22 @@ CREATE TABLE evidence.user (
 );
 
 CREATE TABLE evidence.membership (
-    org    text COLLATE "C" NOT NULL,
+    org    bytea NOT NULL,
     "user" text COLLATE "C" NOT NULL,
     role   text COLLATE "C",  -- none: the membership has ended
     PRIMARY KEY (org, "user")
 );
 
--- frontier: the hashes of the complete subtrees of `size` leaves, hex, largest first. An append reads no node. Half of
+-- frontier: the hashes of the complete subtrees of `size` leaves, largest first. An append reads no node. Half of
 -- a page stays free, so that the new head, which every group writes, finds room beside the old one.
 CREATE TABLE evidence.head (
-    org      text COLLATE "C" PRIMARY KEY,
+    org      bytea PRIMARY KEY,
     size     bigint NOT NULL,
-    frontier text COLLATE "C" NOT NULL
+    frontier bytea NOT NULL
 ) WITH (fillfactor = 50);
 
 CREATE TABLE evidence.ledger (
-    org            text COLLATE "C" NOT NULL,
+    org            bytea NOT NULL,
     idx            bigint NOT NULL,
     kind           text COLLATE "C" NOT NULL,
     at             bigint NOT NULL,
@@ -54,7 +56,7 @@ CREATE INDEX ledger_member ON evidence.ledger (org, (idx + 0)) WHERE kind IN ('m
 
 -- Levels 4, 8, 12, ... only.
 CREATE TABLE evidence.node (
-    org   text COLLATE "C" NOT NULL,
+    org   bytea NOT NULL,
     level integer NOT NULL,
     idx   bigint NOT NULL,
     hash  bytea NOT NULL,
@@ -65,7 +67,7 @@ CREATE TABLE evidence.node (
 -- repos and controls. In the keys by id the kind comes last, so that they are of no use for a name: where there are no statistics
 -- yet, the planner takes any two indexes that begin with the columns asked for to be equally good.
 CREATE TABLE evidence.record (
-    org          text COLLATE "C" NOT NULL,
+    org          bytea NOT NULL,
     kind         text COLLATE "C" NOT NULL,
     id           text COLLATE "C" NOT NULL,
     name         text COLLATE "C" NOT NULL,
@@ -79,7 +81,7 @@ CREATE INDEX record_name ON evidence.record (org, (kind || ''), name);
 
 -- What names lead to. alias: a former name, which another record may claim.
 CREATE TABLE evidence.name (
-    org   text COLLATE "C" NOT NULL,
+    org   bytea NOT NULL,
     kind  text COLLATE "C" NOT NULL,
     name  text COLLATE "C" NOT NULL,
     id    text COLLATE "C" NOT NULL,
@@ -91,7 +93,7 @@ CREATE INDEX name_id ON evidence.name (org, id, kind);
 -- The tags of records. Each pair of a key and a value is found from the one before it. A value may be longer than a row of
 -- an index: there it is its beginning and its SHA-256. The cast reads backslashes as escapes, hence twice each.
 CREATE TABLE evidence.record_tag (
-    org     text COLLATE "C" NOT NULL,
+    org     bytea NOT NULL,
     kind    text COLLATE "C" NOT NULL,
     id      text COLLATE "C" NOT NULL,
     key     text COLLATE "C" NOT NULL,
@@ -102,7 +104,7 @@ CREATE INDEX record_tag_pair
     ON evidence.record_tag (org, kind, key, left(value, 128), sha256(replace(value, '\', '\\')::bytea));
 
 CREATE TABLE evidence.api_key (
-    org        text COLLATE "C" NOT NULL,
+    org        bytea NOT NULL,
     id         text COLLATE "C" NOT NULL,
     owner      jsonb NOT NULL,  -- the actor
     owner_id   text COLLATE "C" NOT NULL,
@@ -117,7 +119,7 @@ CREATE INDEX api_key_owner ON evidence.api_key (org, owner_id, created_at);
 -- ordinal, flow_ordinal: its number among those of the organization and of the flow, from 1 on and without gaps. So the last
 -- one's is how many there are, and a page of a list is found without passing over the others. Artifacts have them too.
 CREATE TABLE evidence.trail (
-    org          text COLLATE "C" NOT NULL,
+    org          bytea NOT NULL,
     id           text COLLATE "C" NOT NULL,
     flow         text COLLATE "C" NOT NULL,
     name         text COLLATE "C" NOT NULL,
@@ -135,7 +137,7 @@ CREATE UNIQUE INDEX trail_org ON evidence.trail (org, ordinal);
 
 -- The updates of trails; their beginnings are in trail.begun.
 CREATE TABLE evidence.trail_entry (
-    org          text COLLATE "C" NOT NULL,
+    org          bytea NOT NULL,
     trail        text COLLATE "C" NOT NULL,
     ledger_index bigint NOT NULL,
     PRIMARY KEY (org, trail, ledger_index)
@@ -143,7 +145,7 @@ CREATE TABLE evidence.trail_entry (
 
 -- template: the JSON of what a report without a trail is judged by.
 CREATE TABLE evidence.artifact (
-    org          text COLLATE "C" NOT NULL,
+    org          bytea NOT NULL,
     id           text COLLATE "C" NOT NULL,
     flow         text COLLATE "C" NOT NULL,
     trail        text COLLATE "C",
@@ -178,7 +180,7 @@ CREATE INDEX artifact_repo ON evidence.artifact (org, repo, ledger_index) WHERE 
 -- The first report of each artifact. ordinal, repo_ordinal: its number among those of the organization and of the repo. at:
 -- the time of its entry, which never goes back in a ledger, so that builds are numbered by time.
 CREATE TABLE evidence.build (
-    org          text COLLATE "C" NOT NULL,
+    org          bytea NOT NULL,
     ordinal      bigint NOT NULL,
     id           text COLLATE "C" NOT NULL,
     repo         text COLLATE "C",
@@ -194,7 +196,7 @@ CREATE UNIQUE INDEX build_repo ON evidence.build (org, repo, repo_ordinal) INCLU
 -- number among the decisions about that control. No index on a digest here: an index on random keys would cost more writes
 -- than the ledger itself.
 CREATE TABLE evidence.attestation (
-    org          text COLLATE "C" NOT NULL,
+    org          bytea NOT NULL,
     id           text COLLATE "C" NOT NULL,
     flow         text COLLATE "C" NOT NULL,
     trail        text COLLATE "C" NOT NULL,
@@ -224,7 +226,7 @@ CREATE UNIQUE INDEX attestation_control
 -- The trails in which a trail, an artifact or an attestation names a commit in full: a row for both, so that the many
 -- attestations of a trail share one in an index on random keys. flow: the trail's.
 CREATE TABLE evidence.commit_trail (
-    org        text COLLATE "C" NOT NULL,
+    org        bytea NOT NULL,
     commit_sha text COLLATE "C" NOT NULL,
     trail      text COLLATE "C" NOT NULL,
     flow       text COLLATE "C" NOT NULL,
@@ -233,7 +235,7 @@ CREATE TABLE evidence.commit_trail (
 
 -- namespace: each segment as a JSON string followed by a comma, so that paths compare by whole segments.
 CREATE TABLE evidence.repo (
-    org          text COLLATE "C" NOT NULL,
+    org          bytea NOT NULL,
     id           text COLLATE "C" NOT NULL,
     name         text COLLATE "C" NOT NULL,
     provider     text COLLATE "C",
@@ -248,7 +250,7 @@ CREATE INDEX repo_external ON evidence.repo (org, external_id, name, id) WHERE e
 
 -- events: how many events the environment has with it.
 CREATE TABLE evidence.snapshot (
-    org          text COLLATE "C" NOT NULL,
+    org          bytea NOT NULL,
     environment  text COLLATE "C" NOT NULL,
     idx          bigint NOT NULL,
     at           bigint NOT NULL,
@@ -263,7 +265,7 @@ CREATE INDEX snapshot_entry ON evidence.snapshot (org, (environment || ''), ledg
 
 -- Of logical environments: which had a member from an entry on (joined), or no more.
 CREATE TABLE evidence.environment_member (
-    org          text COLLATE "C" NOT NULL,
+    org          bytea NOT NULL,
     environment  text COLLATE "C" NOT NULL,
     ledger_index bigint NOT NULL,
     member       text COLLATE "C" NOT NULL,
@@ -273,7 +275,7 @@ CREATE TABLE evidence.environment_member (
 
 -- When environments were last reported on, where that told nothing new too.
 CREATE TABLE evidence.environment_report (
-    org         text COLLATE "C" NOT NULL,
+    org         bytea NOT NULL,
     environment text COLLATE "C" NOT NULL,
     at          bigint NOT NULL,
     PRIMARY KEY (org, environment)
@@ -285,7 +287,7 @@ CREATE TABLE evidence.environment_report (
 -- instance's JSON. event, exit_event: the number, among those of the environment, of the event that tells how it came to be
 -- so, and of that which tells that it no longer runs.
 CREATE TABLE evidence.instance (
-    org         text COLLATE "C" NOT NULL,
+    org         bytea NOT NULL,
     environment text COLLATE "C" NOT NULL,
     artifact    text COLLATE "C" NOT NULL,
     from_idx    bigint NOT NULL,
@@ -311,7 +313,7 @@ CREATE INDEX instance_lasting ON evidence.instance (org, artifact, environment)
 -- An artifact that began to run; snapshot: the first of the run. report, flow, repo: of its report in one of its flows, one
 -- with a repo if there is such; committed_at: when its commit was made. Numbered in the organization, in the environment and among those of the repo.
 CREATE TABLE evidence.deployment (
-    org                 text COLLATE "C" NOT NULL,
+    org                 bytea NOT NULL,
     ordinal             bigint NOT NULL,
     environment         text COLLATE "C" NOT NULL,
     environment_ordinal bigint NOT NULL,
@@ -326,10 +328,9 @@ CREATE TABLE evidence.deployment (
     committed_at        bigint,
     at                  bigint NOT NULL,
     ledger_index        bigint NOT NULL,
-    PRIMARY KEY (org, environment, snapshot, artifact)
+    -- Here and below with what they are narrowed by, so that windows are found and counted by the index alone.
+    CONSTRAINT deployment_org PRIMARY KEY (org, ordinal) INCLUDE (at, environment, flow)
 );
--- With what they are narrowed by, so that windows are found and counted by the index alone.
-CREATE UNIQUE INDEX deployment_org ON evidence.deployment (org, ordinal) INCLUDE (at, environment, flow);
 CREATE UNIQUE INDEX deployment_environment
     ON evidence.deployment (org, environment, environment_ordinal) INCLUDE (at, flow);
 CREATE UNIQUE INDEX deployment_repo
@@ -339,7 +340,7 @@ CREATE UNIQUE INDEX deployment_repo
 -- without one. A row for each flow, where deployment has one for each start: of several flows that tells the one by which the
 -- deployment is counted, for good, while here reports that come later count, too, and names are what is found by.
 CREATE TABLE evidence.run_origin (
-    org         text COLLATE "C" NOT NULL,
+    org         bytea NOT NULL,
     environment text COLLATE "C" NOT NULL,
     flow        text COLLATE "C" NOT NULL,
     reference   text COLLATE "C" NOT NULL,
@@ -353,7 +354,7 @@ CREATE INDEX run_origin_flow ON evidence.run_origin (org, environment, flow, sin
 
 -- Versions of policies, attestation types and controls; id: that record's.
 CREATE TABLE evidence.version (
-    org          text COLLATE "C" NOT NULL,
+    org          bytea NOT NULL,
     id           text COLLATE "C" NOT NULL,
     number       bigint NOT NULL,
     ledger_index bigint NOT NULL,
@@ -363,7 +364,7 @@ CREATE TABLE evidence.version (
 -- The newest allowlist entry for each environment and fingerprint; since: the index of the first one, for what is allowed
 -- stays so.
 CREATE TABLE evidence.allowance (
-    org          text COLLATE "C" NOT NULL,
+    org          bytea NOT NULL,
     environment  text COLLATE "C" NOT NULL,
     fingerprint  text COLLATE "C" NOT NULL,
     since        bigint NOT NULL,
@@ -373,7 +374,7 @@ CREATE TABLE evidence.allowance (
 
 -- Texts that records refer to, by digest: the newest entry that keeps each.
 CREATE TABLE evidence.kept_text (
-    org          text COLLATE "C" NOT NULL,
+    org          bytea NOT NULL,
     sha256       text COLLATE "C" NOT NULL,
     ledger_index bigint NOT NULL,
     PRIMARY KEY (org, sha256)
@@ -381,7 +382,7 @@ CREATE TABLE evidence.kept_text (
 
 -- Contents that records name: they are kept beside the ledger.
 CREATE TABLE evidence.attachment (
-    org    text COLLATE "C" NOT NULL,
+    org    bytea NOT NULL,
     sha256 text COLLATE "C" NOT NULL,
     size   bigint NOT NULL,
     PRIMARY KEY (org, sha256)
@@ -390,7 +391,7 @@ CREATE TABLE evidence.attachment (
 -- Contents that no record names yet, since when they are kept, and since when they are being removed. The row is
 -- there before the first chunk is.
 CREATE TABLE evidence.attachment_pending (
-    org         text COLLATE "C" NOT NULL,
+    org         bytea NOT NULL,
     sha256      text COLLATE "C" NOT NULL,
     kept_at     bigint NOT NULL,
     removing_at bigint,
@@ -399,7 +400,7 @@ CREATE TABLE evidence.attachment_pending (
 
 -- A blob exists once its row is here; chunks without one belong to a blob that is still coming, or never came.
 CREATE TABLE evidence.blob (
-    org    text COLLATE "C" NOT NULL,
+    org    bytea NOT NULL,
     sha256 text COLLATE "C" NOT NULL,
     size   bigint NOT NULL,
     PRIMARY KEY (org, sha256)
@@ -407,7 +408,7 @@ CREATE TABLE evidence.blob (
 
 -- seq: from 0, without gaps. Not compressed by the database: archives are already, and chunks are read whole.
 CREATE TABLE evidence.blob_chunk (
-    org    text COLLATE "C" NOT NULL,
+    org    bytea NOT NULL,
     sha256 text COLLATE "C" NOT NULL,
     seq    bigint NOT NULL,
     data   bytea NOT NULL,
@@ -424,7 +425,7 @@ CREATE TABLE evidence.lease (
 );
 
 CREATE TABLE evidence.cursor (
-    org      text COLLATE "C" NOT NULL,
+    org      bytea NOT NULL,
     consumer text COLLATE "C" NOT NULL,
     position bigint NOT NULL,
     PRIMARY KEY (org, consumer)
@@ -433,7 +434,7 @@ CREATE TABLE evidence.cursor (
 -- How far the deliveries of each target of actions are, as JSON, and from when on the next attempt may be made, where
 -- something waits: beside the ledgers, as cursors are.
 CREATE TABLE evidence.delivery (
-    org      text COLLATE "C" NOT NULL,
+    org      bytea NOT NULL,
     target   text COLLATE "C" NOT NULL,
     due_at   bigint,
     state    text NOT NULL,

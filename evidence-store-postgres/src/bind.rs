@@ -1,6 +1,5 @@
 //! Between the store's values and PostgreSQL's: what is bound to a statement, and what a row has.
 
-use evidence_core::id::Id;
 use evidence_store_sql::{Cell, Column, Row, Value};
 use sqlx::postgres::{PgArguments, PgRow, PgTypeInfo, PgValueRef};
 use sqlx::{Arguments, FromRow, Row as _, TypeInfo, ValueRef};
@@ -20,7 +19,8 @@ fn add(arguments: &mut PgArguments, value: &Value) -> Result<(), sqlx::error::Bo
         Value::Int(number) => arguments.add(number),
         Value::Bool(truth) => arguments.add(truth),
         Value::Bytes(bytes) => arguments.add(bytes),
-        Value::Org(org) => arguments.add(org.to_string()),
+        Value::Org(org) => arguments.add(org.as_bytes().as_slice()),
+        Value::NoOrg => arguments.add(None::<Vec<u8>>),
         Value::Texts(texts) => arguments.add(texts),
         Value::Ints(numbers) => arguments.add(numbers),
         Value::Columns(columns) => columns.iter().try_for_each(|column| match column {
@@ -29,7 +29,7 @@ fn add(arguments: &mut PgArguments, value: &Value) -> Result<(), sqlx::error::Bo
             Column::Bools(truths) => arguments.add(truths),
             Column::Bytes(bytes) => arguments.add(bytes),
             Column::Orgs(orgs) => {
-                let ids = orgs.iter().map(|org| org.as_ref().map(Id::to_string));
+                let ids = orgs.iter().map(|org| org.as_ref().map(|org| org.as_bytes().as_slice()));
                 arguments.add(ids.collect::<Vec<_>>())
             }
         }),

@@ -71,7 +71,7 @@ const TABLE: &str = "
         version               bigint NOT NULL PRIMARY KEY,
         min_writer_version    bigint NOT NULL,
         steps_done            bigint NOT NULL,
-        rederived_through_org text COLLATE \"C\",
+        rederived_through_org bytea,
         done                  boolean NOT NULL,
         rebuild_count         bigint NOT NULL DEFAULT 0
     )";

@@ -29,7 +29,7 @@ const PLACES: usize = 1024;
 pub(crate) const BY_NAMES: &str = "
     SELECT j.number, n.ledger_index,
         (SELECT l.payload FROM evidence.ledger l WHERE l.org = n.org AND l.idx = n.ledger_index)
-    FROM UNNEST($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[]) AS j (number, org, kind, flow, name)
+    FROM UNNEST($1::bigint[], $2::bytea[], $3::text[], $4::text[], $5::text[]) AS j (number, org, kind, flow, name)
     CROSS JOIN LATERAL (
         SELECT r.org, r.ledger_index FROM evidence.name m
         CROSS JOIN LATERAL (

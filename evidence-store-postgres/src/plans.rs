@@ -24,10 +24,10 @@ static RUN: Mutex<BTreeMap<String, Statements>> = Mutex::new(BTreeMap::new());
 /// Notes a statement.
 pub(crate) fn note(schema: &Schema, sql: &str, values: &[Value]) {
     let types = values.iter().flat_map(|value| match value {
-        Value::Text(_) | Value::Org(_) => vec!["text"],
+        Value::Text(_) => vec!["text"],
         Value::Int(_) => vec!["bigint"],
         Value::Bool(_) => vec!["boolean"],
-        Value::Bytes(_) => vec!["bytea"],
+        Value::Bytes(_) | Value::Org(_) | Value::NoOrg => vec!["bytea"],
         Value::Texts(_) => vec!["text[]"],
         Value::Ints(_) => vec!["bigint[]"],
         Value::Columns(columns) => columns.iter().map(of_column).collect(),
@@ -44,10 +44,10 @@ pub(crate) fn run_in<'s>(schemas: impl IntoIterator<Item = &'s str>) -> Statemen
 
 fn of_column(column: &Column) -> &'static str {
     match column {
-        Column::Texts(_) | Column::Orgs(_) => "text[]",
+        Column::Texts(_) => "text[]",
         Column::Ints(_) => "bigint[]",
         Column::Bools(_) => "boolean[]",
-        Column::Bytes(_) => "bytea[]",
+        Column::Bytes(_) | Column::Orgs(_) => "bytea[]",
     }
 }
 
@@ -109,7 +109,7 @@ const FILL: &str = "
         FROM generate_series(1, 5000) n;
     INSERT INTO evidence.api_key SELECT 'o', 'id' || n, '{}', 'owner' || n % 50, md5(n::text), n, n, NULL
         FROM generate_series(1, 5000) n;
-    INSERT INTO evidence.organization SELECT 'id' || n, 'o' || n, '{}' FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.organization SELECT ('key' || n)::bytea, 'id' || n, 'o' || n, '{}' FROM generate_series(1, 5000) n;
     INSERT INTO evidence.user SELECT 'id' || n, 'id' || n, 'u' || n, '{}', n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.membership SELECT 'id' || n % 9, 'id' || n, 'admin' FROM generate_series(1, 5000) n;
     INSERT INTO evidence.head SELECT 'id' || n, n, '' FROM generate_series(1, 5000) n;
@@ -218,7 +218,8 @@ pub(crate) async fn explain(
     let listed = |items: Vec<&str>| {
         if items.is_empty() { String::new() } else { format!("({})", items.join(", ")) }
     };
-    let values = types.iter().map(|name| if *name == "text" { "'o'" } else { "NULL" }).collect();
+    let values =
+        types.iter().map(|name| if matches!(*name, "text" | "bytea") { "'o'" } else { "NULL" }).collect();
     let (types, values) = (listed(types.to_vec()), listed(values));
     let prepare = schema.statement(&format!("PREPARE query {types} AS {sql}"));
     sqlx::raw_sql(prepare).execute(&mut *connection).await.unwrap();

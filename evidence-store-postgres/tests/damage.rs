@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use evidence_core::blobs::{Blobs, Whole};
-use evidence_core::digest::sha256_hex;
+use evidence_core::digest::{hex, sha256_hex};
 use evidence_core::id::Id;
 use evidence_core::seed::Seed;
 use evidence_core::store::Health;
@@ -72,7 +72,7 @@ async fn a_key_of_no_organization_is_named_and_stops_what_would_lose_its_hash() 
         let bench = Bench::new().await;
         bench
             .execute(&format!(
-                "INSERT INTO {{}}.organization VALUES ('{org}', 'zz', '{{}}');
+                "INSERT INTO {{}}.organization VALUES ('{org}', '{org}', 'zz', '{{}}');
                 INSERT INTO {{}}.api_key (org, id, owner, owner_id, hash, created_at)
                 SELECT '{org}', 'forged', owner, owner_id, 'known', created_at FROM {{}}.api_key"
             ))
@@ -140,8 +140,8 @@ async fn the_size_of_a_damaged_head_hides_nothing() {
         bench
             .execute(&format!(
                 "UPDATE {{}}.head SET size = '{size}'
-                    WHERE org IN (SELECT id FROM {{}}.organization WHERE name <> 'beta');
-                DELETE FROM {{}}.membership WHERE org = (SELECT id FROM {{}}.organization WHERE name = 'beta');
+                    WHERE org IN (SELECT key FROM {{}}.organization WHERE name <> 'beta');
+                DELETE FROM {{}}.membership WHERE org = (SELECT key FROM {{}}.organization WHERE name = 'beta');
                 INSERT INTO {{}}.blob VALUES ('1', '', 1), ('1', 'a', 1)"
             ))
             .await;
@@ -161,7 +161,7 @@ async fn the_size_of_a_damaged_head_hides_nothing() {
 async fn entries_without_a_head_are_checked() {
     let bench = Bench::new().await;
     let entries = bench.store.fsck().await.unwrap().entries;
-    let of = |org: &str| format!("WHERE org = (SELECT id FROM {{}}.organization WHERE name = '{org}')");
+    let of = |org: &str| format!("WHERE org = (SELECT key FROM {{}}.organization WHERE name = '{org}')");
     bench
         .execute(&format!("DELETE FROM {{}}.head {}; DELETE FROM {{}}.head {}", of("acme"), of("beta")))
         .await;
@@ -298,12 +298,18 @@ async fn tables_that_are_not_as_they_were_made_are_named() {
     }
 }
 
+/// What the column `org` has of an organization.
+fn key(org: Id) -> String {
+    format!("'\\x{}'::bytea", hex(org.as_bytes()))
+}
+
 /// Makes whoever reads a column of a table in the rows of an organization find a damaged page.
 fn damaged(table: &str, column: &str, org: Id) -> String {
-    let owner = if table == "organization" { "id" } else { "org" };
+    let owner = if table == "organization" { "key" } else { "org" };
+    let org = key(org);
     format!(
-        "CREATE FUNCTION {{}}.met(org text, value anyelement) RETURNS anyelement STABLE LANGUAGE plpgsql AS $$ BEGIN
-            IF org = '{org}' THEN
+        "CREATE FUNCTION {{}}.met(org bytea, value anyelement) RETURNS anyelement STABLE LANGUAGE plpgsql AS $$ BEGIN
+            IF org = {org} THEN
                 RAISE EXCEPTION 'invalid page in block 7 of relation {table}' USING ERRCODE = 'XX001';
             END IF;
             RETURN value;
@@ -341,16 +347,17 @@ async fn a_page_that_cannot_be_read_is_named_and_hides_nothing_else() {
             let sha256 = sha256_hex(b"content").parse().unwrap();
             bench.store.put(org, &sha256, &mut Whole::new("content")).await.unwrap();
         }
+        let (acme, beta) = (key(acme), key(beta));
         bench
             .execute(&format!(
-                "UPDATE {{}}.blob_chunk SET data = '' WHERE org = '{beta}';
-                DELETE FROM {{}}.membership WHERE org = '{beta}';
+                "UPDATE {{}}.blob_chunk SET data = '' WHERE org = {beta};
+                DELETE FROM {{}}.membership WHERE org = {beta};
                 CREATE TABLE {{}}.another (org text)"
             ))
             .await;
         if table == "node" {
             // Ledgers as short as these have none.
-            bench.execute(&format!("INSERT INTO {{}}.node VALUES ('{acme}', 4, 0, '')")).await;
+            bench.execute(&format!("INSERT INTO {{}}.node VALUES ({acme}, 4, 0, '')")).await;
         }
         bench.execute(&damaged(table, column, bench.org(whose).await)).await;
         let problems = bench.problems().await;

@@ -5,6 +5,7 @@ mod bench;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use evidence_core::digest::hex;
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::ledger::Hash;
 use evidence_core::page::PageRequest;
@@ -58,9 +59,11 @@ async fn what_is_damaged_hides_nothing_of_its_neighbours() {
         bench.create(&bench.flow(&format!("flow-{number}"))).await.unwrap();
     }
     // Small ones are looked at together with the next.
-    let id = bench.org;
-    bench.execute(&format!("UPDATE {{}}.ledger SET payload = '{{}}' WHERE org = '{id}' AND idx = 1")).await;
-    bench.execute(&format!("DELETE FROM {{}}.membership WHERE org <> '{id}'")).await;
+    let id = hex(bench.org.as_bytes());
+    bench
+        .execute(&format!("UPDATE {{}}.ledger SET payload = '{{}}' WHERE org = '\\x{id}' AND idx = 1"))
+        .await;
+    bench.execute(&format!("DELETE FROM {{}}.membership WHERE org <> '\\x{id}'")).await;
     let problems = bench.problems().await;
     for expected in ["the payload of ledger entry 1", "table membership"] {
         assert!(problems.iter().any(|problem| problem.contains(expected)), "{expected}: {problems:?}");
@@ -93,7 +96,8 @@ async fn from_a_damaged_ledger_nothing_is_made() {
 async fn an_organization_whose_ledger_is_gone_is_not_made_to_vanish() {
     let bench = Bench::new().await;
     for table in ["ledger", "node", "head"] {
-        bench.execute(&format!("DELETE FROM {{}}.{table} WHERE org <> '{}'", bench.org)).await;
+        let org = hex(bench.org.as_bytes());
+        bench.execute(&format!("DELETE FROM {{}}.{table} WHERE org <> '\\x{org}'")).await;
     }
     let report = bench.store.rebuild().await.unwrap();
     assert_eq!(

@@ -74,7 +74,7 @@ impl Table {
             let rows = AssertSqlSafe(format!("SELECT count(*) FROM {schema}.{name}"));
             let rows: i64 = sqlx::query_scalar(rows).fetch_one(&mut *connection).await.unwrap();
             let columns = "
-                SELECT quote_ident(a.attname), format_type(a.atttypid, NULL), coalesce(a.attnum = ANY(i.indkey), false)
+                SELECT quote_ident(a.attname), format_type(a.atttypid, NULL), coalesce(a.attnum = ANY((i.indkey::smallint[])[0:i.indnkeyatts - 1]), false)
                 FROM pg_attribute a
                 LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary
                 -- How often tables were rebuilt has no right value.
@@ -198,6 +198,7 @@ async fn an_organization_is_made_again_for_as_long_as_it_is_recognized() {
     let checks = conformance::checks();
     let two = checks.iter().find(|check| check.name.ends_with("flows_by_id_pass_over_unknown_ids")).unwrap();
     for (change, is_recognized) in [
+        ("key = key || 'x'", true),
         ("id = id || 'x'", true),
         ("name = name || 'x'", true),
         ("record = record || 'x'", true),

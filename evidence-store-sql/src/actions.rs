@@ -93,7 +93,8 @@ const DUE: Sql = Sql::each(
             SELECT n.org FROM evidence.delivery n
             WHERE n.org > w.org AND n.due_at IS NOT NULL ORDER BY n.org LIMIT 1)
         FROM waiting w WHERE w.org IS NOT NULL)
-    SELECT d.org, d.target, d.due_at, d.state, d.revision FROM evidence.delivery d
+    SELECT o.id, d.target, d.due_at, d.state, d.revision
+    FROM evidence.delivery d CROSS JOIN LATERAL (SELECT id FROM evidence.organization WHERE key = d.org OFFSET 0) o
     WHERE d.due_at <= $2 AND d.org = (
         SELECT w.org FROM waiting w
         WHERE EXISTS (SELECT 1 FROM evidence.delivery n WHERE n.org = w.org AND n.due_at <= $2)
@@ -115,8 +116,8 @@ const PUT: Sql = Sql::each(
     RETURNING 1",
     "WITH held AS (SELECT name FROM evidence.lease WHERE name = $6 AND holder = $7 FOR SHARE)
     INSERT INTO evidence.delivery AS d (org, target, due_at, state, revision)
-    SELECT o.id, $2, $3, $4, $5 + 1 FROM evidence.organization o
-    WHERE o.id = $1 AND ($5 = 0 OR EXISTS (
+    SELECT o.key, $2, $3, $4, $5 + 1 FROM evidence.organization o
+    WHERE o.key = $1 AND ($5 = 0 OR EXISTS (
         SELECT 1 FROM evidence.delivery k WHERE k.org = $1 AND k.target = $2 AND k.revision = $5))
         AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM held))
     ON CONFLICT (org, target) DO UPDATE SET
@@ -154,8 +155,13 @@ impl<D: Driver> DeliveryStore for SqlStore<D> {
         after: Option<Id>,
         limit: u64,
     ) -> StoreResult<Option<(Id, Vec<Delivery>)>> {
-        let after = after.map_or(Value::Text(None), Value::Org);
-        let rows = self.query(DUE).bind(after).bind(now).bind(limit).all::<Row>().await?;
+        let rows = self
+            .query(DUE)
+            .bind(after.map_or(Value::NoOrg, Value::Org))
+            .bind(now)
+            .bind(limit)
+            .all::<Row>()
+            .await?;
         let Some((org, ..)) = rows.first() else { return Ok(None) };
         Ok(Some((word(org)?, rows.into_iter().filter_map(readable).collect())))
     }

@@ -42,7 +42,7 @@ const PUT_CHUNK: Sql = Sql::each(
     concat!(
         may_write!("$5"),
         "INSERT INTO evidence.blob_chunk (org, sha256, seq, data)
-        SELECT o.id, $2, $3, $4 FROM may, evidence.organization o WHERE may.may AND o.id = $1
+        SELECT o.key, $2, $3, $4 FROM may, evidence.organization o WHERE may.may AND o.key = $1
         ON CONFLICT (org, sha256, seq) DO UPDATE SET data = excluded.data) SELECT may FROM may"
     ),
 );
@@ -54,7 +54,7 @@ const COMPLETE: Sql = Sql::each(
     concat!(
         may_write!("$5"),
         "INSERT INTO evidence.blob (org, sha256, size)
-        SELECT o.id, $2, $3 FROM may, evidence.organization o WHERE may.may AND o.id = $1
+        SELECT o.key, $2, $3 FROM may, evidence.organization o WHERE may.may AND o.key = $1
         ON CONFLICT (org, sha256) DO UPDATE SET size = excluded.size),
         surplus AS (
             DELETE FROM evidence.blob_chunk c USING may

@@ -52,7 +52,7 @@ const ADVANCE: Sql = Sql::each(
     "WITH held AS (
         SELECT name FROM evidence.lease WHERE name = $2 AND holder = $3 AND expires_at > $6 FOR SHARE)
     INSERT INTO evidence.cursor AS c (org, consumer, position)
-    SELECT o.id, l.name, $5 FROM held l JOIN evidence.organization o ON o.id = $1
+    SELECT o.key, l.name, $5 FROM held l JOIN evidence.organization o ON o.key = $1
     WHERE $4 = 0 OR EXISTS (
         SELECT 1 FROM evidence.cursor k WHERE k.org = $1 AND k.consumer = l.name AND k.position = $4)
     ON CONFLICT (org, consumer) DO UPDATE SET position = excluded.position WHERE c.position = $4

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Hash, LedgerHashes, Needs};
-use evidence_core::store::{LEDGER_PAGE, LedgerStore, StoreResult, StoredEntry};
+use evidence_core::store::{LEDGER_PAGE, Leaf, LedgerStore, StoreResult, StoredEntry};
 use evidence_core::time::Timestamp;
 
 use crate::decode::Payload;
@@ -31,6 +31,12 @@ pub(crate) const ENTRIES: Sql = Sql::each(
             WHERE org = $1 AND idx >= $2 ORDER BY idx LIMIT $3) s) p
     CROSS JOIN LATERAL (SELECT * FROM evidence.ledger WHERE org = $1 AND idx = p.idx OFFSET 0) l
     WHERE p.bytes_before < $4 ORDER BY p.idx",
+);
+
+/// Neither database reads a text for its size.
+const LEAVES: Sql = Sql::same(
+    "SELECT idx, kind, coalesce(octet_length(payload), 0), leaf_hash FROM evidence.ledger
+    WHERE org = $1 AND idx >= $2 ORDER BY idx LIMIT $3",
 );
 
 const ENTRIES_AT: Sql = Sql::each(
@@ -78,8 +84,8 @@ pub(crate) fn entry(row: EntryRow) -> StoreResult<StoredEntry> {
 }
 
 /// Reads a head.
-pub(crate) fn frontier(size: i64, hex: &str) -> StoreResult<Frontier> {
-    Frontier::from_hex(u64::from_cell(Cell::Int(size))?, hex)
+pub(crate) fn frontier(size: i64, hashes: &[u8]) -> StoreResult<Frontier> {
+    Frontier::from_bytes(u64::from_cell(Cell::Int(size))?, hashes)
         .map_err(|error| StoreError::corrupt(format_args!("the head of a ledger: {error}")))
 }
 
@@ -92,13 +98,18 @@ fn pairs(pairs: impl Iterator<Item = (u64, u64)>) -> Value {
 #[async_trait]
 impl<D: Driver> LedgerStore for SqlStore<D> {
     async fn ledger_head(&self, org: Id) -> StoreResult<Option<Frontier>> {
-        let head = |(size, hex): (i64, String)| frontier(size, &hex);
+        let head = |(size, hashes): (i64, Vec<u8>)| frontier(size, &hashes);
         self.query_org(org, HEAD).first_as(head).await
     }
 
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
         let query = self.query_org(org, ENTRIES).bind(first).bind(limit).bind(LEDGER_PAGE);
         query.long().all_as(entry).await
+    }
+
+    async fn ledger_leaves(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<Leaf>> {
+        let leaf = |(index, kind, bytes, leaf_hash)| Ok(Leaf { index, kind, bytes, leaf_hash });
+        self.query_org(org, LEAVES).bind(first).bind(limit).all_as(leaf).await
     }
 
     async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {

@@ -21,12 +21,9 @@ use crate::value::{Cell, FromCell, texts};
 
 const SETTINGS: &str = "user_settings";
 
-const ORG_ROLE: Sql = Sql::each(
+const ORG_ROLE: Sql = Sql::same(
     "SELECT o.record, m.role
     FROM evidence.organization o LEFT JOIN evidence.membership m ON m.org = o.key AND m.user = $2
-    WHERE o.name = $1",
-    "SELECT o.record, m.role
-    FROM evidence.organization o LEFT JOIN evidence.membership m ON m.org = o.id AND m.user = $2
     WHERE o.name = $1",
 );
 

@@ -20,82 +20,56 @@ const STATE: Sql = Sql::same(
     FROM (SELECT 1) AS one LEFT JOIN evidence.attachment_pending p ON p.org = $1 AND p.sha256 = $2",
 );
 
-/// Notes a content of the organization whose key is this column.
-macro_rules! put {
-    ($key:literal) => {
-        concat!(
-            "INSERT INTO evidence.attachment_pending AS p (org, sha256, kept_at)
-            SELECT o.",
-            $key,
-            ", $2, $3 FROM evidence.organization o
-            WHERE o.",
-            $key,
-            " = $1 AND NOT EXISTS (SELECT 1 FROM evidence.attachment a WHERE a.org = $1 AND a.sha256 = $2)
-            ON CONFLICT (org, sha256) DO UPDATE SET
-                kept_at = CASE WHEN p.kept_at > excluded.kept_at THEN p.kept_at ELSE excluded.kept_at END
-            WHERE p.removing_at IS NULL
-            RETURNING kept_at"
-        )
-    };
-}
-
-const PUT: Sql = Sql::each(put!("key"), put!("id"));
+/// Notes a content of an organization that exists.
+const PUT: Sql = Sql::same(
+    "INSERT INTO evidence.attachment_pending AS p (org, sha256, kept_at)
+    SELECT o.key, $2, $3 FROM evidence.organization o
+    WHERE o.key = $1 AND NOT EXISTS (SELECT 1 FROM evidence.attachment a WHERE a.org = $1 AND a.sha256 = $2)
+    ON CONFLICT (org, sha256) DO UPDATE SET
+        kept_at = CASE WHEN p.kept_at > excluded.kept_at THEN p.kept_at ELSE excluded.kept_at END
+    WHERE p.removing_at IS NULL
+    RETURNING kept_at",
+);
 
 const PENDING: Sql = Sql::each(
     "SELECT o.id, p.sha256, p.kept_at, p.removing_at, p.org
     FROM attachment_pending p CROSS JOIN organization o ON o.key = p.org
     WHERE (p.org, p.sha256) > (coalesce($1, -1), coalesce($2, '')) ORDER BY p.org, p.sha256 LIMIT $3",
-    "SELECT p.org, p.sha256, p.kept_at, p.removing_at, p.org FROM evidence.attachment_pending p
+    "SELECT o.id, p.sha256, p.kept_at, p.removing_at, p.org FROM evidence.attachment_pending p
+    CROSS JOIN LATERAL (SELECT id FROM evidence.organization WHERE key = p.org OFFSET 0) o
     WHERE (p.org, p.sha256) > (coalesce($1, ''), coalesce($2, '')) ORDER BY p.org, p.sha256 LIMIT $3",
 );
 
 /// The condition that the note `p` is as it was read, that its organization and ledger are there, that no migration goes
 /// on, and that a program of version `$5` may write.
 macro_rules! unchanged {
-    ($key:literal) => {
-        concat!(
-            "p.org = $1 AND p.sha256 = $2 AND p.kept_at = $3 AND p.removing_at IS NOT DISTINCT FROM $4
-            AND EXISTS (SELECT 1 FROM evidence.head h WHERE h.org = $1)
-            AND EXISTS (SELECT 1 FROM evidence.organization o WHERE o.",
-            $key,
-            " = $1)
-            AND NOT EXISTS (SELECT 1 FROM evidence._evidence_migrations m WHERE NOT m.done OR m.min_writer_version > $5)"
-        )
+    () => {
+        "p.org = $1 AND p.sha256 = $2 AND p.kept_at = $3 AND p.removing_at IS NOT DISTINCT FROM $4
+        AND EXISTS (SELECT 1 FROM evidence.head h WHERE h.org = $1)
+        AND EXISTS (SELECT 1 FROM evidence.organization o WHERE o.key = $1)
+        AND NOT EXISTS (SELECT 1 FROM evidence._evidence_migrations m WHERE NOT m.done OR m.min_writer_version > $5)"
     };
 }
 
-macro_rules! begin {
-    ($key:literal) => {
-        concat!(
-            "UPDATE evidence.attachment_pending AS p SET removing_at = $6 WHERE ",
-            unchanged!($key),
-            " AND NOT EXISTS (SELECT 1 FROM evidence.attachment a WHERE a.org = $1 AND a.sha256 = $2)
-            RETURNING kept_at"
-        )
-    };
-}
+const BEGIN: Sql = Sql::same(concat!(
+    "UPDATE evidence.attachment_pending AS p SET removing_at = $6 WHERE ",
+    unchanged!(),
+    " AND NOT EXISTS (SELECT 1 FROM evidence.attachment a WHERE a.org = $1 AND a.sha256 = $2) RETURNING kept_at"
+));
 
-const BEGIN: Sql = Sql::each(begin!("key"), begin!("id"));
-
-macro_rules! abandon {
-    ($key:literal) => {
-        concat!(
-            "UPDATE evidence.attachment_pending AS p
-            SET removing_at = NULL, kept_at = CASE WHEN kept_at > $6 THEN kept_at ELSE $6 END WHERE ",
-            unchanged!($key),
-            " RETURNING kept_at"
-        )
-    };
-}
-
-const ABANDON: Sql = Sql::each(abandon!("key"), abandon!("id"));
+const ABANDON: Sql = Sql::same(concat!(
+    "UPDATE evidence.attachment_pending AS p
+    SET removing_at = NULL, kept_at = CASE WHEN kept_at > $6 THEN kept_at ELSE $6 END WHERE ",
+    unchanged!(),
+    " RETURNING kept_at"
+));
 
 /// In SQLite what follows removes the content, in the same transaction.
 const END: Sql = Sql::each(
-    concat!("DELETE FROM attachment_pending AS p WHERE ", unchanged!("key"), " RETURNING kept_at"),
+    concat!("DELETE FROM attachment_pending AS p WHERE ", unchanged!(), " RETURNING kept_at"),
     concat!(
         "WITH gone AS (DELETE FROM evidence.attachment_pending p WHERE ",
-        unchanged!("id"),
+        unchanged!(),
         " RETURNING p.kept_at),
         unnamed AS (
             SELECT 1 FROM gone WHERE NOT EXISTS (
@@ -157,7 +131,7 @@ impl<D: Driver> PendingStore for SqlStore<D> {
         let mut last = after.map(|last| (Value::Org(last.org), last.sha256.to_string()));
         loop {
             let (org, sha256) = last.unzip();
-            let org = org.unwrap_or(Value::Text(None));
+            let org = org.unwrap_or(Value::NoOrg);
             let query = self.query(PENDING).bind(org).bind(sha256).bind(limit).long();
             let rows = query.all::<Row>().await?;
             last = rows.last().map(|(_, sha256, _, _, org)| (org.clone().into(), sha256.clone()));

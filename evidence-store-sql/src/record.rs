@@ -122,8 +122,8 @@ impl<D: Driver> Recorder for SqlStore<D> {
 
 /// Answers, from one snapshot of the database, what a group has to know, in rows that begin with what they are about:
 ///
-/// - [`HEAD`], of an organization: its id, the size and the frontier of its ledger, the time of the last entry, and the
-///   greatest ordinals of its trails and artifacts;
+/// - [`HEAD`], of an organization: the size and the frontier of its ledger, the time of the last entry, the greatest
+///   ordinals of its trails and artifacts, and in the last column its id;
 /// - [`NAME`], one that leads somewhere: its number in the list that was asked for, the id, and whether it is an alias;
 /// - [`RECORD`]: its number and its revision;
 /// - [`VERSION`], in PostgreSQL: how often the tables were rebuilt, and the oldest version whose programs may write;
@@ -134,40 +134,40 @@ impl<D: Driver> Recorder for SqlStore<D> {
 /// within its trail, for how often an organization reports the same content has no limit.
 const PREFETCH: Sql = Sql::each(
     "
-    SELECT 0, NULL, o.id, h.size, h.frontier,
+    SELECT 0, NULL, NULL, h.size, h.frontier,
             coalesce((SELECT l.at FROM ledger l WHERE l.org = h.org AND l.idx = h.size - 1), 0),
             (SELECT max(t.ordinal) FROM trail t WHERE t.org = h.org),
-            (SELECT max(a.ordinal) FROM artifact a WHERE a.org = h.org)
+            (SELECT max(a.ordinal) FROM artifact a WHERE a.org = h.org), o.id
         FROM json_each($1) j CROSS JOIN organization o ON o.key = j.value->>0 CROSS JOIN head h ON h.org = o.key
-    UNION ALL SELECT 1, j.value->>0, n.id, n.alias, NULL, NULL, NULL, NULL
+    UNION ALL SELECT 1, j.value->>0, n.id, n.alias, NULL, NULL, NULL, NULL, NULL
         FROM json_each($2) j CROSS JOIN name n
             ON n.org = j.value->>1 AND n.kind = j.value->>2 AND n.name = j.value->>3
-    UNION ALL SELECT 1, j.value->>0, t.id, 0, NULL, NULL, NULL, NULL
+    UNION ALL SELECT 1, j.value->>0, t.id, 0, NULL, NULL, NULL, NULL, NULL
         FROM json_each($3) j CROSS JOIN trail t
             ON t.flow = j.value->>2 AND t.name = j.value->>3 AND +t.org = j.value->>1
-    UNION ALL SELECT 1, j.value->>0, s.environment, 0, NULL, NULL, NULL, NULL
+    UNION ALL SELECT 1, j.value->>0, s.environment, 0, NULL, NULL, NULL, NULL, NULL
         FROM json_each($4) j CROSS JOIN snapshot s
             ON s.environment = j.value->>2 AND s.idx = CAST(j.value->>3 AS INTEGER) AND +s.org = j.value->>1
-    UNION ALL SELECT 1, j.value->>0, a.id, 1, NULL, NULL, NULL, NULL
+    UNION ALL SELECT 1, j.value->>0, a.id, 1, NULL, NULL, NULL, NULL, NULL
         FROM json_each($5) j CROSS JOIN artifact a ON +a.org = j.value->>1 AND a.trail = j.value->>2
             AND a.ledger_index = (
                 SELECT max(n.ledger_index) FROM artifact n
                 WHERE n.trail = j.value->>2 AND n.name = j.value->>3 AND n.name <> '')
-    UNION ALL SELECT 1, j.value->>0, o.id, 0, NULL, NULL, NULL, NULL
+    UNION ALL SELECT 1, j.value->>0, o.id, 0, NULL, NULL, NULL, NULL, NULL
         FROM json_each($6) j CROSS JOIN organization o ON o.name = j.value->>3
-    UNION ALL SELECT 1, j.value->>0, u.id, 0, NULL, NULL, NULL, NULL
+    UNION ALL SELECT 1, j.value->>0, u.id, 0, NULL, NULL, NULL, NULL, NULL
         FROM json_each($7) j CROSS JOIN user u ON u.name = j.value->>3
-    UNION ALL SELECT 2, j.value->>0, NULL, r.ledger_index, NULL, NULL, NULL, NULL
+    UNION ALL SELECT 2, j.value->>0, NULL, r.ledger_index, NULL, NULL, NULL, NULL, NULL
         FROM json_each($8) j CROSS JOIN record r
             ON r.org = j.value->>1 AND r.kind = j.value->>2 AND r.id = j.value->>3
-    UNION ALL SELECT 2, j.value->>0, NULL, t.ledger_index, NULL, NULL, NULL, NULL
+    UNION ALL SELECT 2, j.value->>0, NULL, t.ledger_index, NULL, NULL, NULL, NULL, NULL
         FROM json_each($9) j CROSS JOIN trail t ON t.id = j.value->>3 AND +t.org = j.value->>1
     UNION ALL SELECT 4, j.value->>0, NULL,
             (SELECT max(a.flow_ordinal) FROM attestation a WHERE a.flow = j.value->>2), NULL, NULL,
             (SELECT max(t.flow_ordinal) FROM trail t WHERE t.flow = j.value->>2),
-            (SELECT max(a.flow_ordinal) FROM artifact a WHERE a.flow = j.value->>2)
+            (SELECT max(a.flow_ordinal) FROM artifact a WHERE a.flow = j.value->>2), NULL
         FROM json_each($10) j
-    UNION ALL SELECT 1, j.value->>0, a.id, 1, NULL, NULL, NULL, NULL
+    UNION ALL SELECT 1, j.value->>0, a.id, 1, NULL, NULL, NULL, NULL, NULL
         FROM json_each($11) j CROSS JOIN artifact a ON +a.org = j.value->>1 AND a.trail = j.value->>2
             AND a.ledger_index = (
                 SELECT max(n.ledger_index) FROM artifact n
@@ -185,62 +185,63 @@ const PREFETCH: Sql = Sql::each(
                 WHERE d.org = j.value->>1 AND d.repo = j.value->>3)
             ELSE (SELECT max(a.control_ordinal) FROM attestation a
                 WHERE a.org = j.value->>1 AND a.control = j.value->>3)
-            END, NULL, NULL, NULL, NULL
+            END, NULL, NULL, NULL, NULL, NULL
         FROM json_each($12) j",
     "
-    SELECT 0::bigint, NULL::bigint, h.org, h.size, h.frontier,
+    SELECT 0::bigint, NULL::bigint, NULL::text, h.size, h.frontier,
             coalesce((SELECT l.at FROM evidence.ledger l WHERE l.org = h.org AND l.idx = h.size - 1), 0),
             (SELECT t.ordinal FROM evidence.trail t WHERE t.org = h.org ORDER BY t.ordinal DESC LIMIT 1),
-            (SELECT a.ordinal FROM evidence.artifact a WHERE a.org = h.org ORDER BY a.ordinal DESC LIMIT 1)
+            (SELECT a.ordinal FROM evidence.artifact a WHERE a.org = h.org ORDER BY a.ordinal DESC LIMIT 1),
+            h.org
         FROM evidence.head h WHERE h.org = ANY($1)
     UNION ALL SELECT 1, j.number,
             (SELECT n.id FROM evidence.name n WHERE n.org = j.org AND n.kind = j.kind AND n.name = j.name),
             (SELECT n.alias::integer FROM evidence.name n WHERE n.org = j.org AND n.kind = j.kind AND n.name = j.name),
-            NULL, NULL, NULL, NULL
-        FROM UNNEST($2::bigint[], $3::text[], $4::text[], $5::text[]) AS j (number, org, kind, name)
+            NULL, NULL, NULL, NULL, NULL
+        FROM UNNEST($2::bigint[], $3::bytea[], $4::text[], $5::text[]) AS j (number, org, kind, name)
     UNION ALL SELECT 1, j.number,
             (SELECT t.id FROM evidence.trail t WHERE t.org = j.org AND t.flow = j.flow AND t.name = j.name),
-            0, NULL, NULL, NULL, NULL
-        FROM UNNEST($6::bigint[], $7::text[], $8::text[], $9::text[]) AS j (number, org, flow, name)
+            0, NULL, NULL, NULL, NULL, NULL
+        FROM UNNEST($6::bigint[], $7::bytea[], $8::text[], $9::text[]) AS j (number, org, flow, name)
     UNION ALL SELECT 1, j.number,
             (SELECT s.environment FROM evidence.snapshot s
                 WHERE s.org = j.org AND s.environment = j.environment AND s.idx = j.idx::bigint),
-            0, NULL, NULL, NULL, NULL
-        FROM UNNEST($10::bigint[], $11::text[], $12::text[], $13::text[]) AS j (number, org, environment, idx)
+            0, NULL, NULL, NULL, NULL, NULL
+        FROM UNNEST($10::bigint[], $11::bytea[], $12::text[], $13::text[]) AS j (number, org, environment, idx)
     UNION ALL SELECT 1, j.number,
             (SELECT a.id FROM evidence.artifact a
                 WHERE a.org = j.org AND a.trail = j.trail AND a.name = j.name AND a.name <> ''
                 ORDER BY a.ledger_index DESC LIMIT 1),
-            1, NULL, NULL, NULL, NULL
-        FROM UNNEST($14::bigint[], $15::text[], $16::text[], $17::text[]) AS j (number, org, trail, name)
+            1, NULL, NULL, NULL, NULL, NULL
+        FROM UNNEST($14::bigint[], $15::bytea[], $16::text[], $17::text[]) AS j (number, org, trail, name)
     UNION ALL SELECT 1, j.number, (SELECT o.id FROM evidence.organization o WHERE o.name = j.name),
-            0, NULL, NULL, NULL, NULL
-        FROM UNNEST($18::bigint[], $19::text[], $20::text[], $21::text[]) AS j (number, org, kind, name)
+            0, NULL, NULL, NULL, NULL, NULL
+        FROM UNNEST($18::bigint[], $19::bytea[], $20::text[], $21::text[]) AS j (number, org, kind, name)
     UNION ALL SELECT 1, j.number, (SELECT u.id FROM evidence.user u WHERE u.name = j.name),
-            0, NULL, NULL, NULL, NULL
-        FROM UNNEST($22::bigint[], $23::text[], $24::text[], $25::text[]) AS j (number, org, kind, name)
+            0, NULL, NULL, NULL, NULL, NULL
+        FROM UNNEST($22::bigint[], $23::bytea[], $24::text[], $25::text[]) AS j (number, org, kind, name)
     UNION ALL SELECT 2, j.number, NULL,
             (SELECT r.ledger_index FROM evidence.record r WHERE r.org = j.org AND r.id = j.id AND r.kind = j.kind),
-            NULL, NULL, NULL, NULL
-        FROM UNNEST($26::bigint[], $27::text[], $28::text[], $29::text[]) AS j (number, org, kind, id)
+            NULL, NULL, NULL, NULL, NULL
+        FROM UNNEST($26::bigint[], $27::bytea[], $28::text[], $29::text[]) AS j (number, org, kind, id)
     UNION ALL SELECT 2, j.number, NULL,
             (SELECT t.ledger_index FROM evidence.trail t WHERE t.org = j.org AND t.id = j.id),
-            NULL, NULL, NULL, NULL
-        FROM UNNEST($30::bigint[], $31::text[], $32::text[], $33::text[]) AS j (number, org, kind, id)
+            NULL, NULL, NULL, NULL, NULL
+        FROM UNNEST($30::bigint[], $31::bytea[], $32::text[], $33::text[]) AS j (number, org, kind, id)
     UNION ALL SELECT 4, j.number, NULL,
             (SELECT a.flow_ordinal FROM evidence.attestation a WHERE a.org = j.org AND a.flow = j.flow
                 ORDER BY a.flow_ordinal DESC LIMIT 1), NULL, NULL,
             (SELECT t.flow_ordinal FROM evidence.trail t WHERE t.org = j.org AND t.flow || '' = j.flow
                 ORDER BY t.flow_ordinal DESC LIMIT 1),
             (SELECT a.flow_ordinal FROM evidence.artifact a WHERE a.org = j.org AND a.flow = j.flow
-                ORDER BY a.flow_ordinal DESC LIMIT 1)
-        FROM UNNEST($34::bigint[], $35::text[], $36::text[], $37::text[]) AS j (number, org, flow, name)
+                ORDER BY a.flow_ordinal DESC LIMIT 1), NULL
+        FROM UNNEST($34::bigint[], $35::bytea[], $36::text[], $37::text[]) AS j (number, org, flow, name)
     UNION ALL SELECT 1, j.number,
             (SELECT a.id FROM evidence.artifact a
                 WHERE a.org = j.org AND a.trail = j.trail AND a.fingerprint = j.fingerprint
                 ORDER BY a.ledger_index DESC LIMIT 1),
-            1, NULL, NULL, NULL, NULL
-        FROM UNNEST($38::bigint[], $39::text[], $40::text[], $41::text[]) AS j (number, org, trail, fingerprint)
+            1, NULL, NULL, NULL, NULL, NULL
+        FROM UNNEST($38::bigint[], $39::bytea[], $40::text[], $41::text[]) AS j (number, org, trail, fingerprint)
     UNION ALL SELECT 5, j.number, NULL, CASE j.kind
             WHEN 'content' THEN
                 (SELECT 1 FROM evidence.artifact a WHERE a.org = j.org AND a.fingerprint = j.name LIMIT 1)
@@ -259,10 +260,10 @@ const PREFETCH: Sql = Sql::each(
                     ORDER BY d.repo_ordinal DESC LIMIT 1)
             ELSE (SELECT a.control_ordinal FROM evidence.attestation a WHERE a.org = j.org AND a.control = j.name
                 ORDER BY a.control_ordinal DESC LIMIT 1)
-            END, NULL, NULL, NULL, NULL
-        FROM UNNEST($42::bigint[], $43::text[], $44::text[], $45::text[]) AS j (number, org, kind, name)
+            END, NULL, NULL, NULL, NULL, NULL
+        FROM UNNEST($42::bigint[], $43::bytea[], $44::text[], $45::text[]) AS j (number, org, kind, name)
     UNION ALL (
-        SELECT 3, m.rebuild_count, NULL, m.min_writer_version, NULL, NULL, NULL, NULL
+        SELECT 3, m.rebuild_count, NULL, m.min_writer_version, NULL, NULL, NULL, NULL, NULL
         FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1)",
 );
 
@@ -281,8 +282,17 @@ const FLOW: i64 = 4;
 const SERIES: i64 = 5;
 
 /// A row of [`PREFETCH`].
-type PrefetchRow =
-    (i64, Option<i64>, Option<String>, Option<i64>, Option<String>, Option<i64>, Option<u64>, Option<u64>);
+type PrefetchRow = (
+    i64,
+    Option<i64>,
+    Option<Id>,
+    Option<i64>,
+    Option<Vec<u8>>,
+    Option<i64>,
+    Option<u64>,
+    Option<u64>,
+    Option<Id>,
+);
 
 /// Things to look for, column by column: their numbers, organizations, kinds or what else they lie in, and names.
 #[derive(Debug, Default)]
@@ -436,8 +446,8 @@ pub struct Head {
     pub was: u64,
     /// The size it has now.
     pub size: u64,
-    /// Its frontier now, in hex.
-    pub frontier: String,
+    /// Its frontier now ([`Frontier::to_bytes`]).
+    pub frontier: Vec<u8>,
 }
 
 /// What a group writes, together or not at all.
@@ -459,12 +469,11 @@ impl Plan {
     pub fn new(prefetch: &Prefetch, rows: Vec<Row>) -> StoreResult<Self> {
         let mut plan = Self::default();
         for row in rows {
-            let (what, number, id, value, text, at, trails, artifacts) = PrefetchRow::from_row(row)?;
+            let (what, number, id, value, hashes, at, trails, artifacts, org) = PrefetchRow::from_row(row)?;
             let position = number.and_then(|number| usize::try_from(number).ok()).unwrap_or(usize::MAX);
-            let id = id.map(|id| Id::from_cell(Cell::Text(id))).transpose()?;
-            match (what, id, value) {
+            match (what, org.or(id), value) {
                 (HEAD, Some(org), Some(size)) => {
-                    let frontier = frontier(size, &text.unwrap_or_default())?;
+                    let frontier = frontier(size, &hashes.unwrap_or_default())?;
                     let (was, at) = (Some(frontier.size()), Timestamp::from_micros(at.unwrap_or_default()));
                     plan.ledgers.insert(org, Ledger { was, frontier, at, changed: false });
                     plan.ordinals.set_greatest((org, None), trails, artifacts);
@@ -590,7 +599,7 @@ impl Plan {
         let Self { ledgers, rows, rebuild_count, .. } = self;
         let (mut rows, mut heads) = (rows.into_rows()?, Vec::new());
         for (org, Ledger { was, frontier, .. }) in ledgers.into_iter().filter(|(_, ledger)| ledger.changed) {
-            let (size, frontier) = (frontier.size(), frontier.to_hex());
+            let (size, frontier) = (frontier.size(), frontier.to_bytes());
             match was {
                 Some(was) => heads.push(Head { org, was, size, frontier }),
                 None => rows.push(TableWrite::Head, vec![Value::Org(org), size.into(), frontier.into()]),
@@ -630,7 +639,7 @@ impl Group {
             single.map_or_else(|| Value::Columns(vec![Column::Orgs(orgs)]), Value::Org),
             Value::Ints(before),
             Value::Ints(sizes),
-            Value::Texts(frontiers),
+            Value::Columns(vec![Column::Bytes(frontiers)]),
             version.into(),
             rebuild_count.into(),
             Value::Columns(rows.into_columns(shape.tables, single.is_some())),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
 use evidence_core::auth::KeyHash;
-use evidence_core::digest::Digest;
+use evidence_core::digest::{Digest, hex};
 use evidence_core::id::Id;
 use evidence_core::index::IndexRow;
 use evidence_core::ledger::{Frontier, Hash};
@@ -102,17 +102,11 @@ impl<S: ScratchSession> Scratch<S> {
         for (name, key) in scratch.rows::<(String, String)>(TABLES.text(S::DIALECT), vec![]).await? {
             let key: Vec<String> = body(&key)?;
             let key = key.iter().map(|column| format!("\"{column}\"")).collect();
-            let org = if name == "organization" { Self::ORGANIZATION } else { "org" };
+            let org = if name == "organization" { "key" } else { "org" };
             scratch.tables.push(Derived { name, key, org });
         }
         Ok(scratch)
     }
-
-    /// The column of the table `organization` that others have as `org`.
-    const ORGANIZATION: &'static str = match S::DIALECT {
-        Dialect::Sqlite => "key",
-        Dialect::Postgres => "id",
-    };
 
     /// The tables that can be read by numbers of rows: the column that has them.
     const NUMBER: &'static str = match S::DIALECT {
@@ -293,26 +287,25 @@ impl<S: ScratchSession> Scratch<S> {
         problems: &mut Vec<String>,
     ) -> StoreResult<Vec<Ledger>> {
         let range = OrgRange::after(after);
-        let key = Self::ORGANIZATION;
-        let of = |sql: &str, column| sql.replace("{range}", &range.has(column)).replace("{key}", key);
+        let of = |sql: &str, column| sql.replace("{range}", &range.has(column, S::DIALECT));
         let begun = self.readable_rows::<(Cell,)>("table ledger", &of(BEGUN, "org"), problems).await?;
         let heads = self.readable_rows::<(Cell, i64)>("table head", &of(HEADS, "org"), problems).await?;
         let names =
-            self.readable_rows::<(Cell, String)>("table organization", &of(NAMES, key), problems).await?;
+            self.readable_rows::<(Cell, String)>("table organization", &of(NAMES, "key"), problems).await?;
         let names = BTreeMap::from_iter(names);
         let sizes = BTreeMap::from_iter(begun.into_iter().map(|(org,)| (org, 0)).chain(heads));
         let named = |org: &Cell| match (names.get(org), org) {
             (Some(name), _) => name.clone(),
             (None, Cell::Int(key)) => format!("of key {key}"),
-            (None, Cell::Text(id)) => id.clone(),
+            (None, Cell::Bytes(key)) => format!("of key {}", hex(key)),
             (None, _) => "without a name".to_owned(),
         };
         Ok(sizes.into_iter().map(|(org, size)| (org.clone(), named(&org), size)).collect())
     }
 
     pub(crate) async fn head(&mut self, org: &Cell) -> StoreResult<Option<Frontier>> {
-        let head = self.rows::<(i64, String)>(HEAD, vec![org.clone().into()]).await?.into_iter().next();
-        head.map(|(size, hex)| frontier(size, &hex)).transpose()
+        let head = self.rows::<(i64, Vec<u8>)>(HEAD, vec![org.clone().into()]).await?.into_iter().next();
+        head.map(|(size, hashes)| frontier(size, &hashes)).transpose()
     }
 
     pub(crate) async fn entries(
@@ -369,7 +362,7 @@ impl<S: ScratchSession> Scratch<S> {
             }
             let id =
                 derivation.id.ok_or_else(|| StoreError::corrupt("it does not begin with an organization"))?;
-            if matches!(org, Cell::Text(org) if *org != id.to_string()) {
+            if matches!(org, Cell::Bytes(org) if *org != id.as_bytes()) {
                 return Err(StoreError::corrupt("it begins with another organization"));
             }
             for content in Series::of(&fact) {
@@ -411,7 +404,7 @@ impl<S: ScratchSession> Scratch<S> {
     pub(crate) async fn differences(&mut self, range: &OrgRange) -> StoreResult<Vec<String>> {
         let mut problems = Vec::new();
         for table in self.tables.clone() {
-            let (name, key, difference) = (&table.name, table.columns(), table.difference(range));
+            let (name, key, difference) = (&table.name, table.columns(), table.difference(range, S::DIALECT));
             let row = match S::DIALECT {
                 Dialect::Sqlite => format!("json_array({key})"),
                 Dialect::Postgres => format!("json_build_array({key})::text"),
@@ -422,7 +415,7 @@ impl<S: ScratchSession> Scratch<S> {
                 rows.iter().map(|row| format!("table {name}: row {row} is not what the ledger says")),
             );
         }
-        let missing = HASHES_MISSING.replace("{range}", &range.has("org"));
+        let missing = HASHES_MISSING.replace("{range}", &range.has("org", S::DIALECT));
         let hashes = self.readable_column("table api_key", &missing, &mut problems).await?;
         problems.extend(hashes.iter().map(|key| format!("the hash of an API key is missing: {key}")));
         Ok(problems)
@@ -466,7 +459,7 @@ impl<S: ScratchSession> Scratch<S> {
         // Each table as it was at some time, for what is written meanwhile stays in the log of a SQLite file.
         for (table, sql) in derived.chain(others) {
             self.begin().await?;
-            let sql = sql.replace("{table}", &table).replace("{key}", Self::ORGANIZATION);
+            let sql = sql.replace("{table}", &table);
             let orphaned = self.readable_column(&format!("table {table}"), &sql, &mut problems).await?;
             problems.extend(
                 orphaned.iter().map(|table| format!("rows of an organization that does not exist: {table}")),
@@ -480,17 +473,11 @@ impl<S: ScratchSession> Scratch<S> {
     /// What would be lost for good if the scratch tables of these organizations took the place of what is stored.
     pub(crate) async fn unrecoverable_rows(&mut self, range: &OrgRange) -> StoreResult<Vec<String>> {
         let mut problems = Vec::new();
-        let organization = format!("o.{}", Self::ORGANIZATION);
         for (part, what, sql, column) in [
-            (
-                "table organization",
-                "the ledger of an organization is gone",
-                LEDGERS_GONE,
-                organization.as_str(),
-            ),
+            ("table organization", "the ledger of an organization is gone", LEDGERS_GONE, "o.key"),
             ("table api_key", "no ledger tells of an API key", KEYS_UNKNOWN, "k.org"),
         ] {
-            let sql = sql.replace("{range}", &range.has(column));
+            let sql = sql.replace("{range}", &range.has(column, S::DIALECT));
             let rows = self.readable_column(part, &sql, &mut problems).await?;
             problems.extend(rows.iter().map(|row| format!("{what}: {row}")));
         }
@@ -522,7 +509,8 @@ impl<S: ScratchSession> Scratch<S> {
     /// Notes the keys of the rows of a table that differ, and answers how many there are.
     pub(crate) async fn record_differing_keys(&mut self, name: &str, range: &OrgRange) -> StoreResult<u64> {
         let table = self.table(name)?;
-        let differ = format!("SELECT DISTINCT {} FROM {}", table.columns(), table.difference(range));
+        let differ =
+            format!("SELECT DISTINCT {} FROM {}", table.columns(), table.difference(range, S::DIALECT));
         let marks = match S::DIALECT {
             Dialect::Sqlite => format!("CREATE TABLE scratch.\"differs_{name}\" AS {differ}"),
             Dialect::Postgres => format!(

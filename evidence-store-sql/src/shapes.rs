@@ -21,7 +21,7 @@ const COMPARE_AND_SWAP: &str = "
                 FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1), true)),
     swapped AS (
         UPDATE evidence.head h SET size = s.size, frontier = s.frontier
-        FROM go, UNNEST($1::text[], $3::bigint[], $4::text[]) AS s (org, size, frontier) WHERE h.org = s.org)";
+        FROM go, UNNEST($1::bytea[], $3::bigint[], $4::bytea[]) AS s (org, size, frontier) WHERE h.org = s.org)";
 
 /// The same for one organization, which is a scalar.
 const COMPARE_AND_SWAP_ONE: &str = "
@@ -33,7 +33,7 @@ const COMPARE_AND_SWAP_ONE: &str = "
                 FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1), true)),
     swapped AS (
         UPDATE evidence.head h SET size = s.size, frontier = s.frontier
-        FROM go, UNNEST($3::bigint[], $4::text[]) AS s (size, frontier) WHERE h.org = $1)";
+        FROM go, UNNEST($3::bigint[], $4::bytea[]) AS s (size, frontier) WHERE h.org = $1)";
 
 /// How many parameters come before those of the tables.
 const PARAMETERS: usize = 6;

@@ -176,7 +176,6 @@ impl TableWrite {
                 ],
             ),
             Self::Node => insert("node", &[("org", Org), ("level", Int), ("idx", Int), ("hash", Bytes)]),
-            // SQLite has the key besides, which the driver gives.
             Self::Organization => {
                 insert("organization", &[("key", Org), ("id", Text), ("name", Text), ("record", Text)])
             }
@@ -514,7 +513,7 @@ impl TableWrite {
                 2,
                 2,
             ),
-            Self::Head => insert("head", &[("org", Org), ("size", Int), ("frontier", Text)]),
+            Self::Head => insert("head", &[("org", Org), ("size", Int), ("frontier", Bytes)]),
         }
     }
 
@@ -560,10 +559,10 @@ impl TableWrite {
         let Definition { table, columns, conflict } = self.definition();
         let listed = || columns.iter().filter(|(_, kind)| self.lists(*kind, is_one));
         let arrays = listed().zip(first..).map(|((_, kind), number)| match kind {
-            Org | Text | Json => format!("${number}::text[]"),
+            Text | Json => format!("${number}::text[]"),
             Int => format!("${number}::bigint[]"),
             Bool => format!("${number}::boolean[]"),
-            Bytes => format!("${number}::bytea[]"),
+            Org | Bytes => format!("${number}::bytea[]"),
         });
         let (arrays, names) = (arrays.collect::<Vec<_>>().join(", "), names(listed()));
         let statement = if let OnConflict::Custom([_, postgres]) = conflict {
@@ -586,9 +585,9 @@ impl TableWrite {
         (if is_one { statement.replace("r.org", "$1") } else { statement }, listed().count())
     }
 
-    /// Whether PostgreSQL gets the values of a column of this kind as a list. An organization's key is its id there.
+    /// Whether PostgreSQL gets the values of a column of this kind as a list.
     fn lists(self, kind: Kind, is_one: bool) -> bool {
-        kind != Org || !is_one && self != Self::Organization
+        kind != Org || !is_one || self == Self::Organization
     }
 
     /// For PostgreSQL: rows by column, those of [`Self::postgres`].

@@ -21,9 +21,11 @@ pub enum Value {
     Bool(Option<bool>),
     /// Bytes.
     Bytes(Vec<u8>),
-    /// An organization, as the column `org` has it: an integer key in SQLite, the id in PostgreSQL. An organization that
-    /// does not exist is one that no row has.
+    /// An organization, as the column `org` has it: an integer key in SQLite, the bytes of the id in PostgreSQL. An
+    /// organization that does not exist is one that no row has.
     Org(Id),
+    /// No organization: a null.
+    NoOrg,
     /// A list of texts: `json_each($n)` in SQLite, `UNNEST($n::text[])` in PostgreSQL.
     Texts(Vec<Option<String>>),
     /// A list of integers, as [`Value::Texts`].
@@ -286,8 +288,14 @@ impl FromCell for String {
     }
 }
 
+/// Text, or the bytes that PostgreSQL has in the column `org`.
 impl FromCell for Id {
     fn from_cell(cell: Cell) -> StoreResult<Self> {
+        if let Cell::Bytes(bytes) = &cell
+            && let Ok(bytes) = bytes.as_slice().try_into()
+        {
+            return Ok(Self::from_bytes(bytes));
+        }
         let text = String::from_cell(cell)?;
         text.parse().map_err(|error| StoreError::corrupt(format_args!("'{text}': {error}")))
     }

@@ -26,11 +26,11 @@ CREATE TABLE membership (
     PRIMARY KEY (org, user)
 ) STRICT, WITHOUT ROWID;
 
--- frontier: the hashes of the complete subtrees of `size` leaves, hex, largest first. An append reads no node.
+-- frontier: the hashes of the complete subtrees of `size` leaves, largest first. An append reads no node.
 CREATE TABLE head (
     org      INTEGER NOT NULL PRIMARY KEY,
     size     INTEGER NOT NULL,
-    frontier TEXT NOT NULL
+    frontier BLOB NOT NULL
 ) STRICT;
 
 CREATE TABLE ledger (

@@ -150,7 +150,9 @@ fn output<'v>(
 ) -> rusqlite::Result<ToSqlOutput<'v>> {
     let owned = |json: String| ToSqlOutput::Owned(Owned::Text(json));
     Ok(match value {
-        Value::Text(None) | Value::Int(None) | Value::Bool(None) => ToSqlOutput::Borrowed(ValueRef::Null),
+        Value::NoOrg | Value::Text(None) | Value::Int(None) | Value::Bool(None) => {
+            ToSqlOutput::Borrowed(ValueRef::Null)
+        }
         Value::Text(Some(text)) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
         Value::Int(Some(number)) => ToSqlOutput::Borrowed(ValueRef::Integer(*number)),
         Value::Bool(Some(truth)) => ToSqlOutput::Borrowed(ValueRef::Integer(i64::from(*truth))),

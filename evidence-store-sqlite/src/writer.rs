@@ -239,7 +239,7 @@ fn write(transaction: &Transaction<'_>, group: &Group) -> rusqlite::Result<()> {
     let heads = group
         .heads
         .iter()
-        .map(|head| vec![Value::Org(head.org), head.size.into(), head.frontier.as_str().into()]);
+        .map(|head| vec![Value::Org(head.org), head.size.into(), head.frontier.clone().into()]);
     execute(transaction, PUT_HEAD, &heads.collect::<Vec<_>>(), key)
 }
 

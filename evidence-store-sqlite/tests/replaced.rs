@@ -261,7 +261,7 @@ async fn an_organization_is_the_one_that_the_file_says_now() {
     let org = |name: &str| orgs.iter().find(|org| org.name.as_str() == name).unwrap().id;
     let heads = async || {
         let heads = [store.ledger_head(org("acme")).await, store.ledger_head(org("beta")).await];
-        heads.map(|head| head.unwrap().unwrap().to_hex())
+        heads.map(|head| head.unwrap().unwrap().to_bytes())
     };
     let [acme, beta] = heads().await;
     assert_ne!(acme, beta);

@@ -23,6 +23,12 @@ struct Generations<K, T> {
 
 type Entry<T> = (usize, Arc<T>);
 
+/// What a cache no longer keeps.
+struct Forgotten<K, T> {
+    generation: BTreeMap<K, Entry<T>>,
+    replaced: Option<Entry<T>>,
+}
+
 impl<K: Ord, T> Cache<K, T> {
     /// A cache of about so many bytes.
     pub(crate) const fn new(bytes: usize) -> Self {
@@ -37,13 +43,16 @@ impl<K: Ord, T> Cache<K, T> {
             return Some(Arc::clone(value));
         }
         let (key, (bytes, value)) = generations.earlier.remove_entry(key)?;
-        generations.keep(key, (bytes, Arc::clone(&value)), self.budget);
+        let forgotten = generations.keep(key, (bytes, Arc::clone(&value)), self.budget);
+        drop(generations);
+        drop(forgotten);
         Some(value)
     }
 
     /// Keeps a value of so many bytes, unless it is too large.
     pub(crate) fn put(&self, key: K, bytes: usize, value: Arc<T>) {
-        self.generations().keep(key, (bytes, value), self.budget);
+        let forgotten = self.generations().keep(key, (bytes, value), self.budget);
+        drop(forgotten);
     }
 
     /// Forgets the value of this key.
@@ -58,17 +67,22 @@ impl<K: Ord, T> Cache<K, T> {
 }
 
 impl<K: Ord, T> Generations<K, T> {
-    fn keep(&mut self, key: K, entry: Entry<T>, budget: usize) {
+    /// Keeps a value, and answers what is forgotten for it: that is dropped once the lock is given up, for it may be large.
+    fn keep(&mut self, key: K, entry: Entry<T>, budget: usize) -> Forgotten<K, T> {
         let bytes = entry.0;
+        let mut forgotten = Forgotten { generation: BTreeMap::new(), replaced: None };
         if bytes > budget {
-            return;
+            forgotten.replaced = Some(entry);
+            return forgotten;
         }
         if self.bytes + bytes > budget {
-            self.earlier = std::mem::take(&mut self.recent);
+            forgotten.generation = std::mem::replace(&mut self.earlier, std::mem::take(&mut self.recent));
             self.bytes = 0;
         }
-        let replaced = self.recent.insert(key, entry).map_or(0, |(bytes, _)| bytes);
+        forgotten.replaced = self.recent.insert(key, entry);
+        let replaced = forgotten.replaced.as_ref().map_or(0, |(bytes, _)| *bytes);
         self.bytes = (self.bytes + bytes).saturating_sub(replaced);
+        forgotten
     }
 
     fn remove(&mut self, key: &K) {

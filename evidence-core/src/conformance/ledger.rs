@@ -7,7 +7,7 @@ use crate::fact::{Fact, Write};
 use crate::id::Id;
 use crate::ledger::{self, Frontier, Hash, Header, Needs, root_of};
 use crate::page::PageRequest;
-use crate::store::{Store, StoredEntry};
+use crate::store::{Leaf, Store, StoredEntry};
 use crate::time::Timestamp;
 
 use super::fixtures::{Org, at, awkward, flow, flow_created, id, robot};
@@ -19,6 +19,7 @@ promises! {
     leaves_can_be_recomputed: "Indexes have no gap, and every hash follows from what it covers.",
     the_head_follows_every_write: "Leaf, interior nodes and head change in the same transaction.",
     entries_come_in_pages: "`ledger_entries` answers at most `limit` entries from `first` on.",
+    leaves_are_those_of_the_entries: "`ledger_leaves` answers of each entry its kind, its size and its hash.",
     entries_have_times: "`ledger_times` tells when entries were recorded, by the ledger's time.",
     a_ledger_has_grown_by_a_time: "`ledger_size_at` counts the entries up to an instant, whatever clocks did.",
     entries_are_found_by_index: "`ledger_entries_at` passes over unknown indexes and other organizations' entries.",
@@ -132,6 +133,22 @@ async fn entries_come_in_pages(store: Arc<dyn Store>) -> Outcome {
         same(&format!("{limit} entries from {first} on"), indexes, expected.collect::<Vec<u64>>())?;
     }
     Ok(())
+}
+
+async fn leaves_are_those_of_the_entries(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    org.record(vec![flow_created(100, "a"), Fact::TextKept { text: "größer".to_owned() }]).await?;
+    other.record(vec![flow_created(101, "b")]).await?;
+    for (first, limit) in [(0, 100), (0, 2), (1, 1), (2, 1), (9, 1), (0, 0)] {
+        let entry = |StoredEntry { index, kind, payload, leaf_hash, .. }| {
+            let bytes = String::len(&payload) as u64;
+            Leaf { index, kind, bytes, leaf_hash }
+        };
+        let expected = store.ledger_entries(org.id, first, limit).await?.into_iter().map(entry).collect();
+        let leaves = store.ledger_leaves(org.id, first, limit).await?;
+        same(&format!("{limit} leaves from {first} on"), leaves, expected)?;
+    }
+    same("of nobody", store.ledger_leaves(id(3), 0, 1).await?, Vec::new())
 }
 
 async fn pages_end_after_some_megabytes(store: Arc<dyn Store>) -> Outcome {

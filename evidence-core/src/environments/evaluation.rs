@@ -15,7 +15,9 @@ use std::sync::Arc;
 use futures_util::future::try_join;
 
 use crate::compute::MANY_EVALUATIONS;
-use crate::environments::remembered::{ArtifactEvaluation, LastEvaluation, OpenInstances, Remembered};
+use crate::environments::remembered::{
+    self, ArtifactEvaluation, Evaluated, LastEvaluation, OpenInstances, Remembered,
+};
 use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Result};
 use crate::fact::Fact;
@@ -141,12 +143,15 @@ pub(crate) async fn evaluate(
     };
     let changed = Changed::read(environment, running, remembered.as_ref(), rests_on, cx);
     let (open, Changed { reused, rest, reports }) = try_join(open, changed).await?;
-    let states = reports.evaluated(&policies, cx).await?;
+    let mut kept = remembered.as_ref().map(|last| last.kept(reused.values())).unwrap_or_default();
+    let states = reports.evaluated(&policies, kept.values().sum(), cx).await?;
+    kept.extend(states.kept());
+    let since = remembered.filter(|_| !reused.is_empty()).map_or_else(|| cx.now(), |last| last.since());
     let last_open = (known.status.snapshots, Arc::clone(&open));
     let evaluation = Evaluation { running: Arc::clone(running), policies, open, reused, rest, states };
     let Outcome { policies, difference, compliant, artifacts } = evaluation.outcome(known, cx).await?;
-    let evaluation = LastEvaluation { ledger, policies: versions, open: last_open, artifacts };
-    cx.remember_evaluation(environment, evaluation)?;
+    let evaluation = LastEvaluation { since, ledger, policies: versions, open: last_open, artifacts, kept };
+    cx.remember_evaluation(environment, evaluation).await?;
     let taken = |difference| Taken { difference, compliant, rests_on, reported: true };
     let first = known.status.snapshots == 0;
     let mut guards = policies.guards.clone();
@@ -182,7 +187,7 @@ pub(crate) async fn reevaluate(
     let running: ReportedState =
         open.iter().map(|(key, open)| (key.clone(), ObservedArtifact::of(open))).collect();
     let states =
-        Reports::read(known.record.id, &running, rests_on, cx).await?.evaluated(&policies, cx).await?;
+        Reports::read(known.record.id, &running, rests_on, cx).await?.evaluated(&policies, 0, cx).await?;
     let (running, open, reused) = (Arc::new(running), Arc::new(open), Evaluated::new());
     let rest = Arc::clone(&running);
     let evaluation = Evaluation { running, policies, open, reused, rest, states };
@@ -191,9 +196,6 @@ pub(crate) async fn reevaluate(
     let facts = vec![taken.fact(known, &policies, cx)];
     Ok(Draft { facts, guards, ..Draft::default() })
 }
-
-/// What artifacts came to.
-type Evaluated = BTreeMap<ArtifactKey, Arc<ArtifactEvaluation>>;
 
 /// What runs, apart by whether it would come to the same as in an earlier evaluation.
 struct Changed {
@@ -209,31 +211,37 @@ impl Changed {
     async fn read(
         environment: Id,
         running: &Arc<ReportedState>,
-        remembered: Option<&Remembered>,
+        remembered: Option<&Arc<Remembered>>,
         rests_on: u64,
         cx: &Context<'_>,
     ) -> Result<Self> {
-        let (mut reused, mut rest) = (Evaluated::new(), ReportedState::new());
-        for (key, observed) in &**running {
-            match remembered.and_then(|last| last.artifact(key, &observed.name)) {
-                Some(artifact) => drop(reused.insert(key.clone(), Arc::clone(artifact))),
-                None => drop(rest.insert(key.clone(), observed.clone())),
+        if let Some(remembered) = remembered {
+            let (last, all) = (Arc::clone(remembered), Arc::clone(running));
+            let many = running.len() > MANY_EVALUATIONS;
+            let mut reused = cx.compute().run_if(many, move || last.reusable(&all)).await?;
+            let mut rest = without(running, &reused);
+            let mut reports = Reports::read(environment, &rest, rests_on, cx).await?;
+            // What begins to run may be of trails that more runs of.
+            let more = remembered::take_of_trails(&mut reused, reports.trails());
+            if !more.is_empty() {
+                let more = running.iter().filter(|(key, _)| more.contains(key));
+                let more: ReportedState = more.map(|(key, seen)| (key.clone(), seen.clone())).collect();
+                reports.extend(Reports::read(environment, &more, rests_on, cx).await?);
+                rest.extend(more);
             }
-        }
-        if !reused.is_empty() {
-            let reports = Reports::read(environment, &rest, rests_on, cx).await?;
-            // How much of a trail is looked at has a limit, for all that runs of it: so a trail is evaluated for all or none.
-            let trails = reports.trails();
-            let is_of_them = |artifact: &Arc<ArtifactEvaluation>| {
-                artifact.trails.iter().any(|trail| trails.contains(trail))
-            };
-            if !reused.values().any(is_of_them) {
+            if remembered::take_of_trails(&mut reused, reports.trails()).is_empty() {
                 return Ok(Self { reused, rest: Arc::new(rest), reports });
             }
         }
         let reports = Reports::read(environment, running, rests_on, cx).await?;
         Ok(Self { reused: Evaluated::new(), rest: Arc::clone(running), reports })
     }
+}
+
+/// What runs besides.
+fn without(running: &ReportedState, reused: &Evaluated) -> ReportedState {
+    let rest = running.iter().filter(|(key, _)| !reused.contains_key(key));
+    rest.map(|(key, observed)| (key.clone(), observed.clone())).collect()
 }
 
 /// What a decision rests on, read already.
@@ -274,13 +282,14 @@ impl Evaluation {
             let judged_by = AppliedPolicy::digest(&policies.applied());
             let mut artifacts = reused;
             artifacts.extend(candidates.into_iter().map(|artifact| artifact.evaluated(judged_by)));
-            let evaluated = EvaluatedArtifact::all(&running, &artifacts);
-            let verdicts = evaluated.iter().map(|artifact| artifact.compliant);
+            let evaluated = EvaluatedArtifact::all(&running, &artifacts)?;
+            let verdicts = evaluated.iter().map(|artifact| artifact.found.compliant);
             // What runs nowhere is evaluated, too.
             let compliant = policy::snapshot_compliant(verdicts, judged_by.is_some());
-            Outcome { difference: difference(&open, &evaluated, index), policies, compliant, artifacts }
+            let difference = difference(&open, &evaluated, index);
+            Ok(Outcome { policies, difference, compliant, artifacts })
         };
-        cx.compute().run_if(heavy, decide).await
+        cx.compute().run_if(heavy, decide).await?
     }
 }
 
@@ -334,13 +343,13 @@ pub(super) async fn differences_again(
     let versions = snapshot.policies.iter().map(|applied| (applied.policy, applied.version)).collect();
     let policies = PolicySet { versions, guards: Vec::new() };
     let reports = Reports::read(snapshot.environment, &running, u64::MAX, cx).await?;
-    let states = reports.evaluated(&policies, cx).await?;
+    let states = reports.evaluated(&policies, 0, cx).await?;
     let running = Arc::new(running);
     let judged = judged(Arc::clone(&running), states, &policies, Vec::new(), true, cx).await?;
     let judged_by = AppliedPolicy::digest(&policies.applied());
     let artifacts = judged.into_iter().map(|artifact| artifact.evaluated(judged_by)).collect();
-    let evaluated = EvaluatedArtifact::all(&running, &artifacts);
-    let verdicts = evaluated.iter().map(|artifact| artifact.compliant);
+    let evaluated = EvaluatedArtifact::all(&running, &artifacts)?;
+    let verdicts = evaluated.iter().map(|artifact| artifact.found.compliant);
     let compliant = policy::snapshot_compliant(verdicts, judged_by.is_some());
     let mut differences = Vec::new();
     if compliant != snapshot.compliant {
@@ -398,34 +407,18 @@ impl Taken {
 struct EvaluatedArtifact {
     key: ArtifactKey,
     observed: ObservedArtifact,
-    compliant: Option<bool>,
-    provenance: Vec<Provenance>,
-    source: Option<DeploymentSource>,
-    judged_by: Option<Hash>,
-    violates: Vec<u16>,
-    outcomes: Vec<PolicyOutcome>,
-    inputs: Option<Hash>,
+    found: Arc<ArtifactEvaluation>,
 }
 
 impl EvaluatedArtifact {
-    /// What runs, with what each came to.
-    fn all(running: &ReportedState, artifacts: &Evaluated) -> Vec<Self> {
+    /// What runs, with what each came to. One that came to nothing is an error: left out, it would have stopped running.
+    fn all(running: &ReportedState, artifacts: &Evaluated) -> Result<Vec<Self>> {
         let evaluated = |(key, observed): (&ArtifactKey, &ObservedArtifact)| {
-            let found = ArtifactEvaluation::clone(artifacts.get(key)?);
-            let ArtifactEvaluation {
-                compliant,
-                provenance,
-                source,
-                judged_by,
-                violates,
-                outcomes,
-                inputs,
-                ..
-            } = found;
-            let (key, observed) = (key.clone(), observed.clone());
-            Some(Self { key, observed, compliant, provenance, source, judged_by, violates, outcomes, inputs })
+            let missing = || StoreError::Failed(format!("{key} was not evaluated").into());
+            let found = Arc::clone(artifacts.get(key).ok_or_else(missing)?);
+            Ok(Self { key: key.clone(), observed: observed.clone(), found })
         };
-        running.iter().filter_map(evaluated).collect()
+        running.iter().map(evaluated).collect()
     }
 }
 
@@ -448,8 +441,8 @@ struct Candidate {
     satisfied: Vec<bool>,
     /// What their rules came to, where it does not follow from the provenance.
     outcomes: Vec<PolicyOutcome>,
-    /// Whether each of the policies could be read.
-    read_all: bool,
+    /// Whether all that it is evaluated by could be read.
+    is_final: bool,
 }
 
 impl Candidate {
@@ -458,6 +451,7 @@ impl Candidate {
         let candidate = |(key, observed): (&ArtifactKey, &ObservedArtifact)| {
             let fingerprint = observed.fingerprint.as_ref();
             let sources = fingerprint.and_then(|fingerprint| sources.remove(fingerprint)).unwrap_or_default();
+            let is_final = sources.iter().all(|source| source.is_final);
             Self {
                 key: key.clone(),
                 observed: observed.clone(),
@@ -470,7 +464,7 @@ impl Candidate {
                 contexts: sources.into_iter().map(|source| source.context).collect(),
                 satisfied: Vec::new(),
                 outcomes: Vec::new(),
-                read_all: true,
+                is_final,
             }
         };
         running.iter().map(candidate).collect()
@@ -484,7 +478,7 @@ impl Candidate {
     fn evaluate(&mut self, policies: &[Arc<policy::Policy>]) {
         let (artifact, contexts) = (self.observed.as_policies_see_it(), &self.contexts);
         for policy in policies {
-            self.read_all &= policy.is_readable();
+            self.is_final &= policy.is_readable();
             let place = self.satisfied.len();
             let rules = RuleOutcomes::of(policy, artifact, contexts);
             self.satisfied.push(match &rules {
@@ -523,7 +517,7 @@ impl Candidate {
             satisfied,
             outcomes,
             inputs,
-            read_all,
+            is_final,
             ..
         } = self;
         let compliant = policy::artifact_verdict(is_allowed, &satisfied);
@@ -540,7 +534,7 @@ impl Candidate {
             outcomes,
             inputs,
             name,
-            read_all,
+            is_final,
         };
         (key, Arc::new(evaluation))
     }

@@ -1,24 +1,30 @@
 //! What runs in environments as it was evaluated last, so that a report pays for what happened since and not for all that
 //! runs: machines report every minute, and mostly that nothing changed.
 //!
-//! An evaluation rests on the ledger alone, up to some entry. The entries after that one tell which artifacts have to be
+//! An evaluation rests on what a ledger says, up to some entry. The entries after that one tell which artifacts have to be
 //! evaluated again ([`Affected`]); the others came to what they would come to now. That the ledger is the same one, a few
 //! entries longer, is checked by its hashes: a backup may have been put back under a service.
+//!
+//! It is read from tables that follow from the ledger. Of damage to those no entry tells, nor of its repair, so that an
+//! evaluation holds for an hour at most ([`MAX_AGE`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cache::sized::Cache;
-use crate::compute::LONG_JSON;
+use crate::compute::{LONG_JSON, MANY_EVALUATIONS};
+use crate::environments::evaluation::{ObservedArtifact, ReportedState};
 use crate::error::Result;
 use crate::fact::Fact;
 use crate::id::{Id, VersionKey};
+use crate::json::JsonText;
 use crate::ledger::{Frontier, Hash};
 use crate::name::Fingerprint;
 use crate::service::Context;
 use crate::snapshots::key::ArtifactKey;
 use crate::snapshots::record::{DeploymentSource, PolicyOutcome, Provenance, RunningArtifact};
 use crate::store::entry::StoredEntry;
+use crate::time::Timestamp;
 
 /// The last evaluations of environments, each by its organization and its id.
 pub(crate) type EvaluationCache = Cache<(Id, Id), LastEvaluation>;
@@ -26,9 +32,27 @@ pub(crate) type EvaluationCache = Cache<(Id, Id), LastEvaluation>;
 /// How much they come to, in bytes.
 const BUDGET: usize = 64 << 20;
 
-/// After more entries everything is evaluated again, and after more than there are artifacts: an entry takes about as long to
-/// read as an artifact to evaluate.
+/// For so many seconds an evaluation holds.
+const MAX_AGE: f64 = 3600.0;
+
+/// After more entries everything is evaluated again.
 const MAX_ENTRIES: usize = 512;
+
+/// So many leaves take about as long to read as an artifact to evaluate.
+const LEAVES_PER_ARTIFACT: usize = 8;
+
+/// Where payloads come to more bytes than this, everything is evaluated again: that takes about as long as to read them.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Kinds of facts that affect nothing and come often or may be large: their payloads are not read.
+const UNRELATED: [&str; 6] = [
+    "snapshot_taken",
+    "environment_reported",
+    "policy_created",
+    "policy_updated",
+    "text_kept",
+    "repo_reported",
+];
 
 /// A service remembers nothing at first.
 pub(crate) const fn no_evaluations() -> EvaluationCache {
@@ -38,9 +62,14 @@ pub(crate) const fn no_evaluations() -> EvaluationCache {
 /// What the latest snapshot of an environment shows running.
 pub(crate) type OpenInstances = BTreeMap<ArtifactKey, RunningArtifact>;
 
+/// What artifacts came to.
+pub(crate) type Evaluated = BTreeMap<ArtifactKey, Arc<ArtifactEvaluation>>;
+
 /// An environment as it was evaluated.
 #[derive(Debug)]
 pub(crate) struct LastEvaluation {
+    /// When the oldest part of it was evaluated.
+    pub(crate) since: Timestamp,
     /// The ledger that it rests on.
     pub(crate) ledger: Frontier,
     /// The policies.
@@ -48,7 +77,9 @@ pub(crate) struct LastEvaluation {
     /// How many snapshots there were, and what the last one shows.
     pub(crate) open: (u64, Arc<OpenInstances>),
     /// What ran.
-    pub(crate) artifacts: BTreeMap<ArtifactKey, Arc<ArtifactEvaluation>>,
+    pub(crate) artifacts: Evaluated,
+    /// How many attestations were kept of each trail ([`Limits::evaluated_attestations`](crate::limits::Limits)).
+    pub(crate) kept: BTreeMap<Id, usize>,
 }
 
 /// What an artifact came to.
@@ -65,12 +96,13 @@ pub(crate) struct ArtifactEvaluation {
     pub(crate) inputs: Option<Hash>,
     /// The name by which it was evaluated.
     pub(crate) name: String,
-    /// Whether each policy could be read.
-    pub(crate) read_all: bool,
+    /// Whether all that it was evaluated by could be read: what could not may be put right, of which no entry tells.
+    pub(crate) is_final: bool,
 }
 
-/// About how many bytes of memory one takes besides its texts and lists.
-const LEAST: usize = 400;
+/// About how many bytes of memory an artifact or an instance takes besides its texts and lists: its key and places in maps,
+/// too.
+const LEAST: usize = 512;
 
 impl ArtifactEvaluation {
     fn bytes(&self) -> usize {
@@ -81,11 +113,6 @@ impl ArtifactEvaluation {
             + size_of_val(&trails[..])
             + size_of_val(&violates[..])
             + outcomes_bytes(outcomes)
-    }
-
-    /// Whether it would come to the same again, without regard to the ledger: what could not be read may be put right.
-    fn is_final(&self) -> bool {
-        self.read_all && self.provenance.iter().all(|from| from.reason.is_none())
     }
 }
 
@@ -99,11 +126,16 @@ fn outcomes_bytes(outcomes: &[PolicyOutcome]) -> usize {
 }
 
 fn instance_bytes(instance: &RunningArtifact) -> usize {
-    let RunningArtifact { name, created, context, provenance, outcomes, .. } = instance;
-    let context = context.iter().map(|(name, value)| name.len() + value.as_str().len()).sum::<usize>();
+    let RunningArtifact { name, created, context, annotation, provenance, violates, outcomes, .. } = instance;
+    let field = |(name, value): (&str, &JsonText)| {
+        size_of::<(String, JsonText)>() + name.len() + value.as_str().len()
+    };
+    let context = context.iter().map(field).sum::<usize>();
     LEAST
         + name.len()
+        + annotation.kind.len()
         + size_of_val(&created[..])
+        + size_of_val(&violates[..])
         + context
         + provenance_bytes(provenance)
         + outcomes_bytes(outcomes)
@@ -111,9 +143,34 @@ fn instance_bytes(instance: &RunningArtifact) -> usize {
 
 impl LastEvaluation {
     fn bytes(&self) -> usize {
-        let artifacts = self.artifacts.values().map(|artifact| artifact.bytes()).sum::<usize>();
-        artifacts + self.open.1.values().map(instance_bytes).sum::<usize>()
+        let Self { since: _, ledger, policies, open, artifacts, kept } = self;
+        let artifacts = artifacts.values().map(|artifact| artifact.bytes()).sum::<usize>();
+        let instances = open.1.values().map(instance_bytes).sum::<usize>();
+        let trails = kept.len() * size_of::<[usize; 5]>();
+        LEAST + ledger.to_bytes().len() + size_of_val(&policies[..]) + artifacts + instances + trails
     }
+}
+
+/// Takes out what came from these trails, and from trails that this came from, too, and so on; answers what it was. How much
+/// of a trail is evaluated has a limit for all that runs of it: so a trail is evaluated for all or none.
+pub(crate) fn take_of_trails(
+    artifacts: &mut Evaluated,
+    trails: impl IntoIterator<Item = Id>,
+) -> BTreeSet<ArtifactKey> {
+    let mut of_trail: BTreeMap<Id, Vec<&ArtifactKey>> = BTreeMap::new();
+    for (key, artifact) in &*artifacts {
+        artifact.trails.iter().for_each(|trail| of_trail.entry(*trail).or_default().push(key));
+    }
+    let (mut taken, mut trails) = (BTreeSet::new(), Vec::from_iter(trails));
+    while let Some(trail) = trails.pop() {
+        for key in of_trail.remove(&trail).unwrap_or_default() {
+            if taken.insert(key.clone()) {
+                trails.extend(artifacts.get(key).iter().flat_map(|artifact| &artifact.trails));
+            }
+        }
+    }
+    artifacts.retain(|key, _| !taken.contains(key));
+    taken
 }
 
 /// What the entries of a ledger since an evaluation make it necessary to evaluate again.
@@ -146,9 +203,8 @@ impl Affected {
             Fact::ArtifactAllowed { record } if record.environment == environment => {
                 self.fingerprints.insert(record.fingerprint.clone());
             }
-            // A text that was damaged may be kept again.
-            Fact::TextKept { .. } => self.everything = true,
-            Fact::OrganizationCreated { .. }
+            Fact::TextKept { .. }
+            | Fact::OrganizationCreated { .. }
             | Fact::UserCreated { .. }
             | Fact::UserSettingsChanged { .. }
             | Fact::MemberAdded { .. }
@@ -187,6 +243,19 @@ impl Affected {
         }
     }
 
+    /// What these entries affect; one that cannot be read, or is of a kind that a newer program knows, affects everything.
+    fn of(entries: &[StoredEntry], environment: Id) -> Self {
+        let mut affected = Self::default();
+        for entry in entries {
+            let is_sound = Hash::of(&entry.payload) == entry.payload_sha256;
+            match Fact::read(&entry.payload) {
+                Ok(fact) if is_sound => affected.add(&fact, environment),
+                Ok(_) | Err(_) => affected.everything = true,
+            }
+        }
+        affected
+    }
+
     fn has(&self, key: &ArtifactKey, artifact: &ArtifactEvaluation) -> bool {
         self.everything
             || key.fingerprint().is_some_and(|fingerprint| self.fingerprints.contains(&fingerprint))
@@ -211,64 +280,116 @@ impl Remembered {
         (*number == snapshots).then(|| Arc::clone(open))
     }
 
+    /// When the oldest part of it was evaluated.
+    pub(crate) fn since(&self) -> Timestamp {
+        self.last.since
+    }
+
+    /// What of this would come to the same now.
+    pub(crate) fn reusable(&self, running: &ReportedState) -> Evaluated {
+        let artifact = |(key, observed): (&ArtifactKey, &ObservedArtifact)| {
+            Some((key.clone(), Arc::clone(self.artifact(key, &observed.name)?)))
+        };
+        let mut reusable = running.iter().filter_map(artifact).collect();
+        // Of what no longer runs, too: it took its part of what is evaluated of a trail.
+        let others = self.last.artifacts.iter().filter(|(key, _)| !Evaluated::contains_key(&reusable, *key));
+        let trails = Vec::from_iter(others.flat_map(|(_, artifact)| artifact.trails.iter().copied()));
+        take_of_trails(&mut reusable, trails);
+        reusable
+    }
+
     /// What an artifact of this name came to, if it would come to the same now.
-    pub(crate) fn artifact(&self, key: &ArtifactKey, name: &str) -> Option<&Arc<ArtifactEvaluation>> {
+    fn artifact(&self, key: &ArtifactKey, name: &str) -> Option<&Arc<ArtifactEvaluation>> {
         let artifact = self.last.artifacts.get(key).filter(|artifact| artifact.name == name)?;
-        let holds = self.same_policies && artifact.is_final() && !self.affected.has(key, artifact);
+        let holds = self.same_policies && artifact.is_final && !self.affected.has(key, artifact);
         holds.then_some(artifact)
+    }
+
+    /// How many attestations were kept of the trails of these artifacts.
+    pub(crate) fn kept<'a>(
+        &self,
+        reused: impl Iterator<Item = &'a Arc<ArtifactEvaluation>>,
+    ) -> BTreeMap<Id, usize> {
+        let trails = reused.flat_map(|artifact| &artifact.trails);
+        trails.filter_map(|trail| Some((*trail, *self.last.kept.get(trail)?))).collect()
     }
 }
 
 impl Context<'_> {
-    /// How an environment was evaluated last, as far as that holds in this ledger and by these policies.
+    /// How an environment was evaluated last, as far as that holds in this ledger and by these policies. Where the ledger cannot
+    /// be read that is not known, and a report does not fail for it.
     pub(crate) async fn remembered_evaluation(
         &self,
         environment: Id,
         policies: &[VersionKey],
         ledger: &Frontier,
-    ) -> Result<Option<Remembered>> {
+    ) -> Result<Option<Arc<Remembered>>> {
         let Some(last) = self.evaluation_cache().get(&(self.org()?, environment)) else { return Ok(None) };
-        let most = last.artifacts.len().min(MAX_ENTRIES);
-        let Some(entries) = self.entries_since(&last.ledger, ledger, most).await? else { return Ok(None) };
+        let age = self.now().since(last.since).get();
+        if !(0.0..MAX_AGE).contains(&age) {
+            return Ok(None);
+        }
+        let affected = self.affected_since(&last, ledger, environment).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, %environment, "everything is evaluated: entries of the ledger cannot be read");
+            None
+        });
         let same_policies = last.policies == policies;
-        let long = entries.iter().map(|entry| entry.payload.len()).sum::<usize>() > LONG_JSON;
-        let affected = move || {
-            let mut affected = Affected::default();
-            for entry in &entries {
-                match Fact::read(&entry.payload) {
-                    Ok(fact) => affected.add(&fact, environment),
-                    Err(_) => affected.everything = true,
-                }
-            }
-            affected
-        };
-        let affected = self.compute().run_if(long, affected).await?;
-        Ok(Some(Remembered { last, affected, same_policies }))
+        Ok(affected.map(|affected| Arc::new(Remembered { last, affected, same_policies })))
     }
 
-    /// The entries by which a ledger has grown, if it has grown from this one, by so many at most.
-    async fn entries_since(
+    /// What the entries affect by which a ledger has grown since an evaluation, if it has, and not by too many.
+    async fn affected_since(
         &self,
-        before: &Frontier,
+        last: &LastEvaluation,
         now: &Frontier,
-        most: usize,
-    ) -> Result<Option<Vec<StoredEntry>>> {
-        let grown = now.size().checked_sub(before.size()).filter(|grown| *grown <= most as u64);
-        let entries = match grown {
-            None => return Ok(None),
+        environment: Id,
+    ) -> Result<Option<Affected>> {
+        let (org, artifacts) = (self.org()?, last.artifacts.len());
+        let mut ledger = last.ledger.clone();
+        let most = artifacts.saturating_mul(LEAVES_PER_ARTIFACT).min(MAX_ENTRIES) as u64;
+        let leaves = match now.size().checked_sub(ledger.size()) {
             Some(0) => Vec::new(),
-            Some(grown) => self.store().ledger_entries(self.org()?, before.size(), grown).await?,
+            Some(grown) if grown <= most => self.store().ledger_leaves(org, ledger.size(), grown).await?,
+            _ => return Ok(None),
         };
-        let mut ledger = before.clone();
-        entries.iter().for_each(|entry| drop(ledger.append(entry.leaf_hash)));
-        // Also where a page ended before the last entry.
-        Ok((ledger == *now).then_some(entries))
+        leaves.iter().for_each(|leaf| drop(ledger.append(leaf.leaf_hash)));
+        let related = leaves.iter().filter(|leaf| !UNRELATED.contains(&leaf.kind.as_str()));
+        let (indexes, bytes): (Vec<_>, Vec<_>) = related.map(|leaf| (leaf.index, leaf.bytes)).unzip();
+        let bytes = bytes.iter().sum::<u64>();
+        if ledger != *now || indexes.len() > artifacts || bytes > MAX_BYTES {
+            return Ok(None);
+        }
+        if indexes.is_empty() {
+            return Ok(Some(Affected::default()));
+        }
+        let entries = self.store().ledger_entries_at(org, &indexes).await?;
+        if entries.len() < indexes.len() {
+            return Ok(None);
+        }
+        let affected = move || Affected::of(&entries, environment);
+        self.compute().run_if(bytes > LONG_JSON as u64, affected).await.map(Some)
     }
 
-    /// Keeps how an environment was evaluated.
-    pub(crate) fn remember_evaluation(&self, environment: Id, evaluation: LastEvaluation) -> Result<()> {
-        let bytes = evaluation.bytes();
-        self.evaluation_cache().put((self.org()?, environment), bytes, Arc::new(evaluation));
+    /// Keeps how an environment was evaluated, unless nothing runs there.
+    pub(crate) async fn remember_evaluation(
+        &self,
+        environment: Id,
+        evaluation: LastEvaluation,
+    ) -> Result<()> {
+        let key = (self.org()?, environment);
+        if evaluation.artifacts.is_empty() {
+            self.evaluation_cache().remove(&key);
+            return Ok(());
+        }
+        let many = evaluation.artifacts.len() > MANY_EVALUATIONS;
+        let measured = self.compute().run_if(many, move || (evaluation.bytes(), evaluation)).await;
+        // The pool may be busy; the report does not fail for it.
+        if let Ok((bytes, evaluation)) = measured {
+            self.evaluation_cache().put(key, bytes, Arc::new(evaluation));
+        }
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

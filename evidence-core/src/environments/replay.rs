@@ -48,8 +48,13 @@ pub async fn replay(store: &dyn Store, org: Id, environment: Id, index: u64) -> 
     }
     let organization = past.organizations(None, 1).await?.pop().ok_or_else(missing)?;
     // What was recorded was not too much for the host that recorded it.
-    let limits =
-        Limits { evaluations: usize::MAX, resolutions: usize::MAX, snapshot: u64::MAX, ..Limits::default() };
+    let limits = Limits {
+        evaluations: usize::MAX,
+        evaluated_attestations: usize::MAX,
+        resolutions: usize::MAX,
+        snapshot: u64::MAX,
+        ..Limits::default()
+    };
     let service = Evidence::new(Arc::new(past), Settings { limits, ..Settings::default() });
     let again = EvaluateAgain { org: organization.name, recorded: Some(Recorded { snapshot, running }) };
     let Json(differences) = service.call(&Principal::nobody(), again, ()).await?;

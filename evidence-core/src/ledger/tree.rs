@@ -64,31 +64,28 @@ pub struct Frontier {
 }
 
 impl Frontier {
-    /// The frontier of a tree of `size` leaves, from the text that [`to_hex`](Self::to_hex) gave.
+    /// The frontier of a tree of `size` leaves, from the bytes that [`to_bytes`](Self::to_bytes) gave.
     ///
     /// # Errors
     ///
-    /// The text is not one hash for each complete subtree, or `size` is beyond what a store can count.
-    pub fn from_hex(size: u64, text: &str) -> Result<Self, LedgerError> {
+    /// The bytes are not one hash for each complete subtree, or `size` is beyond what a store can count.
+    pub fn from_bytes(size: u64, bytes: &[u8]) -> Result<Self, LedgerError> {
         if size > MAX_SIZE {
             return Err(LedgerError::TooLarge { size });
         }
-        let (hashes, rest) = text.as_bytes().as_chunks::<{ Hash::HEX_LEN }>();
+        let (hashes, rest) = bytes.as_chunks::<32>();
         let expected = size.count_ones();
         if !rest.is_empty() || hashes.len() != expected as usize {
-            let found = text.len();
+            let found = bytes.len();
             return Err(LedgerError::MalformedFrontier { size, expected, found });
         }
-        let peaks = hashes.iter().map(|hash| Hash::from_hex(hash)).collect::<Option<_>>();
-        let peaks = peaks.ok_or(LedgerError::MalformedHash)?;
-        Ok(Self { size, peaks })
+        Ok(Self { size, peaks: hashes.iter().copied().map(Hash::from_bytes).collect() })
     }
 
-    /// The hashes end to end, the largest subtree first, each as 64 lower-case hex digits; empty for an empty
-    /// tree.
+    /// The hashes end to end, the largest subtree first, 32 bytes each; empty for an empty tree.
     #[must_use]
-    pub fn to_hex(&self) -> String {
-        self.peaks.iter().map(Hash::to_string).collect()
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.peaks.iter().flat_map(Hash::as_bytes).copied().collect()
     }
 
     /// The number of leaves, which is also the index of the next one.

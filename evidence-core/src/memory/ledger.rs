@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crate::fact::{EncodedFact, Fact};
 use crate::id::Id;
 use crate::ledger::{Frontier, Hash, LedgerHashes, Needs};
-use crate::store::{Entry, LEDGER_PAGE, LedgerStore, StoreResult, StoredEntry};
+use crate::store::{Entry, LEDGER_PAGE, Leaf, LedgerStore, StoreResult, StoredEntry};
 use crate::time::Timestamp;
 use crate::trails::TrailEntry;
 
@@ -68,6 +68,17 @@ impl Ledger {
         entries.filter(|entry| wanted.contains(&entry.index)).take_while(fits).cloned().collect()
     }
 
+    pub(super) fn leaves(&self, first: u64, limit: u64) -> Vec<Leaf> {
+        let from = self.entries.iter().map(|recorded| &recorded.entry).filter(|entry| entry.index >= first);
+        let leaf = |entry: &StoredEntry| Leaf {
+            index: entry.index,
+            kind: entry.kind.clone(),
+            bytes: entry.payload.len() as u64,
+            leaf_hash: entry.leaf_hash,
+        };
+        from.take(at_most(limit)).map(leaf).collect()
+    }
+
     pub(super) fn entries_at(&self, indexes: &[u64]) -> Vec<StoredEntry> {
         let entries = self.entries.iter().map(|recorded| &recorded.entry);
         entries.filter(|entry| indexes.contains(&entry.index)).cloned().collect()
@@ -123,6 +134,10 @@ impl LedgerStore for MemoryStore {
 
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
         self.ask(org, |tables| tables.ledger.entries(first, limit))
+    }
+
+    async fn ledger_leaves(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<Leaf>> {
+        Ok(self.read()?.tables.get(&org).map(|tables| tables.ledger.leaves(first, limit)).unwrap_or_default())
     }
 
     async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {

@@ -21,6 +21,19 @@ pub struct Entry {
     pub leaf_hash: Hash,
 }
 
+/// What the ledger's tree has of an entry, and what tells whether its payload is worth reading.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leaf {
+    /// The entry's index, from 0.
+    pub index: u64,
+    /// The fact's kind.
+    pub kind: String,
+    /// Bytes of the payload.
+    pub bytes: u64,
+    /// The leaf hash as stored.
+    pub leaf_hash: Hash,
+}
+
 /// A ledger entry with its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredEntry {

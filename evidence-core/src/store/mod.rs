@@ -94,7 +94,7 @@ use crate::texts::store::TextStore;
 use crate::time::Timestamp;
 use crate::trails::store::TrailStore;
 
-pub use entry::{Current, Entry, StoredEntry};
+pub use entry::{Current, Entry, Leaf, StoredEntry};
 pub use error::{StoreError, StoreResult, skip_corrupt};
 
 /// A page of a ledger ends once its payloads have so many bytes. It always has an entry, however long.
@@ -115,6 +115,8 @@ pub trait LedgerStore: Send + Sync {
     /// The entries from index `first` on, ordered by index: at most `limit`, and none that [`LEDGER_PAGE`] bytes of others
     /// come before.
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>>;
+    /// The leaves from index `first` on, ordered by index: at most `limit`. No payload is read for them.
+    async fn ledger_leaves(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<Leaf>>;
     /// The entries at these indexes, one an index, in any order; unknown indexes are passed over.
     async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>>;
     /// When the entries at these indexes were recorded, one an index, in any order; unknown indexes are passed over.

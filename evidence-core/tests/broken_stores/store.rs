@@ -25,7 +25,7 @@ use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organiza
 use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
-use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
+use evidence_core::store::{Health, Leaf, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
 use evidence_core::tags::{TagChoice, TagStore, TaggedKind};
 use evidence_core::texts::TextStore;
@@ -348,6 +348,14 @@ impl LedgerStore for Broken {
     async fn ledger_size_at(&self, org: Id, at: Timestamp) -> StoreResult<u64> {
         let size = self.whole.ledger_size_at(org, at).await?;
         Ok(if self.has(Defect::LedgersEndEarly) { size.saturating_sub(1) } else { size })
+    }
+
+    async fn ledger_leaves(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<Leaf>> {
+        let mut leaves = self.whole.ledger_leaves(org, first, limit).await?;
+        if self.has(Defect::LeavesAreOfOneSize) {
+            leaves.iter_mut().for_each(|leaf| leaf.bytes = 100);
+        }
+        Ok(leaves)
     }
 
     async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {

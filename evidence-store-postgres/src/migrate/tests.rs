@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use evidence_core::auth::{Actor, ActorKind};
+use evidence_core::digest::hex;
 use evidence_core::fact::UnknownFields;
 use evidence_core::flows::{Flow, FlowStore, Visibility};
 use evidence_core::id::{Id, SystemRandom};
@@ -50,7 +51,7 @@ const SECOND: Migration = Migration {
         Step::Sql(
             "DROP TABLE evidence.record;
             CREATE TABLE evidence.record (
-                org          text COLLATE \"C\" NOT NULL,
+                org          bytea NOT NULL,
                 id           text COLLATE \"C\" NOT NULL,
                 kind         text COLLATE \"C\" NOT NULL,
                 name         text COLLATE \"C\" NOT NULL,
@@ -202,15 +203,17 @@ async fn a_migration_that_broke_off_goes_on_where_it_was() {
     let bench = Bench::new(40).await;
     bench.record(&bench.store, vec![bench.flow("build")]).await.unwrap();
     // In the middle of the way through the store.
-    let (org,): (String,) = bench
-        .row("SELECT id FROM evidence.organization WHERE name LIKE 'other%' ORDER BY id OFFSET 30 LIMIT 1")
+    let (org,): (Vec<u8>,) = bench
+        .row("SELECT key FROM evidence.organization WHERE name LIKE 'other%' ORDER BY key OFFSET 30 LIMIT 1")
         .await;
-    let damage =
-        format!("UPDATE evidence.ledger SET payload = 'x' || payload WHERE org = '{org}' AND idx = 0");
+    let damage = format!(
+        "UPDATE evidence.ledger SET payload = 'x' || payload WHERE org = '\\x{}' AND idx = 0",
+        hex(&org)
+    );
     bench.execute(&damage).await;
     let error = open(&bench.fresh, &NEW).await.unwrap_err();
     assert!(error.to_string().contains("organization other"), "{error}");
-    let (steps, upto): (i64, Option<String>) = bench
+    let (steps, upto): (i64, Option<Vec<u8>>) = bench
         .row("SELECT steps_done, rederived_through_org FROM evidence._evidence_migrations WHERE NOT done")
         .await;
     assert!(steps == 3 && upto.as_ref().is_some_and(|upto| *upto < org), "{upto:?}");
@@ -295,7 +298,8 @@ async fn from_a_ledger_with_a_gap_nothing_is_made() {
     for name in ["a", "b", "c"] {
         bench.record(&bench.store, vec![bench.flow(name)]).await.unwrap();
     }
-    bench.execute(&format!("DELETE FROM evidence.ledger WHERE org = '{}' AND idx = 3", bench.org)).await;
+    let org = hex(bench.org.as_bytes());
+    bench.execute(&format!("DELETE FROM evidence.ledger WHERE org = '\\x{org}' AND idx = 3")).await;
     let error = open(&bench.fresh, &NEW).await.unwrap_err();
     assert!(error.to_string().contains("ledger entry 3 is missing"), "{error}");
 }

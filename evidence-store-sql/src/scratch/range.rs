@@ -1,7 +1,9 @@
 //! Which rows are compared: those of a range of organizations, in the tables that follow from the ledgers.
 
+use evidence_core::digest::hex;
+
 use super::SCRATCH;
-use crate::sql::SCHEMA;
+use crate::sql::{Dialect, SCHEMA};
 use crate::value::Cell;
 
 /// The organizations that come after the first and up to the last. A row may have any organization, the least value too,
@@ -22,7 +24,8 @@ impl OrgRange {
     }
 
     /// The condition that a row is of one of them, which this column tells.
-    pub(super) fn has(&self, column: &str) -> String {
+    pub(super) fn has(&self, column: &str, dialect: Dialect) -> String {
+        let literal = |org| literal(org, dialect);
         let after = self.after.as_ref().map(|after| format!(" AND {column} > {}", literal(after)));
         let upto = self.upto.as_ref().map(|upto| format!(" AND {column} <= {}", literal(upto)));
         let damaged = self.damaged.iter().map(|org| format!(" AND {column} <> {}", literal(org)));
@@ -31,12 +34,13 @@ impl OrgRange {
 }
 
 /// An organization as a constant of a statement.
-fn literal(org: &Cell) -> String {
-    match org {
-        Cell::Null => "NULL".to_owned(),
-        Cell::Int(key) => key.to_string(),
-        Cell::Text(id) => quoted(id),
-        Cell::Bytes(bytes) => quoted(&String::from_utf8_lossy(bytes)),
+fn literal(org: &Cell, dialect: Dialect) -> String {
+    match (org, dialect) {
+        (Cell::Null, _) => "NULL".to_owned(),
+        (Cell::Int(key), _) => key.to_string(),
+        (Cell::Text(text), _) => quoted(text),
+        (Cell::Bytes(bytes), Dialect::Sqlite) => format!("x'{}'", hex(bytes)),
+        (Cell::Bytes(bytes), Dialect::Postgres) => format!("'\\x{}'::bytea", hex(bytes)),
     }
 }
 
@@ -63,9 +67,10 @@ impl Derived {
     }
 
     /// The rows that only one of the two tables has.
-    pub(super) fn difference(&self, range: &OrgRange) -> String {
+    pub(super) fn difference(&self, range: &OrgRange, dialect: Dialect) -> String {
         let Self { name, org, .. } = self;
-        let of = |schema: &str| format!("SELECT * FROM {schema}\"{name}\" WHERE {}", range.has(org));
+        let range = range.has(org, dialect);
+        let of = |schema: &str| format!("SELECT * FROM {schema}\"{name}\" WHERE {range}");
         let (stored, derived) = (of(SCHEMA), of(SCRATCH));
         format!(
             "(SELECT * FROM ({derived} EXCEPT {stored}) a UNION ALL SELECT * FROM ({stored} EXCEPT {derived}) b) x"

@@ -1,6 +1,5 @@
 //! The statements of a session, with `evidence.` for the schema of the store's tables and `scratch.` for that of the
-//! scratch tables. `{range}` is a condition on organizations, `{key}` the column of the table `organization` that
-//! others have as `org`.
+//! scratch tables. `{range}` is a condition on organizations.
 
 use crate::sql::Sql;
 
@@ -31,14 +30,15 @@ pub(super) const KEY_HASHES: &str = "SELECT hash FROM evidence.api_key WHERE has
 /// The organizations of a range whose ledgers have entries: a step of the index for each.
 pub(super) const BEGUN: &str = "
     WITH RECURSIVE begun (org) AS (
-        SELECT min(org) FROM evidence.ledger WHERE {range}
+        SELECT (SELECT org FROM evidence.ledger WHERE {range} ORDER BY org LIMIT 1)
         UNION ALL
-        SELECT (SELECT min(l.org) FROM evidence.ledger l WHERE l.org > b.org) FROM begun b WHERE b.org IS NOT NULL)
+        SELECT (SELECT l.org FROM evidence.ledger l WHERE l.org > b.org ORDER BY l.org LIMIT 1)
+        FROM begun b WHERE b.org IS NOT NULL)
     SELECT org FROM begun WHERE org IS NOT NULL";
 
 pub(super) const HEADS: &str = "SELECT org, size FROM evidence.head WHERE {range}";
 
-pub(super) const NAMES: &str = "SELECT {key}, name FROM evidence.organization WHERE {range}";
+pub(super) const NAMES: &str = "SELECT key, name FROM evidence.organization WHERE {range}";
 
 pub(super) const HEAD: &str = "SELECT size, frontier FROM evidence.head WHERE org = $1";
 
@@ -63,7 +63,7 @@ pub(super) const TABLES: Sql = Sql::each(
     GROUP BY m.name ORDER BY m.name",
     "SELECT c.relname::text, json_agg(a.attname ORDER BY a.attnum)::text
     FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
-    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY(i.indkey)
+    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY((i.indkey::smallint[])[0:i.indnkeyatts - 1])
     WHERE i.indisprimary AND c.relnamespace = pg_my_temp_schema() AND c.relname NOT IN
         ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'lease', 'cursor',
             'delivery', '_evidence_migrations')
@@ -157,16 +157,17 @@ pub(super) const ALL_REDERIVED: &str =
 /// The table, if it has rows of an organization that does not exist. No index of it begins with the organization.
 pub(super) const ORPHANED_UNINDEXED: &str = "
     SELECT '{table}' WHERE EXISTS (
-        SELECT 1 FROM evidence.\"{table}\" WHERE org NOT IN (SELECT {key} FROM evidence.organization))";
+        SELECT 1 FROM evidence.\"{table}\" WHERE org NOT IN (SELECT key FROM evidence.organization))";
 
 /// The same of a table with such an index: a step of it for each organization.
 pub(super) const ORPHANED: &str = "
     WITH RECURSIVE x (org) AS (
-        SELECT min(org) FROM evidence.\"{table}\"
+        SELECT (SELECT org FROM evidence.\"{table}\" ORDER BY org LIMIT 1)
         UNION ALL
-        SELECT (SELECT min(t.org) FROM evidence.\"{table}\" t WHERE t.org > x.org) FROM x WHERE x.org IS NOT NULL)
+        SELECT (SELECT t.org FROM evidence.\"{table}\" t WHERE t.org > x.org ORDER BY t.org LIMIT 1)
+        FROM x WHERE x.org IS NOT NULL)
     SELECT '{table}' WHERE EXISTS (
-        SELECT 1 FROM x WHERE x.org IS NOT NULL AND x.org NOT IN (SELECT {key} FROM evidence.organization))";
+        SELECT 1 FROM x WHERE x.org IS NOT NULL AND x.org NOT IN (SELECT key FROM evidence.organization))";
 
 /// Tables that are not derived from the ledgers and have rows of organizations.
 pub(super) const OF_ORGANIZATIONS: [&str; 6] =
@@ -182,8 +183,8 @@ pub(super) const BLOBS_MISSING: Sql = Sql::each(
     FROM scratch.attachment x LEFT JOIN scratch.organization o ON o.key = x.org
     WHERE NOT EXISTS (SELECT 1 FROM evidence.blob b WHERE b.org = x.org AND b.sha256 = x.sha256 AND b.size = x.size)
     ORDER BY x.org, x.sha256 LIMIT $1",
-    "SELECT coalesce(o.name, x.org), x.sha256, count(*) OVER ()
-    FROM scratch.attachment x LEFT JOIN scratch.organization o ON o.id = x.org
+    "SELECT coalesce(o.name, encode(x.org, 'hex')), x.sha256, count(*) OVER ()
+    FROM scratch.attachment x LEFT JOIN scratch.organization o ON o.key = x.org
     WHERE (SELECT b.size FROM evidence.blob b WHERE b.org = x.org AND b.sha256 = x.sha256) IS DISTINCT FROM x.size
     ORDER BY x.org, x.sha256 LIMIT $1",
 );
@@ -210,7 +211,7 @@ pub(super) const BUILT: Sql = Sql::each(
 pub(super) const TEXTS_MISSING: Sql = Sql::each(
     "SELECT json_array($1, w.value) FROM json_each($2) w WHERE NOT EXISTS (
         SELECT 1 FROM scratch.kept_text t WHERE t.org = $1 AND t.sha256 = w.value)",
-    "SELECT $1 || ' ' || w.value FROM UNNEST($2::text[]) AS w (value) WHERE NOT EXISTS (
+    "SELECT encode($1, 'hex') || ' ' || w.value FROM UNNEST($2::text[]) AS w (value) WHERE NOT EXISTS (
         SELECT 1 FROM scratch.kept_text t WHERE t.org = $1 AND t.sha256 = w.value)",
 );
 

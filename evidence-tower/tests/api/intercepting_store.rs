@@ -36,7 +36,7 @@ use evidence_core::snapshots::{
     Event, EventSize, LiveBuild, Progress, Replaced, Run, Snapshot, SnapshotEntry, SnapshotRow,
     SnapshotStore, Start,
 };
-use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
+use evidence_core::store::{Health, Leaf, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
 use evidence_core::tags::{TagChoice, TagStore, TaggedKind};
 use evidence_core::texts::TextStore;
@@ -260,6 +260,10 @@ impl LedgerStore for InterceptingStore {
 
     async fn ledger_size_at(&self, org: Id, at: Timestamp) -> StoreResult<u64> {
         self.ask("ledger_size_at", self.inner.ledger_size_at(org, at)).await
+    }
+
+    async fn ledger_leaves(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<Leaf>> {
+        self.ask("ledger_leaves", self.inner.ledger_leaves(org, first, limit)).await
     }
 
     async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {

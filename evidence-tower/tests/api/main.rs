@@ -46,6 +46,7 @@ mod policy_rules;
 mod public_flows;
 mod races;
 mod rebuilding;
+mod remembering;
 mod replays;
 mod report_kinds;
 mod reports;

@@ -71,7 +71,7 @@ impl Api {
         let (flow, trail) = (numbers.one_of(&FLOWS), numbers.one_of(trails));
         let (artifact, is_compliant) = (fingerprint(numbers.one_of(&ARTIFACTS)), numbers.below(3) > 0);
         let at_trail = format!("{flow}/trail/{trail}");
-        match numbers.below(10) {
+        match numbers.below(12) {
             0..=3 => {
                 let mut report = json!({
                     "trail_name": trail, "fingerprint": artifact, "filename": "x", "build_url": "", "commit_url": "",
@@ -103,12 +103,32 @@ impl Api {
                 let tags = json!({"set_tags": {"kind": numbers.one_of(&["draft", "final"])}});
                 self.patch(&format!("/tags/acme/flow/{flow}")).json(tags).await.ok();
             }
-            8 if numbers.below(4) == 0 => {
+            8 => {
+                let asked = numbers.one_of(&["scan", "test"]);
+                let template =
+                    format!("version: 1\ntrail:\n  attestations:\n    - {{name: {asked}, type: generic}}\n");
+                let document = json!({"name": trail}).to_string();
+                let file = ("name=\"template_file\"; filename=\"t.yml\"", template.as_str());
+                let begin = self.put(&format!("/trails/acme/{flow}"));
+                assert!(begin.form(&[("name=\"data_json\"", &document), file]).await.status.is_success());
+            }
+            9 if numbers.below(2) == 0 => {
+                let report =
+                    json!({"fingerprint": artifact, "filename": "x", "build_url": "", "commit_url": ""});
+                self.post(&format!("/artifacts/acme/{flow}")).json(report).await.created();
+            }
+            9 => {
+                let former = json!({"new_name": format!("{flow}-before")});
+                self.put(&format!("/flows/acme/{flow}/rename")).json(former).await.ok();
+                let now = json!({"new_name": flow});
+                self.put(&format!("/flows/acme/{flow}-before/rename")).json(now).await.ok();
+            }
+            10 if numbers.below(4) == 0 => {
                 let allowed =
                     json!({"artifact_name": "x", "artifact_fingerprint": artifact, "description": ""});
                 self.put("/allowlists/acme/prod").json(allowed).await.created();
             }
-            8 => {
+            10 => {
                 let (policy, rules) = (numbers.one_of(&["p", "q", "r"]), numbers.one_of(&RULES));
                 self.given_rules(policy, rules).await;
             }

@@ -211,7 +211,7 @@ async fn a_trail_is_counted_before_it_is_full() {
 }
 
 /// Puts the tables of another file in the place of this file's, as `.restore` does.
-fn restore(file: &Path, backup: &Path) {
+pub(crate) fn restore(file: &Path, backup: &Path) {
     let connection = Connection::open(file).unwrap();
     connection.execute("ATTACH ? AS backup", [backup.to_str().unwrap()]).unwrap();
     let tables: Vec<String> = connection

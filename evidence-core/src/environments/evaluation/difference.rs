@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{EvaluatedArtifact, ObservedArtifact};
+use super::{ArtifactEvaluation, EvaluatedArtifact, ObservedArtifact};
 use crate::snapshots::key::ArtifactKey;
 use crate::snapshots::record::{Annotation, RunningArtifact};
 
@@ -48,13 +48,14 @@ impl EvaluatedArtifact {
     /// to be so.
     #[cfg(feature = "memory")]
     pub(super) fn differs_from(&self, recorded: &RunningArtifact, snapshot: u64) -> Option<String> {
+        let now = &self.found;
         let same = [
-            ("verdict", self.compliant == recorded.compliant),
-            ("provenance", self.provenance == recorded.provenance),
-            ("policies", self.judged_by == recorded.judged_by),
-            ("violated policies", self.violates == recorded.violates),
-            ("rules", self.outcomes == recorded.outcomes),
-            ("inputs", recorded.from != snapshot || self.inputs == recorded.inputs),
+            ("verdict", now.compliant == recorded.compliant),
+            ("provenance", now.provenance == recorded.provenance),
+            ("policies", now.judged_by == recorded.judged_by),
+            ("violated policies", now.violates == recorded.violates),
+            ("rules", now.outcomes == recorded.outcomes),
+            ("inputs", recorded.from != snapshot || now.inputs == recorded.inputs),
         ];
         let other = Vec::from_iter(same.into_iter().filter(|(_, same)| !same).map(|(what, _)| what));
         (!other.is_empty()).then(|| format!("{}: other {}", recorded.name, other.join(", ")))
@@ -62,6 +63,10 @@ impl EvaluatedArtifact {
 
     fn instance(&self, change: Change, before: Option<&RunningArtifact>, from: u64) -> RunningArtifact {
         let count = |created: &Vec<i64>| created.len() as u64;
+        let found = ArtifactEvaluation::clone(&self.found);
+        let ArtifactEvaluation {
+            compliant, provenance, source, judged_by, violates, outcomes, inputs, ..
+        } = found;
         let ObservedArtifact { fingerprint, name, created, context } = self.observed.clone();
         RunningArtifact {
             annotation: Annotation {
@@ -75,13 +80,13 @@ impl EvaluatedArtifact {
             context,
             from,
             since: before.map_or(from, |before| before.since),
-            compliant: self.compliant,
-            provenance: self.provenance.clone(),
-            source: self.source.clone().filter(|_| before.is_none()),
-            judged_by: self.judged_by,
-            violates: self.violates.clone(),
-            outcomes: self.outcomes.clone(),
-            inputs: self.inputs,
+            compliant,
+            provenance,
+            source: source.filter(|_| before.is_none()),
+            judged_by,
+            violates,
+            outcomes,
+            inputs,
         }
     }
 }
@@ -98,11 +103,12 @@ enum Change {
 }
 
 impl Change {
-    const fn started(now: &EvaluatedArtifact) -> Self {
-        Self::Started(now.compliant)
+    fn started(now: &EvaluatedArtifact) -> Self {
+        Self::Started(now.found.compliant)
     }
 
     fn between(before: &RunningArtifact, now: &EvaluatedArtifact) -> Self {
+        let now = &now.found;
         match now.compliant {
             Some(true) if before.compliant != Some(true) => Self::BecameCompliant,
             Some(false) if before.compliant != Some(false) => Self::BecameNonCompliant,

@@ -29,9 +29,6 @@ use crate::texts::record::in_parts;
 use crate::trails::evaluation::evaluated;
 use crate::trails::store::TrailContents;
 
-/// So many attestations are kept for what runs while it is evaluated: those that policies ask for.
-const MAX_KEPT: usize = 1_000_000;
-
 /// What running artifacts are evaluated by, policies aside; by their digests, so that one without has no provenance and is on
 /// no allowlist.
 pub(super) struct EvaluationInputs {
@@ -48,6 +45,8 @@ pub(super) struct Source {
     /// The digest of the flow's name and tags.
     pub(super) flow: Hash,
     pub(super) context: FlowContext,
+    /// Whether all that it is evaluated by could be read.
+    pub(super) is_final: bool,
 }
 
 /// The first source that names a repo, or the first.
@@ -112,8 +111,23 @@ impl Reports {
         self.origins.iter().filter_map(|origin| origin.report.trail).collect()
     }
 
-    /// How the reports stand in their trails. Of the attestations those are kept that a policy asks for.
-    pub(super) async fn evaluated(self, policies: &PolicySet, cx: &Context<'_>) -> Result<EvaluatedReports> {
+    /// Adds those of other artifacts, read of the same ledger.
+    pub(super) fn extend(&mut self, other: Self) {
+        let Self { rests_on: _, allowed, origins, flows, alone } = other;
+        self.allowed.extend(allowed);
+        self.origins.extend(origins);
+        self.flows.extend(flows);
+        self.alone.extend(alone);
+    }
+
+    /// How the reports stand in their trails. Of the attestations those are kept that a policy asks for; so many are kept of
+    /// what was evaluated before.
+    pub(super) async fn evaluated(
+        self,
+        policies: &PolicySet,
+        kept_before: usize,
+        cx: &Context<'_>,
+    ) -> Result<EvaluatedReports> {
         let Self { rests_on, allowed, origins, flows, alone } = self;
         let mut running: BTreeMap<Id, BTreeMap<Fingerprint, String>> = BTreeMap::new();
         for Origin { report, last_name, .. } in &origins {
@@ -123,10 +137,10 @@ impl Reports {
         let reported = Vec::from_iter(running.keys().copied());
         let running = Arc::new(running);
         let asked = asked_by(&policies.versions(), cx).await?;
-        let kept = Arc::new(AtomicUsize::new(0));
-        let all_kept = Arc::clone(&kept);
+        let kept = Arc::new(AtomicUsize::new(kept_before));
+        let (all_kept, most) = (Arc::clone(&kept), cx.limits().evaluated_attestations);
         let evaluate = move |(contents, parsed): (TrailContents, Arc<Parsed>)| {
-            if kept.load(Ordering::Relaxed) > MAX_KEPT {
+            if kept.load(Ordering::Relaxed) > most {
                 return None;
             }
             let contents = contents.within(rests_on);
@@ -137,8 +151,8 @@ impl Reports {
             Some((contents.trail.id, evaluated))
         };
         let trails = evaluated(&reported, cx, evaluate).await?.into_iter().flatten().collect();
-        if all_kept.load(Ordering::Relaxed) > MAX_KEPT {
-            let text = format!("The policies ask for more than {MAX_KEPT} attestations of what runs");
+        if all_kept.load(Ordering::Relaxed) > most {
+            let text = format!("The policies ask for more than {most} attestations of what runs");
             return Err(Error::invalid("artifacts", text));
         }
         Ok(EvaluatedReports { allowed, origins, flows, trails, alone })
@@ -153,13 +167,14 @@ pub(crate) struct EvaluatedReport {
     pub(crate) reason: Option<String>,
     /// What counts for it: its own attestations and those of its trail.
     attestations: Vec<Arc<FlowAttestations>>,
+    /// Whether all that it is evaluated by could be read: what could not may be put right, of which no ledger tells.
+    is_final: bool,
 }
 
 impl EvaluatedReport {
     /// Of a report to a trail that cannot be read.
     pub(crate) fn of_lost_trail() -> Self {
-        let reason = Some(template::LOST_TRAIL.to_owned());
-        Self { state: State::Incomplete, reason, attestations: Vec::new() }
+        Self { reason: Some(template::LOST_TRAIL.to_owned()), ..Self::unknown() }
     }
 }
 
@@ -168,7 +183,7 @@ pub(crate) struct InTrail {
     pub(crate) name: String,
     pub(crate) states: BTreeMap<String, EvaluatedReport>,
     /// How many attestations are kept.
-    kept: usize,
+    pub(super) kept: usize,
 }
 
 /// Why nothing is said of what is too much of a trail.
@@ -201,7 +216,8 @@ impl InTrail {
             let ContentStatus { state, attestations, worse_as, is_too_much } = status;
             let reason = template.unreadable().map(str::to_owned).or_else(|| worse_as.map(evaluated_as));
             let reason = reason.or_else(|| is_too_much.then(|| TOO_MUCH.to_owned()));
-            (fingerprint.to_owned(), EvaluatedReport { state, reason, attestations })
+            let is_final = template.unreadable().is_none();
+            (fingerprint.to_owned(), EvaluatedReport { state, reason, attestations, is_final })
         };
         let states = found.into_iter().map(evaluated).collect();
         Self { name: contents.trail.name.to_string(), states, kept: kept.get() }
@@ -224,6 +240,11 @@ pub(super) struct EvaluatedReports {
 }
 
 impl EvaluatedReports {
+    /// How many attestations are kept of each trail.
+    pub(super) fn kept(&self) -> BTreeMap<Id, usize> {
+        self.trails.iter().map(|(trail, evaluated)| (*trail, evaluated.kept)).collect()
+    }
+
     pub(super) fn inputs(self) -> Result<EvaluationInputs> {
         let Self { allowed, origins, flows, mut trails, mut alone } = self;
         let digests: BTreeMap<Id, Hash> = flows.iter().map(|(id, flow)| (*id, flow.digest())).collect();
@@ -239,7 +260,9 @@ impl EvaluatedReports {
                     None => (String::new(), Some(EvaluatedReport::of_lost_trail())),
                 },
             };
-            let context = found.unwrap_or_else(EvaluatedReport::unknown).in_flow(flow, trail_name);
+            let found = found.unwrap_or_else(EvaluatedReport::unknown);
+            let is_final = found.is_final;
+            let context = found.in_flow(flow, trail_name);
             let ArtifactRow {
                 id: report, flow, repo, committed_at, template_reference_name: reference, ..
             } = row;
@@ -251,6 +274,7 @@ impl EvaluatedReports {
                 reference,
                 flow: *digest,
                 context,
+                is_final,
             });
         }
         Ok(EvaluationInputs { allowed, sources })
@@ -283,12 +307,12 @@ pub(crate) async fn without_trail(
 impl EvaluatedReport {
     /// How a report stands of which its trail knows nothing.
     pub(crate) const fn unknown() -> Self {
-        Self { state: State::Incomplete, reason: None, attestations: Vec::new() }
+        Self { state: State::Incomplete, reason: None, attestations: Vec::new(), is_final: false }
     }
 
     /// As policies see it in its flow.
     pub(crate) fn in_flow(self, flow: &FlowLabel, trail_name: String) -> FlowContext {
-        let Self { state: artifact_state, reason, attestations } = self;
+        let Self { state: artifact_state, reason, attestations, .. } = self;
         let (flow_name, tags) = (flow.name.to_string(), Arc::clone(&flow.tags));
         FlowContext { flow_name, trail_name, artifact_state, reason, tags, attestations }
     }
@@ -309,6 +333,6 @@ impl EvaluatedReport {
                 state = named;
             }
         }
-        Self { state, reason, attestations: Vec::new() }
+        Self { state, reason, attestations: Vec::new(), is_final: template.unreadable().is_none() }
     }
 }

@@ -41,23 +41,34 @@ fn evaluated(digit: char, compliant: Option<bool>) -> EvaluatedArtifact {
             created: vec![10],
             context: JsonFields::default(),
         },
-        compliant,
-        provenance: vec![from_report(1)],
-        source: Some(source(1)),
-        judged_by: policies(&[(1, 1)]),
-        violates: if compliant == Some(false) { vec![0] } else { vec![] },
-        outcomes: vec![],
-        inputs: None,
+        found: Arc::new(ArtifactEvaluation {
+            compliant,
+            provenance: vec![from_report(1)],
+            source: Some(source(1)),
+            trails: vec![],
+            judged_by: policies(&[(1, 1)]),
+            violates: if compliant == Some(false) { vec![0] } else { vec![] },
+            outcomes: vec![],
+            inputs: None,
+            name: "api".to_owned(),
+            is_final: true,
+        }),
+    }
+}
+
+impl EvaluatedArtifact {
+    fn found_mut(&mut self) -> &mut ArtifactEvaluation {
+        Arc::make_mut(&mut self.found)
     }
 }
 
 /// What has no digest but this name, evaluated by a policy.
 fn undigested(name: &str, compliant: Option<bool>) -> EvaluatedArtifact {
-    let seen = evaluated('a', compliant);
+    let mut seen = evaluated('a', compliant);
+    seen.found_mut().provenance.clear();
     EvaluatedArtifact {
         key: ArtifactKey::new(None, name),
         observed: ObservedArtifact { fingerprint: None, name: name.to_owned(), ..seen.observed },
-        provenance: Vec::new(),
         ..seen
     }
 }
@@ -137,7 +148,7 @@ fn the_same_fingerprints_take_a_snapshot_only_for_provenance_and_verdicts() {
         (
             "another report",
             yes(),
-            with(yes(), |now| now.provenance[0].artifact = report(2)),
+            with(yes(), |now| now.found_mut().provenance[0].artifact = report(2)),
             Some("updated-provenance"),
             true,
         ),
@@ -145,7 +156,7 @@ fn the_same_fingerprints_take_a_snapshot_only_for_provenance_and_verdicts() {
             "a report in another flow too",
             yes(),
             with(yes(), |now| {
-                now.provenance.push(from_report(2));
+                now.found_mut().provenance.push(from_report(2));
             }),
             Some("updated-provenance"),
             true,
@@ -153,57 +164,63 @@ fn the_same_fingerprints_take_a_snapshot_only_for_provenance_and_verdicts() {
         (
             "state in the trail",
             yes(),
-            with(yes(), |now| now.provenance[0].state = State::Incomplete),
+            with(yes(), |now| now.found_mut().provenance[0].state = State::Incomplete),
             Some("updated-provenance"),
             true,
         ),
         (
             "a new version",
             yes(),
-            with(yes(), |now| now.judged_by = policies(&[(1, 2)])),
+            with(yes(), |now| now.found_mut().judged_by = policies(&[(1, 2)])),
             Some("changed"),
             true,
         ),
         (
             "another policy",
             yes(),
-            with(yes(), |now| now.judged_by = policies(&[(2, 1)])),
+            with(yes(), |now| now.found_mut().judged_by = policies(&[(2, 1)])),
             Some("changed"),
             true,
         ),
         (
             "one policy more",
             yes(),
-            with(yes(), |now| now.judged_by = policies(&[(1, 1), (2, 1)])),
+            with(yes(), |now| now.found_mut().judged_by = policies(&[(1, 1), (2, 1)])),
             Some("changed"),
             true,
         ),
-        ("no policy any more", yes(), with(yes(), |now| now.judged_by = None), Some("changed"), true),
+        (
+            "no policy any more",
+            yes(),
+            with(yes(), |now| now.found_mut().judged_by = None),
+            Some("changed"),
+            true,
+        ),
         (
             "another policy is violated",
             evaluated('a', Some(false)),
-            with(evaluated('a', Some(false)), |now| now.violates = vec![1]),
+            with(evaluated('a', Some(false)), |now| now.found_mut().violates = vec![1]),
             Some("changed"),
             true,
         ),
         (
             "a rule says something else",
             yes(),
-            with(yes(), |now| now.outcomes = vec![outcome("--+")]),
+            with(yes(), |now| now.found_mut().outcomes = vec![outcome("--+")]),
             Some("changed"),
             true,
         ),
         (
             "inputs of which nothing else comes",
             yes(),
-            with(yes(), |now| now.inputs = policies(&[(2, 2)])),
+            with(yes(), |now| now.found_mut().inputs = policies(&[(2, 2)])),
             None,
             false,
         ),
         (
             "verdict and report",
             yes(),
-            with(evaluated('a', Some(false)), |now| now.provenance[0].artifact = report(2)),
+            with(evaluated('a', Some(false)), |now| now.found_mut().provenance[0].artifact = report(2)),
             Some("became-non-compliant"),
             true,
         ),
@@ -299,7 +316,7 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
     };
     let reported = |context| {
         let (reference, flow) = (String::new(), Hash::of("web"));
-        Source { report: source(1), trail: None, reference, flow, context }
+        Source { report: source(1), trail: None, reference, flow, context, is_final: true }
     };
     let running = |artifact: EvaluatedArtifact| ReportedState::from([(artifact.key, artifact.observed)]);
     let findings = |allowed: bool| EvaluationInputs {

@@ -129,7 +129,7 @@ fn when_the_server_that_does_the_background_work_is_killed_another_does_it() {
     // A content that was about to be kept long ago.
     let leave_one = || {
         sql("INSERT INTO evidence.attachment_pending (org, sha256, kept_at)
-            SELECT id, repeat('a', 64), 1 FROM evidence.organization WHERE name = 'acme'");
+            SELECT key, repeat('a', 64), 1 FROM evidence.organization WHERE name = 'acme'");
     };
     let until_swept = || {
         while sql("SELECT count(*) FROM evidence.attachment_pending") != "0" {

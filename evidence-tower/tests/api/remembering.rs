@@ -1,0 +1,198 @@
+//! Reports evaluate what changed since the last one, and nothing is decided by what no longer holds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use evidence_core::environments::replay;
+use evidence_core::id::SystemRandom;
+use evidence_core::memory::MemoryStore;
+use evidence_core::store::LedgerStore;
+use evidence_core::{Evidence, Limits, Settings, Store};
+use evidence_store_sqlite::rusqlite::Connection;
+use serde_json::json;
+
+use crate::intercepting_store::{Answered, InterceptingStore, take_counts};
+use crate::mounts::Mount;
+use crate::support::environments::{ReportedArtifact, fingerprint};
+use crate::support::{Api, ManualClock, acme, fixture, service_on_sqlite};
+use crate::writes::restore;
+
+const RUNNING: [ReportedArtifact<'static>; 5] =
+    [('1', &[10]), ('2', &[10]), ('3', &[10]), ('4', &[10]), ('5', &[10])];
+
+/// What a report asks about where artifacts come from.
+const EVALUATING: [&str; 2] = ["provenance", "trail_contents"];
+
+impl Api {
+    /// Artifacts 1 to 5, each of a trail of its own of the flow `web`, in an environment `prod` whose policy asks for their
+    /// compliance.
+    async fn given_trails(&self) {
+        self.given_flow_with_template().await;
+        for (digit, _) in RUNNING {
+            self.given_artifact(digit, &format!("t{digit}")).await;
+            self.given_test(digit, &format!("t{digit}"), true).await;
+        }
+        self.given_environments("docker", &["prod"]).await;
+        let policy = "_schema: https://example.com/schemas/policy/v1\nartifacts: {trail-compliance: {required: true}}\n";
+        self.put_policy("p", policy).await.created();
+        self.attach("prod", "p").await;
+    }
+
+    async fn report(&self, running: &[ReportedArtifact<'_>], status: u16) {
+        let reply = self.report_running("prod", running).await;
+        assert_eq!(reply.status.as_u16(), status, "{reply:?}");
+    }
+
+    async fn expect_state(&self, compliant: bool) {
+        self.get("/snapshots/acme/prod/-1").await.expect(200, json!({"compliant": compliant}));
+    }
+}
+
+/// A service whose queries are noted, with artifacts 1 to 5 reported.
+async fn observed(settings: Settings) -> (Api, Answered, Arc<ManualClock>, Arc<dyn Store>) {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    fixture(Arc::clone(&store), Settings::default()).await;
+    let (measured, answered) = InterceptingStore::measured(Arc::clone(&store));
+    let clock = Arc::new(ManualClock::default());
+    let random = Arc::new(SystemRandom);
+    let evidence = Evidence::with_sources(Arc::new(measured), settings, Arc::clone(&clock) as _, random);
+    let api = Api::new(evidence, Mount::Tower, "memory").await;
+    api.given_trails().await;
+    (api, answered, clock, store)
+}
+
+#[tokio::test]
+async fn a_report_asks_about_what_changed_alone() {
+    let (api, answered, _, store) = observed(Settings::default()).await;
+    let expect = async |running: &[ReportedArtifact<'_>], status, counts: [usize; 2]| {
+        take_counts(&answered, EVALUATING);
+        api.report(running, status).await;
+        assert_eq!(take_counts(&answered, EVALUATING), counts);
+    };
+    expect(&RUNNING[..4], 201, [1, 1]).await;
+    expect(&RUNNING[..4], 200, [0, 0]).await;
+    expect(&RUNNING[..3], 201, [0, 0]).await;
+    expect(&RUNNING, 201, [1, 1]).await;
+    api.given_test('3', "t3", false).await;
+    expect(&RUNNING, 201, [1, 1]).await;
+    expect(&RUNNING, 200, [0, 0]).await;
+    // Of others' policies, flows and reports.
+    api.flow("jobs", "version: 1\n").await;
+    api.given_environments("docker", &["test"]).await;
+    api.report_running("test", &RUNNING).await.created();
+    expect(&RUNNING, 200, [0, 0]).await;
+    // What begins to run comes from a trail of which more runs, which is read once more.
+    api.given_artifact('6', "t5").await;
+    expect(&RUNNING, 200, [1, 1]).await;
+    expect(&[&RUNNING[..], &[('6', &[10])]].concat(), 201, [2, 1]).await;
+    let org = acme(&*store).await;
+    let prod = store.environment(org, "prod").await.unwrap().unwrap();
+    for index in 1..=prod.status.snapshots {
+        let differences = replay(&*store, org, prod.record.id, index).await.unwrap();
+        assert_eq!(differences, Vec::<String>::new(), "snapshot {index}");
+    }
+}
+
+#[tokio::test]
+async fn an_evaluation_holds_for_an_hour() {
+    let (api, answered, clock, _) = observed(Settings::default()).await;
+    api.report(&RUNNING, 201).await;
+    for (minutes, asked) in [(30, 0), (29, 0), (1, 1), (59, 0), (1, 1)] {
+        clock.advance(Duration::from_secs(minutes * 60));
+        take_counts(&answered, EVALUATING);
+        api.report(&RUNNING, 200).await;
+        assert_eq!(take_counts(&answered, EVALUATING), [asked; 2], "after {minutes} minutes more");
+    }
+}
+
+#[tokio::test]
+async fn what_was_damaged_and_mended_is_evaluated_again() {
+    let (evidence, store, folder) = service_on_sqlite().await;
+    let clock = Arc::new(ManualClock::default());
+    let random = Arc::new(SystemRandom);
+    drop(evidence);
+    let evidence =
+        Evidence::with_sources(Arc::clone(&store) as _, Settings::default(), Arc::clone(&clock) as _, random);
+    let api = Api::new(evidence, Mount::Tower, "sqlite").await;
+    api.given_trails().await;
+    let file = Connection::open(folder.path().join("evidence.db")).unwrap();
+    file.execute(&format!("DELETE FROM artifact WHERE fingerprint = '{}'", fingerprint('2')), []).unwrap();
+    api.report(&RUNNING, 201).await;
+    api.expect_state(false).await;
+    store.rebuild().await.unwrap();
+    clock.advance(Duration::from_secs(3600));
+    api.report(&RUNNING, 201).await;
+    api.expect_state(true).await;
+}
+
+#[tokio::test]
+async fn an_entry_that_cannot_be_read_fails_no_report() {
+    let (evidence, _store, folder) = service_on_sqlite().await;
+    let api = Api::new(evidence, Mount::Tower, "sqlite").await;
+    api.given_trails().await;
+    let file = Connection::open(folder.path().join("evidence.db")).unwrap();
+    for (name, damage) in [
+        ("a", "leaf_hash = x'00'"),
+        ("b", "kind = CAST(x'ff' AS text)"),
+        ("c", "payload = ''"),
+        ("d", "payload = 'x', payload_sha256 = x''"),
+    ] {
+        assert!(api.report_running("prod", &RUNNING).await.status.is_success());
+        api.given_environments("docker", &[name]).await;
+        let newest = format!("UPDATE ledger SET {damage} WHERE idx = (SELECT max(idx) FROM ledger)");
+        assert_eq!(file.execute(&newest, []).unwrap(), 1);
+        api.given_test('2', "t2", name > "b").await;
+        let reply = api.report_running("prod", &RUNNING).await;
+        assert!(reply.status.is_success(), "{damage}: {reply:?}");
+        api.expect_state(name > "b").await;
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_decided_by_a_ledger_that_is_no_more() {
+    let (evidence, store, folder) = service_on_sqlite().await;
+    let (file, backup) = (folder.path().join("evidence.db"), folder.path().join("backup.db"));
+    let api = Api::new(evidence, Mount::Tower, "sqlite").await;
+    api.given_trails().await;
+    api.report(&RUNNING, 201).await;
+    let into = format!("VACUUM INTO '{}'", backup.display());
+    Connection::open(&file).unwrap().execute_batch(&into).unwrap();
+    let org = acme(&*store).await;
+    let entries = async || store.ledger_head(org).await.unwrap().unwrap().size();
+    api.given_test('4', "t4", false).await;
+    api.report(&RUNNING, 201).await;
+    api.expect_state(false).await;
+    let before = entries().await;
+    restore(&file, &backup);
+    // As many entries as before.
+    api.given_environments("docker", &["a", "b"]).await;
+    assert_eq!(entries().await, before);
+    api.report(&RUNNING, 200).await;
+    api.expect_state(true).await;
+}
+
+#[tokio::test]
+async fn so_much_is_evaluated_whatever_was_before() {
+    let limits = Limits { evaluated_attestations: 3, ..Limits::default() };
+    let (api, ..) = observed(Settings { limits, ..Settings::default() }).await;
+    let any = "_schema: https://example.com/schemas/policy/v1\nartifacts: {attestations: [{name: '*', type: generic}]}\n";
+    api.put_policy("p", any).await.expect(200, json!({"name": "p"}));
+    let refused = async |environment: &str, many: usize| {
+        let reply = api.report_running(environment, &RUNNING[..many]).await;
+        let is_refused = !reply.status.is_success();
+        if is_refused {
+            let errors = json!({"artifacts": "The policies ask for more than 3 attestations of what runs"});
+            reply.expect(400, json!({ "errors": errors }));
+        }
+        is_refused
+    };
+    let (mut one_by_one, mut at_once) = (Vec::new(), Vec::new());
+    for (many, fresh) in (1..).zip(["a", "b", "c", "d", "e"]) {
+        api.given_environments("docker", &[fresh]).await;
+        api.attach(fresh, "p").await;
+        at_once.push(refused(fresh, many).await);
+        one_by_one.push(refused("prod", many).await);
+    }
+    assert_eq!(one_by_one, at_once);
+    assert_eq!((at_once.first(), at_once.last()), (Some(&false), Some(&true)));
+}
