@@ -222,14 +222,14 @@ impl Changed {
             let mut rest = without(running, &reused);
             let mut reports = Reports::read(environment, &rest, rests_on, cx).await?;
             // What begins to run may be of trails that more runs of.
-            let more = remembered::take_of_trails(&mut reused, reports.trails());
+            let more = remembered::take_of_trails(&mut reused, &reports.trails());
             if !more.is_empty() {
                 let more = running.iter().filter(|(key, _)| more.contains(key));
                 let more: ReportedState = more.map(|(key, seen)| (key.clone(), seen.clone())).collect();
                 reports.extend(Reports::read(environment, &more, rests_on, cx).await?);
                 rest.extend(more);
             }
-            if remembered::take_of_trails(&mut reused, reports.trails()).is_empty() {
+            if remembered::take_of_trails(&mut reused, &reports.trails()).is_empty() {
                 return Ok(Self { reused, rest: Arc::new(rest), reports });
             }
         }

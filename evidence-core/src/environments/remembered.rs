@@ -155,13 +155,16 @@ impl LastEvaluation {
 /// of a trail is evaluated has a limit for all that runs of it: so a trail is evaluated for all or none.
 pub(crate) fn take_of_trails(
     artifacts: &mut Evaluated,
-    trails: impl IntoIterator<Item = Id>,
+    trails: &BTreeSet<Id>,
 ) -> BTreeSet<ArtifactKey> {
+    if !artifacts.values().any(|artifact| artifact.trails.iter().any(|trail| trails.contains(trail))) {
+        return BTreeSet::new();
+    }
     let mut of_trail: BTreeMap<Id, Vec<&ArtifactKey>> = BTreeMap::new();
     for (key, artifact) in &*artifacts {
         artifact.trails.iter().for_each(|trail| of_trail.entry(*trail).or_default().push(key));
     }
-    let (mut taken, mut trails) = (BTreeSet::new(), Vec::from_iter(trails));
+    let (mut taken, mut trails) = (BTreeSet::new(), Vec::from_iter(trails.iter().copied()));
     while let Some(trail) = trails.pop() {
         for key in of_trail.remove(&trail).unwrap_or_default() {
             if taken.insert(key.clone()) {
@@ -293,8 +296,8 @@ impl Remembered {
         let mut reusable = running.iter().filter_map(artifact).collect();
         // Of what no longer runs, too: it took its part of what is evaluated of a trail.
         let others = self.last.artifacts.iter().filter(|(key, _)| !Evaluated::contains_key(&reusable, *key));
-        let trails = Vec::from_iter(others.flat_map(|(_, artifact)| artifact.trails.iter().copied()));
-        take_of_trails(&mut reusable, trails);
+        let trails = others.flat_map(|(_, artifact)| artifact.trails.iter().copied()).collect();
+        take_of_trails(&mut reusable, &trails);
         reusable
     }
 
