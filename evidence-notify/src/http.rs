@@ -73,10 +73,10 @@ impl Http {
         body: String,
     ) -> Result<(), NotSent> {
         // What was permitted when it was saved may not be now.
-        let endpoint = self.egress.check_url(url).map_err(|error| NotSent(error.to_string()))?;
+        let endpoint = self.egress.check_url(url).map_err(|error| NotSent::new(error.to_string()))?;
         match timeout(WHOLE_TIMEOUT, self.exchange(&endpoint, headers, body)).await {
-            Ok(outcome) => outcome.map_err(|why| NotSent(format!("{}: {why}", endpoint.host))),
-            Err(_) => Err(NotSent(format!("{}: no answer in time", endpoint.host))),
+            Ok(outcome) => outcome.map_err(|why| NotSent::new(format!("{}: {why}", endpoint.host))),
+            Err(_) => Err(NotSent::new(format!("{}: no answer in time", endpoint.host))),
         }
     }
 

@@ -10,6 +10,7 @@
 mod http;
 mod mail;
 mod signature;
+mod smtp;
 
 use async_trait::async_trait;
 use evidence_core::actions::Destination;
@@ -39,7 +40,7 @@ pub struct Options {
 pub enum NoNotifier {
     /// The address of the mail server cannot be read. It is not repeated here, for it may hold a password.
     #[error("the URL of the mail server cannot be read: {0}")]
-    Smtp(#[source] lettre::transport::smtp::Error),
+    Smtp(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// There is a mail server, and nobody from whom mails are.
     #[error("mails need a sender, as evidence@example.com")]
     NoMailFrom,
@@ -88,7 +89,7 @@ impl Sender for Notifier {
             }
             Destination::Email { addresses } => match &self.mail {
                 Some(mail) => mail.send(message, addresses).await,
-                None => Err(NotSent("no mail server is configured".to_owned())),
+                None => Err(NotSent::new("no mail server is configured")),
             },
         }
     }

@@ -1,125 +1,157 @@
-//! Mails, by the operator's mail server.
+//! Mails, by the operator's mail server: one session for all addresses of a mail, in which the server says of each whether it
+//! takes it.
 
 use std::time::Duration;
 
 use evidence_core::notifications::{Message, NotSent};
+use lettre::Address;
+use lettre::address::Envelope;
 use lettre::message::header::ContentType;
 use lettre::message::{Mailbox, Message as Letter};
 use lettre::transport::smtp;
-use lettre::transport::smtp::response::{Category, Detail};
-use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
+use lettre::transport::smtp::client::AsyncSmtpConnection;
+use lettre::transport::smtp::commands;
+use lettre::transport::smtp::extension::{MailBodyParameter, MailParameter};
+use tokio::time::timeout;
 
 use crate::NoNotifier;
+use crate::smtp::Server;
 
-/// How long each step of handing a mail over may take, and the whole, however many addresses there are.
-const STEP_TIMEOUT: Duration = Duration::from_secs(10);
-const WHOLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a session may take, and how much longer for each address: servers ask others about one, or make who names unknown
+/// ones wait.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(30);
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long the end of a session may take, when its outcome is known.
+const QUIT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// After so many refusals the server is asked about no further address in a session in which it took one: Postfix hangs up at 20
+/// (`smtpd_hard_error_limit`), and then nobody has the mail.
+const MOST_REFUSED: usize = 15;
 
 /// The way to the mail server.
 #[derive(Debug)]
 pub(crate) struct Mail {
-    transport: AsyncSmtpTransport<Tokio1Executor>,
+    server: Server,
     from: Address,
 }
 
-/// A mail that was not taken.
-struct Refused {
-    error: NotSent,
-    /// Whether one of its addresses may be why.
-    for_an_address: bool,
+/// What the server says of the addresses of a mail.
+#[derive(Default)]
+struct Answers<'m> {
+    /// Whether it takes the mail for any.
+    is_taken: bool,
+    /// Those that are refused for good, and why.
+    refused: Vec<(&'m String, String)>,
+    /// Those for which it may take the mail later, and why not now.
+    left: Vec<(&'m String, String)>,
 }
 
 impl Mail {
     pub(crate) fn new(url: &str, from: &str) -> Result<Self, NoNotifier> {
         let from = from.parse().map_err(NoNotifier::MailFrom)?;
-        let transport = AsyncSmtpTransport::<Tokio1Executor>::from_url(url).map_err(NoNotifier::Smtp)?;
-        Ok(Self { transport: transport.timeout(Some(STEP_TIMEOUT)).build(), from })
+        Ok(Self { server: Server::at(url).map_err(NoNotifier::Smtp)?, from })
     }
 
-    /// Hands a mail to the mail server. Once one of the addresses has it, it counts as sent, and what became of the others is
-    /// logged: sent again, it would come to that one again at each attempt.
+    /// Hands a mail to the mail server, in one session. Where it takes it for some of the addresses, those that it refuses for
+    /// good are logged, and those that it refuses for now are left for the next attempt.
     pub(crate) async fn send(&self, message: &Message, to: &[String]) -> Result<(), NotSent> {
-        let (mut is_taken, mut refused) = (false, Vec::new());
-        let handing_out = self.hand_out(message, to, &mut is_taken, &mut refused);
-        if tokio::time::timeout(WHOLE_TIMEOUT, handing_out).await.is_err() {
-            refused.push(NotSent("the mail server does not answer in time".to_owned()));
+        let letter =
+            self.letter(message).map_err(|error| NotSent::new(format!("no mail can be made: {error}")))?;
+        let session = async {
+            let mut connection = self.server.connect().await.map_err(|error| refusal(&error))?;
+            let handed_over = self.hand_over(&mut connection, &letter, to).await;
+            Ok::<_, NotSent>((connection, handed_over))
+        };
+        let addresses = u32::try_from(to.len()).unwrap_or(u32::MAX);
+        let limit = SESSION_TIMEOUT.saturating_add(ADDRESS_TIMEOUT.saturating_mul(addresses));
+        let ended = timeout(limit, session).await;
+        let (mut connection, handed_over) =
+            ended.map_err(|_| NotSent::new("the mail server does not answer in time"))??;
+        // What became of the mail is known: how the session ends changes nothing about it.
+        let _ = timeout(QUIT_TIMEOUT, connection.abort()).await;
+        let Answers { refused, left, .. } = handed_over?;
+        for (address, error) in refused {
+            tracing::warn!(id = message.id, address, error, "a mail does not come to an address");
         }
-        if is_taken {
-            for error in refused {
-                tracing::warn!(id = message.id, %error, "a mail does not come to every address");
-            }
-            return Ok(());
-        }
-        refused.into_iter().next().map_or(Ok(()), Err)
+        let Some((_, reason)) = left.first() else { return Ok(()) };
+        let reason = reason.clone();
+        Err(NotSent { reason, left: left.into_iter().map(|(address, _)| address.clone()).collect() })
     }
 
-    /// One mail for all. Where an address may be why it is refused, one for each half of them, and so on, until each address has
-    /// it or is refused by itself: with few that are, that takes few mails.
-    async fn hand_out(
+    /// Hands the mail over for those for whom the server takes it. With an error nobody has it.
+    async fn hand_over<'m>(
         &self,
-        message: &Message,
-        to: &[String],
-        is_taken: &mut bool,
-        refused: &mut Vec<NotSent>,
-    ) {
-        let mut groups = vec![to];
-        while let Some(group) = groups.pop() {
-            match self.hand_over(message, group).await {
-                Ok(()) => *is_taken = true,
-                Err(Refused { for_an_address: true, .. }) if group.len() > 1 => {
-                    let (first, second) = group.split_at(group.len() / 2);
-                    groups.extend([second, first]);
-                }
-                Err(Refused { error, for_an_address }) => {
-                    refused.push(error);
-                    if !for_an_address {
-                        return;
-                    }
-                }
-            }
+        connection: &mut AsyncSmtpConnection,
+        letter: &[u8],
+        to: &'m [String],
+    ) -> Result<Answers<'m>, NotSent> {
+        let mut parameters = Vec::new();
+        if !self.from.to_string().is_ascii() {
+            parameters.push(MailParameter::SmtpUtfEight);
         }
-    }
-
-    async fn hand_over(&self, message: &Message, to: &[String]) -> Result<(), Refused> {
-        let letter = self.letter(message, to).map_err(|error| Refused {
-            error: NotSent(format!("no mail can be made: {error}")),
-            for_an_address: true,
-        })?;
-        let sent = self.transport.send(letter).await;
-        sent.map(drop).map_err(|error| Refused {
-            for_an_address: may_be_for_an_address(&error, to),
-            error: NotSent(format!("the mail server: {error}")),
-        })
+        if !letter.is_ascii() {
+            parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
+        }
+        let from = commands::Mail::new(Some(self.from.clone()), parameters);
+        connection.command(from).await.map_err(|error| refusal(&error))?;
+        let answers = ask(connection, to).await?;
+        if !answers.is_taken {
+            let reason = answers.left.into_iter().chain(answers.refused).next().map(|(_, reason)| reason);
+            return Err(NotSent::new(reason.unwrap_or_else(|| "the mail has no address".to_owned())));
+        }
+        connection.command(commands::Data).await.map_err(|error| refusal(&error))?;
+        connection.message(letter).await.map_err(|error| refusal(&error))?;
+        Ok(answers)
     }
 
     /// Plain text, so that no name in it is taken for markup. Its id is that of the delivery, by which mail programs know a
-    /// repetition.
-    fn letter(&self, message: &Message, to: &[String]) -> Result<Letter, String> {
-        let mut letter = Letter::builder()
+    /// repetition. Whom it goes to is said in the session alone.
+    fn letter(&self, message: &Message) -> Result<Vec<u8>, lettre::error::Error> {
+        let link = message.link.as_deref().map(|link| format!("\n\n{link}")).unwrap_or_default();
+        let letter = Letter::builder()
             .from(Mailbox::new(None, self.from.clone()))
+            // A letter is none without somebody to whom it goes.
+            .envelope(Envelope::new(Some(self.from.clone()), vec![self.from.clone()])?)
             .message_id(Some(format!("<{}@{}>", message.id, self.from.domain())))
             .subject(&message.subject)
-            .header(ContentType::TEXT_PLAIN);
-        for address in to {
-            let address: Address = address.parse().map_err(|error| format!("{error}"))?;
-            letter = letter.bcc(Mailbox::new(None, address));
-        }
-        let link = message.link.as_deref().map(|link| format!("\n\n{link}")).unwrap_or_default();
-        letter.body(format!("{}{link}\n", message.text)).map_err(|error| error.to_string())
+            .header(ContentType::TEXT_PLAIN)
+            .body(format!("{}{link}\n", message.text))?;
+        Ok(letter.formatted())
     }
 }
 
-/// Whether an address may be why the server refused a mail. That it did so at an address is not told, only its reply. Some are of
-/// the connection or of the login (421, 535). Others are of an address where they name one: 454 is also a login that fails
-/// for now, and 554 a mail whose content is refused, of which each address would be refused the same.
-fn may_be_for_an_address(error: &smtp::Error, to: &[String]) -> bool {
-    let Some(code) = error.status() else { return false };
-    match (code.category, code.detail) {
-        (Category::Connections | Category::Unspecified3, _) => false,
-        (Category::MailSystem, Detail::Four) => {
-            let reply = error.to_string().to_lowercase();
-            to.iter().any(|address| reply.contains(&address.to_lowercase()))
+/// Asks for which of these addresses the server takes a mail.
+async fn ask<'m>(connection: &mut AsyncSmtpConnection, to: &'m [String]) -> Result<Answers<'m>, NotSent> {
+    let (mut answers, mut rest) = (Answers::default(), to.iter());
+    while !answers.is_taken || answers.refused.len() + answers.left.len() < MOST_REFUSED {
+        let Some(address) = rest.next() else { break };
+        let recipient = match address.parse::<Address>() {
+            Ok(recipient) => recipient,
+            Err(error) => {
+                answers.refused.push((address, error.to_string()));
+                continue;
+            }
+        };
+        match connection.command(commands::Rcpt::new(recipient, Vec::new())).await {
+            Ok(_) => answers.is_taken = true,
+            Err(error) if error.is_permanent() => answers.refused.push((address, refusal(&error).reason)),
+            Err(error) if error.is_transient() && !hangs_up(&error) => {
+                answers.left.push((address, refusal(&error).reason));
+            }
+            Err(error) => return Err(refusal(&error)),
         }
-        _ => true,
     }
+    let unasked = "the mail server refuses too many addresses to be asked about all";
+    answers.left.extend(rest.map(|address| (address, unasked.to_owned())));
+    Ok(answers)
+}
+
+fn refusal(error: &smtp::Error) -> NotSent {
+    NotSent::new(format!("the mail server: {error}"))
+}
+
+/// Whether the server ends the session by this answer, which may come to any command (RFC 5321, section 3.8).
+fn hangs_up(error: &smtp::Error) -> bool {
+    error.status().is_some_and(|code| u16::from(code) == 421)
 }

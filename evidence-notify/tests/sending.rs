@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use evidence_core::actions::{Destination, SecretUrl};
-use evidence_core::notifications::{Message, Sender};
+use evidence_core::notifications::{Message, NotSent, Sender};
 use evidence_core::rules::egress::Egress;
 use evidence_core::time::Timestamp;
 use evidence_notify::{Notifier, Options, SigningKey};
@@ -114,7 +114,7 @@ async fn a_webhook_is_sent_once_and_only_a_success_counts_as_one() {
         let sent = notifier(&["127.0.0.0/8"]).send(&message(webhook(&format!("http://{address}/")))).await;
         match (sent, failure) {
             (Ok(()), None) => {}
-            (Err(error), Some(text)) => assert!(error.0.contains(text), "{answer:?}: {error}"),
+            (Err(error), Some(text)) => assert!(error.reason.contains(text), "{answer:?}: {error}"),
             (sent, _) => panic!("{answer:?}: {sent:?}"),
         }
         assert_eq!(count.load(Ordering::SeqCst), 1, "{answer:?}");
@@ -128,7 +128,7 @@ async fn a_redirect_is_not_followed() {
         format!("HTTP/1.1 307 Temporary Redirect\r\nlocation: http://{target}/\r\ncontent-length: 0\r\n\r\n");
     let (address, ..) = peer(answer.leak()).await;
     let sent = notifier(&["127.0.0.0/8"]).send(&message(webhook(&format!("http://{address}/")))).await;
-    assert!(sent.unwrap_err().0.contains("answered 307"));
+    assert!(sent.unwrap_err().reason.contains("answered 307"));
     assert_eq!(count.load(Ordering::SeqCst), 0);
 }
 
@@ -217,7 +217,8 @@ async fn a_mail_goes_to_each_address_under_the_id_of_its_delivery() {
     assert!(without.send(&message(Destination::Email { addresses })).await.is_err());
 }
 
-/// A mail server's answers to commands that begin so, and to the end of a mail (`.`); it takes everything else.
+/// A mail server's answers to commands that begin so, and to the end of a mail (`.`); it takes everything else. After 421 it
+/// hangs up, and where an answer is empty, without one.
 type Refusals = &'static [(&'static str, &'static str)];
 
 /// A session with a mail server. Whom it takes a mail for is noted.
@@ -225,7 +226,10 @@ async fn session(stream: TcpStream, refusals: Refusals, taken: &Mutex<Vec<String
     let (read, mut write) = stream.into_split();
     let (mut lines, mut whom, mut in_mail) = (BufReader::new(read).lines(), Vec::new(), false);
     let mut answer = "220 mail.test";
-    while write.write_all(format!("{answer}\r\n").as_bytes()).await.is_ok() {
+    while !answer.is_empty() && write.write_all(format!("{answer}\r\n").as_bytes()).await.is_ok() {
+        if answer.starts_with("421") {
+            return;
+        }
         let mut next = lines.next_line().await;
         while in_mail && next.as_ref().is_ok_and(|line| line.as_ref().is_some_and(|line| line != ".")) {
             next = lines.next_line().await;
@@ -241,51 +245,139 @@ async fn session(stream: TcpStream, refusals: Refusals, taken: &Mutex<Vec<String
                 "250 taken"
             }
             (None, command) => {
-                whom.extend(command.strip_prefix("RCPT TO:").map(str::to_owned));
+                let address =
+                    command.strip_prefix("RCPT TO:<").and_then(|rest| rest.strip_suffix("@example.com>"));
+                whom.extend(address.map(str::to_owned));
                 "250 mail.test"
             }
         };
     }
 }
 
-#[tokio::test]
-async fn a_mail_goes_to_every_address_that_is_not_refused_once() {
-    let all = &["<a@example.com>", "<b@example.com>", "<c@example.com>", "<d@example.com>"][..];
-    let others = &["<a@example.com>", "<c@example.com>", "<d@example.com>"][..];
-    // The refusals; who has the mail, after how many sessions, and what is told where nobody has it.
-    let table: [(Refusals, &[&str], usize, Option<&str>); 10] = [
-        (&[], all, 1, None),
-        (&[("RCPT TO:<b@", "550 5.1.1 unknown")], others, 5, None),
-        (&[("RCPT TO:<b@", "451 4.7.1 come again")], others, 5, None),
-        (&[("RCPT TO:<b@", "554 5.7.1 <B@example.com>: relay access denied")], others, 5, None),
-        (&[("RCPT TO:<b@", "550 unknown"), ("RCPT TO:<c@", "421 bye")], &all[..1], 5, None),
-        (&[("RCPT TO:<a@", "452 full"), ("RCPT TO:", "550 unknown")], &[], 7, Some("452")),
-        (&[("RCPT TO:<c@", "421 bye")], &[], 1, Some("421")),
-        (&[("MAIL FROM:", "535 5.7.8 who are you")], &[], 1, Some("535")),
-        (&[("MAIL FROM:", "454 4.7.0 who are you, for now")], &[], 1, Some("454")),
-        (&[(".", "554 5.6.0 not such a mail")], &[], 1, Some("554")),
-    ];
-    for (refusals, whom, sessions, failure) in table {
+/// A mail server that answers so; who has mails, and how many sessions there were.
+struct MailServer {
+    url: String,
+    taken: Arc<Mutex<Vec<String>>>,
+    sessions: Arc<AtomicUsize>,
+}
+
+impl MailServer {
+    async fn answering(refusals: Refusals) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let smtp_url = Some(format!("smtp://{}", listener.local_addr().unwrap()));
-        let (taken, count) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
-        let (noted, counted) = (Arc::clone(&taken), Arc::clone(&count));
+        let url = format!("smtp://{}", listener.local_addr().unwrap());
+        let (taken, sessions) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
+        let (noted, counted) = (Arc::clone(&taken), Arc::clone(&sessions));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 counted.fetch_add(1, Ordering::SeqCst);
                 session(stream, refusals, &noted).await;
             }
         });
+        Self { url, taken, sessions }
+    }
+
+    /// An attempt at sending a mail to these.
+    async fn send(&self, names: &[String]) -> Result<(), NotSent> {
         let mail_from = Some("evidence@example.com".to_owned());
-        let sender = Notifier::new(Options { smtp_url, mail_from, ..Options::default() }).unwrap();
-        let addresses = ["a", "b", "c", "d"].map(|name| format!("{name}@example.com")).to_vec();
-        let sent = sender.send(&message(Destination::Email { addresses })).await;
-        match (sent, failure) {
-            (Ok(()), None) => {}
-            (Err(error), Some(text)) => assert!(error.0.contains(text), "{refusals:?}: {error}"),
+        let options = Options { smtp_url: Some(self.url.clone()), mail_from, ..Options::default() };
+        let addresses = names.iter().map(|name| format!("{name}@example.com")).collect();
+        Notifier::new(options).unwrap().send(&message(Destination::Email { addresses })).await
+    }
+
+    fn taken(&self) -> Vec<String> {
+        self.taken.lock().unwrap().clone()
+    }
+}
+
+fn names(names: &str) -> Vec<String> {
+    names.split_whitespace().map(str::to_owned).collect()
+}
+
+/// What became of an attempt: by a failure what is told of it, and who is left.
+type Outcome = Result<(), (&'static str, &'static str)>;
+
+#[tokio::test]
+async fn an_attempt_is_one_session_by_which_every_address_has_a_mail_that_is_not_refused() {
+    // The refusals; who has the mail, and what is told.
+    let table: [(Refusals, &str, Outcome); 19] = [
+        (&[], "a b c d", Ok(())),
+        (&[("RCPT TO:<b@", "550 5.1.1 unknown")], "a c d", Ok(())),
+        (&[("RCPT TO:<b@", "554 5.7.1 <B@example.com>: relay access denied")], "a c d", Ok(())),
+        (&[("RCPT TO:<b@", "451 4.7.1 come again")], "a c d", Err(("451", "b"))),
+        (&[("RCPT TO:<a@", "550 unknown"), ("RCPT TO:<b@", "450 busy")], "c d", Err(("450", "b"))),
+        (&[("RCPT TO:<c@", "452 too many"), ("RCPT TO:<d@", "452 too many")], "a b", Err(("452", "c d"))),
+        (&[("RCPT TO:<b@", "550 unknown"), ("RCPT TO:<c@", "421 bye")], "", Err(("421", ""))),
+        (&[("RCPT TO:<c@", "")], "", Err(("the mail server", ""))),
+        (&[("RCPT TO:", "550 unknown")], "", Err(("550", ""))),
+        (&[("RCPT TO:<c@", "452 full"), ("RCPT TO:", "550 unknown")], "", Err(("452", ""))),
+        (&[("EHLO", "421 busy")], "", Err(("421", ""))),
+        (&[("MAIL FROM:", "550 5.7.1 not from you")], "", Err(("550", ""))),
+        (&[("MAIL FROM:", "454 4.7.0 who are you, for now")], "", Err(("454", ""))),
+        (&[("DATA", "552 5.2.3 no")], "", Err(("552", ""))),
+        (&[("DATA", "")], "", Err(("the mail server", ""))),
+        (&[(".", "552 5.3.4 too long")], "", Err(("552", ""))),
+        (&[(".", "451 4.3.0 not now"), ("RCPT TO:<b@", "550 unknown")], "", Err(("451", ""))),
+        (&[(".", "")], "", Err(("the mail server", ""))),
+        (&[("QUIT", "")], "a b c d", Ok(())),
+    ];
+    for (refusals, whom, expected) in table {
+        let server = MailServer::answering(refusals).await;
+        let sent = server.send(&names("a b c d")).await;
+        match (sent, expected) {
+            (Ok(()), Ok(())) => {}
+            (Err(error), Err((reason, left))) => {
+                assert!(error.reason.contains(reason), "{refusals:?}: {error}");
+                let left: Vec<_> = names(left).iter().map(|name| format!("{name}@example.com")).collect();
+                assert_eq!(error.left, left, "{refusals:?}");
+            }
             (sent, _) => panic!("{refusals:?}: {sent:?}"),
         }
-        assert_eq!(taken.lock().unwrap()[..], *whom, "{refusals:?}");
-        assert_eq!(count.load(Ordering::SeqCst), sessions, "{refusals:?}");
+        assert_eq!(server.taken(), names(whom), "{refusals:?}");
+        assert_eq!(server.sessions.load(Ordering::SeqCst), 1, "{refusals:?}");
+    }
+}
+
+#[tokio::test]
+async fn of_many_addresses_all_have_a_mail_but_those_that_are_gone() {
+    let all: Vec<_> = (0..100).map(|number| format!("a{}{}", number % 10, number / 10)).collect();
+    let server = MailServer::answering(&[("RCPT TO:<a9", "550 5.1.1 unknown")]).await;
+    assert_eq!(server.send(&all).await, Ok(()));
+    let there: Vec<_> = all.iter().filter(|name| !name.starts_with("a9")).cloned().collect();
+    assert_eq!((server.taken(), there.len()), (there, 90));
+    assert_eq!(server.sessions.load(Ordering::SeqCst), 1);
+    // Where so many are gone that the server would hang up, the next attempt goes on.
+    let server =
+        MailServer::answering(&[("RCPT TO:<a8", "550 5.1.1 unknown"), ("RCPT TO:<a9", "550 5.1.1 unknown")])
+            .await;
+    let left = server.send(&all).await.unwrap_err().left;
+    let left: Vec<_> = left.iter().map(|address| address.replace("@example.com", "")).collect();
+    assert_eq!(left, all[79..]);
+    assert_eq!(server.send(&left).await, Ok(()));
+    let there: Vec<_> =
+        all.iter().filter(|name| !name.starts_with("a8") && !name.starts_with("a9")).cloned().collect();
+    assert_eq!(server.taken(), there);
+    assert_eq!(server.sessions.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_session_is_as_encrypted_and_logged_in_as_the_url_asks_for() {
+    const LOGIN: (&str, &str) = ("EHLO", "250-mail.test\r\n250 AUTH PLAIN LOGIN");
+    let table: [(&str, &str, Refusals, Result<(), &str>); 5] = [
+        ("", "?tls=required", &[], Err("STARTTLS is not supported")),
+        ("", "?tls=opportunistic", &[], Ok(())),
+        ("jane:secret@", "", &[], Err("No compatible authentication mechanism")),
+        ("jane:secret@", "", &[LOGIN, ("AUTH PLAIN AGphbmUAc2VjcmV0", "235 welcome")], Ok(())),
+        ("jane:secret@", "", &[LOGIN, ("AUTH", "535 5.7.8 who are you")], Err("535")),
+    ];
+    for (login, mode, refusals, expected) in table {
+        let mut server = MailServer::answering(refusals).await;
+        server.url = format!("{}{mode}", server.url.replace("smtp://", &format!("smtp://{login}")));
+        let sent = server.send(&names("a")).await;
+        match (&sent, expected) {
+            (Ok(()), Ok(())) => {}
+            (Err(error), Err(reason)) => assert!(error.reason.contains(reason), "{}: {error}", server.url),
+            _ => panic!("{}: {sent:?}", server.url),
+        }
+        assert_eq!(server.taken().len(), usize::from(sent.is_ok()), "{}", server.url);
     }
 }

@@ -39,6 +39,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 /// After so many failed attempts, some two and a half days, an event is given up, and the next one has its turn.
 const MOST_ATTEMPTS: u32 = 72;
 
+/// After so many, half an hour, it is given up where some of a mail's addresses have it: a server that takes no mail from whom
+/// it does not know yet (greylisting) takes it by then, and the next event waits meanwhile, for those that have this one, too.
+const MOST_ATTEMPTS_AT_THE_LEFT: u32 = 12;
+
 /// How long is waited after so many failed attempts at an event.
 fn pause(attempts: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(attempts.saturating_sub(1));
@@ -250,7 +254,7 @@ impl Post {
                 id: delivery_id(org, go.target.id, at, leaf),
                 org,
                 at: self.evidence.now(),
-                destination: go.target.destination.clone(),
+                destination: go.delivery.state.still_told(&go.target.destination),
                 payload: text,
                 text: payload.description().to_owned(),
                 subject: payload.subject(),
@@ -276,14 +280,23 @@ impl Post {
         let (due_at, state) = (&mut go.delivery.due_at, &mut go.delivery.state);
         let following = Position { event: state.next.event + 1, ..state.next };
         go.left = go.left.saturating_sub(1);
+        let sent = match sent {
+            Err(error) if state.waits_for_none_of(&error.left) => {
+                tracing::warn!(id = message.id, %error, "a mail does not come to every address");
+                Ok(error.left)
+            }
+            sent => sent.map(|()| Vec::new()),
+        };
         match sent {
-            Ok(()) => {
+            Ok(given_up) => {
                 state.last_success_at = Some(now);
+                state.addresses_given_up = given_up;
                 state.go_on_from(following);
                 *due_at = Some(now);
             }
             Err(error) => {
-                (state.attempts, state.last_failure_at) = (state.attempts + 1, Some(now));
+                state.failed(&error.left);
+                state.last_failure_at = Some(now);
                 // What stays down is told of once an event.
                 match state.attempts {
                     1 => tracing::info!(id = message.id, %error, "a notification was not delivered"),
@@ -292,8 +305,13 @@ impl Post {
                     }
                 }
                 *due_at = Some(after(now, pause(state.attempts)));
-                if state.attempts >= MOST_ATTEMPTS {
+                let most = match state.addresses_left.as_slice() {
+                    [] => MOST_ATTEMPTS,
+                    _ => MOST_ATTEMPTS_AT_THE_LEFT,
+                };
+                if state.attempts >= most {
                     tracing::warn!(id = message.id, "a notification is given up");
+                    state.addresses_given_up = std::mem::take(&mut state.addresses_left);
                     state.go_on_from(following);
                 }
                 go.left = 0;
@@ -316,5 +334,7 @@ mod tests {
         assert_eq!(pause(u32::MAX), LONGEST_PAUSE);
         let all: Duration = (1..MOST_ATTEMPTS).map(pause).sum();
         assert!((2..4).contains(&(all.as_secs() / 86_400)), "{all:?}");
+        let left: Duration = (1..MOST_ATTEMPTS_AT_THE_LEFT).map(pause).sum();
+        assert!((30..40).contains(&(left.as_secs() / 60)), "{left:?}");
     }
 }

@@ -55,6 +55,7 @@ async fn again_from(
         let waits = known.as_ref().is_some_and(|known| known.due_at.is_some());
         state.next = if waits { state.next.min(again) } else { again };
         state.attempts = 0;
+        state.addresses_left.clear();
         let state = state.at_address(target.destination.address_digest());
         let revision = known.map_or(0, |known| known.revision);
         let moved = Delivery { org, target: target.id, due_at: Some(evidence.now()), state, revision };

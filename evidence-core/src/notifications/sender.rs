@@ -16,7 +16,7 @@ pub struct Message {
     pub org: Id,
     /// When the attempt is made.
     pub at: Timestamp,
-    /// Where to.
+    /// Where to; of a mail's addresses those that are left.
     pub destination: Destination,
     /// What a webhook is sent: a JSON object, the same of every attempt unless something was renamed meanwhile.
     pub payload: String,
@@ -28,10 +28,23 @@ pub struct Message {
     pub link: Option<String>,
 }
 
-/// Why an attempt failed, for the log: nothing of the destination but its host.
+/// An attempt that failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct NotSent(pub String);
+#[error("{reason}")]
+pub struct NotSent {
+    /// Why, for the log: nothing of the destination but its host.
+    pub reason: String,
+    /// Of a mail's addresses those that did not take it for now, where others took it: the next attempt is made at these
+    /// alone. Empty where nobody took it.
+    pub left: Vec<String>,
+}
+
+impl NotSent {
+    /// An attempt by which nobody was told anything.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), left: Vec::new() }
+    }
+}
 
 /// Who sends.
 #[async_trait]
@@ -39,6 +52,6 @@ pub trait Sender: Send + Sync + 'static {
     /// Tries to deliver a message, once and in bounded time. It may be dropped on the way.
     ///
     /// # Errors
-    /// Where the target did not say that it has it: the same comes again later.
+    /// Where the target did not say that it has it: the same comes again later, to those who are left.
     async fn send(&self, message: &Message) -> Result<(), NotSent>;
 }

@@ -4,6 +4,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::actions::record::Destination;
 use crate::feed::Held;
 use crate::id::Id;
 use crate::store::error::StoreResult;
@@ -44,9 +45,16 @@ pub struct DeliveryState {
     pub address: String,
     /// Where the first event that was not delivered is looked for.
     pub next: Position,
-    /// How many attempts at that event failed.
+    /// How many attempts at that event failed, since one of a mail's addresses last took it.
     #[serde(default)]
     pub attempts: u32,
+    /// The addresses that are still to be sent that event as a mail; empty where it is all of the target's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses_left: Vec<String>,
+    /// The addresses for which the last event was given up, though others took it: until they take one, no other address waits
+    /// for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses_given_up: Vec<String>,
     /// When an event was last delivered.
     #[serde(default)]
     pub last_success_at: Option<Timestamp>,
@@ -58,8 +66,16 @@ pub struct DeliveryState {
 impl DeliveryState {
     /// That of a target of this action of which nothing is known yet.
     pub(crate) const fn first(action: Id, next: Position) -> Self {
-        let address = String::new();
-        Self { action, address, next, attempts: 0, last_success_at: None, last_failure_at: None }
+        Self {
+            action,
+            address: String::new(),
+            next,
+            attempts: 0,
+            addresses_left: Vec::new(),
+            addresses_given_up: Vec::new(),
+            last_success_at: None,
+            last_failure_at: None,
+        }
     }
 
     /// The same of a target with this address: what became of attempts at another is forgotten, where it goes on is not.
@@ -67,14 +83,40 @@ impl DeliveryState {
         if self.address == address {
             return self;
         }
-        Self { address, attempts: 0, last_success_at: None, last_failure_at: None, ..self }
+        Self { address, ..Self::first(self.action, self.next) }
     }
 
     /// Goes on from an event, of which no attempt was made where it is another than before.
     pub(crate) fn go_on_from(&mut self, next: Position) {
         if self.next != next {
             (self.next, self.attempts) = (next, 0);
+            self.addresses_left.clear();
         }
+    }
+
+    /// Where the next attempt is made at a target with this destination.
+    pub(crate) fn still_told(&self, destination: &Destination) -> Destination {
+        match destination {
+            Destination::Email { addresses } if !self.addresses_left.is_empty() => {
+                let is_left = |address: &&String| self.addresses_left.contains(address);
+                Destination::Email { addresses: addresses.iter().filter(is_left).cloned().collect() }
+            }
+            all => all.clone(),
+        }
+    }
+
+    /// Counts a failed attempt, which leaves these addresses where others took the mail. Each time that they become fewer the
+    /// count begins anew: what comes to some at a time comes to all of them.
+    pub(crate) fn failed(&mut self, left: &[String]) {
+        if !left.is_empty() && (self.addresses_left.is_empty() || left.len() < self.addresses_left.len()) {
+            (self.addresses_left, self.attempts) = (left.to_vec(), 0);
+        }
+        self.attempts += 1;
+    }
+
+    /// Whether an attempt leaves addresses, and nobody waits for any of them.
+    pub(crate) fn waits_for_none_of(&self, left: &[String]) -> bool {
+        !left.is_empty() && left.iter().all(|address| self.addresses_given_up.contains(address))
     }
 }
 
@@ -107,4 +149,64 @@ pub trait DeliveryStore: Send + Sync {
     async fn put_delivery(&self, delivery: &Delivery, held: Option<&Held>) -> StoreResult<bool>;
     /// Forgets a target.
     async fn forget_delivery(&self, org: Id, target: Id) -> StoreResult<()>;
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn addresses(names: &str) -> Vec<String> {
+        names.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn attempts_are_made_at_the_addresses_that_are_left_until_the_next_event() {
+        let action: Id = "00000000-0000-0000-0000-00000001".parse().unwrap();
+        let at = |event| Position { entry: 1, event };
+        let all = Destination::Email { addresses: addresses("a b c") };
+        let mut state = DeliveryState::first(action, at(0));
+        // Who does not have it after an attempt, where others do; then at whom the next one is made, and what is counted.
+        let table = [
+            ("", "a b c", 1),
+            ("", "a b c", 2),
+            ("b c", "b c", 1),
+            ("", "b c", 2),
+            ("c", "c", 1),
+            ("c", "c", 2),
+        ];
+        for (left, next, attempts) in table {
+            state.failed(&addresses(left));
+            assert_eq!(state.still_told(&all), Destination::Email { addresses: addresses(next) });
+            assert_eq!(state.attempts, attempts, "{state:?}");
+        }
+        let other = state.clone().at_address("another".to_owned());
+        assert_eq!((other.still_told(&all), other.attempts), (all.clone(), 0));
+        state.go_on_from(at(0));
+        assert_eq!(state.attempts, 2);
+        state.go_on_from(at(1));
+        assert_eq!((state.still_told(&all), state.attempts), (all, 0));
+    }
+
+    #[test]
+    fn no_address_waits_for_those_that_were_given_up() {
+        let action: Id = "00000000-0000-0000-0000-00000001".parse().unwrap();
+        let mut state = DeliveryState::first(action, Position { entry: 1, event: 0 });
+        assert!(!state.waits_for_none_of(&addresses("b")));
+        state.addresses_given_up = addresses("b c");
+        for (left, waits_for_none) in [("b", true), ("c b", true), ("b d", false), ("", false)] {
+            assert_eq!(state.waits_for_none_of(&addresses(left)), waits_for_none, "{left}");
+        }
+    }
+
+    #[test]
+    fn a_state_without_addresses_is_stored_as_before_there_were_any() {
+        let stored = json!({
+            "action": "00000000-0000-0000-0000-00000001", "address": "x", "next": {"entry": 1, "event": 0},
+            "attempts": 0, "last_success_at": null, "last_failure_at": null,
+        });
+        let state: DeliveryState = serde_json::from_value(stored.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&state).unwrap(), stored);
+    }
 }

@@ -43,6 +43,8 @@ struct Attempt {
 struct Postbox {
     attempts: Mutex<Vec<Attempt>>,
     down: Mutex<BTreeSet<String>>,
+    /// Mail addresses that take nothing for now.
+    full: Mutex<BTreeSet<String>>,
     /// Whom the next attempt to panics at, when it is let go.
     panics: Mutex<BTreeSet<String>>,
     held: Mutex<BTreeSet<String>>,
@@ -88,7 +90,21 @@ impl Sender for Postbox {
         self.under_way.lock().unwrap().get_mut(&whose).unwrap().0 -= 1;
         let panics = self.panics.lock().unwrap().remove(&whom);
         assert!(!panics, "the sender breaks off");
-        if self.down.lock().unwrap().contains(&whom) { Err(NotSent("it is down".to_owned())) } else { Ok(()) }
+        if self.down.lock().unwrap().contains(&whom) {
+            return Err(NotSent::new("it is down"));
+        }
+        let full = self.full.lock().unwrap();
+        let left: Vec<String> = match &message.destination {
+            Destination::Email { addresses } => {
+                addresses.iter().filter(|address| full.contains(*address)).cloned().collect()
+            }
+            Destination::Webhook { .. } | Destination::Slack { .. } => Vec::new(),
+        };
+        match &message.destination {
+            _ if left.is_empty() => Ok(()),
+            Destination::Email { addresses } if *addresses == left => Err(NotSent::new("all are full")),
+            _ => Err(NotSent { reason: "some are full".to_owned(), left }),
+        }
     }
 }
 
@@ -244,6 +260,31 @@ async fn what_waits_for_a_target_is_told_at_the_address_that_it_is_given_and_a_n
         assert_eq!(ids[..4], ids[4..]);
         // Some may have been made when the address was changed, but none later.
         assert!(postbox.told("a").iter().all(|what| what == "1"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_mail_comes_again_to_the_addresses_that_are_left_and_to_no_other() {
+    on_every_store(async |bench| {
+        let (api, postbox) = (&bench.api, &bench.postbox);
+        api.given_environments("docker", &["prod"]).await;
+        postbox.full.lock().unwrap().insert("b@example.com".to_owned());
+        let mail = json!({"type": "EMAIL", "emails": ["a@example.com", "b@example.com"]});
+        api.put(ENVIRONMENTS).json(started("alert", &["prod"], &[mail])).await.created();
+        bench.runs("prod", "1").await;
+        let both = "a@example.com,b@example.com";
+        bench.until_told(both, &["1"]).await;
+        let is_failing = async || api.get("/actions/acme/1").await.ok()["is_failing"] == json!(true);
+        until("it is noted who is left", async || is_failing().await).await;
+        postbox.full.lock().unwrap().clear();
+        bench.clock.advance(Duration::from_secs(60 * 60));
+        until("all have it", async || !is_failing().await).await;
+        bench.runs("prod", "12").await;
+        bench.until_told(both, &["1", "2"]).await;
+        let alone = postbox.of("b@example.com");
+        let first = &postbox.of(both)[0];
+        assert!(!alone.is_empty() && alone.iter().all(|attempt| attempt.id == first.id), "{alone:?}");
     })
     .await;
 }
