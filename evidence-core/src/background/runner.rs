@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::Result;
 use crate::feed::{Advance, Held, Lease, MAX_LEASE};
@@ -70,13 +70,14 @@ pub trait Job: Send + Sync + 'static {
     /// Its name, which its lease and its cursors have: no two jobs of a store share one.
     fn name(&self) -> &str;
 
-    /// How long it rests after each run.
+    /// How long it rests after each run, unless that failed.
     fn every(&self) -> Duration;
 
     /// Does what there is to do now. While it computes without waiting, its lease is renewed on the runtime's other
     /// threads, if it has any. It is dropped at any point of waiting when the lease is lost or the runner stops, and
-    /// begun again, here or elsewhere. An error, or a panic, is logged; the next run comes when it would have come anyway,
-    /// under a lease that is taken anew.
+    /// begun again, here or elsewhere. An error, or a panic, is logged. The next run comes after a rest that is twice as long with
+    /// each failure in a row, up to a minute, or [`every`](Self::every) where that is longer, under a lease that is taken anew.
+    /// What fails after more than that minute has not failed in a row.
     ///
     /// # Errors
     /// Whatever went wrong.
@@ -86,6 +87,9 @@ pub trait Job: Send + Sync + 'static {
 /// How long another server waits for one that does not renew its leases, by default. It asks four times in that time, so that it
 /// takes over within half a minute.
 pub const LEASE: Duration = Duration::from_secs(20);
+
+/// The longest rest after a run that failed, unless the job rests for longer anyway.
+const LONGEST_REST: Duration = Duration::from_secs(60);
 
 /// What a job has at hand while it holds its lease.
 #[derive(Debug, Clone)]
@@ -231,6 +235,8 @@ impl Stopped {
 async fn work(job: &dyn Job, mut turn: Turn, lease: Duration, mut stopped: Stopped) {
     // The last turn, until its lease is given back: it may last longer than is known here.
     let mut former: Option<Turn> = None;
+    // In a row, and nobody else is known to have done the job meanwhile.
+    let mut failures = 0_u32;
     while !stopped.is_so() {
         let asked = async {
             if let Some(former) = &former {
@@ -242,15 +248,18 @@ async fn work(job: &dyn Job, mut turn: Turn, lease: Duration, mut stopped: Stopp
         let answer = timeout(lease / 4, asked).await;
         match answer {
             Ok(Ok(Some(expires_at))) => {
-                tracing::info!(job = turn.name, "this process does the job from now on");
-                let ended = hold(job, &turn, lease, expires_at, &mut stopped).await;
+                if failures == 0 {
+                    tracing::info!(job = turn.name, "this process does the job from now on");
+                }
+                let ended = hold(job, &turn, (lease, expires_at), &mut failures, &mut stopped).await;
                 let next = turn.next_turn();
                 former = Some(std::mem::replace(&mut turn, next));
-                if let Ended::Failed = ended {
-                    continue;
+                match ended {
+                    Ended::Failed => continue,
+                    Ended::Lost => failures = 0,
                 }
             }
-            Ok(Ok(None)) => {}
+            Ok(Ok(None)) => failures = 0,
             Ok(Err(error)) => {
                 tracing::warn!(job = turn.name, %error, "the job's lease could not be asked for")
             }
@@ -277,8 +286,8 @@ enum Ended {
 async fn hold(
     job: &dyn Job,
     turn: &Turn,
-    lease: Duration,
-    expires_at: Timestamp,
+    (lease, expires_at): (Duration, Timestamp),
+    failures: &mut u32,
     stopped: &mut Stopped,
 ) -> Ended {
     // A task of its own, which goes on while the job computes; it ends with this one.
@@ -287,7 +296,8 @@ async fn hold(
     // It waits for its turn behind this task until it has run once, and no other thread takes it from there.
     yield_now().await;
     let has_failed = matches!(
-        select(select(pin!(run(job, turn)), pin!(stopped.asked())), pin!(renewal.join_next())).await,
+        select(select(pin!(run(job, turn, failures)), pin!(stopped.asked())), pin!(renewal.join_next()))
+            .await,
         Either::Left((Either::Left(_), _))
     );
     if has_failed {
@@ -300,21 +310,33 @@ async fn hold(
     if has_failed { Ended::Failed } else { Ended::Lost }
 }
 
-/// Runs the job again and again, until a run fails, and rests after that one, too.
-async fn run(job: &dyn Job, turn: &Turn) {
+/// Runs the job again and again, until a run fails, and rests after that one, too: under the lease, so that servers do not take
+/// turns at failing.
+async fn run(job: &dyn Job, turn: &Turn, failures: &mut u32) {
     loop {
+        let begun = Instant::now();
         let outcome = AssertUnwindSafe(job.run(turn)).catch_unwind().await;
-        let has_failed = !matches!(outcome, Ok(Ok(())));
+        // Some jobs go on until they fail.
+        if matches!(outcome, Ok(Ok(()))) || begun.elapsed() > LONGEST_REST {
+            *failures = 0;
+        }
         match outcome {
-            Ok(Ok(())) => {}
+            Ok(Ok(())) => {
+                sleep(job.every()).await;
+                continue;
+            }
             Ok(Err(error)) => tracing::warn!(job = turn.name, %error, "the job failed and is tried again"),
             Err(_) => tracing::error!(job = turn.name, "the job panicked and is tried again"),
         }
-        sleep(job.every()).await;
-        if has_failed {
-            return;
-        }
+        sleep(rest(job.every(), *failures)).await;
+        *failures = failures.saturating_add(1);
+        return;
     }
+}
+
+/// How long a job rests after a run that failed, and so many before it in a row.
+fn rest(every: Duration, failures: u32) -> Duration {
+    every.saturating_mul(2_u32.saturating_pow(failures)).min(LONGEST_REST).max(every)
 }
 
 /// Renews the lease, and ends when it is to stop, or the lease is lost or has expired: two attempts that are not answered
@@ -341,8 +363,11 @@ mod tests {
 
     use super::*;
     use crate::error::Error;
+    use crate::id::SystemRandom;
     use crate::memory::MemoryStore;
     use crate::service::Settings;
+    use crate::store::Store;
+    use crate::time::Clock;
 
     /// Notes who holds its lease, and fails.
     struct Failing(Arc<Mutex<Vec<Id>>>);
@@ -374,5 +399,101 @@ mod tests {
         background.stop().await;
         let holders = holders.lock().unwrap().clone();
         assert_eq!(holders.iter().collect::<BTreeSet<_>>().len(), holders.len(), "{holders:?}");
+    }
+
+    const fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// Tells the time of the runtime, in which rests are over at once.
+    struct RuntimeClock(Instant);
+
+    impl Clock for RuntimeClock {
+        fn now(&self) -> Timestamp {
+            let elapsed = i64::try_from(self.0.elapsed().as_micros()).unwrap();
+            Timestamp::from_micros(Timestamp::from_seconds(1_776_252_299).as_micros() + elapsed)
+        }
+    }
+
+    /// Runs that last so many seconds and succeed or fail, and then ones that succeed; with when each began and ended.
+    struct Scripted {
+        script: Vec<(u64, bool)>,
+        runs: Mutex<Vec<(Instant, Instant)>>,
+    }
+
+    impl Scripted {
+        fn new(script: Vec<(u64, bool)>) -> Arc<Self> {
+            Arc::new(Self { script, runs: Mutex::default() })
+        }
+
+        fn runs(&self) -> Vec<(Instant, Instant)> {
+            self.runs.lock().unwrap().clone()
+        }
+
+        /// Waits for as many runs.
+        async fn has_run(&self, times: usize) {
+            while self.runs().len() < times {
+                sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+
+    #[async_trait]
+    impl Job for Scripted {
+        fn name(&self) -> &str {
+            "scripted"
+        }
+
+        fn every(&self) -> Duration {
+            seconds(1)
+        }
+
+        async fn run(&self, _: &Turn) -> Result<()> {
+            let (lasts, succeeds) = self.script.get(self.runs().len()).copied().unwrap_or((0, true));
+            let begun = Instant::now();
+            sleep(seconds(lasts)).await;
+            self.runs.lock().unwrap().push((begun, Instant::now()));
+            if succeeds { Ok(()) } else { Err(Error::Forbidden) }
+        }
+    }
+
+    /// A server that does the job from now on.
+    fn serve(store: &Arc<dyn Store>, clock: &Arc<RuntimeClock>, job: &Arc<Scripted>) -> Background {
+        let (store, clock) = (Arc::clone(store), Arc::clone(clock) as Arc<dyn Clock>);
+        let service = Evidence::with_sources(store, Settings::default(), clock, Arc::new(SystemRandom));
+        service.background(LEASE, vec![Arc::clone(job) as _])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_job_that_fails_rests_longer_each_time_up_to_a_minute() {
+        let (fails, succeeds, fails_late) = ((0, false), (0, true), (61, false));
+        let mut script = vec![fails; 8];
+        script.extend([succeeds, fails, fails, fails_late, fails]);
+        let job = Scripted::new(script);
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let background = serve(&store, &Arc::new(RuntimeClock(Instant::now())), &job);
+        job.has_run(14).await;
+        background.stop().await;
+        let runs = job.runs();
+        let rests = runs.iter().zip(&runs[1..]).map(|((_, ended), (begun, _))| (*begun - *ended).as_secs());
+        assert_eq!(Vec::from_iter(rests), [1, 2, 4, 8, 16, 32, 60, 60, 1, 1, 2, 1, 2]);
+        assert_eq!([0, 9, u32::MAX].map(|failures| rest(seconds(3_600), failures)), [seconds(3_600); 3]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_server_does_the_job_of_one_that_is_killed_while_it_rests() {
+        let jobs = [(); 2].map(|()| Scripted::new(vec![(0, false); 99]));
+        let (store, clock) =
+            (Arc::new(MemoryStore::new()) as Arc<dyn Store>, Arc::new(RuntimeClock(Instant::now())));
+        let first = serve(&store, &clock, &jobs[0]);
+        jobs[0].has_run(7).await;
+        let second = serve(&store, &clock, &jobs[1]);
+        sleep(seconds(50)).await;
+        assert_eq!([jobs[0].runs().len(), jobs[1].runs().len()], [7, 0], "it rests, and nobody else tries");
+        drop(first);
+        let killed = Instant::now();
+        jobs[1].has_run(1).await;
+        assert!(killed.elapsed() <= seconds(30), "{:?}", killed.elapsed());
+        second.stop().await;
     }
 }

@@ -77,17 +77,18 @@ pub struct AssertView {
     pub scope: AssertScope,
     /// The artifact.
     pub fingerprint: Fingerprint,
-    /// The first flow's name; `""` for an artifact that was allowed and not reported.
+    /// The first flow's name; `""` where `flows` is empty, of an artifact that is allowed and was not reported there.
     pub flow: String,
-    /// The name of the trail there; `""` for a report to a flow as a whole.
+    /// The name of the trail there; `""` for a report to a flow as a whole, and where `flows` is empty.
     pub trail: String,
     /// Whether it is compliant.
     pub compliant: bool,
-    /// What is asked of it in the first flow against what was reported; null for a report to a flow as a whole.
+    /// What is asked of it in the first flow against what was reported; null for a report to a flow as a whole, and where
+    /// `flows` is empty or the trail cannot be read.
     pub compliance_status: Option<ArtifactStatus>,
-    /// The address of its page in the first flow.
+    /// The address of its page in the first flow; `""` where `flows` is empty.
     pub html_url: String,
-    /// Each flow that it was reported to, with its newest trail there.
+    /// Each flow that it was reported to, with its newest trail there; of `flow_name` alone where one is named.
     pub flows: Vec<AssertedFlow>,
     /// The environment's name, where one was named.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -178,6 +179,7 @@ impl Operation for AssertArtifact {
         let standings = standings(&origins, asked, cx).await?;
         let named_by = if environment.is_some() { ENVIRONMENT } else { POLICY };
         let decisions = match policies {
+            Some(policies) if policies.is_empty() => Some(Vec::new()),
             Some(policies) => {
                 let name = name(&standings, allowance.as_ref(), cx).await?;
                 Some(decisions(policies, (name, &self.fingerprint), &standings, named_by, cx).await?)
@@ -217,17 +219,15 @@ impl AssertArtifact {
 
     /// Its newest report in each flow that counts: one at least, unless it `is_allowed` without.
     async fn origins(&self, is_allowed: bool, cx: &Context<'_>) -> Result<Vec<Origin>> {
-        let missing = || cx.missing(Resource::Artifact, self.fingerprint.as_str());
         let mut origins =
             cx.store().provenance(cx.org()?, std::slice::from_ref(&self.fingerprint), u64::MAX).await?;
+        let mut missing = cx.missing(Resource::Artifact, self.fingerprint.as_str());
         if let Some(name) = &self.flow_name {
             let flow = cx.flow(name.as_str()).await.map_err(|error| error.named_by("query.flow_name"))?;
             origins.retain(|origin| origin.report.flow == flow.record.id);
-            if origins.is_empty() {
-                return Err(missing().in_flow(name.as_str()).into());
-            }
+            missing = missing.in_flow(name.as_str());
         }
-        if origins.is_empty() && !is_allowed { Err(missing().into()) } else { Ok(origins) }
+        if origins.is_empty() && !is_allowed { Err(missing.into()) } else { Ok(origins) }
     }
 
     fn view(
@@ -388,9 +388,6 @@ async fn decisions(
     named_by: &'static str,
     cx: &Context<'_>,
 ) -> Result<Vec<PolicyDecision>> {
-    if policies.is_empty() {
-        return Ok(Vec::new());
-    }
     let fingerprint = fingerprint.clone();
     let contexts: Arc<[FlowContext]> = standings.iter().map(|standing| standing.context.clone()).collect();
     let key = |policy: &Policy| (policy.id, policy.version);

@@ -27,6 +27,7 @@ use crate::page::{Listed, Page, PageLinks, PageNumber, PerPage, SortDirection};
 use crate::policies::operations as policies;
 use crate::policies::record::Policy;
 use crate::service::{Context, Draft};
+use crate::store::batch::LONG_RECORDS;
 use crate::store::entry::Current;
 use crate::tags::record::{TagFilter, Tags};
 
@@ -37,9 +38,6 @@ pub(crate) struct EnvironmentLabel {
     pub(crate) kind: EnvironmentKind,
 }
 
-/// So many environments are read at once for their labels: each may have long texts and lists.
-pub(crate) const LABELLED: usize = 32;
-
 /// The environment's id and label.
 fn labelled(Environment { id, name, kind, .. }: Environment) -> (Id, EnvironmentLabel) {
     (id, EnvironmentLabel { name, kind })
@@ -49,7 +47,7 @@ impl Context<'_> {
     /// The labels of these environments, archived ones too, by id.
     pub(crate) async fn environment_labels(&self, ids: &[Id]) -> Result<BTreeMap<Id, EnvironmentLabel>> {
         let mut labels = BTreeMap::new();
-        for part in ids.chunks(LABELLED) {
+        for part in ids.chunks(LONG_RECORDS) {
             let found = self.store().environments_by_id(self.org()?, part).await?;
             labels.extend(found.into_iter().map(|known| labelled(known.record)));
         }

@@ -25,6 +25,7 @@ use crate::name::{BadText, FlowName, OrgName};
 use crate::operation::{Acknowledged, Document, Form, FormParts, Json, JsonList, Method, Operation, Put};
 use crate::page::{Page, PageNumber, PageRequest, Pagination, PerPage};
 use crate::service::{Context, Draft};
+use crate::store::batch::LONG_RECORDS;
 use crate::store::entry::Current;
 use crate::tags::record::{TagFilter, Tags};
 
@@ -78,14 +79,11 @@ impl FlowLabel {
     }
 }
 
-/// So many flows are read at once for their labels: each has a description, which may be long.
-const LABELLED: usize = 32;
-
 impl Context<'_> {
     /// The names and tags of the flows of these ids.
     pub(crate) async fn flow_labels(&self, ids: &[Id]) -> Result<BTreeMap<Id, FlowLabel>> {
         let mut labels = BTreeMap::new();
-        for part in ids.chunks(LABELLED) {
+        for part in ids.chunks(LONG_RECORDS) {
             let flows = self.store().flows_by_id(self.org()?, part).await?;
             let label = |Flow { id, name, tags, .. }| (id, FlowLabel { name, tags: Arc::new(tags) });
             labels.extend(flows.into_iter().map(label));

@@ -105,7 +105,8 @@ fn of_snapshot(snapshot: &Snapshot) -> Vec<Event<'_>> {
         let trigger = match instance.annotation.kind.as_str() {
             "started-compliant" | "started-non-compliant" | "started-unknown" => "ON_STARTED_ARTIFACT",
             "became-compliant" | "became-non-compliant" | "updated-provenance" => "ON_SCALED_ARTIFACT",
-            // Of other policies, and of how many instances run, nobody is told.
+            // Nobody is told of other policies, of another outcome of a rule that leaves the verdict as it was (`changed`), nor of
+            // how many instances run (`unchanged`).
             _ => return None,
         };
         Some((trigger, What::Changed(snapshot, instance)))

@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::fact::Fact;
 use crate::id::Id;
 use crate::notifications::events::{ALLOWED, Place, events, telling};
-use crate::notifications::job::{HEAVY, Known, PAGE, Post, REST, before};
+use crate::notifications::job::{HEAVY, Known, NAME, PAGE, Post, REST, before};
 use crate::notifications::store::{Delivery, DeliveryState, Position};
 use crate::notifications::watched;
 use crate::orgs::record::Organization;
@@ -116,7 +116,7 @@ async fn plan_next(turn: &Turn, post: &Post, org: Organization) -> bool {
         if known.planned == Some(head.size()) {
             return Ok(true);
         }
-        let is_done = plan(turn, &known, org.id, head.size()).await?;
+        let is_done = plan(turn, &known, org.id).await?;
         if is_done {
             post.note_planned(org.id, head.size());
         }
@@ -130,24 +130,23 @@ async fn plan_next(turn: &Turn, post: &Post, org: Organization) -> bool {
 }
 
 /// Notes what the entries of an organization's ledger from the job's cursor on tell to whom; answers whether there are no more.
-/// The ledger has at least `head`.
-async fn plan(turn: &Turn, known: &Known, org: Id, head: u64) -> Result<bool> {
+async fn plan(turn: &Turn, known: &Known, org: Id) -> Result<bool> {
     let (evidence, store) = (turn.evidence(), turn.evidence().store());
     for _ in 0..IN_A_ROW {
-        if store.actions_listed(org).await?.is_empty() {
+        // Where there were actions, the last one may just have been deleted: its targets are forgotten when that is read.
+        if store.actions_listed(org).await?.is_empty() && store.cursor(NAME, org).await? == 0 {
             return Ok(true);
         }
         // Before the actions: what these were changed to may concern an entry that comes after it, never one before.
         let mut batch = turn.next(org, PAGE).await?;
         let Some(first) = batch.entries.first() else { return Ok(true) };
-        let is_first = batch.from == 0;
-        if is_first || head.saturating_sub(batch.from) > PAGE {
+        if batch.from == 0 {
             // Nothing before the first action is told: the cursor leaps there.
             let Some(since) = oldest(evidence, org).await? else { return Ok(true) };
-            let since = if is_first { since.max(before(evidence.now(), STALE)) } else { since };
+            let since = since.max(before(evidence.now(), STALE));
             if first.at < since {
                 let to = store.ledger_size_at(org, before(since, Duration::from_micros(1))).await?;
-                batch.entries = store.ledger_entries(org, to.max(batch.from + 1) - 1, 1).await?;
+                batch.entries = store.ledger_entries(org, to.saturating_sub(1), 1).await?;
                 turn.done(&batch).await?;
                 continue;
             }

@@ -8,10 +8,7 @@ use crate::error::Result;
 use crate::id::Id;
 use crate::notifications::events::Place;
 use crate::service::Evidence;
-use crate::store::batch::distinct;
-
-/// How many environments are read at a time: each may have long texts and lists.
-const PART: usize = 32;
+use crate::store::batch::{LONG_RECORDS, distinct};
 
 /// The members of those of these environments that are logical, as far as they are `wanted`.
 pub(super) async fn members(
@@ -21,7 +18,7 @@ pub(super) async fn members(
     wanted: impl Fn(&Id) -> bool + Send,
 ) -> Result<BTreeMap<Id, Vec<Id>>> {
     let mut members = BTreeMap::new();
-    for part in environments.chunks(PART) {
+    for part in environments.chunks(LONG_RECORDS) {
         let known = evidence.store().environments_by_id(org, part).await?.into_iter();
         for known in known.filter(|known| !known.record.kind.is_physical() && !known.archived) {
             let included = known.record.included.into_iter().filter(&wanted).collect();

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::id::Id;
 
+/// So many flows or environments are read at once: each may have long texts and lists.
+pub(crate) const LONG_RECORDS: usize = 32;
+
 /// Each of these once, in ascending order: what a store is asked about.
 pub(crate) fn distinct<T: Ord>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     Vec::from_iter(std::collections::BTreeSet::from_iter(items))

@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
+use crate::bytes_read::{forget, measured};
+use crate::intercepting_store::take_counts;
 use crate::support::environments::{COMPLIANCE, PROVENANCE, fingerprint};
-use crate::support::{Api, on_every_store_and_mount};
+use crate::support::{Api, on_every_store, on_every_store_and_mount};
 
 impl Api {
     /// What is asserted of artifact 1, by this query.
@@ -182,7 +184,11 @@ async fn what_is_allowed_may_run_though_nobody_reported_it() {
     on_every_store_and_mount(async |api| {
         api.given_environments("docker", &["prod", "test"]).await;
         api.put_policy("provenance", PROVENANCE).await.created();
-        api.attach("prod", "provenance").await;
+        let waived = format!("{PROVENANCE}    exceptions:\n      - if: ${{{{ matches(artifact.name, '^agent$') }}}}\n");
+        api.put_policy("waived", &waived).await.created();
+        for policy in ["provenance", "waived"] {
+            api.attach("prod", policy).await;
+        }
         let allowed = json!({"artifact_name": "agent", "artifact_fingerprint": fingerprint('1'), "description": "ours"});
         api.put("/allowlists/acme/prod").json(allowed).await.created();
         let asserted = api.asserted("?environment_name=prod").await;
@@ -200,10 +206,36 @@ async fn what_is_allowed_may_run_though_nobody_reported_it() {
         }
         assert_eq!(asserted["allow_listing"]["description"], "ours");
         assert_eq!(asserted["policy_evaluations"][0]["status"], "NON-COMPLIANT");
+        // It is called as whoever allowed it calls it.
+        assert_eq!(asserted["policy_evaluations"][1]["status"], "COMPLIANT");
         let of_one = format!("/asserts/acme/fingerprint/{}", fingerprint('1'));
         for elsewhere in ["", "?environment_name=test", "?policy_name=provenance"] {
             let missing = json!({"message": "Artifact not found"});
             api.get(&format!("{of_one}{elsewhere}")).await.expect(404, missing);
+        }
+        // Nor to the flow that is looked at, whatever others it was reported to.
+        api.flow("empty", "version: 1").await;
+        assert_eq!(api.asserted("?environment_name=prod&flow_name=empty").await, asserted);
+        api.given_artifact('1', "t").await;
+        assert_eq!(api.asserted("?environment_name=prod&flow_name=empty").await, asserted);
+        let missing = json!({"message": "Artifact not found"});
+        api.get(&format!("{of_one}?environment_name=test&flow_name=empty")).await.expect(404, missing);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_environment_without_policies_asks_not_what_an_artifact_is_called() {
+    on_every_store(async |api: Api, store| {
+        api.given_artifact('1', "t").await;
+        api.given_environments("docker", &["prod", "free"]).await;
+        api.put_policy("scanned", &scan("scan")).await.created();
+        api.attach("prod", "scanned").await;
+        let (api, answered) = measured(&store).await;
+        for (environment, reports) in [("prod", 1), ("free", 0)] {
+            forget(&answered);
+            api.asserted(&format!("?environment_name={environment}")).await;
+            assert_eq!(take_counts(&answered, ["artifacts_by_id"]), [reports], "{environment}");
         }
     })
     .await;

@@ -15,6 +15,7 @@ use futures_util::FutureExt;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
+use crate::faults::Log;
 use crate::intercepting_store::{Call, InterceptingStore};
 use crate::support::{ManualClock, org_id, stores};
 
@@ -93,6 +94,14 @@ impl Server {
     }
 }
 
+/// The organization `acme`, made in a store.
+async fn seeded(store: &Arc<dyn Store>) -> Id {
+    let seeded = Evidence::new(Arc::clone(store), Settings::default());
+    let seed = Seed { user: "jane".parse().unwrap(), orgs: vec!["acme".parse().unwrap()], api_key: None };
+    seeded.seed(&seed).await.unwrap();
+    org_id(&**store, "jane", "jane").await
+}
+
 /// Waits until it is so.
 async fn until(is_so: impl Fn() -> bool, what: &str) {
     let wait = async {
@@ -106,10 +115,7 @@ async fn until(is_so: impl Fn() -> bool, what: &str) {
 #[tokio::test]
 async fn one_server_does_the_work_and_when_it_is_gone_another_goes_on_where_it_was() {
     for stored in stores().await {
-        let seeded = Evidence::new(Arc::clone(&stored.store), Settings::default());
-        let seed = Seed { user: "jane".parse().unwrap(), orgs: vec!["acme".parse().unwrap()], api_key: None };
-        seeded.seed(&seed).await.unwrap();
-        let org = org_id(&*stored.store, "jane", "jane").await;
+        let org = seeded(&stored.store).await;
         let entries = stored.store.ledger_head(org).await.unwrap().unwrap().size();
 
         let consumed = Arc::new(Mutex::new(Vec::new()));
@@ -136,6 +142,24 @@ async fn one_server_does_the_work_and_when_it_is_gone_another_goes_on_where_it_w
         third.background.stop().await;
         let consumed = consumed.lock().unwrap().clone();
         assert_eq!(consumed, (0..entries).collect::<Vec<_>>(), "{}", stored.name);
+    }
+}
+
+/// Its first two runs fail, each in a turn of its own.
+#[tokio::test]
+async fn who_does_a_job_is_logged_when_that_changes() {
+    for stored in stores().await {
+        let org = seeded(&stored.store).await;
+        let (log, clock) = (Log::default(), Arc::new(ManualClock::default()));
+        let _logging = log.start();
+        for servers in 1..=2 {
+            let server = Server::start(&stored.store, &clock, org, &Arc::default());
+            server.ran().await;
+            server.background.stop().await;
+            let text = log.text();
+            assert_eq!(text.matches("does the job from now on").count(), servers, "{}: {text}", stored.name);
+        }
+        drop(stored.guard);
     }
 }
 

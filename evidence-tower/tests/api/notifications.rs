@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use evidence_core::actions::Destination;
 use evidence_core::background::Background;
 use evidence_core::feed::Lease;
-use evidence_core::id::SystemRandom;
+use evidence_core::id::{Id, SystemRandom};
 use evidence_core::memory::MemoryStore;
 use evidence_core::notifications::{Message, NotSent, Notify, Sender, replay};
 use evidence_core::time::{Clock, Timestamp};
@@ -153,7 +153,7 @@ struct Bench {
     service: Evidence,
     clock: Arc<ManualClock>,
     postbox: Arc<Postbox>,
-    _background: Background,
+    background: Background,
 }
 
 impl Bench {
@@ -167,7 +167,7 @@ impl Bench {
         let job = Notify::new(Arc::clone(&postbox) as _);
         let background = service.background(Duration::from_secs(60), vec![Arc::new(job)]);
         let api = Api::new(service.clone(), Mount::Tower, name).await;
-        Self { api, store, service, clock, postbox, _background: background }
+        Self { api, store, service, clock, postbox, background }
     }
 
     /// Lets a second pass.
@@ -189,8 +189,18 @@ impl Bench {
         assert_eq!(self.postbox.told(whom), what, "{whom}");
     }
 
+    /// Waits until nothing is left that one of these targets is to be told of.
+    async fn until_at_rest(&self, targets: &[Id]) {
+        let org = acme(&*self.store).await;
+        until("nothing is left", async || {
+            let known = self.store.deliveries(org, targets).await.unwrap();
+            known.iter().all(|known| known.due_at.is_none())
+        })
+        .await;
+    }
+
     /// The ids of the targets of an action.
-    async fn targets(&self, number: u64) -> Vec<evidence_core::id::Id> {
+    async fn targets(&self, number: u64) -> Vec<Id> {
         let org = acme(&*self.store).await;
         let action = self.store.action_numbered(org, number).await.unwrap().unwrap().record;
         action.targets.into_iter().map(|target| target.id).collect()
@@ -311,8 +321,41 @@ async fn what_is_known_of_a_target_goes_with_it() {
         bench.runs("prod", "2").await;
         bench.until_told("b", &["1", "2"]).await;
         assert_eq!(bench.postbox.told("a"), ["1"]);
+        // The last one goes with the last action.
+        bench.until_at_rest(&targets).await;
+        assert_eq!(known().await, 1);
+        api.delete("/actions/acme/1").await.ok();
+        until("the other is forgotten", async || known().await == 0).await;
     })
     .await;
+}
+
+/// No server is at work when it is deleted, nor while more is recorded than is gone through at a time.
+#[tokio::test]
+async fn what_is_known_of_a_target_goes_though_much_happens_before_that_is_noticed() {
+    let bench = Bench::over(Arc::new(MemoryStore::new()), "memory").await;
+    bench.api.given_environments("docker", &["prod"]).await;
+    bench.api.flow("shop", "version: 1").await;
+    bench.api.put(ENVIRONMENTS).json(started("alert", &["prod"], &[hook("a")])).await.created();
+    let targets = bench.targets(1).await;
+    bench.runs("prod", "1").await;
+    bench.until_told("a", &["1"]).await;
+    bench.until_at_rest(&targets).await;
+    let Bench { api, store, service, clock, postbox, background } = bench;
+    background.stop().await;
+    api.delete("/actions/acme/1").await.ok();
+    for number in 0..300 {
+        let document = json!({"name": format!("t{number}"), "description": ""}).to_string();
+        api.put("/trails/acme/shop").form(&[("name=\"data_json\"", &document)]).await.created();
+    }
+    clock.advance(Duration::from_secs(1));
+    api.put(ENVIRONMENTS).json(started("another", &["prod"], &[hook("b")])).await.created();
+    let org = acme(&*store).await;
+    let known = async || store.deliveries(org, &targets).await.unwrap().len();
+    assert_eq!(known().await, 1);
+    let background = service.background(Duration::from_secs(60), vec![Arc::new(Notify::new(postbox as _))]);
+    until("it is forgotten", async || known().await == 0).await;
+    background.stop().await;
 }
 
 #[tokio::test]
