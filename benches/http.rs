@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evidence_benches::{
-    Client, Engine, FLOW, Filter, Insert, ORG, Pgbench, RawInserts, Repeater, Request, Result, Round, Row,
-    Server, Stores, Worker, attestation_document, bare, form, median, median_ms, print, round, run,
-    seed_organization, send_all,
+    Attester, Client, Engine, FLOW, Filter, Insert, ORG, Pgbench, RawInserts, Repeater, Request, Result,
+    Round, Row, Server, Stores, attestation, attestation_document, bare, form, median, median_ms, print,
+    round, run, seed_organization, send_all,
 };
 use evidence_core::digest::sha256_hex;
 use serde_json::{Value, json};
@@ -16,8 +16,6 @@ use tokio::runtime::Handle;
 
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_millis(1500);
-/// Every so many attestations a client begins a new trail.
-const PER_TRAIL: usize = 8;
 /// How many organizations write where many do.
 const ORGANIZATIONS: usize = 50;
 
@@ -61,49 +59,6 @@ async fn figures(servers: &Handle, stores: &Stores, engine: Engine, filter: &Fil
         }
     }
     Ok(rows)
-}
-
-/// A client that attests over its own connection, to trails of its own.
-struct Attester {
-    server: Arc<Server>,
-    client: Client,
-    org: String,
-    number: usize,
-    turn: usize,
-    request: Request,
-}
-
-impl Attester {
-    async fn new(server: Arc<Server>, org: &str, number: usize) -> Result<Self> {
-        let client = server.client().await?;
-        Ok(Self { client, org: org.to_owned(), number, turn: 0, request: Request::plain("/live"), server })
-    }
-
-    /// So many clients, which share the organizations out among them.
-    async fn several(server: &Arc<Server>, orgs: &[String], clients: usize) -> Result<Vec<Self>> {
-        let mut attesters = Vec::new();
-        for (number, org) in (0..clients).zip(orgs.iter().cycle()) {
-            attesters.push(Self::new(Arc::clone(server), org, number).await?);
-        }
-        Ok(attesters)
-    }
-}
-
-impl Worker for Attester {
-    async fn work(&mut self) -> Result {
-        if self.turn.is_multiple_of(PER_TRAIL) {
-            let trail = format!("trail-{}-{}", self.number, self.turn);
-            self.request = attestation(&self.server, &self.org, &trail, &attestation_document("test"));
-        }
-        self.turn += 1;
-        self.client.send(&self.request).await.map(drop)
-    }
-}
-
-fn attestation(server: &Server, org: &str, trail: &str, document: &str) -> Request {
-    let (media_type, body) = form(&[("name=\"data_json\"", document)]);
-    let path = format!("/attestations/{org}/{FLOW}/trail/{trail}/generic");
-    server.request("POST", &path, (&media_type, &body))
 }
 
 /// Two kinds of workers in turns, and the medians of each.

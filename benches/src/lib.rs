@@ -13,13 +13,15 @@
 //! | P7 | `audit_pdf.rs` | the trail PDF, over the memory store |
 //! | P8, P9, P10 | `standalone_server.rs` | the server's start, its memory, the size of its program |
 //! | | `mounts.rs` | the hosts that carry the API |
+//! | | `loads.rs` | writes and reads at 1 to 1,024 connections, and latencies at a fixed rate |
 //!
 //! Each program prints rows of one table, for SQLite and for PostgreSQL; nothing here is a test, and no figure fails a
-//! build.
+//! build. `cargo xtask bench --page` writes them to `README.md` beside them, with plots.
 //!
 //! `http.rs` takes words that narrow what it measures to figures whose id and engine have them all:
 //! `cargo bench -p evidence-benches --bench bench_http -- P3 postgres`.
 
+mod attester;
 mod client;
 mod filter;
 mod growth;
@@ -35,10 +37,13 @@ mod table;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+pub use attester::{Attester, attestation};
 pub use client::{Client, Request, Response, form};
 pub use filter::Filter;
 pub use growth::{Grown, Reads, growth, sizes};
-pub use load::{Repeater, Round, Worker, durations_ms, median, median_ms, percentile, round, run, send_all};
+pub use load::{
+    Repeater, Round, Worker, durations_ms, median, median_ms, paced, percentile, round, run, send_all,
+};
 pub use pgbench::Pgbench;
 pub use probe::{Insert, RawInserts};
 pub use process::Process;
@@ -46,7 +51,7 @@ pub use server::{
     FLOW, Mount, ORG, Server, attestation_document, bare, evidence, member, new_id, seed_organization,
 };
 pub use stores::{AnyStore, Engine, Stores};
-pub use table::{Row, print};
+pub use table::{NOTED, Noted, Point, Row, print};
 
 /// Done, or what went wrong.
 pub type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinSet;
+use tokio::time::sleep_until;
 
 use crate::{Client, Request, Result};
 
@@ -58,9 +59,12 @@ impl Worker for Repeater {
 pub struct Round {
     /// How often it was done in a second.
     pub per_second: f64,
-    /// The CPU time of this process for each, without that of the clients, in microseconds; 0 where it cannot be read. A
-    /// database server is another process.
+    /// The CPU time of this process for each, without that of the clients, in microseconds; 0 where it cannot be read.
     pub cpu_micros: f64,
+    /// That of the clients.
+    pub client_micros: f64,
+    /// That of the processes of PostgreSQL on this machine.
+    pub database_micros: f64,
     /// How long one took, in milliseconds: the median.
     pub p50: f64,
     /// How long one took, in milliseconds: 99 of 100 less.
@@ -74,6 +78,8 @@ impl Round {
         Self {
             per_second: of(|round| round.per_second),
             cpu_micros: of(|round| round.cpu_micros),
+            client_micros: of(|round| round.client_micros),
+            database_micros: of(|round| round.database_micros),
             p50: of(|round| round.p50),
             p99: of(|round| round.p99),
         }
@@ -82,8 +88,12 @@ impl Round {
 
 impl std::fmt::Display for Round {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { per_second, cpu_micros, p50, p99 } = self;
-        write!(f, "{per_second:.0}/s, {cpu_micros:.0} µs CPU, p50 {p50:.1} ms, p99 {p99:.1} ms")
+        let Self { per_second, cpu_micros, database_micros, p50, p99, .. } = self;
+        write!(f, "{per_second:.0}/s, {cpu_micros:.0} ")?;
+        if *database_micros >= 1.0 {
+            write!(f, "+ {database_micros:.0} ")?;
+        }
+        write!(f, "µs CPU, p50 {p50:.1} ms, p99 {p99:.1} ms")
     }
 }
 
@@ -92,17 +102,46 @@ impl std::fmt::Display for Round {
 /// # Errors
 /// The first failure of a worker.
 pub async fn round<W: Worker>(workers: Vec<W>, length: Duration) -> Result<(Vec<W>, Round)> {
-    let (begun, cpu) = (Instant::now(), cpu_time());
+    measure(workers, length, None).await
+}
+
+/// Lets the workers work for `length` so many times a second, all together. How long one took is measured from when it was
+/// due, so that waiting for a worker whose last request is late counts; the clock that wakes them has steps of a millisecond.
+///
+/// # Errors
+/// The first failure of a worker.
+pub async fn paced<W: Worker>(workers: Vec<W>, per_second: u32, length: Duration) -> Result<(Vec<W>, Round)> {
+    let every = Duration::from_secs(1) * u32::try_from(workers.len())? / per_second;
+    measure(workers, length, Some(every)).await
+}
+
+/// Each worker works again at once, or `every` so often.
+async fn measure<W: Worker>(
+    workers: Vec<W>,
+    length: Duration,
+    every: Option<Duration>,
+) -> Result<(Vec<W>, Round)> {
+    let (begun, cpu, count) = (Instant::now(), CpuTimes::now(), u32::try_from(workers.len())?);
     let mut tasks = JoinSet::new();
-    for mut worker in workers {
+    for (number, mut worker) in (0..count).zip(workers) {
         tasks.spawn(async move {
             let mut latencies = Vec::new();
-            while begun.elapsed() < length {
-                let started = Instant::now();
+            let mut due = begun + every.unwrap_or_default() * number / count;
+            loop {
+                let started = match every {
+                    Some(_) => {
+                        sleep_until(due.into()).await;
+                        due
+                    }
+                    None => Instant::now(),
+                };
+                if started.duration_since(begun) >= length {
+                    return Result::Ok((worker, latencies));
+                }
                 worker.work().await?;
                 latencies.push(started.elapsed());
+                due += every.unwrap_or_default();
             }
-            Result::Ok((worker, latencies))
         });
     }
     let (mut workers, mut latencies) = (Vec::new(), Vec::new());
@@ -111,11 +150,16 @@ pub async fn round<W: Worker>(workers: Vec<W>, length: Duration) -> Result<(Vec<
         workers.push(worker);
         latencies.extend(more.iter().map(millis));
     }
-    let (elapsed, spent) = (begun.elapsed(), cpu_time().saturating_sub(cpu));
+    let (elapsed, spent) = (begun.elapsed(), CpuTimes::now());
     let count = latencies.len().max(1);
+    let each = |time: fn(&CpuTimes) -> Duration| {
+        time(&spent).saturating_sub(time(&cpu)).as_secs_f64() * 1e6 / real(count)
+    };
     let measured = Round {
         per_second: real(count) / elapsed.as_secs_f64(),
-        cpu_micros: spent.as_secs_f64() * 1e6 / real(count),
+        cpu_micros: each(|times| times.server),
+        client_micros: each(|times| times.clients),
+        database_micros: each(|times| times.database),
         p50: percentile(latencies.iter().copied(), 50),
         p99: percentile(latencies.iter().copied(), 99),
     };
@@ -131,21 +175,44 @@ fn millis(time: &Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// The CPU time that the threads of this process have used, but for those of the clients, as Linux reports it: in
-/// hundredths of a second, and with the threads that have ended left out.
-fn cpu_time() -> Duration {
-    let main = std::process::id().to_string();
-    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    // The main thread is a client too.
-    let threads = threads.filter(|thread| thread.file_name() != main.as_str());
-    let stats = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
-    let ticks = stats.filter_map(|stat| {
+/// CPU times, as Linux reports them: in hundredths of a second, and with the threads and processes that have ended left out.
+#[derive(Debug, Default)]
+struct CpuTimes {
+    /// Of the threads of this process, but for those of the clients.
+    server: Duration,
+    /// Of those of the clients.
+    clients: Duration,
+    /// Of the processes of PostgreSQL, whosever they are.
+    database: Duration,
+}
+
+impl CpuTimes {
+    fn now() -> Self {
+        let mut times = Self::default();
+        let main = std::process::id().to_string();
+        for (id, name, time) in cpu_times("/proc/self/task") {
+            // The main thread is a client too.
+            let of =
+                if id == main || name.starts_with(CLIENT) { &mut times.clients } else { &mut times.server };
+            *of += time;
+        }
+        let database = cpu_times("/proc").filter(|(_, name, _)| name == "postgres");
+        times.database = database.map(|(.., time)| time).sum();
+        times
+    }
+}
+
+/// The threads or processes that a directory of Linux tells of: the id, the name, and the time.
+fn cpu_times(directory: &str) -> impl Iterator<Item = (String, String, Duration)> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let id = entry.file_name().into_string().ok()?;
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
         // The second field is a name in parentheses; user and system time are the 14th and 15th.
         let (name, fields) = stat.split_once(" (")?.1.rsplit_once(')')?;
         let ticks = fields.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok());
-        (!name.starts_with(CLIENT)).then(|| ticks.sum::<u64>())
-    });
-    Duration::from_millis(ticks.sum::<u64>() * 10)
+        Some((id, name.to_owned(), Duration::from_millis(ticks.sum::<u64>() * 10)))
+    })
 }
 
 /// The name of the threads that clients run on.

@@ -7,6 +7,7 @@ mod results;
 mod run;
 mod schemathesis;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -31,6 +32,8 @@ cargo xtask <command>
   schemathesis
            the server on both stores, asked by schemathesis, from PyPI, what openapi.json says; half an hour
   bench    the benchmarks, in release builds
+  bench --page <bench>...
+           these benchmarks, such as `bench_loads`, or all of them, and the page of figures, benches/README.md
   repeat <times> <filter>
            the server's tests on PostgreSQL whose name contains the filter, such as `several_servers` or
            `restart`, until one fails
@@ -67,7 +70,8 @@ fn main() -> ExitCode {
         ["ci"] => ci(),
         ["openapi"] => openapi(),
         ["schemathesis"] => schemathesis::run(),
-        ["bench"] => bench(),
+        ["bench"] => bench(&[], None),
+        ["bench", "--page", ref benches @ ..] if are_names(benches) => page(benches),
         ["repeat", times, filter] => repeat(times, filter),
         _ => {
             eprint!("{USAGE}");
@@ -154,11 +158,51 @@ fn openapi() -> Result {
 }
 
 /// The benchmarks; one of them starts the server's program.
-fn bench() -> Result {
+/// These benchmarks, or all; they note their figures in a directory, if one is given.
+fn bench(benches: &[&str], figures: Option<&Path>) -> Result {
     cargo(["build", "--release", "--package", "evidence-server"]).run()?;
     let server = format!("release/evidence-server{}", std::env::consts::EXE_SUFFIX);
-    let benches = cargo(["bench", "--package", "evidence-benches"]);
-    benches.env("EVIDENCE_BENCH_SERVER", run::target().join(server)).run()
+    let mut bench = cargo(["bench", "--package", "evidence-benches"])
+        .args(benches.iter().flat_map(|bench| ["--bench", bench]))
+        .env("EVIDENCE_BENCH_SERVER", run::target().join(server));
+    if let Some(figures) = figures {
+        bench = bench.env("EVIDENCE_BENCH_FIGURES", figures);
+    }
+    bench.run()
+}
+
+/// The page of figures, for which these benchmarks are run again, or all.
+fn page(benches: &[&str]) -> Result {
+    let figures = run::root().join("benches/figures");
+    std::fs::create_dir_all(&figures)?;
+    for file in std::fs::read_dir(&figures)? {
+        let path = file?.path();
+        let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.extension().is_some_and(|kind| kind == "jsonl")
+            && (benches.is_empty() || benches.contains(&name))
+        {
+            std::fs::remove_file(&path)?;
+        }
+    }
+    std::fs::write(figures.join("machine.txt"), machine())?;
+    bench(benches, Some(&figures))?;
+    cargo(["run", "--release", "--package", "evidence-benches", "--bin", "page"]).run()
+}
+
+/// What the figures were taken on.
+fn machine() -> String {
+    let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
+    let field = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        line.split_once(':').map_or("unknown", |(_, value)| value.trim()).to_owned()
+    };
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let (cpu, memory) =
+        (field(&read("/proc/cpuinfo"), "model name"), field(&read("/proc/meminfo"), "MemTotal"));
+    format!(
+        "The last run: {cores} cores of {cpu}, {memory} of memory, Linux {}",
+        read("/proc/sys/kernel/osrelease")
+    )
 }
 
 /// One success of a test that races says little.

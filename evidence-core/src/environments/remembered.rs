@@ -153,10 +153,7 @@ impl LastEvaluation {
 
 /// Takes out what came from these trails, and from trails that this came from, too, and so on; answers what it was. How much
 /// of a trail is evaluated has a limit for all that runs of it: so a trail is evaluated for all or none.
-pub(crate) fn take_of_trails(
-    artifacts: &mut Evaluated,
-    trails: &BTreeSet<Id>,
-) -> BTreeSet<ArtifactKey> {
+pub(crate) fn take_of_trails(artifacts: &mut Evaluated, trails: &BTreeSet<Id>) -> BTreeSet<ArtifactKey> {
     if !artifacts.values().any(|artifact| artifact.trails.iter().any(|trail| trails.contains(trail))) {
         return BTreeSet::new();
     }
