@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use evidence_benches::{
     Attester, Client, Engine, FLOW, Filter, Insert, ORG, Pgbench, RawInserts, Repeater, Request, Result,
-    Round, Row, Server, Stores, attestation, attestation_document, bare, form, median, median_ms, print,
-    round, run, seed_organization, send_all,
+    Round, Row, Server, Stores, Worker, attestation, attestation_document, bare, form, median, median_ms,
+    print, round, run, seed_organization, send_all,
 };
 use evidence_core::digest::sha256_hex;
 use serde_json::{Value, json};

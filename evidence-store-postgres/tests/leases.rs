@@ -40,6 +40,8 @@ async fn a_delivery_waits_for_whoever_is_just_taking_its_lease() {
         address: String::new(),
         next: Position { entry: 1, event: 0 },
         attempts: 0,
+        addresses_left: vec![],
+        addresses_given_up: vec![],
         last_success_at: None,
         last_failure_at: None,
     };
