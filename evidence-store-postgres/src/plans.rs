@@ -110,9 +110,9 @@ const FILL: &str = "
     INSERT INTO evidence.api_key SELECT 'o', 'id' || n, '{}', 'owner' || n % 50, md5(n::text), n, n, NULL
         FROM generate_series(1, 5000) n;
     INSERT INTO evidence.organization SELECT ('key' || n)::bytea, 'id' || n, 'o' || n, '{}' FROM generate_series(1, 5000) n;
-    INSERT INTO evidence.user SELECT 'id' || n, 'id' || n, 'u' || n, '{}', n FROM generate_series(1, 5000) n;
-    INSERT INTO evidence.membership SELECT 'id' || n % 9, 'id' || n, 'admin' FROM generate_series(1, 5000) n;
-    INSERT INTO evidence.head SELECT 'id' || n, n, '' FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.user SELECT ('key' || n)::bytea, 'id' || n, 'u' || n, '{}', n FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.membership SELECT ('key' || n % 9)::bytea, 'id' || n, 'admin' FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.head SELECT ('key' || n)::bytea, n, '' FROM generate_series(1, 5000) n;
     INSERT INTO evidence.ledger SELECT 'o', n, 'k', n, 'a', 'h', 'h', '{}' FROM generate_series(1, 5000) n;
     INSERT INTO evidence.snapshot SELECT 'o', 'e' || n % 9, n, n, true, n, n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.environment_member SELECT 'o', 'e' || n % 9, n, 'm' || n % 90, true
@@ -208,7 +208,7 @@ impl Planner {
     }
 }
 
-/// How a statement whose values have these types is answered whatever the values, of which texts name an organization.
+/// How a statement whose values have these types is answered whatever the values, of which bytes name an organization.
 pub(crate) async fn explain(
     connection: &mut PgConnection,
     schema: &Schema,

@@ -195,12 +195,18 @@ mod tests {
     }
 
     #[test]
-    fn names_of_fields_take_no_room() {
+    fn the_stored_form_has_no_names_of_fields_and_stays() {
         let id = "00000000-0000-0000-0000-00000000";
         let stored = format!(
             r#"["registry.example.com/api:1",[1700000000],{{}},["started-unknown",0,1],null,[["{id}","COMPLIANT",null,"{id}","api"]],[null,null,null],null]"#
         );
-        let state: StoredState = serde_json::from_str(&stored).unwrap();
-        assert_eq!(serde_json::to_string(&state).unwrap(), stored);
+        let hash = "ab".repeat(32);
+        let judged = format!(
+            r#"["api",[],{{"pods":[1.50]}},["unchanged",1,1],false,[["{id}","INCOMPLETE","lost",null,""]],[["{id}","{id}"],"{id}",1700000000000000],["{hash}",[0,7],[{{"policy":3,"rules":"+-"}}],"{hash}"]]"#
+        );
+        for stored in [stored, judged] {
+            let state: StoredState = serde_json::from_str(&stored).unwrap();
+            assert_eq!(serde_json::to_string(&state).unwrap(), stored);
+        }
     }
 }

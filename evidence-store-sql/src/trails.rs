@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use evidence_core::id::Id;
-use evidence_core::name::TrailName;
 use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::store::{StoreResult, skip_corrupt};
 use evidence_core::trails::{
-    REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore,
+    REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailLabel, TrailStore,
 };
 use evidence_core::{Current, StoreError};
 use serde::de::DeserializeOwned;
@@ -18,7 +17,7 @@ use serde_json::Value;
 use crate::decode::{Payload, body, current, record, text, word};
 use crate::driver::Driver;
 use crate::listing::{Listing, Order};
-use crate::sql::{Sql, for_each, payload, payload_size};
+use crate::sql::{Sql, payload, payload_size};
 use crate::store::SqlStore;
 use crate::value::{FromRow, texts};
 use crate::{artifacts, attestations};
@@ -146,7 +145,14 @@ const CONTENTS: Sql = Sql::each(
 /// A row of [`CONTENTS`].
 type Contents = (Payload, Payload, Payload);
 
-const NAMES: Sql = for_each!(["t.id, t.name"], "trail", "id", "t", "");
+const LABELS: Sql = Sql::each(
+    "SELECT t.id, r.name, t.name FROM json_each($2) w CROSS JOIN evidence.trail t ON t.org = $1 AND t.id = w.value
+    CROSS JOIN evidence.record r ON r.org = $1 AND r.kind = 'flow' AND r.id = t.flow",
+    "SELECT t.id, r.name, t.name FROM UNNEST($2::text[]) AS w (value)
+    CROSS JOIN LATERAL (SELECT id, flow, name FROM evidence.trail WHERE org = $1 AND id = w.value OFFSET 0) t
+    CROSS JOIN LATERAL (
+        SELECT name FROM evidence.record WHERE org = $1 AND id = t.flow AND kind = 'flow' OFFSET 0) r",
+);
 
 /// Reports of this table to the trail `$2`, counted by an index alone up to `$3`. In SQLite that knows no organization.
 macro_rules! count {
@@ -323,9 +329,12 @@ impl<D: Driver> TrailStore for SqlStore<D> {
         Ok(query.first_as(move |row: Contents| contents(org, row)).await?.unwrap_or_default())
     }
 
-    async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>> {
-        let query = self.query_org(org, NAMES).bind(texts(trails)).per_item(trails.len());
-        query.all_as(|(trail, name): (Id, String)| Ok((trail, word(&name)?))).await
+    async fn trail_labels(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailLabel)>> {
+        let query = self.query_org(org, LABELS).bind(texts(trails)).per_item(trails.len());
+        let label = |(trail, flow, name): (Id, String, String)| {
+            Ok((trail, TrailLabel { flow: word(&flow)?, name: word(&name)? }))
+        };
+        query.all_as(label).await
     }
 
     async fn trail_report_count(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {

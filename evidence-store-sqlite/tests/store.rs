@@ -346,7 +346,7 @@ async fn damage_is_named() {
         ("DELETE FROM ledger WHERE idx = 4", "ledger entry 4 of"),
         ("UPDATE node SET hash = zeroblob(32)", "node 0 of level 4 does not match"),
         ("DELETE FROM node", "node 0 of level 4 is missing"),
-        ("UPDATE head SET frontier = '' WHERE size > 9", "head"),
+        ("UPDATE head SET frontier = x'' WHERE size > 9", "head"),
         ("UPDATE api_key SET hash = NULL", "the hash of an API key is missing"),
     ];
     for (damage, expected) in cases {

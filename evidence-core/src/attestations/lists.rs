@@ -148,14 +148,18 @@ impl Operation for GetAttestations {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let filter = Arc::new(self.filter()?);
         let mut position = self.position(cx).await?;
-        let (chosen, goes_on) = match &self.attestation_id {
-            Some(id) => (self.only(id, &position, &filter, cx).await?, false),
-            None => position.choose(filter, self.per_page.map_or(PER_PAGE, PerPage::get), cx).await?,
-        };
-        let next = goes_on.then(|| position.to_string());
         let address = cx.api_url(&format!("attestations/{}", self.org));
-        let links = CursorLinks::new(&address, &self.query(), self.after.as_deref(), next.as_deref());
-        listed(chosen, links, cx).await
+        let links =
+            |next: Option<&str>| CursorLinks::new(&address, &self.query(), self.after.as_deref(), next);
+        if let Some(id) = &self.attestation_id {
+            let only = self.only(id, &position, &filter, cx).await?;
+            let only = stream::iter(views(Vec::from_iter(only), cx).await?.into_iter().map(Ok));
+            return JsonList::with_first_item(only, links(None), &cx.compute()).await;
+        }
+        let per_page = self.per_page.map_or(PER_PAGE, PerPage::get);
+        let (chosen, goes_on) = position.choose(filter, per_page, cx).await?;
+        let next = goes_on.then(|| position.to_string());
+        listed(chosen, links(next.as_deref()), cx).await
     }
 }
 
@@ -219,8 +223,14 @@ impl GetAttestations {
     }
 
     /// The attestation of this id, if the others admit it.
-    async fn only(&self, id: &str, of: &Position, filter: &Filter, cx: &Context<'_>) -> Result<Vec<Id>> {
-        let Ok(id) = id.parse() else { return Ok(Vec::new()) };
+    async fn only(
+        &self,
+        id: &str,
+        of: &Position,
+        filter: &Filter,
+        cx: &Context<'_>,
+    ) -> Result<Option<Attestation>> {
+        let Ok(id) = id.parse() else { return Ok(None) };
         let found = cx.store().attestation(cx.org()?, id).await?;
         let admits = |one: &Attestation| {
             let is_of_flow = match of {
@@ -229,7 +239,7 @@ impl GetAttestations {
             };
             is_of_flow && filter.admits(one.name.as_str(), &one.kind, one.is_compliant, one.created_at)
         };
-        Ok(found.filter(admits).into_iter().map(|one| one.id).collect())
+        Ok(found.filter(admits))
     }
 
     /// The parameters besides the cursor, for links to other pages.

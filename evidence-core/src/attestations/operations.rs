@@ -414,7 +414,8 @@ impl Operation for GetArtifactAttestation {
             subjects.get(&row.trail).is_some_and(|subjects| subjects.include(&(&row.binding).into()))
         });
         let trails = distinct(found.iter().map(|attestation| attestation.row.trail));
-        let trails = cx.store().trail_names(org, &trails).await?.into_iter().collect();
+        let trails = cx.store().trail_labels(org, &trails).await?.into_iter();
+        let trails = trails.map(|(trail, label)| (trail, label.name)).collect();
         listed(found, flow, trails, cx).await
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::future::try_join;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -10,7 +9,6 @@ use crate::attestations::details::DetailsView;
 use crate::attestations::record::Annotations;
 use crate::attestations::record::{Attachment, Attestation, Binding};
 use crate::error::Result;
-use crate::flows::record::Flow;
 use crate::git::GitCommitInfo;
 use crate::id::Id;
 use crate::json::JsonText;
@@ -21,6 +19,7 @@ use crate::repos::record::RepoInfo;
 use crate::service::Context;
 use crate::store::batch::distinct;
 use crate::time::Seconds;
+use crate::trails::store::TrailLabel;
 
 /// An attestation as it was recorded; none ever changes. The keys of its type (`junit_results`, `pull_requests`, …)
 /// stand beside the others.
@@ -173,16 +172,12 @@ pub(crate) async fn views(attestations: Vec<Attestation>, cx: &Context<'_>) -> R
     if attestations.is_empty() {
         return Ok(Vec::new());
     }
-    let flows = distinct(attestations.iter().map(|attestation| attestation.flow));
     let trails = distinct(attestations.iter().map(|attestation| attestation.trail));
-    let org = cx.org()?;
-    let (flows, trails) =
-        try_join(cx.store().flows_by_id(org, &flows), cx.store().trail_names(org, &trails)).await?;
-    let flows: BTreeMap<Id, Flow> = flows.into_iter().map(|flow| (flow.id, flow)).collect();
-    let trails: BTreeMap<Id, TrailName> = trails.into_iter().collect();
+    let trails: BTreeMap<Id, TrailLabel> =
+        cx.store().trail_labels(cx.org()?, &trails).await?.into_iter().collect();
     let view = |attestation: Attestation| {
-        let (flow, trail) = (flows.get(&attestation.flow)?, trails.get(&attestation.trail)?);
-        Some(AttestationView::new(attestation, &flow.name, trail, cx))
+        let TrailLabel { flow, name } = trails.get(&attestation.trail)?;
+        Some(AttestationView::new(attestation, flow, name, cx))
     };
     attestations.into_iter().filter_map(view).collect()
 }

@@ -14,13 +14,14 @@ use crate::builds::view::{BuildLinks, BuildList, BuildRepo, BuildStatistics, Bui
 use crate::error::Result;
 use crate::flows::record::Flow;
 use crate::id::Id;
-use crate::name::{OrgName, TrailName};
+use crate::name::OrgName;
 use crate::operation::{Json, JsonList, Method, Operation};
 use crate::page::{Link, PageLinks, PageNumber, PerPage};
 use crate::repos::operations::RepoChoice;
 use crate::service::Context;
 use crate::store::batch::distinct;
 use crate::time::{Seconds, SentSeconds, Timestamp};
+use crate::trails::store::TrailLabel;
 
 /// Lists the builds of an organization, or of a repo, in a window of time, newest first, in the order of the ledger, a page
 /// at a time. A build is the first report of an artifact: the same content reported again is none.
@@ -111,12 +112,12 @@ async fn views(builds: Vec<Build>, cx: &Context<'_>) -> Result<Vec<BuildView>> {
     let repos = distinct(builds.iter().filter_map(|build| build.repo));
     let (flows, trails, repos) = try_join3(
         store.flows_by_id(org, &flows),
-        store.trail_names(org, &trails),
+        store.trail_labels(org, &trails),
         store.repos_by_id(org, &repos),
     )
     .await?;
     let flows: BTreeMap<Id, Flow> = flows.into_iter().map(|flow| (flow.id, flow)).collect();
-    let trails: BTreeMap<Id, TrailName> = trails.into_iter().collect();
+    let trails: BTreeMap<Id, TrailLabel> = trails.into_iter().collect();
     let repos: BTreeMap<Id, BuildRepo> = repos.iter().map(|repo| (repo.id, BuildRepo::from(repo))).collect();
     let org_name = &cx.org_access()?.name;
     let view = |build: Build| {
@@ -131,7 +132,7 @@ async fn views(builds: Vec<Build>, cx: &Context<'_>) -> Result<Vec<BuildView>> {
             trail_name: build
                 .trail
                 .and_then(|trail| trails.get(&trail))
-                .map(ToString::to_string)
+                .map(|trail| trail.name.to_string())
                 .unwrap_or_default(),
             repo_info: build.repo.and_then(|repo| repos.get(&repo).cloned()),
             _links: BuildLinks { artifact: Link { href: artifact }, html: Link { href: html } },

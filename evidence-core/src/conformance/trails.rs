@@ -12,7 +12,7 @@ use crate::page::{Listed, Page, PageRequest};
 use crate::store::{Current, Store};
 use crate::tags::TagFilter;
 use crate::texts::TextRef;
-use crate::trails::{REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter};
+use crate::trails::{REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailLabel};
 
 use super::fixtures::{
     Org, artifact, artifact_reported, at, attestation, attestation_added, awkward, bare_commit,
@@ -26,13 +26,13 @@ promises! {
     trails_read_back: "Trails are what was recorded last, absent options too.",
     trails_are_found_in_their_flow: "A trail is found by its name (bytes) in its flow and organization alone.",
     trails_are_listed_newest_first: "`trails` is ordered by when they were begun (by ledger index), the last first.",
-    names_are_of_these_trails: "`trail_names` answers the names of these trails, as far as there are any.",
+    labels_are_of_these_trails: "`trail_labels` answers what these trails and their flows are called, as far as there are any.",
     trail_pages_have_the_right_total: "A page past the end is empty, with the right total.",
     trails_are_narrowed: "Everything given in a trail filter must match.",
     the_newest_trail_of_each_flow: "`newest_trails` answers one trail for each of the flows that has one.",
     contents_are_complete: "`trail_contents` answers every report to these trails, oldest first.",
     contents_pass_over_unknown_ids: "`trail_contents` passes over unknown ids and other organizations' trails.",
-    names_pass_over_unknown_ids: "`trail_names` passes over unknown ids and other organizations' trails.",
+    labels_pass_over_unknown_ids: "`trail_labels` passes over unknown ids and other organizations' trails.",
     sizes_tell_how_much_is_read: "`trail_contents_sizes` answers the bytes of a trail's fact, and so many for each report.",
     sizes_are_counted_up_to_a_limit: "`trail_report_count` counts a trail's artifacts or attestations, up to the limit.",
     entries_about_a_trail: "`trail_entries` answers the entries that are about this trail, oldest first.",
@@ -135,15 +135,20 @@ async fn trails_are_listed_newest_first(store: Arc<dyn Store>) -> Outcome {
     same("the other's trails", listed(&other, &all).await?, [212, 211].map(id).to_vec())
 }
 
-async fn names_are_of_these_trails(store: Arc<dyn Store>) -> Outcome {
+fn label(flow: &str, name: &str) -> TrailLabel {
+    TrailLabel { flow: named(flow), name: named(name) }
+}
+
+async fn labels_are_of_these_trails(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
+    org.record(vec![flow_created(100, "f"), flow_created(104, "g")]).await?;
     org.record(vec![trail_begun(101, 100, "t"), trail_begun(102, 100, "u"), trail_begun(103, 104, "t")])
         .await?;
-    other.record(vec![trail_begun(201, 200, "v")]).await?;
-    let mut found = store.trail_names(org.id, &[103, 201, 999, 101, 103].map(id)).await?;
+    other.record(vec![flow_created(200, "f"), trail_begun(201, 200, "v")]).await?;
+    let mut found = store.trail_labels(org.id, &[103, 201, 999, 101, 103].map(id)).await?;
     found.sort();
-    same("the names", found, vec![(id(101), named("t")), (id(103), named("t"))])?;
-    same("of none", store.trail_names(org.id, &[]).await?, Vec::new())
+    same("the labels", found, vec![(id(101), label("f", "t")), (id(103), label("g", "t"))])?;
+    same("of none", store.trail_labels(org.id, &[]).await?, Vec::new())
 }
 
 async fn trail_pages_have_the_right_total(store: Arc<dyn Store>) -> Outcome {
@@ -317,11 +322,11 @@ async fn contents_pass_over_unknown_ids(store: Arc<dyn Store>) -> Outcome {
     same("of no trails", sizes(store.trail_contents(org.id, &[]).await?), Vec::new())
 }
 
-async fn names_pass_over_unknown_ids(store: Arc<dyn Store>) -> Outcome {
+async fn labels_pass_over_unknown_ids(store: Arc<dyn Store>) -> Outcome {
     let (org, _) = with_reports(&store).await?;
-    let found = store.trail_names(org.id, &[102, 201, 999, 101, 101].map(id)).await?;
-    same_set("the names", found, vec![(id(101), named("t")), (id(102), named("u"))])?;
-    same("of no trails", store.trail_names(org.id, &[]).await?, Vec::new())
+    let found = store.trail_labels(org.id, &[102, 201, 999, 101, 101].map(id)).await?;
+    same_set("the labels", found, vec![(id(101), label("f", "t")), (id(102), label("f", "u"))])?;
+    same("of no trails", store.trail_labels(org.id, &[]).await?, Vec::new())
 }
 
 async fn sizes_tell_how_much_is_read(store: Arc<dyn Store>) -> Outcome {

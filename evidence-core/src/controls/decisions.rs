@@ -226,9 +226,9 @@ impl Around {
     async fn read(decisions: &[DecisionRow], cx: &Context<'_>) -> Result<Self> {
         let flows = distinct(decisions.iter().map(|decision| decision.flow));
         let trails = distinct(decisions.iter().map(|decision| decision.trail));
-        let trails = async { Ok(cx.store().trail_names(cx.org()?, &trails).await?) };
+        let trails = async { Ok(cx.store().trail_labels(cx.org()?, &trails).await?) };
         let (flows, trails) = try_join(cx.flow_labels(&flows), trails).await?;
-        Ok(Self { flows, trails: trails.into_iter().collect() })
+        Ok(Self { flows, trails: trails.into_iter().map(|(trail, label)| (trail, label.name)).collect() })
     }
 
     /// Nothing where its flow or its trail cannot be read.

@@ -19,7 +19,7 @@ use crate::environments::operations::drop_archived;
 use crate::environments::record::Environment;
 use crate::error::{Resource, Result};
 use crate::id::Id;
-use crate::name::{EnvironmentName, Fingerprint, OrgName, TrailName};
+use crate::name::{EnvironmentName, Fingerprint, OrgName};
 use crate::operation::{Json, Method, Operation};
 use crate::page::{Link, Page, PageLinks, PageNumber, PerPage};
 use crate::repos::operations::RepoChoice;
@@ -29,6 +29,7 @@ use crate::snapshots::sources::{DeploymentDiff, Sources, Traced, in_parts, trace
 use crate::snapshots::store::Start;
 use crate::store::batch::distinct;
 use crate::time::{SentSeconds, SentTime, Timestamp};
+use crate::trails::store::TrailLabel;
 
 /// Deployments a page when the caller does not say.
 const PER_PAGE: u64 = 15;
@@ -483,11 +484,11 @@ async fn views(deployments: Vec<Deployment>, cx: &Context<'_>) -> Result<Vec<Dep
     let repos = distinct(reports().filter_map(|report| report.repo));
     let environments = distinct(deployments.iter().map(|one| one.environment));
     let replaced = diffs(&deployments, cx).await?;
-    let names = async { Ok(store.trail_names(org, &trails).await?) };
+    let names = async { Ok(store.trail_labels(org, &trails).await?) };
     let repos = async { Ok(store.repos_by_id(org, &repos).await?) };
     let (flows, trails, repos, environments) =
         try_join4(cx.flow_labels(&flows), names, repos, cx.environment_labels(&environments)).await?;
-    let trails: BTreeMap<Id, TrailName> = trails.into_iter().collect();
+    let trails: BTreeMap<Id, TrailLabel> = trails.into_iter().collect();
     let repos: BTreeMap<Id, BuildRepo> = repos.iter().map(|repo| (repo.id, BuildRepo::from(repo))).collect();
     let org_name = &cx.org_access()?.name;
     let view = |(one, deployment_diff): (Deployment, _)| {
@@ -513,7 +514,7 @@ async fn views(deployments: Vec<Deployment>, cx: &Context<'_>) -> Result<Vec<Dep
             artifact_name: one.name,
             compliant: one.compliant,
             flow_name: flow_name.unwrap_or_default(),
-            trail_name: trail.map(ToString::to_string).unwrap_or_default(),
+            trail_name: trail.map(|trail| trail.name.to_string()).unwrap_or_default(),
             git_commit: report.map(|report| report.commit.clone()).unwrap_or_default(),
             deployment_diff,
             lead_time_seconds: report.and_then(|report| Some(one.at.since(report.committed_at?))),

@@ -218,7 +218,11 @@ impl Changed {
         if let Some(remembered) = remembered {
             let (last, all) = (Arc::clone(remembered), Arc::clone(running));
             let many = running.len() > MANY_EVALUATIONS;
-            let mut reused = cx.compute().run_if(many, move || last.reusable(&all)).await?;
+            let reusable = move || {
+                let running = all.iter().map(|(key, observed)| (key, observed.name.as_str()));
+                last.reusable(running)
+            };
+            let mut reused = cx.compute().run_if(many, reusable).await?;
             let mut rest = without(running, &reused);
             let mut reports = Reports::read(environment, &rest, rests_on, cx).await?;
             // What begins to run may be of trails that more runs of.

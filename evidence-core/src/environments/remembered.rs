@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use crate::cache::sized::Cache;
 use crate::compute::{LONG_JSON, MANY_EVALUATIONS};
-use crate::environments::evaluation::{ObservedArtifact, ReportedState};
 use crate::error::Result;
 use crate::fact::Fact;
 use crate::id::{Id, VersionKey};
@@ -285,12 +284,14 @@ impl Remembered {
         self.last.since
     }
 
-    /// What of this would come to the same now.
-    pub(crate) fn reusable(&self, running: &ReportedState) -> Evaluated {
-        let artifact = |(key, observed): (&ArtifactKey, &ObservedArtifact)| {
-            Some((key.clone(), Arc::clone(self.artifact(key, &observed.name)?)))
-        };
-        let mut reusable = running.iter().filter_map(artifact).collect();
+    /// What would come to the same now of what runs under these names.
+    pub(crate) fn reusable<'r>(
+        &self,
+        running: impl Iterator<Item = (&'r ArtifactKey, &'r str)>,
+    ) -> Evaluated {
+        let artifact =
+            |(key, name): (&ArtifactKey, &str)| Some((key.clone(), Arc::clone(self.artifact(key, name)?)));
+        let mut reusable = running.filter_map(artifact).collect();
         // Of what no longer runs, too: it took its part of what is evaluated of a trail.
         let others = self.last.artifacts.iter().filter(|(key, _)| !Evaluated::contains_key(&reusable, *key));
         let trails = others.flat_map(|(_, artifact)| artifact.trails.iter().copied()).collect();

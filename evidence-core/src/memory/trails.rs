@@ -7,10 +7,11 @@ use async_trait::async_trait;
 use crate::artifacts::Artifact;
 use crate::attestations::Attestation;
 use crate::id::Id;
-use crate::name::TrailName;
 use crate::page::{Listed, Page, PageRequest};
 use crate::store::{Current, StoreResult};
-use crate::trails::{REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore};
+use crate::trails::{
+    REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailLabel, TrailStore,
+};
 
 use super::tables::Tables;
 use super::{MemoryStore, bytes};
@@ -101,9 +102,15 @@ impl TrailStore for MemoryStore {
         self.ask(org, |tables| tables.trails_of(trails).map(|trail| tables.contents(trail)).collect())
     }
 
-    async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>> {
-        let name = |trail: &Current<Trail>| (trail.record.id, trail.record.name.clone());
-        self.ask(org, |tables| tables.trails_of(trails).map(name).collect())
+    async fn trail_labels(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailLabel)>> {
+        self.ask(org, |tables| {
+            let label = |trail: &Current<Trail>| {
+                let Trail { id, flow, name, .. } = &trail.record;
+                let flow = tables.flows.get(flow)?.record.name.clone();
+                Some((*id, TrailLabel { flow, name: name.clone() }))
+            };
+            tables.trails_of(trails).filter_map(label).collect()
+        })
     }
 
     async fn trail_report_count(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {

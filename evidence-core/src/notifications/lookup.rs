@@ -43,8 +43,8 @@ pub(super) async fn names(
         }
     }
     if !trails.is_empty() {
-        let known = store.trail_names(org, &distinct(trails)).await?;
-        names.trails = known.into_iter().map(|(id, name)| (id, name.into_string())).collect();
+        let known = store.trail_labels(org, &distinct(trails)).await?;
+        names.trails = known.into_iter().map(|(id, label)| (id, label.name.into_string())).collect();
     }
     if let Some(snapshot) = snapshot {
         of_snapshot(evidence, org, snapshot, events, &mut names).await?;

@@ -217,9 +217,10 @@ impl Sources {
             reports.into_iter().map(|report| (report.id, Source::from(report))).collect();
         let flows = distinct(artifacts.values().map(|artifact| artifact.flow));
         let trails = distinct(artifacts.values().filter_map(|artifact| artifact.trail));
-        let trail_names = async { Ok(cx.store().trail_names(org, &trails).await?) };
-        let (flows, trails) = try_join(cx.flow_labels(&flows), trail_names).await?;
-        let trail_names = trails.into_iter().map(|(trail, name)| (trail, name.into_string())).collect();
+        let trails = async { Ok(cx.store().trail_labels(org, &trails).await?) };
+        let (flows, trails) = try_join(cx.flow_labels(&flows), trails).await?;
+        let trail_names =
+            trails.into_iter().map(|(trail, label)| (trail, label.name.into_string())).collect();
         Ok(Self { artifacts, flows, trail_names })
     }
 

@@ -17,7 +17,7 @@ pub use operations::{BeginTrail, GetTrail, ListTrails, ListTrailsOfFlow, TrailEx
 #[cfg(feature = "pdf")]
 pub use pdf::GetAuditPdf;
 pub use record::Trail;
-pub use store::{REPORT_BYTES, Reported, TrailContents, TrailEntry, TrailFilter, TrailStore};
+pub use store::{REPORT_BYTES, Reported, TrailContents, TrailEntry, TrailFilter, TrailLabel, TrailStore};
 pub use view::{
     ArtifactCompliance, ComplianceStatus, TemplateView, TrailCommit, TrailDocument, TrailFlow, TrailList,
     TrailView,

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use crate::artifacts::store::ArtifactRow;
 use crate::attestations::store::AttestationRow;
 use crate::id::Id;
-use crate::name::TrailName;
+use crate::name::{FlowName, TrailName};
 use crate::page::{Listed, Page, PageRequest};
 use crate::rules::template::Template;
 use crate::store::entry::Current;
@@ -22,6 +22,15 @@ pub struct TrailFilter {
     pub flow_tag: Option<TagFilter>,
     /// Trails to which an artifact was reported whose fingerprint begins so.
     pub fingerprint: Option<String>,
+}
+
+/// What a trail is called.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TrailLabel {
+    /// The name of its flow.
+    pub flow: FlowName,
+    /// Its name there.
+    pub name: TrailName,
 }
 
 /// A trail with what was reported to it, as far as its compliance depends on it.
@@ -131,8 +140,9 @@ pub trait TrailStore: Send + Sync {
     /// The trails of these ids and what was reported to them, one an id, in any order; unknown ids are passed over. A trail
     /// is left out with whatever of it cannot be read, for no verdict may be better for what is missing.
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>>;
-    /// The names of the trails of these ids, one an id, in any order; unknown ids are passed over.
-    async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>>;
+    /// What the trails of these ids are called, one an id, in any order; unknown ids, and trails whose flow is missing, are
+    /// passed over.
+    async fn trail_labels(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailLabel)>>;
     /// How many reports of this kind the trail has, counted up to `most`; none where there is no such trail.
     async fn trail_report_count(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64>;
     /// All ledger entries that are about this trail (begun, updated, artifacts, attestations), by ledger index, without what

@@ -20,7 +20,7 @@ use evidence_core::feed::{Advance, FeedStore, Lease};
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Hash, LedgerHashes, Needs};
-use evidence_core::name::{Fingerprint, TrailName};
+use evidence_core::name::Fingerprint;
 use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User, UserSettings};
 use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
@@ -30,7 +30,9 @@ use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
 use evidence_core::tags::{TagChoice, TagStore, TaggedKind};
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
-use evidence_core::trails::{Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore};
+use evidence_core::trails::{
+    Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailLabel, TrailStore,
+};
 use evidence_core::transfer::{Import, Transfer};
 use evidence_core::{Current, Entry, Fact, Guard, Key, RecordKind, StoreError};
 
@@ -473,8 +475,8 @@ impl TrailStore for Broken {
         Ok(trails)
     }
 
-    async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>> {
-        self.whole.trail_names(org, trails).await
+    async fn trail_labels(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailLabel)>> {
+        self.whole.trail_labels(org, trails).await
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {

@@ -27,7 +27,7 @@ use evidence_core::feed::{Advance, FeedStore, Lease};
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Hash, LedgerHashes, Needs};
-use evidence_core::name::{CommitSha, Fingerprint, TrailName};
+use evidence_core::name::{CommitSha, Fingerprint};
 use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User, UserSettings};
 use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::repos::{Repo, RepoFacet, RepoFilter, RepoStore, VcsProvider};
@@ -41,7 +41,9 @@ use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
 use evidence_core::tags::{TagChoice, TagStore, TaggedKind};
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
-use evidence_core::trails::{Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore};
+use evidence_core::trails::{
+    Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailLabel, TrailStore,
+};
 use evidence_core::{Current, Entry, Guard, RecordKind, Store, StoreError, Write};
 use futures_util::future::BoxFuture;
 
@@ -383,8 +385,8 @@ impl TrailStore for InterceptingStore {
         self.ask("trail_contents", self.inner.trail_contents(org, trails)).await
     }
 
-    async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>> {
-        self.ask("trail_names", self.inner.trail_names(org, trails)).await
+    async fn trail_labels(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailLabel)>> {
+        self.ask("trail_labels", self.inner.trail_labels(org, trails)).await
     }
 
     async fn trail_report_count(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
