@@ -1,5 +1,5 @@
-//! Mails, by the operator's mail server: one session for all addresses of a mail, in which the server says of each whether it
-//! takes it.
+//! Mails, by the operator's mail server: one session for the addresses of a mail, in which the server says of each whether it
+//! takes it, and another where it refuses many.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const ADDRESS_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the end of a session may take, when its outcome is known.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// After so many refusals the server is asked about no further address in a session in which it took one: Postfix hangs up at 20
+/// After so many refusals the server is asked about the other addresses in another session: Postfix hangs up at 20
 /// (`smtpd_hard_error_limit`), and then nobody has the mail.
 const MOST_REFUSED: usize = 15;
 
@@ -47,45 +47,81 @@ struct Answers<'m> {
     left: Vec<(&'m String, String)>,
 }
 
+impl Answers<'_> {
+    fn extend(&mut self, other: Self) {
+        self.is_taken |= other.is_taken;
+        self.refused.extend(other.refused);
+        self.left.extend(other.left);
+    }
+}
+
 impl Mail {
     pub(crate) fn new(url: &str, from: &str) -> Result<Self, NoNotifier> {
         let from = from.parse().map_err(NoNotifier::MailFrom)?;
         Ok(Self { server: Server::at(url).map_err(NoNotifier::Smtp)?, from })
     }
 
-    /// Hands a mail to the mail server, in one session. Where it takes it for some of the addresses, those that it refuses for
-    /// good are logged, and those that it refuses for now are left for the next attempt.
+    /// Hands a mail to the mail server. Where it takes it for some of the addresses, those that it refuses for good are logged, and
+    /// those that it refuses for now are left for the next attempt.
     pub(crate) async fn send(&self, message: &Message, to: &[String]) -> Result<(), NotSent> {
         let letter =
             self.letter(message).map_err(|error| NotSent::new(format!("no mail can be made: {error}")))?;
-        let session = async {
-            let mut connection = self.server.connect().await.map_err(|error| refusal(&error))?;
-            let handed_over = self.hand_over(&mut connection, &letter, to).await;
-            Ok::<_, NotSent>((connection, handed_over))
+        let (mut told, mut rest) = (Answers::default(), to);
+        let sessions = async {
+            while !rest.is_empty() {
+                let (answers, unasked) = self.session(&letter, rest).await?;
+                told.extend(answers);
+                rest = unasked;
+            }
+            Ok(())
         };
         let addresses = u32::try_from(to.len()).unwrap_or(u32::MAX);
         let limit = SESSION_TIMEOUT.saturating_add(ADDRESS_TIMEOUT.saturating_mul(addresses));
-        let ended = timeout(limit, session).await;
-        let (mut connection, handed_over) =
-            ended.map_err(|_| NotSent::new("the mail server does not answer in time"))??;
-        // What became of the mail is known: how the session ends changes nothing about it.
-        let _ = timeout(QUIT_TIMEOUT, connection.abort()).await;
-        let Answers { refused, left, .. } = handed_over?;
+        let late = |_| Err(NotSent::new("the mail server does not answer in time"));
+        if let Err(error) = timeout(limit, sessions).await.unwrap_or_else(late) {
+            if !told.is_taken {
+                return Err(error);
+            }
+            told.left.extend(rest.iter().map(|address| (address, error.reason.clone())));
+        }
+        let Answers { is_taken, refused, left } = told;
+        let reason = left.iter().chain(&refused).next().map(|(_, reason)| reason.clone());
+        let reason = reason.unwrap_or_else(|| "the mail has no address".to_owned());
+        if !is_taken {
+            return Err(NotSent { is_final: left.is_empty(), ..NotSent::new(reason) });
+        }
         for (address, error) in refused {
             tracing::warn!(id = message.id, address, error, "a mail does not come to an address");
         }
-        let Some((_, reason)) = left.first() else { return Ok(()) };
-        let reason = reason.clone();
-        Err(NotSent { reason, left: left.into_iter().map(|(address, _)| address.clone()).collect() })
+        match left.is_empty() {
+            true => Ok(()),
+            false => {
+                let left = left.into_iter().map(|(address, _)| address.clone()).collect();
+                Err(NotSent { left, ..NotSent::new(reason) })
+            }
+        }
     }
 
-    /// Hands the mail over for those for whom the server takes it. With an error nobody has it.
+    /// A session, in which the mail is handed over for those for whom the server takes it; and the addresses that it was not asked
+    /// about. With an error nobody has it.
+    async fn session<'m>(
+        &self,
+        letter: &[u8],
+        to: &'m [String],
+    ) -> Result<(Answers<'m>, &'m [String]), NotSent> {
+        let mut connection = self.server.connect().await.map_err(|error| refusal(&error))?;
+        let handed_over = self.hand_over(&mut connection, letter, to).await;
+        // What became of the mail is known: how the session ends changes nothing about it.
+        let _ = timeout(QUIT_TIMEOUT, connection.abort()).await;
+        handed_over
+    }
+
     async fn hand_over<'m>(
         &self,
         connection: &mut AsyncSmtpConnection,
         letter: &[u8],
         to: &'m [String],
-    ) -> Result<Answers<'m>, NotSent> {
+    ) -> Result<(Answers<'m>, &'m [String]), NotSent> {
         let mut parameters = Vec::new();
         if !self.from.to_string().is_ascii() {
             parameters.push(MailParameter::SmtpUtfEight);
@@ -95,14 +131,12 @@ impl Mail {
         }
         let from = commands::Mail::new(Some(self.from.clone()), parameters);
         connection.command(from).await.map_err(|error| refusal(&error))?;
-        let answers = ask(connection, to).await?;
-        if !answers.is_taken {
-            let reason = answers.left.into_iter().chain(answers.refused).next().map(|(_, reason)| reason);
-            return Err(NotSent::new(reason.unwrap_or_else(|| "the mail has no address".to_owned())));
+        let (answers, unasked) = ask(connection, to).await?;
+        if answers.is_taken {
+            connection.command(commands::Data).await.map_err(|error| refusal(&error))?;
+            connection.message(letter).await.map_err(|error| refusal(&error))?;
         }
-        connection.command(commands::Data).await.map_err(|error| refusal(&error))?;
-        connection.message(letter).await.map_err(|error| refusal(&error))?;
-        Ok(answers)
+        Ok((answers, unasked))
     }
 
     /// Plain text, so that no name in it is taken for markup. Its id is that of the delivery, by which mail programs know a
@@ -121,10 +155,13 @@ impl Mail {
     }
 }
 
-/// Asks for which of these addresses the server takes a mail.
-async fn ask<'m>(connection: &mut AsyncSmtpConnection, to: &'m [String]) -> Result<Answers<'m>, NotSent> {
+/// Asks for which of these addresses the server takes a mail, and answers which it was not asked about.
+async fn ask<'m>(
+    connection: &mut AsyncSmtpConnection,
+    to: &'m [String],
+) -> Result<(Answers<'m>, &'m [String]), NotSent> {
     let (mut answers, mut rest) = (Answers::default(), to.iter());
-    while !answers.is_taken || answers.refused.len() + answers.left.len() < MOST_REFUSED {
+    while answers.refused.len() + answers.left.len() < MOST_REFUSED {
         let Some(address) = rest.next() else { break };
         let recipient = match address.parse::<Address>() {
             Ok(recipient) => recipient,
@@ -142,9 +179,7 @@ async fn ask<'m>(connection: &mut AsyncSmtpConnection, to: &'m [String]) -> Resu
             Err(error) => return Err(refusal(&error)),
         }
     }
-    let unasked = "the mail server refuses too many addresses to be asked about all";
-    answers.left.extend(rest.map(|address| (address, unasked.to_owned())));
-    Ok(answers)
+    Ok((answers, rest.as_slice()))
 }
 
 fn refusal(error: &smtp::Error) -> NotSent {

@@ -331,6 +331,7 @@ CREATE TABLE evidence.deployment (
     -- Here and below with what they are narrowed by, so that windows are found and counted by the index alone.
     CONSTRAINT deployment_org PRIMARY KEY (org, ordinal) INCLUDE (at, environment, flow)
 );
+CREATE INDEX deployment_snapshot ON evidence.deployment (org, environment, snapshot);
 CREATE UNIQUE INDEX deployment_environment
     ON evidence.deployment (org, environment, environment_ordinal) INCLUDE (at, flow);
 CREATE UNIQUE INDEX deployment_repo

@@ -82,6 +82,7 @@ const DUE: Sql = Sql::each(
     WHERE d.due_at <= $2 AND d.org = (
         SELECT w.org FROM waiting w
         WHERE EXISTS (SELECT 1 FROM delivery n INDEXED BY delivery_due WHERE n.org = w.org AND n.due_at <= $2)
+            AND EXISTS (SELECT 1 FROM organization g WHERE g.key = w.org)
         LIMIT 1)
     ORDER BY d.due_at, d.target LIMIT $3",
     "WITH RECURSIVE waiting (org) AS (
@@ -98,6 +99,7 @@ const DUE: Sql = Sql::each(
     WHERE d.due_at <= $2 AND d.org = (
         SELECT w.org FROM waiting w
         WHERE EXISTS (SELECT 1 FROM evidence.delivery n WHERE n.org = w.org AND n.due_at <= $2)
+            AND EXISTS (SELECT 1 FROM evidence.organization g WHERE g.key = w.org)
         LIMIT 1)
     ORDER BY d.due_at, d.target LIMIT $3",
 );

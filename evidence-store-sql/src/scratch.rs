@@ -297,7 +297,10 @@ impl<S: ScratchSession> Scratch<S> {
         let named = |org: &Cell| match (names.get(org), org) {
             (Some(name), _) => name.clone(),
             (None, Cell::Int(key)) => format!("of key {key}"),
-            (None, Cell::Bytes(key)) => format!("of key {}", hex(key)),
+            (None, Cell::Bytes(key)) => match key.as_slice().try_into() {
+                Ok(id) => Id::from_bytes(id).to_string(),
+                Err(_) => format!("of key {}", hex(key)),
+            },
             (None, _) => "without a name".to_owned(),
         };
         Ok(sizes.into_iter().map(|(org, size)| (org.clone(), named(&org), size)).collect())

@@ -146,8 +146,10 @@ pub(crate) async fn evaluate(
     let mut kept = remembered.as_ref().map(|last| last.kept(reused.values())).unwrap_or_default();
     let states = reports.evaluated(&policies, kept.values().sum(), cx).await?;
     kept.extend(states.kept());
-    let since = remembered.filter(|_| !reused.is_empty()).map_or_else(|| cx.now(), |last| last.since());
-    let last_open = (known.status.snapshots, Arc::clone(&open));
+    let snapshots = known.status.snapshots;
+    let is_in_use = |last: &Arc<Remembered>| !reused.is_empty() || last.open(snapshots).is_some();
+    let since = remembered.filter(is_in_use).map_or_else(|| cx.now(), |last| last.since());
+    let last_open = (snapshots, Arc::clone(&open));
     let evaluation = Evaluation { running: Arc::clone(running), policies, open, reused, rest, states };
     let Outcome { policies, difference, compliant, artifacts } = evaluation.outcome(known, cx).await?;
     let evaluation = LastEvaluation { since, ledger, policies: versions, open: last_open, artifacts, kept };

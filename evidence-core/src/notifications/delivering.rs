@@ -285,6 +285,11 @@ impl Post {
                 tracing::warn!(id = message.id, %error, "a mail does not come to every address");
                 Ok(error.left)
             }
+            // Others have it.
+            Err(error) if error.is_final && !state.addresses_left.is_empty() => {
+                tracing::warn!(id = message.id, %error, "a mail does not come to every address");
+                Ok(Vec::new())
+            }
             sent => sent.map(|()| Vec::new()),
         };
         match sent {
@@ -311,6 +316,9 @@ impl Post {
                 };
                 if state.attempts >= most {
                     tracing::warn!(id = message.id, "a notification is given up");
+                    if !state.addresses_left.is_empty() {
+                        *due_at = Some(now);
+                    }
                     state.addresses_given_up = std::mem::take(&mut state.addresses_left);
                     state.go_on_from(following);
                 }

@@ -37,12 +37,14 @@ pub struct NotSent {
     /// Of a mail's addresses those that did not take it for now, where others took it: the next attempt is made at these
     /// alone. Empty where nobody took it.
     pub left: Vec<String>,
+    /// Whether a mail was refused for good to each address that it was to go to.
+    pub is_final: bool,
 }
 
 impl NotSent {
     /// An attempt by which nobody was told anything.
     pub fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), left: Vec::new() }
+        Self { reason: reason.into(), left: Vec::new(), is_final: false }
     }
 }
 

@@ -211,7 +211,8 @@ pub(super) const BUILT: Sql = Sql::each(
 pub(super) const TEXTS_MISSING: Sql = Sql::each(
     "SELECT json_array($1, w.value) FROM json_each($2) w WHERE NOT EXISTS (
         SELECT 1 FROM scratch.kept_text t WHERE t.org = $1 AND t.sha256 = w.value)",
-    "SELECT encode($1, 'hex') || ' ' || w.value FROM UNNEST($2::text[]) AS w (value) WHERE NOT EXISTS (
+    "SELECT coalesce((SELECT o.id FROM scratch.organization o WHERE o.key = $1), encode($1, 'hex')) || ' ' || w.value
+    FROM UNNEST($2::text[]) AS w (value) WHERE NOT EXISTS (
         SELECT 1 FROM scratch.kept_text t WHERE t.org = $1 AND t.sha256 = w.value)",
 );
 

@@ -103,7 +103,7 @@ impl Sender for Postbox {
         match &message.destination {
             _ if left.is_empty() => Ok(()),
             Destination::Email { addresses } if *addresses == left => Err(NotSent::new("all are full")),
-            _ => Err(NotSent { reason: "some are full".to_owned(), left }),
+            _ => Err(NotSent { left, ..NotSent::new("some are full") }),
         }
     }
 }
