@@ -93,13 +93,11 @@ impl Mail {
         for (address, error) in refused {
             tracing::warn!(id = message.id, address, error, "a mail does not come to an address");
         }
-        match left.is_empty() {
-            true => Ok(()),
-            false => {
-                let left = left.into_iter().map(|(address, _)| address.clone()).collect();
-                Err(NotSent { left, ..NotSent::new(reason) })
-            }
+        if left.is_empty() {
+            return Ok(());
         }
+        let left = left.into_iter().map(|(address, _)| address.clone()).collect();
+        Err(NotSent { left, ..NotSent::new(reason) })
     }
 
     /// A session, in which the mail is handed over for those for whom the server takes it; and the addresses that it was not asked
