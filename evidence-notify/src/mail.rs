@@ -69,9 +69,15 @@ impl Mail {
         let (mut told, mut rest) = (Answers::default(), to);
         let sessions = async {
             while !rest.is_empty() {
-                let (answers, unasked) = self.session(&letter, rest).await?;
-                told.extend(answers);
-                rest = unasked;
+                let mut connection = self.server.connect().await.map_err(|error| refusal(&error))?;
+                let handed_over = self.hand_over(&mut connection, &letter, rest).await;
+                let handed_over = handed_over.map(|(answers, unasked)| {
+                    told.extend(answers);
+                    rest = unasked;
+                });
+                // What became of the mail is noted: how the session ends, or that it does not, changes nothing about it.
+                let _ = timeout(QUIT_TIMEOUT, connection.abort()).await;
+                handed_over?;
             }
             Ok(())
         };
@@ -100,20 +106,8 @@ impl Mail {
         Err(NotSent { left, ..NotSent::new(reason) })
     }
 
-    /// A session, in which the mail is handed over for those for whom the server takes it; and the addresses that it was not asked
-    /// about. With an error nobody has it.
-    async fn session<'m>(
-        &self,
-        letter: &[u8],
-        to: &'m [String],
-    ) -> Result<(Answers<'m>, &'m [String]), NotSent> {
-        let mut connection = self.server.connect().await.map_err(|error| refusal(&error))?;
-        let handed_over = self.hand_over(&mut connection, letter, to).await;
-        // What became of the mail is known: how the session ends changes nothing about it.
-        let _ = timeout(QUIT_TIMEOUT, connection.abort()).await;
-        handed_over
-    }
-
+    /// Hands the mail over for those for whom the server takes it, and answers which addresses it was not asked about. With an
+    /// error nobody has it.
     async fn hand_over<'m>(
         &self,
         connection: &mut AsyncSmtpConnection,

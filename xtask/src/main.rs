@@ -157,8 +157,7 @@ fn openapi() -> Result {
     Ok(())
 }
 
-/// The benchmarks; one of them starts the server's program.
-/// These benchmarks, or all; they note their figures in a directory, if one is given.
+/// These benchmarks, or all, of which one starts the server's program; they note their figures in a directory, if one is given.
 fn bench(benches: &[&str], figures: Option<&Path>) -> Result {
     cargo(["build", "--release", "--package", "evidence-server"]).run()?;
     let server = format!("release/evidence-server{}", std::env::consts::EXE_SUFFIX);
