@@ -20,7 +20,7 @@ use crate::smtp::Server;
 /// How long a session may take, and how much longer for each address: servers ask others about one, or make who names unknown
 /// ones wait.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(30);
-const ADDRESS_TIMEOUT: Duration = Duration::from_secs(1);
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long the end of a session may take, when its outcome is known.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -53,6 +53,20 @@ impl Answers<'_> {
         self.refused.extend(other.refused);
         self.left.extend(other.left);
     }
+
+    /// How many addresses do not have the mail.
+    const fn refusals(&self) -> usize {
+        self.refused.len() + self.left.len()
+    }
+}
+
+/// What became of a session.
+struct Session<'m> {
+    answers: Answers<'m>,
+    /// The addresses that the server has not answered for, or has not the mail for in spite of its answer.
+    unasked: Vec<&'m String>,
+    /// Why the server hung up before it had the mail.
+    hung_up: Option<NotSent>,
 }
 
 impl Mail {
@@ -66,18 +80,22 @@ impl Mail {
     pub(crate) async fn send(&self, message: &Message, to: &[String]) -> Result<(), NotSent> {
         let letter =
             self.letter(message).map_err(|error| NotSent::new(format!("no mail can be made: {error}")))?;
-        let (mut told, mut rest) = (Answers::default(), to);
+        let (mut told, mut rest) = (Answers::default(), Vec::from_iter(to));
         let sessions = async {
             while !rest.is_empty() {
                 let mut connection = self.server.connect().await.map_err(|error| refusal(&error))?;
-                let handed_over = self.hand_over(&mut connection, &letter, rest).await;
-                let handed_over = handed_over.map(|(answers, unasked)| {
-                    told.extend(answers);
-                    rest = unasked;
+                let session = self.hand_over(&mut connection, &letter, &rest).await.map(|session| {
+                    let refusals = session.answers.refusals();
+                    told.extend(session.answers);
+                    rest = session.unasked;
+                    // A server that had enough of unknown addresses is asked about the others alone.
+                    session.hung_up.filter(|_| refusals == 0)
                 });
                 // What became of the mail is noted: how the session ends, or that it does not, changes nothing about it.
                 let _ = timeout(QUIT_TIMEOUT, connection.abort()).await;
-                handed_over?;
+                if let Some(error) = session? {
+                    return Err(error);
+                }
             }
             Ok(())
         };
@@ -88,32 +106,33 @@ impl Mail {
             if !told.is_taken {
                 return Err(error);
             }
-            told.left.extend(rest.iter().map(|address| (address, error.reason.clone())));
+            told.left.extend(rest.iter().map(|address| (*address, error.reason.clone())));
         }
         let Answers { is_taken, refused, left } = told;
+        for (address, error) in &refused {
+            tracing::debug!(id = message.id, address, error, "a mail is refused for good");
+        }
+        if is_taken {
+            for (address, error) in &refused {
+                tracing::warn!(id = message.id, address, error, "a mail does not come to an address");
+            }
+            if left.is_empty() {
+                return Ok(());
+            }
+        }
         let reason = left.iter().chain(&refused).next().map(|(_, reason)| reason.clone());
         let reason = reason.unwrap_or_else(|| "the mail has no address".to_owned());
-        if !is_taken {
-            return Err(NotSent { is_final: left.is_empty(), ..NotSent::new(reason) });
-        }
-        for (address, error) in refused {
-            tracing::warn!(id = message.id, address, error, "a mail does not come to an address");
-        }
-        if left.is_empty() {
-            return Ok(());
-        }
         let left = left.into_iter().map(|(address, _)| address.clone()).collect();
-        Err(NotSent { left, ..NotSent::new(reason) })
+        Err(NotSent { reason, is_taken, left: Some(left) })
     }
 
-    /// Hands the mail over for those for whom the server takes it, and answers which addresses it was not asked about. With an
-    /// error nobody has it.
+    /// Hands the mail over for those for whom the server takes it. With an error nobody has it.
     async fn hand_over<'m>(
         &self,
         connection: &mut AsyncSmtpConnection,
         letter: &[u8],
-        to: &'m [String],
-    ) -> Result<(Answers<'m>, &'m [String]), NotSent> {
+        to: &[&'m String],
+    ) -> Result<Session<'m>, NotSent> {
         let mut parameters = Vec::new();
         if !self.from.to_string().is_ascii() {
             parameters.push(MailParameter::SmtpUtfEight);
@@ -123,12 +142,12 @@ impl Mail {
         }
         let from = commands::Mail::new(Some(self.from.clone()), parameters);
         connection.command(from).await.map_err(|error| refusal(&error))?;
-        let (answers, unasked) = ask(connection, to).await?;
-        if answers.is_taken {
+        let session = ask(connection, to).await;
+        if session.answers.is_taken {
             connection.command(commands::Data).await.map_err(|error| refusal(&error))?;
             connection.message(letter).await.map_err(|error| refusal(&error))?;
         }
-        Ok((answers, unasked))
+        Ok(session)
     }
 
     /// Plain text, so that no name in it is taken for markup. Its id is that of the delivery, by which mail programs know a
@@ -147,13 +166,10 @@ impl Mail {
     }
 }
 
-/// Asks for which of these addresses the server takes a mail, and answers which it was not asked about.
-async fn ask<'m>(
-    connection: &mut AsyncSmtpConnection,
-    to: &'m [String],
-) -> Result<(Answers<'m>, &'m [String]), NotSent> {
-    let (mut answers, mut rest) = (Answers::default(), to.iter());
-    while answers.refused.len() + answers.left.len() < MOST_REFUSED {
+/// Asks for which of these addresses the server takes a mail.
+async fn ask<'m>(connection: &mut AsyncSmtpConnection, to: &[&'m String]) -> Session<'m> {
+    let (mut answers, mut accepted, mut rest) = (Answers::default(), Vec::new(), to.iter().copied());
+    while answers.refusals() < MOST_REFUSED {
         let Some(address) = rest.next() else { break };
         let recipient = match address.parse::<Address>() {
             Ok(recipient) => recipient,
@@ -163,15 +179,19 @@ async fn ask<'m>(
             }
         };
         match connection.command(commands::Rcpt::new(recipient, Vec::new())).await {
-            Ok(_) => answers.is_taken = true,
+            Ok(_) => accepted.push(address),
             Err(error) if error.is_permanent() => answers.refused.push((address, refusal(&error).reason)),
             Err(error) if error.is_transient() && !hangs_up(&error) => {
                 answers.left.push((address, refusal(&error).reason));
             }
-            Err(error) => return Err(refusal(&error)),
+            Err(error) => {
+                let unasked = accepted.into_iter().chain([address]).chain(rest).collect();
+                return Session { answers, unasked, hung_up: Some(refusal(&error)) };
+            }
         }
     }
-    Ok((answers, rest.as_slice()))
+    answers.is_taken = !accepted.is_empty();
+    Session { answers, unasked: rest.collect(), hung_up: None }
 }
 
 fn refusal(error: &smtp::Error) -> NotSent {

@@ -221,8 +221,8 @@ async fn a_mail_goes_to_each_address_under_the_id_of_its_delivery() {
 /// hangs up, and where an answer is empty, without one.
 type Refusals = &'static [(&'static str, &'static str)];
 
-/// A session with a mail server. Whom it takes a mail for is noted.
-async fn session(stream: TcpStream, refusals: Refusals, taken: &Mutex<Vec<String>>) {
+/// A session with a mail server that bears so many refusals. Whom it takes a mail for is noted.
+async fn session(stream: TcpStream, refusals: Refusals, mut bears: usize, taken: &Mutex<Vec<String>>) {
     let (read, mut write) = stream.into_split();
     let (mut lines, mut whom, mut in_mail) = (BufReader::new(read).lines(), Vec::new(), false);
     let mut answer = "220 mail.test";
@@ -238,7 +238,13 @@ async fn session(stream: TcpStream, refusals: Refusals, taken: &Mutex<Vec<String
         let refusal = refusals.iter().find(|(begin, _)| line.starts_with(begin)).map(|(_, answer)| *answer);
         in_mail = line == "DATA" && refusal.is_none();
         answer = match (refusal, line.as_str()) {
-            (Some(refusal), _) => refusal,
+            (Some(refusal), _) => match bears.checked_sub(1) {
+                Some(fewer) => {
+                    bears = fewer;
+                    refusal
+                }
+                None => "421 too many errors",
+            },
             (None, "DATA") => "354 go on",
             (None, ".") => {
                 taken.lock().unwrap().append(&mut whom);
@@ -263,6 +269,11 @@ struct MailServer {
 
 impl MailServer {
     async fn answering(refusals: Refusals) -> Self {
+        Self::bearing(usize::MAX, refusals).await
+    }
+
+    /// One that hangs up after so many refusals.
+    async fn bearing(bears: usize, refusals: Refusals) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("smtp://{}", listener.local_addr().unwrap());
         let (taken, sessions) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
@@ -270,7 +281,7 @@ impl MailServer {
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 counted.fetch_add(1, Ordering::SeqCst);
-                session(stream, refusals, &noted).await;
+                session(stream, refusals, bears, &noted).await;
             }
         });
         Self { url, taken, sessions }
@@ -293,31 +304,30 @@ fn names(names: &str) -> Vec<String> {
     names.split_whitespace().map(str::to_owned).collect()
 }
 
-/// What became of an attempt: by a failure what is told of it, and who is left.
-type Outcome = Result<(), (&'static str, &'static str)>;
+/// What became of an attempt: by a failure what is told of it, and who is left, where that is known.
+type Outcome = Result<(), (&'static str, Option<&'static str>)>;
 
 #[tokio::test]
 async fn an_attempt_is_one_session_by_which_every_address_has_a_mail_that_is_not_refused() {
     // The refusals; who has the mail, and what is told.
-    let table: [(Refusals, &str, Outcome); 19] = [
+    let table: [(Refusals, &str, Outcome); 18] = [
         (&[], "a b c d", Ok(())),
         (&[("RCPT TO:<b@", "550 5.1.1 unknown")], "a c d", Ok(())),
         (&[("RCPT TO:<b@", "554 5.7.1 <B@example.com>: relay access denied")], "a c d", Ok(())),
-        (&[("RCPT TO:<b@", "451 4.7.1 come again")], "a c d", Err(("451", "b"))),
-        (&[("RCPT TO:<a@", "550 unknown"), ("RCPT TO:<b@", "450 busy")], "c d", Err(("450", "b"))),
-        (&[("RCPT TO:<c@", "452 too many"), ("RCPT TO:<d@", "452 too many")], "a b", Err(("452", "c d"))),
-        (&[("RCPT TO:<b@", "550 unknown"), ("RCPT TO:<c@", "421 bye")], "", Err(("421", ""))),
-        (&[("RCPT TO:<c@", "")], "", Err(("the mail server", ""))),
-        (&[("RCPT TO:", "550 unknown")], "", Err(("550", ""))),
-        (&[("RCPT TO:<c@", "452 full"), ("RCPT TO:", "550 unknown")], "", Err(("452", ""))),
-        (&[("EHLO", "421 busy")], "", Err(("421", ""))),
-        (&[("MAIL FROM:", "550 5.7.1 not from you")], "", Err(("550", ""))),
-        (&[("MAIL FROM:", "454 4.7.0 who are you, for now")], "", Err(("454", ""))),
-        (&[("DATA", "552 5.2.3 no")], "", Err(("552", ""))),
-        (&[("DATA", "")], "", Err(("the mail server", ""))),
-        (&[(".", "552 5.3.4 too long")], "", Err(("552", ""))),
-        (&[(".", "451 4.3.0 not now"), ("RCPT TO:<b@", "550 unknown")], "", Err(("451", ""))),
-        (&[(".", "")], "", Err(("the mail server", ""))),
+        (&[("RCPT TO:<b@", "451 4.7.1 come again")], "a c d", Err(("451", Some("b")))),
+        (&[("RCPT TO:<a@", "550 unknown"), ("RCPT TO:<b@", "450 busy")], "c d", Err(("450", Some("b")))),
+        (&[("RCPT TO:<c@", "452 full"), ("RCPT TO:<d@", "452 full")], "a b", Err(("452", Some("c d")))),
+        (&[("RCPT TO:<c@", "")], "", Err(("the mail server", None))),
+        (&[("RCPT TO:", "550 unknown")], "", Err(("550", Some("")))),
+        (&[("RCPT TO:<c@", "452 full"), ("RCPT TO:", "550 unknown")], "", Err(("452", Some("c")))),
+        (&[("EHLO", "421 busy")], "", Err(("421", None))),
+        (&[("MAIL FROM:", "550 5.7.1 not from you")], "", Err(("550", None))),
+        (&[("MAIL FROM:", "454 4.7.0 who are you, for now")], "", Err(("454", None))),
+        (&[("DATA", "552 5.2.3 no")], "", Err(("552", None))),
+        (&[("DATA", "")], "", Err(("the mail server", None))),
+        (&[(".", "552 5.3.4 too long")], "", Err(("552", None))),
+        (&[(".", "451 4.3.0 not now"), ("RCPT TO:<b@", "550 unknown")], "", Err(("451", None))),
+        (&[(".", "")], "", Err(("the mail server", None))),
         (&[("QUIT", "")], "a b c d", Ok(())),
     ];
     for (refusals, whom, expected) in table {
@@ -327,14 +337,59 @@ async fn an_attempt_is_one_session_by_which_every_address_has_a_mail_that_is_not
             (Ok(()), Ok(())) => {}
             (Err(error), Err((reason, left))) => {
                 assert!(error.reason.contains(reason), "{refusals:?}: {error}");
-                let left: Vec<_> = names(left).iter().map(|name| format!("{name}@example.com")).collect();
-                assert_eq!(error.left, left, "{refusals:?}");
+                assert_eq!(error.left, left.map(addresses), "{refusals:?}");
+                assert_eq!(error.is_taken, !whom.is_empty(), "{refusals:?}");
             }
             (sent, _) => panic!("{refusals:?}: {sent:?}"),
         }
         assert_eq!(server.taken(), names(whom), "{refusals:?}");
         assert_eq!(server.sessions.load(Ordering::SeqCst), 1, "{refusals:?}");
     }
+}
+
+fn addresses(of: &str) -> Vec<String> {
+    names(of).iter().map(|name| format!("{name}@example.com")).collect()
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_up_after_a_refusal_is_asked_about_the_others_in_another_session() {
+    // Whom it does not know, and at whom it hangs up; then who has the mail, who is left, and after how many sessions.
+    let table: [(Refusals, &str, Option<&str>, usize); 3] = [
+        (&[("RCPT TO:<b@", "550 unknown"), ("RCPT TO:<d@", "421 bye")], "", None, 2),
+        (&[("RCPT TO:<b@", "451 later"), ("RCPT TO:<d@", "")], "", None, 2),
+        (&[("RCPT TO:<b@", "550 unknown"), (".", "451 not now")], "", None, 1),
+    ];
+    for (refusals, whom, left, sessions) in table {
+        let server = MailServer::answering(refusals).await;
+        let error = server.send(&names("a b c d")).await.unwrap_err();
+        assert_eq!((server.taken(), error.left), (names(whom), left.map(addresses)), "{refusals:?}");
+        assert_eq!(server.sessions.load(Ordering::SeqCst), sessions, "{refusals:?}");
+    }
+    // It bears one unknown address a session.
+    let server =
+        MailServer::bearing(1, &[("RCPT TO:<a@", "550 unknown"), ("RCPT TO:<c@", "450 later")]).await;
+    let error = server.send(&names("a b c d")).await.unwrap_err();
+    assert_eq!((server.taken(), error.is_taken, error.left), (names("b d"), true, Some(addresses("c"))));
+    assert_eq!(server.sessions.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn those_of_a_later_session_that_fails_are_left() {
+    let all: Vec<_> = (0..20).map(|number| format!("a{number:02}")).collect();
+    const GONE: Refusals = &[
+        ("RCPT TO:<a00", "450 later"),
+        ("RCPT TO:<a0", "550 unknown"),
+        ("RCPT TO:<a11", "550 unknown"),
+        ("RCPT TO:<a12", "550 unknown"),
+        ("RCPT TO:<a13", "550 unknown"),
+        ("RCPT TO:<a14", "550 unknown"),
+        ("RCPT TO:<a15", "550 unknown"),
+        ("RCPT TO:<a19", ""),
+    ];
+    let server = MailServer::answering(GONE).await;
+    let error = server.send(&all).await.unwrap_err();
+    assert!(error.is_taken, "{error}");
+    assert_eq!((server.taken(), error.left), (names("a10"), Some(addresses("a00 a16 a17 a18 a19"))));
 }
 
 #[tokio::test]

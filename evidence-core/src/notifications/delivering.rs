@@ -39,9 +39,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 /// After so many failed attempts, some two and a half days, an event is given up, and the next one has its turn.
 const MOST_ATTEMPTS: u32 = 72;
 
-/// After so many, half an hour, it is given up where some of a mail's addresses have it: a server that takes no mail from whom
-/// it does not know yet (greylisting) takes it by then, and the next event waits meanwhile, for those that have this one, too.
-const MOST_ATTEMPTS_AT_THE_LEFT: u32 = 12;
+/// After so long it is given up where some of a mail's addresses have it and the server refuses it for now for the others: one
+/// that takes no mail from whom it does not know yet (greylisting) takes it by then, and the next event waits meanwhile, for
+/// those that have this one, too.
+const LONGEST_REFUSED: Duration = Duration::from_secs(30 * 60);
 
 /// How long is waited after so many failed attempts at an event.
 fn pause(attempts: u32) -> Duration {
@@ -281,16 +282,16 @@ impl Post {
         let following = Position { event: state.next.event + 1, ..state.next };
         go.left = go.left.saturating_sub(1);
         let sent = match sent {
-            Err(error) if state.waits_for_none_of(&error.left) => {
-                tracing::warn!(id = message.id, %error, "a mail does not come to every address");
-                Ok(error.left)
-            }
-            // Others have it.
-            Err(error) if error.is_final && !state.addresses_left.is_empty() => {
-                tracing::warn!(id = message.id, %error, "a mail does not come to every address");
-                Ok(Vec::new())
-            }
-            sent => sent.map(|()| Vec::new()),
+            Ok(()) => Ok(Vec::new()),
+            Err(error) => match state.given_up_by(&error) {
+                Some(left) => {
+                    let not_told = state.addresses_left.iter().filter(|_| !error.is_taken).chain(&left);
+                    let addresses = BTreeSet::from_iter(not_told);
+                    tracing::warn!(id = message.id, ?addresses, %error, "a mail does not come to every address");
+                    Ok(left)
+                }
+                None => Err(error),
+            },
         };
         match sent {
             Ok(given_up) => {
@@ -300,7 +301,7 @@ impl Post {
                 *due_at = Some(now);
             }
             Err(error) => {
-                state.failed(&error.left);
+                state.failed(&error, now);
                 state.last_failure_at = Some(now);
                 // What stays down is told of once an event.
                 match state.attempts {
@@ -310,16 +311,15 @@ impl Post {
                     }
                 }
                 *due_at = Some(after(now, pause(state.attempts)));
-                let most = match state.addresses_left.as_slice() {
-                    [] => MOST_ATTEMPTS,
-                    _ => MOST_ATTEMPTS_AT_THE_LEFT,
-                };
-                if state.attempts >= most {
-                    tracing::warn!(id = message.id, "a notification is given up");
-                    if !state.addresses_left.is_empty() {
+                let is_refused =
+                    state.refused_since.is_some_and(|since| after(since, LONGEST_REFUSED) <= now);
+                if is_refused || state.attempts >= MOST_ATTEMPTS {
+                    let addresses = std::mem::take(&mut state.addresses_left);
+                    tracing::warn!(id = message.id, ?addresses, "a notification is given up");
+                    if !addresses.is_empty() {
                         *due_at = Some(now);
+                        state.addresses_given_up = addresses;
                     }
-                    state.addresses_given_up = std::mem::take(&mut state.addresses_left);
                     state.go_on_from(following);
                 }
                 go.left = 0;
@@ -342,7 +342,5 @@ mod tests {
         assert_eq!(pause(u32::MAX), LONGEST_PAUSE);
         let all: Duration = (1..MOST_ATTEMPTS).map(pause).sum();
         assert!((2..4).contains(&(all.as_secs() / 86_400)), "{all:?}");
-        let left: Duration = (1..MOST_ATTEMPTS_AT_THE_LEFT).map(pause).sum();
-        assert!((30..40).contains(&(left.as_secs() / 60)), "{left:?}");
     }
 }

@@ -34,17 +34,17 @@ pub struct Message {
 pub struct NotSent {
     /// Why, for the log: nothing of the destination but its host.
     pub reason: String,
-    /// Of a mail's addresses those that did not take it for now, where others took it: the next attempt is made at these
-    /// alone. Empty where nobody took it.
-    pub left: Vec<String>,
-    /// Whether a mail was refused for good to each address that it was to go to.
-    pub is_final: bool,
+    /// Whether some of a mail's addresses took it.
+    pub is_taken: bool,
+    /// Which of a mail's addresses did not take it and may later: the others took it, or it was refused for good. Nothing where
+    /// it is not known of each, and of what is no mail.
+    pub left: Option<Vec<String>>,
 }
 
 impl NotSent {
     /// An attempt by which nobody was told anything.
     pub fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), left: Vec::new(), is_final: false }
+        Self { reason: reason.into(), is_taken: false, left: None }
     }
 }
 

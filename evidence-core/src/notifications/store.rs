@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::actions::record::Destination;
 use crate::feed::Held;
 use crate::id::Id;
+use crate::notifications::sender::NotSent;
 use crate::store::error::StoreResult;
 use crate::time::Timestamp;
 
@@ -51,6 +52,9 @@ pub struct DeliveryState {
     /// The addresses that are still to be sent that event as a mail; empty where it is all of the target's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses_left: Vec<String>,
+    /// When the mail server first refused that event for now for each of these, since when it answered every attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_since: Option<Timestamp>,
     /// The addresses for which the last event was given up, though others took it: until they take one, no other address waits
     /// for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -72,6 +76,7 @@ impl DeliveryState {
             next,
             attempts: 0,
             addresses_left: Vec::new(),
+            refused_since: None,
             addresses_given_up: Vec::new(),
             last_success_at: None,
             last_failure_at: None,
@@ -89,7 +94,7 @@ impl DeliveryState {
     /// Goes on from an event, of which no attempt was made where it is another than before.
     pub(crate) fn go_on_from(&mut self, next: Position) {
         if self.next != next {
-            (self.next, self.attempts) = (next, 0);
+            (self.next, self.attempts, self.refused_since) = (next, 0, None);
             self.addresses_left.clear();
         }
     }
@@ -105,18 +110,31 @@ impl DeliveryState {
         }
     }
 
-    /// Counts a failed attempt, which leaves these addresses where others took the mail. Each time that they become fewer the
-    /// count begins anew: what comes to some at a time comes to all of them.
-    pub(crate) fn failed(&mut self, left: &[String]) {
-        if !left.is_empty() && (self.addresses_left.is_empty() || left.len() < self.addresses_left.len()) {
-            (self.addresses_left, self.attempts) = (left.to_vec(), 0);
-        }
-        self.attempts += 1;
+    /// Whether some of a mail's addresses have it after this attempt.
+    const fn is_taken(&self, error: &NotSent) -> bool {
+        error.is_taken || !self.addresses_left.is_empty()
     }
 
-    /// Whether an attempt leaves addresses, and nobody waits for any of them.
-    pub(crate) fn waits_for_none_of(&self, left: &[String]) -> bool {
-        !left.is_empty() && left.iter().all(|address| self.addresses_given_up.contains(address))
+    /// The addresses that do not have a mail after this attempt, where nobody waits for them: others have it, and those that it
+    /// may come to later were given up before.
+    pub(crate) fn given_up_by(&self, error: &NotSent) -> Option<Vec<String>> {
+        let left = error.left.as_ref().filter(|_| self.is_taken(error))?;
+        left.iter().all(|address| self.addresses_given_up.contains(address)).then(|| left.clone())
+    }
+
+    /// Counts a failed attempt at this time. Each time that a mail is left for fewer addresses the count begins anew: what comes
+    /// to some at a time comes to all of them.
+    pub(crate) fn failed(&mut self, error: &NotSent, now: Timestamp) {
+        match &error.left {
+            Some(left) if self.is_taken(error) => {
+                if self.addresses_left.is_empty() || left.len() < self.addresses_left.len() {
+                    (self.addresses_left, self.attempts, self.refused_since) = (left.clone(), 0, None);
+                }
+                self.refused_since.get_or_insert(now);
+            }
+            _ => self.refused_since = None,
+        }
+        self.attempts += 1;
     }
 }
 
@@ -167,37 +185,59 @@ mod tests {
         let at = |event| Position { entry: 1, event };
         let all = Destination::Email { addresses: addresses("a b c") };
         let mut state = DeliveryState::first(action, at(0));
-        // Who does not have it after an attempt, where others do; then at whom the next one is made, and what is counted.
-        let table = [
-            ("", "a b c", 1),
-            ("", "a b c", 2),
-            ("b c", "b c", 1),
-            ("", "b c", 2),
-            ("c", "c", 1),
-            ("c", "c", 2),
+        // Whether some take it at an attempt, and who does not have it after that, where that is known; then at whom the next one
+        // is made, how many are counted, and by which attempt of the table those who are left were first refused it.
+        let table: [(bool, Option<&str>, &str, u32, Option<i64>); 9] = [
+            (false, None, "a b c", 1, None),
+            (false, Some("a b"), "a b c", 2, None),
+            (true, Some("b c"), "b c", 1, Some(2)),
+            (false, Some("b c"), "b c", 2, Some(2)),
+            (false, None, "b c", 3, None),
+            (false, Some("b c"), "b c", 4, Some(5)),
+            (false, Some("c"), "c", 1, Some(6)),
+            (false, Some("c"), "c", 2, Some(6)),
+            (false, Some("c"), "c", 3, Some(6)),
         ];
-        for (left, next, attempts) in table {
-            state.failed(&addresses(left));
+        for ((is_taken, left, next, attempts, since), now) in table.into_iter().zip(0..) {
+            let error = NotSent { is_taken, left: left.map(addresses), ..NotSent::new("refused") };
+            state.failed(&error, Timestamp::from_micros(now));
             assert_eq!(state.still_told(&all), Destination::Email { addresses: addresses(next) });
             assert_eq!(state.attempts, attempts, "{state:?}");
+            assert_eq!(state.refused_since, since.map(Timestamp::from_micros), "{state:?}");
         }
         let other = state.clone().at_address("another".to_owned());
         assert_eq!((other.still_told(&all), other.attempts), (all.clone(), 0));
         state.go_on_from(at(0));
-        assert_eq!(state.attempts, 2);
+        assert_eq!(state.attempts, 3);
         state.go_on_from(at(1));
-        assert_eq!((state.still_told(&all), state.attempts), (all, 0));
+        assert_eq!((state.still_told(&all), state.attempts, state.refused_since), (all, 0, None));
     }
 
     #[test]
     fn no_address_waits_for_those_that_were_given_up() {
         let action: Id = "00000000-0000-0000-0000-00000001".parse().unwrap();
         let mut state = DeliveryState::first(action, Position { entry: 1, event: 0 });
-        assert!(!state.waits_for_none_of(&addresses("b")));
+        let refused = |is_taken, left: Option<&str>| NotSent {
+            is_taken,
+            left: left.map(addresses),
+            ..NotSent::new("refused")
+        };
+        assert_eq!(state.given_up_by(&refused(true, Some("b"))), None);
         state.addresses_given_up = addresses("b c");
-        for (left, waits_for_none) in [("b", true), ("c b", true), ("b d", false), ("", false)] {
-            assert_eq!(state.waits_for_none_of(&addresses(left)), waits_for_none, "{left}");
+        for (left, is_given_up) in [("b", true), ("c b", true), ("b d", false), ("", true)] {
+            let given_up = is_given_up.then(|| addresses(left));
+            assert_eq!(state.given_up_by(&refused(true, Some(left))), given_up, "{left}");
+            assert_eq!(state.given_up_by(&refused(false, Some(left))), None, "nobody has it: {left}");
         }
+        // At those who are left nobody need take it.
+        state.addresses_left = addresses("b d");
+        assert_eq!(
+            state.given_up_by(&refused(false, Some("b"))),
+            Some(addresses("b")),
+            "d is refused for good"
+        );
+        assert_eq!(state.given_up_by(&refused(false, Some(""))), Some(Vec::new()), "both are");
+        assert_eq!(state.given_up_by(&refused(false, None)), None);
     }
 
     #[test]

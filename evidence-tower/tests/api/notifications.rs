@@ -102,8 +102,10 @@ impl Sender for Postbox {
         };
         match &message.destination {
             _ if left.is_empty() => Ok(()),
-            Destination::Email { addresses } if *addresses == left => Err(NotSent::new("all are full")),
-            _ => Err(NotSent { left, ..NotSent::new("some are full") }),
+            destination => {
+                let is_taken = matches!(destination, Destination::Email { addresses } if *addresses != left);
+                Err(NotSent { is_taken, left: Some(left), ..NotSent::new("some are full") })
+            }
         }
     }
 }
