@@ -21,10 +21,9 @@ const TIMED: usize = 100;
 /// How often each read is timed.
 const READS: usize = 50;
 const PER_PAGE: usize = 20;
-/// One snapshot in which a single artifact stops or starts to so many reports of the year, and so many at least: files grow
-/// by pages.
-const PER_SINGLE_CHANGE: usize = 50;
-const SINGLE_CHANGES: usize = 500;
+/// How many snapshots there are in which a single artifact stops or starts, unless `EVIDENCE_BENCH_CHANGES` names a number: P6
+/// is about 10,000.
+const CHANGES: usize = 500;
 /// In bytes, of a snapshot that changes one artifact (P6).
 const MOST: u64 = 2 << 10;
 
@@ -82,7 +81,7 @@ async fn year(
     let each = after.saturating_sub(before) / u64::try_from(taken.max(1))?;
     let figure = format!("{each} bytes a snapshot of {taken}, {after} in all");
     rows.push(Row::orientation(format!("{engine}, on disk, one artifact in the place of another"), figure));
-    let taken = year.single_changes((reports / PER_SINGLE_CHANGE).max(SINGLE_CHANGES)).await?;
+    let taken = year.single_changes(number("EVIDENCE_BENCH_CHANGES", CHANGES)?).await?;
     let each = stores.bytes(engine, NAME).await?.saturating_sub(after) / u64::try_from(taken.max(1))?;
     let figure = format!("{each} bytes a snapshot of {taken}");
     rows.push(Row::new(

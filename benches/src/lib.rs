@@ -48,7 +48,8 @@ pub use pgbench::Pgbench;
 pub use probe::{Insert, RawInserts};
 pub use process::Process;
 pub use server::{
-    FLOW, Mount, ORG, Server, attestation_document, bare, evidence, member, new_id, seed_organization,
+    Compiled, FLOW, Mount, ORG, Server, attestation_document, bare, evidence, member, new_id,
+    seed_organization,
 };
 pub use stores::{AnyStore, Engine, Stores};
 pub use table::{NOTED, Noted, Point, Row, print};

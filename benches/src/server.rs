@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use axum::serve::ListenerExt;
@@ -35,14 +36,20 @@ pub const ORG: &str = "acme";
 /// The flow that everything is reported to.
 pub const FLOW: &str = "web";
 
+/// What is compiled with this crate, and not with each benchmark again: the whole service takes minutes.
+pub type Compiled<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + 'a>>;
+
 /// A service over this store, and the key of an administrator of [`ORG`].
 ///
 /// # Errors
 /// When the store fails.
-pub async fn evidence(store: Arc<dyn Store>) -> Result<(Evidence, ApiKey)> {
-    let evidence = Evidence::new(store, Settings::default());
-    let key = evidence.seed(&Seed { user: "jane".parse()?, orgs: vec![ORG.parse()?], api_key: None }).await?;
-    Ok((evidence, key))
+pub fn evidence(store: Arc<dyn Store>) -> Compiled<'static, (Evidence, ApiKey)> {
+    Box::pin(async {
+        let evidence = Evidence::new(store, Settings::default());
+        let seed = Seed { user: "jane".parse()?, orgs: vec![ORG.parse()?], api_key: None };
+        let key = evidence.seed(&seed).await?;
+        Ok((evidence, key))
+    })
 }
 
 /// The administrator, and the id of [`ORG`].
@@ -113,39 +120,46 @@ impl Server {
     ///
     /// # Errors
     /// When the store cannot be seeded, or no port is free.
-    pub async fn start(servers: &Handle, stores: &Stores, engine: Engine, name: &str) -> Result<Self> {
-        Self::mounted(servers, stores, engine, name, Mount::Hyper).await
+    pub fn start<'a>(
+        servers: &'a Handle,
+        stores: &'a Stores,
+        engine: Engine,
+        name: &'a str,
+    ) -> Compiled<'a, Self> {
+        Self::mounted(servers, stores, engine, name, Mount::Hyper)
     }
 
     /// Serves this store in a host.
     ///
     /// # Errors
     /// As [`Self::start`].
-    pub async fn mounted(
-        servers: &Handle,
-        stores: &Stores,
+    pub fn mounted<'a>(
+        servers: &'a Handle,
+        stores: &'a Stores,
         engine: Engine,
-        name: &str,
+        name: &'a str,
         mount: Mount,
-    ) -> Result<Self> {
-        let _on_their_threads = servers.enter();
-        let store = stores.open(engine, name).await?;
-        let (evidence, key) = evidence(store.store()).await?;
-        let api = EvidenceApi::new(evidence.clone());
-        let address = match mount {
-            Mount::Hyper => hyper(servers, api).await?,
-            Mount::Axum => {
-                let app = axum::Router::new().nest_service("/api/v2", api.relative());
-                let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-                let address = listener.local_addr()?;
-                servers.spawn(async move {
-                    axum::serve(listener.tap_io(|io| drop(io.set_nodelay(true))), app).await
-                });
-                address
-            }
-            Mount::Rocket => rocket(servers, api).await?,
-        };
-        Ok(Self { address, store, evidence, key })
+    ) -> Compiled<'a, Self> {
+        Box::pin(async move {
+            let _on_their_threads = servers.enter();
+            let store = stores.open(engine, name).await?;
+            let (evidence, key) = evidence(store.store()).await?;
+            let api = EvidenceApi::new(evidence.clone());
+            let address = match mount {
+                Mount::Hyper => hyper(servers, api).await?,
+                Mount::Axum => {
+                    let app = axum::Router::new().nest_service("/api/v2", api.relative());
+                    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+                    let address = listener.local_addr()?;
+                    servers.spawn(async move {
+                        axum::serve(listener.tap_io(|io| drop(io.set_nodelay(true))), app).await
+                    });
+                    address
+                }
+                Mount::Rocket => rocket(servers, api).await?,
+            };
+            Ok(Self { address, store, evidence, key })
+        })
     }
 
     /// A connection.
