@@ -11,9 +11,10 @@ use evidence_core::name::{AttestationName, CommitSha};
 use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::store::{StoreResult, skip_corrupt};
 use evidence_core::time::Timestamp;
+use evidence_core::trails::TrailLabel;
 use serde::Deserialize;
 
-use crate::decode::{Payload, body, listed_record, nested, record};
+use crate::decode::{Payload, body, listed_record, nested, record, word};
 use crate::driver::Driver;
 use crate::listing::{Listing, Order};
 use crate::sql::{Sql, for_each, payload, payload_size};
@@ -78,6 +79,26 @@ const ATTESTATION: Sql = Sql::same(concat!(
     payload!("a"),
     " FROM evidence.attestation a WHERE a.org = $1 AND a.id = $2"
 ));
+
+const LABELLED: Sql = Sql::each(
+    concat!(
+        "SELECT ",
+        payload!("a"),
+        ", r.name, t.name FROM evidence.attestation a
+        CROSS JOIN evidence.trail t ON t.org = $1 AND t.id = a.trail
+        CROSS JOIN evidence.record r ON r.org = $1 AND r.kind = 'flow' AND r.id = a.flow
+        WHERE a.org = $1 AND a.id = $2"
+    ),
+    concat!(
+        "SELECT ",
+        payload!("a"),
+        ", r.name, t.name FROM evidence.attestation a
+        CROSS JOIN LATERAL (SELECT name FROM evidence.trail WHERE org = $1 AND id = a.trail OFFSET 0) t
+        CROSS JOIN LATERAL (
+            SELECT name FROM evidence.record WHERE org = $1 AND id = a.flow AND kind = 'flow' OFFSET 0) r
+        WHERE a.org = $1 AND a.id = $2"
+    ),
+);
 
 const BY_ID: Sql = for_each!(["a.ledger_index, ", payload!("a")], "attestation", "id", "a", "");
 
@@ -297,6 +318,13 @@ impl<D: Driver> AttestationStore for SqlStore<D> {
     async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>> {
         let query = self.query_org(org, ATTESTATION).bind(id);
         query.first_as(|(payload,): (Payload,)| record(payload.text()?)).await
+    }
+
+    async fn labelled_attestation(&self, org: Id, id: Id) -> StoreResult<Option<(Attestation, TrailLabel)>> {
+        let labelled = |(payload, flow, trail): (Payload, String, String)| {
+            Ok((record(payload.text()?)?, TrailLabel { flow: word(&flow)?, name: word(&trail)? }))
+        };
+        self.query_org(org, LABELLED).bind(id).first_as(labelled).await
     }
 
     async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>> {

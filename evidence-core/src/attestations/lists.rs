@@ -24,6 +24,7 @@ use crate::rules::pattern;
 use crate::service::{Context, OwnedContext};
 use crate::store::batch::{distinct, sort_by_ids};
 use crate::time::{SentSeconds, Timestamp};
+use crate::trails::store::TrailLabel;
 
 /// Attestations a page when the caller does not say.
 const PER_PAGE: u64 = 20;
@@ -153,7 +154,8 @@ impl Operation for GetAttestations {
             |next: Option<&str>| CursorLinks::new(&address, &self.query(), self.after.as_deref(), next);
         if let Some(id) = &self.attestation_id {
             let only = self.only(id, &position, &filter, cx).await?;
-            let only = stream::iter(views(Vec::from_iter(only), cx).await?.into_iter().map(Ok));
+            let only = only.map(|(one, label)| AttestationView::new(one, &label.flow, &label.name, cx));
+            let only = stream::iter(only.transpose()?.map(Ok));
             return JsonList::with_first_item(only, links(None), &cx.compute()).await;
         }
         let per_page = self.per_page.map_or(PER_PAGE, PerPage::get);
@@ -222,17 +224,17 @@ impl GetAttestations {
         Ok(before)
     }
 
-    /// The attestation of this id, if the others admit it.
+    /// The attestation of this id, if the others admit it, with the label of its trail.
     async fn only(
         &self,
         id: &str,
         of: &Position,
         filter: &Filter,
         cx: &Context<'_>,
-    ) -> Result<Option<Attestation>> {
+    ) -> Result<Option<(Attestation, TrailLabel)>> {
         let Ok(id) = id.parse() else { return Ok(None) };
-        let found = cx.store().attestation(cx.org()?, id).await?;
-        let admits = |one: &Attestation| {
+        let found = cx.store().labelled_attestation(cx.org()?, id).await?;
+        let admits = |(one, _): &(Attestation, TrailLabel)| {
             let is_of_flow = match of {
                 Position::Org { .. } => true,
                 Position::Flows(flows) => flows.iter().any(|position| position.flow == one.flow),

@@ -9,6 +9,7 @@ use crate::page::{Listed, Page, PageRequest, SortDirection};
 use crate::rules::compliance::{self, ReportedAttestation};
 use crate::store::error::StoreResult;
 use crate::time::Timestamp;
+use crate::trails::store::TrailLabel;
 
 /// The part of an attestation that compliance depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,6 +155,8 @@ impl TimeRange {
 pub trait AttestationStore: Send + Sync {
     /// The attestation of this id, one.
     async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>>;
+    /// The same with the label of its trail.
+    async fn labelled_attestation(&self, org: Id, id: Id) -> StoreResult<Option<(Attestation, TrailLabel)>>;
     /// The attestations of these ids, one an id, in any order; unknown ids are passed over.
     async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>>;
     /// At most `limit` attestations whose ledger index is smaller than `before`, newest (by ledger index) first.

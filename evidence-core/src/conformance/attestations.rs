@@ -16,7 +16,7 @@ use crate::id::Id;
 use crate::json::JsonText;
 use crate::page::{Page, PageRequest, SortDirection};
 use crate::store::Store;
-use crate::trails::Trail;
+use crate::trails::{Trail, TrailLabel};
 
 use super::fixtures::{
     Org, artifact, at, attestation, attestation_added, awkward, bare_commit, bare_repo_info, external_urls,
@@ -203,11 +203,16 @@ async fn attestations_are_found_by_id(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = several(&store).await?;
     let found = store.attestation(org.id, id(112)).await?;
     same("by id", found, Some(attestation(112, 100, 101, "scan")))?;
+    let found = store.labelled_attestation(org.id, id(113)).await?;
+    let label = TrailLabel { flow: named("f"), name: named("u") };
+    same("by id with its label", found, Some((attestation(113, 100, 102, "scan"), label)))?;
     let found = store.attestations_by_id(org.id, &[112, 999, 210, 112].map(id)).await?;
     same("by ids", found, vec![attestation(112, 100, 101, "scan")])?;
     same("by no ids", store.attestations_by_id(org.id, &[]).await?, Vec::new())?;
     for (org, n) in [(&other, 112), (&org, 210), (&org, 999), (&org, 101)] {
         same("by an id of something else", store.attestation(org.id, id(n)).await?, None)?;
+        let found = store.labelled_attestation(org.id, id(n)).await?;
+        same("by an id of something else, with its label", found, None)?;
     }
     Ok(())
 }

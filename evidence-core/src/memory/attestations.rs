@@ -13,6 +13,7 @@ use crate::name::CommitSha;
 use crate::page::{Listed, Page, PageRequest, SortDirection};
 use crate::store::{Current, StoreResult};
 use crate::time::Timestamp;
+use crate::trails::TrailLabel;
 
 use super::tables::Tables;
 use super::{MemoryStore, at_most, bytes};
@@ -61,6 +62,16 @@ impl AttestationStore for MemoryStore {
         self.ask(org, |tables| {
             let mut attestations = tables.attestations.iter().map(|attestation| &attestation.record);
             attestations.find(|attestation| attestation.id == id).cloned()
+        })
+    }
+
+    async fn labelled_attestation(&self, org: Id, id: Id) -> StoreResult<Option<(Attestation, TrailLabel)>> {
+        self.ask(org, |tables| {
+            let mut attestations = tables.attestations.iter().map(|attestation| &attestation.record);
+            let attestation = attestations.find(|attestation| attestation.id == id)?;
+            let ids = [attestation.trail];
+            let label = tables.label(tables.trails_of(&ids).next()?)?;
+            Some((attestation.clone(), label))
         })
     }
 

@@ -43,8 +43,14 @@ impl Tables {
     }
 
     /// The trails of these ids.
-    fn trails_of<'a>(&'a self, ids: &'a [Id]) -> impl Iterator<Item = &'a Current<Trail>> {
+    pub(super) fn trails_of<'a>(&'a self, ids: &'a [Id]) -> impl Iterator<Item = &'a Current<Trail>> {
         self.trails.values().filter(|trail| ids.contains(&trail.record.id))
+    }
+
+    /// What a trail is called, if its flow is there.
+    pub(super) fn label(&self, trail: &Current<Trail>) -> Option<TrailLabel> {
+        let Trail { flow, name, .. } = &trail.record;
+        Some(TrailLabel { flow: self.flows.get(flow)?.record.name.clone(), name: name.clone() })
     }
 
     fn contents(&self, Current { revision, record: trail }: &Current<Trail>) -> TrailContents {
@@ -104,11 +110,7 @@ impl TrailStore for MemoryStore {
 
     async fn trail_labels(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailLabel)>> {
         self.ask(org, |tables| {
-            let label = |trail: &Current<Trail>| {
-                let Trail { id, flow, name, .. } = &trail.record;
-                let flow = tables.flows.get(flow)?.record.name.clone();
-                Some((*id, TrailLabel { flow, name: name.clone() }))
-            };
+            let label = |trail: &Current<Trail>| Some((trail.record.id, tables.label(trail)?));
             tables.trails_of(trails).filter_map(label).collect()
         })
     }

@@ -184,8 +184,8 @@ pub trait SnapshotStore: Send + Sync {
     -> StoreResult<Vec<SnapshotRow>>;
     /// How far these environments were before the entries of these indexes, in this order.
     async fn progress(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<Progress>>;
-    /// The number of the snapshot of an environment taken last at or before `at`, one: that of the latest time, of equal ones
-    /// the greatest number; 0 when there is none.
+    /// The number of the snapshot of an environment taken last at or before `at`, one: of equal times the greatest
+    /// number; 0 when there is none. Snapshots are numbered by time.
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64>;
     /// All that runs in snapshot `index` of an environment, and all that exited with it, by artifact key (bytes).
     async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotEntry>>;

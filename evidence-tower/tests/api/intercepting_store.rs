@@ -458,6 +458,14 @@ impl AttestationStore for InterceptingStore {
         self.ask("attestation", self.inner.attestation(org, id)).await
     }
 
+    async fn labelled_attestation(
+        &self,
+        org: Id,
+        id: Id,
+    ) -> StoreResult<Option<(Attestation, TrailLabel)>> {
+        self.ask("labelled_attestation", self.inner.labelled_attestation(org, id)).await
+    }
+
     async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>> {
         self.ask("attestations_by_id", self.inner.attestations_by_id(org, ids)).await
     }

@@ -9,6 +9,7 @@ use evidence_core::id::Id;
 use evidence_core::name::CommitSha;
 use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::store::StoreResult;
+use evidence_core::trails::TrailLabel;
 
 use super::{backwards, common};
 use crate::{Broken, Defect};
@@ -31,6 +32,10 @@ impl AttestationStore for Broken {
             attestation.annotations = None;
         }
         Ok(attestation)
+    }
+
+    async fn labelled_attestation(&self, org: Id, id: Id) -> StoreResult<Option<(Attestation, TrailLabel)>> {
+        self.whole.labelled_attestation(org, id).await
     }
 
     async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>> {
