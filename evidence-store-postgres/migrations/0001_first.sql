@@ -5,7 +5,8 @@
 -- `evidence` stands for the schema that the store was given.
 --
 -- As in the SQLite store, apart from: bytes of the id for organizations (a number would need a counter that all servers
--- share), indexes led by `org`, booleans, and jsonb where a statement looks inside.
+-- share), and in the tables that each snapshot is written to (snapshot, instance, deployment, run_origin) bytes for the ids
+-- that stand in every row and index; indexes led by `org`, booleans, and jsonb where a statement looks inside.
 
 -- key: the bytes of the id, which other tables have as `org`.
 CREATE TABLE evidence.organization (
@@ -251,16 +252,15 @@ CREATE INDEX repo_external ON evidence.repo (org, external_id, name, id) WHERE e
 -- events: how many events the environment has with it.
 CREATE TABLE evidence.snapshot (
     org          bytea NOT NULL,
-    environment  text COLLATE "C" NOT NULL,
+    environment  bytea NOT NULL,
+    compliant    boolean NOT NULL,
     idx          bigint NOT NULL,
     at           bigint NOT NULL,
-    compliant    boolean NOT NULL,
     ledger_index bigint NOT NULL,
     events       bigint NOT NULL,
     PRIMARY KEY (org, environment, idx)
 );
 -- By an expression, so that no look-up by number takes one of these for its own.
-CREATE INDEX snapshot_at ON evidence.snapshot (org, (environment || ''), at, idx);
 CREATE INDEX snapshot_entry ON evidence.snapshot (org, (environment || ''), ledger_index, idx);
 
 -- Of logical environments: which had a member from an entry on (joined), or no more.
@@ -288,15 +288,15 @@ CREATE TABLE evidence.environment_report (
 -- so, and of that which tells that it no longer runs.
 CREATE TABLE evidence.instance (
     org         bytea NOT NULL,
-    environment text COLLATE "C" NOT NULL,
+    environment bytea NOT NULL,
     artifact    text COLLATE "C" NOT NULL,
+    exited      boolean NOT NULL,
     from_idx    bigint NOT NULL,
     since_idx   bigint NOT NULL,
     until_idx   bigint NOT NULL,
-    exited      boolean NOT NULL,
-    state       text COLLATE "C" NOT NULL,
     event       bigint,
     exit_event  bigint,
+    state       text COLLATE "C" NOT NULL,
     PRIMARY KEY (org, environment, artifact, from_idx)
 );
 CREATE INDEX instance_until ON evidence.instance (org, environment, until_idx, from_idx);
@@ -315,14 +315,14 @@ CREATE INDEX instance_lasting ON evidence.instance (org, artifact, environment)
 CREATE TABLE evidence.deployment (
     org                 bytea NOT NULL,
     ordinal             bigint NOT NULL,
-    environment         text COLLATE "C" NOT NULL,
+    environment         bytea NOT NULL,
     environment_ordinal bigint NOT NULL,
     snapshot            bigint NOT NULL,
     artifact            text COLLATE "C" NOT NULL,
     name                text COLLATE "C" NOT NULL,
     compliant           boolean,
-    report              text COLLATE "C",
-    flow                text COLLATE "C",
+    report              bytea,
+    flow                bytea,
     repo                text COLLATE "C",
     repo_ordinal        bigint,
     committed_at        bigint,
@@ -331,7 +331,6 @@ CREATE TABLE evidence.deployment (
     -- Here and below with what they are narrowed by, so that windows are found and counted by the index alone.
     CONSTRAINT deployment_org PRIMARY KEY (org, ordinal) INCLUDE (at, environment, flow)
 );
-CREATE INDEX deployment_snapshot ON evidence.deployment (org, environment, snapshot);
 CREATE UNIQUE INDEX deployment_environment
     ON evidence.deployment (org, environment, environment_ordinal) INCLUDE (at, flow);
 CREATE UNIQUE INDEX deployment_repo
@@ -342,12 +341,12 @@ CREATE UNIQUE INDEX deployment_repo
 -- deployment is counted, for good, while here reports that come later count, too, and names are what is found by.
 CREATE TABLE evidence.run_origin (
     org         bytea NOT NULL,
-    environment text COLLATE "C" NOT NULL,
-    flow        text COLLATE "C" NOT NULL,
+    environment bytea NOT NULL,
+    flow        bytea NOT NULL,
     reference   text COLLATE "C" NOT NULL,
     since_idx   bigint NOT NULL,
     artifact    text COLLATE "C" NOT NULL,
-    report      text COLLATE "C" NOT NULL,
+    report      bytea NOT NULL,
     PRIMARY KEY (org, environment, flow, reference, since_idx, artifact)
 );
 -- For what has no name.

@@ -21,6 +21,8 @@ fn add(arguments: &mut PgArguments, value: &Value) -> Result<(), sqlx::error::Bo
         Value::Bytes(bytes) => arguments.add(bytes),
         Value::Org(org) => arguments.add(org.as_bytes().as_slice()),
         Value::NoOrg => arguments.add(None::<Vec<u8>>),
+        Value::Id(id) => arguments.add(id.as_ref().map(|id| id.as_bytes().as_slice())),
+        Value::Ids(ids) => arguments.add(Vec::from_iter(ids.iter().map(|id| id.as_bytes().as_slice()))),
         Value::Texts(texts) => arguments.add(texts),
         Value::Ints(numbers) => arguments.add(numbers),
         Value::Columns(columns) => columns.iter().try_for_each(|column| match column {
@@ -28,8 +30,8 @@ fn add(arguments: &mut PgArguments, value: &Value) -> Result<(), sqlx::error::Bo
             Column::Ints(numbers) => arguments.add(numbers),
             Column::Bools(truths) => arguments.add(truths),
             Column::Bytes(bytes) => arguments.add(bytes),
-            Column::Orgs(orgs) => {
-                let ids = orgs.iter().map(|org| org.as_ref().map(|org| org.as_bytes().as_slice()));
+            Column::Orgs(ids) | Column::Ids(ids) => {
+                let ids = ids.iter().map(|id| id.as_ref().map(|id| id.as_bytes().as_slice()));
                 arguments.add(ids.collect::<Vec<_>>())
             }
         }),

@@ -27,7 +27,8 @@ pub(crate) fn note(schema: &Schema, sql: &str, values: &[Value]) {
         Value::Text(_) => vec!["text"],
         Value::Int(_) => vec!["bigint"],
         Value::Bool(_) => vec!["boolean"],
-        Value::Bytes(_) | Value::Org(_) | Value::NoOrg => vec!["bytea"],
+        Value::Bytes(_) | Value::Org(_) | Value::NoOrg | Value::Id(_) => vec!["bytea"],
+        Value::Ids(_) => vec!["bytea[]"],
         Value::Texts(_) => vec!["text[]"],
         Value::Ints(_) => vec!["bigint[]"],
         Value::Columns(columns) => columns.iter().map(of_column).collect(),
@@ -47,7 +48,7 @@ fn of_column(column: &Column) -> &'static str {
         Column::Texts(_) => "text[]",
         Column::Ints(_) => "bigint[]",
         Column::Bools(_) => "boolean[]",
-        Column::Bytes(_) | Column::Orgs(_) => "bytea[]",
+        Column::Bytes(_) | Column::Orgs(_) | Column::Ids(_) => "bytea[]",
     }
 }
 
@@ -114,18 +115,19 @@ const FILL: &str = "
     INSERT INTO evidence.membership SELECT ('key' || n % 9)::bytea, 'id' || n, 'admin' FROM generate_series(1, 5000) n;
     INSERT INTO evidence.head SELECT ('key' || n)::bytea, n, '' FROM generate_series(1, 5000) n;
     INSERT INTO evidence.ledger SELECT 'o', n, 'k', n, 'a', 'h', 'h', '{}' FROM generate_series(1, 5000) n;
-    INSERT INTO evidence.snapshot SELECT 'o', 'e' || n % 9, n, n, true, n, n FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.snapshot SELECT 'o', ('e' || n % 9)::bytea, true, n, n, n, n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.environment_member SELECT 'o', 'e' || n % 9, n, 'm' || n % 90, true
         FROM generate_series(1, 5000) n;
-    INSERT INTO evidence.deployment SELECT 'o', n, 'e' || n % 9, n, n, md5(n::text), 'a', true, 'id' || n,
-        'flow' || n % 9, 'repo' || n % 50, n, n, n, n FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.deployment SELECT 'o', n, ('e' || n % 9)::bytea, n, n, md5(n::text), 'a', true,
+        ('id' || n)::bytea, ('flow' || n % 9)::bytea, 'repo' || n % 50, n, n, n, n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.version SELECT 'o', 'id' || n, 1, n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.kept_text SELECT 'o', md5(n::text), n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.attachment_pending SELECT 'o', md5(n::text), n, NULL FROM generate_series(1, 5000) n;
-    INSERT INTO evidence.instance SELECT 'o', 'e' || n % 9, md5(n::text), n, n,
-            CASE WHEN n % 10 = 0 THEN 9223372036854775807 ELSE n + n % 30 END, true, '{}', n, n
+    INSERT INTO evidence.instance SELECT 'o', ('e' || n % 9)::bytea, md5(n::text), true, n, n,
+            CASE WHEN n % 10 = 0 THEN 9223372036854775807 ELSE n + n % 30 END, n, n, '{}'
         FROM generate_series(1, 5000) n;
-    INSERT INTO evidence.run_origin SELECT 'o', 'e' || n % 9, 'flow' || n % 9, 'r' || n % 9, n, md5(n::text), 'id' || n
+    INSERT INTO evidence.run_origin SELECT 'o', ('e' || n % 9)::bytea, ('flow' || n % 9)::bytea, 'r' || n % 9, n, md5(n::text),
+            ('id' || n)::bytea
         FROM generate_series(1, 5000) n";
 
 /// Statistics of the tables as they are, and which of their pages all see: without, no index is thought to do alone.

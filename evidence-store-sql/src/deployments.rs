@@ -18,10 +18,10 @@ use serde::Deserialize;
 use crate::decode::{Payload, array, body};
 use crate::driver::Driver;
 use crate::listing::{Listing, Order};
-use crate::sql::{Dialect, Sql};
+use crate::sql::{Dialect, Sql, id_text};
 use crate::store::SqlStore;
-use crate::value::{Value, texts};
-use crate::windows::{COUNT, Numbered, in_window, numbered};
+use crate::value::{Value, ids, texts};
+use crate::windows::{COUNT, Numbered, first_not, in_window, numbered};
 
 const OF_ORGANIZATION: Numbered = numbered!("evidence.deployment", "x.org = $1", "ordinal", "b.org = $1");
 
@@ -65,9 +65,18 @@ const ROW: Sql = Sql::each(
     "json_array(x.environment, x.snapshot, x.artifact, x.name, x.compliant, x.report, x.flow, x.repo, x.committed_at,
         x.at, json((SELECT json_array(a.trail, a.name, a.commit_sha) FROM evidence.artifact a
             WHERE a.id = x.report AND +a.org = $1)))",
-    "json_build_array(x.environment, x.snapshot, x.artifact, x.name, x.compliant::integer, x.report, x.flow, x.repo,
-        x.committed_at, x.at, (SELECT json_build_array(a.trail, a.name, a.commit_sha)
-            FROM evidence.artifact a WHERE a.org = $1 AND a.id = x.report))::text",
+    concat!(
+        "json_build_array(",
+        id_text!("x.environment"),
+        ", x.snapshot, x.artifact, x.name, x.compliant::integer, ",
+        id_text!("x.report"),
+        ", ",
+        id_text!("x.flow"),
+        ", x.repo, x.committed_at, x.at, (SELECT json_build_array(a.trail, a.name, a.commit_sha)
+            FROM evidence.artifact a WHERE a.org = $1 AND a.id = ",
+        id_text!("x.report"),
+        "))::text"
+    ),
 );
 
 #[derive(Deserialize)]
@@ -142,14 +151,14 @@ fn listing(filter: &DeploymentFilter) -> Listing {
 fn values(filter: &DeploymentFilter) -> Vec<Value> {
     let scope = match &filter.scope {
         DeploymentScope::Organization => Value::Text(None),
-        DeploymentScope::Environment(environment) => (*environment).into(),
+        DeploymentScope::Environment(environment) => Value::Id(Some(*environment)),
         DeploymentScope::Repos(repos) => match repos.as_slice() {
             [repo] => (*repo).into(),
             repos => texts(repos),
         },
     };
-    let environments = texts(filter.environments.as_deref().unwrap_or_default());
-    vec![filter.from.into(), filter.to.into(), scope, environments, filter.flow.into()]
+    let environments = ids(filter.environments.as_deref().unwrap_or_default());
+    vec![filter.from.into(), filter.to.into(), scope, environments, Value::Id(filter.flow)]
 }
 
 /// The deployments of a page that can be read.
@@ -161,9 +170,13 @@ fn deployments(org: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<Deployment
 /// One row: how many there are, and the newest `$2`.
 fn times_text(dialect: Dialect, filter: &DeploymentFilter) -> String {
     let conditions: String = conditions(filter).iter().map(|condition| condition.text(dialect)).collect();
+    let environment = match dialect {
+        Dialect::Sqlite => "t.environment",
+        Dialect::Postgres => id_text!("t.environment"),
+    };
     let newest = |rows: &str, by: &str| {
         format!(
-            "(SELECT '[' || string_agg('[\"' || t.environment || '\",' || t.at || ','
+            "(SELECT '[' || string_agg('[\"' || {environment} || '\",' || t.at || ','
                 || coalesce(CAST(t.committed_at AS text), 'null') || ',' || t.ordinal || ']', ',') || ']'
             FROM (SELECT x.environment, x.at, x.committed_at, x.ordinal FROM {rows}
                 ORDER BY {by} DESC LIMIT $2) t)"
@@ -187,13 +200,34 @@ fn times_text(dialect: Dialect, filter: &DeploymentFilter) -> String {
 /// A row of [`times_text`]: the environment, the time, that of the commit, and the number.
 type TimeRow = (Id, Timestamp, Option<Timestamp>, u64);
 
-/// The run that an index of the last intervals of runs has last.
-const LATEST: Sql = Sql::same(
-    "evidence.deployment x WHERE x.org = $1 AND x.environment = $2 AND x.artifact = $3 AND x.snapshot = (
-        SELECT i.since_idx FROM evidence.instance i
+/// When the run began that an index of the last intervals of runs has last.
+macro_rules! last_run {
+    () => {
+        "SELECT i.since_idx FROM evidence.instance i
         WHERE i.org = $1 AND i.artifact = $3 AND i.environment = $2
             AND (i.exited OR i.until_idx = 9223372036854775807)
-        ORDER BY i.since_idx DESC LIMIT 1)",
+        ORDER BY i.since_idx DESC LIMIT 1"
+    };
+}
+
+/// In PostgreSQL among those of its snapshot, whose numbers are looked for.
+const LATEST: Sql = Sql::each(
+    concat!(
+        "evidence.deployment x WHERE x.org = $1 AND x.environment = $2 AND x.artifact = $3 AND x.snapshot = (",
+        last_run!(),
+        ")"
+    ),
+    concat!(
+        "(",
+        last_run!(),
+        ") run CROSS JOIN LATERAL (
+            SELECT * FROM evidence.deployment WHERE org = $1 AND environment = $2 AND environment_ordinal >= ",
+        first_not!("b.snapshot < run.since_idx", "evidence.deployment", "environment_ordinal" from "1", "b.org = $1 AND b.environment = $2"),
+        " AND environment_ordinal < ",
+        first_not!("b.snapshot <= run.since_idx", "evidence.deployment", "environment_ordinal" from "1", "b.org = $1 AND b.environment = $2"),
+        " OFFSET 0) x
+        WHERE x.artifact = $3"
+    ),
 );
 
 fn latest_text(dialect: Dialect) -> String {
@@ -234,7 +268,11 @@ impl<D: Driver> DeploymentStore for SqlStore<D> {
         environment: Id,
         fingerprint: &Fingerprint,
     ) -> StoreResult<Option<Deployment>> {
-        let query = self.query_text(latest_text(D::DIALECT)).of(org).bind(environment).bind(fingerprint);
+        let query = self
+            .query_text(latest_text(D::DIALECT))
+            .of(org)
+            .bind(Value::Id(Some(environment)))
+            .bind(fingerprint);
         query.first_as(|(row,): (String,)| body::<Row>(&row).map(Deployment::from)).await
     }
 }

@@ -10,7 +10,7 @@ use evidence_core::time::Timestamp;
 use crate::decode::{Payload, record};
 use crate::driver::Driver;
 use crate::listing::{Listing, Order};
-use crate::sql::{Sql, payload};
+use crate::sql::{Sql, id_bytes, payload};
 use crate::store::SqlStore;
 use crate::value::{Cell, FromCell, texts};
 
@@ -34,9 +34,13 @@ macro_rules! latest {
             AND s.idx = (SELECT max(n.idx) FROM evidence.snapshot n WHERE n.environment = r.id)"
     };
     (postgres) => {
-        " LEFT JOIN LATERAL (
-            SELECT idx, at, compliant, events FROM evidence.snapshot
-            WHERE org = $1 AND environment = r.id ORDER BY idx DESC LIMIT 1) s ON true"
+        concat!(
+            " LEFT JOIN LATERAL (
+                SELECT idx, at, compliant, events FROM evidence.snapshot
+                WHERE org = $1 AND environment = ",
+            id_bytes!("r.id"),
+            " ORDER BY idx DESC LIMIT 1) s ON true"
+        )
     };
 }
 

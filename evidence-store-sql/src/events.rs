@@ -9,7 +9,7 @@ use evidence_core::time::Timestamp;
 use crate::decode::body;
 use crate::instances::{StoredInstance, instance_json};
 use crate::snapshots::LASTING;
-use crate::sql::Sql;
+use crate::sql::{Sql, id_text};
 use crate::value::{Column, Value, signed};
 
 /// What is told of the events `w` of environments: each is an interval `i` that begins or ends with the snapshot `s`.
@@ -35,7 +35,7 @@ macro_rules! numbered {
         concat!(
             "SELECT ",
             $begins,
-            " FROM UNNEST($2::text[], $3::bigint[]) AS w (environment, number)
+            " FROM UNNEST($2::bytea[], $3::bigint[]) AS w (environment, number)
             CROSS JOIN LATERAL (
                 SELECT * FROM evidence.instance
                 WHERE org = $1 AND environment = w.environment AND event = w.number OFFSET 0) i
@@ -45,7 +45,7 @@ macro_rules! numbered {
             UNION ALL
             SELECT ",
             $ends,
-            " FROM UNNEST($2::text[], $3::bigint[]) AS w (environment, number)
+            " FROM UNNEST($2::bytea[], $3::bigint[]) AS w (environment, number)
             CROSS JOIN LATERAL (
                 SELECT * FROM evidence.instance
                 WHERE org = $1 AND environment = w.environment AND exit_event = w.number OFFSET 0) i
@@ -177,9 +177,13 @@ macro_rules! as_it_ran_last {
             WHERE v.value->>'$[0]' = o.report LIMIT 1)))"
     };
     (postgres) => {
-        "SELECT w.place - 1, o.report, i.until_idx, json_build_array(i.artifact, i.state::json->0, (
-            SELECT v.value->1 FROM json_array_elements(i.state::json->5) v
-            WHERE v.value->>0 = o.report LIMIT 1))::text"
+        concat!(
+            "SELECT w.place - 1, o.report, i.until_idx, json_build_array(i.artifact, i.state::json->0, (
+                SELECT v.value->1 FROM json_array_elements(i.state::json->5) v
+                WHERE v.value->>0 = ",
+            id_text!("o.report"),
+            " LIMIT 1))::text"
+        )
     };
 }
 
@@ -208,7 +212,7 @@ macro_rules! replaced {
     (postgres, $named:literal) => {
         concat!(
             as_it_ran_last!(postgres),
-            " FROM UNNEST($3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[])
+            " FROM UNNEST($3::bytea[], $4::bytea[], $5::text[], $6::bigint[], $7::text[])
                 WITH ORDINALITY AS w (environment, flow, reference, since, artifact, place)
             CROSS JOIN LATERAL (
                 SELECT * FROM (
@@ -271,11 +275,12 @@ pub(crate) fn page(rows: Vec<(u64, Option<u64>)>, direction: SortDirection) -> P
 
 /// What [`REPLACED`] is asked about.
 pub(crate) fn columns(starts: &[Start]) -> Value {
+    let ids = |id: fn(&Start) -> Id| Column::Ids(starts.iter().map(id).map(Some).collect());
     let texts = |text: fn(&Start) -> String| Column::Texts(starts.iter().map(text).map(Some).collect());
     let since = starts.iter().map(|start| Some(signed(start.since)));
     Value::Columns(vec![
-        texts(|start| start.environment.to_string()),
-        texts(|start| start.flow.to_string()),
+        ids(|start| start.environment),
+        ids(|start| start.flow),
         texts(|start| start.reference.clone()),
         Column::Ints(since.collect()),
         texts(|start| start.artifact.to_string()),

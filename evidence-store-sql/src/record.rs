@@ -204,8 +204,8 @@ const PREFETCH: Sql = Sql::each(
             0, NULL, NULL, NULL, NULL, NULL
         FROM UNNEST($6::bigint[], $7::bytea[], $8::text[], $9::text[]) AS j (number, org, flow, name)
     UNION ALL SELECT 1, j.number,
-            (SELECT s.environment FROM evidence.snapshot s
-                WHERE s.org = j.org AND s.environment = j.environment AND s.idx = j.idx::bigint),
+            (SELECT j.environment FROM evidence.snapshot s WHERE s.org = j.org
+                AND s.environment = decode(replace(j.environment, '-', ''), 'hex') AND s.idx = j.idx::bigint),
             0, NULL, NULL, NULL, NULL, NULL
         FROM UNNEST($10::bigint[], $11::bytea[], $12::text[], $13::text[]) AS j (number, org, environment, idx)
     UNION ALL SELECT 1, j.number,
@@ -254,7 +254,8 @@ const PREFETCH: Sql = Sql::each(
                 (SELECT d.ordinal FROM evidence.deployment d WHERE d.org = j.org ORDER BY d.ordinal DESC LIMIT 1)
             WHEN 'environment' THEN
                 (SELECT d.environment_ordinal FROM evidence.deployment d
-                    WHERE d.org = j.org AND d.environment = j.name ORDER BY d.environment_ordinal DESC LIMIT 1)
+                    WHERE d.org = j.org AND d.environment = decode(replace(j.name, '-', ''), 'hex')
+                    ORDER BY d.environment_ordinal DESC LIMIT 1)
             WHEN 'deployed' THEN
                 (SELECT d.repo_ordinal FROM evidence.deployment d WHERE d.org = j.org AND d.repo = j.name
                     ORDER BY d.repo_ordinal DESC LIMIT 1)

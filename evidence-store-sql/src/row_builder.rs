@@ -340,7 +340,7 @@ impl RowBuilder {
                         TableWrite::Snapshot,
                         vec![
                             this.clone(),
-                            environment.into(),
+                            Value::Id(Some(environment)),
                             number.into(),
                             at.into(),
                             compliant.into(),
@@ -371,12 +371,12 @@ impl RowBuilder {
                         TableWrite::RunOrigin,
                         vec![
                             this.clone(),
-                            environment.into(),
-                            flow.into(),
+                            Value::Id(Some(environment)),
+                            Value::Id(Some(flow)),
                             reference.into(),
                             since.into(),
                             artifact.as_str().into(),
-                            report.into(),
+                            Value::Id(Some(report)),
                         ],
                     );
                 }
@@ -389,14 +389,14 @@ impl RowBuilder {
                     let row = vec![
                         this.clone(),
                         ordinal.into(),
-                        environment.into(),
+                        Value::Id(Some(environment)),
                         in_environment.into(),
                         instance.from.into(),
                         instance.key().as_str().into(),
                         instance.name.as_str().into(),
                         instance.compliant.into(),
-                        source.map(|source| source.report).into(),
-                        source.map(|source| source.flow).into(),
+                        Value::Id(source.map(|source| source.report)),
+                        Value::Id(source.map(|source| source.flow)),
                         repo.into(),
                         of_repo.into(),
                         source.and_then(|source| source.committed_at).into(),

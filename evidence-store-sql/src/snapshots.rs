@@ -22,11 +22,12 @@ use crate::driver::Driver;
 use crate::events;
 use crate::instances::{StoredInstance, StoredState, instance_json};
 use crate::listing::sized;
-use crate::sql::{Sql, payload, payload_size};
+use crate::sql::{Sql, id_text, payload, payload_size};
 use crate::store::SqlStore;
 use crate::table_rows::Rows;
 use crate::tables::TableWrite;
 use crate::value::{Column, Value, signed, texts};
+use crate::windows::first_not;
 
 /// `until_idx` of what lasts.
 pub(crate) const LASTING: i64 = i64::MAX;
@@ -50,7 +51,7 @@ const SNAPSHOTS: Sql = Sql::each(
         (SELECT n.at FROM evidence.snapshot n
             WHERE n.org = $1 AND n.environment = s.environment AND n.idx = s.idx + 1),
         s.compliant, s.events, s.ledger_index
-    FROM UNNEST($2::text[], $3::bigint[], $4::bigint[]) AS w (environment, first, last)
+    FROM UNNEST($2::bytea[], $3::bigint[], $4::bigint[]) AS w (environment, first, last)
     CROSS JOIN LATERAL (
         SELECT * FROM evidence.snapshot
         WHERE org = $1 AND environment = w.environment AND idx BETWEEN w.first AND w.last OFFSET 0) s",
@@ -66,19 +67,25 @@ const PROGRESS: Sql = Sql::each(
             WHERE b.environment = w.value->>0 AND b.ledger_index < w.value->>1 AND +b.org = $1
             ORDER BY b.ledger_index DESC LIMIT 1)",
     "SELECT w.place - 1, s.idx, s.events
-    FROM UNNEST($2::text[], $3::bigint[]) WITH ORDINALITY AS w (environment, entry, place)
+    FROM UNNEST($2::bytea[], $3::bigint[]) WITH ORDINALITY AS w (environment, entry, place)
     CROSS JOIN LATERAL (
         SELECT idx, events FROM evidence.snapshot
         WHERE org = $1 AND environment || '' = w.environment AND ledger_index < w.entry
         ORDER BY ledger_index DESC LIMIT 1) s",
 );
 
-/// Of equal times the greatest number: one probe of an index, however long ago.
+/// Of equal times the greatest number, 0 before the first: they are numbered by time.
 const SNAPSHOT_AT: Sql = Sql::each(
-    "SELECT idx FROM evidence.snapshot
-    WHERE +org = $1 AND environment = $2 AND at <= $3 ORDER BY at DESC, idx DESC LIMIT 1",
-    "SELECT idx FROM evidence.snapshot
-    WHERE org = $1 AND environment || '' = $2 AND at <= $3 ORDER BY at DESC, idx DESC LIMIT 1",
+    concat!(
+        "SELECT ",
+        first_not!("b.at <= $3", "evidence.snapshot", "idx" from "1", "+b.org = $1 AND b.environment = $2"),
+        " - 1"
+    ),
+    concat!(
+        "SELECT ",
+        first_not!("b.at <= $3", "evidence.snapshot", "idx" from "1", "b.org = $1 AND b.environment = $2"),
+        " - 1"
+    ),
 );
 
 /// One row with everything, as a JSON array of pairs or nothing, in any order: a row costs more than what is in it. No join
@@ -129,7 +136,8 @@ const RUNS: Sql = Sql::each(
     CROSS JOIN evidence.snapshot b ON b.environment = i.environment AND b.idx = i.since_idx
     LEFT JOIN evidence.snapshot e ON e.environment = i.environment AND e.idx = i.until_idx
     ORDER BY i.environment, i.artifact, i.since_idx",
-    "WITH RECURSIVE pair AS (
+    concat!(
+        "WITH RECURSIVE pair AS (
         SELECT w.value AS artifact, (
             SELECT i.environment FROM evidence.instance i
             WHERE i.org = $1 AND i.artifact = w.value AND (i.exited OR i.until_idx = 9223372036854775807)
@@ -144,9 +152,13 @@ const RUNS: Sql = Sql::each(
         FROM pair p WHERE p.environment IS NOT NULL)
     SELECT p.artifact, p.environment, (
             SELECT n.name FROM evidence.record n
-            WHERE n.org = $1 AND n.kind = 'environment' AND n.id = p.environment), (
+            WHERE n.org = $1 AND n.kind = 'environment' AND n.id = ",
+        id_text!("p.environment"),
+        "), (
             SELECT n.archived FROM evidence.record n
-            WHERE n.org = $1 AND n.kind = 'environment' AND n.id = p.environment),
+            WHERE n.org = $1 AND n.kind = 'environment' AND n.id = ",
+        id_text!("p.environment"),
+        "),
         b.idx, b.at, e.idx, e.at
     FROM pair p CROSS JOIN LATERAL (
         (SELECT f.since_idx, f.until_idx FROM evidence.instance f
@@ -164,7 +176,8 @@ const RUNS: Sql = Sql::each(
     LEFT JOIN LATERAL (
         SELECT * FROM evidence.snapshot
         WHERE org = $1 AND environment = p.environment AND idx = i.until_idx OFFSET 0) e ON true
-    ORDER BY p.environment, p.artifact, i.since_idx",
+    ORDER BY p.environment, p.artifact, i.since_idx"
+    ),
 );
 
 /// Of what the newest `$4` reports of a repo are about what lasts: a probe of an index of nothing else for each. So the work
@@ -213,7 +226,9 @@ const LIVE_BUILDS: Sql = Sql::each(
             WHERE org = $1 AND artifact = r.fingerprint AND until_idx = 9223372036854775807 OFFSET 0) i
         CROSS JOIN LATERAL (
             SELECT * FROM evidence.record
-            WHERE org = $1 AND id = i.environment AND kind = 'environment' OFFSET 0) n
+            WHERE org = $1 AND id = ",
+        id_text!("i.environment"),
+        " AND kind = 'environment' OFFSET 0) n
         CROSS JOIN LATERAL (
             SELECT * FROM evidence.artifact
             WHERE org = $1 AND repo = $2 AND ledger_index = r.ledger_index OFFSET 0) a
@@ -287,7 +302,7 @@ impl Intervals {
                 TableWrite::EndInstances,
                 vec![
                     Value::Org(org),
-                    environment.into(),
+                    Value::Id(Some(environment)),
                     artifact.as_str().into(),
                     until.into(),
                     exit.is_some().into(),
@@ -304,7 +319,7 @@ impl Intervals {
                 TableWrite::Instance,
                 vec![
                     Value::Org(org),
-                    environment.into(),
+                    Value::Id(Some(environment)),
                     artifact.as_str().into(),
                     from.into(),
                     since.into(),
@@ -345,12 +360,12 @@ fn numbered<const N: usize>(asked: impl Iterator<Item = (Id, [u64; N])>) -> Valu
     let mut ids = Vec::new();
     let mut columns: [Vec<Option<i64>>; N] = std::array::from_fn(|_| Vec::new());
     for (id, numbers) in asked {
-        ids.push(Some(id.to_string()));
+        ids.push(Some(id));
         for (column, number) in columns.iter_mut().zip(numbers) {
             column.push(Some(signed(number)));
         }
     }
-    Value::Columns(std::iter::once(Column::Texts(ids)).chain(columns.map(Column::Ints)).collect())
+    Value::Columns(std::iter::once(Column::Ids(ids)).chain(columns.map(Column::Ints)).collect())
 }
 
 /// Environments with the numbers of events, each pair once, to bind.
@@ -393,7 +408,7 @@ fn live_build((index, report, environment, running, at): LiveRow) -> (i64, Store
 #[async_trait]
 impl<D: Driver> SnapshotStore for SqlStore<D> {
     async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
-        self.query_org(org, SNAPSHOT).bind(environment).bind(index).first_as(taken).await
+        self.query_org(org, SNAPSHOT).bind(Value::Id(Some(environment))).bind(index).first_as(taken).await
     }
 
     async fn snapshots(
@@ -424,12 +439,12 @@ impl<D: Driver> SnapshotStore for SqlStore<D> {
     }
 
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {
-        let query = self.query_org(org, SNAPSHOT_AT).bind(environment).bind(at);
+        let query = self.query_org(org, SNAPSHOT_AT).bind(Value::Id(Some(environment))).bind(at);
         Ok(query.first::<(u64,)>().await?.map_or(0, |(index,)| index))
     }
 
     async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotEntry>> {
-        let query = self.query_org(org, INSTANCES).bind(environment).bind(index);
+        let query = self.query_org(org, INSTANCES).bind(Value::Id(Some(environment))).bind(index);
         Ok(query.long().first_as(instances).await?.unwrap_or_default())
     }
 
@@ -461,7 +476,7 @@ impl<D: Driver> SnapshotStore for SqlStore<D> {
         repos: &[Id],
         request: PageRequest,
     ) -> StoreResult<Page<u64>> {
-        let query = self.query_org(org, events::OF_REPOS).bind(environment);
+        let query = self.query_org(org, events::OF_REPOS).bind(Value::Id(Some(environment)));
         let query = query.bind(*range.start()).bind(*range.end()).bind(texts(repos));
         let sign: i64 = if direction == SortDirection::Desc { -1 } else { 1 };
         let query = query.bind(sign).bind(request.limit).bind(request.offset).long();

@@ -63,6 +63,27 @@ impl Dialect {
     }
 }
 
+/// The text of an id that PostgreSQL has as bytes.
+macro_rules! id_text {
+    ($id:literal) => {
+        concat!(
+            "overlay(overlay(overlay(overlay(encode(",
+            $id,
+            ", 'hex') PLACING '-' FROM 21 FOR 0) PLACING '-' FROM 17 FOR 0) PLACING '-' FROM 13 FOR 0)
+                PLACING '-' FROM 9 FOR 0)"
+        )
+    };
+}
+pub(crate) use id_text;
+
+/// The bytes of an id that PostgreSQL has as text.
+macro_rules! id_bytes {
+    ($id:literal) => {
+        concat!("decode(replace(", $id, ", '-', ''), 'hex')")
+    };
+}
+pub(crate) use id_bytes;
+
 /// The payload of the fact of a row of the organization `$1`.
 macro_rules! payload {
     ($row:literal) => {

@@ -81,6 +81,8 @@ pub enum TableWrite {
 enum Kind {
     /// The organization.
     Org,
+    /// An id ([`Value::Id`]).
+    Id,
     /// Text.
     Text,
     /// JSON: text in SQLite, `jsonb` in PostgreSQL.
@@ -93,7 +95,7 @@ enum Kind {
     Bytes,
 }
 
-use Kind::{Bool, Bytes, Int, Json, Org, Text};
+use Kind::{Bool, Bytes, Id, Int, Json, Org, Text};
 
 /// What happens if a row with the same key exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -324,14 +326,14 @@ impl TableWrite {
                 &[
                     ("org", Org),
                     ("ordinal", Int),
-                    ("environment", Text),
+                    ("environment", Id),
                     ("environment_ordinal", Int),
                     ("snapshot", Int),
                     ("artifact", Text),
                     ("name", Text),
                     ("compliant", Bool),
-                    ("report", Text),
-                    ("flow", Text),
+                    ("report", Id),
+                    ("flow", Id),
                     ("repo", Text),
                     ("repo_ordinal", Int),
                     ("committed_at", Int),
@@ -409,7 +411,7 @@ impl TableWrite {
                 "snapshot",
                 &[
                     ("org", Org),
-                    ("environment", Text),
+                    ("environment", Id),
                     ("idx", Int),
                     ("at", Int),
                     ("compliant", Bool),
@@ -441,7 +443,7 @@ impl TableWrite {
                 "instance",
                 &[
                     ("org", Org),
-                    ("environment", Text),
+                    ("environment", Id),
                     ("artifact", Text),
                     ("until_idx", Int),
                     ("exited", Bool),
@@ -461,7 +463,7 @@ impl TableWrite {
                 "instance",
                 &[
                     ("org", Org),
-                    ("environment", Text),
+                    ("environment", Id),
                     ("artifact", Text),
                     ("from_idx", Int),
                     ("since_idx", Int),
@@ -476,12 +478,12 @@ impl TableWrite {
                 "run_origin",
                 &[
                     ("org", Org),
-                    ("environment", Text),
-                    ("flow", Text),
+                    ("environment", Id),
+                    ("flow", Id),
                     ("reference", Text),
                     ("since_idx", Int),
                     ("artifact", Text),
-                    ("report", Text),
+                    ("report", Id),
                 ],
                 [
                     "environment, flow, reference, since_idx, artifact",
@@ -562,7 +564,7 @@ impl TableWrite {
             Text | Json => format!("${number}::text[]"),
             Int => format!("${number}::bigint[]"),
             Bool => format!("${number}::boolean[]"),
-            Org | Bytes => format!("${number}::bytea[]"),
+            Org | Id | Bytes => format!("${number}::bytea[]"),
         });
         let (arrays, names) = (arrays.collect::<Vec<_>>().join(", "), names(listed()));
         let statement = if let OnConflict::Custom([_, postgres]) = conflict {
@@ -573,7 +575,7 @@ impl TableWrite {
             let written = || columns.iter().filter(|(_, kind)| self.lists(*kind, false));
             let values = written().map(|(name, kind)| match kind {
                 Json => format!("r.{name}::jsonb"),
-                Org | Text | Int | Bool | Bytes => format!("r.{name}"),
+                Org | Id | Text | Int | Bool | Bytes => format!("r.{name}"),
             });
             format!(
                 "INSERT INTO evidence.{table} ({}) SELECT {} FROM go, UNNEST({arrays}) AS r ({names}){}",
@@ -665,6 +667,7 @@ impl Column {
     fn new(kind: Kind, rows: usize) -> Self {
         match kind {
             Org => Self::Orgs(Vec::with_capacity(rows)),
+            Id => Self::Ids(Vec::with_capacity(rows)),
             Text | Json => Self::Texts(Vec::with_capacity(rows)),
             Int => Self::Ints(Vec::with_capacity(rows)),
             Bool => Self::Bools(Vec::with_capacity(rows)),
@@ -675,12 +678,13 @@ impl Column {
     fn push(&mut self, value: Value) {
         match (self, value) {
             (Self::Orgs(orgs), Value::Org(org)) => orgs.push(Some(org)),
+            (Self::Ids(ids), Value::Id(id)) => ids.push(id),
             (Self::Texts(texts), Value::Text(text)) => texts.push(text),
             (Self::Ints(numbers), Value::Int(number)) => numbers.push(number),
             (Self::Bools(truths), Value::Bool(truth)) => truths.push(truth),
             (Self::Bytes(all), Value::Bytes(bytes)) => all.push(Some(bytes)),
             // A defect, for which the database refuses the row: only what may be null takes it.
-            (Self::Orgs(orgs), _) => orgs.push(None),
+            (Self::Orgs(ids) | Self::Ids(ids), _) => ids.push(None),
             (Self::Texts(texts), _) => texts.push(None),
             (Self::Ints(numbers), _) => numbers.push(None),
             (Self::Bools(truths), _) => truths.push(None),

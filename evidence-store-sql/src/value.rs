@@ -26,6 +26,10 @@ pub enum Value {
     Org(Id),
     /// No organization: a null.
     NoOrg,
+    /// An id, or null, as columns of ids have it that grow with each snapshot: text in SQLite, its bytes in PostgreSQL.
+    Id(Option<Id>),
+    /// A list of ids, as [`Value::Id`] and [`Value::Texts`].
+    Ids(Vec<Id>),
     /// A list of texts: `json_each($n)` in SQLite, `UNNEST($n::text[])` in PostgreSQL.
     Texts(Vec<Option<String>>),
     /// A list of integers, as [`Value::Texts`].
@@ -48,6 +52,8 @@ pub enum Column {
     Bytes(Vec<Option<Vec<u8>>>),
     /// Organizations.
     Orgs(Vec<Option<Id>>),
+    /// Ids, as [`Value::Id`].
+    Ids(Vec<Option<Id>>),
 }
 
 impl Column {
@@ -59,7 +65,7 @@ impl Column {
             Self::Ints(numbers) => numbers.len(),
             Self::Bools(truths) => truths.len(),
             Self::Bytes(bytes) => bytes.len(),
-            Self::Orgs(orgs) => orgs.len(),
+            Self::Orgs(ids) | Self::Ids(ids) => ids.len(),
         }
     }
 
@@ -170,6 +176,12 @@ impl From<Vec<u8>> for Value {
 pub(crate) fn texts<T: ToString>(items: &[T]) -> Value {
     let items: BTreeSet<String> = items.iter().map(T::to_string).collect();
     Value::Texts(items.into_iter().map(Some).collect())
+}
+
+/// The distinct ids of a list.
+pub(crate) fn ids(items: &[Id]) -> Value {
+    let items: BTreeSet<Id> = items.iter().copied().collect();
+    Value::Ids(items.into_iter().collect())
 }
 
 /// The distinct numbers of a list.
@@ -288,7 +300,7 @@ impl FromCell for String {
     }
 }
 
-/// Text, or the bytes that PostgreSQL has in the column `org`.
+/// Text, or the bytes that PostgreSQL has of organizations, and in [`Value::Id`].
 impl FromCell for Id {
     fn from_cell(cell: Cell) -> StoreResult<Self> {
         if let Cell::Bytes(bytes) = &cell

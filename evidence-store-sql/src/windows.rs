@@ -4,7 +4,8 @@
 use crate::sql::{Dialect, Sql};
 
 /// Of the rows `b` of a table that a condition admits the number of the first that is not before, a scalar; the one after the
-/// last where all are. They are numbered from `$first` on without gaps, by a column of an index.
+/// last where all are. They are numbered from `$first` on, by a column of an index, and without gaps unless a row was lost: for
+/// that one the next one counts.
 macro_rules! first_not {
     ($is_before:literal, $table:literal, $number:literal from $first:literal, $of:literal) => {
         concat!(
@@ -30,7 +31,9 @@ macro_rules! first_not {
             $of,
             " AND b.",
             $number,
-            " = h.low + (h.size + 1) / 2 - 1) THEN (h.size + 1) / 2 ELSE 0 END, h.size / 2
+            " >= h.low + (h.size + 1) / 2 - 1 ORDER BY b.",
+            $number,
+            " LIMIT 1) THEN (h.size + 1) / 2 ELSE 0 END, h.size / 2
                 FROM half h WHERE h.size > 0)
             SELECT h.low FROM half h WHERE h.size = 0)"
         )

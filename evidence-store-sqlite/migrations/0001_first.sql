@@ -231,14 +231,13 @@ CREATE INDEX repo_external ON repo (org, external_id, name, id) WHERE external_i
 CREATE TABLE snapshot (
     org          INTEGER NOT NULL,
     environment  TEXT NOT NULL,
+    compliant    INTEGER NOT NULL,
     idx          INTEGER NOT NULL,
     at           INTEGER NOT NULL,
-    compliant    INTEGER NOT NULL,
     ledger_index INTEGER NOT NULL,
     events       INTEGER NOT NULL,
     PRIMARY KEY (environment, idx)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX snapshot_at ON snapshot (environment, at, idx);
 CREATE INDEX snapshot_entry ON snapshot (environment, ledger_index, idx);
 
 -- Of logical environments: which had a member from an entry on (joined), or no more.
@@ -267,13 +266,13 @@ CREATE TABLE instance (
     org         INTEGER NOT NULL,
     environment TEXT NOT NULL,
     artifact    TEXT NOT NULL,
+    exited      INTEGER NOT NULL,
     from_idx    INTEGER NOT NULL,
     since_idx   INTEGER NOT NULL,
     until_idx   INTEGER NOT NULL,
-    exited      INTEGER NOT NULL,
-    state       TEXT NOT NULL,
     event       INTEGER,
     exit_event  INTEGER,
+    state       TEXT NOT NULL,
     PRIMARY KEY (environment, artifact, from_idx)
 ) STRICT;
 CREATE INDEX instance_until ON instance (environment, until_idx, from_idx);

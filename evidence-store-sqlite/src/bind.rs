@@ -150,7 +150,7 @@ fn output<'v>(
 ) -> rusqlite::Result<ToSqlOutput<'v>> {
     let owned = |json: String| ToSqlOutput::Owned(Owned::Text(json));
     Ok(match value {
-        Value::NoOrg | Value::Text(None) | Value::Int(None) | Value::Bool(None) => {
+        Value::NoOrg | Value::Id(None) | Value::Text(None) | Value::Int(None) | Value::Bool(None) => {
             ToSqlOutput::Borrowed(ValueRef::Null)
         }
         Value::Text(Some(text)) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
@@ -158,6 +158,8 @@ fn output<'v>(
         Value::Bool(Some(truth)) => ToSqlOutput::Borrowed(ValueRef::Integer(i64::from(*truth))),
         Value::Bytes(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
         Value::Org(org) => ToSqlOutput::Borrowed(ValueRef::Integer(key(*org)?)),
+        Value::Id(Some(id)) => owned(id.to_string()),
+        Value::Ids(ids) => owned(json(ids)?),
         Value::Texts(texts) => owned(json(texts)?),
         Value::Ints(numbers) => owned(json(numbers)?),
         Value::Columns(columns) => owned(transposed(columns, key)?),
@@ -183,6 +185,7 @@ fn transposed(
                 Column::Ints(numbers) => json(&numbers.get(row))?,
                 Column::Bools(truths) => json(&truths.get(row))?,
                 Column::Bytes(bytes) => json(&bytes.get(row).and_then(Option::as_deref).map(hex))?,
+                Column::Ids(ids) => json(&ids.get(row).copied().flatten())?,
                 Column::Orgs(orgs) => match orgs.get(row).copied().flatten() {
                     Some(org) => key(org)?.to_string(),
                     None => "null".to_owned(),
@@ -255,10 +258,11 @@ mod tests {
             Column::Texts(vec![Some("a\"".to_owned()), None]),
             Column::Bools(vec![Some(true), Some(false)]),
             Column::Orgs(vec![None, "00000000-0000-0000-0000-00000000".parse().ok()]),
+            Column::Ids(vec!["00000000-0000-0000-0000-00000001".parse().ok(), None]),
         ];
         assert_eq!(
             transposed(&columns, &mut { nobody }).unwrap(),
-            r#"[[1,"a\"",true,null],[null,null,false,7]]"#
+            r#"[[1,"a\"",true,null,"00000000-0000-0000-0000-00000001"],[null,null,false,7,null]]"#
         );
         assert_eq!(transposed(&[Column::Ints(vec![])], &mut { nobody }).unwrap(), "[]");
     }

@@ -174,7 +174,7 @@ async fn a_search_takes_the_work_of_what_it_finds_however_often_that_was_reporte
             INSERT INTO artifact SELECT 1, 'id' || n, 'flow' || (n % 3), iif(n % 2, NULL, 't'),
                 '{artifact}' || (n % 2), 'a', '{commit}' || (n % 2), NULL, NULL, NULL, NULL, n, n, n, n FROM n;
             WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {rows})
-            INSERT INTO instance SELECT 1, 'env' || (n % 3), '{ran}', n, n, n + 1, true, '{{}}', NULL, NULL FROM n;",
+            INSERT INTO instance SELECT 1, 'env' || (n % 3), '{ran}', true, n, n, n + 1, NULL, NULL, '{{}}' FROM n;",
             artifact = "a".repeat(63),
             commit = "a".repeat(39),
             ran = "a".repeat(62) + "ff",
@@ -190,9 +190,9 @@ async fn what_runs_of_a_repo_takes_the_work_of_what_runs_however_often_it_ran() 
         format!(
             "INSERT INTO artifact SELECT 1, 'id', 'flow', NULL, 'aa', 'a', '', NULL, 'repo', NULL, NULL, 1, 1, 1, 1;
             INSERT INTO record SELECT 1, 'environment', 'env', 'env', 1, false, '{{}}';
-            INSERT INTO instance SELECT 1, 'env', 'aa', 1000000, 1000000, 9223372036854775807, false, '{{}}', NULL, NULL;
+            INSERT INTO instance SELECT 1, 'env', 'aa', false, 1000000, 1000000, 9223372036854775807, NULL, NULL, '{{}}';
             WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {rows})
-            INSERT INTO instance SELECT 1, 'env', 'aa', n, n, n + 1, true, '{{}}', NULL, NULL FROM n;"
+            INSERT INTO instance SELECT 1, 'env', 'aa', true, n, n, n + 1, NULL, NULL, '{{}}' FROM n;"
         )
     };
     let values: [(&str, &dyn ToSql); 4] = [("$1", &1), ("$2", &"repo"), ("$3", &10), ("$4", &10)];
