@@ -458,11 +458,7 @@ impl AttestationStore for InterceptingStore {
         self.ask("attestation", self.inner.attestation(org, id)).await
     }
 
-    async fn labelled_attestation(
-        &self,
-        org: Id,
-        id: Id,
-    ) -> StoreResult<Option<(Attestation, TrailLabel)>> {
+    async fn labelled_attestation(&self, org: Id, id: Id) -> StoreResult<Option<(Attestation, TrailLabel)>> {
         self.ask("labelled_attestation", self.inner.labelled_attestation(org, id)).await
     }
 
