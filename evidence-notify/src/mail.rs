@@ -17,10 +17,11 @@ use tokio::time::timeout;
 use crate::NoNotifier;
 use crate::smtp::Server;
 
-/// How long a session may take, and how much longer for each address: servers ask others about one, or make who names unknown
-/// ones wait.
-const SESSION_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long an attempt may take, and how much longer for each address: servers ask others about one, or make who names unknown
+/// ones wait. And the longest, for other targets wait meanwhile.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(5);
+const LONGEST_ATTEMPT: Duration = Duration::from_secs(150);
 
 /// How long the end of a session may take, when its outcome is known.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -80,11 +81,12 @@ impl Mail {
     pub(crate) async fn send(&self, message: &Message, to: &[String]) -> Result<(), NotSent> {
         let letter =
             self.letter(message).map_err(|error| NotSent::new(format!("no mail can be made: {error}")))?;
-        let (mut told, mut rest) = (Answers::default(), Vec::from_iter(to));
+        let (mut told, mut rest, mut is_asked) = (Answers::default(), Vec::from_iter(to), false);
         let sessions = async {
             while !rest.is_empty() {
                 let mut connection = self.server.connect().await.map_err(|error| refusal(&error))?;
-                let session = self.hand_over(&mut connection, &letter, &rest).await.map(|session| {
+                let session = self.hand_over(&mut connection, &letter, &rest, &mut is_asked).await;
+                let session = session.map(|session| {
                     let refusals = session.answers.refusals();
                     told.extend(session.answers);
                     rest = session.unasked;
@@ -100,13 +102,13 @@ impl Mail {
             Ok(())
         };
         let addresses = u32::try_from(to.len()).unwrap_or(u32::MAX);
-        let limit = SESSION_TIMEOUT.saturating_add(ADDRESS_TIMEOUT.saturating_mul(addresses));
+        let limit = ATTEMPT_TIMEOUT.saturating_add(ADDRESS_TIMEOUT.saturating_mul(addresses));
         let late = |_| Err(NotSent::new("the mail server does not answer in time"));
-        if let Err(error) = timeout(limit, sessions).await.unwrap_or_else(late) {
-            if !told.is_taken {
+        if let Err(error) = timeout(limit.min(LONGEST_ATTEMPT), sessions).await.unwrap_or_else(late) {
+            if !is_asked {
                 return Err(error);
             }
-            told.left.extend(rest.iter().map(|address| (*address, error.reason.clone())));
+            told.left.splice(..0, rest.into_iter().map(|address| (address, error.reason.clone())));
         }
         let Answers { is_taken, refused, left } = told;
         for (address, error) in &refused {
@@ -126,12 +128,14 @@ impl Mail {
         Err(NotSent { reason, is_taken, left: Some(left) })
     }
 
-    /// Hands the mail over for those for whom the server takes it. With an error nobody has it.
+    /// Hands the mail over for those for whom the server takes it, and notes when it is asked about them. With an error nobody
+    /// has it.
     async fn hand_over<'m>(
         &self,
         connection: &mut AsyncSmtpConnection,
         letter: &[u8],
         to: &[&'m String],
+        is_asked: &mut bool,
     ) -> Result<Session<'m>, NotSent> {
         let mut parameters = Vec::new();
         if !self.from.to_string().is_ascii() {
@@ -142,6 +146,7 @@ impl Mail {
         }
         let from = commands::Mail::new(Some(self.from.clone()), parameters);
         connection.command(from).await.map_err(|error| refusal(&error))?;
+        *is_asked = true;
         let session = ask(connection, to).await;
         if session.answers.is_taken {
             connection.command(commands::Data).await.map_err(|error| refusal(&error))?;

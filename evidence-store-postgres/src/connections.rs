@@ -54,6 +54,7 @@ const MAINTENANCE_SETTINGS: &str = "
     RESET enable_seqscan;
     RESET enable_hashjoin;
     RESET enable_mergejoin;
+    SET bytea_output = 'hex';
     SET idle_in_transaction_session_timeout = 0;
     SET statement_timeout = 0";
 

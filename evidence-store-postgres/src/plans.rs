@@ -250,6 +250,10 @@ async fn every_statement_finds_its_rows_by_an_index_whatever_the_statistics_say(
     for (part, texts) in [("SELECT 0::bigint, NULL::bigint", 2), ("swapped AS", 8)] {
         assert_eq!(statements.keys().filter(|sql| sql.contains(part)).count(), texts, "{part}");
     }
+    // The greatest is the first from behind: `max` reads all where the planner thinks them few. But of the rows of a group.
+    let by_max = statements.keys().filter(|sql| sql.replace("max(r.at)", "").contains("max("));
+    let by_max = Vec::from_iter(by_max.filter(|sql| !sql.contains("_evidence_migrations")));
+    assert!(by_max.is_empty(), "{by_max:#?}");
     let mut used = BTreeSet::new();
     // Analyzed when empty, a table seems to have no rows ever after.
     for (tables, steps) in [

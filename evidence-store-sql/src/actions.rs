@@ -27,7 +27,8 @@ const LISTED: Sql = Sql::each(
 /// Lists have the number for a name, with leading zeros.
 const GREATEST: Sql = Sql::each(
     "SELECT max(r.name) FROM evidence.record r WHERE r.org = $1 AND r.kind = 'action'",
-    "SELECT max(r.name) FROM evidence.record r WHERE r.org = $1 AND r.kind || '' = 'action'",
+    "SELECT (SELECT r.name FROM evidence.record r WHERE r.org = $1 AND r.kind || '' = 'action'
+        ORDER BY r.name DESC LIMIT 1)",
 );
 
 #[async_trait]

@@ -71,19 +71,24 @@ impl Listing {
         let Self { from, filter, order, counted, .. } = self;
         let filter: String = filter.iter().map(|condition| condition.text(dialect)).collect();
         let all = format!("{}{filter}", from.text(dialect));
+        let counted_all = format!("(SELECT count(*) FROM {all})");
+        // Not by `max`, for which PostgreSQL reads all where it thinks them few.
+        let greatest = |number: &str| {
+            format!("coalesce((SELECT {number} FROM {all} ORDER BY {number} DESC LIMIT 1), 0)")
+        };
         let in_order =
-            |by: &str| ("count(*)".to_owned(), format!("ORDER BY {by} LIMIT $2 OFFSET $3"), by.to_owned());
+            |by: &str| (counted_all.clone(), format!("ORDER BY {by} LIMIT $2 OFFSET $3"), by.to_owned());
         let (total, page, by) = match order {
             Order::By(by) | Order::Within { by, .. } => in_order(by.text(dialect)),
             Order::Indexed { key, direction: SortDirection::Asc, .. } => in_order(key),
             Order::Indexed { key, direction: SortDirection::Desc, .. } => in_order(&format!("{key} DESC")),
             Order::Numbered(number, SortDirection::Asc) => (
-                format!("coalesce(max({number}), 0)"),
+                greatest(number),
                 format!("AND {number} > $3 ORDER BY {number} LIMIT $2"),
                 (*number).to_owned(),
             ),
             Order::Numbered(number, SortDirection::Desc) => (
-                format!("coalesce(max({number}), 0)"),
+                greatest(number),
                 format!("AND {number} <= (SELECT n FROM total) - $3 ORDER BY {number} DESC LIMIT $2"),
                 format!("{number} DESC"),
             ),
@@ -100,7 +105,7 @@ impl Listing {
             Order::By(_) | Order::Within { .. } if !counted => "SELECT 0 AS n".to_owned(),
             Order::Within { total: Some(total), .. } => format!("SELECT {} AS n", total.text(dialect)),
             Order::By(_) | Order::Within { .. } | Order::Numbered(..) | Order::Indexed { .. } => {
-                format!("SELECT {total} AS n FROM {all}")
+                format!("SELECT {total} AS n")
             }
             Order::Range { first, end, .. } => {
                 format!("SELECT {total} AS n, bounds.high FROM {} bounds", bounds(dialect, [*first, *end]))

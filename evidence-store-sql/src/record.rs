@@ -21,7 +21,7 @@ use crate::driver::Driver;
 use crate::ledger::frontier;
 use crate::row_builder::{Ordinals, RowBuilder, Series};
 use crate::shapes::Shape;
-use crate::sql::{Dialect, Sql};
+use crate::sql::{Dialect, Sql, id_bytes};
 use crate::store::SqlStore;
 use crate::table_rows::Rows;
 use crate::tables::TableWrite;
@@ -187,7 +187,8 @@ const PREFETCH: Sql = Sql::each(
                 WHERE a.org = j.value->>1 AND a.control = j.value->>3)
             END, NULL, NULL, NULL, NULL, NULL
         FROM json_each($12) j",
-    "
+    concat!(
+        "
     SELECT 0::bigint, NULL::bigint, NULL::text, h.size, h.frontier,
             coalesce((SELECT l.at FROM evidence.ledger l WHERE l.org = h.org AND l.idx = h.size - 1), 0),
             (SELECT t.ordinal FROM evidence.trail t WHERE t.org = h.org ORDER BY t.ordinal DESC LIMIT 1),
@@ -205,7 +206,9 @@ const PREFETCH: Sql = Sql::each(
         FROM UNNEST($6::bigint[], $7::bytea[], $8::text[], $9::text[]) AS j (number, org, flow, name)
     UNION ALL SELECT 1, j.number,
             (SELECT j.environment FROM evidence.snapshot s WHERE s.org = j.org
-                AND s.environment = decode(replace(j.environment, '-', ''), 'hex') AND s.idx = j.idx::bigint),
+                AND s.environment = ",
+        id_bytes!("j.environment"),
+        " AND s.idx = j.idx::bigint),
             0, NULL, NULL, NULL, NULL, NULL
         FROM UNNEST($10::bigint[], $11::bytea[], $12::text[], $13::text[]) AS j (number, org, environment, idx)
     UNION ALL SELECT 1, j.number,
@@ -254,7 +257,9 @@ const PREFETCH: Sql = Sql::each(
                 (SELECT d.ordinal FROM evidence.deployment d WHERE d.org = j.org ORDER BY d.ordinal DESC LIMIT 1)
             WHEN 'environment' THEN
                 (SELECT d.environment_ordinal FROM evidence.deployment d
-                    WHERE d.org = j.org AND d.environment = decode(replace(j.name, '-', ''), 'hex')
+                    WHERE d.org = j.org AND d.environment = ",
+        id_bytes!("j.name"),
+        "
                     ORDER BY d.environment_ordinal DESC LIMIT 1)
             WHEN 'deployed' THEN
                 (SELECT d.repo_ordinal FROM evidence.deployment d WHERE d.org = j.org AND d.repo = j.name
@@ -265,7 +270,8 @@ const PREFETCH: Sql = Sql::each(
         FROM UNNEST($42::bigint[], $43::bytea[], $44::text[], $45::text[]) AS j (number, org, kind, name)
     UNION ALL (
         SELECT 3, m.rebuild_count, NULL, m.min_writer_version, NULL, NULL, NULL, NULL, NULL
-        FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1)",
+        FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1)"
+    ),
 );
 
 /// The same in PostgreSQL for one organization, which is a scalar.

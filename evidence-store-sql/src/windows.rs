@@ -5,22 +5,25 @@ use crate::sql::{Dialect, Sql};
 
 /// Of the rows `b` of a table that a condition admits the number of the first that is not before, a scalar; the one after the
 /// last where all are. They are numbered from `$first` on, by a column of an index, and without gaps unless a row was lost: for
-/// that one the next one counts.
+/// that one the next one counts. The greatest is not asked for by `max`, for which PostgreSQL reads all where it thinks them few.
 macro_rules! first_not {
     ($is_before:literal, $table:literal, $number:literal from $first:literal, $of:literal) => {
         concat!(
             "(WITH RECURSIVE half (low, size) AS (
                 SELECT CAST(",
             $first,
-            " AS bigint), coalesce(max(b.",
+            " AS bigint), coalesce((
+                    SELECT b.",
             $number,
-            ") + 1 - ",
-            $first,
-            ", 0) FROM ",
+            " FROM ",
             $table,
             " b WHERE ",
             $of,
-            "
+            " ORDER BY b.",
+            $number,
+            " DESC LIMIT 1) + 1 - ",
+            $first,
+            ", 0)
                 UNION ALL
                 SELECT h.low + CASE WHEN (
                         SELECT ",

@@ -283,15 +283,14 @@ impl Post {
         go.left = go.left.saturating_sub(1);
         let sent = match sent {
             Ok(()) => Ok(Vec::new()),
-            Err(error) => match state.given_up_by(&error) {
-                Some(left) => {
-                    let not_told = state.addresses_left.iter().filter(|_| !error.is_taken).chain(&left);
-                    let addresses = BTreeSet::from_iter(not_told);
-                    tracing::warn!(id = message.id, ?addresses, %error, "a mail does not come to every address");
-                    Ok(left)
+            Err(error) => {
+                let given_up = state.given_up_by(&error);
+                let refused = state.refused_for_good(&error).into_iter();
+                for address in refused.chain(given_up.iter().flatten().cloned()) {
+                    tracing::warn!(id = message.id, address, %error, "a mail does not come to an address");
                 }
-                None => Err(error),
-            },
+                given_up.ok_or(error)
+            }
         };
         match sent {
             Ok(given_up) => {

@@ -37,7 +37,7 @@ pub struct NotSent {
     /// Whether some of a mail's addresses took it.
     pub is_taken: bool,
     /// Which of a mail's addresses did not take it and may later: the others took it, or it was refused for good. Nothing where
-    /// it is not known of each, and of what is no mail.
+    /// the server was not asked about any, and of what is no mail.
     pub left: Option<Vec<String>>,
 }
 

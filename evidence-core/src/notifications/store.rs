@@ -52,7 +52,7 @@ pub struct DeliveryState {
     /// The addresses that are still to be sent that event as a mail; empty where it is all of the target's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses_left: Vec<String>,
-    /// When the mail server first refused that event for now for each of these, since when it answered every attempt.
+    /// Since when the mail server does not take that event for these, though it is asked about them at every attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_since: Option<Timestamp>,
     /// The addresses for which the last event was given up, though others took it: until they take one, no other address waits
@@ -122,6 +122,12 @@ impl DeliveryState {
         left.iter().all(|address| self.addresses_given_up.contains(address)).then(|| left.clone())
     }
 
+    /// The addresses that were left and that an attempt says no mail ever comes to.
+    pub(crate) fn refused_for_good(&self, error: &NotSent) -> Vec<String> {
+        let Some(left) = error.left.as_ref().filter(|_| !error.is_taken) else { return Vec::new() };
+        self.addresses_left.iter().filter(|address| !left.contains(address)).cloned().collect()
+    }
+
     /// Counts a failed attempt at this time. Each time that a mail is left for fewer addresses the count begins anew: what comes
     /// to some at a time comes to all of them.
     pub(crate) fn failed(&mut self, error: &NotSent, now: Timestamp) {
@@ -187,18 +193,18 @@ mod tests {
         let mut state = DeliveryState::first(action, at(0));
         // Whether some take it at an attempt, and who does not have it after that, where that is known; then at whom the next one
         // is made, how many are counted, and by which attempt of the table those who are left were first refused it.
-        let table: [(bool, Option<&str>, &str, u32, Option<i64>); 9] = [
-            (false, None, "a b c", 1, None),
-            (false, Some("a b"), "a b c", 2, None),
-            (true, Some("b c"), "b c", 1, Some(2)),
-            (false, Some("b c"), "b c", 2, Some(2)),
-            (false, None, "b c", 3, None),
-            (false, Some("b c"), "b c", 4, Some(5)),
-            (false, Some("c"), "c", 1, Some(6)),
-            (false, Some("c"), "c", 2, Some(6)),
-            (false, Some("c"), "c", 3, Some(6)),
+        let table = [
+            ((false, None), ("a b c", 1, None)),
+            ((false, Some("a b")), ("a b c", 2, None)),
+            ((true, Some("b c")), ("b c", 1, Some(2))),
+            ((false, Some("b c")), ("b c", 2, Some(2))),
+            ((false, None), ("b c", 3, None)),
+            ((false, Some("b c")), ("b c", 4, Some(5))),
+            ((false, Some("c")), ("c", 1, Some(6))),
+            ((false, Some("c")), ("c", 2, Some(6))),
+            ((false, Some("c")), ("c", 3, Some(6))),
         ];
-        for ((is_taken, left, next, attempts, since), now) in table.into_iter().zip(0..) {
+        for (((is_taken, left), (next, attempts, since)), now) in table.into_iter().zip(0..) {
             let error = NotSent { is_taken, left: left.map(addresses), ..NotSent::new("refused") };
             state.failed(&error, Timestamp::from_micros(now));
             assert_eq!(state.still_told(&all), Destination::Email { addresses: addresses(next) });
@@ -238,6 +244,10 @@ mod tests {
         );
         assert_eq!(state.given_up_by(&refused(false, Some(""))), Some(Vec::new()), "both are");
         assert_eq!(state.given_up_by(&refused(false, None)), None);
+        assert_eq!(state.refused_for_good(&refused(false, Some("b"))), addresses("d"));
+        for unknown in [refused(true, Some("b")), refused(false, None)] {
+            assert!(state.refused_for_good(&unknown).is_empty(), "d may have taken it: {unknown:?}");
+        }
     }
 
     #[test]
