@@ -17,7 +17,7 @@ const LAYERS: [&str; 7] = [
      attestations/sonar.rs pdf/ rules/ snapshots/bound.rs snapshots/expression.rs snapshots/key.rs",
     // Facts and errors
     "compute.rs compute/ directory.rs error.rs fact.rs index.rs limits.rs page.rs",
-    // Stores, and the way out
+    // What stores and senders promise
     "*/store.rs blobs.rs feed.rs notifications/sender.rs store/mod.rs",
     // The service
     "artifacts/trail_cache.rs attestation_types/compiled.rs auth/access.rs environments/remembered.rs flows/templates.rs operation.rs operation/ policies/parsed.rs queue.rs \

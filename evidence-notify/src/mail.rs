@@ -1,9 +1,10 @@
 //! Mails, by the operator's mail server: one session for the addresses of a mail, in which the server says of each whether it
-//! takes it, and another where it refuses many.
+//! takes it, and another where it refuses many or hangs up.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use evidence_core::notifications::{Message, NotSent};
+use evidence_core::notifications::{MailStatus, Message, NotSent};
 use lettre::Address;
 use lettre::address::Envelope;
 use lettre::message::header::ContentType;
@@ -12,16 +13,22 @@ use lettre::transport::smtp;
 use lettre::transport::smtp::client::AsyncSmtpConnection;
 use lettre::transport::smtp::commands;
 use lettre::transport::smtp::extension::{MailBodyParameter, MailParameter};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::NoNotifier;
 use crate::smtp::Server;
 
-/// How long an attempt may take, and how much longer for each address: servers ask others about one, or make who names unknown
-/// ones wait. And the longest, for other targets wait meanwhile.
-const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
-const ADDRESS_TIMEOUT: Duration = Duration::from_secs(5);
-const LONGEST_ATTEMPT: Duration = Duration::from_secs(150);
+/// How long it may take to begin a session, and to be answered about one address: servers ask others about it, or make who names
+/// unknown ones wait.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(30);
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long after its beginning an attempt asks about further addresses: other targets wait meanwhile.
+const LONGEST_ASKING: Duration = Duration::from_secs(150);
+
+/// How long the server may take for the mail itself. One that is given up while the server takes it comes again (RFC 5321, section
+/// 4.5.3.2.6).
+const DATA_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// How long the end of a session may take, when its outcome is known.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -37,37 +44,14 @@ pub(crate) struct Mail {
     from: Address,
 }
 
-/// What the server says of the addresses of a mail.
-#[derive(Default)]
-struct Answers<'m> {
-    /// Whether it takes the mail for any.
-    is_taken: bool,
-    /// Those that are refused for good, and why.
-    refused: Vec<(&'m String, String)>,
-    /// Those for which it may take the mail later, and why not now.
-    left: Vec<(&'m String, String)>,
-}
-
-impl Answers<'_> {
-    fn extend(&mut self, other: Self) {
-        self.is_taken |= other.is_taken;
-        self.refused.extend(other.refused);
-        self.left.extend(other.left);
-    }
-
-    /// How many addresses do not have the mail.
-    const fn refusals(&self) -> usize {
-        self.refused.len() + self.left.len()
-    }
-}
-
-/// What became of a session.
+/// What became of a session that was begun.
 struct Session<'m> {
-    answers: Answers<'m>,
-    /// The addresses that the server has not answered for, or has not the mail for in spite of its answer.
-    unasked: Vec<&'m String>,
-    /// Why the server hung up before it had the mail.
-    hung_up: Option<NotSent>,
+    /// What became of the mail to these.
+    addresses: Vec<(&'m String, MailStatus)>,
+    /// The other addresses.
+    rest: Vec<&'m String>,
+    /// Why the server does not take the mail, whoever it is for.
+    failure: Option<String>,
 }
 
 impl Mail {
@@ -76,67 +60,65 @@ impl Mail {
         Ok(Self { server: Server::at(url).map_err(NoNotifier::Smtp)?, from })
     }
 
-    /// Hands a mail to the mail server. Where it takes it for some of the addresses, those that it refuses for good are logged, and
-    /// those that it refuses for now are left for the next attempt.
+    /// Hands a mail to the mail server, for those of the addresses for which it takes it.
     pub(crate) async fn send(&self, message: &Message, to: &[String]) -> Result<(), NotSent> {
         let letter =
             self.letter(message).map_err(|error| NotSent::new(format!("no mail can be made: {error}")))?;
-        let (mut told, mut rest, mut is_asked) = (Answers::default(), Vec::from_iter(to), false);
-        let sessions = async {
-            while !rest.is_empty() {
-                let mut connection = self.server.connect().await.map_err(|error| refusal(&error))?;
-                let session = self.hand_over(&mut connection, &letter, &rest, &mut is_asked).await;
-                let session = session.map(|session| {
-                    let refusals = session.answers.refusals();
-                    told.extend(session.answers);
-                    rest = session.unasked;
-                    // A server that had enough of unknown addresses is asked about the others alone.
-                    session.hung_up.filter(|_| refusals == 0)
-                });
-                // What became of the mail is noted: how the session ends, or that it does not, changes nothing about it.
-                let _ = timeout(QUIT_TIMEOUT, connection.abort()).await;
-                if let Some(error) = session? {
-                    return Err(error);
+        let until = Instant::now() + LONGEST_ASKING;
+        let (mut known, mut rest, mut failure) = (BTreeMap::new(), Vec::from_iter(to), None);
+        while !rest.is_empty() && failure.is_none() {
+            failure = if Instant::now() < until {
+                match self.session(&letter, &rest, until).await {
+                    Ok(session) => {
+                        known.extend(session.addresses);
+                        rest = session.rest;
+                        session.failure
+                    }
+                    Err(reason) => Some(reason),
                 }
-            }
-            Ok(())
-        };
-        let addresses = u32::try_from(to.len()).unwrap_or(u32::MAX);
-        let limit = ATTEMPT_TIMEOUT.saturating_add(ADDRESS_TIMEOUT.saturating_mul(addresses));
-        let late = |_| Err(NotSent::new("the mail server does not answer in time"));
-        if let Err(error) = timeout(limit.min(LONGEST_ATTEMPT), sessions).await.unwrap_or_else(late) {
-            if !is_asked {
-                return Err(error);
-            }
-            told.left.splice(..0, rest.into_iter().map(|address| (address, error.reason.clone())));
+            } else {
+                Some("the mail server takes its time at other addresses".to_owned())
+            };
         }
-        let Answers { is_taken, refused, left } = told;
-        for (address, error) in &refused {
-            tracing::debug!(id = message.id, address, error, "a mail is refused for good");
-        }
-        if is_taken {
-            for (address, error) in &refused {
-                tracing::warn!(id = message.id, address, error, "a mail does not come to an address");
+        let addresses = to.iter().map(|address| (address, known.remove(address)));
+        let addresses: Vec<_> = addresses
+            .map(|(address, status)| (address.clone(), status.unwrap_or(MailStatus::NotAsked)))
+            .collect();
+        let mut reasons = addresses.iter().filter_map(|(_, status)| match status {
+            MailStatus::Refused(reason) | MailStatus::Deferred(reason) => Some(reason),
+            _ => None,
+        });
+        match failure.or_else(|| reasons.next().cloned()) {
+            None if addresses.is_empty() => Err(NotSent::new("the mail has no address")),
+            None => Ok(()),
+            Some(reason) if addresses.iter().all(|(_, status)| *status == MailStatus::NotAsked) => {
+                Err(NotSent::new(reason))
             }
-            if left.is_empty() {
-                return Ok(());
-            }
+            Some(reason) => Err(NotSent { reason, addresses }),
         }
-        let reason = left.iter().chain(&refused).next().map(|(_, reason)| reason.clone());
-        let reason = reason.unwrap_or_else(|| "the mail has no address".to_owned());
-        let left = left.into_iter().map(|(address, _)| address.clone()).collect();
-        Err(NotSent { reason, is_taken, left: Some(left) })
     }
 
-    /// Hands the mail over for those for whom the server takes it, and notes when it is asked about them. With an error nobody
-    /// has it.
-    async fn hand_over<'m>(
+    /// A session with the mail server, in which it is asked about addresses until then. An error says why none was begun.
+    async fn session<'m>(
         &self,
-        connection: &mut AsyncSmtpConnection,
         letter: &[u8],
         to: &[&'m String],
-        is_asked: &mut bool,
-    ) -> Result<Session<'m>, NotSent> {
+        until: Instant,
+    ) -> Result<Session<'m>, String> {
+        let begin = async {
+            let mut connection = self.server.connect().await?;
+            connection.command(self.mail_from(letter)).await?;
+            Ok(connection)
+        };
+        let begun: Result<_, smtp::Error> = timeout(SESSION_TIMEOUT, begin).await.map_err(|_| SILENT)?;
+        let mut connection = begun.map_err(|error| reason(&error))?;
+        let session = hand_over(&mut connection, letter, to, until).await;
+        // What became of the mail is known: how the session ends, or that it does not, changes nothing about it.
+        let _ = timeout(QUIT_TIMEOUT, connection.abort()).await;
+        Ok(session)
+    }
+
+    fn mail_from(&self, letter: &[u8]) -> commands::Mail {
         let mut parameters = Vec::new();
         if !self.from.to_string().is_ascii() {
             parameters.push(MailParameter::SmtpUtfEight);
@@ -144,15 +126,7 @@ impl Mail {
         if !letter.is_ascii() {
             parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
         }
-        let from = commands::Mail::new(Some(self.from.clone()), parameters);
-        connection.command(from).await.map_err(|error| refusal(&error))?;
-        *is_asked = true;
-        let session = ask(connection, to).await;
-        if session.answers.is_taken {
-            connection.command(commands::Data).await.map_err(|error| refusal(&error))?;
-            connection.message(letter).await.map_err(|error| refusal(&error))?;
-        }
-        Ok(session)
+        commands::Mail::new(Some(self.from.clone()), parameters)
     }
 
     /// Plain text, so that no name in it is taken for markup. Its id is that of the delivery, by which mail programs know a
@@ -171,36 +145,65 @@ impl Mail {
     }
 }
 
-/// Asks for which of these addresses the server takes a mail.
-async fn ask<'m>(connection: &mut AsyncSmtpConnection, to: &[&'m String]) -> Session<'m> {
-    let (mut answers, mut accepted, mut rest) = (Answers::default(), Vec::new(), to.iter().copied());
-    while answers.refusals() < MOST_REFUSED {
+/// Hands a mail over for those of these addresses for which the server takes it. Where it hangs up when it is asked about one, that
+/// one is left for later, and nobody has the mail yet.
+async fn hand_over<'m>(
+    connection: &mut AsyncSmtpConnection,
+    letter: &[u8],
+    to: &[&'m String],
+    until: Instant,
+) -> Session<'m> {
+    let (mut addresses, mut accepted, mut rest) = (Vec::new(), Vec::new(), to.iter().copied());
+    while addresses.len() < MOST_REFUSED && Instant::now() < until {
         let Some(address) = rest.next() else { break };
         let recipient = match address.parse::<Address>() {
             Ok(recipient) => recipient,
             Err(error) => {
-                answers.refused.push((address, error.to_string()));
+                addresses.push((address, MailStatus::Refused(error.to_string())));
                 continue;
             }
         };
-        match connection.command(commands::Rcpt::new(recipient, Vec::new())).await {
-            Ok(_) => accepted.push(address),
-            Err(error) if error.is_permanent() => answers.refused.push((address, refusal(&error).reason)),
-            Err(error) if error.is_transient() && !hangs_up(&error) => {
-                answers.left.push((address, refusal(&error).reason));
+        let asked = connection.command(commands::Rcpt::new(recipient, Vec::new()));
+        let (status, is_over) = match timeout(ADDRESS_TIMEOUT, asked).await {
+            Ok(Ok(_)) => {
+                accepted.push(address);
+                continue;
             }
-            Err(error) => {
-                let unasked = accepted.into_iter().chain([address]).chain(rest).collect();
-                return Session { answers, unasked, hung_up: Some(refusal(&error)) };
+            Ok(Err(error)) if error.is_permanent() => (MailStatus::Refused(reason(&error)), false),
+            Ok(Err(error)) => {
+                (MailStatus::Deferred(reason(&error)), !error.is_transient() || hangs_up(&error))
             }
+            Err(_) => (MailStatus::Deferred(SILENT.to_owned()), true),
+        };
+        addresses.push((address, status));
+        if is_over {
+            return Session { addresses, rest: accepted.into_iter().chain(rest).collect(), failure: None };
         }
     }
-    answers.is_taken = !accepted.is_empty();
-    Session { answers, unasked: rest.collect(), hung_up: None }
+    let rest = rest.collect();
+    if accepted.is_empty() {
+        return Session { addresses, rest, failure: None };
+    }
+    let data = async {
+        connection.command(commands::Data).await?;
+        connection.message(letter).await
+    };
+    let (status, failure) = match timeout(DATA_TIMEOUT, data).await {
+        Ok(Ok(_)) => (MailStatus::Sent, None),
+        Ok(Err(error)) if error.is_permanent() => {
+            (MailStatus::Deferred(reason(&error)), Some(reason(&error)))
+        }
+        Ok(Err(error)) => (MailStatus::NotAsked, Some(reason(&error))),
+        Err(_) => (MailStatus::NotAsked, Some(SILENT.to_owned())),
+    };
+    addresses.extend(accepted.into_iter().map(|address| (address, status.clone())));
+    Session { addresses, rest, failure }
 }
 
-fn refusal(error: &smtp::Error) -> NotSent {
-    NotSent::new(format!("the mail server: {error}"))
+const SILENT: &str = "the mail server does not answer in time";
+
+fn reason(error: &smtp::Error) -> String {
+    format!("the mail server: {error}")
 }
 
 /// Whether the server ends the session by this answer, which may come to any command (RFC 5321, section 3.8).

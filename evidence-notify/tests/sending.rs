@@ -3,15 +3,17 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use evidence_core::actions::{Destination, SecretUrl};
-use evidence_core::notifications::{Message, NotSent, Sender};
+use evidence_core::notifications::{MailStatus, Message, NotSent, Sender};
 use evidence_core::rules::egress::Egress;
 use evidence_core::time::Timestamp;
 use evidence_notify::{Notifier, Options, SigningKey};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::{Instant, advance};
 
 fn message(destination: Destination) -> Message {
     Message {
@@ -195,7 +197,7 @@ async fn a_mail_goes_to_each_address_under_the_id_of_its_delivery() {
     let sender = Notifier::new(Options { smtp_url, mail_from, ..Options::default() }).unwrap();
     let addresses = ["jane@example.com", "joe@example.com"].map(str::to_owned).to_vec();
     sender.send(&message(Destination::Email { addresses: addresses.clone() })).await.unwrap();
-    let said = tokio::time::timeout(std::time::Duration::from_secs(30), async {
+    let said = tokio::time::timeout(Duration::from_secs(30), async {
         drop(sender);
         serving.await.unwrap()
     });
@@ -221,11 +223,12 @@ async fn a_mail_goes_to_each_address_under_the_id_of_its_delivery() {
 /// hangs up, and where an answer is empty, without one.
 type Refusals = &'static [(&'static str, &'static str)];
 
-/// A session with a mail server that bears so many refusals. Whom it takes a mail for is noted.
-async fn session(stream: TcpStream, refusals: Refusals, mut bears: usize, taken: &Mutex<Vec<String>>) {
+/// A session with a mail server. Whom it takes a mail for is noted.
+async fn session(stream: TcpStream, greeting: &str, manners: Manners, taken: &Mutex<Vec<String>>) {
+    let Manners { refusals, mut bears, hesitates, silent_at, .. } = manners;
     let (read, mut write) = stream.into_split();
     let (mut lines, mut whom, mut in_mail) = (BufReader::new(read).lines(), Vec::new(), false);
-    let mut answer = "220 mail.test";
+    let mut answer = greeting;
     while !answer.is_empty() && write.write_all(format!("{answer}\r\n").as_bytes()).await.is_ok() {
         if answer.starts_with("421") {
             return;
@@ -235,6 +238,16 @@ async fn session(stream: TcpStream, refusals: Refusals, mut bears: usize, taken:
             next = lines.next_line().await;
         }
         let Ok(Some(line)) = next else { return };
+        if line.starts_with("RCPT TO:") {
+            if !hesitates.is_zero() {
+                advance(hesitates).await;
+            }
+            if line.contains(silent_at) {
+                // Until the other end has enough of it.
+                let _ = lines.next_line().await;
+                return;
+            }
+        }
         let refusal = refusals.iter().find(|(begin, _)| line.starts_with(begin)).map(|(_, answer)| *answer);
         in_mail = line == "DATA" && refusal.is_none();
         answer = match (refusal, line.as_str()) {
@@ -267,21 +280,45 @@ struct MailServer {
     sessions: Arc<AtomicUsize>,
 }
 
+/// What a mail server does.
+#[derive(Clone, Copy)]
+struct Manners {
+    refusals: Refusals,
+    /// After so many refusals it hangs up.
+    bears: usize,
+    /// After so many sessions it takes none.
+    most_sessions: usize,
+    /// How long it takes for each answer about an address, by a clock that stands still otherwise.
+    hesitates: Duration,
+    /// Whom it says nothing about.
+    silent_at: &'static str,
+}
+
+const POLITE: Manners = Manners {
+    refusals: &[],
+    bears: usize::MAX,
+    most_sessions: usize::MAX,
+    hesitates: Duration::ZERO,
+    silent_at: "nobody",
+};
+
 impl MailServer {
     async fn answering(refusals: Refusals) -> Self {
-        Self::bearing(usize::MAX, refusals).await
+        Self::with(Manners { refusals, ..POLITE }).await
     }
 
-    /// One that hangs up after so many refusals.
-    async fn bearing(bears: usize, refusals: Refusals) -> Self {
+    async fn with(manners: Manners) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("smtp://{}", listener.local_addr().unwrap());
         let (taken, sessions) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
         let (noted, counted) = (Arc::clone(&taken), Arc::clone(&sessions));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                counted.fetch_add(1, Ordering::SeqCst);
-                session(stream, refusals, bears, &noted).await;
+                let number = counted.fetch_add(1, Ordering::SeqCst);
+                let greeting =
+                    if number < manners.most_sessions { "220 mail.test" } else { "421 too many sessions" };
+                let noted = Arc::clone(&noted);
+                tokio::spawn(async move { session(stream, greeting, manners, &noted).await });
             }
         });
         Self { url, taken, sessions }
@@ -304,30 +341,47 @@ fn names(names: &str) -> Vec<String> {
     names.split_whitespace().map(str::to_owned).collect()
 }
 
-/// What became of an attempt: by a failure what is told of it, and who is left, where that is known.
-type Outcome = Result<(), (&'static str, Option<&'static str>)>;
+/// What became of an attempt at a mail to each address, by its name: `+` sent, `x` refused, `?` deferred, `-` not asked.
+fn told(error: &NotSent) -> String {
+    let status = |(address, status): &(String, MailStatus)| {
+        let sign = match status {
+            MailStatus::Sent => '+',
+            MailStatus::Refused(_) => 'x',
+            MailStatus::Deferred(_) => '?',
+            _ => '-',
+        };
+        format!("{sign}{}", address.strip_suffix("@example.com").unwrap())
+    };
+    error.addresses.iter().map(status).collect::<Vec<_>>().join(" ")
+}
+
+/// What is told of an attempt: by a failure why, and what became of each address.
+type Outcome = Result<(), (&'static str, &'static str)>;
 
 #[tokio::test]
 async fn an_attempt_is_one_session_by_which_every_address_has_a_mail_that_is_not_refused() {
     // The refusals; who has the mail, and what is told.
-    let table: [(Refusals, &str, Outcome); 18] = [
+    let table: [(Refusals, &str, Outcome); 17] = [
         (&[], "a b c d", Ok(())),
-        (&[("RCPT TO:<b@", "550 5.1.1 unknown")], "a c d", Ok(())),
-        (&[("RCPT TO:<b@", "554 5.7.1 <B@example.com>: relay access denied")], "a c d", Ok(())),
-        (&[("RCPT TO:<b@", "451 4.7.1 come again")], "a c d", Err(("451", Some("b")))),
-        (&[("RCPT TO:<a@", "550 unknown"), ("RCPT TO:<b@", "450 busy")], "c d", Err(("450", Some("b")))),
-        (&[("RCPT TO:<c@", "452 full"), ("RCPT TO:<d@", "452 full")], "a b", Err(("452", Some("c d")))),
-        (&[("RCPT TO:<c@", "")], "", Err(("the mail server", Some("a b c d")))),
-        (&[("RCPT TO:", "550 unknown")], "", Err(("550", Some("")))),
-        (&[("RCPT TO:<c@", "452 full"), ("RCPT TO:", "550 unknown")], "", Err(("452", Some("c")))),
-        (&[("EHLO", "421 busy")], "", Err(("421", None))),
-        (&[("MAIL FROM:", "550 5.7.1 not from you")], "", Err(("550", None))),
-        (&[("MAIL FROM:", "454 4.7.0 who are you, for now")], "", Err(("454", None))),
-        (&[("DATA", "552 5.2.3 no")], "", Err(("552", Some("a b c d")))),
-        (&[("DATA", "")], "", Err(("the mail server", Some("a b c d")))),
-        (&[(".", "552 5.3.4 too long")], "", Err(("552", Some("a b c d")))),
-        (&[(".", "451 4.3.0 not now"), ("RCPT TO:<b@", "550 unknown")], "", Err(("451", Some("a b c d")))),
-        (&[(".", "")], "", Err(("the mail server", Some("a b c d")))),
+        (&[("RCPT TO:<b@", "550 5.1.1 unknown")], "a c d", Err(("550", "+a xb +c +d"))),
+        (
+            &[("RCPT TO:<b@", "554 5.7.1 <B@example.com>: relay access denied")],
+            "a c d",
+            Err(("554", "+a xb +c +d")),
+        ),
+        (&[("RCPT TO:<b@", "451 4.7.1 come again")], "a c d", Err(("451", "+a ?b +c +d"))),
+        (&[("RCPT TO:<a@", "550 unknown"), ("RCPT TO:<b@", "450 busy")], "c d", Err(("550", "xa ?b +c +d"))),
+        (&[("RCPT TO:<c@", "452 full"), ("RCPT TO:<d@", "452 full")], "a b", Err(("452", "+a +b ?c ?d"))),
+        (&[("RCPT TO:", "550 unknown")], "", Err(("550", "xa xb xc xd"))),
+        (&[("RCPT TO:<c@", "452 full"), ("RCPT TO:", "550 unknown")], "", Err(("550", "xa xb ?c xd"))),
+        (&[("EHLO", "421 busy")], "", Err(("421", ""))),
+        (&[("MAIL FROM:", "550 5.7.1 not from you")], "", Err(("550", ""))),
+        (&[("MAIL FROM:", "454 4.7.0 who are you, for now")], "", Err(("454", ""))),
+        (&[("DATA", "552 5.2.3 no")], "", Err(("552", "?a ?b ?c ?d"))),
+        (&[("DATA", "")], "", Err(("the mail server", ""))),
+        (&[(".", "552 5.3.4 too long")], "", Err(("552", "?a ?b ?c ?d"))),
+        (&[(".", "451 4.3.0 not now"), ("RCPT TO:<b@", "550 unknown")], "", Err(("451", "-a xb -c -d"))),
+        (&[(".", "")], "", Err(("the mail server", ""))),
         (&[("QUIT", "")], "a b c d", Ok(())),
     ];
     for (refusals, whom, expected) in table {
@@ -335,10 +389,9 @@ async fn an_attempt_is_one_session_by_which_every_address_has_a_mail_that_is_not
         let sent = server.send(&names("a b c d")).await;
         match (sent, expected) {
             (Ok(()), Ok(())) => {}
-            (Err(error), Err((reason, left))) => {
+            (Err(error), Err((reason, addresses))) => {
                 assert!(error.reason.contains(reason), "{refusals:?}: {error}");
-                assert_eq!(error.left, left.map(addresses), "{refusals:?}");
-                assert_eq!(error.is_taken, !whom.is_empty(), "{refusals:?}");
+                assert_eq!(told(&error), addresses, "{refusals:?}");
             }
             (sent, _) => panic!("{refusals:?}: {sent:?}"),
         }
@@ -347,34 +400,33 @@ async fn an_attempt_is_one_session_by_which_every_address_has_a_mail_that_is_not
     }
 }
 
-fn addresses(of: &str) -> Vec<String> {
-    names(of).iter().map(|name| format!("{name}@example.com")).collect()
-}
-
 #[tokio::test]
-async fn a_server_that_hangs_up_after_a_refusal_is_asked_about_the_others_in_another_session() {
-    // Whom it does not know, and at whom it hangs up; then who has the mail, who is left, and after how many sessions.
-    let table: [(Refusals, &str, &str, usize); 3] = [
-        (&[("RCPT TO:<b@", "550 unknown"), ("RCPT TO:<d@", "421 bye")], "", "a c d", 2),
-        (&[("RCPT TO:<b@", "451 later"), ("RCPT TO:<d@", "")], "", "a c d b", 2),
-        (&[("RCPT TO:<b@", "550 unknown"), (".", "451 not now")], "", "a b c d", 1),
+async fn a_server_that_hangs_up_when_it_is_asked_about_one_is_asked_about_the_others_in_another_session() {
+    // Whom it does not know, and at whom it hangs up; then what is told, and after how many sessions.
+    let table: [(Refusals, &str, usize); 5] = [
+        (&[("RCPT TO:<d@", "421 bye")], "+a +b +c ?d", 2),
+        (&[("RCPT TO:<b@", "550 unknown"), ("RCPT TO:<d@", "421 bye")], "+a xb +c ?d", 2),
+        (&[("RCPT TO:<b@", "451 later"), ("RCPT TO:<d@", "")], "+a ?b +c ?d", 2),
+        (&[("RCPT TO:<a@", ""), ("RCPT TO:<c@", "421 bye")], "?a +b ?c +d", 3),
+        (&[("RCPT TO:", "421 bye")], "?a ?b ?c ?d", 4),
     ];
-    for (refusals, whom, left, sessions) in table {
+    for (refusals, expected, sessions) in table {
         let server = MailServer::answering(refusals).await;
         let error = server.send(&names("a b c d")).await.unwrap_err();
-        assert_eq!((server.taken(), error.left), (names(whom), Some(addresses(left))), "{refusals:?}");
+        assert_eq!(told(&error), expected, "{refusals:?}");
+        let has: Vec<_> = expected.split(' ').filter_map(|one| one.strip_prefix('+')).collect();
+        assert_eq!(server.taken(), has, "{refusals:?}");
         assert_eq!(server.sessions.load(Ordering::SeqCst), sessions, "{refusals:?}");
     }
-    // It bears one unknown address a session.
-    let server =
-        MailServer::bearing(1, &[("RCPT TO:<a@", "550 unknown"), ("RCPT TO:<c@", "450 later")]).await;
+    const UNKNOWN: Refusals = &[("RCPT TO:<a@", "550 unknown"), ("RCPT TO:<c@", "450 later")];
+    let server = MailServer::with(Manners { refusals: UNKNOWN, bears: 1, ..POLITE }).await;
     let error = server.send(&names("a b c d")).await.unwrap_err();
-    assert_eq!((server.taken(), error.is_taken, error.left), (names("b d"), true, Some(addresses("c"))));
+    assert_eq!((told(&error).as_str(), server.taken()), ("xa +b ?c +d", names("b d")));
     assert_eq!(server.sessions.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]
-async fn those_of_a_later_session_that_fails_are_left() {
+async fn those_of_a_session_that_is_not_begun_are_not_asked() {
     let all: Vec<_> = (0..20).map(|number| format!("a{number:02}")).collect();
     const GONE: Refusals = &[
         ("RCPT TO:<a00", "450 later"),
@@ -384,34 +436,69 @@ async fn those_of_a_later_session_that_fails_are_left() {
         ("RCPT TO:<a13", "550 unknown"),
         ("RCPT TO:<a14", "550 unknown"),
         ("RCPT TO:<a15", "550 unknown"),
-        ("RCPT TO:<a19", ""),
     ];
-    let server = MailServer::answering(GONE).await;
+    let server = MailServer::with(Manners { refusals: GONE, most_sessions: 1, ..POLITE }).await;
     let error = server.send(&all).await.unwrap_err();
-    assert!(error.is_taken, "{error}");
-    assert_eq!((server.taken(), error.left), (names("a10"), Some(addresses("a16 a17 a18 a19 a00"))));
+    assert!(error.reason.contains("too many sessions"), "{error}");
+    let expected =
+        "?a00 xa01 xa02 xa03 xa04 xa05 xa06 xa07 xa08 xa09 +a10 xa11 xa12 xa13 xa14 xa15 -a16 -a17 -a18 -a19";
+    assert_eq!((told(&error).as_str(), server.taken()), (expected, names("a10")));
 }
 
 #[tokio::test]
 async fn of_many_addresses_all_have_a_mail_but_those_that_are_gone() {
     let all: Vec<_> = (0..100).map(|number| format!("a{}{}", number % 10, number / 10)).collect();
-    let server = MailServer::answering(&[("RCPT TO:<a9", "550 5.1.1 unknown")]).await;
-    assert_eq!(server.send(&all).await, Ok(()));
-    let there: Vec<_> = all.iter().filter(|name| !name.starts_with("a9")).cloned().collect();
-    assert_eq!((server.taken(), there.len()), (there, 90));
-    assert_eq!(server.sessions.load(Ordering::SeqCst), 1);
     // Where so many are gone that the server would hang up, another session goes on, wherever they stand.
     let is_gone = |name: &String| name.starts_with("a8") || name.starts_with("a9");
     let mut gone_first = all.clone();
     gone_first.sort_by_key(|name| !is_gone(name));
-    const GONE: Refusals = &[("RCPT TO:<a8", "550 5.1.1 unknown"), ("RCPT TO:<a9", "550 5.1.1 unknown")];
-    for all in [all.clone(), gone_first] {
-        let server = MailServer::answering(GONE).await;
-        assert_eq!(server.send(&all).await, Ok(()));
-        let there: Vec<_> = all.iter().filter(|name| !is_gone(name)).cloned().collect();
-        assert_eq!(server.taken(), there);
-        assert_eq!(server.sessions.load(Ordering::SeqCst), 2);
+    const TEN: Refusals = &[("RCPT TO:<a9", "550 5.1.1 unknown")];
+    const TWENTY: Refusals = &[("RCPT TO:<a8", "550 5.1.1 unknown"), ("RCPT TO:<a9", "550 5.1.1 unknown")];
+    for (all, refusals, sessions) in [(&all, TEN, 1), (&all, TWENTY, 2), (&gone_first, TWENTY, 2)] {
+        let server = MailServer::answering(refusals).await;
+        let error = server.send(all).await.unwrap_err();
+        let is_there = |name: &&String| refusals.iter().all(|(rcpt, _)| !name.starts_with(&rcpt[9..]));
+        let there: Vec<_> = all.iter().filter(is_there).cloned().collect();
+        assert_eq!((there.len(), server.taken()), (100 - 10 * refusals.len(), there));
+        assert_eq!(told(&error).matches('x').count(), 10 * refusals.len());
+        assert_eq!(server.sessions.load(Ordering::SeqCst), sessions);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mail_goes_to_those_the_server_is_asked_about_in_time() {
+    // While something is to be done the clock stands still, unless the server moves it or says nothing for a while.
+    tokio::spawn(async {
+        loop {
+            for _ in 0..200 {
+                yield_now().await;
+            }
+            advance(Duration::from_millis(100)).await;
+        }
+    });
+    let all: Vec<_> = (0..100).map(|number| format!("a{number:02}")).collect();
+    // It takes two seconds for each: the mail goes to those that it was asked about.
+    let server = MailServer::with(Manners { hesitates: Duration::from_secs(2), ..POLITE }).await;
+    let began = Instant::now();
+    let error = server.send(&all).await.unwrap_err();
+    assert!(began.elapsed() < Duration::from_secs(160), "{:?}", began.elapsed());
+    let asked = server.taken();
+    assert!((50..=76).contains(&asked.len()) && asked == all[..asked.len()], "{asked:?}");
+    let signs: String = told(&error).chars().filter(|sign| "+-x?".contains(*sign)).collect();
+    assert_eq!(signs, "+".repeat(asked.len()) + &"-".repeat(100 - asked.len()));
+    // It says nothing about one: that one is left for later.
+    let server = MailServer::with(Manners { silent_at: "<a01@", ..POLITE }).await;
+    let began = Instant::now();
+    let error = server.send(&all[..3]).await.unwrap_err();
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    assert_eq!((told(&error).as_str(), server.taken()), ("+a00 ?a01 +a02", names("a00 a02")));
+    // It says nothing about any.
+    let server = MailServer::with(Manners { silent_at: "RCPT", ..POLITE }).await;
+    let began = Instant::now();
+    let error = server.send(&all).await.unwrap_err();
+    assert!(began.elapsed() < Duration::from_secs(240), "{:?}", began.elapsed());
+    assert!(told(&error).starts_with("?a00 ?a01 ?a02 ?a03 ?a04") && told(&error).ends_with("-a98 -a99"));
+    assert!(error.reason.contains("takes its time"), "{error}");
 }
 
 #[tokio::test]

@@ -1,12 +1,12 @@
--- Ids and JSON are text, times are integer microseconds, digests are lower-case hex, but for the ledger's own, which are
+-- Ids and JSON are text, but for some ids (see below), times are integer microseconds, digests are lower-case hex, but for the ledger's own, which are
 -- 32 bytes. A record's body lives once, in
 -- ledger.payload; the other tables point at it by ledger index. `org` is the bytes of the organization's id: every primary
 -- key and every index begins with it, so that the tables can be spread over machines by it. Text compares by bytes.
 -- `evidence` stands for the schema that the store was given.
 --
 -- As in the SQLite store, apart from: bytes of the id for organizations (a number would need a counter that all servers
--- share), and in the tables that each snapshot is written to (snapshot, instance, deployment, run_origin) bytes for the ids
--- that stand in every row and index; indexes led by `org`, booleans, and jsonb where a statement looks inside.
+-- share), and bytes for the ids that stand in every row and index of the tables that grow with each snapshot (snapshot, instance,
+-- deployment, run_origin); indexes led by `org`, booleans, and jsonb where a statement looks inside.
 
 -- key: the bytes of the id, which other tables have as `org`.
 CREATE TABLE evidence.organization (
@@ -260,7 +260,7 @@ CREATE TABLE evidence.snapshot (
     events       bigint NOT NULL,
     PRIMARY KEY (org, environment, idx)
 );
--- By an expression, so that no look-up by number takes one of these for its own.
+-- By an expression, so that no look-up by number takes this one.
 CREATE INDEX snapshot_entry ON evidence.snapshot (org, (environment || ''), ledger_index, idx);
 
 -- Of logical environments: which had a member from an entry on (joined), or no more.

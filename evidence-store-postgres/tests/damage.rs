@@ -3,9 +3,14 @@
 use std::sync::Arc;
 
 use evidence_core::blobs::{Blobs, Whole};
+use evidence_core::conformance;
+use evidence_core::deployments::{Deployment, DeploymentFilter, DeploymentScope, DeploymentStore};
 use evidence_core::digest::{hex, sha256_hex};
+use evidence_core::environments::EnvironmentStore;
 use evidence_core::id::Id;
+use evidence_core::page::PageRequest;
 use evidence_core::seed::Seed;
+use evidence_core::snapshots::SnapshotStore;
 use evidence_core::store::Health;
 use evidence_core::sweep::PendingStore;
 use evidence_core::time::Timestamp;
@@ -17,7 +22,7 @@ use evidence_test_postgres::SchemaName;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
 
-/// A store in a schema of its own, with the organizations `acme` and `beta`.
+/// A store in a schema of its own.
 struct Bench {
     store: Arc<PostgresStore>,
     options: Options,
@@ -25,12 +30,26 @@ struct Bench {
 }
 
 impl Bench {
-    async fn new() -> Self {
+    async fn empty() -> Self {
         let schema = SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
         let options = Options { schema: schema.name.clone(), connections: 2, ..Options::default() };
         let store = Arc::new(PostgresStore::connect_with(&schema.url, &options).await.unwrap());
-        seed(&store, "jane", &["acme", "beta"]).await.unwrap();
         Self { store, options, schema }
+    }
+
+    /// What a check of the store contract leaves behind.
+    async fn after(check: &str) -> Self {
+        let bench = Self::empty().await;
+        let check = conformance::checks().into_iter().find(|known| known.name.ends_with(check)).unwrap();
+        (check.run)(bench.store.clone()).await.unwrap();
+        bench
+    }
+
+    /// With the organizations `acme` and `beta`.
+    async fn new() -> Self {
+        let bench = Self::empty().await;
+        seed(&bench.store, "jane", &["acme", "beta"]).await.unwrap();
+        bench
     }
 
     async fn org(&self, name: &str) -> Id {
@@ -373,5 +392,90 @@ async fn a_page_that_cannot_be_read_is_named_and_hides_nothing_else() {
             let report = bench.store.rebuild().await.unwrap();
             assert!(!report.problems.is_empty() && report.rows == 0, "{table}.{column}: {report:?}");
         }
+    }
+}
+
+/// What is asked by binary search of an environment: the times of the snapshots, when each is the latest one, what is the newest
+/// deployment of each artifact, and what was deployed from each time on.
+#[derive(Debug, PartialEq)]
+struct Searched {
+    snapshots: Vec<u64>,
+    latest: Vec<Option<Deployment>>,
+    deployed: Vec<Vec<Deployment>>,
+}
+
+impl Searched {
+    /// By these times of snapshots, and these deployments, all newest first.
+    async fn of(bench: &Bench, times: &[Timestamp], all: &[Deployment]) -> Self {
+        let (store, org) = (&bench.store, bench.org("foo").await);
+        let environment = prod(bench).await;
+        let (mut snapshots, mut latest, mut deployed) = (Vec::new(), Vec::new(), Vec::new());
+        for at in times {
+            snapshots.push(store.snapshot_at(org, environment, *at).await.unwrap());
+        }
+        for one in all {
+            let fingerprint = one.fingerprint.as_ref().unwrap();
+            latest.push(store.latest_deployment(org, environment, fingerprint).await.unwrap());
+            let filter = DeploymentFilter {
+                scope: DeploymentScope::Environment(environment),
+                environments: None,
+                flow: None,
+                from: one.at,
+                to: Timestamp::from_micros(i64::MAX),
+            };
+            deployed.push(store.deployments(org, &filter, PageRequest::ALL).await.unwrap().items);
+        }
+        Self { snapshots, latest, deployed }
+    }
+}
+
+/// The environment `prod` of the organization `foo`.
+async fn prod(bench: &Bench) -> Id {
+    bench.store.environment(bench.org("foo").await, "prod").await.unwrap().unwrap().record.id
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_row_that_is_lost_hides_no_later_one_from_a_binary_search() {
+    let bench = Bench::after("the_last_deployment_is_found").await;
+    let (org, environment) = (bench.org("foo").await, prod(&bench).await);
+    let mut times = Vec::new();
+    for number in 1.. {
+        let Some(snapshot) = bench.store.snapshot(org, environment, number).await.unwrap() else { break };
+        times.push(snapshot.record.at);
+    }
+    let everything = DeploymentFilter {
+        scope: DeploymentScope::Environment(environment),
+        environments: None,
+        flow: None,
+        from: Timestamp::from_micros(i64::MIN),
+        to: Timestamp::from_micros(i64::MAX),
+    };
+    let all = bench.store.deployments(org, &everything, PageRequest::ALL).await.unwrap().items;
+    assert_eq!((times.len(), all.len()), (4, 4));
+    let whole = Searched::of(&bench, &times, &all).await;
+    assert_eq!(whole.snapshots, [1, 2, 3, 4]);
+    // But for the last: nothing tells that there was one.
+    for lost in 1..4 {
+        let bench = Bench::after("the_last_deployment_is_found").await;
+        for statement in [
+            format!("DELETE FROM {{}}.deployment WHERE environment_ordinal = {lost}"),
+            format!("DELETE FROM {{}}.snapshot WHERE idx = {lost}"),
+        ] {
+            bench.execute(&statement).await;
+        }
+        let mut left = Searched::of(&bench, &times, &all).await;
+        let is_left = |one: &Deployment| *one != all[all.len() - lost];
+        for (place, (number, one)) in (1..).zip(&all).enumerate() {
+            let expected: Vec<_> = whole.deployed[place].iter().filter(|one| is_left(one)).cloned().collect();
+            assert_eq!(left.deployed[place], expected, "{number} without {lost}");
+            let newest = all.iter().find(|other| other.fingerprint == one.fingerprint).unwrap();
+            if is_left(newest) {
+                assert_eq!(left.latest[place], whole.latest[place], "{number} without {lost}");
+            }
+        }
+        left.snapshots.remove(lost - 1);
+        let expected: Vec<_> = (1..=4).filter(|number| *number != lost as u64).collect();
+        assert_eq!(left.snapshots, expected, "without {lost}");
     }
 }

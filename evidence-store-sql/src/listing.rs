@@ -74,7 +74,9 @@ impl Listing {
         let counted_all = format!("(SELECT count(*) FROM {all})");
         // Not by `max`, for which PostgreSQL reads all where it thinks them few.
         let greatest = |number: &str| {
-            format!("coalesce((SELECT {number} FROM {all} ORDER BY {number} DESC LIMIT 1), 0)")
+            format!(
+                "coalesce((SELECT {number} FROM {all} AND {number} IS NOT NULL ORDER BY {number} DESC LIMIT 1), 0)"
+            )
         };
         let in_order =
             |by: &str| (counted_all.clone(), format!("ORDER BY {by} LIMIT $2 OFFSET $3"), by.to_owned());

@@ -252,7 +252,7 @@ const PREFETCH: Sql = Sql::each(
                 (SELECT b.ordinal FROM evidence.build b WHERE b.org = j.org ORDER BY b.ordinal DESC LIMIT 1)
             WHEN 'repo' THEN
                 (SELECT b.repo_ordinal FROM evidence.build b WHERE b.org = j.org AND b.repo = j.name
-                    ORDER BY b.repo_ordinal DESC LIMIT 1)
+                    AND b.repo_ordinal IS NOT NULL ORDER BY b.repo_ordinal DESC LIMIT 1)
             WHEN 'deployments' THEN
                 (SELECT d.ordinal FROM evidence.deployment d WHERE d.org = j.org ORDER BY d.ordinal DESC LIMIT 1)
             WHEN 'environment' THEN
@@ -263,9 +263,9 @@ const PREFETCH: Sql = Sql::each(
                     ORDER BY d.environment_ordinal DESC LIMIT 1)
             WHEN 'deployed' THEN
                 (SELECT d.repo_ordinal FROM evidence.deployment d WHERE d.org = j.org AND d.repo = j.name
-                    ORDER BY d.repo_ordinal DESC LIMIT 1)
+                    AND d.repo_ordinal IS NOT NULL ORDER BY d.repo_ordinal DESC LIMIT 1)
             ELSE (SELECT a.control_ordinal FROM evidence.attestation a WHERE a.org = j.org AND a.control = j.name
-                ORDER BY a.control_ordinal DESC LIMIT 1)
+                AND a.control_ordinal IS NOT NULL ORDER BY a.control_ordinal DESC LIMIT 1)
             END, NULL, NULL, NULL, NULL, NULL
         FROM UNNEST($42::bigint[], $43::bytea[], $44::text[], $45::text[]) AS j (number, org, kind, name)
     UNION ALL (

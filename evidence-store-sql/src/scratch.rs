@@ -21,8 +21,8 @@ use crate::value::{Cell, Column, FromRow, Row, Value, signed};
 mod range;
 mod statements;
 
-use range::Derived;
 pub(crate) use range::OrgRange;
+use range::{Derived, key_with_ids};
 use statements::{
     ALL_REDERIVED, BEGIN, BEGIN_CHANGING, BEGIN_WRITING, BEGUN, BLOBS_MISSING, BUILT, CHUNKS, FIRST_BLOB,
     HASHES_MISSING, HEAD, HEADS, KEY_HASHES, KEYS_UNKNOWN, LEDGERS_GONE, MIN_WRITER_VERSION, NAMES,
@@ -414,11 +414,8 @@ impl<S: ScratchSession> Scratch<S> {
             };
             let rows = format!("SELECT DISTINCT {row} FROM {difference} LIMIT {MAX_NAMED}");
             let rows = self.readable_column(&format!("table {name}"), &rows, &mut problems).await?;
-            problems.extend(
-                rows.into_iter()
-                    .map(with_ids)
-                    .map(|row| format!("table {name}: row {row} is not what the ledger says")),
-            );
+            let named = rows.into_iter().map(key_with_ids);
+            problems.extend(named.map(|row| format!("table {name}: row {row} is not what the ledger says")));
         }
         let missing = HASHES_MISSING.replace("{range}", &range.has("org", S::DIALECT));
         let hashes = self.readable_column("table api_key", &missing, &mut problems).await?;
@@ -659,43 +656,6 @@ fn secrets(fact: &Fact, hashes: &BTreeMap<String, KeyHash>) -> Vec<(Id, KeyHash)
     hashes.get(&record.hash_sha256).map(|hash| (record.id, hash.clone())).into_iter().collect()
 }
 
-/// The key of a row, as a JSON array, with ids as text where PostgreSQL has them as bytes.
-fn with_ids(key: String) -> String {
-    let as_text = |value: serde_json::Value| {
-        let digits = value.as_str().and_then(|text| text.strip_prefix("\\x"));
-        let id = digits.and_then(|digits| {
-            let group = |range| digits.get(range);
-            let groups = [group(0..8)?, group(8..12)?, group(12..16)?, group(16..20)?, group(20..28)?];
-            (digits.len() == 28).then(|| groups.join("-"))
-        });
-        id.map_or(value, serde_json::Value::String)
-    };
-    match serde_json::from_str::<Vec<serde_json::Value>>(&key) {
-        Ok(values) => serde_json::Value::Array(values.into_iter().map(as_text).collect()).to_string(),
-        Err(_) => key,
-    }
-}
-
 fn unwritten(error: serde_json::Error) -> StoreError {
     StoreError::Failed(error.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_row_is_named_by_the_text_of_its_ids() {
-        let table = [
-            (
-                r#"["\\x00000000000000000000000000ab", "aa", 7]"#,
-                r#"["00000000-0000-0000-0000-000000ab","aa",7]"#,
-            ),
-            (r#"["\\x00ab", null]"#, r#"["\\x00ab",null]"#),
-            ("damaged", "damaged"),
-        ];
-        for (key, named) in table {
-            assert_eq!(with_ids(key.to_owned()), named);
-        }
-    }
 }

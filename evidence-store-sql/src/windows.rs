@@ -5,7 +5,8 @@ use crate::sql::{Dialect, Sql};
 
 /// Of the rows `b` of a table that a condition admits the number of the first that is not before, a scalar; the one after the
 /// last where all are. They are numbered from `$first` on, by a column of an index, and without gaps unless a row was lost: for
-/// that one the next one counts. The greatest is not asked for by `max`, for which PostgreSQL reads all where it thinks them few.
+/// that one the next one counts. The greatest is not asked for by `max`, for which PostgreSQL reads all where it thinks them few,
+/// and a damaged row without a number, which PostgreSQL has last, is none.
 macro_rules! first_not {
     ($is_before:literal, $table:literal, $number:literal from $first:literal, $of:literal) => {
         concat!(
@@ -19,7 +20,9 @@ macro_rules! first_not {
             $table,
             " b WHERE ",
             $of,
-            " ORDER BY b.",
+            " AND b.",
+            $number,
+            " IS NOT NULL ORDER BY b.",
             $number,
             " DESC LIMIT 1) + 1 - ",
             $first,

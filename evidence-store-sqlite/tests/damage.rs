@@ -4,9 +4,14 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use evidence_core::conformance;
+use evidence_core::deployments::{Deployment, DeploymentFilter, DeploymentScope, DeploymentStore};
 use evidence_core::digest::sha256_hex;
+use evidence_core::environments::EnvironmentStore;
 use evidence_core::id::Id;
+use evidence_core::page::PageRequest;
 use evidence_core::seed::Seed;
+use evidence_core::snapshots::SnapshotStore;
 use evidence_core::sweep::PendingStore;
 use evidence_core::time::Timestamp;
 use evidence_core::transfer::Transfer;
@@ -17,17 +22,30 @@ use tempfile::TempDir;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
 
-/// A store in a directory of its own, with the organizations `acme` and `beta`.
+/// A store in a directory of its own.
 struct Bench {
     directory: TempDir,
     store: Arc<SqliteStore>,
 }
 
 impl Bench {
-    async fn new() -> Self {
+    async fn empty() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let store = Arc::new(Sqlite::open(directory.path().join("e.db")).await.unwrap());
-        let bench = Self { directory, store };
+        Self { directory, store }
+    }
+
+    /// What a check of the store contract leaves behind.
+    async fn after(check: &str) -> Self {
+        let bench = Self::empty().await;
+        let check = conformance::checks().into_iter().find(|known| known.name.ends_with(check)).unwrap();
+        (check.run)(bench.store.clone()).await.unwrap();
+        bench
+    }
+
+    /// With the organizations `acme` and `beta`.
+    async fn new() -> Self {
+        let bench = Self::empty().await;
         bench.seed("jane", &["acme", "beta"]).await.unwrap();
         bench
     }
@@ -266,4 +284,88 @@ async fn an_address_is_decoded_once() {
             .count(),
         0
     );
+}
+
+/// What is asked by binary search of an environment: the times of the snapshots, when each is the latest one, what is the newest
+/// deployment of each artifact, and what was deployed from each time on.
+#[derive(Debug, PartialEq)]
+struct Searched {
+    snapshots: Vec<u64>,
+    latest: Vec<Option<Deployment>>,
+    deployed: Vec<Vec<Deployment>>,
+}
+
+impl Searched {
+    /// By these times of snapshots, and these deployments, all newest first.
+    async fn of(bench: &Bench, times: &[Timestamp], all: &[Deployment]) -> Self {
+        let (store, org) = (&bench.store, bench.org("foo").await);
+        let environment = prod(bench).await;
+        let (mut snapshots, mut latest, mut deployed) = (Vec::new(), Vec::new(), Vec::new());
+        for at in times {
+            snapshots.push(store.snapshot_at(org, environment, *at).await.unwrap());
+        }
+        for one in all {
+            let fingerprint = one.fingerprint.as_ref().unwrap();
+            latest.push(store.latest_deployment(org, environment, fingerprint).await.unwrap());
+            let filter = DeploymentFilter {
+                scope: DeploymentScope::Environment(environment),
+                environments: None,
+                flow: None,
+                from: one.at,
+                to: Timestamp::from_micros(i64::MAX),
+            };
+            deployed.push(store.deployments(org, &filter, PageRequest::ALL).await.unwrap().items);
+        }
+        Self { snapshots, latest, deployed }
+    }
+}
+
+/// The environment `prod` of the organization `foo`.
+async fn prod(bench: &Bench) -> Id {
+    bench.store.environment(bench.org("foo").await, "prod").await.unwrap().unwrap().record.id
+}
+
+#[tokio::test]
+async fn a_row_that_is_lost_hides_no_later_one_from_a_binary_search() {
+    let bench = Bench::after("the_last_deployment_is_found").await;
+    let (org, environment) = (bench.org("foo").await, prod(&bench).await);
+    let mut times = Vec::new();
+    for number in 1.. {
+        let Some(snapshot) = bench.store.snapshot(org, environment, number).await.unwrap() else { break };
+        times.push(snapshot.record.at);
+    }
+    let everything = DeploymentFilter {
+        scope: DeploymentScope::Environment(environment),
+        environments: None,
+        flow: None,
+        from: Timestamp::from_micros(i64::MIN),
+        to: Timestamp::from_micros(i64::MAX),
+    };
+    let all = bench.store.deployments(org, &everything, PageRequest::ALL).await.unwrap().items;
+    assert_eq!((times.len(), all.len()), (4, 4));
+    let whole = Searched::of(&bench, &times, &all).await;
+    assert_eq!(whole.snapshots, [1, 2, 3, 4]);
+    // But for the last: nothing tells that there was one.
+    for lost in 1..4 {
+        let bench = Bench::after("the_last_deployment_is_found").await;
+        for statement in [
+            format!("DELETE FROM deployment WHERE environment_ordinal = {lost}"),
+            format!("DELETE FROM snapshot WHERE idx = {lost}"),
+        ] {
+            bench.execute(&statement);
+        }
+        let mut left = Searched::of(&bench, &times, &all).await;
+        let is_left = |one: &Deployment| *one != all[all.len() - lost];
+        for (place, (number, one)) in (1..).zip(&all).enumerate() {
+            let expected: Vec<_> = whole.deployed[place].iter().filter(|one| is_left(one)).cloned().collect();
+            assert_eq!(left.deployed[place], expected, "{number} without {lost}");
+            let newest = all.iter().find(|other| other.fingerprint == one.fingerprint).unwrap();
+            if is_left(newest) {
+                assert_eq!(left.latest[place], whole.latest[place], "{number} without {lost}");
+            }
+        }
+        left.snapshots.remove(lost - 1);
+        let expected: Vec<_> = (1..=4).filter(|number| *number != lost as u64).collect();
+        assert_eq!(left.snapshots, expected, "without {lost}");
+    }
 }

@@ -148,16 +148,18 @@ impl Operation for GetAttestations {
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let filter = Arc::new(self.filter()?);
-        let mut position = self.position(cx).await?;
+        let flows = self.flows(cx).await?;
+        let after = self.cursor(&flows)?;
         let address = cx.api_url(&format!("attestations/{}", self.org));
         let links =
             |next: Option<&str>| CursorLinks::new(&address, &self.query(), self.after.as_deref(), next);
         if let Some(id) = &self.attestation_id {
-            let only = self.only(id, &position, &filter, cx).await?;
+            let only = self.only(id, &flows, &filter, cx).await?;
             let only = only.map(|(one, label)| AttestationView::new(one, &label.flow, &label.name, cx));
             let only = stream::iter(only.transpose()?.map(Ok));
             return JsonList::with_first_item(only, links(None), &cx.compute()).await;
         }
+        let mut position = self.position(flows, after, cx).await?;
         let per_page = self.per_page.map_or(PER_PAGE, PerPage::get);
         let (chosen, goes_on) = position.choose(filter, per_page, cx).await?;
         let next = goes_on.then(|| position.to_string());
@@ -183,30 +185,42 @@ impl GetAttestations {
         })
     }
 
-    /// Where the page begins.
-    async fn position(&self, cx: &Context<'_>) -> Result<Position> {
-        let after = self.after.as_deref().map(Cursor::from_str).transpose();
-        let refused = || Error::invalid("query.after", "Input should be the cursor of a page of this list");
-        let after = after.map_err(|UnknownCursor| refused())?;
-        if self.flow.0.is_empty() {
-            let before = match (after, &self.to_timestamp) {
-                (Some(Cursor::Org(before)), _) => before,
-                (Some(Cursor::Flows(_)), _) => return Err(refused()),
-                (None, Some(SentSeconds(to))) => cx.store().ledger_size_at(cx.org()?, *to).await?,
-                (None, None) => u64::MAX,
-            };
-            return Ok(Position::Org { before });
-        }
+    /// The flows whose attestations are listed; all where there are none.
+    async fn flows(&self, cx: &Context<'_>) -> Result<Vec<Id>> {
         let mut flows = Vec::new();
         for name in &self.flow.0 {
             let flow = cx.flow(name).await.map_err(|error| error.named_by("query.flow"))?;
             flows.push(flow.record.id);
         }
-        let flows = distinct(flows);
+        Ok(distinct(flows))
+    }
+
+    /// The cursor of a page of the list of these flows, if it is not the first one.
+    fn cursor(&self, flows: &[Id]) -> Result<Option<Cursor>> {
+        let cursor = self.after.as_deref().map(Cursor::from_str).transpose();
+        let is_of_list = |cursor: &Option<Cursor>| match cursor {
+            None => true,
+            Some(Cursor::Org(_)) => flows.is_empty(),
+            Some(Cursor::Flows(before)) => !flows.is_empty() && before.len() == flows.len(),
+        };
+        let cursor = cursor.ok().filter(is_of_list);
+        cursor
+            .ok_or_else(|| Error::invalid("query.after", "Input should be the cursor of a page of this list"))
+    }
+
+    /// Where the page begins.
+    async fn position(&self, flows: Vec<Id>, after: Option<Cursor>, cx: &Context<'_>) -> Result<Position> {
         let before = match after {
+            Some(Cursor::Org(before)) => return Ok(Position::Org { before }),
+            Some(Cursor::Flows(before)) => before,
+            None if flows.is_empty() => {
+                let before = match &self.to_timestamp {
+                    Some(SentSeconds(to)) => cx.store().ledger_size_at(cx.org()?, *to).await?,
+                    None => u64::MAX,
+                };
+                return Ok(Position::Org { before });
+            }
             None => self.newest(&flows, cx).await?,
-            Some(Cursor::Flows(before)) if before.len() == flows.len() => before,
-            Some(_) => return Err(refused()),
         };
         let positions = flows.into_iter().zip(before).map(|(flow, before)| FlowPosition { flow, before });
         Ok(Position::Flows(positions.collect()))
@@ -228,17 +242,14 @@ impl GetAttestations {
     async fn only(
         &self,
         id: &str,
-        of: &Position,
+        flows: &[Id],
         filter: &Filter,
         cx: &Context<'_>,
     ) -> Result<Option<(Attestation, TrailLabel)>> {
         let Ok(id) = id.parse() else { return Ok(None) };
         let found = cx.store().labelled_attestation(cx.org()?, id).await?;
         let admits = |(one, _): &(Attestation, TrailLabel)| {
-            let is_of_flow = match of {
-                Position::Org { .. } => true,
-                Position::Flows(flows) => flows.iter().any(|position| position.flow == one.flow),
-            };
+            let is_of_flow = flows.is_empty() || flows.contains(&one.flow);
             is_of_flow && filter.admits(one.name.as_str(), &one.kind, one.is_compliant, one.created_at)
         };
         Ok(found.filter(admits))

@@ -336,6 +336,15 @@ async fn snapshots_are_found_by_time(store: Arc<dyn Store>) -> Outcome {
         let found = store.snapshot_at(org.id, id(101), instant).await?;
         same(&format!("at {instant:?}"), found, expected)?;
     }
+    org.record(vec![Fact::EnvironmentCreated { record: environment(102, "twice") }]).await?;
+    for index in 1..=3 {
+        let taken = Snapshot { at: taken(index.min(2)), ..snapshot(102, index, &[], &[]) };
+        org.record(vec![snapshot_taken(taken)]).await?;
+    }
+    for (instant, expected) in [(micros(2, -1), 1), (micros(2, 0), 3), (micros(3, 0), 3)] {
+        let found = store.snapshot_at(org.id, id(102), instant).await?;
+        same(&format!("of equal times at {instant:?}"), found, expected)?;
+    }
     same("of another organization", store.snapshot_at(other.id, id(101), taken(5)).await?, 0)?;
     same("of no environment", store.snapshot_at(org.id, id(999), taken(5)).await?, 0)
 }

@@ -147,8 +147,7 @@ pub(crate) async fn evaluate(
     let states = reports.evaluated(&policies, kept.values().sum(), cx).await?;
     kept.extend(states.kept());
     let snapshots = known.status.snapshots;
-    let is_in_use = |last: &Arc<Remembered>| !reused.is_empty() || last.open(snapshots).is_some();
-    let since = remembered.filter(is_in_use).map_or_else(|| cx.now(), |last| last.since());
+    let since = remembered.and_then(|last| last.since(&reused, snapshots)).unwrap_or_else(|| cx.now());
     let last_open = (snapshots, Arc::clone(&open));
     let evaluation = Evaluation { running: Arc::clone(running), policies, open, reused, rest, states };
     let Outcome { policies, difference, compliant, artifacts } = evaluation.outcome(known, cx).await?;

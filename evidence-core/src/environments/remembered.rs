@@ -279,9 +279,11 @@ impl Remembered {
         (*number == snapshots).then(|| Arc::clone(open))
     }
 
-    /// When the oldest part of it was evaluated.
-    pub(crate) fn since(&self) -> Timestamp {
-        self.last.since
+    /// When the oldest part was evaluated of what these come to and of what the snapshot of this number shows; nothing where it
+    /// is of neither.
+    pub(crate) fn since(&self, reused: &Evaluated, snapshots: u64) -> Option<Timestamp> {
+        let is_used = !reused.is_empty() || self.open(snapshots).is_some();
+        is_used.then_some(self.last.since)
     }
 
     /// What would come to the same now of what runs under these names.

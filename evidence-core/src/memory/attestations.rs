@@ -56,19 +56,21 @@ fn numbered(tables: &Tables) -> Vec<ListedAttestation> {
     tables.attestations.iter().map(numbered).collect()
 }
 
+impl Tables {
+    fn attestation(&self, id: Id) -> Option<&Attestation> {
+        self.attestations.iter().map(|attestation| &attestation.record).find(|one| one.id == id)
+    }
+}
+
 #[async_trait]
 impl AttestationStore for MemoryStore {
     async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>> {
-        self.ask(org, |tables| {
-            let mut attestations = tables.attestations.iter().map(|attestation| &attestation.record);
-            attestations.find(|attestation| attestation.id == id).cloned()
-        })
+        self.ask(org, |tables| tables.attestation(id).cloned())
     }
 
     async fn labelled_attestation(&self, org: Id, id: Id) -> StoreResult<Option<(Attestation, TrailLabel)>> {
         self.ask(org, |tables| {
-            let mut attestations = tables.attestations.iter().map(|attestation| &attestation.record);
-            let attestation = attestations.find(|attestation| attestation.id == id)?;
+            let attestation = tables.attestation(id)?;
             let ids = [attestation.trail];
             let label = tables.label(tables.trails_of(&ids).next()?)?;
             Some((attestation.clone(), label))

@@ -17,7 +17,7 @@ use crate::notifications::job::{HEAVY, Known, NAME, Post, REST, after};
 use crate::notifications::lookup;
 use crate::notifications::payload::payload;
 use crate::notifications::sender::Message;
-use crate::notifications::store::{Delivery, Position};
+use crate::notifications::store::{Delivery, DeliveryState, Position};
 use crate::notifications::watched::places;
 use crate::page::Listed;
 use crate::service::EvidenceService;
@@ -44,10 +44,19 @@ const MOST_ATTEMPTS: u32 = 72;
 /// those that have this one, too.
 const LONGEST_REFUSED: Duration = Duration::from_secs(30 * 60);
 
+/// The longest pause in that time: however many attempts failed before, the server is asked several times.
+const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(5 * 60);
+
 /// How long is waited after so many failed attempts at an event.
 fn pause(attempts: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(attempts.saturating_sub(1));
     FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE)
+}
+
+/// How long is waited after the last failed attempt at a mail or another message.
+fn pause_after(state: &DeliveryState) -> Duration {
+    let longest = state.refused_since.map_or(LONGEST_PAUSE, |_| LONGEST_REFUSED_PAUSE);
+    pause(state.attempts).min(longest)
 }
 
 /// What became of telling a target of an entry.
@@ -82,7 +91,7 @@ struct Go<'p> {
     org: &'p Known,
     delivery: Delivery,
     /// How many more events.
-    left: usize,
+    events_left: usize,
     /// Until when.
     ends_at: Timestamp,
 }
@@ -120,10 +129,10 @@ impl Post {
             return Ok(None);
         };
         let places = places(&self.evidence, delivery.org, &action.record).await?;
-        let state = delivery.state.clone().at_address(target.destination.address_digest());
+        let state = delivery.state.clone().at_destination(&target.destination);
         let delivery = Delivery { state, ..delivery };
         let ends_at = after(self.evidence.now(), GO);
-        Ok(Some(Go { action, target, places, org, delivery, left: IN_A_ROW, ends_at }))
+        Ok(Some(Go { action, target, places, org, delivery, events_left: IN_A_ROW, ends_at }))
     }
 
     async fn tell_all(&self, go: &mut Go<'_>) -> Result<()> {
@@ -236,8 +245,8 @@ impl Post {
         let read = compute.run_if(entry.payload.len() > HEAVY, move || telling(&entry)).await?;
         let Some(fact) = read else { return Ok(Told::All) };
         let mut events = go.concerned(index, &fact);
-        let is_all = events.len() <= go.left;
-        events.truncate(go.left);
+        let is_all = events.len() <= go.events_left;
+        events.truncate(go.events_left);
         let Some(last) = events.last().map(|event| event.place) else { return Ok(Told::All) };
         let Some(names) = lookup::names(&self.evidence, org, &go.org.name, &events).await? else {
             return Ok(Told::All);
@@ -280,14 +289,17 @@ impl Post {
         let now = self.evidence.now();
         let (due_at, state) = (&mut go.delivery.due_at, &mut go.delivery.state);
         let following = Position { event: state.next.event + 1, ..state.next };
-        go.left = go.left.saturating_sub(1);
+        go.events_left = go.events_left.saturating_sub(1);
         let sent = match sent {
             Ok(()) => Ok(Vec::new()),
             Err(error) => {
                 let given_up = state.given_up_by(&error);
-                let refused = state.refused_for_good(&error).into_iter();
-                for address in refused.chain(given_up.iter().flatten().cloned()) {
-                    tracing::warn!(id = message.id, address, %error, "a mail does not come to an address");
+                let lost =
+                    given_up.iter().flatten().map(|address| (address.as_str(), error.reason_of(address)));
+                // Where nobody has it, the next attempt is made at all of them.
+                let refused = error.refused().filter(|_| state.is_sent_to_some(&error));
+                for (address, error) in refused.chain(lost) {
+                    tracing::warn!(id = message.id, address, error, "a mail does not come to an address");
                 }
                 given_up.ok_or(error)
             }
@@ -309,7 +321,7 @@ impl Post {
                         tracing::debug!(id = message.id, attempt, %error, "a notification was not delivered")
                     }
                 }
-                *due_at = Some(after(now, pause(state.attempts)));
+                *due_at = Some(after(now, pause_after(state)));
                 let is_refused =
                     state.refused_since.is_some_and(|since| after(since, LONGEST_REFUSED) <= now);
                 if is_refused || state.attempts >= MOST_ATTEMPTS {
@@ -321,11 +333,11 @@ impl Post {
                     }
                     state.go_on_from(following);
                 }
-                go.left = 0;
+                go.events_left = 0;
             }
         }
         self.put(&mut go.delivery).await?;
-        let is_enough = go.left == 0 || now >= go.ends_at;
+        let is_enough = go.events_left == 0 || now >= go.ends_at;
         Ok(if is_enough { Told::Enough } else { Told::All })
     }
 }
@@ -333,6 +345,18 @@ impl Post {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_refuses_a_mail_for_now_is_asked_often_however_many_attempts_failed() {
+        let action = "00000000-0000-0000-0000-00000001".parse().unwrap();
+        let first = DeliveryState::first(action, Position { entry: 1, event: 0 });
+        for (attempts, other, refused) in [(1, 1, 1), (9, 256, 256), (10, 512, 300), (60, 3600, 300)] {
+            let state = DeliveryState { attempts, ..first.clone() };
+            assert_eq!(pause_after(&state).as_secs(), other, "{attempts}");
+            let state = DeliveryState { refused_since: Some(Timestamp::from_seconds(1)), ..state };
+            assert_eq!(pause_after(&state).as_secs(), refused, "{attempts}");
+        }
+    }
 
     #[test]
     fn pauses_double_up_to_an_hour() {

@@ -13,7 +13,7 @@ use futures_util::future::try_join_all;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::actions::record::{Action, Watched};
+use crate::actions::record::{Action, Destination, Watched};
 use crate::background::runner::{Batch, Turn};
 use crate::error::Result;
 use crate::fact::Fact;
@@ -318,8 +318,8 @@ async fn note_action(
             state: DeliveryState::first(action.id, Position { entry: 0, event: 0 }),
             revision: 0,
         };
-        let address = target.destination.address_digest();
-        let Some(noted) = noted(known.unwrap_or(&fresh), first, address, evidence.now()) else {
+        let known_or_fresh = known.unwrap_or(&fresh);
+        let Some(noted) = noted(known_or_fresh, first, &target.destination, evidence.now()) else {
             return Ok(());
         };
         if store.put_delivery(&noted, None).await? {
@@ -337,13 +337,18 @@ async fn note_action(
 }
 
 /// What becomes of a delivery when this is the first event of a batch that its target is to be told of, if any is, and its
-/// address is this; nothing where it stays as it is. One that waits comes to the event by itself. One at another address than
+/// destination is this; nothing where it stays as it is. One that waits comes to the event by itself. One at another address than
 /// before goes on from where it is, at once; that its revision is another then keeps what becomes of an attempt at the former
 /// one from being noted.
-fn noted(known: &Delivery, first: Option<Position>, address: String, now: Timestamp) -> Option<Delivery> {
+fn noted(
+    known: &Delivery,
+    first: Option<Position>,
+    destination: &Destination,
+    now: Timestamp,
+) -> Option<Delivery> {
     let is_new = known.revision == 0;
-    let is_moved = !is_new && known.state.address != address;
-    let mut state = known.state.clone().at_address(address);
+    let mut state = known.state.clone().at_destination(destination);
+    let is_moved = !is_new && known.state.address != state.address;
     match (known.due_at, first) {
         (Some(_), _) => is_moved.then(|| Delivery { due_at: Some(now), state, ..known.clone() }),
         (None, Some(first)) => {
@@ -359,6 +364,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::actions::SecretUrl;
 
     fn id(n: u64) -> Id {
         format!("00000000-0000-0000-0000-{n:08}").parse().unwrap()
@@ -428,16 +434,17 @@ mod tests {
 
     #[test]
     fn a_delivery_that_rests_goes_on_from_the_first_event_and_one_at_another_address_at_once() {
-        let delivery = |due_at: Option<i64>, address: &str, revision| {
+        let hook = |url: &str| Destination::Webhook { url: SecretUrl::new(url.to_owned()) };
+        let delivery = |due_at: Option<i64>, url: &str, revision| {
             let state = DeliveryState {
-                address: address.to_owned(),
+                address: hook(url).address_digest(),
                 attempts: 3,
                 last_failure_at: Some(at(1)),
                 ..DeliveryState::first(id(2), position(4, 2))
             };
             Delivery { org: id(1), target: id(3), due_at: due_at.map(at), state, revision }
         };
-        // Due at, the address, the first event; then whether it is put, due at, from where, and after how many attempts.
+        // Due at, the URL, the first event; then whether it is put, due at, from where, and after how many attempts.
         let (first, stays) = (position(9, 1), position(4, 2));
         let table = [
             (Some(99), "a", Some(first), None),
@@ -450,16 +457,16 @@ mod tests {
             (Some(99), "b", None, Some((Some(5), stays, 0, false))),
             (Some(99), "b", Some(first), Some((Some(5), stays, 0, false))),
         ];
-        for (due_at, address, first, expected) in table {
-            let noted = noted(&delivery(due_at, "a", 7), first, address.to_owned(), at(5));
+        for (due_at, url, first, expected) in table {
+            let noted = noted(&delivery(due_at, "a", 7), first, &hook(url), at(5));
             let shown = noted.map(|one| {
-                assert_eq!((one.revision, one.state.address.as_str()), (7, address));
+                assert_eq!((one.revision, one.state.address), (7, hook(url).address_digest()));
                 (one.due_at, one.state.next, one.state.attempts, one.state.last_failure_at.is_some())
             });
             let expected =
                 expected.map(|(due, next, attempts, failed)| (due.map(at), next, attempts, failed));
-            assert_eq!(shown, expected, "{due_at:?} {address} {first:?}");
+            assert_eq!(shown, expected, "{due_at:?} {url} {first:?}");
         }
-        assert_eq!(noted(&delivery(None, "", 0), None, "a".to_owned(), at(5)), None);
+        assert_eq!(noted(&delivery(None, "", 0), None, &hook("a"), at(5)), None);
     }
 }

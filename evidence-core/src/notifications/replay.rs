@@ -56,7 +56,7 @@ async fn again_from(
         state.next = if waits { state.next.min(again) } else { again };
         (state.attempts, state.refused_since) = (0, None);
         state.addresses_left.clear();
-        let state = state.at_address(target.destination.address_digest());
+        let state = state.at_destination(&target.destination);
         let revision = known.map_or(0, |known| known.revision);
         let moved = Delivery { org, target: target.id, due_at: Some(evidence.now()), state, revision };
         if store.put_delivery(&moved, None).await? {

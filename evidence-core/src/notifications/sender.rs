@@ -1,5 +1,5 @@
-//! The way out: what is sent where. Plain data, so that whoever sends needs nothing of the store, and a host may bring a
-//! sender of its own.
+//! Senders of notifications, and what is sent where. Plain data, so that whoever sends needs nothing of the store, and a host may
+//! bring a sender of its own.
 
 use async_trait::async_trait;
 
@@ -28,23 +28,68 @@ pub struct Message {
     pub link: Option<String>,
 }
 
-/// An attempt that failed.
+/// An attempt after which a target does not have all of a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct NotSent {
-    /// Why, for the log: nothing of the destination but its host.
+    /// Why, for the log: of a URL nothing but its host. Answers of mail servers may name addresses.
     pub reason: String,
-    /// Whether some of a mail's addresses took it.
-    pub is_taken: bool,
-    /// Which of a mail's addresses did not take it and may later: the others took it, or it was refused for good. Nothing where
-    /// the server was not asked about any, and of what is no mail.
-    pub left: Option<Vec<String>>,
+    /// What became of each of a mail's addresses; empty where the mail server was asked about none, and of what is no mail.
+    pub addresses: Vec<(String, MailStatus)>,
+}
+
+/// What became of a mail to an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MailStatus {
+    /// The mail server took it.
+    Sent,
+    /// The mail server never takes it, for this reason.
+    Refused(String),
+    /// The mail server may take it later: it said so of this address, or said nothing when it was asked about it.
+    Deferred(String),
+    /// The mail server was not asked about the address, or could not take the mail that it would have taken for it.
+    NotAsked,
 }
 
 impl NotSent {
     /// An attempt by which nobody was told anything.
     pub fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), is_taken: false, left: None }
+        Self { reason: reason.into(), addresses: Vec::new() }
+    }
+
+    /// Whether some of a mail's addresses have it.
+    pub(crate) fn is_sent_to_some(&self) -> bool {
+        self.addresses.iter().any(|(_, status)| *status == MailStatus::Sent)
+    }
+
+    /// The addresses that a mail may still come to; nothing where the mail server was asked about none.
+    pub(crate) fn left(&self) -> Option<Vec<String>> {
+        let is_left = |status: &MailStatus| matches!(status, MailStatus::Deferred(_) | MailStatus::NotAsked);
+        let left = self.addresses.iter().filter(|(_, status)| is_left(status));
+        (!self.addresses.is_empty()).then(|| left.map(|(address, _)| address.clone()).collect())
+    }
+
+    /// Whether the mail server was asked about each of them.
+    pub(crate) fn is_asked_about_all(&self) -> bool {
+        !self.addresses.is_empty() && self.addresses.iter().all(|(_, status)| *status != MailStatus::NotAsked)
+    }
+
+    /// The addresses that no mail comes to, and why.
+    pub(crate) fn refused(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.addresses.iter().filter_map(|(address, status)| match status {
+            MailStatus::Refused(reason) => Some((address.as_str(), reason.as_str())),
+            _ => None,
+        })
+    }
+
+    /// Why an address does not have the mail.
+    pub(crate) fn reason_of(&self, address: &str) -> &str {
+        let known = self.addresses.iter().find(|(known, _)| known == address);
+        match known {
+            Some((_, MailStatus::Refused(reason) | MailStatus::Deferred(reason))) => reason,
+            _ => &self.reason,
+        }
     }
 }
 
@@ -54,6 +99,7 @@ pub trait Sender: Send + Sync + 'static {
     /// Tries to deliver a message, once and in bounded time. It may be dropped on the way.
     ///
     /// # Errors
-    /// Where the target did not say that it has it: the same comes again later, to those who are left.
+    /// Where the target, or an address of it, does not have the message after this: the same comes again later, to those that
+    /// are left.
     async fn send(&self, message: &Message) -> Result<(), NotSent>;
 }

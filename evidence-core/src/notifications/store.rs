@@ -52,7 +52,7 @@ pub struct DeliveryState {
     /// The addresses that are still to be sent that event as a mail; empty where it is all of the target's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses_left: Vec<String>,
-    /// Since when the mail server does not take that event for these, though it is asked about them at every attempt.
+    /// Since when the mail server does not take that event for these, though it was asked about each at every attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_since: Option<Timestamp>,
     /// The addresses for which the last event was given up, though others took it: until they take one, no other address waits
@@ -83,12 +83,25 @@ impl DeliveryState {
         }
     }
 
-    /// The same of a target with this address: what became of attempts at another is forgotten, where it goes on is not.
-    pub(crate) fn at_address(self, address: String) -> Self {
+    /// The same of a target with this destination. What became of attempts at another is forgotten, where it goes on is not. A
+    /// mail whose addresses were changed is still sent to those that are left of them, and where none is, everybody has it.
+    pub(crate) fn at_destination(self, destination: &Destination) -> Self {
+        let address = destination.address_digest();
         if self.address == address {
             return self;
         }
-        Self { address, ..Self::first(self.action, self.next) }
+        let mut state = Self { address, ..Self::first(self.action, self.next) };
+        if let Destination::Email { addresses } = destination {
+            let known =
+                |of: Vec<String>| Vec::from_iter(of.into_iter().filter(|one| addresses.contains(one)));
+            let was_left = !self.addresses_left.is_empty();
+            state.addresses_left = known(self.addresses_left);
+            state.addresses_given_up = known(self.addresses_given_up);
+            if was_left && state.addresses_left.is_empty() {
+                state.next.event += 1;
+            }
+        }
+        state
     }
 
     /// Goes on from an event, of which no attempt was made where it is another than before.
@@ -99,46 +112,43 @@ impl DeliveryState {
         }
     }
 
-    /// Where the next attempt is made at a target with this destination.
+    /// Where the next attempt is made at a target with this destination. Each attempt at a mail begins at another address, so that
+    /// no address keeps the server from being asked about those after it.
     pub(crate) fn still_told(&self, destination: &Destination) -> Destination {
-        match destination {
-            Destination::Email { addresses } if !self.addresses_left.is_empty() => {
-                let is_left = |address: &&String| self.addresses_left.contains(address);
-                Destination::Email { addresses: addresses.iter().filter(is_left).cloned().collect() }
-            }
-            all => all.clone(),
-        }
+        let Destination::Email { addresses } = destination else { return destination.clone() };
+        let is_left =
+            |address: &&String| self.addresses_left.is_empty() || self.addresses_left.contains(address);
+        let mut addresses = Vec::from_iter(addresses.iter().filter(is_left).cloned());
+        let first =
+            usize::try_from(self.attempts).ok().and_then(|attempts| attempts.checked_rem(addresses.len()));
+        addresses.rotate_left(first.unwrap_or_default());
+        Destination::Email { addresses }
     }
 
     /// Whether some of a mail's addresses have it after this attempt.
-    const fn is_taken(&self, error: &NotSent) -> bool {
-        error.is_taken || !self.addresses_left.is_empty()
+    pub(crate) fn is_sent_to_some(&self, error: &NotSent) -> bool {
+        error.is_sent_to_some() || !self.addresses_left.is_empty()
     }
 
     /// The addresses that do not have a mail after this attempt, where nobody waits for them: others have it, and those that it
     /// may come to later were given up before.
     pub(crate) fn given_up_by(&self, error: &NotSent) -> Option<Vec<String>> {
-        let left = error.left.as_ref().filter(|_| self.is_taken(error))?;
-        left.iter().all(|address| self.addresses_given_up.contains(address)).then(|| left.clone())
-    }
-
-    /// The addresses that were left and that an attempt says no mail ever comes to.
-    pub(crate) fn refused_for_good(&self, error: &NotSent) -> Vec<String> {
-        let Some(left) = error.left.as_ref().filter(|_| !error.is_taken) else { return Vec::new() };
-        self.addresses_left.iter().filter(|address| !left.contains(address)).cloned().collect()
+        let left = error.left().filter(|_| self.is_sent_to_some(error))?;
+        left.iter().all(|address| self.addresses_given_up.contains(address)).then_some(left)
     }
 
     /// Counts a failed attempt at this time. Each time that a mail is left for fewer addresses the count begins anew: what comes
     /// to some at a time comes to all of them.
     pub(crate) fn failed(&mut self, error: &NotSent, now: Timestamp) {
-        match &error.left {
-            Some(left) if self.is_taken(error) => {
-                if self.addresses_left.is_empty() || left.len() < self.addresses_left.len() {
-                    (self.addresses_left, self.attempts, self.refused_since) = (left.clone(), 0, None);
-                }
+        let left = error.left().filter(|_| self.is_sent_to_some(error));
+        self.refused_since = self.refused_since.filter(|_| error.is_asked_about_all());
+        if let Some(left) = left {
+            if self.addresses_left.is_empty() || left.len() < self.addresses_left.len() {
+                (self.addresses_left, self.attempts, self.refused_since) = (left, 0, None);
+            }
+            if error.is_asked_about_all() {
                 self.refused_since.get_or_insert(now);
             }
-            _ => self.refused_since = None,
         }
         self.attempts += 1;
     }
@@ -180,9 +190,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::actions::record::SecretUrl;
+    use crate::notifications::sender::MailStatus;
 
     fn addresses(names: &str) -> Vec<String> {
         names.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// An attempt that says this of addresses, each by its letter: `+` sent, `x` refused, `?` deferred, `-` not asked.
+    fn attempt(told: &str) -> NotSent {
+        let status = |told: &str| match told.split_at(1) {
+            ("+", address) => (address.to_owned(), MailStatus::Sent),
+            ("x", address) => (address.to_owned(), MailStatus::Refused(format!("no {address}"))),
+            ("?", address) => (address.to_owned(), MailStatus::Deferred(format!("not now {address}"))),
+            ("-", address) => (address.to_owned(), MailStatus::NotAsked),
+            _ => panic!("{told}"),
+        };
+        NotSent { addresses: told.split_whitespace().map(status).collect(), ..NotSent::new("failed") }
     }
 
     #[test]
@@ -191,28 +215,27 @@ mod tests {
         let at = |event| Position { entry: 1, event };
         let all = Destination::Email { addresses: addresses("a b c") };
         let mut state = DeliveryState::first(action, at(0));
-        // Whether some take it at an attempt, and who does not have it after that, where that is known; then at whom the next one
-        // is made, how many are counted, and by which attempt of the table those who are left were first refused it.
+        // An attempt; then at whom the next one is made, how many are counted, and by which attempt of the table those who are left
+        // were first refused it.
         let table = [
-            ((false, None), ("a b c", 1, None)),
-            ((false, Some("a b")), ("a b c", 2, None)),
-            ((true, Some("b c")), ("b c", 1, Some(2))),
-            ((false, Some("b c")), ("b c", 2, Some(2))),
-            ((false, None), ("b c", 3, None)),
-            ((false, Some("b c")), ("b c", 4, Some(5))),
-            ((false, Some("c")), ("c", 1, Some(6))),
-            ((false, Some("c")), ("c", 2, Some(6))),
-            ((false, Some("c")), ("c", 3, Some(6))),
+            ("", ("b c a", 1, None)),
+            ("xa ?b ?c", ("c a b", 2, None)),
+            ("+a ?b ?c", ("c b", 1, Some(2))),
+            ("?b ?c", ("b c", 2, Some(2))),
+            ("", ("c b", 3, None)),
+            ("?b ?c", ("b c", 4, Some(5))),
+            ("?b -c", ("c b", 5, None)),
+            ("?b ?c", ("b c", 6, Some(7))),
+            ("+b -c", ("c", 1, None)),
+            ("?c", ("c", 2, Some(9))),
+            ("?c", ("c", 3, Some(9))),
         ];
-        for (((is_taken, left), (next, attempts, since)), now) in table.into_iter().zip(0..) {
-            let error = NotSent { is_taken, left: left.map(addresses), ..NotSent::new("refused") };
-            state.failed(&error, Timestamp::from_micros(now));
-            assert_eq!(state.still_told(&all), Destination::Email { addresses: addresses(next) });
-            assert_eq!(state.attempts, attempts, "{state:?}");
-            assert_eq!(state.refused_since, since.map(Timestamp::from_micros), "{state:?}");
+        for ((told, (next, attempts, since)), now) in table.into_iter().zip(0..) {
+            state.failed(&attempt(told), Timestamp::from_micros(now));
+            assert_eq!(state.still_told(&all), Destination::Email { addresses: addresses(next) }, "{told}");
+            assert_eq!(state.attempts, attempts, "{told}: {state:?}");
+            assert_eq!(state.refused_since, since.map(Timestamp::from_micros), "{told}: {state:?}");
         }
-        let other = state.clone().at_address("another".to_owned());
-        assert_eq!((other.still_told(&all), other.attempts), (all.clone(), 0));
         state.go_on_from(at(0));
         assert_eq!(state.attempts, 3);
         state.go_on_from(at(1));
@@ -220,43 +243,92 @@ mod tests {
     }
 
     #[test]
-    fn no_address_waits_for_those_that_were_given_up() {
+    fn those_who_have_a_mail_have_it_once_whichever_addresses_are_added_and_taken_away() {
         let action: Id = "00000000-0000-0000-0000-00000001".parse().unwrap();
-        let mut state = DeliveryState::first(action, Position { entry: 1, event: 0 });
-        let refused = |is_taken, left: Option<&str>| NotSent {
-            is_taken,
-            left: left.map(addresses),
-            ..NotSent::new("refused")
-        };
-        assert_eq!(state.given_up_by(&refused(true, Some("b"))), None);
-        state.addresses_given_up = addresses("b c");
-        for (left, is_given_up) in [("b", true), ("c b", true), ("b d", false), ("", true)] {
-            let given_up = is_given_up.then(|| addresses(left));
-            assert_eq!(state.given_up_by(&refused(true, Some(left))), given_up, "{left}");
-            assert_eq!(state.given_up_by(&refused(false, Some(left))), None, "nobody has it: {left}");
+        let mail = |of: &str| Destination::Email { addresses: addresses(of) };
+        let first =
+            DeliveryState::first(action, Position { entry: 1, event: 4 }).at_destination(&mail("a b c"));
+        let mut some = DeliveryState { addresses_given_up: addresses("c d"), ..first.clone() };
+        some.failed(&attempt("+a ?b ?c"), Timestamp::from_micros(7));
+        // The addresses; then at whom the next attempt is made, at which event, and how many are counted.
+        for (to, (next, event, attempts)) in [
+            ("c a b", ("c b", 4, 1)),
+            ("a b", ("b", 4, 0)),
+            ("a b e", ("b", 4, 0)),
+            ("a e", ("a e", 5, 0)),
+            ("", ("", 5, 0)),
+        ] {
+            let state = some.clone().at_destination(&mail(to));
+            assert_eq!((state.still_told(&mail(to)), state.next.event), (mail(next), event), "{to}");
+            assert_eq!(state.attempts, attempts, "{to}");
+            assert!(state.addresses_given_up.iter().all(|one| to.contains(one) || to == "c a b"), "{to}");
+            let nobody_has_it = first.clone().at_destination(&mail(to));
+            assert_eq!(
+                (nobody_has_it.still_told(&mail(to)), nobody_has_it.next.event),
+                (mail(to), 4),
+                "{to}"
+            );
         }
-        // At those who are left nobody need take it.
-        state.addresses_left = addresses("b d");
-        assert_eq!(
-            state.given_up_by(&refused(false, Some("b"))),
-            Some(addresses("b")),
-            "d is refused for good"
-        );
-        assert_eq!(state.given_up_by(&refused(false, Some(""))), Some(Vec::new()), "both are");
-        assert_eq!(state.given_up_by(&refused(false, None)), None);
-        assert_eq!(state.refused_for_good(&refused(false, Some("b"))), addresses("d"));
-        for unknown in [refused(true, Some("b")), refused(false, None)] {
-            assert!(state.refused_for_good(&unknown).is_empty(), "d may have taken it: {unknown:?}");
-        }
+        let hook = Destination::Webhook { url: SecretUrl::new("https://hooks.example.com".to_owned()) };
+        let state = some.at_destination(&hook);
+        assert_eq!((state.still_told(&hook), state.next.event, state.attempts), (hook, 4, 0));
     }
 
     #[test]
-    fn a_state_without_addresses_is_stored_as_before_there_were_any() {
+    fn no_address_waits_for_those_that_were_given_up() {
+        let action: Id = "00000000-0000-0000-0000-00000001".parse().unwrap();
+        let mut state = DeliveryState::first(action, Position { entry: 1, event: 0 });
+        assert_eq!(state.given_up_by(&attempt("+a ?b")), None);
+        state.addresses_given_up = addresses("b c");
+        for (left, is_given_up) in [("?b", true), ("-c ?b", true), ("?b ?d", false), ("xd", true), ("", true)]
+        {
+            let given_up = attempt(left).left().filter(|_| is_given_up);
+            assert_eq!(
+                state.given_up_by(&attempt(&format!("+a {left}"))),
+                given_up.or(is_given_up.then(Vec::new)),
+                "{left}"
+            );
+            assert_eq!(state.given_up_by(&attempt(left)), None, "nobody has it: {left}");
+        }
+        // At those who are left nobody need take it.
+        state.addresses_left = addresses("b d");
+        assert_eq!(state.given_up_by(&attempt("?b xd")), Some(addresses("b")));
+        assert_eq!(state.given_up_by(&attempt("xb xd")), Some(Vec::new()));
+        assert_eq!(state.given_up_by(&attempt("?b ?d")), None);
+        assert_eq!(state.given_up_by(&attempt("")), None);
+    }
+
+    #[test]
+    fn an_address_is_named_with_its_own_reason() {
+        let error = attempt("+a xb ?c -d");
+        assert_eq!(error.refused().collect::<Vec<_>>(), [("b", "no b")]);
+        assert_eq!(
+            ["a", "b", "c", "d"].map(|one| error.reason_of(one)),
+            ["failed", "no b", "not now c", "failed"]
+        );
+        let asked = [("", false), ("+a ?b xc", true), ("+a -b", false)];
+        assert!(asked.iter().all(|(told, is_asked)| attempt(told).is_asked_about_all() == *is_asked));
+    }
+
+    #[test]
+    fn a_state_is_stored_so_and_without_addresses_as_before_there_were_any() {
         let stored = json!({
             "action": "00000000-0000-0000-0000-00000001", "address": "x", "next": {"entry": 1, "event": 0},
             "attempts": 0, "last_success_at": null, "last_failure_at": null,
         });
         let state: DeliveryState = serde_json::from_value(stored.clone()).unwrap();
         assert_eq!(serde_json::to_value(&state).unwrap(), stored);
+        let mut with_addresses = stored;
+        with_addresses["addresses_left"] = json!(["a", "b"]);
+        with_addresses["addresses_given_up"] = json!(["b"]);
+        with_addresses["refused_since"] = json!(7);
+        let expected = DeliveryState {
+            addresses_left: addresses("a b"),
+            addresses_given_up: addresses("b"),
+            refused_since: Some(Timestamp::from_micros(7)),
+            ..state
+        };
+        assert_eq!(serde_json::from_value::<DeliveryState>(with_addresses.clone()).unwrap(), expected);
+        assert_eq!(serde_json::to_value(&expected).unwrap(), with_addresses);
     }
 }

@@ -1,6 +1,7 @@
 //! Which rows are compared: those of a range of organizations, in the tables that follow from the ledgers.
 
 use evidence_core::digest::hex;
+use serde_json::Value;
 
 use super::SCRATCH;
 use crate::sql::{Dialect, SCHEMA};
@@ -75,5 +76,42 @@ impl Derived {
         format!(
             "(SELECT * FROM ({derived} EXCEPT {stored}) a UNION ALL SELECT * FROM ({stored} EXCEPT {derived}) b) x"
         )
+    }
+}
+
+/// The key of a row, as a JSON array, with ids as text where PostgreSQL has them as bytes.
+pub(super) fn key_with_ids(key: String) -> String {
+    let as_text = |value: Value| {
+        let digits = value.as_str().and_then(|text| text.strip_prefix("\\x"));
+        let id = digits.and_then(|digits| {
+            let group = |range| digits.get(range);
+            let groups = [group(0..8)?, group(8..12)?, group(12..16)?, group(16..20)?, group(20..28)?];
+            (digits.len() == 28).then(|| groups.join("-"))
+        });
+        id.map_or(value, Value::String)
+    };
+    match serde_json::from_str::<Vec<Value>>(&key) {
+        Ok(values) => Value::Array(values.into_iter().map(as_text).collect()).to_string(),
+        Err(_) => key,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_named_by_the_text_of_its_ids() {
+        let table = [
+            (
+                r#"["\\x00000000000000000000000000ab", "aa", 7]"#,
+                r#"["00000000-0000-0000-0000-000000ab","aa",7]"#,
+            ),
+            (r#"["\\x00ab", null]"#, r#"["\\x00ab",null]"#),
+            ("damaged", "damaged"),
+        ];
+        for (key, named) in table {
+            assert_eq!(key_with_ids(key.to_owned()), named);
+        }
     }
 }

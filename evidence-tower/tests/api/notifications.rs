@@ -11,7 +11,7 @@ use evidence_core::background::Background;
 use evidence_core::feed::Lease;
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::memory::MemoryStore;
-use evidence_core::notifications::{Message, NotSent, Notify, Sender, replay};
+use evidence_core::notifications::{MailStatus, Message, NotSent, Notify, Sender, replay};
 use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, Settings, Store};
 use futures_util::future::BoxFuture;
@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use crate::faults::Log;
 use crate::intercepting_store::{Call, InterceptingStore};
 use crate::mounts::Mount;
 use crate::support::environments::fingerprint;
@@ -45,6 +46,8 @@ struct Postbox {
     down: Mutex<BTreeSet<String>>,
     /// Mail addresses that take nothing for now.
     full: Mutex<BTreeSet<String>>,
+    /// Those that never take anything again.
+    gone: Mutex<BTreeSet<String>>,
     /// Whom the next attempt to panics at, when it is let go.
     panics: Mutex<BTreeSet<String>>,
     held: Mutex<BTreeSet<String>>,
@@ -93,20 +96,19 @@ impl Sender for Postbox {
         if self.down.lock().unwrap().contains(&whom) {
             return Err(NotSent::new("it is down"));
         }
-        let full = self.full.lock().unwrap();
-        let left: Vec<String> = match &message.destination {
-            Destination::Email { addresses } => {
-                addresses.iter().filter(|address| full.contains(*address)).cloned().collect()
-            }
-            Destination::Webhook { .. } | Destination::Slack { .. } => Vec::new(),
+        let Destination::Email { addresses } = &message.destination else { return Ok(()) };
+        let (full, gone) = (self.full.lock().unwrap(), self.gone.lock().unwrap());
+        let status = |address: &String| match address {
+            full_one if full.contains(full_one) => MailStatus::Deferred("full".to_owned()),
+            gone_one if gone.contains(gone_one) => MailStatus::Refused("gone".to_owned()),
+            _ => MailStatus::Sent,
         };
-        match &message.destination {
-            _ if left.is_empty() => Ok(()),
-            destination => {
-                let is_taken = matches!(destination, Destination::Email { addresses } if *addresses != left);
-                Err(NotSent { is_taken, left: Some(left), ..NotSent::new("some are full") })
-            }
+        let addresses =
+            addresses.iter().map(|address| (address.clone(), status(address))).collect::<Vec<_>>();
+        if addresses.iter().all(|(_, status)| *status == MailStatus::Sent) {
+            return Ok(());
         }
+        Err(NotSent { addresses, ..NotSent::new("some are refused") })
     }
 }
 
@@ -297,6 +299,55 @@ async fn a_mail_comes_again_to_the_addresses_that_are_left_and_to_no_other() {
         let alone = postbox.of("b@example.com");
         let first = &postbox.of(both)[0];
         assert!(!alone.is_empty() && alone.iter().all(|attempt| attempt.id == first.id), "{alone:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_address_that_no_mail_comes_to_is_named_in_the_log() {
+    let [a, b, c, d] = ["a@example.com", "b@example.com", "c@example.com", "d@example.com"];
+    on_every_store(async |bench| {
+        let log = Log::default();
+        let _guard = log.start();
+        let (api, postbox) = (&bench.api, &bench.postbox);
+        api.given_environments("docker", &["prod"]).await;
+        postbox.full.lock().unwrap().extend([b, c].map(str::to_owned));
+        postbox.gone.lock().unwrap().insert(d.to_owned());
+        let mail = json!({"type": "EMAIL", "emails": [a, b, c, d]});
+        api.put(ENVIRONMENTS).json(started("alert", &["prod"], &[mail])).await.created();
+        bench.runs("prod", "1").await;
+        let line = |address: &str, why: &str| {
+            let id = &postbox.attempts().last().unwrap().id.clone();
+            format!("a mail does not come to an address id=\"{id}\" address=\"{address}\" error=\"{why}\"")
+        };
+        let until_logged = async |address: &str, why: &str, times: usize| {
+            until(address, async || log.text().matches("does not come to").count() == times).await;
+            assert!(log.text().contains(&line(address, why)), "{}", log.text());
+        };
+        // At the first attempt; at one at those that are left; and the last of them, which the others wait for half an hour.
+        until("an attempt is made", async || !postbox.attempts().is_empty()).await;
+        until_logged(d, "gone", 1).await;
+        postbox.full.lock().unwrap().remove(c);
+        postbox.gone.lock().unwrap().insert(c.to_owned());
+        bench.clock.advance(Duration::from_secs(60));
+        until_logged(c, "gone", 2).await;
+        let (org, targets) = (acme(&*bench.store).await, bench.targets(1).await);
+        let attempts = async || bench.store.deliveries(org, &targets).await.unwrap()[0].state.attempts;
+        for number in 1..=2 {
+            until(&format!("attempt {number}"), async || attempts().await == number).await;
+            assert!(!log.text().contains("is given up"), "after {number}: {}", log.text());
+            bench.clock.advance(Duration::from_secs(14 * 60));
+        }
+        bench.clock.advance(Duration::from_secs(10 * 60));
+        until("it is given up", async || log.text().contains("a notification is given up")).await;
+        assert!(log.text().contains(&format!("addresses=[\"{b}\"]")), "{}", log.text());
+        // Nobody waits for it any more, and each event says it of all that have none.
+        bench.runs("prod", "12").await;
+        until_logged(b, "full", 5).await;
+        until("nothing is left", async || {
+            api.get("/actions/acme/1").await.ok()["is_failing"] == json!(false)
+        })
+        .await;
     })
     .await;
 }

@@ -161,3 +161,24 @@ fn every_evaluation_takes_room() {
     };
     assert!(least > 0 && one.bytes() > least + LEAST, "{least}, {}", one.bytes());
 }
+
+#[test]
+fn an_evaluation_is_as_old_as_the_oldest_part_that_it_reuses() {
+    let at = Timestamp::from_seconds(7);
+    let artifacts = Evaluated::from([(ArtifactKey::from(&fingerprint('1')), from_trails(&[1]))]);
+    let last = LastEvaluation {
+        since: at,
+        ledger: Frontier::default(),
+        policies: vec![],
+        open: (3, Arc::default()),
+        artifacts: artifacts.clone(),
+        kept: BTreeMap::new(),
+    };
+    let remembered = Remembered { last: Arc::new(last), affected: Affected::default(), same_policies: true };
+    let none = Evaluated::new();
+    for (reused, snapshots, since) in
+        [(&none, 3, Some(at)), (&none, 4, None), (&artifacts, 4, Some(at)), (&artifacts, 3, Some(at))]
+    {
+        assert_eq!(remembered.since(reused, snapshots), since, "{} of {snapshots}", reused.len());
+    }
+}
