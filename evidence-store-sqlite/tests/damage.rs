@@ -369,3 +369,36 @@ async fn a_row_that_is_lost_hides_no_later_one_from_a_binary_search() {
         assert_eq!(left.snapshots, expected, "without {lost}");
     }
 }
+
+#[tokio::test]
+async fn a_row_that_lost_its_number_hides_no_other_one() {
+    let bench = Bench::after("the_last_deployment_is_found").await;
+    let org = bench.org("foo").await;
+    let everything = DeploymentFilter {
+        scope: DeploymentScope::Organization,
+        environments: None,
+        flow: None,
+        from: Timestamp::from_micros(i64::MIN),
+        to: Timestamp::from_micros(i64::MAX),
+    };
+    let all = bench.store.deployments(org, &everything, PageRequest::ALL).await.unwrap().items;
+    let repo = |one: &Deployment| one.report.as_ref().and_then(|report| report.repo);
+    let repo_of_most = repo(all.last().unwrap()).unwrap();
+    let of_repo = |from| DeploymentFilter {
+        scope: DeploymentScope::Repos(vec![repo_of_most]),
+        from,
+        ..everything.clone()
+    };
+    let oldest_first: Vec<_> = all.iter().rev().filter(|one| repo(one) == Some(repo_of_most)).collect();
+    assert_eq!(oldest_first.len(), 3);
+    for (lost, number) in oldest_first.iter().zip(1..) {
+        let bench = Bench::after("the_last_deployment_is_found").await;
+        bench.execute(&format!("UPDATE deployment SET repo_ordinal = NULL WHERE repo_ordinal = {number}"));
+        for from in [everything.from, oldest_first[0].at, oldest_first[1].at] {
+            let found = bench.store.deployments(org, &of_repo(from), PageRequest::ALL).await.unwrap().items;
+            let left = oldest_first.iter().rev().filter(|one| one.at >= from && one != &lost);
+            let left: Vec<_> = left.map(|one| (*one).clone()).collect();
+            assert_eq!(found, left, "from {from:?} without {number}");
+        }
+    }
+}
