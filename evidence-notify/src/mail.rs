@@ -1,7 +1,7 @@
 //! Mails, by the operator's mail server: one session for the addresses of a mail, in which the server says of each whether it
 //! takes it, and another where it refuses many or hangs up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use evidence_core::notifications::{MailStatus, Message, NotSent};
@@ -26,9 +26,9 @@ const ADDRESS_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long after its beginning an attempt asks about further addresses: other targets wait meanwhile.
 const LONGEST_ASKING: Duration = Duration::from_secs(150);
 
-/// How long the server may take for the mail itself. One that is given up while the server takes it comes again (RFC 5321, section
-/// 4.5.3.2.6).
-const DATA_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+/// How long the server may take for the mail itself: half of what RFC 5321, section 4.5.3.2.6, asks for, for other targets wait
+/// meanwhile. A mail that is given up while the server takes it comes again.
+const DATA_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// How long the end of a session may take, when its outcome is known.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,7 +48,9 @@ pub(crate) struct Mail {
 struct Session<'m> {
     /// What became of the mail to these.
     addresses: Vec<(&'m String, MailStatus)>,
-    /// The other addresses.
+    /// The addresses for which it would have taken the mail, had it not hung up.
+    accepted: Vec<&'m String>,
+    /// Those that it was not asked about.
     rest: Vec<&'m String>,
     /// Why the server does not take the mail, whoever it is for.
     failure: Option<String>,
@@ -65,25 +67,32 @@ impl Mail {
         let letter =
             self.letter(message).map_err(|error| NotSent::new(format!("no mail can be made: {error}")))?;
         let until = Instant::now() + LONGEST_ASKING;
-        let (mut known, mut rest, mut failure) = (BTreeMap::new(), Vec::from_iter(to), None);
-        while !rest.is_empty() && failure.is_none() {
-            failure = if Instant::now() < until {
-                match self.session(&letter, &rest, until).await {
-                    Ok(session) => {
-                        known.extend(session.addresses);
-                        rest = session.rest;
-                        session.failure
-                    }
-                    Err(reason) => Some(reason),
-                }
+        let mut seen = BTreeSet::new();
+        let mut rest: Vec<_> = to.iter().filter(|address| seen.insert(*address)).collect();
+        let (mut known, mut accepted, mut failure) = (BTreeMap::new(), Vec::new(), None);
+        while failure.is_none() && !(accepted.is_empty() && rest.is_empty()) {
+            // Those for whom it would have taken the mail before it hung up have it before others are asked about.
+            let (asked, later, until) = if accepted.is_empty() {
+                (rest, Vec::new(), until)
             } else {
-                Some("the mail server takes its time at other addresses".to_owned())
+                (accepted, rest, until + LONGEST_ASKING / 2)
+            };
+            let session = if Instant::now() < until {
+                self.session(&letter, &asked, until).await
+            } else {
+                Err("the mail server takes its time at other addresses".to_owned())
+            };
+            (accepted, rest, failure) = match session {
+                Ok(mut session) => {
+                    known.extend(session.addresses);
+                    session.rest.extend(later);
+                    (session.accepted, session.rest, session.failure)
+                }
+                Err(reason) => (Vec::new(), Vec::new(), Some(reason)),
             };
         }
-        let addresses = to.iter().map(|address| (address, known.remove(address)));
-        let addresses: Vec<_> = addresses
-            .map(|(address, status)| (address.clone(), status.unwrap_or(MailStatus::NotAsked)))
-            .collect();
+        let status = |address| known.get(address).cloned().unwrap_or(MailStatus::NotAsked);
+        let addresses: Vec<_> = to.iter().map(|address| (address.clone(), status(address))).collect();
         let mut reasons = addresses.iter().filter_map(|(_, status)| match status {
             MailStatus::Refused(reason) | MailStatus::Deferred(reason) => Some(reason),
             _ => None,
@@ -177,12 +186,12 @@ async fn hand_over<'m>(
         };
         addresses.push((address, status));
         if is_over {
-            return Session { addresses, rest: accepted.into_iter().chain(rest).collect(), failure: None };
+            return Session { addresses, accepted, rest: rest.collect(), failure: None };
         }
     }
     let rest = rest.collect();
     if accepted.is_empty() {
-        return Session { addresses, rest, failure: None };
+        return Session { addresses, accepted, rest, failure: None };
     }
     let data = async {
         connection.command(commands::Data).await?;
@@ -197,7 +206,7 @@ async fn hand_over<'m>(
         Err(_) => (MailStatus::NotAsked, Some(SILENT.to_owned())),
     };
     addresses.extend(accepted.into_iter().map(|address| (address, status.clone())));
-    Session { addresses, rest, failure }
+    Session { addresses, accepted: Vec::new(), rest, failure }
 }
 
 const SILENT: &str = "the mail server does not answer in time";

@@ -418,6 +418,10 @@ async fn a_server_that_hangs_up_when_it_is_asked_about_one_is_asked_about_the_ot
         assert_eq!(server.taken(), has, "{refusals:?}");
         assert_eq!(server.sessions.load(Ordering::SeqCst), sessions, "{refusals:?}");
     }
+    // An address that is named twice has one mail.
+    let server = MailServer::answering(&[("RCPT TO:<b@", "421 bye")]).await;
+    let error = server.send(&names("a b a")).await.unwrap_err();
+    assert_eq!((told(&error).as_str(), server.taken()), ("+a ?b +a", names("a")));
     const UNKNOWN: Refusals = &[("RCPT TO:<a@", "550 unknown"), ("RCPT TO:<c@", "450 later")];
     let server = MailServer::with(Manners { refusals: UNKNOWN, bears: 1, ..POLITE }).await;
     let error = server.send(&names("a b c d")).await.unwrap_err();
@@ -492,6 +496,16 @@ async fn a_mail_goes_to_those_the_server_is_asked_about_in_time() {
     let error = server.send(&all[..3]).await.unwrap_err();
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     assert_eq!((told(&error).as_str(), server.taken()), ("+a00 ?a01 +a02", names("a00 a02")));
+    // It says nothing about more of them than there is time for: all that it was asked about have it, wherever an attempt begins.
+    for (first, sent) in [(0, 0), (2, 34), (10, 30)] {
+        let mut all: Vec<_> = (0..40).map(|number| format!("a{number:02}")).collect();
+        all[..6].iter_mut().for_each(|name| name.push_str("gone"));
+        all.rotate_left(first);
+        let server = MailServer::with(Manners { silent_at: "gone@", ..POLITE }).await;
+        let error = server.send(&all).await.unwrap_err();
+        assert_eq!(told(&error).matches('+').count(), sent, "from {first}: {}", told(&error));
+        assert_eq!(server.taken().len(), sent, "from {first}");
+    }
     // It says nothing about any.
     let server = MailServer::with(Manners { silent_at: "RCPT", ..POLITE }).await;
     let began = Instant::now();

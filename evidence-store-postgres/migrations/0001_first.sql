@@ -5,7 +5,7 @@
 -- `evidence` stands for the schema that the store was given.
 --
 -- As in the SQLite store, apart from: bytes of the id for organizations (a number would need a counter that all servers
--- share), and bytes for the ids that stand in every row and index of the tables that grow with each snapshot (snapshot, instance,
+-- share), and bytes for `environment`, `flow` and `report` in the tables that grow with each snapshot (snapshot, instance,
 -- deployment, run_origin); indexes led by `org`, booleans, and jsonb where a statement looks inside.
 
 -- key: the bytes of the id, which other tables have as `org`.

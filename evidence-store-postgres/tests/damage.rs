@@ -455,7 +455,7 @@ async fn a_row_that_is_lost_hides_no_later_one_from_a_binary_search() {
     assert_eq!((times.len(), all.len()), (4, 4));
     let whole = Searched::of(&bench, &times, &all).await;
     assert_eq!(whole.snapshots, [1, 2, 3, 4]);
-    // But for the last: nothing tells that there was one.
+    // But for the last, without which everything is as if it had not been.
     for lost in 1..4 {
         let bench = Bench::after("the_last_deployment_is_found").await;
         for statement in [
@@ -512,6 +512,12 @@ async fn a_row_that_lost_its_number_hides_no_other_one() {
             let left = oldest_first.iter().rev().filter(|one| one.at >= from && one != &lost);
             let left: Vec<_> = left.map(|one| (*one).clone()).collect();
             assert_eq!(found, left, "from {from:?} without {number}");
+            let mut paged = Vec::new();
+            for offset in 0..oldest_first.len() as u64 {
+                let request = PageRequest { offset, limit: 1 };
+                paged.extend(bench.store.deployments(org, &of_repo(from), request).await.unwrap().items);
+            }
+            assert_eq!(paged, left, "by pages from {from:?} without {number}");
         }
     }
 }

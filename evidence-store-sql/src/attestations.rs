@@ -196,14 +196,14 @@ const COMMIT_TRAILS: Sql = Sql::same(
 const DECISIONS: Sql = Sql::same("evidence.attestation x WHERE x.org = $1 AND x.control = $4");
 
 /// The same with what an index has of them, for lists that are narrowed by that. The order of the index makes PostgreSQL take
-/// it: by its statistics it may take another, of all attestations, and fetch each.
+/// it: by its statistics it may take another, of all attestations, and fetch each. A damaged row without a number is none of them.
 macro_rules! decisions_by_index {
     ($order:literal) => {
         Sql::each(
-            "evidence.attestation x WHERE x.org = $1 AND x.control = $4",
+            "evidence.attestation x WHERE x.org = $1 AND x.control = $4 AND +x.control_ordinal IS NOT NULL",
             concat!(
                 "(SELECT control_ordinal, is_compliant, at, flow FROM evidence.attestation
-                    WHERE org = $1 AND control = $4 ORDER BY ",
+                    WHERE org = $1 AND control = $4 AND control_ordinal IS NOT NULL ORDER BY ",
                 $order,
                 " OFFSET 0) x WHERE true"
             ),

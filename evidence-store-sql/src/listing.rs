@@ -80,24 +80,29 @@ impl Listing {
         };
         let in_order =
             |by: &str| (counted_all.clone(), format!("ORDER BY {by} LIMIT $2 OFFSET $3"), by.to_owned());
+        // A page of numbers has those of its range alone: where a row was lost it is short by it, and nothing comes twice.
         let (total, page, by) = match order {
             Order::By(by) | Order::Within { by, .. } => in_order(by.text(dialect)),
             Order::Indexed { key, direction: SortDirection::Asc, .. } => in_order(key),
             Order::Indexed { key, direction: SortDirection::Desc, .. } => in_order(&format!("{key} DESC")),
             Order::Numbered(number, SortDirection::Asc) => (
                 greatest(number),
-                format!("AND {number} > $3 ORDER BY {number} LIMIT $2"),
+                format!("AND {number} > $3 AND {number} - $3 <= $2 ORDER BY {number} LIMIT $2"),
                 (*number).to_owned(),
             ),
             Order::Numbered(number, SortDirection::Desc) => (
                 greatest(number),
-                format!("AND {number} <= (SELECT n FROM total) - $3 ORDER BY {number} DESC LIMIT $2"),
+                format!(
+                    "AND {number} <= (SELECT n FROM total) - $3 AND (SELECT n FROM total) - $3 - {number} < $2
+                    ORDER BY {number} DESC LIMIT $2"
+                ),
                 format!("{number} DESC"),
             ),
             Order::Range { number, .. } => (
                 COUNT.to_owned(),
                 format!(
                     "AND {number} >= (SELECT high - n FROM total) AND {number} < (SELECT high FROM total) - $3
+                        AND (SELECT high FROM total) - $3 - {number} <= $2
                     ORDER BY {number} DESC LIMIT $2"
                 ),
                 format!("{number} DESC"),

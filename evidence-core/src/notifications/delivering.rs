@@ -326,7 +326,7 @@ impl Post {
                     state.refused_since.is_some_and(|since| after(since, LONGEST_REFUSED) <= now);
                 if is_refused || state.attempts >= MOST_ATTEMPTS {
                     let addresses = std::mem::take(&mut state.addresses_left);
-                    tracing::warn!(id = message.id, ?addresses, "a notification is given up");
+                    tracing::warn!(id = message.id, ?addresses, %error, "a notification is given up");
                     if !addresses.is_empty() {
                         *due_at = Some(now);
                         state.addresses_given_up = addresses;

@@ -34,7 +34,8 @@ pub struct Message {
 pub struct NotSent {
     /// Why, for the log: of a URL nothing but its host. Answers of mail servers may name addresses.
     pub reason: String,
-    /// What became of each of a mail's addresses; empty where the mail server was asked about none, and of what is no mail.
+    /// What became of each of a mail's addresses; empty where it is the same of all, that the mail server does not take the mail for
+    /// now, and of what is no mail.
     pub addresses: Vec<(String, MailStatus)>,
 }
 
@@ -63,16 +64,16 @@ impl NotSent {
         self.addresses.iter().any(|(_, status)| *status == MailStatus::Sent)
     }
 
-    /// The addresses that a mail may still come to; nothing where the mail server was asked about none.
+    /// The addresses that a mail may still come to; nothing where the mail server answered for none.
     pub(crate) fn left(&self) -> Option<Vec<String>> {
         let is_left = |status: &MailStatus| matches!(status, MailStatus::Deferred(_) | MailStatus::NotAsked);
         let left = self.addresses.iter().filter(|(_, status)| is_left(status));
         (!self.addresses.is_empty()).then(|| left.map(|(address, _)| address.clone()).collect())
     }
 
-    /// Whether the mail server was asked about each of them.
-    pub(crate) fn is_asked_about_all(&self) -> bool {
-        !self.addresses.is_empty() && self.addresses.iter().all(|(_, status)| *status != MailStatus::NotAsked)
+    /// Whether the mail server was there, and does not take the mail for some of the addresses for now.
+    pub(crate) fn is_deferred(&self) -> bool {
+        self.addresses.iter().any(|(_, status)| matches!(status, MailStatus::Deferred(_)))
     }
 
     /// The addresses that no mail comes to, and why.

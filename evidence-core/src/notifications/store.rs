@@ -52,7 +52,7 @@ pub struct DeliveryState {
     /// The addresses that are still to be sent that event as a mail; empty where it is all of the target's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses_left: Vec<String>,
-    /// Since when the mail server does not take that event for these, though it was asked about each at every attempt.
+    /// Since when the mail server does not take that event for these, though it was there at every attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_since: Option<Timestamp>,
     /// The addresses for which the last event was given up, though others took it: until they take one, no other address waits
@@ -141,12 +141,12 @@ impl DeliveryState {
     /// to some at a time comes to all of them.
     pub(crate) fn failed(&mut self, error: &NotSent, now: Timestamp) {
         let left = error.left().filter(|_| self.is_sent_to_some(error));
-        self.refused_since = self.refused_since.filter(|_| error.is_asked_about_all());
+        self.refused_since = self.refused_since.filter(|_| error.is_deferred());
         if let Some(left) = left {
             if self.addresses_left.is_empty() || left.len() < self.addresses_left.len() {
                 (self.addresses_left, self.attempts, self.refused_since) = (left, 0, None);
             }
-            if error.is_asked_about_all() {
+            if error.is_deferred() {
                 self.refused_since.get_or_insert(now);
             }
         }
@@ -224,11 +224,12 @@ mod tests {
             ("?b ?c", ("b c", 2, Some(2))),
             ("", ("c b", 3, None)),
             ("?b ?c", ("b c", 4, Some(5))),
-            ("?b -c", ("c b", 5, None)),
-            ("?b ?c", ("b c", 6, Some(7))),
+            ("?b -c", ("c b", 5, Some(5))),
+            ("-b -c", ("b c", 6, None)),
+            ("?b ?c", ("c b", 7, Some(8))),
             ("+b -c", ("c", 1, None)),
-            ("?c", ("c", 2, Some(9))),
-            ("?c", ("c", 3, Some(9))),
+            ("?c", ("c", 2, Some(10))),
+            ("?c", ("c", 3, Some(10))),
         ];
         for ((told, (next, attempts, since)), now) in table.into_iter().zip(0..) {
             state.failed(&attempt(told), Timestamp::from_micros(now));
@@ -252,7 +253,7 @@ mod tests {
         some.failed(&attempt("+a ?b ?c"), Timestamp::from_micros(7));
         // The addresses; then at whom the next attempt is made, at which event, and how many are counted.
         for (to, (next, event, attempts)) in [
-            ("c a b", ("c b", 4, 1)),
+            ("c a b", ("b c", 4, 1)),
             ("a b", ("b", 4, 0)),
             ("a b e", ("b", 4, 0)),
             ("a e", ("a e", 5, 0)),
@@ -306,8 +307,8 @@ mod tests {
             ["a", "b", "c", "d"].map(|one| error.reason_of(one)),
             ["failed", "no b", "not now c", "failed"]
         );
-        let asked = [("", false), ("+a ?b xc", true), ("+a -b", false)];
-        assert!(asked.iter().all(|(told, is_asked)| attempt(told).is_asked_about_all() == *is_asked));
+        let deferred = [("", false), ("+a ?b -c", true), ("+a xb -c", false)];
+        assert!(deferred.iter().all(|(told, is_deferred)| attempt(told).is_deferred() == *is_deferred));
     }
 
     #[test]
