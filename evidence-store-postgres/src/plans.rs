@@ -196,11 +196,7 @@ impl Planner {
             }
             let (_, index) =
                 step.split_once(" using ").or_else(|| step.split_once("Bitmap Index Scan on "))?;
-            // That a number is none of damaged rows bounds nothing.
-            let condition = steps.get(number + 1)?.trim().strip_prefix("Index Cond: ")?;
-            let mut bounds = condition.split(" AND ").filter(|bound| !bound.contains(" IS NOT NULL"));
-            let is_org_alone =
-                bounds.next().is_some_and(|bound| bound.contains("(org = ")) && bounds.next().is_none();
+            let condition = steps.get(number + 1)?.trim().strip_prefix("Index Cond: (org = ")?;
             let index = index.split(' ').next().unwrap_or_default();
             // Where nothing is passed over, it is read no further than a limit above it says: the last of it, or a page of numbers.
             let above = number.checked_sub(1).and_then(|above| steps.get(above));
@@ -208,7 +204,7 @@ impl Planner {
                 && !sql.contains("OFFSET $")
                 && steps.get(number + 2).is_none_or(|below| !below.trim().starts_with("Filter:"));
             // An organization has one head.
-            (index != "head_pkey" && is_org_alone && !is_limited)
+            (index != "head_pkey" && !condition.contains(" AND ") && !is_limited)
                 .then(|| format!("{index} of an organization"))
         });
         scanned.chain(lacking).collect()
