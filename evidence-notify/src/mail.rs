@@ -71,7 +71,7 @@ impl Mail {
         let mut rest: Vec<_> = to.iter().filter(|address| seen.insert(*address)).collect();
         let (mut known, mut accepted, mut failure) = (BTreeMap::new(), Vec::new(), None);
         while failure.is_none() && !(accepted.is_empty() && rest.is_empty()) {
-            // Those for whom it would have taken the mail before it hung up have it before others are asked about.
+            // Those for whom it would have taken the mail before it hung up have it before others are asked about, and more time.
             let (asked, later, until) = if accepted.is_empty() {
                 (rest, Vec::new(), until)
             } else {

@@ -253,8 +253,8 @@ async fn every_statement_finds_its_rows_by_an_index_whatever_the_statistics_say(
     }
     // The greatest number is read from the end of an index: `max` reads all where the planner thinks them few. It is of the rows
     // alone that a group brings.
-    let by_max = statements.keys().filter(|sql| sql.replace("max(r.at)", "").contains("max("));
-    let by_max = Vec::from_iter(by_max);
+    let by_max: Vec<_> =
+        statements.keys().filter(|sql| sql.replace("max(r.at)", "").contains("max(")).collect();
     assert!(by_max.is_empty(), "{by_max:#?}");
     let mut used = BTreeSet::new();
     // Analyzed when empty, a table seems to have no rows ever after.

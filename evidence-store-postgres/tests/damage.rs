@@ -395,8 +395,8 @@ async fn a_page_that_cannot_be_read_is_named_and_hides_nothing_else() {
     }
 }
 
-/// What is asked by binary search of an environment: the times of the snapshots, when each is the latest one, what is the newest
-/// deployment of each artifact, and what was deployed from each time on.
+/// What is found by binary search of an environment: the latest snapshot at each time, the latest deployment of each artifact, and
+/// what was deployed from each time on.
 #[derive(Debug, PartialEq)]
 struct Searched {
     snapshots: Vec<u64>,
@@ -405,7 +405,7 @@ struct Searched {
 }
 
 impl Searched {
-    /// By these times of snapshots, and these deployments, all newest first.
+    /// At these times, and of and from these deployments.
     async fn of(bench: &Bench, times: &[Timestamp], all: &[Deployment]) -> Self {
         let (store, org) = (&bench.store, bench.org("foo").await);
         let environment = prod(bench).await;

@@ -12,8 +12,8 @@
 //! - A row is written where a subquery found it (`ctid`) only where nobody else may have moved it, and by its organization
 //!   besides: in another partition another row may lie at the same place.
 //! - In PostgreSQL `environment`, `flow` and `report` are bytes in `snapshot`, `instance`, `deployment` and `run_origin`, and ids
-//!   but those of organizations are text elsewhere: the former are bound as [`Value::Id`](crate::value::Value) and [`Value::Ids`](crate::value::Value), and
-//!   where both meet, [`id_text!`](crate::sql::id_text) and [`id_bytes!`](crate::sql::id_bytes) make one of the other.
+//!   but those of organizations are text elsewhere: the former are bound as [`Value::Id`](crate::value::Value) and
+//!   [`Value::Ids`](crate::value::Value), and where both meet, [`id_text!`](crate::sql::id_text) and [`id_bytes!`](crate::sql::id_bytes) make one of the other.
 //! - Every value is bound. Texts are joined of constants alone.
 
 use std::borrow::Cow;

@@ -34,8 +34,7 @@ pub struct Message {
 pub struct NotSent {
     /// Why, for the log: of a URL nothing but its host. Answers of mail servers may name addresses.
     pub reason: String,
-    /// What became of each of a mail's addresses; empty where it is the same of all, that the mail server does not take the mail for
-    /// now, and of what is no mail.
+    /// What became of each of a mail's addresses; empty where all would be [`MailStatus::NotAsked`], and of what is no mail.
     pub addresses: Vec<(String, MailStatus)>,
 }
 
