@@ -2,8 +2,10 @@
 //! takes it, and another where it refuses many or hangs up.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use evidence_core::id::Id;
 use evidence_core::notifications::{MailStatus, Message, NotSent};
 use lettre::Address;
 use lettre::address::Envelope;
@@ -13,6 +15,7 @@ use lettre::transport::smtp;
 use lettre::transport::smtp::client::AsyncSmtpConnection;
 use lettre::transport::smtp::commands;
 use lettre::transport::smtp::extension::{MailBodyParameter, MailParameter};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 
 use crate::NoNotifier;
@@ -30,6 +33,14 @@ const LONGEST_ASKING: Duration = Duration::from_secs(150);
 /// meanwhile. A mail that is given up while the server takes it comes again.
 const DATA_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
+/// Mails that are handed over at the same time, in all and for one organization: half of the attempts that the job makes
+/// (`evidence_core::notifications`), so that a mail server that takes minutes for each keeps no webhook waiting.
+const MAILS: usize = 32;
+const MAILS_OF_ORG: usize = 4;
+
+/// How long a mail waits for one of these to end.
+const SLOT_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// How long the end of a session may take, when its outcome is known.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -42,6 +53,32 @@ const MOST_REFUSED: usize = 15;
 pub(crate) struct Mail {
     server: Server,
     from: Address,
+    slots: Slots,
+}
+
+/// Whose turn it is to hand over a mail.
+#[derive(Debug)]
+struct Slots {
+    all: Semaphore,
+    /// Of the organizations that have a mail under way, or one that waits.
+    of_orgs: Mutex<BTreeMap<Id, Arc<Semaphore>>>,
+}
+
+impl Slots {
+    /// Waits for a slot, which is kept until what is answered is dropped.
+    async fn acquire(&self, org: Id) -> Option<(OwnedSemaphorePermit, SemaphorePermit<'_>)> {
+        let of_org = {
+            let mut of_orgs = self.of_orgs.lock().unwrap_or_else(PoisonError::into_inner);
+            of_orgs.retain(|_, slots| Arc::strong_count(slots) > 1);
+            Arc::clone(of_orgs.entry(org).or_insert_with(|| Arc::new(Semaphore::new(MAILS_OF_ORG))))
+        };
+        // An organization's mails wait for each other first, so that those who wait hold none of the others' slots.
+        let acquire = async {
+            let of_org = of_org.acquire_owned().await.ok()?;
+            Some((of_org, self.all.acquire().await.ok()?))
+        };
+        timeout(SLOT_TIMEOUT, acquire).await.ok().flatten()
+    }
 }
 
 /// What became of a session that was begun.
@@ -59,13 +96,17 @@ struct Session<'m> {
 impl Mail {
     pub(crate) fn new(url: &str, from: &str) -> Result<Self, NoNotifier> {
         let from = from.parse().map_err(NoNotifier::MailFrom)?;
-        Ok(Self { server: Server::at(url).map_err(NoNotifier::Smtp)?, from })
+        let slots = Slots { all: Semaphore::new(MAILS), of_orgs: Mutex::default() };
+        Ok(Self { server: Server::at(url).map_err(NoNotifier::Smtp)?, from, slots })
     }
 
     /// Hands a mail to the mail server, for those of the addresses for which it takes it.
     pub(crate) async fn send(&self, message: &Message, to: &[String]) -> Result<(), NotSent> {
         let letter =
             self.letter(message).map_err(|error| NotSent::new(format!("no mail can be made: {error}")))?;
+        let Some(_slot) = self.slots.acquire(message.org).await else {
+            return Err(NotSent::new("the mail server takes its time at other mails"));
+        };
         let until = Instant::now() + LONGEST_ASKING;
         let mut seen = BTreeSet::new();
         let mut rest: Vec<_> = to.iter().filter(|address| seen.insert(*address)).collect();

@@ -324,12 +324,16 @@ impl MailServer {
         Self { url, taken, sessions }
     }
 
-    /// An attempt at sending a mail to these.
-    async fn send(&self, names: &[String]) -> Result<(), NotSent> {
+    fn notifier(&self) -> Notifier {
         let mail_from = Some("evidence@example.com".to_owned());
         let options = Options { smtp_url: Some(self.url.clone()), mail_from, ..Options::default() };
+        Notifier::new(options).unwrap()
+    }
+
+    /// An attempt at sending a mail to these.
+    async fn send(&self, names: &[String]) -> Result<(), NotSent> {
         let addresses = names.iter().map(|name| format!("{name}@example.com")).collect();
-        Notifier::new(options).unwrap().send(&message(Destination::Email { addresses })).await
+        self.notifier().send(&message(Destination::Email { addresses })).await
     }
 
     fn taken(&self) -> Vec<String> {
@@ -513,6 +517,46 @@ async fn a_mail_goes_to_those_the_server_is_asked_about_in_time() {
     assert!(began.elapsed() < Duration::from_secs(240), "{:?}", began.elapsed());
     assert!(told(&error).starts_with("?a00 ?a01 ?a02 ?a03 ?a04") && told(&error).ends_with("-a98 -a99"));
     assert!(error.reason.contains("takes its time"), "{error}");
+}
+
+#[tokio::test]
+async fn a_mail_server_that_is_slow_holds_up_some_mails_and_nobody_else() {
+    // A session that goes on until the server is gone.
+    let server = MailServer::with(Manners { silent_at: "RCPT", ..POLITE }).await;
+    let notifier = Arc::new(server.notifier());
+    let send = |org: u32| {
+        let addresses = vec!["ann@example.com".to_owned()];
+        let org = format!("{org:08x}-0000-0000-0000-00000001").parse().unwrap();
+        let message = Message { org, ..message(Destination::Email { addresses }) };
+        let notifier = Arc::clone(&notifier);
+        tokio::spawn(async move { notifier.send(&message).await })
+    };
+    let sessions = async |expected| {
+        while server.sessions.load(Ordering::SeqCst) < expected {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        server.sessions.load(Ordering::SeqCst)
+    };
+    let mut under_way: Vec<_> = (0..4).map(|_| send(0)).collect();
+    assert_eq!(sessions(4).await, 4);
+    // Another of the organization is tried later, while those of others are sent.
+    let began = Instant::now();
+    let refused = send(0);
+    under_way.extend((1..8).flat_map(|org| [org; 4]).map(send));
+    assert_eq!(sessions(32).await, 32);
+    for refused in [refused, send(9)] {
+        let error = refused.await.unwrap().unwrap_err();
+        assert_eq!(error, NotSent::new("the mail server takes its time at other mails"));
+    }
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert_eq!(server.sessions.load(Ordering::SeqCst), 32);
+    // Whoever is dropped on the way leaves the place to others.
+    for attempt in under_way {
+        attempt.abort();
+    }
+    let next = send(0);
+    assert_eq!(sessions(33).await, 33);
+    next.abort();
 }
 
 #[tokio::test]

@@ -196,15 +196,23 @@ impl Planner {
             }
             let (_, index) =
                 step.split_once(" using ").or_else(|| step.split_once("Bitmap Index Scan on "))?;
-            let condition = steps.get(number + 1)?.trim().strip_prefix("Index Cond: (org = ")?;
+            let condition = steps.get(number + 1)?.trim().strip_prefix("Index Cond: ")?;
+            let condition = condition.trim_start_matches('(').strip_prefix("org = ")?;
             let index = index.split(' ').next().unwrap_or_default();
             // Where nothing is passed over, it is read no further than a limit above it says: the last of it, or a page of numbers.
-            let above = number.checked_sub(1).and_then(|above| steps.get(above));
-            let is_limited = above.is_some_and(|above| above.trim().trim_start_matches("->  ") == "Limit")
-                && !sql.contains("OFFSET $")
+            // Only a subquery that answers one value has a limit that is none of a page far behind.
+            let above = |levels| {
+                number.checked_sub(levels).and_then(|above| steps.get(above)).map(|step| step.trim())
+            };
+            let is_value =
+                above(2).is_some_and(|step| step.starts_with("InitPlan") || step.starts_with("SubPlan"));
+            let is_limited = above(1).is_some_and(|step| step.trim_start_matches("->  ") == "Limit")
+                && (is_value || !sql.contains("OFFSET $"))
                 && steps.get(number + 2).is_none_or(|below| !below.trim().starts_with("Filter:"));
             // An organization has one head.
-            (index != "head_pkey" && !condition.contains(" AND ") && !is_limited)
+            let is_narrowed =
+                condition.split(" AND ").skip(1).any(|narrowed| !narrowed.contains(" IS NOT NULL"));
+            (index != "head_pkey" && !is_narrowed && !is_limited)
                 .then(|| format!("{index} of an organization"))
         });
         scanned.chain(lacking).collect()

@@ -130,7 +130,8 @@ impl<D: Driver> Recorder for SqlStore<D> {
 /// - [`FLOW`]: its number, and the greatest ordinals of attestations, trails and artifacts in it;
 /// - [`SERIES`], of builds, decisions or deployments: its number, and the greatest ordinal, or 1 where a content was built.
 ///
-/// What is not there has no row, or one without what it should lead to. All writers wait for it: so content has an index
+/// What is not there has no row, or one without what it should lead to. A snapshot whose row was lost is still there where
+/// anything began or ended to run with it, or with a later one: its number is not given again. All writers wait for it: so content has an index
 /// within its trail, for how often an organization reports the same content has no limit.
 const PREFETCH: Sql = Sql::each(
     "
@@ -145,9 +146,16 @@ const PREFETCH: Sql = Sql::each(
     UNION ALL SELECT 1, j.value->>0, t.id, 0, NULL, NULL, NULL, NULL, NULL
         FROM json_each($3) j CROSS JOIN trail t
             ON t.flow = j.value->>2 AND t.name = j.value->>3 AND +t.org = j.value->>1
-    UNION ALL SELECT 1, j.value->>0, s.environment, 0, NULL, NULL, NULL, NULL, NULL
-        FROM json_each($4) j CROSS JOIN snapshot s
-            ON s.environment = j.value->>2 AND s.idx = CAST(j.value->>3 AS INTEGER) AND +s.org = j.value->>1
+    UNION ALL SELECT 1, j.value->>0, j.value->>2, 0, NULL, NULL, NULL, NULL, NULL
+        FROM json_each($4) j
+        WHERE EXISTS (SELECT 1 FROM snapshot s
+                WHERE s.environment = j.value->>2 AND s.idx = CAST(j.value->>3 AS INTEGER) AND +s.org = j.value->>1)
+            OR EXISTS (SELECT 1 FROM instance i
+                WHERE i.environment = j.value->>2 AND i.until_idx >= CAST(j.value->>3 AS INTEGER)
+                    AND i.until_idx < 9223372036854775807 AND +i.org = j.value->>1)
+            OR EXISTS (SELECT 1 FROM instance i
+                WHERE i.environment = j.value->>2 AND i.until_idx = 9223372036854775807
+                    AND i.from_idx >= CAST(j.value->>3 AS INTEGER) AND +i.org = j.value->>1)
     UNION ALL SELECT 1, j.value->>0, a.id, 1, NULL, NULL, NULL, NULL, NULL
         FROM json_each($5) j CROSS JOIN artifact a ON +a.org = j.value->>1 AND a.trail = j.value->>2
             AND a.ledger_index = (
@@ -205,10 +213,18 @@ const PREFETCH: Sql = Sql::each(
             0, NULL, NULL, NULL, NULL, NULL
         FROM UNNEST($6::bigint[], $7::bytea[], $8::text[], $9::text[]) AS j (number, org, flow, name)
     UNION ALL SELECT 1, j.number,
-            (SELECT j.environment FROM evidence.snapshot s WHERE s.org = j.org
-                AND s.environment = ",
+            coalesce((SELECT j.environment FROM evidence.snapshot s WHERE s.org = j.org
+                    AND s.environment = ",
         id_bytes!("j.environment"),
         " AND s.idx = j.idx::bigint),
+                (SELECT j.environment FROM evidence.instance i WHERE i.org = j.org
+                    AND i.environment = ",
+        id_bytes!("j.environment"),
+        " AND i.until_idx >= j.idx::bigint AND i.until_idx < 9223372036854775807 LIMIT 1),
+                (SELECT j.environment FROM evidence.instance i WHERE i.org = j.org
+                    AND i.environment = ",
+        id_bytes!("j.environment"),
+        " AND i.until_idx = 9223372036854775807 AND i.from_idx >= j.idx::bigint LIMIT 1)),
             0, NULL, NULL, NULL, NULL, NULL
         FROM UNNEST($10::bigint[], $11::bytea[], $12::text[], $13::text[]) AS j (number, org, environment, idx)
     UNION ALL SELECT 1, j.number,

@@ -5,20 +5,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use evidence_core::conformance;
-use evidence_core::deployments::{Deployment, DeploymentFilter, DeploymentScope, DeploymentStore};
 use evidence_core::digest::sha256_hex;
-use evidence_core::environments::EnvironmentStore;
 use evidence_core::id::Id;
-use evidence_core::page::PageRequest;
 use evidence_core::seed::Seed;
-use evidence_core::snapshots::SnapshotStore;
 use evidence_core::sweep::PendingStore;
 use evidence_core::time::Timestamp;
 use evidence_core::transfer::Transfer;
-use evidence_core::{Evidence, Settings, StoreError};
+use evidence_core::{Evidence, Settings, Store, StoreError};
 use evidence_store_sqlite::rusqlite::Connection;
 use evidence_store_sqlite::{ConnectError, Sqlite, SqliteStore};
 use tempfile::TempDir;
+
+use crate::lost_rows::Damaged;
+
+#[path = "../../evidence-store-sql/tests/support/lost_rows.rs"]
+mod lost_rows;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
 
@@ -33,14 +34,6 @@ impl Bench {
         let directory = tempfile::tempdir().unwrap();
         let store = Arc::new(Sqlite::open(directory.path().join("e.db")).await.unwrap());
         Self { directory, store }
-    }
-
-    /// What a check of the store contract leaves behind.
-    async fn after(check: &str) -> Self {
-        let bench = Self::empty().await;
-        let check = conformance::checks().into_iter().find(|known| known.name.ends_with(check)).unwrap();
-        (check.run)(bench.store.clone()).await.unwrap();
-        bench
     }
 
     /// With the organizations `acme` and `beta`.
@@ -286,125 +279,52 @@ async fn an_address_is_decoded_once() {
     );
 }
 
-/// What is found by binary search of an environment: the latest snapshot at each time, the latest deployment of each artifact, and
-/// what was deployed from each time on.
-#[derive(Debug, PartialEq)]
-struct Searched {
-    snapshots: Vec<u64>,
-    latest: Vec<Option<Deployment>>,
-    deployed: Vec<Vec<Deployment>>,
-}
-
-impl Searched {
-    /// At these times, and of and from these deployments.
-    async fn of(bench: &Bench, times: &[Timestamp], all: &[Deployment]) -> Self {
-        let (store, org) = (&bench.store, bench.org("foo").await);
-        let environment = prod(bench).await;
-        let (mut snapshots, mut latest, mut deployed) = (Vec::new(), Vec::new(), Vec::new());
-        for at in times {
-            snapshots.push(store.snapshot_at(org, environment, *at).await.unwrap());
-        }
-        for one in all {
-            let fingerprint = one.fingerprint.as_ref().unwrap();
-            latest.push(store.latest_deployment(org, environment, fingerprint).await.unwrap());
-            let filter = DeploymentFilter {
-                scope: DeploymentScope::Environment(environment),
-                environments: None,
-                flow: None,
-                from: one.at,
-                to: Timestamp::from_micros(i64::MAX),
-            };
-            deployed.push(store.deployments(org, &filter, PageRequest::ALL).await.unwrap().items);
-        }
-        Self { snapshots, latest, deployed }
+impl Damaged for Bench {
+    async fn after(check: &str) -> Self {
+        let bench = Self::empty().await;
+        let check = conformance::checks().into_iter().find(|known| known.name.ends_with(check)).unwrap();
+        (check.run)(bench.store.clone()).await.unwrap();
+        bench
     }
-}
 
-/// The environment `prod` of the organization `foo`.
-async fn prod(bench: &Bench) -> Id {
-    bench.store.environment(bench.org("foo").await, "prod").await.unwrap().unwrap().record.id
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    async fn org(&self, name: &str) -> Id {
+        Self::org(self, name).await
+    }
+
+    async fn execute(&self, sql: &str) {
+        Self::execute(self, &sql.replace("{}", ""));
+    }
+
+    async fn rebuild(&self) -> Vec<String> {
+        self.store.rebuild().await.unwrap().problems
+    }
 }
 
 #[tokio::test]
 async fn a_row_that_is_lost_hides_no_later_one_from_a_binary_search() {
-    let bench = Bench::after("the_last_deployment_is_found").await;
-    let (org, environment) = (bench.org("foo").await, prod(&bench).await);
-    let mut times = Vec::new();
-    for number in 1.. {
-        let Some(snapshot) = bench.store.snapshot(org, environment, number).await.unwrap() else { break };
-        times.push(snapshot.record.at);
-    }
-    let everything = DeploymentFilter {
-        scope: DeploymentScope::Environment(environment),
-        environments: None,
-        flow: None,
-        from: Timestamp::from_micros(i64::MIN),
-        to: Timestamp::from_micros(i64::MAX),
-    };
-    let all = bench.store.deployments(org, &everything, PageRequest::ALL).await.unwrap().items;
-    assert_eq!((times.len(), all.len()), (4, 4));
-    let whole = Searched::of(&bench, &times, &all).await;
-    assert_eq!(whole.snapshots, [1, 2, 3, 4]);
-    // But for the last, without which everything is as if it had not been.
-    for lost in 1..4 {
-        let bench = Bench::after("the_last_deployment_is_found").await;
-        for statement in [
-            format!("DELETE FROM deployment WHERE environment_ordinal = {lost}"),
-            format!("DELETE FROM snapshot WHERE idx = {lost}"),
-        ] {
-            bench.execute(&statement);
-        }
-        let mut left = Searched::of(&bench, &times, &all).await;
-        let is_left = |one: &Deployment| *one != all[all.len() - lost];
-        for (place, (number, one)) in (1..).zip(&all).enumerate() {
-            let expected: Vec<_> = whole.deployed[place].iter().filter(|one| is_left(one)).cloned().collect();
-            assert_eq!(left.deployed[place], expected, "{number} without {lost}");
-            let newest = all.iter().find(|other| other.fingerprint == one.fingerprint).unwrap();
-            if is_left(newest) {
-                assert_eq!(left.latest[place], whole.latest[place], "{number} without {lost}");
-            }
-        }
-        left.snapshots.remove(lost - 1);
-        let expected: Vec<_> = (1..=4).filter(|number| *number != lost as u64).collect();
-        assert_eq!(left.snapshots, expected, "without {lost}");
-    }
+    lost_rows::are_passed_over_by_binary_searches::<Bench>().await;
 }
 
 #[tokio::test]
-async fn a_row_that_lost_its_number_hides_no_other_one() {
-    let bench = Bench::after("the_last_deployment_is_found").await;
-    let org = bench.org("foo").await;
-    let everything = DeploymentFilter {
-        scope: DeploymentScope::Organization,
-        environments: None,
-        flow: None,
-        from: Timestamp::from_micros(i64::MIN),
-        to: Timestamp::from_micros(i64::MAX),
-    };
-    let all = bench.store.deployments(org, &everything, PageRequest::ALL).await.unwrap().items;
-    let repo = |one: &Deployment| one.report.as_ref().and_then(|report| report.repo);
-    let repo_of_most = repo(all.last().unwrap()).unwrap();
-    let of_repo = |from| DeploymentFilter {
-        scope: DeploymentScope::Repos(vec![repo_of_most]),
-        from,
-        ..everything.clone()
-    };
-    let oldest_first: Vec<_> = all.iter().rev().filter(|one| repo(one) == Some(repo_of_most)).collect();
-    assert_eq!(oldest_first.len(), 3);
-    for (lost, number) in oldest_first.iter().zip(1..) {
-        let bench = Bench::after("the_last_deployment_is_found").await;
-        bench.execute(&format!("UPDATE deployment SET repo_ordinal = NULL WHERE repo_ordinal = {number}"));
-        for from in [everything.from, oldest_first[0].at, oldest_first[1].at] {
-            let found = bench.store.deployments(org, &of_repo(from), PageRequest::ALL).await.unwrap().items;
-            let left = oldest_first.iter().rev().filter(|one| one.at >= from && one != &lost);
-            let left: Vec<_> = left.map(|one| (*one).clone()).collect();
-            assert_eq!(found, left, "from {from:?} without {number}");
-            let mut paged = Vec::new();
-            for offset in 0..oldest_first.len() as u64 {
-                let request = PageRequest { offset, limit: 1 };
-                paged.extend(bench.store.deployments(org, &of_repo(from), request).await.unwrap().items);
-            }
-            assert_eq!(paged, left, "by pages from {from:?} without {number}");
-        }
-    }
+async fn the_number_of_a_snapshot_that_is_lost_is_not_given_again() {
+    lost_rows::of_snapshots_give_no_number_again::<Bench>().await;
+}
+
+#[tokio::test]
+async fn a_deployment_that_lost_its_number_hides_no_other_one() {
+    lost_rows::of_numbers_hide_no_other_deployment::<Bench>().await;
+}
+
+#[tokio::test]
+async fn a_build_that_lost_its_number_hides_no_other_one() {
+    lost_rows::of_numbers_hide_no_other_build::<Bench>().await;
+}
+
+#[tokio::test]
+async fn a_decision_that_lost_its_number_hides_no_other_one() {
+    lost_rows::of_numbers_hide_no_other_decision::<Bench>().await;
 }
