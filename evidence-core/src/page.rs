@@ -1,5 +1,7 @@
 //! Pages: what a caller asks for, what a store sees, and what it gives back.
 
+use std::collections::BTreeSet;
+
 use futures_util::{Stream, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -203,40 +205,38 @@ pub(crate) fn in_batches_within<T>(
 /// Of a list that is answered whole, more items are not listed at once: they come to about a megabyte.
 pub(crate) const MAX_LISTED: u64 = 40_000;
 
-/// Streams an append-only list, newest first, in pages of `most` items; `most` must be at least 2, as pages overlap by one.
-/// Items added meanwhile are left out.
+/// Streams an append-only list, newest first, in pages of `most` items. Items added meanwhile are left out. How many there are
+/// says where it ends: a page may be short, where a row was lost.
 pub(crate) fn in_pages<F>(
     most: u64,
     ask: impl Fn(PageRequest) -> F + Send + 'static,
 ) -> impl Stream<Item = Result<Vec<Listed>>> + Send + 'static
 where
-    F: Future<Output = Result<Vec<Listed>>> + Send + 'static,
+    F: Future<Output = Result<Page<Listed>>> + Send + 'static,
 {
     /// Where the list goes on.
+    #[derive(Default)]
     struct Next {
         offset: u64,
-        /// The last item that there was.
-        after: Option<Id>,
+        /// How many there were when the page before was read; nothing before the first.
+        total: Option<u64>,
+        /// What that page had.
+        told: BTreeSet<Id>,
     }
-    stream::try_unfold((Some(Next { offset: 0, after: None }), ask), move |(next, ask)| async move {
-        let Some(Next { mut offset, after }) = next else { return Ok(None) };
+    stream::try_unfold((Some(Next::default()), ask), move |(next, ask)| async move {
+        let Some(Next { mut offset, mut total, told }) = next else { return Ok(None) };
         loop {
-            let mut listed = ask(PageRequest { offset, limit: most }).await?;
-            let is_last = (listed.len() as u64) < most;
-            let place = after.and_then(|after| listed.iter().position(|one| one.id == after));
-            // What came in since has moved the others on.
-            if after.is_some() && place.is_none() && !is_last {
-                offset += most;
+            let Page { mut items, total: now } = ask(PageRequest { offset, limit: most }).await?;
+            // What came in since has moved the others on: by less than a page, or another page is theirs.
+            let added = total.replace(now).map_or(0, |before| now.saturating_sub(before));
+            if added >= most {
+                offset += added;
                 continue;
             }
-            let listed = match (after, place) {
-                (None, _) => listed,
-                (Some(_), Some(place)) => listed.split_off(place + 1),
-                (Some(_), None) => Vec::new(),
-            };
-            let after = listed.last().map(|one| one.id).or(after);
-            let next = (!is_last).then_some(Next { offset: offset + most - 1, after });
-            return Ok(Some((listed, (next, ask))));
+            items.retain(|one| !told.contains(&one.id));
+            let told = items.iter().map(|one| one.id).collect();
+            let next = Next { offset: offset + most, total, told };
+            return Ok(Some((items, ((next.offset < now).then_some(next), ask))));
         }
     })
 }
@@ -419,20 +419,29 @@ mod tests {
     #[tokio::test]
     async fn a_list_that_grows_meanwhile_is_told_once_as_it_was_at_first() {
         let id = |number: u64| -> Id { format!("00000000-0000-0000-0000-{number:08x}").parse().unwrap() };
-        for (many, growth) in [(0, 1), (1, 0), (3, 0), (4, 2), (10, 0), (10, 1), (10, 2)] {
-            let asked = Arc::new(AtomicU64::new(0));
-            let ask = {
-                let asked = Arc::clone(&asked);
-                move |request: PageRequest| {
-                    let newest = many + growth * asked.fetch_add(1, Ordering::Relaxed);
-                    let newest_first = (0..newest).rev().map(|number| Listed { id: id(number), bytes: 1 });
-                    ready(Ok(Page::of(newest_first.collect(), request).items))
-                }
-            };
-            let told: Vec<Vec<Listed>> = in_pages(4, ask).try_collect().await.unwrap();
-            assert!(told.iter().all(|listed| listed.len() <= 4), "{told:?}");
-            let ids = told.concat().into_iter().map(|one| one.id);
-            assert_eq!(Vec::from_iter(ids), Vec::from_iter((0..many).rev().map(id)), "{many}, {growth}");
+        for (many, growth) in [(0, 1), (1, 0), (3, 0), (4, 2), (10, 0), (10, 1), (10, 3), (10, 5), (30, 9)] {
+            // By their numbers: nothing, one within a page, one where a page ends, several.
+            for lost in [&[][..], &[1], &[4], &[6], &[2, 3, 7]] {
+                let asked = Arc::new(AtomicU64::new(0));
+                let is_there = |number: &u64| !lost.contains(number);
+                let ask = {
+                    let asked = Arc::clone(&asked);
+                    move |request: PageRequest| {
+                        // It grows before every other page.
+                        let newest = many + growth * asked.fetch_add(1, Ordering::Relaxed).div_ceil(2);
+                        let newest_first =
+                            (0..newest).rev().map(|number| Listed { id: id(number), bytes: 1 }).collect();
+                        let Page { mut items, total } = Page::of(newest_first, request);
+                        items.retain(|one| lost.iter().all(|lost| one.id != id(*lost)));
+                        ready(Ok(Page { items, total }))
+                    }
+                };
+                let told: Vec<Vec<Listed>> = in_pages(4, ask).try_collect().await.unwrap();
+                assert!(told.iter().all(|listed| listed.len() <= 4), "{told:?}");
+                let ids = told.concat().into_iter().map(|one| one.id);
+                let expected = (0..many).rev().filter(is_there).map(id);
+                assert_eq!(Vec::from_iter(ids), Vec::from_iter(expected), "{many}, {growth}, {lost:?}");
+            }
         }
     }
 

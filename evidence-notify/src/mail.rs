@@ -2,10 +2,8 @@
 //! takes it, and another where it refuses many or hangs up.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use evidence_core::id::Id;
 use evidence_core::notifications::{MailStatus, Message, NotSent};
 use lettre::Address;
 use lettre::address::Envelope;
@@ -15,7 +13,6 @@ use lettre::transport::smtp;
 use lettre::transport::smtp::client::AsyncSmtpConnection;
 use lettre::transport::smtp::commands;
 use lettre::transport::smtp::extension::{MailBodyParameter, MailParameter};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 
 use crate::NoNotifier;
@@ -26,20 +23,14 @@ use crate::smtp::Server;
 const SESSION_TIMEOUT: Duration = Duration::from_secs(30);
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long after its beginning an attempt asks about further addresses: other targets wait meanwhile.
+/// How long after its beginning an attempt asks about further addresses, and how much longer about those again that were accepted
+/// before the server hung up: other mails wait meanwhile.
 const LONGEST_ASKING: Duration = Duration::from_secs(150);
+const LONGEST_ASKING_AGAIN: Duration = Duration::from_secs(75);
 
-/// How long the server may take for the mail itself: half of what RFC 5321, section 4.5.3.2.6, asks for, for other targets wait
-/// meanwhile. A mail that is given up while the server takes it comes again.
-const DATA_TIMEOUT: Duration = Duration::from_secs(5 * 60);
-
-/// Mails that are handed over at the same time, in all and for one organization: half of the attempts that the job makes
-/// (`evidence_core::notifications`), so that a mail server that takes minutes for each keeps no webhook waiting.
-const MAILS: usize = 32;
-const MAILS_OF_ORG: usize = 4;
-
-/// How long a mail waits for one of these to end.
-const SLOT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the server may take for the mail itself (RFC 5321, section 4.5.3.2.6). A mail that is given up while the server takes
+/// it comes again.
+const DATA_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// How long the end of a session may take, when its outcome is known.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,37 +39,14 @@ const QUIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// (`smtpd_hard_error_limit`), and then nobody has the mail.
 const MOST_REFUSED: usize = 15;
 
+/// After so many times that the server hung up, an attempt asks about no further addresses, and after twice as many about none.
+const MOST_HANG_UPS: usize = 5;
+
 /// The way to the mail server.
 #[derive(Debug)]
 pub(crate) struct Mail {
     server: Server,
     from: Address,
-    slots: Slots,
-}
-
-/// Whose turn it is to hand over a mail.
-#[derive(Debug)]
-struct Slots {
-    all: Semaphore,
-    /// Of the organizations that have a mail under way, or one that waits.
-    of_orgs: Mutex<BTreeMap<Id, Arc<Semaphore>>>,
-}
-
-impl Slots {
-    /// Waits for a slot, which is kept until what is answered is dropped.
-    async fn acquire(&self, org: Id) -> Option<(OwnedSemaphorePermit, SemaphorePermit<'_>)> {
-        let of_org = {
-            let mut of_orgs = self.of_orgs.lock().unwrap_or_else(PoisonError::into_inner);
-            of_orgs.retain(|_, slots| Arc::strong_count(slots) > 1);
-            Arc::clone(of_orgs.entry(org).or_insert_with(|| Arc::new(Semaphore::new(MAILS_OF_ORG))))
-        };
-        // An organization's mails wait for each other first, so that those who wait hold none of the others' slots.
-        let acquire = async {
-            let of_org = of_org.acquire_owned().await.ok()?;
-            Some((of_org, self.all.acquire().await.ok()?))
-        };
-        timeout(SLOT_TIMEOUT, acquire).await.ok().flatten()
-    }
 }
 
 /// What became of a session that was begun.
@@ -89,59 +57,84 @@ struct Session<'m> {
     accepted: Vec<&'m String>,
     /// Those that it was not asked about.
     rest: Vec<&'m String>,
-    /// Why the server does not take the mail, whoever it is for.
-    failure: Option<String>,
+    /// Whether it hung up, or fell silent, when it was asked about one.
+    hung_up: bool,
+    /// Why there are no further sessions.
+    end: Option<End>,
+}
+
+/// Why an attempt ends before the server answered for every address.
+struct End {
+    reason: String,
+    /// What that is for the other addresses.
+    status: MailStatus,
+}
+
+impl End {
+    /// For lack of time.
+    fn of_time(reason: &str) -> Self {
+        Self { reason: reason.to_owned(), status: MailStatus::NotAsked }
+    }
+
+    /// The server was away, or failed.
+    fn of_outage(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), status: MailStatus::Failed }
+    }
 }
 
 impl Mail {
     pub(crate) fn new(url: &str, from: &str) -> Result<Self, NoNotifier> {
         let from = from.parse().map_err(NoNotifier::MailFrom)?;
-        let slots = Slots { all: Semaphore::new(MAILS), of_orgs: Mutex::default() };
-        Ok(Self { server: Server::at(url).map_err(NoNotifier::Smtp)?, from, slots })
+        Ok(Self { server: Server::at(url).map_err(NoNotifier::Smtp)?, from })
     }
 
     /// Hands a mail to the mail server, for those of the addresses for which it takes it.
     pub(crate) async fn send(&self, message: &Message, to: &[String]) -> Result<(), NotSent> {
         let letter =
             self.letter(message).map_err(|error| NotSent::new(format!("no mail can be made: {error}")))?;
-        let Some(_slot) = self.slots.acquire(message.org).await else {
-            return Err(NotSent::new("the mail server takes its time at other mails"));
-        };
         let until = Instant::now() + LONGEST_ASKING;
         let mut seen = BTreeSet::new();
         let mut rest: Vec<_> = to.iter().filter(|address| seen.insert(*address)).collect();
-        let (mut known, mut accepted, mut failure) = (BTreeMap::new(), Vec::new(), None);
-        while failure.is_none() && !(accepted.is_empty() && rest.is_empty()) {
+        let (mut known, mut accepted, mut hang_ups, mut end) = (BTreeMap::new(), Vec::new(), 0, None);
+        while end.is_none() && !(accepted.is_empty() && rest.is_empty()) {
             // Those for whom it would have taken the mail before it hung up have it before others are asked about, and more time.
-            let (asked, later, until) = if accepted.is_empty() {
-                (rest, Vec::new(), until)
+            let (asked, later, until, most_hang_ups) = if accepted.is_empty() {
+                (rest, Vec::new(), until, MOST_HANG_UPS)
             } else {
-                (accepted, rest, until + LONGEST_ASKING / 2)
+                (accepted, rest, until + LONGEST_ASKING_AGAIN, 2 * MOST_HANG_UPS)
             };
-            let session = if Instant::now() < until {
+            let session = if Instant::now() >= until {
+                Err(End::of_time("the mail server takes its time at other addresses"))
+            } else if hang_ups >= most_hang_ups {
+                Err(End::of_time("the mail server hangs up at other addresses"))
+            } else {
                 self.session(&letter, &asked, until).await
-            } else {
-                Err("the mail server takes its time at other addresses".to_owned())
             };
-            (accepted, rest, failure) = match session {
+            (accepted, rest, end) = match session {
                 Ok(mut session) => {
                     known.extend(session.addresses);
                     session.rest.extend(later);
-                    (session.accepted, session.rest, session.failure)
+                    hang_ups += usize::from(session.hung_up);
+                    (session.accepted, session.rest, session.end)
                 }
-                Err(reason) => (Vec::new(), Vec::new(), Some(reason)),
+                Err(end) => (Vec::new(), Vec::new(), Some(end)),
             };
         }
-        let status = |address| known.get(address).cloned().unwrap_or(MailStatus::NotAsked);
+        let others = end.as_ref().map_or(MailStatus::NotAsked, |end| end.status.clone());
+        let status = |address| known.get(address).unwrap_or(&others).clone();
         let addresses: Vec<_> = to.iter().map(|address| (address.clone(), status(address))).collect();
         let mut reasons = addresses.iter().filter_map(|(_, status)| match status {
             MailStatus::Refused(reason) | MailStatus::Deferred(reason) => Some(reason),
             _ => None,
         });
-        match failure.or_else(|| reasons.next().cloned()) {
+        match end.map(|end| end.reason).or_else(|| reasons.next().cloned()) {
             None if addresses.is_empty() => Err(NotSent::new("the mail has no address")),
             None => Ok(()),
-            Some(reason) if addresses.iter().all(|(_, status)| *status == MailStatus::NotAsked) => {
+            Some(reason)
+                if addresses
+                    .iter()
+                    .all(|(_, status)| matches!(status, MailStatus::NotAsked | MailStatus::Failed)) =>
+            {
                 Err(NotSent::new(reason))
             }
             Some(reason) => Err(NotSent { reason, addresses }),
@@ -154,14 +147,15 @@ impl Mail {
         letter: &[u8],
         to: &[&'m String],
         until: Instant,
-    ) -> Result<Session<'m>, String> {
+    ) -> Result<Session<'m>, End> {
         let begin = async {
             let mut connection = self.server.connect().await?;
             connection.command(self.mail_from(letter)).await?;
             Ok(connection)
         };
-        let begun: Result<_, smtp::Error> = timeout(SESSION_TIMEOUT, begin).await.map_err(|_| SILENT)?;
-        let mut connection = begun.map_err(|error| reason(&error))?;
+        let begun: Result<_, smtp::Error> =
+            timeout(SESSION_TIMEOUT, begin).await.map_err(|_| End::of_outage(SILENT))?;
+        let mut connection = begun.map_err(|error| End::of_outage(reason(&error)))?;
         let session = hand_over(&mut connection, letter, to, until).await;
         // What became of the mail is known: how the session ends, or that it does not, changes nothing about it.
         let _ = timeout(QUIT_TIMEOUT, connection.abort()).await;
@@ -227,27 +221,29 @@ async fn hand_over<'m>(
         };
         addresses.push((address, status));
         if is_over {
-            return Session { addresses, accepted, rest: rest.collect(), failure: None };
+            return Session { addresses, accepted, rest: rest.collect(), hung_up: true, end: None };
         }
     }
     let rest = rest.collect();
     if accepted.is_empty() {
-        return Session { addresses, accepted, rest, failure: None };
+        return Session { addresses, accepted, rest, hung_up: false, end: None };
     }
     let data = async {
         connection.command(commands::Data).await?;
         connection.message(letter).await
     };
-    let (status, failure) = match timeout(DATA_TIMEOUT, data).await {
+    let (status, end) = match timeout(DATA_TIMEOUT, data).await {
         Ok(Ok(_)) => (MailStatus::Sent, None),
+        // Not for whom it goes to, which it was asked about before, but for what it is.
         Ok(Err(error)) if error.is_permanent() => {
-            (MailStatus::Deferred(reason(&error)), Some(reason(&error)))
+            let reason = reason(&error);
+            (MailStatus::Deferred(reason.clone()), Some(End { reason, status: MailStatus::NotAsked }))
         }
-        Ok(Err(error)) => (MailStatus::NotAsked, Some(reason(&error))),
-        Err(_) => (MailStatus::NotAsked, Some(SILENT.to_owned())),
+        Ok(Err(error)) => (MailStatus::Failed, Some(End::of_outage(reason(&error)))),
+        Err(_) => (MailStatus::Failed, Some(End::of_outage(SILENT))),
     };
     addresses.extend(accepted.into_iter().map(|address| (address, status.clone())));
-    Session { addresses, accepted: Vec::new(), rest, failure }
+    Session { addresses, accepted: Vec::new(), rest, hung_up: false, end }
 }
 
 const SILENT: &str = "the mail server does not answer in time";

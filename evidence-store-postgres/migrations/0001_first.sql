@@ -436,9 +436,10 @@ CREATE TABLE evidence.cursor (
 CREATE TABLE evidence.delivery (
     org      bytea NOT NULL,
     target   text COLLATE "C" NOT NULL,
+    mail     boolean NOT NULL,
     due_at   bigint,
     state    text NOT NULL,
     revision bigint NOT NULL,
     PRIMARY KEY (org, target)
 );
-CREATE INDEX delivery_due ON evidence.delivery (org, due_at, target) WHERE due_at IS NOT NULL;
+CREATE INDEX delivery_due ON evidence.delivery (mail, org, due_at, target) WHERE due_at IS NOT NULL;

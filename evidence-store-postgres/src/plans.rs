@@ -79,7 +79,8 @@ const EXCEPTIONS: [(&str, &str, &str); 10] = [
 ];
 
 /// Parts of statements, and a step that these have to have so many times at least, in either direction.
-const NEEDED: [(&str, &str, usize); 3] = [
+const NEEDED: [(&str, &str, usize); 4] = [
+    ("SELECT 0::bigint, NULL::bigint", "Index Only Scan using instance_until on", 2),
     ("WITH reported AS", "Index Scan using instance_lasting on", 1),
     ("UPDATE evidence.instance", "Index Scan using instance_lasting on", 1),
     ("x.control_ordinal AS key", "Index Only Scan using attestation_control on", 2),
@@ -189,7 +190,10 @@ impl Planner {
         };
         let needed = NEEDED.iter().filter(|(part, ..)| sql.contains(part));
         let lacking = needed.filter(|(_, needed, least)| times(needed) < *least);
-        let lacking = Vec::from_iter(lacking.map(|(_, needed, least)| format!("not {least} {needed}")));
+        let mut lacking = Vec::from_iter(lacking.map(|(_, needed, least)| format!("not {least} {needed}")));
+        // Else a page with a gap is looked for to the end of the list.
+        let by_number = |step: &&String| step.trim().starts_with("Filter:") && step.contains("ordinal");
+        lacking.extend(steps.iter().filter(by_number).map(|step| format!("no index for {}", step.trim())));
         let scanned = steps.iter().enumerate().filter_map(|(number, step)| {
             if let Some((_, table)) = step.split_once("Seq Scan on ") {
                 return Some(table.split(' ').next().unwrap_or_default().to_owned());
@@ -207,7 +211,7 @@ impl Planner {
             let is_value =
                 above(2).is_some_and(|step| step.starts_with("InitPlan") || step.starts_with("SubPlan"));
             let is_limited = above(1).is_some_and(|step| step.trim_start_matches("->  ") == "Limit")
-                && (is_value || !sql.contains("OFFSET $"))
+                && (is_value && !sql.contains("ARRAY(") || !sql.contains("OFFSET $"))
                 && steps.get(number + 2).is_none_or(|below| !below.trim().starts_with("Filter:"));
             // An organization has one head.
             let is_narrowed =

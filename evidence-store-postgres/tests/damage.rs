@@ -442,3 +442,9 @@ async fn a_build_that_lost_its_number_hides_no_other_one() {
 async fn a_decision_that_lost_its_number_hides_no_other_one() {
     lost_rows::of_numbers_hide_no_other_decision::<Bench>().await;
 }
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_trail_that_is_lost_leaves_all_others_in_pages() {
+    lost_rows::of_trails_leave_all_others_in_pages::<Bench>().await;
+}

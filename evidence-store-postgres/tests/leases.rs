@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use evidence_core::feed::{FeedStore, Held, Lease};
 use evidence_core::id::{Id, SystemRandom};
-use evidence_core::notifications::{Delivery, DeliveryState, DeliveryStore, Position};
+use evidence_core::notifications::{Channel, Delivery, DeliveryState, DeliveryStore, Position};
 use evidence_core::orgs::OrgStore;
 use evidence_core::seed::Seed;
 use evidence_core::time::Timestamp;
@@ -46,7 +46,8 @@ async fn a_delivery_waits_for_whoever_is_just_taking_its_lease() {
         last_success_at: None,
         last_failure_at: None,
     };
-    let delivery = Delivery { org, target: new_id(), due_at: None, state, revision: 0 };
+    let channel = Channel::Http;
+    let delivery = Delivery { org, target: new_id(), channel, due_at: None, state, revision: 0 };
 
     let mut other = PgConnection::connect(&schema.url).await.unwrap();
     let taker: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut other).await.unwrap();

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use evidence_core::actions::{Action, ActionStore};
 use evidence_core::feed::Held;
 use evidence_core::id::Id;
-use evidence_core::notifications::{Delivery, DeliveryStore};
+use evidence_core::notifications::{Channel, Delivery, DeliveryStore};
 use evidence_core::page::{Listed, PageRequest};
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
@@ -60,9 +60,9 @@ impl<D: Driver> ActionStore for SqlStore<D> {
 }
 
 const DELIVERIES: Sql = Sql::each(
-    "SELECT $3, d.target, d.due_at, d.state, d.revision FROM json_each($2) w
+    "SELECT $3, d.target, d.mail, d.due_at, d.state, d.revision FROM json_each($2) w
     CROSS JOIN evidence.delivery d ON d.org = $1 AND d.target = w.value",
-    "SELECT $3::text, d.target, d.due_at, d.state, d.revision FROM UNNEST($2::text[]) AS w (value) CROSS JOIN LATERAL (
+    "SELECT $3::text, d.target, d.mail, d.due_at, d.state, d.revision FROM UNNEST($2::text[]) AS w (value) CROSS JOIN LATERAL (
         SELECT * FROM evidence.delivery WHERE org = $1 AND target = w.value OFFSET 0) d",
 );
 
@@ -72,34 +72,37 @@ const DUE: Sql = Sql::each(
     "WITH RECURSIVE waiting (org) AS (
         SELECT (
             SELECT n.org FROM delivery n INDEXED BY delivery_due
-            WHERE n.org > coalesce($1, -1) AND n.due_at IS NOT NULL ORDER BY n.org LIMIT 1)
+            WHERE n.mail = $4 AND n.org > coalesce($1, -1) AND n.due_at IS NOT NULL ORDER BY n.org LIMIT 1)
         UNION ALL
         SELECT (
             SELECT n.org FROM delivery n INDEXED BY delivery_due
-            WHERE n.org > w.org AND n.due_at IS NOT NULL ORDER BY n.org LIMIT 1)
+            WHERE n.mail = $4 AND n.org > w.org AND n.due_at IS NOT NULL ORDER BY n.org LIMIT 1)
         FROM waiting w WHERE w.org IS NOT NULL)
-    SELECT o.id, d.target, d.due_at, d.state, d.revision
+    SELECT o.id, d.target, d.mail, d.due_at, d.state, d.revision
     FROM delivery d INDEXED BY delivery_due CROSS JOIN organization o ON o.key = d.org
-    WHERE d.due_at <= $2 AND d.org = (
+    WHERE d.mail = $4 AND d.due_at <= $2 AND d.org = (
         SELECT w.org FROM waiting w
-        WHERE EXISTS (SELECT 1 FROM delivery n INDEXED BY delivery_due WHERE n.org = w.org AND n.due_at <= $2)
+        WHERE EXISTS (
+                SELECT 1 FROM delivery n INDEXED BY delivery_due
+                WHERE n.mail = $4 AND n.org = w.org AND n.due_at <= $2)
             AND EXISTS (SELECT 1 FROM organization g WHERE g.key = w.org)
         LIMIT 1)
     ORDER BY d.due_at, d.target LIMIT $3",
     "WITH RECURSIVE waiting (org) AS (
         SELECT (
             SELECT n.org FROM evidence.delivery n
-            WHERE n.org > coalesce($1, '') AND n.due_at IS NOT NULL ORDER BY n.org LIMIT 1)
+            WHERE n.mail = $4 AND n.org > coalesce($1, '') AND n.due_at IS NOT NULL ORDER BY n.org LIMIT 1)
         UNION ALL
         SELECT (
             SELECT n.org FROM evidence.delivery n
-            WHERE n.org > w.org AND n.due_at IS NOT NULL ORDER BY n.org LIMIT 1)
+            WHERE n.mail = $4 AND n.org > w.org AND n.due_at IS NOT NULL ORDER BY n.org LIMIT 1)
         FROM waiting w WHERE w.org IS NOT NULL)
-    SELECT o.id, d.target, d.due_at, d.state, d.revision
+    SELECT o.id, d.target, d.mail, d.due_at, d.state, d.revision
     FROM evidence.delivery d CROSS JOIN LATERAL (SELECT id FROM evidence.organization WHERE key = d.org OFFSET 0) o
-    WHERE d.due_at <= $2 AND d.org = (
+    WHERE d.mail = $4 AND d.due_at <= $2 AND d.org = (
         SELECT w.org FROM waiting w
-        WHERE EXISTS (SELECT 1 FROM evidence.delivery n WHERE n.org = w.org AND n.due_at <= $2)
+        WHERE EXISTS (
+                SELECT 1 FROM evidence.delivery n WHERE n.mail = $4 AND n.org = w.org AND n.due_at <= $2)
             AND EXISTS (SELECT 1 FROM evidence.organization g WHERE g.key = w.org)
         LIMIT 1)
     ORDER BY d.due_at, d.target LIMIT $3",
@@ -108,8 +111,8 @@ const DUE: Sql = Sql::each(
 /// In PostgreSQL the lease, where one has to be held, is locked until the statement ends, so that nobody takes it meanwhile; in
 /// SQLite nobody else writes.
 const PUT: Sql = Sql::each(
-    "INSERT INTO evidence.delivery AS d (org, target, due_at, state, revision)
-    SELECT o.key, $2, $3, $4, $5 + 1 FROM evidence.organization o
+    "INSERT INTO evidence.delivery AS d (org, target, mail, due_at, state, revision)
+    SELECT o.key, $2, $8, $3, $4, $5 + 1 FROM evidence.organization o
     WHERE o.key = $1 AND ($5 = 0 OR EXISTS (
         SELECT 1 FROM evidence.delivery k WHERE k.org = $1 AND k.target = $2 AND k.revision = $5))
         AND ($6 IS NULL OR EXISTS (SELECT 1 FROM evidence.lease l WHERE l.name = $6 AND l.holder = $7))
@@ -118,8 +121,8 @@ const PUT: Sql = Sql::each(
     WHERE d.revision = $5
     RETURNING 1",
     "WITH held AS (SELECT name FROM evidence.lease WHERE name = $6 AND holder = $7 FOR SHARE)
-    INSERT INTO evidence.delivery AS d (org, target, due_at, state, revision)
-    SELECT o.key, $2, $3, $4, $5 + 1 FROM evidence.organization o
+    INSERT INTO evidence.delivery AS d (org, target, mail, due_at, state, revision)
+    SELECT o.key, $2, $8, $3, $4, $5 + 1 FROM evidence.organization o
     WHERE o.key = $1 AND ($5 = 0 OR EXISTS (
         SELECT 1 FROM evidence.delivery k WHERE k.org = $1 AND k.target = $2 AND k.revision = $5))
         AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM held))
@@ -132,13 +135,14 @@ const PUT: Sql = Sql::each(
 const FORGET: Sql = Sql::same("DELETE FROM evidence.delivery WHERE org = $1 AND target = $2 RETURNING 1");
 
 /// What is stored of a target: the organization, the target, and the rest.
-type Row = (String, String, Option<Timestamp>, String, u64);
+type Row = (String, String, bool, Option<Timestamp>, String, u64);
 
 /// A delivery, unless it cannot be read: it stands in no other's way.
-fn readable((org, target, due_at, state, revision): Row) -> Option<Delivery> {
+fn readable((org, target, mail, due_at, state, revision): Row) -> Option<Delivery> {
     let read = || {
         let state = serde_json::from_str(&state).map_err(StoreError::corrupt)?;
-        Ok(Delivery { org: word(&org)?, target: word(&target)?, due_at, state, revision })
+        let channel = if mail { Channel::Mail } else { Channel::Http };
+        Ok(Delivery { org: word(&org)?, target: word(&target)?, channel, due_at, state, revision })
     };
     let unread = |error: &StoreError| tracing::warn!(%error, org, target, "a delivery cannot be read");
     read().inspect_err(unread).ok()
@@ -154,6 +158,7 @@ impl<D: Driver> DeliveryStore for SqlStore<D> {
 
     async fn due_deliveries(
         &self,
+        channel: Channel,
         now: Timestamp,
         after: Option<Id>,
         limit: u64,
@@ -163,6 +168,7 @@ impl<D: Driver> DeliveryStore for SqlStore<D> {
             .bind(after.map_or(Value::NoOrg, Value::Org))
             .bind(now)
             .bind(limit)
+            .bind(channel == Channel::Mail)
             .all::<Row>()
             .await?;
         let Some((org, ..)) = rows.first() else { return Ok(None) };
@@ -170,10 +176,11 @@ impl<D: Driver> DeliveryStore for SqlStore<D> {
     }
 
     async fn put_delivery(&self, delivery: &Delivery, held: Option<&Held>) -> StoreResult<bool> {
-        let Delivery { org, target, due_at, state, revision } = delivery;
+        let Delivery { org, target, channel, due_at, state, revision } = delivery;
         let state = serde_json::to_string(state).map_err(|error| StoreError::Failed(error.into()))?;
         let query = self.query_org(*org, PUT).bind(*target).bind(*due_at).bind(state).bind(*revision);
         let query = query.bind(held.map(|held| held.lease.as_str())).bind(held.map(|held| held.holder));
+        let query = query.bind(*channel == Channel::Mail);
         query.change().await
     }
 

@@ -80,30 +80,38 @@ impl Listing {
         };
         let in_order =
             |by: &str| (counted_all.clone(), format!("ORDER BY {by} LIMIT $2 OFFSET $3"), by.to_owned());
-        // A page of numbers has those of its range alone: where a row was lost it is short by it, and nothing comes twice.
+        // A page of numbers has those of its range alone: where a row was lost it is short by it, nothing comes twice, and no
+        // more is read. No sum of what a caller gives, which may be greater than a number can be.
+        let end = |after: &str, first: &str| {
+            format!("(SELECT CASE WHEN $2 < n - $3 THEN {after} ELSE {first} END FROM total)")
+        };
         let (total, page, by) = match order {
             Order::By(by) | Order::Within { by, .. } => in_order(by.text(dialect)),
             Order::Indexed { key, direction: SortDirection::Asc, .. } => in_order(key),
             Order::Indexed { key, direction: SortDirection::Desc, .. } => in_order(&format!("{key} DESC")),
             Order::Numbered(number, SortDirection::Asc) => (
                 greatest(number),
-                format!("AND {number} > $3 AND {number} - $3 <= $2 ORDER BY {number} LIMIT $2"),
+                format!(
+                    "AND {number} > $3 AND {number} <= {} ORDER BY {number} LIMIT $2",
+                    end("$3 + $2", "n")
+                ),
                 (*number).to_owned(),
             ),
             Order::Numbered(number, SortDirection::Desc) => (
                 greatest(number),
                 format!(
-                    "AND {number} <= (SELECT n FROM total) - $3 AND (SELECT n FROM total) - $3 - {number} < $2
-                    ORDER BY {number} DESC LIMIT $2"
+                    "AND {number} <= (SELECT n - $3 FROM total) AND {number} > {}
+                    ORDER BY {number} DESC LIMIT $2",
+                    end("n - $3 - $2", "0")
                 ),
                 format!("{number} DESC"),
             ),
             Order::Range { number, .. } => (
                 COUNT.to_owned(),
                 format!(
-                    "AND {number} >= (SELECT high - n FROM total) AND {number} < (SELECT high FROM total) - $3
-                        AND (SELECT high FROM total) - $3 - {number} <= $2
-                    ORDER BY {number} DESC LIMIT $2"
+                    "AND {number} < (SELECT high - $3 FROM total) AND {number} >= {}
+                    ORDER BY {number} DESC LIMIT $2",
+                    end("high - $3 - $2", "high - n")
                 ),
                 format!("{number} DESC"),
             ),

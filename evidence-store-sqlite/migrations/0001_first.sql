@@ -408,9 +408,10 @@ CREATE TABLE cursor (
 CREATE TABLE delivery (
     org      INTEGER NOT NULL,
     target   TEXT NOT NULL,
+    mail     INTEGER NOT NULL,
     due_at   INTEGER,
     state    TEXT NOT NULL,
     revision INTEGER NOT NULL,
     PRIMARY KEY (org, target)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX delivery_due ON delivery (org, due_at, target) WHERE due_at IS NOT NULL;
+CREATE INDEX delivery_due ON delivery (mail, org, due_at, target) WHERE due_at IS NOT NULL;

@@ -26,7 +26,7 @@ use crate::name::{
     TrailName,
 };
 use crate::operation::{Created, Json, JsonList, Method, Operation};
-use crate::page::{Listed, MAX_LISTED, PageNumber, PageRequest, PerPage, in_pages};
+use crate::page::{Listed, MAX_LISTED, Page, PageNumber, PageRequest, PerPage, in_pages};
 use crate::repos::operations::RepoChoice;
 use crate::repos::record::RepoInfo;
 use crate::service::{Context, Draft, OwnedContext};
@@ -472,9 +472,11 @@ async fn list(
     JsonList::of_lists(lists, (), &cx.compute(), read).await
 }
 
-async fn listed(filter: ArtifactFilter, request: PageRequest, owned: OwnedContext) -> Result<Vec<Listed>> {
+async fn listed(filter: ArtifactFilter, request: PageRequest, owned: OwnedContext) -> Result<Page<Listed>> {
     let cx = owned.context();
-    Ok(cx.store().artifacts_listed(cx.org()?, &filter, request).await?)
+    let (store, org) = (cx.store(), cx.org()?);
+    let counted = store.artifacts(org, &filter, PageRequest { limit: 0, ..request }).await?;
+    Ok(Page { items: store.artifacts_listed(org, &filter, request).await?, total: counted.total })
 }
 
 /// The artifacts of these ids, in order, as answers carry them.

@@ -6,7 +6,7 @@ use crate::actions::{Action, Destination, SecretUrl, SlackContext, Target, Watch
 use crate::fact::{Fact, Guard, Key, UnknownFields};
 use crate::feed::{Held, Lease};
 use crate::id::Id;
-use crate::notifications::{Delivery, DeliveryState, Position};
+use crate::notifications::{Channel, Delivery, DeliveryState, Position};
 use crate::store::{Current, Store, StoreError};
 
 use super::fixtures::{Org, at, awkward, id, jane, named, robot};
@@ -22,7 +22,7 @@ promises! {
     deliveries_read_back: "`deliveries` answers what was put last of these targets.",
     deliveries_are_put_by_compare_and_swap: "A delivery is put where its revision is the one that is there, and an organization is.",
     a_delivery_is_put_under_a_lease_that_is_held: "A delivery that is put under a lease is put where its holder has that, expired or not, until another one takes it.",
-    due_deliveries_are_found_by_organization: "`due_deliveries` goes from organization to organization, and answers what is due of one, what is due longest first.",
+    due_deliveries_are_found_by_organization: "`due_deliveries` of a channel goes from organization to organization, and answers what is due of one, what is due longest first.",
 }
 
 fn target(n: u64, destination: Destination) -> Target {
@@ -180,7 +180,8 @@ fn delivery(org: &Org, n: u64, waits: bool) -> Delivery {
         last_success_at: None,
         last_failure_at: Some(at(3)),
     };
-    Delivery { org: org.id, target: id(n), due_at: waits.then(|| at(5)), state, revision: 0 }
+    let channel = if n == 110 { Channel::Mail } else { Channel::Http };
+    Delivery { org: org.id, target: id(n), channel, due_at: waits.then(|| at(5)), state, revision: 0 }
 }
 
 async fn deliveries_read_back(store: Arc<dyn Store>) -> Outcome {
@@ -259,7 +260,7 @@ async fn a_delivery_is_put_under_a_lease_that_is_held(store: Arc<dyn Store>) -> 
 
 async fn due_deliveries_are_found_by_organization(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
-    same("none", store.due_deliveries(at(9), None, 10).await?, None)?;
+    same("none", store.due_deliveries(Channel::Http, at(9), None, 10).await?, None)?;
     let due =
         |org: &Org, n: u64, due: Option<i64>| Delivery { due_at: due.map(at), ..delivery(org, n, true) };
     for put in [
@@ -271,13 +272,14 @@ async fn due_deliveries_are_found_by_organization(store: Arc<dyn Store>) -> Outc
         due(&org, 105, Some(9)),
         due(&other, 100, Some(8)),
         due(&other, 101, None),
+        due(&other, 110, Some(6)),
     ] {
         same("put", store.put_delivery(&put, None).await?, true)?;
     }
     let targets = |found: Vec<Delivery>| found.into_iter().map(|one| one.target).collect::<Vec<Id>>();
-    let through = async |now, limit| {
+    let through_channel = async |channel, now, limit| {
         let (mut found, mut after) = (Vec::new(), None);
-        while let Some((org, due)) = store.due_deliveries(at(now), after, limit).await? {
+        while let Some((org, due)) = store.due_deliveries(channel, at(now), after, limit).await? {
             ensure(due.iter().all(|one| one.org == org), "deliveries of another organization")?;
             ensure(!found.iter().any(|(known, _)| *known == org), "an organization comes twice")?;
             found.push((org, targets(due)));
@@ -286,6 +288,7 @@ async fn due_deliveries_are_found_by_organization(store: Arc<dyn Store>) -> Outc
         found.sort_unstable();
         Ok::<_, Failure>(found)
     };
+    let through = async |now, limit| through_channel(Channel::Http, now, limit).await;
     let theirs = (other.id, vec![id(100)]);
     let all = vec![(org.id, [101, 104, 100, 105].map(id).to_vec()), theirs.clone()];
     same("what is due", through(9, 10).await?, all)?;
@@ -293,6 +296,8 @@ async fn due_deliveries_are_found_by_organization(store: Arc<dyn Store>) -> Outc
     same("the longest due", through(9, 2).await?, first)?;
     same("what was due earlier", through(5, 10).await?, vec![(org.id, [101, 104].map(id).to_vec())])?;
     same("nothing", through(4, 10).await?, Vec::new())?;
-    let read = store.due_deliveries(at(5), None, 1).await?.map(|(_, due)| due);
+    same("mails", through_channel(Channel::Mail, 9, 10).await?, vec![(other.id, vec![id(110)])])?;
+    same("no mails", through_channel(Channel::Mail, 5, 10).await?, Vec::new())?;
+    let read = store.due_deliveries(Channel::Http, at(5), None, 1).await?.map(|(_, due)| due);
     same("as it was put", read, Some(vec![Delivery { revision: 1, ..due(&org, 101, Some(5)) }]))
 }

@@ -6,7 +6,7 @@ use crate::actions::{Action, ActionStore};
 use crate::fact::Key;
 use crate::feed::Held;
 use crate::id::Id;
-use crate::notifications::{Delivery, DeliveryStore};
+use crate::notifications::{Channel, Delivery, DeliveryStore};
 use crate::page::Listed;
 use crate::store::{Current, StoreResult};
 use crate::time::Timestamp;
@@ -50,12 +50,15 @@ impl DeliveryStore for MemoryStore {
 
     async fn due_deliveries(
         &self,
+        channel: Channel,
         now: Timestamp,
         after: Option<Id>,
         limit: u64,
     ) -> StoreResult<Option<(Id, Vec<Delivery>)>> {
         let state = self.read()?;
-        let due = |delivery: &&Delivery| delivery.due_at.is_some_and(|due| due <= now);
+        let due = |delivery: &&Delivery| {
+            delivery.channel == channel && delivery.due_at.is_some_and(|due| due <= now)
+        };
         let all = || state.deliveries.values().filter(due);
         let Some(org) = all().map(|one| one.org).filter(|org| after.is_none_or(|after| *org > after)).min()
         else {

@@ -41,8 +41,10 @@ const MOST_ATTEMPTS: u32 = 72;
 
 /// After so long it is given up where some of a mail's addresses have it and the server refuses it for now for the others: one
 /// that takes no mail from whom it does not know yet (greylisting) takes it by then, and the next event waits meanwhile, for
-/// those that have this one, too.
+/// those that have this one, too. Of many that are left it is given up later, when the server was asked about each, though it
+/// be silent about all others.
 const LONGEST_REFUSED: Duration = Duration::from_secs(30 * 60);
+const LONGEST_REFUSED_OF_EACH: Duration = Duration::from_secs(90);
 
 /// The longest pause in that time: however many attempts failed before, the server is asked several times.
 const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(5 * 60);
@@ -51,6 +53,12 @@ const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(5 * 60);
 fn pause(attempts: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(attempts.saturating_sub(1));
     FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE)
+}
+
+/// For how long a mail for so many addresses is tried again that the server refuses for now.
+fn longest_refused(addresses: usize) -> Duration {
+    let of_all = LONGEST_REFUSED_OF_EACH.saturating_mul(u32::try_from(addresses).unwrap_or(u32::MAX));
+    of_all.max(LONGEST_REFUSED)
 }
 
 /// How long is waited after the last failed attempt at a mail or another message.
@@ -193,7 +201,7 @@ impl Post {
             state.attempts += 1;
             delivery.due_at = Some(after(now, pause(state.attempts)));
             if state.attempts >= MOST_ATTEMPTS {
-                tracing::warn!(%org, %target, entry = state.next.entry, "an entry is told nobody");
+                tracing::warn!(%org, %target, entry = state.next.entry, "an entry is not told any further");
                 state.go_on_from(Position { entry: state.next.entry + 1, event: 0 });
             }
             self.put(&mut delivery).await
@@ -314,7 +322,7 @@ impl Post {
             Err(error) => {
                 state.failed(&error, now);
                 state.last_failure_at = Some(now);
-                // What stays down is told of once an event.
+                // What stays down is told of once.
                 match state.attempts {
                     1 => tracing::info!(id = message.id, %error, "a notification was not delivered"),
                     attempt => {
@@ -322,11 +330,15 @@ impl Post {
                     }
                 }
                 *due_at = Some(after(now, pause_after(state)));
-                let is_refused =
-                    state.refused_since.is_some_and(|since| after(since, LONGEST_REFUSED) <= now);
+                let longest = longest_refused(state.addresses_left.len());
+                let is_refused = state.refused_since.is_some_and(|since| after(since, longest) <= now);
                 if is_refused || state.attempts >= MOST_ATTEMPTS {
                     let addresses = std::mem::take(&mut state.addresses_left);
-                    tracing::warn!(id = message.id, ?addresses, %error, "a notification is given up");
+                    tracing::warn!(id = message.id, %error, "a notification is given up");
+                    for address in &addresses {
+                        let error = error.reason_of(address);
+                        tracing::warn!(id = message.id, address, error, "a mail does not come to an address");
+                    }
                     if !addresses.is_empty() {
                         *due_at = Some(now);
                         state.addresses_given_up = addresses;
@@ -355,6 +367,14 @@ mod tests {
             assert_eq!(pause_after(&state).as_secs(), other, "{attempts}");
             let state = DeliveryState { refused_since: Some(Timestamp::from_seconds(1)), ..state };
             assert_eq!(pause_after(&state).as_secs(), refused, "{attempts}");
+        }
+    }
+
+    #[test]
+    fn a_mail_that_is_refused_is_tried_for_as_long_as_it_takes_to_ask_about_each_address() {
+        for (addresses, minutes) in [(1, 30), (20, 30), (100, 150)] {
+            let longest = longest_refused(addresses);
+            assert_eq!(longest.as_secs() / 60, minutes, "{addresses}");
         }
     }
 

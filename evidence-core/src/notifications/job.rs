@@ -1,7 +1,7 @@
 //! The job that notifies. One part goes through the ledgers and notes where targets begin (`planning.rs`). The other goes on from
 //! there, for each target by itself (`delivering.rs`): it sends one event after the other, and notes after each how far it
 //! is. So nothing waits in memory, what a crash cuts off is sent again under the same id, and a target that is down holds up
-//! no other for longer than an attempt at it takes.
+//! no other, but for those of its organization and channel: mails wait for mails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -23,6 +23,7 @@ use crate::id::Id;
 use crate::notifications::delivering::Reached;
 use crate::notifications::planning::Planning;
 use crate::notifications::sender::Sender;
+use crate::notifications::store::Channel;
 use crate::orgs::record::Organization;
 use crate::service::Evidence;
 use crate::store::error::StoreError;
@@ -40,7 +41,7 @@ pub(super) const PAGE: u64 = 256;
 /// Entries of so many bytes are read in the pool.
 pub(super) const HEAVY: usize = 64 << 10;
 
-/// Attempts at the same time, in all and for one organization.
+/// Attempts at the same time by one channel, in all and for one organization.
 const ATTEMPTS: usize = 64;
 const ATTEMPTS_OF_ORG: usize = 8;
 
@@ -79,8 +80,9 @@ impl Job for Notify {
     async fn run(&self, turn: &Turn) -> Result<()> {
         let (evidence, sender) = (turn.evidence().clone(), Arc::clone(&self.sender));
         let post = Arc::new(Post { evidence, sender, held: turn.held(), orgs: StdMutex::default() });
-        // Side by side, so that neither waits while the other has much to do. Both go on until one of them fails.
-        tokio::try_join!(plan(turn, &post), deliver(&post)).map(|(never, _)| match never {})
+        // Side by side, so that none waits while another has much to do. All go on until one of them fails.
+        let (http, mail) = (deliver(&post, Channel::Http), deliver(&post, Channel::Mail));
+        tokio::try_join!(plan(turn, &post), http, mail).map(|(never, ..)| match never {})
     }
 }
 
@@ -133,9 +135,9 @@ impl Post {
 /// What of what target ended so.
 type Ended = ((Id, Id), Result<()>);
 
-/// Attempts that are under way. Dropped, they end where they wait, and are made again.
-#[derive(Default)]
+/// Attempts by a channel that are under way. Dropped, they end where they wait, and are made again.
 struct Attempts {
+    channel: Channel,
     running: JoinSet<Ended>,
     busy: BTreeSet<(Id, Id)>,
     /// The organization that the last one was of, where there was no room for more.
@@ -151,9 +153,9 @@ async fn plan(turn: &Turn, post: &Arc<Post>) -> Result<Infallible> {
     }
 }
 
-/// Delivers what is due, until the store fails.
-async fn deliver(post: &Arc<Post>) -> Result<Infallible> {
-    let mut attempts = Attempts::default();
+/// Delivers what is due by a channel, until the store fails.
+async fn deliver(post: &Arc<Post>, channel: Channel) -> Result<Infallible> {
+    let mut attempts = Attempts { channel, running: JoinSet::new(), busy: BTreeSet::new(), last: None };
     loop {
         attempts.begin(post).await?;
         let mut rest = pin!(sleep(REST));
@@ -180,7 +182,9 @@ impl Attempts {
                 return Ok(());
             }
             let now = post.evidence.now();
-            let Some((org, due)) = post.evidence.store().due_deliveries(now, after, DUE).await? else {
+            let Some((org, due)) =
+                post.evidence.store().due_deliveries(self.channel, now, after, DUE).await?
+            else {
                 return Ok(());
             };
             after = Some(org);

@@ -15,4 +15,4 @@ pub(crate) mod watched;
 pub use job::Notify;
 pub use replay::replay;
 pub use sender::{MailStatus, Message, NotSent, Sender};
-pub use store::{Delivery, DeliveryState, DeliveryStore, Position};
+pub use store::{Channel, Delivery, DeliveryState, DeliveryStore, Position};

@@ -20,7 +20,7 @@ use crate::fact::Fact;
 use crate::id::Id;
 use crate::notifications::events::{ALLOWED, Place, events, telling};
 use crate::notifications::job::{HEAVY, Known, NAME, PAGE, Post, REST, before};
-use crate::notifications::store::{Delivery, DeliveryState, Position};
+use crate::notifications::store::{Channel, Delivery, DeliveryState, Position};
 use crate::notifications::watched;
 use crate::orgs::record::Organization;
 use crate::page::Listed;
@@ -314,6 +314,7 @@ async fn note_action(
         let fresh = Delivery {
             org,
             target: target.id,
+            channel: Channel::of(&target.destination),
             due_at: None,
             state: DeliveryState::first(action.id, Position { entry: 0, event: 0 }),
             revision: 0,
@@ -442,7 +443,8 @@ mod tests {
                 last_failure_at: Some(at(1)),
                 ..DeliveryState::first(id(2), position(4, 2))
             };
-            Delivery { org: id(1), target: id(3), due_at: due_at.map(at), state, revision }
+            let (org, target, channel) = (id(1), id(3), Channel::Http);
+            Delivery { org, target, channel, due_at: due_at.map(at), state, revision }
         };
         // Due at, the URL, the first event; then whether it is put, due at, from where, and after how many attempts.
         let (first, stays) = (position(9, 1), position(4, 2));

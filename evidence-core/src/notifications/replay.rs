@@ -6,7 +6,7 @@ use crate::actions::record::{Action, Target};
 use crate::error::Result;
 use crate::id::Id;
 use crate::notifications::job::{NAME, before};
-use crate::notifications::store::{Delivery, DeliveryState, Position};
+use crate::notifications::store::{Channel, Delivery, DeliveryState, Position};
 use crate::service::Evidence;
 use crate::store::error::StoreError;
 use crate::time::Timestamp;
@@ -58,7 +58,9 @@ async fn again_from(
         state.addresses_left.clear();
         let state = state.at_destination(&target.destination);
         let revision = known.map_or(0, |known| known.revision);
-        let moved = Delivery { org, target: target.id, due_at: Some(evidence.now()), state, revision };
+        let channel = Channel::of(&target.destination);
+        let due_at = Some(evidence.now());
+        let moved = Delivery { org, target: target.id, channel, due_at, state, revision };
         if store.put_delivery(&moved, None).await? {
             return Ok(());
         }

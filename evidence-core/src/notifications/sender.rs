@@ -34,7 +34,7 @@ pub struct Message {
 pub struct NotSent {
     /// Why, for the log: of a URL nothing but its host. Answers of mail servers may name addresses.
     pub reason: String,
-    /// What became of each of a mail's addresses; empty where all would be [`MailStatus::NotAsked`], and of what is no mail.
+    /// What became of each of a mail's addresses; empty where the mail server answered for none, and of what is no mail.
     pub addresses: Vec<(String, MailStatus)>,
 }
 
@@ -46,10 +46,13 @@ pub enum MailStatus {
     Sent,
     /// The mail server never takes it, for this reason.
     Refused(String),
-    /// The mail server may take it later: it said so of this address, or said nothing when it was asked about it.
+    /// The mail server does not take it now, for this reason: it said so of this address, or hung up or said nothing when it
+    /// was asked about it; or it refused the mail as it is, for whoever it would have taken it for.
     Deferred(String),
-    /// The mail server was not asked about the address, or could not take the mail that it would have taken for it.
+    /// The mail server was not asked about the address: there was no time left.
     NotAsked,
+    /// The mail server was away, or failed to take the mail that it would have taken for the address.
+    Failed,
 }
 
 impl NotSent {
@@ -63,16 +66,20 @@ impl NotSent {
         self.addresses.iter().any(|(_, status)| *status == MailStatus::Sent)
     }
 
-    /// The addresses that a mail may still come to; nothing where the mail server answered for none.
+    /// The addresses that a mail may still come to, those first about which the mail server was not asked; nothing where it
+    /// answered for none.
     pub(crate) fn left(&self) -> Option<Vec<String>> {
-        let is_left = |status: &MailStatus| matches!(status, MailStatus::Deferred(_) | MailStatus::NotAsked);
-        let left = self.addresses.iter().filter(|(_, status)| is_left(status));
-        (!self.addresses.is_empty()).then(|| left.map(|(address, _)| address.clone()).collect())
+        let is_left = |status: &MailStatus| !matches!(status, MailStatus::Sent | MailStatus::Refused(_));
+        let mut left = Vec::from_iter(self.addresses.iter().filter(|(_, status)| is_left(status)));
+        left.sort_by_key(|(_, status)| *status != MailStatus::NotAsked);
+        let left = left.into_iter().map(|(address, _)| address.clone()).collect();
+        (!self.addresses.is_empty()).then_some(left)
     }
 
     /// Whether the mail server was there, and does not take the mail for some of the addresses for now.
     pub(crate) fn is_deferred(&self) -> bool {
-        self.addresses.iter().any(|(_, status)| matches!(status, MailStatus::Deferred(_)))
+        let was_there = self.addresses.iter().all(|(_, status)| *status != MailStatus::Failed);
+        was_there && self.addresses.iter().any(|(_, status)| matches!(status, MailStatus::Deferred(_)))
     }
 
     /// The addresses that no mail comes to, and why.

@@ -20,6 +20,28 @@ pub struct Position {
     pub event: u64,
 }
 
+/// About so many addresses a mail server is asked in an attempt at least, however slow it is.
+const ASKED_ABOUT: usize = 5;
+
+/// How a target is told. Each has attempts of its own, for a mail server may take minutes for a mail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Channel {
+    /// Webhooks and Slack.
+    Http,
+    /// Mails.
+    Mail,
+}
+
+impl Channel {
+    /// That of a destination. A target has one, whichever its destination becomes.
+    pub const fn of(destination: &Destination) -> Self {
+        match destination {
+            Destination::Webhook { .. } | Destination::Slack { .. } => Self::Http,
+            Destination::Email { .. } => Self::Mail,
+        }
+    }
+}
+
 /// How far a target of an action is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
@@ -27,6 +49,8 @@ pub struct Delivery {
     pub org: Id,
     /// The target.
     pub target: Id,
+    /// How it is told.
+    pub channel: Channel,
     /// From when on the next attempt may be made; nothing where nothing waits to be delivered.
     pub due_at: Option<Timestamp>,
     /// What else is known.
@@ -49,14 +73,15 @@ pub struct DeliveryState {
     /// How many attempts at that event failed, since one of a mail's addresses last took it.
     #[serde(default)]
     pub attempts: u32,
-    /// The addresses that are still to be sent that event as a mail; empty where it is all of the target's.
+    /// The addresses that are still to be sent that event as a mail, in the order in which they are asked about; empty where it
+    /// is all of the target's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses_left: Vec<String>,
-    /// Since when the mail server does not take that event for these, though it was there at every attempt.
+    /// Since when the mail server, though it was there at every attempt, does not take that event for some of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_since: Option<Timestamp>,
-    /// The addresses for which the last event was given up, though others took it: until they take one, no other address waits
-    /// for them.
+    /// The addresses for which the last event was given up, though others took it, in the order in which they are asked about:
+    /// until they take one, no other address waits for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses_given_up: Vec<String>,
     /// When an event was last delivered.
@@ -112,17 +137,24 @@ impl DeliveryState {
         }
     }
 
-    /// Where the next attempt is made at a target with this destination. Each attempt at a mail begins at another address, so that
-    /// no address keeps the server from being asked about those after it.
+    /// Where the next attempt is made at a target with this destination. Where a mail server is slow, it is asked about some
+    /// addresses in an attempt: so those come first about which it was not asked in the last one, and those last that were given
+    /// up before. As long as nobody has the mail each attempt begins further on.
     pub(crate) fn still_told(&self, destination: &Destination) -> Destination {
         let Destination::Email { addresses } = destination else { return destination.clone() };
-        let is_left =
-            |address: &&String| self.addresses_left.is_empty() || self.addresses_left.contains(address);
-        let mut addresses = Vec::from_iter(addresses.iter().filter(is_left).cloned());
-        let first =
-            usize::try_from(self.attempts).ok().and_then(|attempts| attempts.checked_rem(addresses.len()));
-        addresses.rotate_left(first.unwrap_or_default());
-        Destination::Email { addresses }
+        let of_these = |known: &[String]| {
+            Vec::from_iter(known.iter().filter(|address| addresses.contains(address)).cloned())
+        };
+        if !self.addresses_left.is_empty() {
+            return Destination::Email { addresses: of_these(&self.addresses_left) };
+        }
+        let given_up = of_these(&self.addresses_given_up);
+        let mut all = Vec::from_iter(addresses.iter().filter(|address| !given_up.contains(address)).cloned());
+        all.extend(given_up);
+        let attempts = usize::try_from(self.attempts).unwrap_or(usize::MAX);
+        let first = attempts.saturating_mul(ASKED_ABOUT).checked_rem(all.len());
+        all.rotate_left(first.unwrap_or_default());
+        Destination::Email { addresses: all }
     }
 
     /// Whether some of a mail's addresses have it after this attempt.
@@ -144,8 +176,9 @@ impl DeliveryState {
         self.refused_since = self.refused_since.filter(|_| error.is_deferred());
         if let Some(left) = left {
             if self.addresses_left.is_empty() || left.len() < self.addresses_left.len() {
-                (self.addresses_left, self.attempts, self.refused_since) = (left, 0, None);
+                (self.attempts, self.refused_since) = (0, None);
             }
+            self.addresses_left = left;
             if error.is_deferred() {
                 self.refused_since.get_or_insert(now);
             }
@@ -173,6 +206,7 @@ pub trait DeliveryStore: Send + Sync {
     /// one after this; nothing where there is none. What cannot be read is left out.
     async fn due_deliveries(
         &self,
+        channel: Channel,
         now: Timestamp,
         after: Option<Id>,
         limit: u64,
@@ -197,13 +231,14 @@ mod tests {
         names.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// An attempt that says this of addresses, each by its letter: `+` sent, `x` refused, `?` deferred, `-` not asked.
+    /// An attempt that says this of addresses, each by its letter: `+` sent, `x` refused, `?` deferred, `-` not asked, `!` failed.
     fn attempt(told: &str) -> NotSent {
         let status = |told: &str| match told.split_at(1) {
             ("+", address) => (address.to_owned(), MailStatus::Sent),
             ("x", address) => (address.to_owned(), MailStatus::Refused(format!("no {address}"))),
             ("?", address) => (address.to_owned(), MailStatus::Deferred(format!("not now {address}"))),
             ("-", address) => (address.to_owned(), MailStatus::NotAsked),
+            ("!", address) => (address.to_owned(), MailStatus::Failed),
             _ => panic!("{told}"),
         };
         NotSent { addresses: told.split_whitespace().map(status).collect(), ..NotSent::new("failed") }
@@ -218,15 +253,15 @@ mod tests {
         // An attempt; then at whom the next one is made, how many are counted, and by which attempt of the table those who are left
         // were first refused it.
         let table = [
-            ("", ("b c a", 1, None)),
-            ("xa ?b ?c", ("c a b", 2, None)),
-            ("+a ?b ?c", ("c b", 1, Some(2))),
+            ("", ("c a b", 1, None)),
+            ("xa ?b ?c", ("b c a", 2, None)),
+            ("+a ?b ?c", ("b c", 1, Some(2))),
             ("?b ?c", ("b c", 2, Some(2))),
-            ("", ("c b", 3, None)),
+            ("", ("b c", 3, None)),
             ("?b ?c", ("b c", 4, Some(5))),
             ("?b -c", ("c b", 5, Some(5))),
-            ("-b -c", ("b c", 6, None)),
-            ("?b ?c", ("c b", 7, Some(8))),
+            ("?b !c", ("b c", 6, None)),
+            ("?b ?c", ("b c", 7, Some(8))),
             ("+b -c", ("c", 1, None)),
             ("?c", ("c", 2, Some(10))),
             ("?c", ("c", 3, Some(10))),
@@ -275,6 +310,63 @@ mod tests {
         assert_eq!((state.still_told(&hook), state.next.event, state.attempts), (hook, 4, 0));
     }
 
+    /// An attempt at these by a mail server that is asked about five, is silent about those that begin with `s`, and takes the
+    /// mail for all others.
+    fn slow_attempt(destination: &Destination) -> NotSent {
+        let Destination::Email { addresses } = destination else { panic!("{destination:?}") };
+        let mut asked = 0;
+        let status = |address: &String| {
+            asked += usize::from(address.starts_with('s'));
+            match asked {
+                0..=5 if address.starts_with('s') => format!("?{address}"),
+                0..=5 => format!("+{address}"),
+                _ => format!("-{address}"),
+            }
+        };
+        attempt(&addresses.iter().map(status).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn no_address_is_kept_from_a_mail_by_those_about_which_the_server_is_silent() {
+        let action: Id = "00000000-0000-0000-0000-00000001".parse().unwrap();
+        let silent = |count| (0..count).map(|number| format!("s{number}"));
+        let others = |count| (0..count).map(|number| format!("a{number}"));
+        // Those told first, those about which it is silent, and those after them; then in how many attempts all others have it.
+        for (before, silent_ones, after, most) in
+            [(1, 20, 1, 6), (0, 40, 60, 9), (0, 99, 1, 20), (50, 5, 45, 2)]
+        {
+            let addresses: Vec<_> = others(before)
+                .chain(silent(silent_ones))
+                .chain(others(before + after).skip(before))
+                .collect();
+            let all = Destination::Email { addresses };
+            let mut state = DeliveryState::first(action, Position { entry: 1, event: 0 });
+            let mut told = std::collections::BTreeSet::new();
+            let mut attempts = 0;
+            while told.len() < before + after {
+                let error = slow_attempt(&state.still_told(&all));
+                let sent = error.addresses.iter().filter(|(_, status)| *status == MailStatus::Sent);
+                assert!(sent.map(|(address, _)| told.insert(address.clone())).all(|is_new| is_new));
+                state.failed(&error, Timestamp::from_micros(0));
+                attempts += 1;
+            }
+            assert!(attempts <= most, "{attempts} attempts at {before} + {silent_ones} + {after}");
+        }
+        // One that was given up with them is asked about at one of the next events.
+        let addresses: Vec<_> = others(1).chain(silent(20)).chain(["c".to_owned()]).collect();
+        let all = Destination::Email { addresses };
+        let mut state = DeliveryState::first(action, Position { entry: 1, event: 0 });
+        state.addresses_given_up = silent(20).chain(["c".to_owned()]).collect();
+        let mut events = 0;
+        while state.addresses_given_up.iter().any(|address| address == "c") {
+            let error = slow_attempt(&state.still_told(&all));
+            state.addresses_given_up = state.given_up_by(&error).unwrap();
+            events += 1;
+            state.go_on_from(Position { entry: 1 + events, event: 0 });
+        }
+        assert!(events <= 5, "{events}");
+    }
+
     #[test]
     fn no_address_waits_for_those_that_were_given_up() {
         let action: Id = "00000000-0000-0000-0000-00000001".parse().unwrap();
@@ -307,7 +399,7 @@ mod tests {
             ["a", "b", "c", "d"].map(|one| error.reason_of(one)),
             ["failed", "no b", "not now c", "failed"]
         );
-        let deferred = [("", false), ("+a ?b -c", true), ("+a xb -c", false)];
+        let deferred = [("", false), ("+a ?b -c", true), ("+a xb -c", false), ("+a ?b !c", false)];
         assert!(deferred.iter().all(|(told, is_deferred)| attempt(told).is_deferred() == *is_deferred));
     }
 

@@ -19,7 +19,7 @@ use crate::json::CheckedJson;
 use crate::links::ExternalUrls;
 use crate::name::{FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{Acknowledged, Document, Form, FormParts, JsonList, Method, Operation, Put};
-use crate::page::{Listed, MAX_LISTED, PageNumber, PageRequest, Pagination, PerPage, in_pages};
+use crate::page::{Listed, MAX_LISTED, Page, PageNumber, PageRequest, Pagination, PerPage, in_pages};
 use crate::repos::record::RepoInfo;
 use crate::service::names::KnownFlow;
 use crate::service::{Context, Draft, OwnedContext};
@@ -392,7 +392,7 @@ impl Operation for ListTrailsOfFlow {
     }
 }
 
-async fn listed(filter: TrailFilter, request: PageRequest, owned: OwnedContext) -> Result<Vec<Listed>> {
+async fn listed(filter: TrailFilter, request: PageRequest, owned: OwnedContext) -> Result<Page<Listed>> {
     let cx = owned.context();
-    Ok(cx.store().trails(cx.org()?, &filter, request).await?.items)
+    Ok(cx.store().trails(cx.org()?, &filter, request).await?)
 }

@@ -12,6 +12,7 @@ use evidence_core::page::PageRequest;
 use evidence_core::snapshots::Snapshot;
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
+use evidence_core::trails::TrailFilter;
 use evidence_core::{Entry, Fact, Guard, Key, Store, StoreError, Write};
 
 /// A store whose tables can be changed behind its back.
@@ -113,8 +114,8 @@ pub(crate) async fn are_passed_over_by_binary_searches<D: Damaged>() {
     }
 }
 
-/// Where the newest snapshots of an environment were lost, their numbers are not given again: the ledger would have them
-/// twice. What began or ended with them tells of them. After a rebuild the next one is recorded.
+/// Where the newest snapshots of an environment were lost, with which anything began or ended to run, their numbers are not given
+/// again: the ledger would have them twice. After a rebuild the next one is recorded.
 pub(crate) async fn of_snapshots_give_no_number_again<D: Damaged>() {
     for lost in 1..=5 {
         let damaged = D::after("the_last_deployment_is_found").await;
@@ -260,5 +261,41 @@ pub(crate) async fn of_numbers_hide_no_other_decision<D: Damaged>() {
         assert_eq!(listed(narrowed()).await, expected, "narrowed, without {lost}");
         assert_eq!(damaged.rebuild().await, Vec::<String>::new());
         assert_eq!(listed(DecisionFilter::default()).await.len(), 4);
+    }
+}
+
+/// A trail whose row was lost leaves all others in the pages of its flow, each once.
+pub(crate) async fn of_trails_leave_all_others_in_pages<D: Damaged>() {
+    let check = "trails_are_listed_newest_first";
+    let whole = D::after(check).await;
+    let (store, org) = (whole.store(), whole.org("foo").await);
+    let listed = async |store: &dyn Store, request| {
+        let filter = TrailFilter::default();
+        store
+            .trails(org, &filter, request)
+            .await
+            .unwrap()
+            .items
+            .into_iter()
+            .map(|one| one.id)
+            .collect::<Vec<_>>()
+    };
+    let all = listed(&*store, PageRequest::ALL).await;
+    assert!(all.len() > 2, "{all:?}");
+    for lost in &all {
+        let damaged = D::after(check).await;
+        damaged.execute(&format!("DELETE FROM {{}}trail WHERE id = '{lost}'")).await;
+        let store = damaged.store();
+        let left: Vec<_> = all.iter().filter(|one| *one != lost).copied().collect();
+        assert_eq!(listed(&*store, PageRequest::ALL).await, left);
+        for limit in 1..=all.len() as u64 {
+            let mut paged = Vec::new();
+            for offset in (0..all.len() as u64).step_by(usize::try_from(limit).unwrap()) {
+                paged.extend(listed(&*store, PageRequest { offset, limit }).await);
+            }
+            assert_eq!(paged, left, "without {lost}, {limit} a page");
+        }
+        let far = PageRequest { offset: PageRequest::ALL.limit, limit: PageRequest::ALL.limit };
+        assert_eq!(listed(&*store, far).await, []);
     }
 }

@@ -5,7 +5,7 @@ use evidence_core::Current;
 use evidence_core::actions::{Action, ActionStore};
 use evidence_core::feed::Held;
 use evidence_core::id::Id;
-use evidence_core::notifications::{Delivery, DeliveryStore};
+use evidence_core::notifications::{Channel, Delivery, DeliveryStore};
 use evidence_core::page::Listed;
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
@@ -56,11 +56,12 @@ impl DeliveryStore for Broken {
 
     async fn due_deliveries(
         &self,
+        channel: Channel,
         now: Timestamp,
         after: Option<Id>,
         limit: u64,
     ) -> StoreResult<Option<(Id, Vec<Delivery>)>> {
-        let due = self.whole.due_deliveries(now, after, limit).await?;
+        let due = self.whole.due_deliveries(channel, now, after, limit).await?;
         if self.has(Defect::ServesTheNewestFirst) {
             return Ok(due.map(|(org, found)| (org, found.into_iter().rev().collect())));
         }

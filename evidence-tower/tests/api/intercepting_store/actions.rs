@@ -5,7 +5,7 @@ use evidence_core::Current;
 use evidence_core::actions::{Action, ActionStore};
 use evidence_core::feed::Held;
 use evidence_core::id::Id;
-use evidence_core::notifications::{Delivery, DeliveryStore};
+use evidence_core::notifications::{Channel, Delivery, DeliveryStore};
 use evidence_core::page::Listed;
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
@@ -43,11 +43,12 @@ impl DeliveryStore for InterceptingStore {
 
     async fn due_deliveries(
         &self,
+        channel: Channel,
         now: Timestamp,
         after: Option<Id>,
         limit: u64,
     ) -> StoreResult<Option<(Id, Vec<Delivery>)>> {
-        self.ask("due_deliveries", self.inner.due_deliveries(now, after, limit)).await
+        self.ask("due_deliveries", self.inner.due_deliveries(channel, now, after, limit)).await
     }
 
     async fn put_delivery(&self, delivery: &Delivery, held: Option<&Held>) -> StoreResult<bool> {
