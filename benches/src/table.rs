@@ -21,7 +21,7 @@ pub struct Row {
     /// The figure divided by its baseline: the raw probe, unless the program's heading names another.
     pub ratio: Option<f64>,
     /// What should come out, and whether it did; `None` for orientation.
-    pub target: Option<(&'static str, bool)>,
+    pub target: Option<(String, bool)>,
     /// Where it stands in a plot.
     pub point: Option<Point>,
 }
@@ -58,8 +58,8 @@ pub struct Noted {
 
 impl Row {
     /// A figure with a target.
-    pub fn new(measured: impl Into<String>, figure: String, target: &'static str, met: bool) -> Self {
-        Self { target: Some((target, met)), ..Self::orientation(measured, figure) }
+    pub fn new(measured: impl Into<String>, figure: String, target: impl Into<String>, met: bool) -> Self {
+        Self { target: Some((target.into(), met)), ..Self::orientation(measured, figure) }
     }
 
     /// A figure for orientation.
@@ -74,7 +74,7 @@ pub fn print(rows: &[Row]) {
     for Row { measured, figure, ratio, target, .. } in rows {
         let ratio = ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"));
         let (target, met) =
-            target.map_or(("–", "–"), |(target, met)| (target, if met { "yes" } else { "NO" }));
+            target.as_ref().map_or(("–", "–"), |(target, met)| (target, if *met { "yes" } else { "NO" }));
         println!("{measured:<52} {figure:<62} {ratio:>6}  {target:<10} {met}");
     }
     if let Some(directory) = std::env::var_os(NOTED)
@@ -93,7 +93,7 @@ fn note(directory: &Path, rows: &[Row]) -> Result {
     let file = OpenOptions::new().create(true).append(true).open(directory.join(format!("{name}.jsonl")));
     let mut file = file?;
     for Row { measured, figure, ratio, target, point } in rows.iter().cloned() {
-        let (target, met) = target.map(|(target, met)| (target.to_owned(), met)).unzip();
+        let (target, met) = target.unzip();
         let noted = Noted { measured, figure, ratio, target, met, point };
         writeln!(file, "{}", serde_json::to_string(&noted)?)?;
     }

@@ -233,9 +233,9 @@ where
                 offset += added;
                 continue;
             }
+            let page = items.iter().map(|one| one.id).collect();
             items.retain(|one| !told.contains(&one.id));
-            let told = items.iter().map(|one| one.id).collect();
-            let next = Next { offset: offset + most, total, told };
+            let next = Next { offset: offset + most, total, told: page };
             return Ok(Some((items, ((next.offset < now).then_some(next), ask))));
         }
     })
@@ -427,8 +427,7 @@ mod tests {
                 let ask = {
                     let asked = Arc::clone(&asked);
                     move |request: PageRequest| {
-                        // It grows before every other page.
-                        let newest = many + growth * asked.fetch_add(1, Ordering::Relaxed).div_ceil(2);
+                        let newest = many + growth * asked.fetch_add(1, Ordering::Relaxed).min(30);
                         let newest_first =
                             (0..newest).rev().map(|number| Listed { id: id(number), bytes: 1 }).collect();
                         let Page { mut items, total } = Page::of(newest_first, request);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evidence_core::blobs::{Blobs, CHUNK, Whole};
+use evidence_core::conformance::checks;
 use evidence_core::flows::{FlowFilter, FlowStore};
 use evidence_core::ledger::{Hash, Header, Needs, root_of};
 use evidence_core::name::Fingerprint;
@@ -351,6 +352,10 @@ async fn a_hosts_pool_may_look_elsewhere_by_default() {
     let seed = Seed { user: "jane".parse().unwrap(), orgs: vec![], api_key: None };
     Evidence::new(store.clone(), Settings::default()).seed(&seed).await.unwrap();
     assert!(store.user("jane").await.unwrap().is_some());
+    // What a caller gives is known when a statement is planned there.
+    let check = "decisions_are_listed_in_the_order_asked";
+    let check = checks().into_iter().find(|known| known.name.ends_with(check)).unwrap();
+    (check.run)(store.clone()).await.unwrap();
     assert_eq!(store.fsck().await.unwrap().problems, Vec::<String>::new());
 }
 

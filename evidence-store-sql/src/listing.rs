@@ -81,7 +81,7 @@ impl Listing {
         let in_order =
             |by: &str| (counted_all.clone(), format!("ORDER BY {by} LIMIT $2 OFFSET $3"), by.to_owned());
         // A page of numbers has those of its range alone: where a row was lost it is short by it, nothing comes twice, and no
-        // more is read. No sum of what a caller gives, which may be greater than a number can be.
+        // more is read. No sum of what a caller gives alone, which may be greater than a number can be, also while a statement is planned.
         let end = |after: &str, first: &str| {
             format!("(SELECT CASE WHEN $2 < n - $3 THEN {after} ELSE {first} END FROM total)")
         };
@@ -93,7 +93,7 @@ impl Listing {
                 greatest(number),
                 format!(
                     "AND {number} > $3 AND {number} <= {} ORDER BY {number} LIMIT $2",
-                    end("$3 + $2", "n")
+                    end("n - (n - $3 - $2)", "n")
                 ),
                 (*number).to_owned(),
             ),

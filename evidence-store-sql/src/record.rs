@@ -131,8 +131,9 @@ impl<D: Driver> Recorder for SqlStore<D> {
 /// - [`SERIES`], of builds, decisions or deployments: its number, and the greatest ordinal, or 1 where a content was built.
 ///
 /// What is not there has no row, or one without what it should lead to. A snapshot whose row was lost is still there where
-/// anything began or ended to run with it, or with a later one: its number is not given again. In PostgreSQL what lasts is looked
-/// for by a row comparison, for with an equation the planner may take `instance_lasting`, and read all that lasts. All writers wait for it: so content has an index
+/// anything began or ended to run with it, or with a later one: its number is not given again. PostgreSQL
+/// takes `instance_until` for their order, and for a row comparison; for an equation it may take `instance_lasting`, and read all
+/// that lasts. All writers wait for it: so content has an index
 /// within its trail, for how often an organization reports the same content has no limit.
 const PREFETCH: Sql = Sql::each(
     "
@@ -221,11 +222,13 @@ const PREFETCH: Sql = Sql::each(
                 (SELECT j.environment FROM evidence.instance i WHERE i.org = j.org
                     AND i.environment = ",
         id_bytes!("j.environment"),
-        " AND i.until_idx >= j.idx::bigint AND i.until_idx < 9223372036854775807 LIMIT 1),
+        " AND i.until_idx >= j.idx::bigint AND i.until_idx < 9223372036854775807
+                    ORDER BY i.until_idx LIMIT 1),
                 (SELECT j.environment FROM evidence.instance i WHERE i.org = j.org
                     AND i.environment = ",
         id_bytes!("j.environment"),
-        " AND (i.until_idx, i.from_idx) >= (9223372036854775807, j.idx::bigint) LIMIT 1)),
+        " AND (i.until_idx, i.from_idx) >= (9223372036854775807, j.idx::bigint)
+                    ORDER BY i.until_idx, i.from_idx LIMIT 1)),
             0, NULL, NULL, NULL, NULL, NULL
         FROM UNNEST($10::bigint[], $11::bytea[], $12::text[], $13::text[]) AS j (number, org, environment, idx)
     UNION ALL SELECT 1, j.number,

@@ -475,8 +475,10 @@ async fn list(
 async fn listed(filter: ArtifactFilter, request: PageRequest, owned: OwnedContext) -> Result<Page<Listed>> {
     let cx = owned.context();
     let (store, org) = (cx.store(), cx.org()?);
+    let items = store.artifacts_listed(org, &filter, request).await?;
+    // Counted afterwards: what came in meanwhile costs another page, and leaves out nothing.
     let counted = store.artifacts(org, &filter, PageRequest { limit: 0, ..request }).await?;
-    Ok(Page { items: store.artifacts_listed(org, &filter, request).await?, total: counted.total })
+    Ok(Page { items, total: counted.total })
 }
 
 /// The artifacts of these ids, in order, as answers carry them.

@@ -432,6 +432,8 @@ async fn decisions_are_listed_in_the_order_asked(store: Arc<dyn Store>) -> Outco
         (SortDirection::Asc, request(2, 5), vec![111]),
         (SortDirection::Asc, request(3, 1), vec![]),
         (SortDirection::Asc, request(0, 0), vec![]),
+        (SortDirection::Asc, request(PageRequest::ALL.limit, PageRequest::ALL.limit), vec![]),
+        (SortDirection::Desc, request(PageRequest::ALL.limit, PageRequest::ALL.limit), vec![]),
     ] {
         let filter = DecisionFilter { direction, ..DecisionFilter::default() };
         let found = store.decisions(org.id, "SDLC-4", &filter, asked).await?;

@@ -20,8 +20,9 @@ pub struct Position {
     pub event: u64,
 }
 
-/// About so many addresses a mail server is asked in an attempt at least, however slow it is.
-const ASKED_ABOUT: usize = 5;
+/// So many addresses further on each attempt at a mail for many begins that nobody has: about as many as a mail server is asked
+/// about in one when it is silent about each.
+const STEP: usize = 5;
 
 /// How a target is told. Each has attempts of its own, for a mail server may take minutes for a mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,8 +139,8 @@ impl DeliveryState {
     }
 
     /// Where the next attempt is made at a target with this destination. Where a mail server is slow, it is asked about some
-    /// addresses in an attempt: so those come first about which it was not asked in the last one, and those last that were given
-    /// up before. As long as nobody has the mail each attempt begins further on.
+    /// addresses in an attempt: so those come last that were given up before, and of the others those about which it was asked in
+    /// the last one. As long as nobody has the mail each attempt begins further on.
     pub(crate) fn still_told(&self, destination: &Destination) -> Destination {
         let Destination::Email { addresses } = destination else { return destination.clone() };
         let of_these = |known: &[String]| {
@@ -151,8 +152,11 @@ impl DeliveryState {
         let given_up = of_these(&self.addresses_given_up);
         let mut all = Vec::from_iter(addresses.iter().filter(|address| !given_up.contains(address)).cloned());
         all.extend(given_up);
-        let attempts = usize::try_from(self.attempts).unwrap_or(usize::MAX);
-        let first = attempts.saturating_mul(ASKED_ABOUT).checked_rem(all.len());
+        let step = if all.len() > 2 * STEP { STEP } else { 1 };
+        let further = usize::try_from(self.attempts).unwrap_or(usize::MAX).saturating_mul(step);
+        // After each round of more than one by one more, so that every address comes first.
+        let drift = further.checked_div(all.len()).filter(|_| step > 1).unwrap_or_default();
+        let first = further.saturating_add(drift).checked_rem(all.len());
         all.rotate_left(first.unwrap_or_default());
         Destination::Email { addresses: all }
     }
@@ -174,7 +178,8 @@ impl DeliveryState {
     pub(crate) fn failed(&mut self, error: &NotSent, now: Timestamp) {
         let left = error.left().filter(|_| self.is_sent_to_some(error));
         self.refused_since = self.refused_since.filter(|_| error.is_deferred());
-        if let Some(left) = left {
+        if let Some(mut left) = left {
+            left.sort_by_key(|address| self.addresses_given_up.contains(address));
             if self.addresses_left.is_empty() || left.len() < self.addresses_left.len() {
                 (self.attempts, self.refused_since) = (0, None);
             }
@@ -253,15 +258,15 @@ mod tests {
         // An attempt; then at whom the next one is made, how many are counted, and by which attempt of the table those who are left
         // were first refused it.
         let table = [
-            ("", ("c a b", 1, None)),
-            ("xa ?b ?c", ("b c a", 2, None)),
+            ("", ("b c a", 1, None)),
+            ("xa ?b ?c", ("c a b", 2, None)),
             ("+a ?b ?c", ("b c", 1, Some(2))),
             ("?b ?c", ("b c", 2, Some(2))),
             ("", ("b c", 3, None)),
             ("?b ?c", ("b c", 4, Some(5))),
             ("?b -c", ("c b", 5, Some(5))),
-            ("?b !c", ("b c", 6, None)),
-            ("?b ?c", ("b c", 7, Some(8))),
+            ("?b !c", ("c b", 6, None)),
+            ("?c ?b", ("c b", 7, Some(8))),
             ("+b -c", ("c", 1, None)),
             ("?c", ("c", 2, Some(10))),
             ("?c", ("c", 3, Some(10))),
@@ -310,17 +315,17 @@ mod tests {
         assert_eq!((state.still_told(&hook), state.next.event, state.attempts), (hook, 4, 0));
     }
 
-    /// An attempt at these by a mail server that is asked about five, is silent about those that begin with `s`, and takes the
-    /// mail for all others.
-    fn slow_attempt(destination: &Destination) -> NotSent {
+    /// An attempt at these by a mail server that is asked until it was silent so many times, which it is about those that begin
+    /// with `s`, and takes the mail for all others.
+    fn slow_attempt(destination: &Destination, most: usize) -> NotSent {
         let Destination::Email { addresses } = destination else { panic!("{destination:?}") };
         let mut asked = 0;
         let status = |address: &String| {
             asked += usize::from(address.starts_with('s'));
-            match asked {
-                0..=5 if address.starts_with('s') => format!("?{address}"),
-                0..=5 => format!("+{address}"),
-                _ => format!("-{address}"),
+            match (asked > most, address.starts_with('s')) {
+                (true, _) => format!("-{address}"),
+                (false, true) => format!("?{address}"),
+                (false, false) => format!("+{address}"),
             }
         };
         attempt(&addresses.iter().map(status).collect::<Vec<_>>().join(" "))
@@ -331,10 +336,17 @@ mod tests {
         let action: Id = "00000000-0000-0000-0000-00000001".parse().unwrap();
         let silent = |count| (0..count).map(|number| format!("s{number}"));
         let others = |count| (0..count).map(|number| format!("a{number}"));
-        // Those told first, those about which it is silent, and those after them; then in how many attempts all others have it.
-        for (before, silent_ones, after, most) in
-            [(1, 20, 1, 6), (0, 40, 60, 9), (0, 99, 1, 20), (50, 5, 45, 2)]
-        {
+        // Those told first, those about which it is silent, and those after them; how often it is silent in an attempt; then in how
+        // many attempts all others have it.
+        for (before, silent_ones, after, asked, most) in [
+            (1, 20, 1, 5, 6),
+            (0, 40, 60, 5, 9),
+            (0, 99, 1, 5, 20),
+            (50, 5, 45, 5, 2),
+            (0, 4, 1, 4, 2),
+            (0, 9, 1, 4, 7),
+            (0, 4, 1, 1, 5),
+        ] {
             let addresses: Vec<_> = others(before)
                 .chain(silent(silent_ones))
                 .chain(others(before + after).skip(before))
@@ -344,9 +356,11 @@ mod tests {
             let mut told = std::collections::BTreeSet::new();
             let mut attempts = 0;
             while told.len() < before + after {
-                let error = slow_attempt(&state.still_told(&all));
+                let error = slow_attempt(&state.still_told(&all), asked);
                 let sent = error.addresses.iter().filter(|(_, status)| *status == MailStatus::Sent);
-                assert!(sent.map(|(address, _)| told.insert(address.clone())).all(|is_new| is_new));
+                for (address, _) in sent {
+                    assert!(told.insert(address.clone()), "{address} is told twice");
+                }
                 state.failed(&error, Timestamp::from_micros(0));
                 attempts += 1;
             }
@@ -359,12 +373,16 @@ mod tests {
         state.addresses_given_up = silent(20).chain(["c".to_owned()]).collect();
         let mut events = 0;
         while state.addresses_given_up.iter().any(|address| address == "c") {
-            let error = slow_attempt(&state.still_told(&all));
+            let error = slow_attempt(&state.still_told(&all), 5);
             state.addresses_given_up = state.given_up_by(&error).unwrap();
             events += 1;
             state.go_on_from(Position { entry: 1 + events, event: 0 });
         }
         assert!(events <= 5, "{events}");
+        // One that was not is asked about before those.
+        state.addresses_given_up = silent(20).collect();
+        state.failed(&attempt("+a0 ?s1 ?c -s2"), Timestamp::from_micros(0));
+        assert_eq!(state.addresses_left, ["c", "s2", "s1"]);
     }
 
     #[test]
