@@ -127,16 +127,12 @@ impl Mail {
             MailStatus::Refused(reason) | MailStatus::Deferred(reason) => Some(reason),
             _ => None,
         });
+        let is_unanswered =
+            addresses.iter().all(|(_, status)| matches!(status, MailStatus::NotAsked | MailStatus::Failed));
         match end.map(|end| end.reason).or_else(|| reasons.next().cloned()) {
             None if addresses.is_empty() => Err(NotSent::new("the mail has no address")),
             None => Ok(()),
-            Some(reason)
-                if addresses
-                    .iter()
-                    .all(|(_, status)| matches!(status, MailStatus::NotAsked | MailStatus::Failed)) =>
-            {
-                Err(NotSent::new(reason))
-            }
+            Some(reason) if is_unanswered => Err(NotSent::new(reason)),
             Some(reason) => Err(NotSent { reason, addresses }),
         }
     }

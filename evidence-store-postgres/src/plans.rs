@@ -204,7 +204,7 @@ impl Planner {
             let condition = condition.trim_start_matches('(').strip_prefix("org = ")?;
             let index = index.split(' ').next().unwrap_or_default();
             // Where nothing is passed over, it is read no further than a limit above it says: the last of it, or a page of numbers.
-            // Only a subquery that answers one value has a limit that is none of a page far behind.
+            // Where the statement has a page far behind, which reads all before it, only a subquery of one value counts as limited.
             let above = |levels| {
                 number.checked_sub(levels).and_then(|above| steps.get(above)).map(|step| step.trim())
             };

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use evidence_core::blobs::{Blobs, Whole};
-use evidence_core::conformance;
 use evidence_core::digest::{hex, sha256_hex};
 use evidence_core::id::Id;
 use evidence_core::seed::Seed;
 use evidence_core::store::Health;
 use evidence_core::sweep::PendingStore;
 use evidence_core::time::Timestamp;
-use evidence_core::transfer::Transfer;
 use evidence_core::{Evidence, Settings, Store, StoreError};
 use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnection};
 use evidence_store_postgres::{ConnectError, Options, PostgresStore};
@@ -43,11 +41,6 @@ impl Bench {
         let bench = Self::empty().await;
         seed(&bench.store, "jane", &["acme", "beta"]).await.unwrap();
         bench
-    }
-
-    async fn org(&self, name: &str) -> Id {
-        let organizations = self.store.organizations(None, 100).await.unwrap();
-        organizations.into_iter().find(|org| org.name.as_str() == name).unwrap().id
     }
 
     /// Executes statements in which `{}` stands for the schema.
@@ -389,19 +382,12 @@ async fn a_page_that_cannot_be_read_is_named_and_hides_nothing_else() {
 }
 
 impl Damaged for Bench {
-    async fn after(check: &str) -> Self {
-        let bench = Self::empty().await;
-        let check = conformance::checks().into_iter().find(|known| known.name.ends_with(check)).unwrap();
-        (check.run)(bench.store.clone()).await.unwrap();
-        bench
+    async fn empty() -> Self {
+        Self::empty().await
     }
 
     fn store(&self) -> Arc<dyn Store> {
         self.store.clone()
-    }
-
-    async fn org(&self, name: &str) -> Id {
-        Self::org(self, name).await
     }
 
     async fn execute(&self, sql: &str) {

@@ -81,9 +81,9 @@ impl Listing {
         let in_order =
             |by: &str| (counted_all.clone(), format!("ORDER BY {by} LIMIT $2 OFFSET $3"), by.to_owned());
         // A page of numbers has those of its range alone: where a row was lost it is short by it, nothing comes twice, and no
-        // more is read. No sum of what a caller gives alone, which may be greater than a number can be, also while a statement is planned.
-        let end = |after: &str, first: &str| {
-            format!("(SELECT CASE WHEN $2 < n - $3 THEN {after} ELSE {first} END FROM total)")
+        // more is read. `$2 + $3` may be greater than any number; PostgreSQL computes it when it plans, whatever the condition.
+        let bound = |of_full_page: &str, of_last_page: &str| {
+            format!("(SELECT CASE WHEN $2 < n - $3 THEN {of_full_page} ELSE {of_last_page} END FROM total)")
         };
         let (total, page, by) = match order {
             Order::By(by) | Order::Within { by, .. } => in_order(by.text(dialect)),
@@ -93,7 +93,7 @@ impl Listing {
                 greatest(number),
                 format!(
                     "AND {number} > $3 AND {number} <= {} ORDER BY {number} LIMIT $2",
-                    end("n - (n - $3 - $2)", "n")
+                    bound("n - (n - $3 - $2)", "n")
                 ),
                 (*number).to_owned(),
             ),
@@ -102,7 +102,7 @@ impl Listing {
                 format!(
                     "AND {number} <= (SELECT n - $3 FROM total) AND {number} > {}
                     ORDER BY {number} DESC LIMIT $2",
-                    end("n - $3 - $2", "0")
+                    bound("n - $3 - $2", "0")
                 ),
                 format!("{number} DESC"),
             ),
@@ -111,7 +111,7 @@ impl Listing {
                 format!(
                     "AND {number} < (SELECT high - $3 FROM total) AND {number} >= {}
                     ORDER BY {number} DESC LIMIT $2",
-                    end("high - $3 - $2", "high - n")
+                    bound("high - $3 - $2", "high - n")
                 ),
                 format!("{number} DESC"),
             ),

@@ -131,10 +131,11 @@ impl<D: Driver> Recorder for SqlStore<D> {
 /// - [`SERIES`], of builds, decisions or deployments: its number, and the greatest ordinal, or 1 where a content was built.
 ///
 /// What is not there has no row, or one without what it should lead to. A snapshot whose row was lost is still there where
-/// anything began or ended to run with it, or with a later one: its number is not given again. PostgreSQL
-/// takes `instance_until` for their order, and for a row comparison; for an equation it may take `instance_lasting`, and read all
-/// that lasts. All writers wait for it: so content has an index
-/// within its trail, for how often an organization reports the same content has no limit.
+/// anything began or ended to run with it, or with a later one: its number is not given again.
+///
+/// All writers wait for this statement: so content has an index within its trail, for how often an organization reports the same
+/// content has no limit. In PostgreSQL the intervals have an order, and those that last a row comparison: without the order, or
+/// with an equation, it may take another index than `instance_until`, and read all that ran or lasts.
 const PREFETCH: Sql = Sql::each(
     "
     SELECT 0, NULL, NULL, h.size, h.frontier,

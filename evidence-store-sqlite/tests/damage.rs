@@ -4,13 +4,10 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use evidence_core::conformance;
 use evidence_core::digest::sha256_hex;
-use evidence_core::id::Id;
 use evidence_core::seed::Seed;
 use evidence_core::sweep::PendingStore;
 use evidence_core::time::Timestamp;
-use evidence_core::transfer::Transfer;
 use evidence_core::{Evidence, Settings, Store, StoreError};
 use evidence_store_sqlite::rusqlite::Connection;
 use evidence_store_sqlite::{ConnectError, Sqlite, SqliteStore};
@@ -47,11 +44,6 @@ impl Bench {
         let orgs = orgs.iter().map(|org| org.parse().unwrap()).collect();
         let seed = Seed { user: user.parse().unwrap(), orgs, api_key: None };
         Evidence::new(self.store.clone(), Settings::default()).seed(&seed).await.map(drop)
-    }
-
-    async fn org(&self, name: &str) -> Id {
-        let organizations = self.store.organizations(None, 100).await.unwrap();
-        organizations.into_iter().find(|org| org.name.as_str() == name).unwrap().id
     }
 
     fn file(&self) -> PathBuf {
@@ -280,19 +272,12 @@ async fn an_address_is_decoded_once() {
 }
 
 impl Damaged for Bench {
-    async fn after(check: &str) -> Self {
-        let bench = Self::empty().await;
-        let check = conformance::checks().into_iter().find(|known| known.name.ends_with(check)).unwrap();
-        (check.run)(bench.store.clone()).await.unwrap();
-        bench
+    async fn empty() -> Self {
+        Self::empty().await
     }
 
     fn store(&self) -> Arc<dyn Store> {
         self.store.clone()
-    }
-
-    async fn org(&self, name: &str) -> Id {
-        Self::org(self, name).await
     }
 
     async fn execute(&self, sql: &str) {

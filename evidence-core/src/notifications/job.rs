@@ -1,7 +1,7 @@
 //! The job that notifies. One part goes through the ledgers and notes where targets begin (`planning.rs`). The other goes on from
 //! there, for each target by itself (`delivering.rs`): it sends one event after the other, and notes after each how far it
 //! is. So nothing waits in memory, what a crash cuts off is sent again under the same id, and a target that is down holds up
-//! no other, but for those of its organization and channel: mails wait for mails.
+//! none of another channel: mails wait for mails alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;

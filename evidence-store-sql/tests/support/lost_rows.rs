@@ -6,6 +6,7 @@ use std::sync::Arc;
 use evidence_core::attestations::DecisionFilter;
 use evidence_core::auth::{Actor, ActorKind};
 use evidence_core::builds::BuildFilter;
+use evidence_core::conformance::checks;
 use evidence_core::deployments::{Deployment, DeploymentFilter, DeploymentScope};
 use evidence_core::id::Id;
 use evidence_core::page::PageRequest;
@@ -16,15 +17,26 @@ use evidence_core::trails::TrailFilter;
 use evidence_core::{Entry, Fact, Guard, Key, Store, StoreError, Write};
 
 /// A store whose tables can be changed behind its back.
-pub(crate) trait Damaged {
-    /// With what a check of the store contract leaves behind.
-    async fn after(check: &str) -> Self;
+pub(crate) trait Damaged: Sized {
+    async fn empty() -> Self;
     fn store(&self) -> Arc<dyn Store>;
-    async fn org(&self, name: &str) -> Id;
     /// Executes a statement in which `{}` precedes the names of tables.
     async fn execute(&self, sql: &str);
     /// Makes the tables again; what it cannot is named.
     async fn rebuild(&self) -> Vec<String>;
+
+    /// With what a check of the store contract leaves behind.
+    async fn after(check: &str) -> Self {
+        let damaged = Self::empty().await;
+        let check = checks().into_iter().find(|known| known.name.ends_with(check)).unwrap();
+        (check.run)(damaged.store()).await.unwrap();
+        damaged
+    }
+
+    async fn org(&self, name: &str) -> Id {
+        let organizations = self.store().organizations_by_name("", 100).await.unwrap();
+        organizations.records.into_iter().find(|org| org.name.as_str() == name).unwrap().id
+    }
 }
 
 const BEGINNING: Timestamp = Timestamp::from_micros(i64::MIN);
@@ -264,7 +276,7 @@ pub(crate) async fn of_numbers_hide_no_other_decision<D: Damaged>() {
     }
 }
 
-/// A trail whose row was lost leaves all others in the pages of its flow, each once.
+/// A trail whose row was lost leaves all others in the pages of its organization, each once.
 pub(crate) async fn of_trails_leave_all_others_in_pages<D: Damaged>() {
     let check = "trails_are_listed_newest_first";
     let whole = D::after(check).await;
