@@ -70,6 +70,9 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     /// path and query parameters, named by [`header_field`]: `idempotency_key`. Values of a header that is sent several
     /// times come as one, joined by `, ` (RFC 9110, 5.3).
     const REQUEST_HEADERS: &'static [&'static str] = &[];
+    /// Whether its answers are kept until the organization's ledger grows: they rest on the ledger, the path, the query and the
+    /// caller's role alone, not on the time, on headers, on who calls, or on what is in no ledger. Of GET alone.
+    const KEPT: bool = false;
     /// The headers that its answers may carry beside those of every answer, as they are documented; see [`WithHeaders`].
     const ANSWER_HEADERS: &'static [&'static str] = &[];
     /// What it reads: `()`, [`Json`], [`Form`] or [`Raw`].
@@ -348,7 +351,7 @@ impl Answer {
 #[derive(Debug)]
 pub enum AnswerBody {
     /// JSON text.
-    Json(Vec<u8>),
+    Json(Bytes),
     /// Bytes of another type.
     Raw(Raw),
     /// Content of a length that nobody knows yet.
@@ -516,7 +519,7 @@ async fn json_answer<T: Serialize + Send + 'static>(
 ) -> Result<Answer> {
     let mut json = Vec::new();
     write_json(&mut json, value, compute).await?;
-    Ok(Answer { status, ..Answer::of(AnswerBody::Json(json)) })
+    Ok(Answer { status, ..Answer::of(AnswerBody::Json(json.into())) })
 }
 
 impl<T: Serialize + JsonSchema + Send + 'static> Reply for Json<T> {

@@ -218,7 +218,7 @@ where
     #[derive(Default)]
     struct Next {
         offset: u64,
-        /// How many there were when the page before was read; nothing before the first.
+        /// How many there were when the page before was read, or right after; nothing before the first.
         total: Option<u64>,
         /// What that page had.
         told: BTreeSet<Id>,

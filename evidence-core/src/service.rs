@@ -1,5 +1,6 @@
 //! The service: authenticates, authorizes and runs operations over a store, with no transport in it.
 
+mod answers;
 mod context;
 pub(crate) mod names;
 
@@ -14,7 +15,7 @@ use crate::auth::actor::Scope;
 use crate::auth::credentials::{ApiKey, Credential, KeyHash};
 use crate::blobs::{Blobs, OutsideBlobs};
 use crate::cache::ttl::TtlCache;
-use crate::compute::{Compute, ComputePool};
+use crate::compute::{Compute, ComputePool, Progress};
 use crate::environments::remembered::{EvaluationCache, no_evaluations};
 use crate::error::{Error, Missing, Resource, Result, Wording};
 use crate::fact::names::Key;
@@ -23,7 +24,7 @@ use crate::flows::templates::{Templates, no_templates};
 use crate::id::{Id, Random, SystemRandom};
 use crate::limits::Limits;
 use crate::name::OrgName;
-use crate::operation::Operation;
+use crate::operation::{Answer, Method, Operation, Reply};
 use crate::orgs::store::{KeyHolder, OrgRole};
 use crate::policies::parsed::{ParsedPolicies, no_policies};
 use crate::rules::egress::Egress;
@@ -32,6 +33,7 @@ use crate::sweep::pending::Attachments;
 use crate::time::{Clock, SystemClock, Timestamp};
 use crate::turns::Turns;
 
+use answers::{AnswerCache, Known};
 use names::{NameCache, empty_name_cache};
 
 pub use context::*;
@@ -53,6 +55,29 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
         operation: O,
         body: O::Body,
     ) -> impl Future<Output = Result<O::Output>> + Send;
+
+    /// Runs an operation as [`Self::run`] does, and makes its answer; what takes long, in `compute`. `request` is the request's
+    /// path and query: two that are equal ask the operation for the same, and a decorator that changes what is asked for changes it, too.
+    /// [`Evidence`] keeps answers that rest on the ledger alone
+    /// ([`Operation::KEPT`]), and so may answer without running the operation. A decorator of `run` alone sees every operation, for
+    /// this one runs it.
+    fn answer<O: Operation>(
+        &self,
+        access: &Access,
+        operation: O,
+        body: O::Body,
+        request: &str,
+        compute: &Compute,
+    ) -> impl Future<Output = Result<Answer>> + Send {
+        let _ = request;
+        async move {
+            let output = self.run(access, operation, body).await?;
+            if O::METHOD != Method::Get {
+                compute.note(Progress::Recorded);
+            }
+            output.answer(compute).await
+        }
+    }
 
     /// Which sentences tell of what is missing.
     fn wording(&self) -> Wording;
@@ -134,6 +159,8 @@ pub struct Settings {
     /// reported again and again for years. [`EnvironmentStatus::reported_at`](crate::environments::EnvironmentStatus)
     /// may be so much behind.
     pub heartbeat_interval: Duration,
+    /// About so many bytes of answers are kept in memory ([`Operation::KEPT`]); 0 keeps none.
+    pub kept_answers: usize,
     /// Where notifications may be sent besides the internet: nowhere.
     pub egress: Egress,
 }
@@ -146,6 +173,7 @@ impl Default for Settings {
             implicit_flows: true,
             limits: Limits::default(),
             heartbeat_interval: Duration::from_secs(60),
+            kept_answers: 32 << 20,
             egress: Egress::default(),
         }
     }
@@ -172,6 +200,7 @@ struct Parts {
     evaluations: EvaluationCache,
     types: CompiledTypes,
     trails: KeptTrails,
+    answers: AnswerCache,
     changing: Changing,
 }
 
@@ -307,6 +336,7 @@ impl Evidence {
         random: Arc<dyn Random>,
     ) -> Self {
         let attachments = Attachments::Inside(Arc::clone(&store));
+        let answers = AnswerCache::new(settings.kept_answers);
         Self {
             parts: Arc::new(Parts {
                 store,
@@ -323,6 +353,7 @@ impl Evidence {
                 evaluations: no_evaluations(),
                 types: no_types(),
                 trails: no_trails(),
+                answers,
                 changing: changing(),
             }),
         }
@@ -365,6 +396,7 @@ impl Evidence {
             evaluations: no_evaluations(),
             types: no_types(),
             trails: no_trails(),
+            answers: AnswerCache::new(settings.kept_answers),
             changing: changing(),
         };
         change(&mut parts);
@@ -414,6 +446,26 @@ impl Evidence {
     }
 }
 
+impl Evidence {
+    /// The same access as it is now, where it was given for this target: the body may have taken minutes.
+    async fn still_authorized(&self, access: &Access, target: Target) -> Result<Access> {
+        if access.target != target {
+            return Err(Error::Forbidden);
+        }
+        self.parts.authorize(&access.caller, &target).await
+    }
+
+    async fn run_authorized<O: Operation>(
+        &self,
+        access: &Access,
+        operation: O,
+        body: O::Body,
+    ) -> Result<O::Output> {
+        let cx = Context::over(&self.parts, access, self.now());
+        operation.run(body, &cx).await.map_err(|error| error.with_summary(O::INVALID))
+    }
+}
+
 /// Longer credentials are refused unread.
 const MAX_KEY: usize = 1024;
 
@@ -434,13 +486,42 @@ impl EvidenceService for Evidence {
     }
 
     async fn run<O: Operation>(&self, access: &Access, operation: O, body: O::Body) -> Result<O::Output> {
-        if access.target != Target::of(&operation) {
-            return Err(Error::Forbidden);
+        let access = self.still_authorized(access, Target::of(&operation)).await?;
+        self.run_authorized(&access, operation, body).await
+    }
+
+    async fn answer<O: Operation>(
+        &self,
+        access: &Access,
+        operation: O,
+        body: O::Body,
+        request: &str,
+        compute: &Compute,
+    ) -> Result<Answer> {
+        const {
+            let is_get = matches!(O::METHOD, Method::Get);
+            assert!(!O::KEPT || is_get && O::REQUEST_HEADERS.is_empty(), "no answer of it can be kept");
         }
-        // The body may have taken minutes.
-        let access = &self.parts.authorize(&access.caller, &access.target).await?;
-        let cx = Context::over(&self.parts, access, self.now());
-        operation.run(body, &cx).await.map_err(|error| error.with_summary(O::INVALID))
+        let access = self.still_authorized(access, Target::of(&operation)).await?;
+        let known = if O::KEPT {
+            self.parts.answers.known((O::NAME, request), &access, self.now(), self.store()).await?
+        } else {
+            Known::Nothing
+        };
+        let place = match known {
+            Known::Answer(answer) => return Ok(answer),
+            Known::Place(place) => Some(place),
+            Known::Nothing => None,
+        };
+        let output = self.run_authorized(&access, operation, body).await?;
+        if O::METHOD != Method::Get {
+            compute.note(Progress::Recorded);
+        }
+        let answer = output.answer(compute).await?;
+        Ok(match place {
+            Some(place) => place.keep(answer),
+            None => answer,
+        })
     }
 
     fn wording(&self) -> Wording {

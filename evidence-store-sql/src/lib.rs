@@ -28,6 +28,7 @@ pub mod migrate;
 mod orgs;
 mod pending;
 mod policies;
+mod prefetch;
 mod record;
 mod repos;
 mod row_builder;

@@ -3,7 +3,6 @@
 //! ([`Group`]).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::LazyLock;
 
 use async_trait::async_trait;
 use evidence_core::auth::KeyHash;
@@ -19,9 +18,10 @@ use evidence_core::{Fact, Guard, Key, StoreError, Write};
 
 use crate::driver::Driver;
 use crate::ledger::frontier;
+use crate::prefetch::{self, FLOW, HEAD, List, NAME, RECORD, SERIES, VERSION};
 use crate::row_builder::{Ordinals, RowBuilder, Series};
 use crate::shapes::Shape;
-use crate::sql::{Dialect, Sql, id_bytes};
+use crate::sql::Dialect;
 use crate::store::SqlStore;
 use crate::table_rows::Rows;
 use crate::tables::TableWrite;
@@ -120,196 +120,7 @@ impl<D: Driver> Recorder for SqlStore<D> {
     }
 }
 
-/// Answers, from one snapshot of the database, what a group has to know, in rows that begin with what they are about:
-///
-/// - [`HEAD`], of an organization: the size and the frontier of its ledger, the time of the last entry, the greatest
-///   ordinals of its trails and artifacts, and in the last column its id;
-/// - [`NAME`], one that leads somewhere: its number in the list that was asked for, the id, and whether it is an alias;
-/// - [`RECORD`]: its number and its revision;
-/// - [`VERSION`], in PostgreSQL: how often the tables were rebuilt, and the oldest version whose programs may write;
-/// - [`FLOW`]: its number, and the greatest ordinals of attestations, trails and artifacts in it;
-/// - [`SERIES`], of builds, decisions or deployments: its number, and the greatest ordinal, or 1 where a content was built.
-///
-/// What is not there has no row, or one without what it should lead to. A snapshot whose row was lost is still there where
-/// anything began or ended to run with it, or with a later one: its number is not given again.
-///
-/// All writers wait for this statement: so content has an index within its trail, for how often an organization reports the same
-/// content has no limit. In PostgreSQL the intervals have an order, and those that last a row comparison: without the order, or
-/// with an equation, it may take another index than `instance_until`, and read all that ran or lasts.
-const PREFETCH: Sql = Sql::each(
-    "
-    SELECT 0, NULL, NULL, h.size, h.frontier,
-            coalesce((SELECT l.at FROM ledger l WHERE l.org = h.org AND l.idx = h.size - 1), 0),
-            (SELECT max(t.ordinal) FROM trail t WHERE t.org = h.org),
-            (SELECT max(a.ordinal) FROM artifact a WHERE a.org = h.org), o.id
-        FROM json_each($1) j CROSS JOIN organization o ON o.key = j.value->>0 CROSS JOIN head h ON h.org = o.key
-    UNION ALL SELECT 1, j.value->>0, n.id, n.alias, NULL, NULL, NULL, NULL, NULL
-        FROM json_each($2) j CROSS JOIN name n
-            ON n.org = j.value->>1 AND n.kind = j.value->>2 AND n.name = j.value->>3
-    UNION ALL SELECT 1, j.value->>0, t.id, 0, NULL, NULL, NULL, NULL, NULL
-        FROM json_each($3) j CROSS JOIN trail t
-            ON t.flow = j.value->>2 AND t.name = j.value->>3 AND +t.org = j.value->>1
-    UNION ALL SELECT 1, j.value->>0, j.value->>2, 0, NULL, NULL, NULL, NULL, NULL
-        FROM json_each($4) j
-        WHERE EXISTS (SELECT 1 FROM snapshot s
-                WHERE s.environment = j.value->>2 AND s.idx = CAST(j.value->>3 AS INTEGER) AND +s.org = j.value->>1)
-            OR EXISTS (SELECT 1 FROM instance i
-                WHERE i.environment = j.value->>2 AND i.until_idx >= CAST(j.value->>3 AS INTEGER)
-                    AND i.until_idx < 9223372036854775807 AND +i.org = j.value->>1)
-            OR EXISTS (SELECT 1 FROM instance i
-                WHERE i.environment = j.value->>2 AND i.until_idx = 9223372036854775807
-                    AND i.from_idx >= CAST(j.value->>3 AS INTEGER) AND +i.org = j.value->>1)
-    UNION ALL SELECT 1, j.value->>0, a.id, 1, NULL, NULL, NULL, NULL, NULL
-        FROM json_each($5) j CROSS JOIN artifact a ON +a.org = j.value->>1 AND a.trail = j.value->>2
-            AND a.ledger_index = (
-                SELECT max(n.ledger_index) FROM artifact n
-                WHERE n.trail = j.value->>2 AND n.name = j.value->>3 AND n.name <> '')
-    UNION ALL SELECT 1, j.value->>0, o.id, 0, NULL, NULL, NULL, NULL, NULL
-        FROM json_each($6) j CROSS JOIN organization o ON o.name = j.value->>3
-    UNION ALL SELECT 1, j.value->>0, u.id, 0, NULL, NULL, NULL, NULL, NULL
-        FROM json_each($7) j CROSS JOIN user u ON u.name = j.value->>3
-    UNION ALL SELECT 2, j.value->>0, NULL, r.ledger_index, NULL, NULL, NULL, NULL, NULL
-        FROM json_each($8) j CROSS JOIN record r
-            ON r.org = j.value->>1 AND r.kind = j.value->>2 AND r.id = j.value->>3
-    UNION ALL SELECT 2, j.value->>0, NULL, t.ledger_index, NULL, NULL, NULL, NULL, NULL
-        FROM json_each($9) j CROSS JOIN trail t ON t.id = j.value->>3 AND +t.org = j.value->>1
-    UNION ALL SELECT 4, j.value->>0, NULL,
-            (SELECT max(a.flow_ordinal) FROM attestation a WHERE a.flow = j.value->>2), NULL, NULL,
-            (SELECT max(t.flow_ordinal) FROM trail t WHERE t.flow = j.value->>2),
-            (SELECT max(a.flow_ordinal) FROM artifact a WHERE a.flow = j.value->>2), NULL
-        FROM json_each($10) j
-    UNION ALL SELECT 1, j.value->>0, a.id, 1, NULL, NULL, NULL, NULL, NULL
-        FROM json_each($11) j CROSS JOIN artifact a ON +a.org = j.value->>1 AND a.trail = j.value->>2
-            AND a.ledger_index = (
-                SELECT max(n.ledger_index) FROM artifact n
-                WHERE n.trail = j.value->>2 AND n.fingerprint = j.value->>3)
-    UNION ALL SELECT 5, j.value->>0, NULL, CASE j.value->>2
-            WHEN 'content' THEN
-                (SELECT 1 FROM artifact a WHERE a.org = j.value->>1 AND a.fingerprint = j.value->>3 LIMIT 1)
-            WHEN 'builds' THEN (SELECT max(b.ordinal) FROM build b WHERE b.org = j.value->>1)
-            WHEN 'repo' THEN
-                (SELECT max(b.repo_ordinal) FROM build b WHERE b.org = j.value->>1 AND b.repo = j.value->>3)
-            WHEN 'deployments' THEN (SELECT max(d.ordinal) FROM deployment d WHERE d.org = j.value->>1)
-            WHEN 'environment' THEN (SELECT max(d.environment_ordinal) FROM deployment d
-                WHERE d.org = j.value->>1 AND d.environment = j.value->>3)
-            WHEN 'deployed' THEN (SELECT max(d.repo_ordinal) FROM deployment d
-                WHERE d.org = j.value->>1 AND d.repo = j.value->>3)
-            ELSE (SELECT max(a.control_ordinal) FROM attestation a
-                WHERE a.org = j.value->>1 AND a.control = j.value->>3)
-            END, NULL, NULL, NULL, NULL, NULL
-        FROM json_each($12) j",
-    concat!(
-        "
-    SELECT 0::bigint, NULL::bigint, NULL::text, h.size, h.frontier,
-            coalesce((SELECT l.at FROM evidence.ledger l WHERE l.org = h.org AND l.idx = h.size - 1), 0),
-            (SELECT t.ordinal FROM evidence.trail t WHERE t.org = h.org ORDER BY t.ordinal DESC LIMIT 1),
-            (SELECT a.ordinal FROM evidence.artifact a WHERE a.org = h.org ORDER BY a.ordinal DESC LIMIT 1),
-            h.org
-        FROM evidence.head h WHERE h.org = ANY($1)
-    UNION ALL SELECT 1, j.number,
-            (SELECT n.id FROM evidence.name n WHERE n.org = j.org AND n.kind = j.kind AND n.name = j.name),
-            (SELECT n.alias::integer FROM evidence.name n WHERE n.org = j.org AND n.kind = j.kind AND n.name = j.name),
-            NULL, NULL, NULL, NULL, NULL
-        FROM UNNEST($2::bigint[], $3::bytea[], $4::text[], $5::text[]) AS j (number, org, kind, name)
-    UNION ALL SELECT 1, j.number,
-            (SELECT t.id FROM evidence.trail t WHERE t.org = j.org AND t.flow = j.flow AND t.name = j.name),
-            0, NULL, NULL, NULL, NULL, NULL
-        FROM UNNEST($6::bigint[], $7::bytea[], $8::text[], $9::text[]) AS j (number, org, flow, name)
-    UNION ALL SELECT 1, j.number,
-            coalesce((SELECT j.environment FROM evidence.snapshot s WHERE s.org = j.org
-                    AND s.environment = ",
-        id_bytes!("j.environment"),
-        " AND s.idx = j.idx::bigint),
-                (SELECT j.environment FROM evidence.instance i WHERE i.org = j.org
-                    AND i.environment = ",
-        id_bytes!("j.environment"),
-        " AND i.until_idx >= j.idx::bigint AND i.until_idx < 9223372036854775807
-                    ORDER BY i.until_idx LIMIT 1),
-                (SELECT j.environment FROM evidence.instance i WHERE i.org = j.org
-                    AND i.environment = ",
-        id_bytes!("j.environment"),
-        " AND (i.until_idx, i.from_idx) >= (9223372036854775807, j.idx::bigint)
-                    ORDER BY i.until_idx, i.from_idx LIMIT 1)),
-            0, NULL, NULL, NULL, NULL, NULL
-        FROM UNNEST($10::bigint[], $11::bytea[], $12::text[], $13::text[]) AS j (number, org, environment, idx)
-    UNION ALL SELECT 1, j.number,
-            (SELECT a.id FROM evidence.artifact a
-                WHERE a.org = j.org AND a.trail = j.trail AND a.name = j.name AND a.name <> ''
-                ORDER BY a.ledger_index DESC LIMIT 1),
-            1, NULL, NULL, NULL, NULL, NULL
-        FROM UNNEST($14::bigint[], $15::bytea[], $16::text[], $17::text[]) AS j (number, org, trail, name)
-    UNION ALL SELECT 1, j.number, (SELECT o.id FROM evidence.organization o WHERE o.name = j.name),
-            0, NULL, NULL, NULL, NULL, NULL
-        FROM UNNEST($18::bigint[], $19::bytea[], $20::text[], $21::text[]) AS j (number, org, kind, name)
-    UNION ALL SELECT 1, j.number, (SELECT u.id FROM evidence.user u WHERE u.name = j.name),
-            0, NULL, NULL, NULL, NULL, NULL
-        FROM UNNEST($22::bigint[], $23::bytea[], $24::text[], $25::text[]) AS j (number, org, kind, name)
-    UNION ALL SELECT 2, j.number, NULL,
-            (SELECT r.ledger_index FROM evidence.record r WHERE r.org = j.org AND r.id = j.id AND r.kind = j.kind),
-            NULL, NULL, NULL, NULL, NULL
-        FROM UNNEST($26::bigint[], $27::bytea[], $28::text[], $29::text[]) AS j (number, org, kind, id)
-    UNION ALL SELECT 2, j.number, NULL,
-            (SELECT t.ledger_index FROM evidence.trail t WHERE t.org = j.org AND t.id = j.id),
-            NULL, NULL, NULL, NULL, NULL
-        FROM UNNEST($30::bigint[], $31::bytea[], $32::text[], $33::text[]) AS j (number, org, kind, id)
-    UNION ALL SELECT 4, j.number, NULL,
-            (SELECT a.flow_ordinal FROM evidence.attestation a WHERE a.org = j.org AND a.flow = j.flow
-                ORDER BY a.flow_ordinal DESC LIMIT 1), NULL, NULL,
-            (SELECT t.flow_ordinal FROM evidence.trail t WHERE t.org = j.org AND t.flow || '' = j.flow
-                ORDER BY t.flow_ordinal DESC LIMIT 1),
-            (SELECT a.flow_ordinal FROM evidence.artifact a WHERE a.org = j.org AND a.flow = j.flow
-                ORDER BY a.flow_ordinal DESC LIMIT 1), NULL
-        FROM UNNEST($34::bigint[], $35::bytea[], $36::text[], $37::text[]) AS j (number, org, flow, name)
-    UNION ALL SELECT 1, j.number,
-            (SELECT a.id FROM evidence.artifact a
-                WHERE a.org = j.org AND a.trail = j.trail AND a.fingerprint = j.fingerprint
-                ORDER BY a.ledger_index DESC LIMIT 1),
-            1, NULL, NULL, NULL, NULL, NULL
-        FROM UNNEST($38::bigint[], $39::bytea[], $40::text[], $41::text[]) AS j (number, org, trail, fingerprint)
-    UNION ALL SELECT 5, j.number, NULL, CASE j.kind
-            WHEN 'content' THEN
-                (SELECT 1 FROM evidence.artifact a WHERE a.org = j.org AND a.fingerprint = j.name LIMIT 1)
-            WHEN 'builds' THEN
-                (SELECT b.ordinal FROM evidence.build b WHERE b.org = j.org ORDER BY b.ordinal DESC LIMIT 1)
-            WHEN 'repo' THEN
-                (SELECT b.repo_ordinal FROM evidence.build b WHERE b.org = j.org AND b.repo = j.name
-                    AND b.repo_ordinal IS NOT NULL ORDER BY b.repo_ordinal DESC LIMIT 1)
-            WHEN 'deployments' THEN
-                (SELECT d.ordinal FROM evidence.deployment d WHERE d.org = j.org ORDER BY d.ordinal DESC LIMIT 1)
-            WHEN 'environment' THEN
-                (SELECT d.environment_ordinal FROM evidence.deployment d
-                    WHERE d.org = j.org AND d.environment = ",
-        id_bytes!("j.name"),
-        "
-                    ORDER BY d.environment_ordinal DESC LIMIT 1)
-            WHEN 'deployed' THEN
-                (SELECT d.repo_ordinal FROM evidence.deployment d WHERE d.org = j.org AND d.repo = j.name
-                    AND d.repo_ordinal IS NOT NULL ORDER BY d.repo_ordinal DESC LIMIT 1)
-            ELSE (SELECT a.control_ordinal FROM evidence.attestation a WHERE a.org = j.org AND a.control = j.name
-                AND a.control_ordinal IS NOT NULL ORDER BY a.control_ordinal DESC LIMIT 1)
-            END, NULL, NULL, NULL, NULL, NULL
-        FROM UNNEST($42::bigint[], $43::bytea[], $44::text[], $45::text[]) AS j (number, org, kind, name)
-    UNION ALL (
-        SELECT 3, m.rebuild_count, NULL, m.min_writer_version, NULL, NULL, NULL, NULL, NULL
-        FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1)"
-    ),
-);
-
-/// The same in PostgreSQL for one organization, which is a scalar.
-static PREFETCH_ONE: LazyLock<String> = LazyLock::new(|| {
-    let text = PREFETCH.text(Dialect::Postgres);
-    text.replace("= ANY($1)", "= $1").replace("= h.org", "= $1").replace("j.org", "$1")
-});
-
-/// What a row of [`PREFETCH`] is about: its first column.
-const HEAD: i64 = 0;
-const NAME: i64 = 1;
-const RECORD: i64 = 2;
-const VERSION: i64 = 3;
-const FLOW: i64 = 4;
-const SERIES: i64 = 5;
-
-/// A row of [`PREFETCH`].
+/// A row of the statement that prefetches.
 type PrefetchRow = (
     i64,
     Option<i64>,
@@ -391,18 +202,18 @@ impl Prefetch {
     /// for, it names that as one scalar.
     #[must_use]
     pub fn statement(&self, dialect: Dialect, mixed: bool) -> (&'static str, Vec<Value>) {
-        let [mut named, mut trails, mut snapshots, mut artifacts, mut orgs] =
-            <[PrefetchColumns; 5]>::default();
-        let [mut users, mut records, mut trail_ids, mut flows, mut contents, mut series] =
-            <[PrefetchColumns; 6]>::default();
+        let mut lists = BTreeMap::<List, PrefetchColumns>::new();
+        let mut push = |list, number, org, scope: String, name: String| {
+            lists.entry(list).or_default().push(number, org, scope, name);
+        };
         for (number, Name { org, key }) in (0..).zip(&self.names) {
             let (list, scope) = match key {
-                Key::Organization(_) => (&mut orgs, String::new()),
-                Key::User(_) => (&mut users, String::new()),
-                Key::Trail { flow, .. } => (&mut trails, flow.to_string()),
-                Key::Snapshot { environment, .. } => (&mut snapshots, environment.to_string()),
-                Key::Artifact { trail, .. } => (&mut artifacts, trail.to_string()),
-                Key::Content { trail, .. } => (&mut contents, trail.to_string()),
+                Key::Organization(_) => (List::Organizations, String::new()),
+                Key::User(_) => (List::Users, String::new()),
+                Key::Trail { flow, .. } => (List::Trails, flow.to_string()),
+                Key::Snapshot { environment, .. } => (List::Snapshots, environment.to_string()),
+                Key::Artifact { trail, .. } => (List::Artifacts, trail.to_string()),
+                Key::Content { trail, .. } => (List::Contents, trail.to_string()),
                 Key::Member(_)
                 | Key::UserSettings(_)
                 | Key::ServiceAccount(_)
@@ -413,34 +224,32 @@ impl Prefetch {
                 | Key::AttestationType(_)
                 | Key::Control(_)
                 | Key::Action(_)
-                | Key::ActionNumber(_) => (&mut named, key.kind().map_or("", RecordKind::as_str).to_owned()),
+                | Key::ActionNumber(_) => (List::Named, key.kind().map_or("", RecordKind::as_str).to_owned()),
             };
-            list.push(number, *org, scope, key.name().into_owned());
+            push(list, number, *org, scope, key.name().into_owned());
         }
         for (number, (org, kind, id)) in (0..).zip(&self.records) {
-            let list = if *kind == RecordKind::Trail { &mut trail_ids } else { &mut records };
-            list.push(number, Some(*org), kind.as_str().to_owned(), id.to_string());
+            let list = if *kind == RecordKind::Trail { List::TrailIds } else { List::Records };
+            push(list, number, Some(*org), kind.as_str().to_owned(), id.to_string());
         }
         for (number, (org, flow)) in (0..).zip(&self.flows) {
-            flows.push(number, Some(*org), flow.to_string(), String::new());
+            push(List::Flows, number, Some(*org), flow.to_string(), String::new());
         }
         for (number, (org, of)) in (0..).zip(&self.series) {
             let (kind, name) = of.key();
-            series.push(number, Some(*org), kind.to_owned(), name);
+            push(List::Series, number, Some(*org), kind.to_owned(), name);
         }
-        let single = (!mixed && self.orgs.len() == 1).then(|| self.orgs.first()).flatten();
-        let (text, wanted_orgs) = match (dialect, single) {
-            (Dialect::Postgres, Some(org)) => (PREFETCH_ONE.as_str(), Value::Org(*org)),
-            _ => {
-                let orgs = self.orgs.iter().copied().map(Some).collect();
-                (PREFETCH.text(dialect), Value::Columns(vec![Column::Orgs(orgs)]))
-            }
-        };
-        let lists =
-            [named, trails, snapshots, artifacts, orgs, users, records, trail_ids, flows, contents, series];
-        let values =
-            std::iter::once(wanted_orgs).chain(lists.into_iter().map(PrefetchColumns::value)).collect();
-        (text, values)
+        let shape = prefetch::Shape::of(&Vec::from_iter(lists.keys().copied()));
+        let single = (!mixed && self.orgs.len() == 1 && dialect == Dialect::Postgres)
+            .then(|| self.orgs.first())
+            .flatten();
+        let wanted_orgs = single.map_or_else(
+            || Value::Columns(vec![Column::Orgs(self.orgs.iter().copied().map(Some).collect())]),
+            |org| Value::Org(*org),
+        );
+        let values = shape.lists.iter().map(|list| lists.remove(list).unwrap_or_default().value());
+        let values = std::iter::once(wanted_orgs).chain(values).collect();
+        (shape.statement(dialect, single.is_some()), values)
     }
 }
 

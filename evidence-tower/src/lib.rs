@@ -209,7 +209,8 @@ impl<S: EvidenceService> Inner<S> {
         let access = self.service.authorize(&caller, &target).await?;
         let body = Incoming::new(&head.headers, body);
         let orphaned = self.orphaned.clone();
-        let call = Call { service: self.service.clone(), access, parameters, body, orphaned };
+        let request = head.uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
+        let call = Call { service: self.service.clone(), access, parameters, request, body, orphaned };
         Ok(reply::response((found.endpoint.answer)(call).await?))
     }
 

@@ -9,8 +9,8 @@ use std::pin::Pin;
 use std::task::{self, Poll};
 
 use evidence_core::auth::{Access, Scope, Target};
-use evidence_core::compute::{Compute, Progress};
-use evidence_core::operation::{Answer, Body, Method, Reply};
+use evidence_core::compute::Compute;
+use evidence_core::operation::{Answer, Body, Method};
 use evidence_core::{EvidenceService, Limits, Operation, Result, Visitor, api};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -79,6 +79,8 @@ pub(crate) struct Call<S> {
     pub(crate) service: S,
     pub(crate) access: Access,
     pub(crate) parameters: Parameters,
+    /// The path and the query.
+    pub(crate) request: String,
     pub(crate) body: Incoming,
     /// The writes whose clients hung up.
     pub(crate) orphaned: TaskTracker,
@@ -167,17 +169,11 @@ fn supported(method: &http::Method) -> Option<Method> {
 
 fn answer<S: EvidenceService, O: Operation>(call: Call<S>) -> Answering {
     Box::pin(async move {
-        let Call { service, access, parameters, body, orphaned } = call;
+        let Call { service, access, parameters, request, body, orphaned } = call;
         let compute = service.compute().on_behalf_of(access.on_behalf_of());
         let input = input::<O>(parameters, body, &service.limits(), &compute).await;
         let (operation, body) = input.map_err(|e| e.with_summary(O::INVALID))?;
-        let work = async move {
-            let output = service.run(&access, operation, body).await?;
-            if O::METHOD != Method::Get {
-                compute.note(Progress::Recorded);
-            }
-            output.answer(&compute).await
-        };
+        let work = async move { service.answer(&access, operation, body, &request, &compute).await };
         match O::METHOD {
             Method::Get => work.await,
             Method::Post | Method::Put | Method::Patch | Method::Delete => {

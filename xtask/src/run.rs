@@ -24,9 +24,17 @@ pub(crate) struct Run {
     pub(crate) command: Command,
 }
 
-/// The cargo that runs this program.
+/// The cargo that runs this program, without what it says of this program's package: build scripts that look at it would run
+/// again, and all that depends on them be compiled again, each time that cargo is run by hand and by this program in turn.
 pub(crate) fn cargo<const N: usize>(arguments: [&str; N]) -> Run {
-    program(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).args(arguments)
+    let mut cargo = program(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        let of_package = ["CARGO_MANIFEST_", "CARGO_PKG_"];
+        if of_package.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            cargo.command.env_remove(name);
+        }
+    }
+    cargo.args(arguments)
 }
 
 /// Any program.

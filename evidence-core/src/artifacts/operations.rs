@@ -275,6 +275,7 @@ impl Operation for GetArtifact {
     const PATH: &'static str = "/artifacts/{org}/{flow_name}/fingerprint/{fingerprint}";
     const SCOPE: Scope = Scope::ReadFlow;
     const SUMMARY: &'static str = "Gets an artifact of a flow by fingerprint";
+    const KEPT: bool = true;
     type Body = ();
     type Output = Json<ArtifactView>;
 
@@ -324,6 +325,7 @@ impl Operation for GetArtifactsByCommit {
     const PATH: &'static str = "/artifacts/{org}/{flow_name}/commit_sha/{commit_sha}";
     const SCOPE: Scope = Scope::ReadFlow;
     const SUMMARY: &'static str = "Gets the artifacts of a flow that were built from a commit";
+    const KEPT: bool = true;
     type Body = ();
     type Output = JsonList<ArtifactView>;
 
@@ -435,6 +437,7 @@ impl Operation for ListArtifacts {
     const PATH: &'static str = "/artifacts/{org}";
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists artifacts, newest first";
+    const KEPT: bool = true;
     type Body = ();
     type Output = JsonList<ArtifactView>;
 
@@ -472,6 +475,7 @@ async fn list(
     JsonList::of_lists(lists, (), &cx.compute(), read).await
 }
 
+/// A page of a list that is no range of numbers, so that it is short at its end alone, also where a row was lost.
 async fn listed(filter: ArtifactFilter, request: PageRequest, owned: OwnedContext) -> Result<Page<Listed>> {
     let cx = owned.context();
     let (store, org) = (cx.store(), cx.org()?);

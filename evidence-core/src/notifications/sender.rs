@@ -49,8 +49,8 @@ pub enum MailStatus {
     /// The mail server does not take it now, for this reason: it said so of this address, or hung up or said nothing when it
     /// was asked about it; or it refused the mail as it is, for whoever it would have taken it for.
     Deferred(String),
-    /// The mail server was not asked about the address: there was no time left, or it hung up too often, or it had refused the mail
-    /// as it is.
+    /// The mail server was not asked about the address, or hung up after it had taken it, and then there was no time left, or it
+    /// hung up too often, or it had refused the mail as it is.
     NotAsked,
     /// The mail server was away, or failed to take the mail that it would have taken for the address.
     Failed,
@@ -67,12 +67,14 @@ impl NotSent {
         self.addresses.iter().any(|(_, status)| *status == MailStatus::Sent)
     }
 
-    /// The addresses that a mail may still come to, those last that the mail server does not take it for now; nothing where it
-    /// answered for none.
-    pub(crate) fn left(&self) -> Option<Vec<String>> {
+    /// The addresses that a mail may still come to, those last that the mail server does not take it for now, and among each
+    /// those last that were given up before; nothing where it answered for none.
+    pub(crate) fn left(&self, given_up: &[String]) -> Option<Vec<String>> {
         let is_left = |status: &MailStatus| !matches!(status, MailStatus::Sent | MailStatus::Refused(_));
         let mut left = Vec::from_iter(self.addresses.iter().filter(|(_, status)| is_left(status)));
-        left.sort_by_key(|(_, status)| matches!(status, MailStatus::Deferred(_)));
+        left.sort_by_key(|(address, status)| {
+            (matches!(status, MailStatus::Deferred(_)), given_up.contains(address))
+        });
         let left = left.into_iter().map(|(address, _)| address.clone()).collect();
         (!self.addresses.is_empty()).then_some(left)
     }

@@ -139,8 +139,8 @@ impl DeliveryState {
     }
 
     /// Where the next attempt is made at a target with this destination. Where a mail server is slow, it is asked about some
-    /// addresses in an attempt: so those come last that were given up before, and of the others those about which it was asked in
-    /// the last one. As long as nobody has the mail each attempt begins further on.
+    /// addresses in an attempt: so those come last for which it did not take the mail in the last one, and at first those that were
+    /// given up before. As long as nobody has the mail each attempt begins further on.
     pub(crate) fn still_told(&self, destination: &Destination) -> Destination {
         let Destination::Email { addresses } = destination else { return destination.clone() };
         let of_these = |known: &[String]| {
@@ -152,10 +152,11 @@ impl DeliveryState {
         let given_up = of_these(&self.addresses_given_up);
         let mut all = Vec::from_iter(addresses.iter().filter(|address| !given_up.contains(address)).cloned());
         all.extend(given_up);
-        let step = if all.len() > 2 * STEP { STEP } else { 1 };
-        let further = usize::try_from(self.attempts).unwrap_or(usize::MAX).saturating_mul(step);
-        // After each round of more than one by one more, so that every address comes first.
-        let drift = further.checked_div(all.len()).filter(|_| step > 1).unwrap_or_default();
+        let further = usize::try_from(self.attempts).unwrap_or(usize::MAX).saturating_mul(STEP);
+        // Where the steps of a round are those of the one before, each round begins one further on: every address comes first once
+        // in as many attempts as there are addresses.
+        let repeats = all.len().is_multiple_of(STEP);
+        let drift = further.checked_div(all.len()).filter(|_| repeats).unwrap_or_default();
         let first = further.saturating_add(drift).checked_rem(all.len());
         all.rotate_left(first.unwrap_or_default());
         Destination::Email { addresses: all }
@@ -169,17 +170,16 @@ impl DeliveryState {
     /// The addresses that do not have a mail after this attempt, where nobody waits for them: others have it, and those that it
     /// may come to later were given up before.
     pub(crate) fn given_up_by(&self, error: &NotSent) -> Option<Vec<String>> {
-        let left = error.left().filter(|_| self.is_sent_to_some(error))?;
+        let left = error.left(&self.addresses_given_up).filter(|_| self.is_sent_to_some(error))?;
         left.iter().all(|address| self.addresses_given_up.contains(address)).then_some(left)
     }
 
     /// Counts a failed attempt at this time. Each time that a mail is left for fewer addresses the count begins anew: what comes
     /// to some at a time comes to all of them.
     pub(crate) fn failed(&mut self, error: &NotSent, now: Timestamp) {
-        let left = error.left().filter(|_| self.is_sent_to_some(error));
+        let left = error.left(&self.addresses_given_up).filter(|_| self.is_sent_to_some(error));
         self.refused_since = self.refused_since.filter(|_| error.is_deferred());
-        if let Some(mut left) = left {
-            left.sort_by_key(|address| self.addresses_given_up.contains(address));
+        if let Some(left) = left {
             if self.addresses_left.is_empty() || left.len() < self.addresses_left.len() {
                 (self.attempts, self.refused_since) = (0, None);
             }
@@ -258,8 +258,8 @@ mod tests {
         // An attempt; then at whom the next one is made, how many are counted, and by which attempt of the table those who are left
         // were first refused it.
         let table = [
-            ("", ("b c a", 1, None)),
-            ("xa ?b ?c", ("c a b", 2, None)),
+            ("", ("c a b", 1, None)),
+            ("xa ?b ?c", ("b c a", 2, None)),
             ("+a ?b ?c", ("b c", 1, Some(2))),
             ("?b ?c", ("b c", 2, Some(2))),
             ("", ("b c", 3, None)),
@@ -379,10 +379,27 @@ mod tests {
             state.go_on_from(Position { entry: 1 + events, event: 0 });
         }
         assert!(events <= 5, "{events}");
-        // One that was not is asked about before those.
+        // First come those who were not asked about, and of them those that were not given up before.
         state.addresses_given_up = silent(20).collect();
-        state.failed(&attempt("+a0 ?s1 ?c -s2"), Timestamp::from_micros(0));
-        assert_eq!(state.addresses_left, ["c", "s2", "s1"]);
+        state.failed(&attempt("+a0 ?s1 ?c -s2 -d"), Timestamp::from_micros(0));
+        assert_eq!(state.addresses_left, ["d", "s2", "c", "s1"]);
+    }
+
+    #[test]
+    fn every_address_is_asked_about_however_few_are_in_an_attempt_and_whichever_it_is() {
+        let action: Id = "00000000-0000-0000-0000-00000001".parse().unwrap();
+        for count in 1..=100 {
+            let names = (0..count).map(|number| format!("s{number}"));
+            let all = Destination::Email { addresses: names.collect() };
+            let mut state = DeliveryState::first(action, Position { entry: 1, event: 0 });
+            let mut first = std::collections::BTreeSet::new();
+            for _ in 0..count {
+                let Destination::Email { addresses } = state.still_told(&all) else { panic!() };
+                first.insert(addresses[0].clone());
+                state.failed(&slow_attempt(&Destination::Email { addresses }, 1), Timestamp::from_micros(0));
+            }
+            assert_eq!(first.len(), count, "of {count} addresses");
+        }
     }
 
     #[test]
@@ -393,7 +410,7 @@ mod tests {
         state.addresses_given_up = addresses("b c");
         for (left, is_given_up) in [("?b", true), ("-c ?b", true), ("?b ?d", false), ("xd", true), ("", true)]
         {
-            let given_up = attempt(left).left().filter(|_| is_given_up);
+            let given_up = attempt(left).left(&[]).filter(|_| is_given_up);
             assert_eq!(
                 state.given_up_by(&attempt(&format!("+a {left}"))),
                 given_up.or(is_given_up.then(Vec::new)),

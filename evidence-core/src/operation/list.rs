@@ -145,7 +145,7 @@ impl<I: Serialize + Send + 'static, E: Envelope<I>> Reply for JsonList<I, E> {
         let mut text = ListText { before: Some(before), items, after: Some(after), is_first: true, compute };
         let first = text.piece().await?.unwrap_or_default();
         Ok(Answer::of(if text.after.is_none() {
-            AnswerBody::Json(first)
+            AnswerBody::Json(first.into())
         } else {
             text.compute.note(Progress::Answering);
             let content = Box::new(Continued { first: Some(first), text });

@@ -38,7 +38,7 @@ impl<D> JsonStream<D> {
         let mut gathered = Gathered { first: None, text: Some(self.text) };
         let first = gathered.piece().await?.unwrap_or_default();
         if gathered.text.is_none() {
-            return Ok(AnswerBody::Json(first));
+            return Ok(AnswerBody::Json(first.into()));
         }
         self.compute.note(Progress::Answering);
         let content = Box::new(Gathered { first: Some(first), ..gathered });

@@ -1,6 +1,6 @@
 //! The operations of the API as its list has them, for cases that ask every one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use evidence_core::api;
 use evidence_core::operation::{Operation, Visitor};
@@ -15,6 +15,25 @@ impl Visitor for Routes {
         let method = format!("{:?}", O::METHOD).to_uppercase().parse().unwrap();
         self.0.insert(O::NAME, (method, O::PATH));
     }
+}
+
+/// The operations whose answers are kept.
+#[derive(Default)]
+struct Kept(BTreeSet<&'static str>);
+
+impl Visitor for Kept {
+    fn visit<O: Operation>(&mut self) {
+        if O::KEPT {
+            self.0.insert(O::NAME);
+        }
+    }
+}
+
+/// The names of the operations whose answers are kept.
+pub(crate) fn kept() -> BTreeSet<&'static str> {
+    let mut kept = Kept::default();
+    api::operations(&mut kept);
+    kept.0
 }
 
 /// How each operation of the API is reached, by its name.

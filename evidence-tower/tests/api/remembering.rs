@@ -1,5 +1,6 @@
 //! Reports evaluate what changed since the last one, and nothing is decided by what no longer holds.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,9 @@ use serde_json::json;
 
 use crate::intercepting_store::{Answered, InterceptingStore, take_counts};
 use crate::mounts::Mount;
+use crate::operation_paths::kept;
+use crate::replays::Forgetful;
+use crate::statements::{fill, reads};
 use crate::support::environments::{ReportedArtifact, fingerprint};
 use crate::support::{Api, ManualClock, acme, fixture, service_on_sqlite};
 use crate::writes::restore;
@@ -195,4 +199,65 @@ async fn so_much_is_evaluated_whatever_was_before() {
     }
     assert_eq!(one_by_one, at_once);
     assert_eq!((at_once.first(), at_once.last()), (Some(&false), Some(&true)));
+}
+
+#[tokio::test]
+async fn no_kept_answer_outlives_a_write() {
+    let evidence = fixture(Arc::new(MemoryStore::new()), Settings::default()).await;
+    let forgetful = Api::new(Forgetful(evidence.clone()), Mount::Tower, "memory").await;
+    let api = Api::new(evidence, Mount::Tower, "memory").await;
+    fill(&api, 2).await;
+    let (reads, kept) = (reads(&api).await, kept());
+    let mut changed = BTreeMap::new();
+    let mut before = BTreeMap::new();
+    let flow = [
+        ("name=\"data_json\"", r#"{"name": "shop", "description": "changed"}"#),
+        (
+            "name=\"template_file\"; filename=\"t.yml\"",
+            "version: 1\ntrail: {attestations: [{name: scan, type: generic}]}\n",
+        ),
+    ];
+    let attest = |name: &str, artifact: Option<String>| {
+        let document =
+            json!({"attestation_name": name, "is_compliant": false, "artifact_fingerprint": artifact})
+                .to_string();
+        let path = "/attestations/acme/shop/trail/t0/generic";
+        api.post(path).form(&[("name=\"data_json\"", &document)])
+    };
+    let artifact = json!({
+        "trail_name": "t0", "fingerprint": fingerprint('e'), "filename": "e", "git_commit": "a".repeat(40),
+        "build_url": "b", "commit_url": "c",
+    });
+    let running = json!({"artifacts": [{"digests": {"app": fingerprint('0')}, "creationTimestamp": 1}]});
+    for write in 0..9 {
+        match write {
+            0 => {}
+            8 => drop(attest("bar", Some(fingerprint('0'))).await.created()),
+            1 => drop(attest("bar", None).await.created()),
+            2 => drop(attest("foo", Some(fingerprint('0'))).await.created()),
+            3 => drop(api.post("/artifacts/acme/shop").json(artifact.clone()).await.created()),
+            4 => drop(api.put("/environments/acme/env0/report/server").json(running.clone()).await.created()),
+            5 => drop(
+                api.put("/environments/acme/prod/report/server")
+                    .json(json!({"artifacts": []}))
+                    .await
+                    .created(),
+            ),
+            6 => drop(api.patch("/tags/acme/flow/shop").json(json!({"set_tags": {"kind": "x"}})).await.ok()),
+            _ => drop(api.put("/flows/acme/template_file").form(&flow).await.ok()),
+        }
+        for (operation, path) in reads.iter().filter(|(operation, _)| kept.contains(*operation)) {
+            let anew = forgetful.get(path).await;
+            for _ in 0..2 {
+                let reply = api.get(path).await;
+                assert_eq!((reply.status, &reply.body), (anew.status, &anew.body), "{write}: {path}");
+            }
+            if before.insert(operation, anew.body.clone()).is_some_and(|before| before != anew.body) {
+                *changed.entry(*operation).or_insert(0) += 1;
+            }
+        }
+    }
+    // Else nothing would be said of them.
+    let unchanged = Vec::from_iter(kept.iter().filter(|operation| !changed.contains_key(*operation)));
+    assert_eq!(unchanged, Vec::<&&str>::new());
 }

@@ -200,7 +200,7 @@ async fn a_thousand_verdicts_are_reached_again_and_are_the_same_on_every_store()
 
 /// A service that remembers nothing from one operation to the next.
 #[derive(Clone)]
-struct Forgetful(Evidence);
+pub(crate) struct Forgetful(pub(crate) Evidence);
 
 impl Forgetful {
     fn anew(&self) -> Evidence {
