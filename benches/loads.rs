@@ -1,7 +1,7 @@
 //! The API under load: an attestation written, an artifact found by its digest, an attestation by its id and the newest 50
 //! trails, at 1 to 1,024 connections; and how long reads take at a fixed rate. Client, server and database share the machine.
-//! Nobody writes while others read, so that the service answers with what it kept; what is called "made anew" is asked for in words
-//! that no request before had, so that it does not.
+//! Nobody writes while others read, so that the service answers from its cache; "uncached" are requests with a
+//! parameter that nothing reads and that no request before had.
 //!
 //! `EVIDENCE_BENCH_STORED` says how many attestations there are, 10,000 unless it does. Words after `--` narrow the figures,
 //! as in `-- write sqlite`.
@@ -22,8 +22,8 @@ use tokio::runtime::Handle;
 const CONNECTIONS: [usize; 5] = [1, 8, 64, 256, 1024];
 const ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_millis(2000);
-/// How many clients ask for what is made anew.
-const ANEW: [usize; 3] = [1, 8, 64];
+/// How many clients there are of requests that are not cached.
+const UNCACHED: [usize; 3] = [1, 8, 64];
 /// The connections and the rate of the reads that come at a fixed rate.
 const PACED: (usize, u32) = (64, 5000);
 /// Attestations of a trail.
@@ -95,16 +95,16 @@ async fn figures(
         ("the newest 50 trails", &newest_trails),
         ("the newest 50 artifacts", &newest_artifacts),
     ] {
-        let kept = format!("{what}, kept");
-        if wants(&kept) {
+        let cached = format!("{what}, cached");
+        if wants(&cached) {
             for connections in CONNECTIONS {
                 let readers = Repeater::several(server.address, &server.get(path), 200, connections).await?;
-                rows.push(row(&kept, engine, connections, measured(readers).await?));
+                rows.push(row(&cached, engine, connections, measured(readers).await?));
             }
         }
-        let what = format!("{what}, made anew");
+        let what = format!("{what}, uncached");
         if wants(&what) {
-            for connections in ANEW {
+            for connections in UNCACHED {
                 let readers = Distinct::several(server, path, connections).await?;
                 rows.push(row(&what, engine, connections, measured(readers).await?));
             }
@@ -119,7 +119,7 @@ async fn figures(
             rows.push(row("nothing but HTTP", engine, connections, measured(readers).await?));
         }
     }
-    let what = format!("an artifact by its digest, kept, {} reads a second", PACED.1);
+    let what = format!("an artifact by its digest, cached, {} reads a second", PACED.1);
     if wants(&what) {
         let readers = Repeater::several(server.address, &server.get(&by_digest), 200, PACED.0).await?;
         let (_, came) = paced(readers, PACED.1, ROUND * 3).await?;
@@ -136,7 +136,7 @@ async fn figures(
     Ok(rows)
 }
 
-/// A client that asks for the same each time in words that no request before had.
+/// A client whose every request has a parameter that no request before had, so that no answer is cached.
 struct Distinct {
     server: Arc<Server>,
     client: Client,
@@ -163,7 +163,7 @@ impl Worker for Distinct {
     async fn work(&mut self) -> Result {
         let (client, request) = &mut self.number;
         *request += 1;
-        let request = self.server.get(&format!("{}&anew={client}-{request}", self.path));
+        let request = self.server.get(&format!("{}&unread={client}-{request}", self.path));
         match self.client.ask(&request).await?.status {
             200 => Ok(()),
             status => Err(format!("status {status}, not 200").into()),
@@ -193,7 +193,7 @@ async fn measured<W: Worker>(workers: Vec<W>) -> Result<Round> {
 
 /// What is to be reached with so many connections, and by which figure: what others came to on a machine like the one of
 /// `README.md` (two shared cores, client and database on them), measured once, or what this service came to before it was made faster:
-/// on another machine they say little. Answers that are kept and that are made anew are both judged by them.
+/// on another machine they say little. Cached and uncached answers are both judged by them.
 const TO_REACH: [(&str, Engine, usize, f64, f64, &str); 9] = [
     ("an artifact by its digest", Engine::Postgres, 64, 5.0, 1518.0, "Archivista 9ff5e11"),
     ("an attestation by its id", Engine::Postgres, 64, 0.5, 29129.0, "a file, without database and rights"),

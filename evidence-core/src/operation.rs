@@ -70,9 +70,9 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     /// path and query parameters, named by [`header_field`]: `idempotency_key`. Values of a header that is sent several
     /// times come as one, joined by `, ` (RFC 9110, 5.3).
     const REQUEST_HEADERS: &'static [&'static str] = &[];
-    /// Whether its answers are kept until the organization's ledger grows: they rest on the ledger, the path, the query and the
+    /// Whether its answers are cached until the organization's ledger grows: they rest on the ledger, the path, the query and the
     /// caller's role alone, not on the time, on headers, on who calls, or on what is in no ledger. Of GET alone.
-    const KEPT: bool = false;
+    const CACHED: bool = false;
     /// The headers that its answers may carry beside those of every answer, as they are documented; see [`WithHeaders`].
     const ANSWER_HEADERS: &'static [&'static str] = &[];
     /// What it reads: `()`, [`Json`], [`Form`] or [`Raw`].

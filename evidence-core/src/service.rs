@@ -33,7 +33,7 @@ use crate::sweep::pending::Attachments;
 use crate::time::{Clock, SystemClock, Timestamp};
 use crate::turns::Turns;
 
-use answers::{AnswerCache, Known};
+use answers::{AnswerCache, Lookup};
 use names::{NameCache, empty_name_cache};
 
 pub use context::*;
@@ -58,8 +58,8 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
 
     /// Runs an operation as [`Self::run`] does, and makes its answer; what takes long, in `compute`. `request` is the request's
     /// path and query: two that are equal ask the operation for the same, and a decorator that changes what is asked for changes it, too.
-    /// [`Evidence`] keeps answers that rest on the ledger alone
-    /// ([`Operation::KEPT`]), and so may answer without running the operation. A decorator of `run` alone sees every operation, for
+    /// [`Evidence`] caches answers that rest on the ledger alone
+    /// ([`Operation::CACHED`]), and so may answer without running the operation. A decorator of `run` alone sees every operation, for
     /// this one runs it.
     fn answer<O: Operation>(
         &self,
@@ -72,10 +72,7 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
         let _ = request;
         async move {
             let output = self.run(access, operation, body).await?;
-            if O::METHOD != Method::Get {
-                compute.note(Progress::Recorded);
-            }
-            output.answer(compute).await
+            answer_of::<O>(output, compute).await
         }
     }
 
@@ -144,6 +141,14 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     }
 }
 
+/// Makes the answer of what an operation came to.
+async fn answer_of<O: Operation>(output: O::Output, compute: &Compute) -> Result<Answer> {
+    if O::METHOD != Method::Get {
+        compute.note(Progress::Recorded);
+    }
+    output.answer(compute).await
+}
+
 /// How a service behaves. Made with `..Settings::default()`: a new field is no breaking change.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -159,8 +164,8 @@ pub struct Settings {
     /// reported again and again for years. [`EnvironmentStatus::reported_at`](crate::environments::EnvironmentStatus)
     /// may be so much behind.
     pub heartbeat_interval: Duration,
-    /// About so many bytes of answers are kept in memory ([`Operation::KEPT`]); 0 keeps none.
-    pub kept_answers: usize,
+    /// About so many bytes of answers are cached in memory ([`Operation::CACHED`]); 0 caches none.
+    pub answer_cache_bytes: usize,
     /// Where notifications may be sent besides the internet: nowhere.
     pub egress: Egress,
 }
@@ -173,7 +178,7 @@ impl Default for Settings {
             implicit_flows: true,
             limits: Limits::default(),
             heartbeat_interval: Duration::from_secs(60),
-            kept_answers: 32 << 20,
+            answer_cache_bytes: 32 << 20,
             egress: Egress::default(),
         }
     }
@@ -336,7 +341,7 @@ impl Evidence {
         random: Arc<dyn Random>,
     ) -> Self {
         let attachments = Attachments::Inside(Arc::clone(&store));
-        let answers = AnswerCache::new(settings.kept_answers);
+        let answers = AnswerCache::new(settings.answer_cache_bytes);
         Self {
             parts: Arc::new(Parts {
                 store,
@@ -396,7 +401,7 @@ impl Evidence {
             evaluations: no_evaluations(),
             types: no_types(),
             trails: no_trails(),
-            answers: AnswerCache::new(settings.kept_answers),
+            answers: AnswerCache::new(settings.answer_cache_bytes),
             changing: changing(),
         };
         change(&mut parts);
@@ -444,9 +449,7 @@ impl Evidence {
     pub(crate) fn new_key(&self) -> ApiKey {
         ApiKey::generate(&*self.parts.random)
     }
-}
 
-impl Evidence {
     /// The same access as it is now, where it was given for this target: the body may have taken minutes.
     async fn still_authorized(&self, access: &Access, target: Target) -> Result<Access> {
         if access.target != target {
@@ -500,26 +503,23 @@ impl EvidenceService for Evidence {
     ) -> Result<Answer> {
         const {
             let is_get = matches!(O::METHOD, Method::Get);
-            assert!(!O::KEPT || is_get && O::REQUEST_HEADERS.is_empty(), "no answer of it can be kept");
+            assert!(!O::CACHED || is_get && O::REQUEST_HEADERS.is_empty(), "no answer of it can be cached");
         }
         let access = self.still_authorized(access, Target::of(&operation)).await?;
-        let known = if O::KEPT {
-            self.parts.answers.known((O::NAME, request), &access, self.now(), self.store()).await?
+        let lookup = if O::CACHED {
+            self.parts.answers.look_up((O::NAME, request), &access, self.now(), self.store()).await?
         } else {
-            Known::Nothing
+            Lookup::Bypass
         };
-        let place = match known {
-            Known::Answer(answer) => return Ok(answer),
-            Known::Place(place) => Some(place),
-            Known::Nothing => None,
+        let slot = match lookup {
+            Lookup::Hit(answer) => return Ok(answer),
+            Lookup::Miss(slot) => Some(slot),
+            Lookup::Bypass => None,
         };
         let output = self.run_authorized(&access, operation, body).await?;
-        if O::METHOD != Method::Get {
-            compute.note(Progress::Recorded);
-        }
-        let answer = output.answer(compute).await?;
-        Ok(match place {
-            Some(place) => place.keep(answer),
+        let answer = answer_of::<O>(output, compute).await?;
+        Ok(match slot {
+            Some(slot) => slot.fill(answer),
             None => answer,
         })
     }

@@ -286,7 +286,7 @@ fn text(lists: &[List], dialect: Dialect) -> String {
     let mut taken = vec![head.to_owned()];
     for (list, part) in all {
         if lists.contains(list) {
-            taken.push(with_parameters_before(part, left_out));
+            taken.push(renumbered(part, left_out));
         } else {
             left_out += columns;
         }
@@ -295,8 +295,8 @@ fn text(lists: &[List], dialect: Dialect) -> String {
     taken.join(UNION)
 }
 
-/// The same text with its parameters, besides `$1`, so many before.
-fn with_parameters_before(text: &str, by: usize) -> String {
+/// The same text, the numbers of whose parameters are less by so many, but for `$1`.
+fn renumbered(text: &str, by: usize) -> String {
     let mut parts = text.split('$');
     let mut moved = parts.next().unwrap_or_default().to_owned();
     for part in parts {

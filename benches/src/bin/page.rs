@@ -31,8 +31,8 @@ const NOT_REACHED: &str = "
   flush, one after the other. With one client a group cost PostgreSQL 287 µs for the prefetch, of which 193 went to make ready a dozen
   parts with empty lists (groups of attestations leave them out since), and 260 µs for the write. Two groups in flight, with hash chains
   computed ahead, are not built.
-- **Reads that are made anew.** An artifact takes seven queries, a page of trails four: on SQLite half of an artifact's CPU is SQL, and
-  a fifth of that locks and unlocks the file for each query. Asked about an organization whose ledger did not grow, the answer is kept
+- **Uncached reads.** An artifact takes seven queries, a page of trails four: on SQLite half of an artifact's CPU is SQL, and
+  a seventh of that locks and unlocks the file for each query. Asked about an organization whose ledger did not grow, the answer is cached
   and takes one.
 - **The program is not optimized across crates**: `lto` would make each build of the benchmarks some minutes longer, and was not
   measured.
@@ -48,7 +48,8 @@ fn main() -> Result {
     let figures = benches.join("figures");
     let machine = std::fs::read_to_string(figures.join("machine.txt")).unwrap_or_default();
     let mut page = String::from(
-        "# Figures\n\nHow fast the service is, by `cargo xtask bench --page`, which writes this page. Client, server and database share one machine, so that the ratio to a probe of the same run says more than the figure. \
+        "# Figures\n\nHow fast the service is, by `cargo xtask bench --page`, which writes this page. Client, server and \
+        database share one machine, so that the ratio to a probe of the same run says more than the figure. \
         CPU is a request's: the server's, `+` that of PostgreSQL's processes. A row with a target that is not met says **no**.\n",
     );
     write!(page, "\n{machine}\n")?;

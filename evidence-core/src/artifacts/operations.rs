@@ -275,7 +275,7 @@ impl Operation for GetArtifact {
     const PATH: &'static str = "/artifacts/{org}/{flow_name}/fingerprint/{fingerprint}";
     const SCOPE: Scope = Scope::ReadFlow;
     const SUMMARY: &'static str = "Gets an artifact of a flow by fingerprint";
-    const KEPT: bool = true;
+    const CACHED: bool = true;
     type Body = ();
     type Output = Json<ArtifactView>;
 
@@ -325,7 +325,7 @@ impl Operation for GetArtifactsByCommit {
     const PATH: &'static str = "/artifacts/{org}/{flow_name}/commit_sha/{commit_sha}";
     const SCOPE: Scope = Scope::ReadFlow;
     const SUMMARY: &'static str = "Gets the artifacts of a flow that were built from a commit";
-    const KEPT: bool = true;
+    const CACHED: bool = true;
     type Body = ();
     type Output = JsonList<ArtifactView>;
 
@@ -437,7 +437,7 @@ impl Operation for ListArtifacts {
     const PATH: &'static str = "/artifacts/{org}";
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists artifacts, newest first";
-    const KEPT: bool = true;
+    const CACHED: bool = true;
     type Body = ();
     type Output = JsonList<ArtifactView>;
 

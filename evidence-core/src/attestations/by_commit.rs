@@ -59,7 +59,7 @@ impl Operation for ListAttestationsForCriteria {
     const PATH: &'static str = "/attestations/{org}/list_attestations_for_criteria";
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists the attestations about commits";
-    const KEPT: bool = true;
+    const CACHED: bool = true;
     type Body = ();
     type Output = JsonStream<AttestationsByCommit>;
 

@@ -139,7 +139,7 @@ impl Operation for GetAttestations {
     const PATH: &'static str = "/attestations/{org}";
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists the attestations of an organization, newest first";
-    const KEPT: bool = true;
+    const CACHED: bool = true;
     type Body = ();
     type Output = JsonList<AttestationView, CursorLinks>;
 
@@ -508,7 +508,7 @@ impl Operation for GetFlowAttestations {
     const PATH: &'static str = "/attestations/{org}/{flow_name}";
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists the attestations of a flow, newest first";
-    const KEPT: bool = true;
+    const CACHED: bool = true;
     type Body = ();
     type Output = JsonList<AttestationView, Pagination>;
 

@@ -338,7 +338,7 @@ impl Operation for GetTrailAttestation {
     const PATH: &'static str = "/attestations/{org}/{flow_name}/trail/{trail_name}/{attestation_name}";
     const SCOPE: Scope = Scope::ReadFlow;
     const SUMMARY: &'static str = "Gets a trail's attestations of a name, newest first";
-    const KEPT: bool = true;
+    const CACHED: bool = true;
     type Body = ();
     type Output = JsonList<AttestationView>;
 
@@ -381,7 +381,7 @@ impl Operation for GetArtifactAttestation {
     const PATH: &'static str = "/attestations/{org}/{flow_name}/artifact/{fingerprint}/{attestation_name}";
     const SCOPE: Scope = Scope::ReadFlow;
     const SUMMARY: &'static str = "Gets an artifact's attestations of a name, newest first";
-    const KEPT: bool = true;
+    const CACHED: bool = true;
     type Body = ();
     type Output = JsonList<AttestationView>;
 

@@ -139,7 +139,7 @@ impl Operation for ListFlows {
     const PATH: &'static str = "/flows/{org}";
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists the flows of an organization";
-    const KEPT: bool = true;
+    const CACHED: bool = true;
     type Body = ();
     type Output = JsonList<ListedFlow, Option<Pagination>>;
 
@@ -187,7 +187,7 @@ impl Operation for GetFlow {
     const PATH: &'static str = "/flows/{org}/{flow_name}";
     const SCOPE: Scope = Scope::ReadFlow;
     const SUMMARY: &'static str = "Gets a flow";
-    const KEPT: bool = true;
+    const CACHED: bool = true;
     type Body = ();
     type Output = Json<FlowView>;
 

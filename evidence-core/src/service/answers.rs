@@ -1,4 +1,4 @@
-//! Answers that are kept until the ledger of their organization grows.
+//! The cache of answers, each of which is valid until the ledger of its organization grows.
 
 use std::sync::Arc;
 
@@ -19,26 +19,26 @@ use crate::store::error::StoreError;
 use crate::time::Timestamp;
 
 /// What an answer takes besides its text and the request's: the entry, and what the allocator adds.
-const OVERHEAD: usize = size_of::<(Request, Kept)>() + 128;
+const OVERHEAD: usize = size_of::<(Request, Cached)>() + 128;
 
-/// A longer answer is not kept.
+/// A longer answer is not cached.
 const LONGEST: usize = 512 << 10;
 
-/// So many answers that are being sent are gathered at a time: as long as their clients read, what was gathered stays.
-const GATHERED: usize = 16;
+/// So many answers are copied at a time while they are sent: each copy stays in memory as long as its client reads.
+const MAX_COPIES: usize = 16;
 
-/// How long an answer is kept at most, in microseconds: a rebuild mends rows, and no ledger grows by it.
+/// How long an answer is cached at most, in microseconds: a rebuild mends rows, and no ledger grows by it.
 const TTL: i64 = 10_000_000;
 
-/// Answers by what they are to; nothing where none is kept.
+/// Answers by request; nothing where none is cached.
 pub(super) struct AnswerCache(Option<Arc<Answers>>);
 
 struct Answers {
-    kept: Cache<Request, Kept>,
-    gathered: Arc<Semaphore>,
+    cached: Cache<Request, Cached>,
+    copies: Arc<Semaphore>,
 }
 
-/// What an answer is to: the request, where, and by which right.
+/// The key of the cache.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Request {
     operation: &'static str,
@@ -48,37 +48,37 @@ struct Request {
     text: String,
 }
 
-/// An answer, and when its organization had which ledger, of this size and root: before it was made.
+/// An answer, with the size and the root of the ledger before it was made, and the time.
 #[derive(Debug)]
-struct Kept {
+struct Cached {
     ledger: (u64, Hash),
     at: Timestamp,
     headers: Vec<Header>,
     text: Bytes,
 }
 
-/// Where an answer that is about to be made is kept.
-pub(super) struct Place {
+/// Where an answer that is not cached yet goes.
+pub(super) struct Slot {
     answers: Arc<Answers>,
     request: Request,
     ledger: (u64, Hash),
     at: Timestamp,
 }
 
-/// What is known of an answer before it is made.
-pub(super) enum Known {
-    /// All of it.
-    Answer(Answer),
-    /// Where it is kept.
-    Place(Place),
-    /// Nothing: none is kept.
-    Nothing,
+/// What a look into the cache came to.
+pub(super) enum Lookup {
+    /// The answer.
+    Hit(Answer),
+    /// Where it goes once it is made.
+    Miss(Slot),
+    /// It cannot be cached.
+    Bypass,
 }
 
 impl AnswerCache {
     /// An empty cache of about so many bytes.
     pub(super) fn new(bytes: usize) -> Self {
-        let answers = || Answers { kept: Cache::new(bytes), gathered: Arc::new(Semaphore::new(GATHERED)) };
+        let answers = || Answers { cached: Cache::new(bytes), copies: Arc::new(Semaphore::new(MAX_COPIES)) };
         Self((bytes > 0).then(|| Arc::new(answers())))
     }
 
@@ -86,36 +86,36 @@ impl AnswerCache {
     ///
     /// # Errors
     /// Where the store is away: the operation would wait for it once more.
-    pub(super) async fn known(
+    pub(super) async fn look_up(
         &self,
         (operation, request): (&'static str, &str),
         access: &Access,
         now: Timestamp,
         store: &dyn Store,
-    ) -> Result<Known> {
-        let (Some(answers), Some(place)) = (&self.0, &access.org_access) else { return Ok(Known::Nothing) };
+    ) -> Result<Lookup> {
+        let (Some(answers), Some(place)) = (&self.0, &access.org_access) else { return Ok(Lookup::Bypass) };
         let ledger = match store.ledger_head(place.org).await {
             Ok(Some(ledger)) => (ledger.size(), ledger.root()),
             Err(away @ StoreError::Unavailable(_)) => return Err(away.into()),
             // A damaged ledger keeps nobody from reading records.
-            Ok(None) | Err(_) => return Ok(Known::Nothing),
+            Ok(None) | Err(_) => return Ok(Lookup::Bypass),
         };
         let request = Request { operation, org: place.org, role: place.role, text: request.to_owned() };
-        let holds = |kept: &Arc<Kept>| {
-            let age = now.as_micros().checked_sub(kept.at.as_micros());
-            kept.ledger == ledger && age.is_some_and(|age| (0..TTL).contains(&age))
+        let holds = |cached: &Arc<Cached>| {
+            let age = now.as_micros().checked_sub(cached.at.as_micros());
+            cached.ledger == ledger && age.is_some_and(|age| (0..TTL).contains(&age))
         };
-        if let Some(kept) = answers.kept.get(&request).filter(holds) {
-            let body = AnswerBody::Json(kept.text.clone());
-            return Ok(Known::Answer(Answer { headers: kept.headers.clone(), ..Answer::of(body) }));
+        if let Some(cached) = answers.cached.get(&request).filter(holds) {
+            let body = AnswerBody::Json(cached.text.clone());
+            return Ok(Lookup::Hit(Answer { headers: cached.headers.clone(), ..Answer::of(body) }));
         }
-        Ok(Known::Place(Place { answers: Arc::clone(answers), request, ledger, at: now }))
+        Ok(Lookup::Miss(Slot { answers: Arc::clone(answers), request, ledger, at: now }))
     }
 }
 
-impl Place {
-    /// The same answer, which is kept once all of it was made.
-    pub(super) fn keep(self, answer: Answer) -> Answer {
+impl Slot {
+    /// The same answer, which is cached once all of it was made.
+    pub(super) fn fill(self, answer: Answer) -> Answer {
         let Answer { status, headers, body } = answer;
         let body = match body {
             AnswerBody::Json(text) if status == Success::Ok => {
@@ -125,14 +125,14 @@ impl Place {
             AnswerBody::Stream(Streamed { media_type, content })
                 if status == Success::Ok && media_type == JSON =>
             {
-                let permit = Arc::clone(&self.answers.gathered).try_acquire_owned().ok();
-                let gathered = |permit| Gathered {
-                    place: self,
+                let permit = Arc::clone(&self.answers.copies).try_acquire_owned().ok();
+                let copy = |permit| PartialCopy {
+                    slot: self,
                     headers: headers.clone(),
                     text: Vec::new(),
                     _permit: permit,
                 };
-                let content = Box::new(Keeping { content, gathered: permit.map(gathered) });
+                let content = Box::new(Copied { content, copy: permit.map(copy) });
                 AnswerBody::Stream(Streamed { media_type, content })
             }
             body => body,
@@ -146,40 +146,40 @@ impl Place {
         if bytes <= LONGEST {
             // A copy has no more room than it takes.
             let text = Bytes::copy_from_slice(text);
-            answers.kept.put(request, bytes, Arc::new(Kept { ledger, at, headers, text }));
+            answers.cached.put(request, bytes, Arc::new(Cached { ledger, at, headers, text }));
         }
     }
 }
 
 const JSON: &str = "application/json";
 
-/// An answer that is kept once it was sent as a whole.
-struct Keeping {
+/// An answer that is copied while it is sent, and cached where all of it was.
+struct Copied {
     content: Box<dyn Chunks>,
-    /// Nothing where it is not kept.
-    gathered: Option<Gathered>,
+    /// Nothing where it is not cached.
+    copy: Option<PartialCopy>,
 }
 
-/// What was sent of an answer so far, and where all of it is kept.
-struct Gathered {
-    place: Place,
+/// What was sent of an answer so far, and where all of it goes.
+struct PartialCopy {
+    slot: Slot,
     headers: Vec<Header>,
     text: Vec<u8>,
     _permit: OwnedSemaphorePermit,
 }
 
 #[async_trait]
-impl Chunks for Keeping {
+impl Chunks for Copied {
     async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
-        // One that breaks off here is not kept.
-        let gathered = self.gathered.take();
+        // One that breaks off here is not cached.
+        let copy = self.copy.take();
         let piece = self.content.next().await?;
-        match (&piece, gathered) {
-            (Some(piece), Some(mut gathered)) if gathered.text.len() + piece.len() <= LONGEST => {
-                gathered.text.extend_from_slice(piece);
-                self.gathered = Some(gathered);
+        match (&piece, copy) {
+            (Some(piece), Some(mut copy)) if copy.text.len() + piece.len() <= LONGEST => {
+                copy.text.extend_from_slice(piece);
+                self.copy = Some(copy);
             }
-            (None, Some(Gathered { place, headers, text, .. })) => place.put(headers, &text),
+            (None, Some(PartialCopy { slot, headers, text, .. })) => slot.put(headers, &text),
             (_, Some(_) | None) => {}
         }
         Ok(piece)

@@ -245,7 +245,7 @@ impl Operation for GetTrail {
     const PATH: &'static str = "/trails/{org}/{flow_name}/{trail_name}";
     const SCOPE: Scope = Scope::ReadFlow;
     const SUMMARY: &'static str = "Gets a trail with its compliance and its history";
-    const KEPT: bool = true;
+    const CACHED: bool = true;
     type Body = ();
     type Output = JsonList<EventView, TrailDocument>;
 
@@ -304,7 +304,7 @@ impl Operation for ListTrails {
     const PATH: &'static str = "/trails/{org}";
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists the trails of an organization, newest first";
-    const KEPT: bool = true;
+    const CACHED: bool = true;
     type Body = ();
     type Output = JsonList<TrailView, Pagination>;
 
@@ -364,7 +364,7 @@ impl Operation for ListTrailsOfFlow {
     const PATH: &'static str = "/trails/{org}/{flow_name}";
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists the trails of a flow, newest first";
-    const KEPT: bool = true;
+    const CACHED: bool = true;
     type Body = ();
     type Output = JsonList<TrailView, Pagination>;
 

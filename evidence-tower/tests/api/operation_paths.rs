@@ -17,23 +17,23 @@ impl Visitor for Routes {
     }
 }
 
-/// The operations whose answers are kept.
+/// The operations whose answers are cached.
 #[derive(Default)]
-struct Kept(BTreeSet<&'static str>);
+struct Cached(BTreeSet<&'static str>);
 
-impl Visitor for Kept {
+impl Visitor for Cached {
     fn visit<O: Operation>(&mut self) {
-        if O::KEPT {
+        if O::CACHED {
             self.0.insert(O::NAME);
         }
     }
 }
 
-/// The names of the operations whose answers are kept.
-pub(crate) fn kept() -> BTreeSet<&'static str> {
-    let mut kept = Kept::default();
-    api::operations(&mut kept);
-    kept.0
+/// The names of the operations whose answers are cached.
+pub(crate) fn cached() -> BTreeSet<&'static str> {
+    let mut cached = Cached::default();
+    api::operations(&mut cached);
+    cached.0
 }
 
 /// How each operation of the API is reached, by its name.

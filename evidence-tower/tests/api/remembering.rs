@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::intercepting_store::{Answered, InterceptingStore, take_counts};
 use crate::mounts::Mount;
-use crate::operation_paths::kept;
+use crate::operation_paths::cached;
 use crate::replays::Forgetful;
 use crate::statements::{fill, reads};
 use crate::support::environments::{ReportedArtifact, fingerprint};
@@ -202,12 +202,12 @@ async fn so_much_is_evaluated_whatever_was_before() {
 }
 
 #[tokio::test]
-async fn no_kept_answer_outlives_a_write() {
+async fn no_cached_answer_outlives_a_write() {
     let evidence = fixture(Arc::new(MemoryStore::new()), Settings::default()).await;
     let forgetful = Api::new(Forgetful(evidence.clone()), Mount::Tower, "memory").await;
     let api = Api::new(evidence, Mount::Tower, "memory").await;
     fill(&api, 2).await;
-    let (reads, kept) = (reads(&api).await, kept());
+    let (reads, cached) = (reads(&api).await, cached());
     let mut changed = BTreeMap::new();
     let mut before = BTreeMap::new();
     let flow = [
@@ -232,21 +232,21 @@ async fn no_kept_answer_outlives_a_write() {
     for write in 0..9 {
         match write {
             0 => {}
-            8 => drop(attest("bar", Some(fingerprint('0'))).await.created()),
             1 => drop(attest("bar", None).await.created()),
             2 => drop(attest("foo", Some(fingerprint('0'))).await.created()),
-            3 => drop(api.post("/artifacts/acme/shop").json(artifact.clone()).await.created()),
-            4 => drop(api.put("/environments/acme/env0/report/server").json(running.clone()).await.created()),
-            5 => drop(
+            3 => drop(attest("bar", Some(fingerprint('0'))).await.created()),
+            4 => drop(api.post("/artifacts/acme/shop").json(artifact.clone()).await.created()),
+            5 => drop(api.put("/environments/acme/env0/report/server").json(running.clone()).await.created()),
+            6 => drop(
                 api.put("/environments/acme/prod/report/server")
                     .json(json!({"artifacts": []}))
                     .await
                     .created(),
             ),
-            6 => drop(api.patch("/tags/acme/flow/shop").json(json!({"set_tags": {"kind": "x"}})).await.ok()),
+            7 => drop(api.patch("/tags/acme/flow/shop").json(json!({"set_tags": {"kind": "x"}})).await.ok()),
             _ => drop(api.put("/flows/acme/template_file").form(&flow).await.ok()),
         }
-        for (operation, path) in reads.iter().filter(|(operation, _)| kept.contains(*operation)) {
+        for (operation, path) in reads.iter().filter(|(operation, _)| cached.contains(*operation)) {
             let anew = forgetful.get(path).await;
             for _ in 0..2 {
                 let reply = api.get(path).await;
@@ -258,6 +258,6 @@ async fn no_kept_answer_outlives_a_write() {
         }
     }
     // Else nothing would be said of them.
-    let unchanged = Vec::from_iter(kept.iter().filter(|operation| !changed.contains_key(*operation)));
+    let unchanged = Vec::from_iter(cached.iter().filter(|operation| !changed.contains_key(*operation)));
     assert_eq!(unchanged, Vec::<&&str>::new());
 }

@@ -255,7 +255,7 @@ const OF_SQLITE: usize = 2;
 
 async fn a_read_takes_as_many_statements(store: impl AsyncFn() -> Counted, of_a_query: usize) {
     let mut counts: BTreeMap<&str, Vec<[usize; 2]>> = BTreeMap::new();
-    let kept = operation_paths::kept();
+    let cached = operation_paths::cached();
     for many in [1, 12] {
         let counted = store().await;
         let evidence = fixture(Arc::clone(&counted.store), Settings::default()).await;
@@ -273,14 +273,13 @@ async fn a_read_takes_as_many_statements(store: impl AsyncFn() -> Counted, of_a_
                 assert_eq!(api.get(path).await.status, 200, "{operation} {path}");
                 counted.statements() - before
             };
-            // The same in other words, to which no answer is kept.
-            let warm =
-                asked(&format!("{path}{}in_other_words=1", if path.contains('?') { '&' } else { '?' })).await;
-            if kept.contains(operation) {
+            // The same with a parameter that nothing reads, so that the answer is not cached.
+            let warm = asked(&format!("{path}{}unread=1", if path.contains('?') { '&' } else { '?' })).await;
+            if cached.contains(operation) {
                 let again = asked(&path).await;
                 assert!(
                     (1..=of_a_query).contains(&again),
-                    "{operation}: {again} statements of a kept answer"
+                    "{operation}: {again} statements of a cached answer"
                 );
             }
             counts.entry(operation).or_default().push([cold, warm]);
@@ -291,8 +290,8 @@ async fn a_read_takes_as_many_statements(store: impl AsyncFn() -> Counted, of_a_
         let [one, many] = counts[..] else { panic!("{operation}: {counts:?}") };
         assert!(many[0] <= one[0] && many[1] <= one[1], "{operation}: one item {one:?}, many {many:?}");
         let [cold, warm] = one.map(|statements| statements.div_ceil(of_a_query));
-        // Where the answer is kept, the ledger's head as well.
-        let most = more.get(operation).copied().unwrap_or(WARM) + usize::from(kept.contains(operation));
+        // Where answers are cached, the ledger's head as well.
+        let most = more.get(operation).copied().unwrap_or(WARM) + usize::from(cached.contains(operation));
         assert!((1..=COLD).contains(&cold), "{operation}: {cold} queries");
         assert!(warm <= most, "{operation}: {warm} queries of what was asked for before, not {most}");
     }
