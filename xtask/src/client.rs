@@ -22,7 +22,7 @@ pub(crate) enum Need {
     Always,
 }
 
-/// Where the workspace's test results are kept, for the client to report.
+/// Where the results of the workspace's last run that passed are kept, for the client to report.
 pub(crate) fn results_directory() -> PathBuf {
     run::target().join("junit")
 }

@@ -93,10 +93,13 @@ fn test(client: Need) -> Result {
     let tests = cargo(["test", "--workspace", "--all-features", "--no-fail-fast", "--", "--include-ignored"]);
     let results =
         results::run_and_collect(&mut tests.env(SERVER_URL_VARIABLE, &server.url).command, Show::Everything)?;
-    results.write(&client::results_directory())?;
     results.require(&REQUIRED_TESTS)?;
-    let outcome =
-        if results.all_passed() { client::run(client, &server) } else { Err("tests failed".into()) };
+    let outcome = if results.all_passed() {
+        results.write(&client::results_directory())?;
+        client::run(client, &server)
+    } else {
+        Err("tests failed".into())
+    };
     println!("{results}");
     outcome
 }

@@ -3,7 +3,7 @@
 use std::future::IntoFuture;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -22,6 +22,8 @@ use http_body_util::{BodyExt, Empty};
 use serde_json::json;
 use tokio::sync::Notify;
 use tower::ServiceExt;
+use tracing::Dispatch;
+use tracing::subscriber::NoSubscriber;
 
 use crate::mounts::{MOUNTS, Mount};
 use crate::support::{Api, JANE, in_memory};
@@ -104,6 +106,10 @@ impl io::Write for Log {
 
 impl Log {
     pub(crate) fn start(&self) -> tracing::subscriber::DefaultGuard {
+        // Where just one dispatcher is known, `tracing` asks the thread that first comes to an event whether anybody is
+        // interested in it, and that can be the thread of another test, which has no log.
+        static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
+        LazyLock::force(&SECOND);
         let log = self.clone();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || log.clone()).finish();
         tracing::subscriber::set_default(subscriber)
