@@ -49,9 +49,9 @@ impl Id {
     }
 }
 
-impl fmt::Display for Id {
-    /// Put together first and written at once: every row and every answer holds ids.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Id {
+    /// What `with` makes of its text, which is put together first: every row and every answer holds ids.
+    fn with_text<T>(self, with: impl FnOnce(&str) -> T) -> T {
         let mut text = [b'-'; TEXT_LENGTH];
         let mut places = text.iter_mut();
         let mut bytes = self.0.into_iter();
@@ -60,7 +60,13 @@ impl fmt::Display for Id {
             digits.zip(&mut places).for_each(|(digit, place)| *place = digit);
             places.next();
         }
-        f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
+        with(str::from_utf8(&text).unwrap_or_default())
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.with_text(|text| f.write_str(text))
     }
 }
 
@@ -108,7 +114,7 @@ const fn hex_digit(byte: u8) -> Option<u8> {
 
 impl Serialize for Id {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        self.with_text(|text| serializer.serialize_str(text))
     }
 }
 

@@ -481,11 +481,17 @@ struct Short<'a> {
 
 impl std::io::Write for Short<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.write_all(bytes).map(|()| bytes.len())
+    }
+
+    // The provided one calls `write` in a loop for each token: a third of the time that a list takes.
+    #[inline]
+    fn write_all(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         if self.text.len() + bytes.len() > self.end {
             return Err(std::io::ErrorKind::StorageFull.into());
         }
         self.text.extend_from_slice(bytes);
-        Ok(bytes.len())
+        Ok(())
     }
 
     fn flush(&mut self) -> std::io::Result<()> {

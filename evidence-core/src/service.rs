@@ -8,7 +8,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::artifacts::trail_cache::{KeptTrails, no_trails};
 use crate::attestation_types::compiled::{CompiledTypes, no_types};
 use crate::auth::access::{Access, OrgAccess, Principal, Target};
 use crate::auth::actor::Scope;
@@ -31,6 +30,7 @@ use crate::rules::egress::Egress;
 use crate::store::Store;
 use crate::sweep::pending::Attachments;
 use crate::time::{Clock, SystemClock, Timestamp};
+use crate::trails::contents::{TrailCache, no_trails};
 use crate::turns::Turns;
 
 use answers::{AnswerCache, Lookup};
@@ -166,6 +166,9 @@ pub struct Settings {
     pub heartbeat_interval: Duration,
     /// About so many bytes of answers are cached in memory ([`Operation::CACHED`]); 0 caches none.
     pub answer_cache_bytes: usize,
+    /// How long answers and trails are cached at most, where no record tells that they changed: a rebuild of the store mends
+    /// what nobody recorded. Zero caches neither.
+    pub cache_ttl: Duration,
     /// Where notifications may be sent besides the internet: nowhere.
     pub egress: Egress,
 }
@@ -179,6 +182,7 @@ impl Default for Settings {
             limits: Limits::default(),
             heartbeat_interval: Duration::from_secs(60),
             answer_cache_bytes: 32 << 20,
+            cache_ttl: Duration::from_secs(10),
             egress: Egress::default(),
         }
     }
@@ -204,7 +208,7 @@ struct Parts {
     policies: ParsedPolicies,
     evaluations: EvaluationCache,
     types: CompiledTypes,
-    trails: KeptTrails,
+    trails: TrailCache,
     answers: AnswerCache,
     changing: Changing,
 }
@@ -341,7 +345,7 @@ impl Evidence {
         random: Arc<dyn Random>,
     ) -> Self {
         let attachments = Attachments::Inside(Arc::clone(&store));
-        let answers = AnswerCache::new(settings.answer_cache_bytes);
+        let answers = AnswerCache::new(&settings);
         Self {
             parts: Arc::new(Parts {
                 store,
@@ -401,7 +405,7 @@ impl Evidence {
             evaluations: no_evaluations(),
             types: no_types(),
             trails: no_trails(),
-            answers: AnswerCache::new(settings.answer_cache_bytes),
+            answers: AnswerCache::new(&settings),
             changing: changing(),
         };
         change(&mut parts);

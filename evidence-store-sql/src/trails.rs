@@ -8,7 +8,7 @@ use evidence_core::id::Id;
 use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::store::{StoreResult, skip_corrupt};
 use evidence_core::trails::{
-    REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailLabel, TrailStore,
+    Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailLabel, TrailStore, TrailVersion,
 };
 use evidence_core::{Current, StoreError};
 use serde::de::DeserializeOwned;
@@ -84,9 +84,9 @@ const NEWEST: Sql = Sql::each(
 );
 
 /// Counted by indexes alone, which in SQLite know no organization.
-const SIZES: Sql = Sql::each(
+const VERSIONS: Sql = Sql::each(
     concat!(
-        "SELECT t.id, ",
+        "SELECT t.id, t.ledger_index, ",
         payload_size!("t"),
         ",
             (SELECT count(*) FROM evidence.artifact a WHERE a.trail = t.id)
@@ -94,7 +94,7 @@ const SIZES: Sql = Sql::each(
         FROM json_each($2) w CROSS JOIN evidence.trail t ON t.org = $1 AND t.id = w.value"
     ),
     concat!(
-        "SELECT t.id, ",
+        "SELECT t.id, t.ledger_index, ",
         payload_size!("t"),
         ",
             (SELECT count(*) FROM evidence.artifact a WHERE a.org = $1 AND a.trail = t.id)
@@ -317,11 +317,10 @@ impl<D: Driver> TrailStore for SqlStore<D> {
         query.all_as(|(trail,): (Id,)| Ok(trail)).await
     }
 
-    async fn trail_contents_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
-        let query = self.query_org(org, SIZES).bind(texts(trails)).per_item(trails.len());
-        let size =
-            |(id, bytes, reports): (Id, u64, u64)| Ok(Listed { id, bytes: bytes + reports * REPORT_BYTES });
-        query.all_as(size).await
+    async fn trail_versions(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailVersion>> {
+        let query = self.query_org(org, VERSIONS).bind(texts(trails)).per_item(trails.len());
+        let version = |(id, revision, bytes, reports)| Ok(TrailVersion { id, revision, reports, bytes });
+        query.all_as(version).await
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {

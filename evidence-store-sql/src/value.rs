@@ -1,7 +1,5 @@
 //! Values: what is bound to a statement, and what its rows are read into.
 
-use std::collections::BTreeSet;
-
 use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::ledger::Hash;
@@ -174,20 +172,24 @@ impl From<Vec<u8>> for Value {
 
 /// The distinct items of a list, as texts.
 pub(crate) fn texts<T: ToString>(items: &[T]) -> Value {
-    let items: BTreeSet<String> = items.iter().map(T::to_string).collect();
-    Value::Texts(items.into_iter().map(Some).collect())
+    Value::Texts(distinct(items.iter().map(T::to_string).map(Some)))
 }
 
 /// The distinct ids of a list.
 pub(crate) fn ids(items: &[Id]) -> Value {
-    let items: BTreeSet<Id> = items.iter().copied().collect();
-    Value::Ids(items.into_iter().collect())
+    Value::Ids(distinct(items.iter().copied()))
 }
 
 /// The distinct numbers of a list.
 pub(crate) fn ints(items: &[u64]) -> Value {
-    let items: BTreeSet<i64> = items.iter().copied().map(signed).collect();
-    Value::Ints(items.into_iter().collect())
+    Value::Ints(distinct(items.iter().copied().map(signed)))
+}
+
+fn distinct<T: Ord>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut items = Vec::from_iter(items);
+    items.sort_unstable();
+    items.dedup();
+    items
 }
 
 /// A number as the databases count; saturates, but nothing stored exceeds its range.

@@ -3,8 +3,8 @@
 pub(crate) mod operations;
 pub(crate) mod record;
 pub(crate) mod search;
+mod shown;
 pub(crate) mod store;
-pub(crate) mod trail_cache;
 pub(crate) mod view;
 
 pub use operations::{

@@ -300,7 +300,8 @@ impl Operation for GetArtifact {
         };
         let found = cx.store().latest_artifact(cx.org()?, &filter).await?;
         let gone = gone();
-        let found = views(found.into_iter().collect(), Around::of_one(flow, cx)).next().await.transpose()?;
+        let found =
+            views(found.into_iter().collect(), Around::new(Some(flow), cx)).next().await.transpose()?;
         found.map(Json).ok_or(gone)
     }
 }

@@ -1,7 +1,7 @@
 //! Artifacts as answers carry them: the report, its state in its trail, the evidence for it, and where it runs and ran.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::try_join3;
 use futures_util::stream::BoxStream;
@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::artifacts::record::Artifact;
-use crate::artifacts::trail_cache::{OnTrail, REPORT, Shown};
+use crate::artifacts::shown::{Shown, shown};
 use crate::attestations::details::JunitSuite;
 use crate::attestations::jira::JiraItem;
 use crate::attestations::pull_requests::{GitProvider, PullRequestView};
@@ -36,8 +36,9 @@ use crate::snapshots::store::Run;
 use crate::store::batch::distinct;
 use crate::texts::record::TextRef;
 use crate::time::{Seconds, Timestamp};
+use crate::trails::contents::ReportedTrail;
 use crate::trails::events::runs;
-use crate::trails::store::TrailContents;
+use crate::trails::store::TrailVersion;
 use serde_json::{Map, Value};
 
 /// One report of an artifact to a flow, with what is known of it by now. Every key is there: what nobody reported is
@@ -182,31 +183,31 @@ pub(super) struct Around {
     owned: OwnedContext,
     /// That of all of them, where it is known.
     flow: Option<Flow>,
-    /// By which its trails are kept: an answer reads all that was reported to a trail once for all its artifacts, unless it
-    /// is sent so slowly that others have taken their place.
-    answer: Option<Id>,
+    /// The versions of the trails of the artifacts before: those that come next are often of the same ones, and rest on the
+    /// same version of them, so that a trail that is reported to all the time is not read once for each of them.
+    versions: Mutex<BTreeMap<Id, TrailVersion>>,
     /// Whether the answer shows evidence, whose bodies are then read.
     shows_evidence: bool,
 }
 
 /// The trails of some artifacts.
-type OnTrails = BTreeMap<Id, Arc<OnTrail>>;
+type Trails = BTreeMap<Id, Arc<ReportedTrail>>;
 
 impl Around {
     /// `flow` is that of all artifacts, where it is known.
     pub(super) fn new(flow: Option<Flow>, cx: &Context<'_>) -> Arc<Self> {
-        Arc::new(Self { owned: cx.to_owned_context(), flow, answer: Some(cx.new_id()), shows_evidence: true })
+        Arc::new(Self {
+            owned: cx.to_owned_context(),
+            flow,
+            versions: Mutex::default(),
+            shows_evidence: true,
+        })
     }
 
     /// The same for artifacts of any flow whose evidence the answer does not show.
     pub(super) fn without_evidence(cx: &Context<'_>) -> Arc<Self> {
-        let (owned, answer) = (cx.to_owned_context(), Some(cx.new_id()));
-        Arc::new(Self { owned, flow: None, answer, shows_evidence: false })
-    }
-
-    /// The same for one artifact, whose trail nothing else in the answer is about.
-    pub(super) fn of_one(flow: Flow, cx: &Context<'_>) -> Arc<Self> {
-        Arc::new(Self { owned: cx.to_owned_context(), flow: Some(flow), answer: None, shows_evidence: true })
+        let owned = cx.to_owned_context();
+        Arc::new(Self { owned, flow: None, versions: Mutex::default(), shows_evidence: false })
     }
 
     /// The reports of these ids, in any order.
@@ -226,30 +227,30 @@ impl Around {
         Ok(flows.into_iter().map(|flow| (flow.id, flow)).collect())
     }
 
-    /// A trail of those before, if it is still there.
-    fn kept(&self, trail: &Id) -> Option<Arc<OnTrail>> {
-        self.owned.context().trail_cache().get(&(self.answer?, *trail))
+    /// The versions of the trails of these artifacts, by trail: no query where the artifacts before were of the same trails.
+    async fn versions(&self, artifacts: &[Artifact], cx: &Context<'_>) -> Result<BTreeMap<Id, TrailVersion>> {
+        let trails = distinct(artifacts.iter().filter_map(|artifact| artifact.trail));
+        let before = self.versions.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (known, unknown): (Vec<Id>, Vec<Id>) =
+            trails.into_iter().partition(|trail| before.contains_key(trail));
+        let known = known.iter().filter_map(|trail| before.get(trail).copied());
+        let found = known.chain(cx.trail_versions(&unknown).await?);
+        let versions: BTreeMap<_, _> = found.map(|version| (version.id, version)).collect();
+        self.versions.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&versions);
+        Ok(versions)
     }
 
-    async fn on_trails(&self, trails: &[Id], cx: &Context<'_>) -> Result<OnTrails> {
-        if trails.is_empty() {
-            return Ok(OnTrails::new());
-        }
-        let found = cx.store().trail_contents(cx.org()?, trails).await?;
-        let heavy = found.iter().map(TrailContents::reports).sum::<usize>() > MANY_EVALUATIONS;
-        let on_trail = |contents: TrailContents| {
-            // Its name and its template take some, too.
-            let bytes = (contents.reports() + 1) * REPORT;
-            (contents.trail.id, bytes, Arc::new(OnTrail::new(contents)))
+    async fn trails(&self, versions: &[TrailVersion], cx: &Context<'_>) -> Result<Trails> {
+        let found = cx.trail_contents(versions).await?;
+        let heavy = found.iter().map(|trail| trail.unprepared()).sum::<usize>() > MANY_EVALUATIONS;
+        let prepare = move || {
+            let prepared = |trail: Arc<ReportedTrail>| {
+                trail.by_content();
+                (trail.contents.trail.id, trail)
+            };
+            found.into_iter().map(prepared).collect()
         };
-        let read = move || Vec::from_iter(found.into_iter().map(on_trail));
-        let keep = |(id, bytes, trail): (Id, usize, Arc<OnTrail>)| {
-            if let Some(answer) = self.answer {
-                cx.trail_cache().put((answer, id), bytes, Arc::clone(&trail));
-            }
-            (id, trail)
-        };
-        Ok(cx.compute().run_if(heavy, read).await?.into_iter().map(keep).collect())
+        cx.compute().run_if(heavy, prepare).await
     }
 }
 
@@ -269,54 +270,33 @@ pub(super) fn views(
 /// Artifacts that are still to be answered.
 struct Rest {
     artifacts: VecDeque<Artifact>,
-    /// Of the trails that were not read yet.
-    sizes: BTreeMap<Id, u64>,
+    versions: BTreeMap<Id, TrailVersion>,
     around: Arc<Around>,
-}
-
-/// Some of them, with those of their trails that are known, and the others.
-struct Part {
-    artifacts: Vec<Artifact>,
-    known: OnTrails,
-    unknown: Vec<Id>,
 }
 
 impl Rest {
     async fn of(artifacts: Vec<Artifact>, around: Arc<Around>) -> Result<Self> {
-        let trails = distinct(artifacts.iter().filter_map(|artifact| artifact.trail));
-        let unknown = Vec::from_iter(trails.into_iter().filter(|trail| around.kept(trail).is_none()));
-        let mut sizes = BTreeMap::new();
-        if !unknown.is_empty() {
-            let cx = around.owned.context();
-            let found = cx.store().trail_contents_sizes(cx.org()?, &unknown).await?;
-            sizes.extend(found.into_iter().map(|listed| (listed.id, listed.bytes)));
-        }
-        Ok(Self { artifacts: artifacts.into(), sizes, around })
+        let versions = around.versions(&artifacts, &around.owned.context()).await?;
+        Ok(Self { artifacts: artifacts.into(), versions, around })
     }
 
-    /// As many as rest on known trails, and on others that fit memory together.
-    fn take(&mut self) -> Part {
-        let (mut artifacts, mut known, mut unknown) = (Vec::new(), OnTrails::new(), BTreeSet::new());
+    /// As many as rest on trails that fit memory together, and those.
+    fn take(&mut self) -> (Vec<Artifact>, Vec<TrailVersion>) {
+        let (mut artifacts, mut trails) = (Vec::new(), BTreeMap::new());
         let mut room = MAX_BATCH_BYTES;
         while let Some(artifact) = self.artifacts.pop_front() {
-            let trail = artifact.trail.filter(|trail| !known.contains_key(trail) && !unknown.contains(trail));
-            if let Some(trail) = trail {
-                if let Some(on_trail) = self.around.kept(&trail) {
-                    known.insert(trail, on_trail);
-                } else {
-                    // What was known when these were counted, and is forgotten by now, is read alone.
-                    let size = self.sizes.get(&trail).copied().unwrap_or(MAX_BATCH_BYTES);
-                    if size > room && !unknown.is_empty() {
-                        self.artifacts.push_front(artifact);
-                        break;
-                    }
-                    room = room.saturating_sub(size);
-                    unknown.insert(trail);
+            let trail = artifact.trail.filter(|trail| !trails.contains_key(trail));
+            if let Some(version) = trail.and_then(|trail| self.versions.get(&trail)) {
+                if version.size() > room && !trails.is_empty() {
+                    self.artifacts.push_front(artifact);
+                    break;
                 }
+                room = room.saturating_sub(version.size());
+                trails.insert(version.id, *version);
             }
             artifacts.push(artifact);
         }
-        Part { artifacts, known, unknown: unknown.into_iter().collect() }
+        (artifacts, trails.into_values().collect())
     }
 
     /// Some of them, as answers carry them; nothing where none are left.
@@ -324,20 +304,16 @@ impl Rest {
         if self.artifacts.is_empty() {
             return Ok(None);
         }
-        let Part { artifacts, mut known, unknown } = self.take();
+        let (artifacts, versions) = self.take();
         let around = Arc::clone(&self.around);
         let cx = around.owned.context();
         let fingerprints = distinct(artifacts.iter().map(|artifact| artifact.fingerprint.clone()));
-        let (flows, trails, ran) = try_join3(
-            around.flows(&artifacts, &cx),
-            around.on_trails(&unknown, &cx),
-            runs(&fingerprints, &cx),
-        )
-        .await?;
-        known.extend(trails);
+        let (flows, trails, ran) =
+            try_join3(around.flows(&artifacts, &cx), around.trails(&versions, &cx), runs(&fingerprints, &cx))
+                .await?;
         let shows_evidence = around.shows_evidence;
         let runs = by_fingerprint(ran);
-        let surroundings = Arc::new(Surroundings { flows, trails: known, runs, shows_evidence });
+        let surroundings = Arc::new(Surroundings { flows, trails, runs, shows_evidence });
         let about = artifacts.iter().map(|artifact| surroundings.evidence(artifact)).sum::<usize>();
         let tell = {
             let around = Arc::clone(&surroundings);
@@ -350,7 +326,7 @@ impl Rest {
         });
         let parts = stream::iter(in_batches(weighed, usize::MAX));
         let owned = around.owned.clone();
-        let read = move |part| shown(part, Arc::clone(&surroundings), owned.clone());
+        let read = move |part| with_shown(part, Arc::clone(&surroundings), owned.clone());
         Ok(Some(parts.then(read).try_flatten().boxed()))
     }
 }
@@ -358,7 +334,7 @@ impl Rest {
 /// What the views of some artifacts rest on, read in a bounded number of queries.
 struct Surroundings {
     flows: BTreeMap<Id, Flow>,
-    trails: OnTrails,
+    trails: Trails,
     runs: BTreeMap<Fingerprint, Vec<Run>>,
     shows_evidence: bool,
 }
@@ -368,18 +344,18 @@ impl Surroundings {
         self.flows.get(&artifact.flow).map(|flow| flow.name.as_str()).unwrap_or_default()
     }
 
-    fn trail(&self, artifact: &Artifact) -> Option<&OnTrail> {
+    fn trail(&self, artifact: &Artifact) -> Option<&ReportedTrail> {
         self.trails.get(&artifact.trail?).map(Arc::as_ref)
     }
 
     /// The template that it is evaluated by: its trail's, else the one that it came with.
     fn template(&self, artifact: &Artifact) -> Option<TextRef> {
-        self.trail(artifact).map_or(artifact.template, |trail| trail.template)
+        self.trail(artifact).map_or(artifact.template, |trail| trail.contents.trail.template)
     }
 
     /// How many attestations are about this artifact.
     fn evidence(&self, artifact: &Artifact) -> usize {
-        self.trail(artifact).map_or(0, |trail| trail.reported.count(artifact.fingerprint.as_str()))
+        self.trail(artifact).map_or(0, |trail| trail.by_content().count(artifact.fingerprint.as_str()))
     }
 }
 
@@ -394,23 +370,23 @@ struct Told {
 impl Told {
     fn new(artifact: Artifact, around: &Surroundings) -> Self {
         let trail = around.trail(&artifact);
-        let about = trail.map(|trail| trail.reported.about(artifact.fingerprint.as_str()));
+        let about = trail.map(|trail| trail.by_content().about(artifact.fingerprint.as_str()));
         let about = about.unwrap_or_default();
-        let shown = trail.filter(|_| around.shows_evidence).map(|trail| trail.shown(&about));
+        let shown = trail.filter(|_| around.shows_evidence).map(|trail| shown(trail.attestations(), &about));
         let shown = shown.unwrap_or_default();
         Self { artifact, about, shown }
     }
 }
 
 /// These artifacts, whose attestations fit memory together, as answers carry them.
-async fn shown(
+async fn with_shown(
     part: Vec<Told>,
     around: Arc<Surroundings>,
     owned: OwnedContext,
 ) -> Result<impl Stream<Item = Result<ArtifactView>> + Send + 'static> {
     let shown = |told: &Told| {
         let trail = around.trail(&told.artifact);
-        let row = |shown: &Shown| trail?.attestation(shown.evidence);
+        let row = |shown: &Shown| trail?.attestations().get(shown.evidence);
         Vec::from_iter(told.shown.iter().filter_map(row).map(|row| row.id))
     };
     let ids = distinct(part.iter().flat_map(shown));
@@ -428,7 +404,7 @@ async fn shown(
             let artifact = &told.artifact;
             let own = template.artifact(&artifact.template_reference_name);
             let own = own.map_or(0, |expected| expected.attestations.len());
-            let of_trail = around.trail(artifact).map(|trail| trail.reported.unevaluated(template));
+            let of_trail = around.trail(artifact).map(|trail| trail.by_content().unevaluated(template));
             told.about.len() + own + of_trail.unwrap_or(template.attestations.len())
         }
     };
@@ -451,12 +427,13 @@ fn view(
 ) -> Result<ArtifactView> {
     let Told { artifact, about, shown: named } = told;
     let trail = around.trail(artifact);
-    let evidence = Vec::from_iter(trail.into_iter().flat_map(|trail| trail.at(about)));
+    let attestations = trail.map_or(&[][..], ReportedTrail::attestations);
+    let evidence = Vec::from_iter(about.iter().filter_map(|place| attestations.get(*place)));
     let (fingerprint, name) = (&artifact.fingerprint, artifact.template_reference_name.as_str());
     let evaluate = |reported: &ByContent| reported.state(template, fingerprint.as_str(), name);
-    let state = trail.map_or_else(|| evaluate(&ByContent::default()), |trail| evaluate(&trail.reported));
+    let state = trail.map_or_else(|| evaluate(&ByContent::default()), |trail| evaluate(trail.by_content()));
     let said = |named: &Shown| {
-        let (newest, evidence) = (trail?.attestation(named.newest)?, trail?.attestation(named.evidence)?);
+        let (newest, evidence) = (attestations.get(named.newest)?, attestations.get(named.evidence)?);
         let evidence = EvidenceView::from(shown.get(&evidence.id)?);
         Some((newest.name.clone(), EvidenceView { is_compliant: newest.is_compliant, ..evidence }))
     };
@@ -474,7 +451,7 @@ fn view(
         flow_name: flow_name.to_owned(),
         commit_lead_times: committed.map(|at| lead_times(runs, at)).unwrap_or_default(),
         build_lead_times: lead_times(runs, artifact.created_at),
-        trail_name: trail.map(|trail| trail.name.to_string()).unwrap_or_default(),
+        trail_name: trail.map(|trail| trail.contents.trail.name.to_string()).unwrap_or_default(),
         template_reference_name: artifact.template_reference_name.clone(),
         git_commit: artifact.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
         git_commit_info: GitCommitInfo::of(artifact.git_commit_info.as_ref()),

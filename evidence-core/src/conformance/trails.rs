@@ -8,11 +8,11 @@ use crate::fact::Fact;
 use crate::flows::Flow;
 use crate::id::Id;
 use crate::name::CommitSha;
-use crate::page::{Listed, Page, PageRequest};
+use crate::page::{Page, PageRequest};
 use crate::store::{Current, Store};
 use crate::tags::TagFilter;
 use crate::texts::TextRef;
-use crate::trails::{REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailLabel};
+use crate::trails::{Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailLabel};
 
 use super::fixtures::{
     Org, artifact, artifact_reported, at, attestation, attestation_added, awkward, bare_commit,
@@ -33,7 +33,7 @@ promises! {
     contents_are_complete: "`trail_contents` answers every report to these trails, oldest first.",
     contents_pass_over_unknown_ids: "`trail_contents` passes over unknown ids and other organizations' trails.",
     labels_pass_over_unknown_ids: "`trail_labels` passes over unknown ids and other organizations' trails.",
-    sizes_tell_how_much_is_read: "`trail_contents_sizes` answers the bytes of a trail's fact, and so many for each report.",
+    versions_tell_what_is_read: "`trail_versions` answers the revision of a trail's contents, how many reports they have, and the bytes of the trail's fact.",
     sizes_are_counted_up_to_a_limit: "`trail_report_count` counts a trail's artifacts or attestations, up to the limit.",
     entries_about_a_trail: "`trail_entries` answers the entries that are about this trail, oldest first.",
 }
@@ -73,6 +73,9 @@ async fn trails_read_back(store: Arc<dyn Store>) -> Outcome {
         let trails: Vec<_> =
             contents.into_iter().map(|contents| (contents.revision, contents.trail)).collect();
         same("with its contents", trails, vec![(revision, record.clone())])?;
+        let versions = store.trail_versions(org.id, &[id(101)]).await?;
+        let versions: Vec<_> = versions.iter().map(|version| (version.revision, version.reports)).collect();
+        same("its version", versions, vec![(revision, 0)])?;
         same("the newest", store.newest_trails(org.id, &[id(100)]).await?, vec![record.id])?;
     }
     Ok(())
@@ -329,17 +332,20 @@ async fn labels_pass_over_unknown_ids(store: Arc<dyn Store>) -> Outcome {
     same("of no trails", store.trail_labels(org.id, &[]).await?, Vec::new())
 }
 
-async fn sizes_tell_how_much_is_read(store: Arc<dyn Store>) -> Outcome {
+async fn versions_tell_what_is_read(store: Arc<dyn Store>) -> Outcome {
     let (org, _) = with_reports(&store).await?;
-    let found = store.trail_contents_sizes(org.id, &[102, 201, 999, 101, 101].map(id)).await?;
-    let (base, small) = (json_bytes(&trail(101, 100, "t")), 0..100);
-    let reports = |listed: Listed| {
-        let rest = listed.bytes.saturating_sub(base);
-        (listed.id, rest / REPORT_BYTES, small.contains(&(rest % REPORT_BYTES)))
+    let ids = [102, 201, 999, 101, 101].map(id);
+    let contents = store.trail_contents(org.id, &ids).await?;
+    let version = |contents: &TrailContents| {
+        let reports = (contents.artifacts.len() + contents.attestations.len()) as u64;
+        (contents.trail.id, contents.revision, reports, true)
     };
-    let found = found.into_iter().map(reports).collect();
-    same_set("the sizes", found, vec![(id(101), 5, true), (id(102), 2, true)])?;
-    same("of no trails", store.trail_contents_sizes(org.id, &[]).await?, Vec::new())
+    let base = json_bytes(&trail(101, 100, "t"));
+    let is_size = |bytes| (base..base + 100).contains(&bytes);
+    let found = store.trail_versions(org.id, &ids).await?;
+    let found = found.iter().map(|found| (found.id, found.revision, found.reports, is_size(found.bytes)));
+    same_set("the versions", found.collect(), contents.iter().map(version).collect())?;
+    same("of no trails", store.trail_versions(org.id, &[]).await?, Vec::new())
 }
 
 async fn sizes_are_counted_up_to_a_limit(store: Arc<dyn Store>) -> Outcome {

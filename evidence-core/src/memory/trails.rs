@@ -10,7 +10,7 @@ use crate::id::Id;
 use crate::page::{Listed, Page, PageRequest};
 use crate::store::{Current, StoreResult};
 use crate::trails::{
-    REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailLabel, TrailStore,
+    Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailLabel, TrailStore, TrailVersion,
 };
 
 use super::tables::Tables;
@@ -95,13 +95,13 @@ impl TrailStore for MemoryStore {
         })
     }
 
-    async fn trail_contents_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
+    async fn trail_versions(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailVersion>> {
         let contents = self.trail_contents(org, trails).await?;
-        let size = |TrailContents { trail, artifacts, attestations, .. }: &TrailContents| {
+        let version = |TrailContents { trail, revision, artifacts, attestations }: &TrailContents| {
             let reports = (artifacts.len() + attestations.len()) as u64;
-            Ok(Listed { id: trail.id, bytes: bytes(trail)? + reports * REPORT_BYTES })
+            Ok(TrailVersion { id: trail.id, revision: *revision, reports, bytes: bytes(trail)? })
         };
-        contents.iter().map(size).collect()
+        contents.iter().map(version).collect()
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {

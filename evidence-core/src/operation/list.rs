@@ -174,7 +174,7 @@ impl<I: Serialize + Send + 'static> ListText<I> {
         if self.after.is_none() {
             return Ok(None);
         }
-        let mut piece = Vec::new();
+        let mut piece = Vec::with_capacity(PIECE);
         while piece.len() < PIECE {
             if let Some(before) = &mut self.before {
                 match before.next().await.transpose()? {

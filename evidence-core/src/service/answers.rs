@@ -1,6 +1,7 @@
 //! The cache of answers, each of which is valid until the ledger of its organization grows.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use crate::error::Result;
 use crate::id::Id;
 use crate::ledger::Hash;
 use crate::operation::{Answer, AnswerBody, Header, Streamed, Success};
+use crate::service::Settings;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::time::Timestamp;
@@ -27,14 +29,12 @@ const LONGEST: usize = 512 << 10;
 /// So many answers are copied at a time while they are sent: each copy stays in memory as long as its client reads.
 const MAX_COPIES: usize = 16;
 
-/// How long an answer is cached at most, in microseconds: a rebuild mends rows, and no ledger grows by it.
-const TTL: i64 = 10_000_000;
-
 /// Answers by request; nothing where none is cached.
 pub(super) struct AnswerCache(Option<Arc<Answers>>);
 
 struct Answers {
     cached: Cache<Request, Cached>,
+    ttl: Duration,
     copies: Arc<Semaphore>,
 }
 
@@ -76,10 +76,12 @@ pub(super) enum Lookup {
 }
 
 impl AnswerCache {
-    /// An empty cache of about so many bytes.
-    pub(super) fn new(bytes: usize) -> Self {
-        let answers = || Answers { cached: Cache::new(bytes), copies: Arc::new(Semaphore::new(MAX_COPIES)) };
-        Self((bytes > 0).then(|| Arc::new(answers())))
+    /// An empty cache.
+    pub(super) fn new(settings: &Settings) -> Self {
+        let Settings { answer_cache_bytes: bytes, cache_ttl: ttl, .. } = *settings;
+        let answers =
+            || Answers { cached: Cache::new(bytes), ttl, copies: Arc::new(Semaphore::new(MAX_COPIES)) };
+        Self((bytes > 0 && !ttl.is_zero()).then(|| Arc::new(answers())))
     }
 
     /// The answer that was made to this request, if the ledger is what it was then: one query.
@@ -101,10 +103,7 @@ impl AnswerCache {
             Ok(None) | Err(_) => return Ok(Lookup::Bypass),
         };
         let request = Request { operation, org: place.org, role: place.role, text: request.to_owned() };
-        let holds = |cached: &Arc<Cached>| {
-            let age = now.as_micros().checked_sub(cached.at.as_micros());
-            cached.ledger == ledger && age.is_some_and(|age| (0..TTL).contains(&age))
-        };
+        let holds = |cached: &Arc<Cached>| cached.ledger == ledger && cached.at.is_within(answers.ttl, now);
         if let Some(cached) = answers.cached.get(&request).filter(holds) {
             let body = AnswerBody::Json(cached.text.clone());
             return Ok(Lookup::Hit(Answer { headers: cached.headers.clone(), ..Answer::of(body) }));

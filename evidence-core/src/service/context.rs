@@ -9,7 +9,6 @@ use tokio::time::Instant;
 
 use super::names::{CacheUpdate, CacheUse, NameCache};
 use super::{Parts, Settings};
-use crate::artifacts::trail_cache::KeptTrails;
 use crate::attestation_types::compiled::CompiledTypes;
 use crate::auth::access::{Access, OrgAccess, Principal};
 use crate::auth::actor::{Actor, Role, Scope};
@@ -31,6 +30,7 @@ use crate::store::entry::Entry;
 use crate::store::error::StoreError;
 use crate::sweep::pending;
 use crate::time::{Clock, Timestamp};
+use crate::trails::contents::TrailCache;
 
 /// What an operation has at hand. Nothing else reads the time or draws randomness.
 pub struct Context<'a> {
@@ -294,8 +294,8 @@ impl<'a> Context<'a> {
         &self.parts.types
     }
 
-    /// What was reported to trails that lists of artifacts are about.
-    pub(crate) fn trail_cache(&self) -> &'a KeptTrails {
+    /// What was reported to trails that were read lately.
+    pub(crate) fn trail_cache(&self) -> &'a TrailCache {
         &self.parts.trails
     }
 

@@ -9,11 +9,14 @@ pub(crate) const LONG_RECORDS: usize = 32;
 
 /// Each of these once, in ascending order: what a store is asked about.
 pub(crate) fn distinct<T: Ord>(items: impl IntoIterator<Item = T>) -> Vec<T> {
-    Vec::from_iter(std::collections::BTreeSet::from_iter(items))
+    let mut items = Vec::from_iter(items);
+    items.sort_unstable();
+    items.dedup();
+    items
 }
 
 /// Puts what a store answered, in any order, into the order of the ids that it was asked about.
 pub(crate) fn sort_by_ids<T>(records: &mut [T], ids: &[Id], id: impl Fn(&T) -> Id) {
     let place: BTreeMap<Id, usize> = ids.iter().copied().zip(0..).collect();
-    records.sort_unstable_by_key(|record| place.get(&id(record)).copied());
+    records.sort_by_cached_key(|record| place.get(&id(record)).copied());
 }

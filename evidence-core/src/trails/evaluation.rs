@@ -11,7 +11,7 @@ use crate::name::Fingerprint;
 use crate::page::{Listed, in_batches_within};
 use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation, State, TrailStatus};
 use crate::service::Context;
-use crate::store::batch::{distinct, sort_by_ids};
+use crate::store::batch::distinct;
 use crate::texts::record::in_parts;
 use crate::time::Timestamp;
 use crate::trails::events::ARTIFACTS_PER_QUERY;
@@ -30,12 +30,12 @@ pub(crate) struct EvaluatedTrail {
 
 impl EvaluatedTrail {
     /// Evaluates a trail by what was reported to it.
-    pub(crate) fn new(contents: TrailContents, parsed: Arc<Parsed>) -> Self {
+    pub(crate) fn new(contents: &TrailContents, parsed: Arc<Parsed>) -> Self {
         let TrailContents { trail, artifacts, attestations, .. } = contents;
         let artifacts: Vec<_> = artifacts.iter().map(ReportedArtifact::from).collect();
         let attestations: Vec<_> = attestations.iter().map(ReportedAttestation::from).collect();
         let status = compliance::evaluate(&parsed.template, trail.created_at, &artifacts, &attestations);
-        Self { trail, parsed, artifacts, attestations, status }
+        Self { trail: trail.clone(), parsed, artifacts, attestations, status }
     }
 
     /// Whether saying all that it comes to takes about a millisecond.
@@ -59,7 +59,7 @@ pub(crate) async fn evaluated<T: Send + 'static>(
     evaluate: impl Fn((TrailContents, Arc<Parsed>)) -> T + Clone + Send + 'static,
 ) -> Result<Vec<T>> {
     let mut made = Vec::with_capacity(ids.len());
-    let weighed = sized(ids, cx).await?.into_iter().map(|trail| (trail.id, trail.bytes));
+    let weighed = cx.trail_versions(ids).await?.into_iter().map(|version| (version.id, version.size()));
     for ids in in_batches_within(MAX_PART_BYTES, weighed, MAX_PART) {
         made.append(&mut evaluated_together(&ids, cx, evaluate.clone()).await?);
     }
@@ -95,17 +95,8 @@ async fn evaluated_together<T: Send + 'static>(
 
 /// These trails, in order, in parts whose contents fit memory.
 pub(crate) async fn fitting(ids: &[Id], cx: &Context<'_>) -> Result<Vec<Vec<Id>>> {
-    Ok(Listed::batches(sized(ids, cx).await?))
-}
-
-/// How much there is in each of these trails, in order.
-async fn sized(ids: &[Id], cx: &Context<'_>) -> Result<Vec<Listed>> {
-    if ids.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut sizes = cx.store().trail_contents_sizes(cx.org()?, ids).await?;
-    sort_by_ids(&mut sizes, ids, |listed| listed.id);
-    Ok(sizes)
+    let sizes = cx.trail_versions(ids).await?.into_iter();
+    Ok(Listed::batches(sizes.map(|version| Listed { id: version.id, bytes: version.size() }).collect()))
 }
 
 /// The last thing that happened in a flow, and the state of its newest trail.
@@ -138,7 +129,9 @@ impl From<EvaluatedTrail> for Reported {
 pub(crate) async fn newest_of_flows(flows: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id, Activity>> {
     let newest = cx.store().newest_trails(cx.org()?, flows).await?;
     let mut activities = BTreeMap::new();
-    let activity = |(contents, parsed)| Reported::from(EvaluatedTrail::new(contents, parsed));
+    let activity = |(contents, parsed): (TrailContents, Arc<Parsed>)| {
+        Reported::from(EvaluatedTrail::new(&contents, parsed))
+    };
     for ids in fitting(&newest, cx).await? {
         let reported = evaluated_together(&ids, cx, activity).await?;
         let fingerprints = reported.iter().flat_map(|trail| &trail.fingerprints);

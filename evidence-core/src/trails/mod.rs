@@ -1,5 +1,6 @@
 //! Trails: single executions of a flow, and what was reported to them.
 
+pub(crate) mod contents;
 pub(crate) mod draft;
 pub(crate) mod evaluation;
 pub(crate) mod events;
@@ -17,7 +18,7 @@ pub use operations::{BeginTrail, GetTrail, ListTrails, ListTrailsOfFlow, TrailEx
 #[cfg(feature = "pdf")]
 pub use pdf::GetAuditPdf;
 pub use record::Trail;
-pub use store::{REPORT_BYTES, Reported, TrailContents, TrailEntry, TrailFilter, TrailLabel, TrailStore};
+pub use store::{Reported, TrailContents, TrailEntry, TrailFilter, TrailLabel, TrailStore, TrailVersion};
 pub use view::{
     ArtifactCompliance, ComplianceStatus, TemplateView, TrailCommit, TrailDocument, TrailFlow, TrailList,
     TrailView,

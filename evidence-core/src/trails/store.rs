@@ -104,6 +104,27 @@ impl TrailContents {
     }
 }
 
+/// Which version of a trail's contents there is, and how much it takes to read it. Reports are added, and never changed or
+/// removed: two versions with the same revision and as many reports are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TrailVersion {
+    /// The trail's id.
+    pub id: Id,
+    /// The ledger index of its newest fact.
+    pub revision: u64,
+    /// How many artifacts and attestations were reported to it.
+    pub reports: u64,
+    /// The bytes of its newest fact, as stored.
+    pub bytes: u64,
+}
+
+impl TrailVersion {
+    /// About how many bytes [`trail_contents`](TrailStore::trail_contents) reads of it.
+    pub const fn size(&self) -> u64 {
+        self.bytes.saturating_add(self.reports.saturating_mul(REPORT_BYTES))
+    }
+}
+
 /// A ledger entry about a trail, which is read apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrailEntry {
@@ -114,7 +135,7 @@ pub struct TrailEntry {
 }
 
 /// About as many bytes of memory a report to a trail takes, as far as compliance depends on it.
-pub const REPORT_BYTES: u64 = 256;
+const REPORT_BYTES: u64 = 256;
 
 /// A kind of reports to a trail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,9 +155,8 @@ pub trait TrailStore: Send + Sync {
     async fn trails(&self, org: Id, filter: &TrailFilter, request: PageRequest) -> StoreResult<Page<Listed>>;
     /// The id of the newest trail of each of these flows, one a flow that has any, in any order.
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Id>>;
-    /// About how much [`trail_contents`](Self::trail_contents) reads of these trails, each: the bytes of its newest fact, and
-    /// [`REPORT_BYTES`] for each report to it. One an id, in any order; unknown ids are passed over.
-    async fn trail_contents_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>>;
+    /// Which version of their contents these trails have. One an id, in any order; unknown ids are passed over.
+    async fn trail_versions(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailVersion>>;
     /// The trails of these ids and what was reported to them, one an id, in any order; unknown ids are passed over. A trail
     /// is left out with whatever of it cannot be read, for no verdict may be better for what is missing.
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>>;

@@ -20,17 +20,18 @@ use crate::json::JsonText;
 use crate::links::ExternalUrls;
 use crate::name::{FlowName, TrailName};
 use crate::operation::{Envelope, around_last, json_items};
-use crate::page::Pagination;
+use crate::page::{Pagination, in_batches};
 use crate::rules::compliance::{ArtifactStatus, AttestationStatus, State};
 use crate::rules::template::Template;
 use crate::service::{Context, OwnedContext};
-use crate::store::batch::{distinct, sort_by_ids};
+use crate::store::batch::distinct;
 use crate::tags::record::Tags;
 use crate::texts::record::TextRef;
 use crate::time::Seconds;
-use crate::trails::evaluation::{EvaluatedTrail, fitting};
+use crate::trails::contents::ReportedTrail;
+use crate::trails::evaluation::EvaluatedTrail;
 use crate::trails::events::EventView;
-use crate::trails::store::TrailContents;
+use crate::trails::store::TrailVersion;
 
 /// A trail: one execution of the process that its flow is, with its compliance.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -292,38 +293,44 @@ pub(super) fn views(
     owned: OwnedContext,
 ) -> impl Stream<Item = Result<TrailView>> + Send + 'static {
     let parts = fitted(trails, owned.clone());
-    let view = |(contents, flow): (TrailContents, Arc<Flow>), template, cx: &Context<'_>| {
-        Ok(TrailView::new(&EvaluatedTrail::new(contents, template), &flow, cx))
+    let view = |(reported, flow): InFlow, template, cx: &Context<'_>| {
+        Ok(TrailView::new(&EvaluatedTrail::new(&reported.contents, template), &flow, cx))
     };
-    let evaluations =
-        |(contents, _): &(TrailContents, Arc<Flow>), template: &Template| contents.evaluations(template);
+    let evaluations = |(reported, _): &InFlow, template: &Template| reported.contents.evaluations(template);
     let parts = stream::once(parts).try_flatten();
-    let read = move |ids| {
+    let read = move |versions| {
         let owned = owned.clone();
-        async move { Ok(each_with_template(in_flows(ids, owned.clone()).await?, owned, evaluations, view)) }
+        async move { Ok(each_with_template(in_flows(versions, owned.clone()).await?, owned, evaluations, view)) }
     };
     parts.and_then(read).try_flatten()
 }
 
+/// A trail and its flow.
+type InFlow = (Arc<ReportedTrail>, Arc<Flow>);
+
 /// These trails in parts that are read one after the other.
-async fn fitted(trails: Vec<Id>, owned: OwnedContext) -> Result<impl Stream<Item = Result<Vec<Id>>> + Send> {
-    Ok(stream::iter(fitting(&trails, &owned.context()).await?.into_iter().map(Ok)))
+async fn fitted(
+    trails: Vec<Id>,
+    owned: OwnedContext,
+) -> Result<impl Stream<Item = Result<Vec<TrailVersion>>> + Send> {
+    let versions = owned.context().trail_versions(&trails).await?.into_iter();
+    let parts = in_batches(versions.map(|version| (version, version.size())), usize::MAX);
+    Ok(stream::iter(parts.into_iter().map(Ok)))
 }
 
 /// What was reported to these trails, in their order, with their templates and flows.
 async fn in_flows(
-    trails: Vec<Id>,
+    versions: Vec<TrailVersion>,
     owned: OwnedContext,
-) -> Result<Vec<(Option<TextRef>, (TrailContents, Arc<Flow>))>> {
+) -> Result<Vec<(Option<TextRef>, InFlow)>> {
     let cx = owned.context();
-    let mut found = cx.store().trail_contents(cx.org()?, &trails).await?;
-    sort_by_ids(&mut found, &trails, |contents| contents.trail.id);
-    let flows = distinct(found.iter().map(|contents| contents.trail.flow));
+    let found = cx.trail_contents(&versions).await?;
+    let flows = distinct(found.iter().map(|reported| reported.contents.trail.flow));
     let flows = cx.store().flows_by_id(cx.org()?, &flows).await?;
     let flows: BTreeMap<Id, Arc<Flow>> = flows.into_iter().map(|flow| (flow.id, Arc::new(flow))).collect();
-    let in_flow = |contents: TrailContents| {
-        let flow = Arc::clone(flows.get(&contents.trail.flow)?);
-        Some((contents.trail.template, (contents, flow)))
+    let in_flow = |reported: Arc<ReportedTrail>| {
+        let flow = Arc::clone(flows.get(&reported.contents.trail.flow)?);
+        Some((reported.contents.trail.template, (reported, flow)))
     };
     Ok(found.into_iter().filter_map(in_flow).collect())
 }

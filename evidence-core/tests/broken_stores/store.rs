@@ -31,7 +31,7 @@ use evidence_core::tags::{TagChoice, TagStore, TaggedKind};
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
 use evidence_core::trails::{
-    Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailLabel, TrailStore,
+    Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailLabel, TrailStore, TrailVersion,
 };
 use evidence_core::transfer::{Import, Transfer};
 use evidence_core::{Current, Entry, Fact, Guard, Key, RecordKind, StoreError};
@@ -492,8 +492,8 @@ impl TrailStore for Broken {
         Ok(contents)
     }
 
-    async fn trail_contents_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
-        self.whole.trail_contents_sizes(org, trails).await
+    async fn trail_versions(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailVersion>> {
+        self.whole.trail_versions(org, trails).await
     }
 
     async fn trail_report_count(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {

@@ -1,6 +1,7 @@
 //! How much answers read: what they show and what they rest on, and not all that lies beside it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use evidence_core::{Evidence, Settings, Store};
 use serde_json::{Value, json};
@@ -13,7 +14,9 @@ use crate::trails::COMMIT;
 /// A service that remembers nothing yet, over a store that notes how large its answers are.
 pub(crate) async fn measured(store: &Arc<dyn Store>) -> (Api, Answered) {
     let (store, answered) = InterceptingStore::measured(Arc::clone(store));
-    let evidence = Evidence::new(Arc::new(store), Settings::default());
+    // What is cached does not become too old however slow the machine is.
+    let settings = Settings { cache_ttl: Duration::from_secs(3600), ..Settings::default() };
+    let evidence = Evidence::new(Arc::new(store), settings);
     (Api::new(evidence, Mount::Tower, "measured").await, answered)
 }
 
@@ -308,13 +311,17 @@ async fn given_artifacts(api: &Api, many: usize) {
     api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &open)]).await.created();
     for number in 0..many {
         for trail in ["t", "u"] {
-            let artifact = json!({
-                "trail_name": trail, "template_reference_name": "app", "fingerprint": digest(number),
-                "filename": "app", "git_commit": COMMIT, "build_url": "b", "commit_url": "c",
-            });
-            api.post("/artifacts/acme/open").json(artifact).await.created();
+            report(api, trail, number).await;
         }
     }
+}
+
+async fn report(api: &Api, trail: &str, number: usize) {
+    let artifact = json!({
+        "trail_name": trail, "template_reference_name": "app", "fingerprint": digest(number),
+        "filename": "app", "git_commit": COMMIT, "build_url": "b", "commit_url": "c",
+    });
+    api.post("/artifacts/acme/open").json(artifact).await.created();
 }
 
 async fn attest(api: &Api, document: &Value) {
@@ -323,7 +330,7 @@ async fn attest(api: &Api, document: &Value) {
 }
 
 #[tokio::test]
-async fn a_list_of_artifacts_reads_each_of_their_trails_once() {
+async fn a_trail_is_read_once_until_something_is_reported_to_it() {
     const MANY: usize = 70;
     on_every_store(async |api: Api, store: Arc<dyn Store>| {
         given_artifacts(&api, MANY).await;
@@ -334,14 +341,14 @@ async fn a_list_of_artifacts_reads_each_of_their_trails_once() {
         }
         let (api, answered) = measured(&store).await;
         let by_commit = format!("/artifacts/acme/open/commit_sha/{COMMIT}");
-        for (what, path, key, many) in [
-            ("a page", "/artifacts/acme?per_page=1000", JANE, 2 * MANY),
-            ("those of a commit", &by_commit, JOHN, 2 * MANY),
-            ("those of a trail", &format!("{by_commit}?trail=t"), JANE, MANY),
+        for (what, path, key, many, read) in [
+            ("a page", "/artifacts/acme?per_page=1000", JANE, 2 * MANY, 1),
+            ("those of a commit", &by_commit, JOHN, 2 * MANY, 0),
+            ("those of a trail", &format!("{by_commit}?trail=t"), JANE, MANY, 0),
         ] {
             forget(&answered);
             let listed = api.get(path).key(key).await.ok();
-            assert_eq!(take_counts(&answered, ["trail_contents", "trail_contents_sizes"]), [1, 1], "{what}");
+            assert_eq!(take_counts(&answered, ["trail_contents", "trail_versions"]), [read, 1], "{what}");
             let listed = listed.as_array().unwrap();
             assert_eq!(listed.len(), many, "{what}");
             let on = |trail: &str, number: usize| {
@@ -367,6 +374,39 @@ async fn a_list_of_artifacts_reads_each_of_their_trails_once() {
                 );
             }
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_reported_to_a_trail_that_was_read_shows_at_once() {
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+        given_artifacts(&api, 1).await;
+        let (api, answered) = measured(&store).await;
+        let paths = [
+            &format!("/artifacts/acme/open/fingerprint/{}?trail=t", digest(0)),
+            "/trails/acme?flow=open",
+            "/trails/acme/open",
+        ];
+        let expect_read = async |times: usize, what: &str| {
+            let (other, _) = measured(&store).await;
+            forget(&answered);
+            for path in paths {
+                assert_eq!(api.get(path).await.ok(), other.get(path).await.ok(), "{path}: {what}");
+            }
+            assert_eq!(take_counts(&answered, ["trail_contents"]), [times], "{what}");
+        };
+        // The two trails, of which the first is read alone.
+        expect_read(2, "at first").await;
+        let about =
+            json!({"attestation_name": "foo", "is_compliant": false, "artifact_fingerprint": digest(0)});
+        attest(&api, &about).await;
+        expect_read(1, "an attestation").await;
+        report(&api, "t", 0).await;
+        expect_read(1, "an artifact").await;
+        api.begin("open", &json!({"name": "t", "description": "begun again"})).await.ok();
+        expect_read(1, "a trail that is begun again").await;
+        expect_read(0, "nothing").await;
     })
     .await;
 }
@@ -408,11 +448,7 @@ async fn a_search_reads_no_evidence() {
         let found = &found["artifacts"][0];
         // The newest report is to a trail that has none.
         assert_eq!((&found["trail"], &found["compliance_state"]), (&json!("u"), &json!("COMPLIANT")));
-        let artifact = json!({
-            "trail_name": "t", "template_reference_name": "app", "fingerprint": digest(0),
-            "filename": "app", "git_commit": COMMIT, "build_url": "b", "commit_url": "c",
-        });
-        api.post("/artifacts/acme/open").json(artifact).await.created();
+        report(&api, "t", 0).await;
         forget(&answered);
         let found = api.get(&format!("/search/acme/sha/{}", digest(0))).await.ok();
         let found = &found["artifacts"][0];

@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use evidence_core::api_keys::ApiKeyInput;
 use evidence_core::auth::Role;
@@ -127,7 +128,7 @@ async fn over_each_database(case: impl AsyncFn(Api, Database)) {
             if is_possible {
                 let limits = Limits { api_keys: MAX_KEYS, ..Limits::default() };
                 // What was damaged shows at once.
-                let settings = Settings { limits, answer_cache_bytes: 0, ..Settings::default() };
+                let settings = Settings { limits, cache_ttl: Duration::ZERO, ..Settings::default() };
                 let evidence = fixture(store, settings).await;
                 let api = Api::new(evidence.clone(), Mount::Tower, name).await;
                 case(api, Database { guard, damage, service: evidence }).await;

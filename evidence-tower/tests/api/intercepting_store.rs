@@ -42,7 +42,7 @@ use evidence_core::tags::{TagChoice, TagStore, TaggedKind};
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
 use evidence_core::trails::{
-    Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailLabel, TrailStore,
+    Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailLabel, TrailStore, TrailVersion,
 };
 use evidence_core::{Current, Entry, Guard, RecordKind, Store, StoreError, Write};
 use futures_util::future::BoxFuture;
@@ -377,8 +377,8 @@ impl TrailStore for InterceptingStore {
         self.ask("newest_trails", self.inner.newest_trails(org, flows)).await
     }
 
-    async fn trail_contents_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
-        self.ask("trail_contents_sizes", self.inner.trail_contents_sizes(org, trails)).await
+    async fn trail_versions(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailVersion>> {
+        self.ask("trail_versions", self.inner.trail_versions(org, trails)).await
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {

@@ -121,8 +121,8 @@ impl Listener {
             implicit_flows: options.implicit_flows == Switch::On,
             limits: Limits::default(),
             heartbeat_interval: Duration::from_secs(options.heartbeat_seconds),
-            answer_cache_bytes: Settings::default().answer_cache_bytes,
             egress: notifications::egress(&options.notify),
+            ..Settings::default()
         }
     }
 

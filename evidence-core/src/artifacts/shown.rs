@@ -1,0 +1,36 @@
+//! Which attestations are shown of an artifact.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use crate::attestations::store::AttestationRow;
+
+/// The places of what is shown of the attestations of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shown {
+    /// The newest, whose verdict counts.
+    pub(super) newest: usize,
+    /// The newest that is no override, where there is one: what the verdict is about.
+    pub(super) evidence: usize,
+}
+
+/// What is shown of each name, of the attestations at these places, which are oldest first.
+pub(super) fn shown(attestations: &[AttestationRow], places: &[usize]) -> Vec<Shown> {
+    let mut named: BTreeMap<&str, Shown> = BTreeMap::new();
+    for place in places.iter().copied() {
+        let Some(row) = attestations.get(place) else { continue };
+        let shown = Shown { newest: place, evidence: place };
+        match named.entry(&row.name) {
+            Entry::Vacant(entry) => {
+                entry.insert(shown);
+            }
+            Entry::Occupied(mut entry) => {
+                let before = entry.get().evidence;
+                let overrides =
+                    row.is_override && attestations.get(before).is_some_and(|row| !row.is_override);
+                entry.insert(Shown { evidence: if overrides { before } else { place }, ..shown });
+            }
+        }
+    }
+    named.into_values().collect()
+}
