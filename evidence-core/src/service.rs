@@ -166,8 +166,9 @@ pub struct Settings {
     pub heartbeat_interval: Duration,
     /// About so many bytes of answers are cached in memory ([`Operation::CACHED`]); 0 caches none.
     pub answer_cache_bytes: usize,
-    /// How long answers and trails are cached at most, where no record tells that they changed: a rebuild of the store mends
-    /// what nobody recorded. Zero caches neither.
+    /// How long answers are cached at most, and what is shown of trails, where no record tells that they changed: a rebuild
+    /// of the store mends what nobody recorded. An answer may be made of what is cached of a trail, so that it takes twice as
+    /// long until such a change shows. Zero caches neither.
     pub cache_ttl: Duration,
     /// Where notifications may be sent besides the internet: nowhere.
     pub egress: Egress,
@@ -405,7 +406,7 @@ impl Evidence {
             evaluations: no_evaluations(),
             types: no_types(),
             trails: no_trails(),
-            answers: AnswerCache::new(&settings),
+            answers: AnswerCache::new(settings),
             changing: changing(),
         };
         change(&mut parts);

@@ -1,7 +1,5 @@
 //! Time: one instant type inside, three spellings on the wire, and the one place that reads a clock.
 
-use std::time::Duration;
-
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use schemars::JsonSchema;
@@ -28,11 +26,6 @@ impl Timestamp {
     /// Microseconds since the epoch.
     pub const fn as_micros(self) -> i64 {
         self.0
-    }
-
-    /// Whether it is less than `span` away from `now`, before or after it: requests see the clock each at its own time.
-    pub(crate) fn is_within(self, span: Duration, now: Self) -> bool {
-        u128::from(self.0.abs_diff(now.0)) < span.as_micros()
     }
 
     /// Whole seconds since the epoch, fraction cut off.

@@ -319,7 +319,11 @@ impl<D: Driver> TrailStore for SqlStore<D> {
 
     async fn trail_versions(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailVersion>> {
         let query = self.query_org(org, VERSIONS).bind(texts(trails)).per_item(trails.len());
-        let version = |(id, revision, bytes, reports)| Ok(TrailVersion { id, revision, reports, bytes });
+        // One that is no index is of a damaged row, which its contents leave out.
+        let version = |(id, revision, bytes, reports): (Id, i64, u64, u64)| {
+            let revision = u64::try_from(revision).unwrap_or_default();
+            Ok(TrailVersion { id, revision, reports, bytes })
+        };
         query.all_as(version).await
     }
 

@@ -8,6 +8,7 @@ use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::artifacts::record::Artifact;
 use crate::artifacts::shown::{Shown, shown};
@@ -178,14 +179,19 @@ pub struct HistoryEvent {
 /// An attestation is taken for so many bytes where it is not known how long it is.
 const EVIDENCE: u64 = MAX_BATCH_BYTES / 64;
 
+/// The versions of about so many trails are kept while an answer is made.
+const MAX_VERSIONS: usize = 4096;
+
 /// What the artifacts of an answer rest on.
 pub(super) struct Around {
     owned: OwnedContext,
     /// That of all of them, where it is known.
     flow: Option<Flow>,
-    /// The versions of the trails of the artifacts before: those that come next are often of the same ones, and rest on the
-    /// same version of them, so that a trail that is reported to all the time is not read once for each of them.
+    /// The versions of the trails of the artifacts before. Those that come next rest on them or on later ones, so that a trail
+    /// that is reported to all the time is read once for all of them.
     versions: Mutex<BTreeMap<Id, TrailVersion>>,
+    /// When the answer was begun.
+    since: Instant,
     /// Whether the answer shows evidence, whose bodies are then read.
     shows_evidence: bool,
 }
@@ -196,18 +202,17 @@ type Trails = BTreeMap<Id, Arc<ReportedTrail>>;
 impl Around {
     /// `flow` is that of all artifacts, where it is known.
     pub(super) fn new(flow: Option<Flow>, cx: &Context<'_>) -> Arc<Self> {
-        Arc::new(Self {
-            owned: cx.to_owned_context(),
-            flow,
-            versions: Mutex::default(),
-            shows_evidence: true,
-        })
+        Arc::new(Self::of(flow, true, cx))
     }
 
     /// The same for artifacts of any flow whose evidence the answer does not show.
     pub(super) fn without_evidence(cx: &Context<'_>) -> Arc<Self> {
-        let owned = cx.to_owned_context();
-        Arc::new(Self { owned, flow: None, versions: Mutex::default(), shows_evidence: false })
+        Arc::new(Self::of(None, false, cx))
+    }
+
+    fn of(flow: Option<Flow>, shows_evidence: bool, cx: &Context<'_>) -> Self {
+        let (owned, since) = (cx.to_owned_context(), Instant::now());
+        Self { owned, flow, versions: Mutex::default(), since, shows_evidence }
     }
 
     /// The reports of these ids, in any order.
@@ -227,21 +232,35 @@ impl Around {
         Ok(flows.into_iter().map(|flow| (flow.id, flow)).collect())
     }
 
-    /// The versions of the trails of these artifacts, by trail: no query where the artifacts before were of the same trails.
-    async fn versions(&self, artifacts: &[Artifact], cx: &Context<'_>) -> Result<BTreeMap<Id, TrailVersion>> {
-        let trails = distinct(artifacts.iter().filter_map(|artifact| artifact.trail));
-        let before = self.versions.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let (known, unknown): (Vec<Id>, Vec<Id>) =
-            trails.into_iter().partition(|trail| before.contains_key(trail));
-        let known = known.iter().filter_map(|trail| before.get(trail).copied());
-        let found = known.chain(cx.trail_versions(&unknown).await?);
-        let versions: BTreeMap<_, _> = found.map(|version| (version.id, version)).collect();
-        self.versions.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&versions);
-        Ok(versions)
+    /// Sees to it that the versions of the trails of these artifacts are known: no query where those of artifacts before were
+    /// of the same trails.
+    async fn learn_versions(&self, artifacts: &[Artifact], cx: &Context<'_>) -> Result<()> {
+        let mut trails = distinct(artifacts.iter().filter_map(|artifact| artifact.trail));
+        {
+            let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+            if versions.len() > MAX_VERSIONS {
+                versions.clear();
+            }
+            trails.retain(|trail| !versions.contains_key(trail));
+        }
+        let found = cx.trail_versions(&trails).await?.into_iter().map(|version| (version.id, version));
+        self.versions.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
+        Ok(())
     }
 
-    async fn trails(&self, versions: &[TrailVersion], cx: &Context<'_>) -> Result<Trails> {
-        let found = cx.trail_contents(versions).await?;
+    fn version(&self, trail: Id) -> Option<TrailVersion> {
+        self.versions.lock().unwrap_or_else(PoisonError::into_inner).get(&trail).copied()
+    }
+
+    /// These trails, and those that are `known`, made ready to tell of their artifacts.
+    async fn trails(
+        &self,
+        known: Vec<Arc<ReportedTrail>>,
+        versions: &[TrailVersion],
+        cx: &Context<'_>,
+    ) -> Result<Trails> {
+        let mut found = cx.reported_trails(versions, self.since).await?;
+        found.extend(known);
         let heavy = found.iter().map(|trail| trail.unprepared()).sum::<usize>() > MANY_EVALUATIONS;
         let prepare = move || {
             let prepared = |trail: Arc<ReportedTrail>| {
@@ -270,33 +289,45 @@ pub(super) fn views(
 /// Artifacts that are still to be answered.
 struct Rest {
     artifacts: VecDeque<Artifact>,
-    versions: BTreeMap<Id, TrailVersion>,
     around: Arc<Around>,
+}
+
+/// Some of them, with those of their trails that are cached, and the others.
+struct Part {
+    artifacts: Vec<Artifact>,
+    known: BTreeMap<Id, Arc<ReportedTrail>>,
+    unknown: BTreeMap<Id, TrailVersion>,
 }
 
 impl Rest {
     async fn of(artifacts: Vec<Artifact>, around: Arc<Around>) -> Result<Self> {
-        let versions = around.versions(&artifacts, &around.owned.context()).await?;
-        Ok(Self { artifacts: artifacts.into(), versions, around })
+        around.learn_versions(&artifacts, &around.owned.context()).await?;
+        Ok(Self { artifacts: artifacts.into(), around })
     }
 
-    /// As many as rest on trails that fit memory together, and those.
-    fn take(&mut self) -> (Vec<Artifact>, Vec<TrailVersion>) {
-        let (mut artifacts, mut trails) = (Vec::new(), BTreeMap::new());
+    /// As many as rest on cached trails, and on others that fit memory together.
+    fn take(&mut self) -> Result<Part> {
+        let cx = self.around.owned.context();
+        let (mut artifacts, mut known, mut unknown) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         let mut room = MAX_BATCH_BYTES;
         while let Some(artifact) = self.artifacts.pop_front() {
-            let trail = artifact.trail.filter(|trail| !trails.contains_key(trail));
-            if let Some(version) = trail.and_then(|trail| self.versions.get(&trail)) {
-                if version.size() > room && !trails.is_empty() {
-                    self.artifacts.push_front(artifact);
-                    break;
+            let trail =
+                artifact.trail.filter(|trail| !known.contains_key(trail) && !unknown.contains_key(trail));
+            if let Some(version) = trail.and_then(|trail| self.around.version(trail)) {
+                if let Some(trail) = cx.cached_trail(&version, self.around.since)? {
+                    known.insert(version.id, trail);
+                } else {
+                    if version.size() > room && !unknown.is_empty() {
+                        self.artifacts.push_front(artifact);
+                        break;
+                    }
+                    room = room.saturating_sub(version.size());
+                    unknown.insert(version.id, version);
                 }
-                room = room.saturating_sub(version.size());
-                trails.insert(version.id, *version);
             }
             artifacts.push(artifact);
         }
-        (artifacts, trails.into_values().collect())
+        Ok(Part { artifacts, known, unknown })
     }
 
     /// Some of them, as answers carry them; nothing where none are left.
@@ -304,13 +335,17 @@ impl Rest {
         if self.artifacts.is_empty() {
             return Ok(None);
         }
-        let (artifacts, versions) = self.take();
+        let Part { artifacts, known, unknown } = self.take()?;
+        let (known, unknown) = (known.into_values().collect(), Vec::from_iter(unknown.into_values()));
         let around = Arc::clone(&self.around);
         let cx = around.owned.context();
         let fingerprints = distinct(artifacts.iter().map(|artifact| artifact.fingerprint.clone()));
-        let (flows, trails, ran) =
-            try_join3(around.flows(&artifacts, &cx), around.trails(&versions, &cx), runs(&fingerprints, &cx))
-                .await?;
+        let (flows, trails, ran) = try_join3(
+            around.flows(&artifacts, &cx),
+            around.trails(known, &unknown, &cx),
+            runs(&fingerprints, &cx),
+        )
+        .await?;
         let shows_evidence = around.shows_evidence;
         let runs = by_fingerprint(ran);
         let surroundings = Arc::new(Surroundings { flows, trails, runs, shows_evidence });

@@ -103,7 +103,11 @@ impl AnswerCache {
             Ok(None) | Err(_) => return Ok(Lookup::Bypass),
         };
         let request = Request { operation, org: place.org, role: place.role, text: request.to_owned() };
-        let holds = |cached: &Arc<Cached>| cached.ledger == ledger && cached.at.is_within(answers.ttl, now);
+        let holds = |cached: &Arc<Cached>| {
+            let age = now.as_micros().checked_sub(cached.at.as_micros());
+            let age = age.and_then(|age| u64::try_from(age).ok()).map(Duration::from_micros);
+            cached.ledger == ledger && age.is_some_and(|age| age < answers.ttl)
+        };
         if let Some(cached) = answers.cached.get(&request).filter(holds) {
             let body = AnswerBody::Json(cached.text.clone());
             return Ok(Lookup::Hit(Answer { headers: cached.headers.clone(), ..Answer::of(body) }));

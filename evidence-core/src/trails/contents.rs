@@ -3,6 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use tokio::time::Instant;
+
+use crate::artifacts::store::ArtifactRow;
+use crate::attestations::record::Binding;
 use crate::attestations::store::AttestationRow;
 use crate::cache::sized::Cache;
 use crate::error::Result;
@@ -10,17 +14,13 @@ use crate::id::Id;
 use crate::rules::compliance::{ByContent, ReportedArtifact, ReportedAttestation};
 use crate::service::Context;
 use crate::store::batch::sort_by_ids;
-use crate::time::Timestamp;
 use crate::trails::store::{TrailContents, TrailVersion};
 
 /// About so many bytes of trails are cached. A trail that has as much as may be reported to it fits in half of it.
 const BUDGET: usize = 64 << 20;
 
-/// A report to a trail takes about so many bytes, with what is made of it.
-const REPORT: usize = 1 << 10;
-
-/// What was reported to trails, by the trail.
-pub(crate) type TrailCache = Cache<Id, ReportedTrail>;
+/// What was reported to trails, by the organization and the trail.
+pub(crate) type TrailCache = Cache<(Id, Id), ReportedTrail>;
 
 /// Nothing is cached yet.
 pub(crate) const fn no_trails() -> TrailCache {
@@ -32,16 +32,13 @@ pub(crate) const fn no_trails() -> TrailCache {
 pub(crate) struct ReportedTrail {
     pub(crate) contents: TrailContents,
     by_content: OnceLock<ByContent>,
-    read_at: Timestamp,
+    read_at: Instant,
 }
 
 impl ReportedTrail {
-    fn new(contents: TrailContents, read_at: Timestamp) -> Self {
-        Self { contents, by_content: OnceLock::new(), read_at }
-    }
-
-    fn is_of(&self, version: &TrailVersion) -> bool {
-        self.contents.revision == version.revision && self.contents.reports() as u64 == version.reports
+    /// Whether it has all that this version has: revisions and reports only become more.
+    fn covers(&self, version: &TrailVersion) -> bool {
+        self.contents.revision >= version.revision && self.contents.reports() as u64 >= version.reports
     }
 
     /// What was reported, by the content that it is about. The places of attestations are those of the contents.
@@ -64,6 +61,30 @@ impl ReportedTrail {
     }
 }
 
+/// About how many bytes of memory a trail takes whose newest fact has so many, with what [`ReportedTrail`] makes of it.
+fn memory(contents: &TrailContents, fact: u64) -> usize {
+    /// Of a report: its row, what compliance is evaluated by, and the room that growing lists leave.
+    const REPORT: usize = 1 << 10;
+    /// Small values of a fact take more memory than text: a link does four times as much.
+    const FACT: usize = 4;
+    let artifact = |row: &ArtifactRow| row.template_reference_name.len() + row.commit.len();
+    let attestation = |row: &AttestationRow| {
+        let of = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let about = match &row.binding {
+            Binding::Trail => 0,
+            Binding::Artifact { target, .. } => target.len(),
+            Binding::Named { target, commit } => target.len() + commit.len(),
+        };
+        row.name.len() + row.kind.len() + of(&row.control) + of(&row.commit) + about
+    };
+    let artifacts = contents.artifacts.iter().map(artifact).sum::<usize>();
+    let attestations = contents.attestations.iter().map(attestation).sum::<usize>();
+    let fact = usize::try_from(fact).unwrap_or(usize::MAX).saturating_mul(FACT);
+    // Texts are in the rows, and in what is evaluated.
+    let reports = (contents.reports() + 1) * REPORT + 2 * (artifacts + attestations);
+    reports.saturating_add(fact)
+}
+
 impl Context<'_> {
     /// Which versions these trails have, in order.
     pub(crate) async fn trail_versions(&self, ids: &[Id]) -> Result<Vec<TrailVersion>> {
@@ -75,33 +96,49 @@ impl Context<'_> {
         Ok(versions)
     }
 
-    /// These trails in these versions or later ones, in order, without those that cannot be read: no query where all are
-    /// cached, else one. For what is shown, and not for what is decided: a store that was put back to a backup has other
-    /// reports in a version that looks the same.
-    pub(crate) async fn trail_contents(&self, versions: &[TrailVersion]) -> Result<Vec<Arc<ReportedTrail>>> {
-        let (cache, now) = (self.trail_cache(), self.now());
+    /// A trail in this version or a later one, if it is cached and was read lately, or since `since`.
+    ///
+    /// It is for what is shown, and not for what is decided: in a store that was restored from a backup other reports may
+    /// come to the same version.
+    pub(crate) fn cached_trail(
+        &self,
+        version: &TrailVersion,
+        since: Instant,
+    ) -> Result<Option<Arc<ReportedTrail>>> {
         let ttl = self.settings().cache_ttl;
+        let is_valid = |trail: &Arc<ReportedTrail>| {
+            trail.covers(version) && (trail.read_at >= since || trail.read_at.elapsed() < ttl)
+        };
+        Ok(self.trail_cache().get(&(self.org()?, version.id)).filter(is_valid))
+    }
+
+    /// These trails, each as [`cached_trail`](Self::cached_trail), in order, without those that cannot be read: no query where
+    /// all are cached, else one.
+    pub(crate) async fn reported_trails(
+        &self,
+        versions: &[TrailVersion],
+        since: Instant,
+    ) -> Result<Vec<Arc<ReportedTrail>>> {
+        let org = self.org()?;
         let (mut found, mut unknown) = (BTreeMap::new(), Vec::new());
         for version in versions {
-            // What another request read meanwhile is newer than the version.
-            let is_valid = |trail: &Arc<ReportedTrail>| {
-                (trail.is_of(version) || trail.read_at > now) && trail.read_at.is_within(ttl, now)
-            };
-            match cache.get(&version.id).filter(is_valid) {
+            match self.cached_trail(version, since)? {
                 Some(trail) => drop(found.insert(version.id, trail)),
                 None => unknown.push(version.id),
             }
         }
         if !unknown.is_empty() {
-            let bytes: BTreeMap<Id, u64> =
-                versions.iter().map(|version| (version.id, version.bytes)).collect();
-            for contents in self.store().trail_contents(self.org()?, &unknown).await? {
+            let facts = versions.iter().map(|version| ((version.id, version.revision), version.bytes));
+            let facts: BTreeMap<_, _> = facts.collect();
+            let read_at = Instant::now();
+            for contents in self.store().trail_contents(org, &unknown).await? {
                 let id = contents.trail.id;
-                let fact = bytes.get(&id).map_or(0, |bytes| usize::try_from(*bytes).unwrap_or(usize::MAX));
-                let size = fact.saturating_add((contents.reports() + 1) * REPORT);
-                let trail = Arc::new(ReportedTrail::new(contents, now));
-                if !ttl.is_zero() {
-                    cache.put(id, size, Arc::clone(&trail));
+                let fact = facts.get(&(id, contents.revision));
+                let bytes = fact.map(|fact| memory(&contents, *fact));
+                let trail = Arc::new(ReportedTrail { contents, by_content: OnceLock::new(), read_at });
+                // How large a fact is that came in between is not known.
+                if let Some(bytes) = bytes {
+                    self.trail_cache().put((org, id), bytes, Arc::clone(&trail));
                 }
                 found.insert(id, trail);
             }

@@ -1,5 +1,6 @@
 //! Trails evaluated: what the template asks for against what was reported, derived on read so that nothing can go stale.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -30,12 +31,16 @@ pub(crate) struct EvaluatedTrail {
 
 impl EvaluatedTrail {
     /// Evaluates a trail by what was reported to it.
-    pub(crate) fn new(contents: &TrailContents, parsed: Arc<Parsed>) -> Self {
-        let TrailContents { trail, artifacts, attestations, .. } = contents;
+    pub(crate) fn new(contents: Cow<'_, TrailContents>, parsed: Arc<Parsed>) -> Self {
+        let TrailContents { trail, artifacts, attestations, .. } = &*contents;
         let artifacts: Vec<_> = artifacts.iter().map(ReportedArtifact::from).collect();
         let attestations: Vec<_> = attestations.iter().map(ReportedAttestation::from).collect();
         let status = compliance::evaluate(&parsed.template, trail.created_at, &artifacts, &attestations);
-        Self { trail: trail.clone(), parsed, artifacts, attestations, status }
+        let trail = match contents {
+            Cow::Borrowed(contents) => contents.trail.clone(),
+            Cow::Owned(contents) => contents.trail,
+        };
+        Self { trail, parsed, artifacts, attestations, status }
     }
 
     /// Whether saying all that it comes to takes about a millisecond.
@@ -129,9 +134,7 @@ impl From<EvaluatedTrail> for Reported {
 pub(crate) async fn newest_of_flows(flows: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id, Activity>> {
     let newest = cx.store().newest_trails(cx.org()?, flows).await?;
     let mut activities = BTreeMap::new();
-    let activity = |(contents, parsed): (TrailContents, Arc<Parsed>)| {
-        Reported::from(EvaluatedTrail::new(&contents, parsed))
-    };
+    let activity = |(contents, parsed)| Reported::from(EvaluatedTrail::new(Cow::Owned(contents), parsed));
     for ids in fitting(&newest, cx).await? {
         let reported = evaluated_together(&ids, cx, activity).await?;
         let fingerprints = reported.iter().flat_map(|trail| &trail.fingerprints);

@@ -397,6 +397,7 @@ fn files(attestation: &Attestation) -> impl Iterator<Item = pdf::Attachment> {
 
 #[cfg(all(test, feature = "conformance"))]
 mod tests {
+    use std::borrow::Cow;
     use std::sync::Arc;
 
     use super::*;
@@ -427,7 +428,7 @@ mod tests {
             attestations: Vec::new(),
         };
         let parsed = Parsed { text: String::new(), template: Template::default() };
-        let evaluated = EvaluatedTrail::new(&contents, Arc::new(parsed));
+        let evaluated = EvaluatedTrail::new(Cow::Owned(contents), Arc::new(parsed));
         for (git_commit, git_commit_info, expected) in table {
             let reported = Artifact {
                 git_commit: git_commit.map(|sha| sha.parse().unwrap()),
@@ -451,7 +452,7 @@ mod tests {
             artifacts: Vec::new(),
             attestations: Vec::new(),
         };
-        let rows = expectations(&EvaluatedTrail::new(&contents, Arc::new(parsed)), &[]);
+        let rows = expectations(&EvaluatedTrail::new(Cow::Owned(contents), Arc::new(parsed)), &[]);
         let rows = Vec::from_iter(rows.iter().map(|row| (row.scope.as_deref(), row.name.as_str())));
         assert_eq!(rows, [(None, "a"), (Some("trail"), "trail"), (Some("trail"), "b")]);
     }
@@ -486,7 +487,7 @@ mod tests {
                 attestations: attestations.iter().zip(1..).map(|(one, index)| one.row(index)).collect(),
             };
             let parsed = Parsed { text: String::new(), template: Template::default() };
-            let evaluated = EvaluatedTrail::new(&contents, Arc::new(parsed));
+            let evaluated = EvaluatedTrail::new(Cow::Owned(contents), Arc::new(parsed));
             let rows = expectations(&evaluated, &attestations.iter().collect::<Vec<_>>());
             assert_eq!(rows.len(), 1);
             assert_eq!((rows[0].status, &rows[0].by, rows[0].at), (status, &by.name, Some(moment)));

@@ -1,5 +1,6 @@
 //! Trails as answers carry them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::attestations::view::AttestationView;
 use crate::bounded::or_empty;
@@ -294,7 +296,7 @@ pub(super) fn views(
 ) -> impl Stream<Item = Result<TrailView>> + Send + 'static {
     let parts = fitted(trails, owned.clone());
     let view = |(reported, flow): InFlow, template, cx: &Context<'_>| {
-        Ok(TrailView::new(&EvaluatedTrail::new(&reported.contents, template), &flow, cx))
+        Ok(TrailView::new(&EvaluatedTrail::new(Cow::Borrowed(&reported.contents), template), &flow, cx))
     };
     let evaluations = |(reported, _): &InFlow, template: &Template| reported.contents.evaluations(template);
     let parts = stream::once(parts).try_flatten();
@@ -324,7 +326,7 @@ async fn in_flows(
     owned: OwnedContext,
 ) -> Result<Vec<(Option<TextRef>, InFlow)>> {
     let cx = owned.context();
-    let found = cx.trail_contents(&versions).await?;
+    let found = cx.reported_trails(&versions, Instant::now()).await?;
     let flows = distinct(found.iter().map(|reported| reported.contents.trail.flow));
     let flows = cx.store().flows_by_id(cx.org()?, &flows).await?;
     let flows: BTreeMap<Id, Arc<Flow>> = flows.into_iter().map(|flow| (flow.id, Arc::new(flow))).collect();

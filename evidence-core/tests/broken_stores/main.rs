@@ -103,6 +103,8 @@ enum Defect {
     ShowsOtherOrganizationsDecisions,
     CountsDecisionsOfThePage,
     CountsBuildsOfAllRepos,
+    VersionsKeepTheirRevision,
+    VersionsCountAttestationsAlone,
 }
 
 /// Each defect, and a check that has to find it where no other promise is about the same.
@@ -211,6 +213,8 @@ const DEFECTS: &[(Defect, &[&str])] = &[
     (Defect::ShowsOtherOrganizationsDecisions, &["decisions_are_narrowed"]),
     (Defect::CountsDecisionsOfThePage, &["decisions_about_each_control_are_paged"]),
     (Defect::CountsBuildsOfAllRepos, &["builds_of_any_window_are_paged"]),
+    (Defect::VersionsKeepTheirRevision, &["trails_read_back"]),
+    (Defect::VersionsCountAttestationsAlone, &["versions_tell_what_is_read"]),
 ];
 
 /// A memory store with at most one defect.

@@ -493,7 +493,17 @@ impl TrailStore for Broken {
     }
 
     async fn trail_versions(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailVersion>> {
-        self.whole.trail_versions(org, trails).await
+        let mut versions = self.whole.trail_versions(org, trails).await?;
+        if self.has(Defect::VersionsKeepTheirRevision) {
+            versions.iter_mut().for_each(|version| version.revision = version.revision.min(3));
+        }
+        if self.has(Defect::VersionsCountAttestationsAlone) {
+            for version in &mut versions {
+                let kind = Reported::Attestations;
+                version.reports = self.whole.trail_report_count(org, version.id, kind, u64::MAX).await?;
+            }
+        }
+        Ok(versions)
     }
 
     async fn trail_report_count(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {

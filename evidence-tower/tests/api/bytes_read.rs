@@ -1,12 +1,14 @@
 //! How much answers read: what they show and what they rest on, and not all that lies beside it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use evidence_core::{Evidence, Settings, Store};
+use futures_util::FutureExt;
 use serde_json::{Value, json};
 
-use crate::intercepting_store::{Answered, InterceptingStore, take_counts};
+use crate::intercepting_store::{Answered, Call, InterceptingStore, take_counts};
 use crate::mounts::Mount;
 use crate::support::{Api, JANE, JOHN, on_every_store};
 use crate::trails::COMMIT;
@@ -406,7 +408,44 @@ async fn what_is_reported_to_a_trail_that_was_read_shows_at_once() {
         expect_read(1, "an artifact").await;
         api.begin("open", &json!({"name": "t", "description": "begun again"})).await.ok();
         expect_read(1, "a trail that is begun again").await;
-        expect_read(0, "nothing").await;
+        api.flow("another", "version: 1\n").await;
+        expect_read(0, "a flow").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_trail_that_is_reported_to_while_it_is_listed_is_read_once_for_the_answer() {
+    const MANY: usize = 70;
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+        given_artifacts(&api, MANY).await;
+        for (cache_ttl, reads_again) in [(Duration::ZERO, 1), (Duration::from_secs(3600), 0)] {
+            let reads = Arc::new(AtomicUsize::new(0));
+            let before = {
+                let (api, reads) = (api.clone(), Arc::clone(&reads));
+                move |call| {
+                    let is_first =
+                        call == Call::Query("trail_contents") && reads.fetch_add(1, Ordering::SeqCst) == 0;
+                    let api = api.clone();
+                    async move {
+                        if is_first {
+                            report(&api, "t", 0).await;
+                        }
+                    }
+                    .boxed()
+                }
+            };
+            let settings = Settings { cache_ttl, ..Settings::default() };
+            let evidence =
+                Evidence::new(Arc::new(InterceptingStore::new(Arc::clone(&store), before)), settings);
+            let listing = Api::new(evidence, Mount::Tower, "intercepted").await;
+            let list = async || {
+                let listed = listing.get("/artifacts/acme?per_page=1000").await.ok();
+                (listed.as_array().map(Vec::len) >= Some(2 * MANY), reads.swap(1, Ordering::SeqCst))
+            };
+            assert_eq!(list().await, (true, 1), "{cache_ttl:?}");
+            assert_eq!(list().await, (true, 1 + reads_again), "{cache_ttl:?}, once more");
+        }
     })
     .await;
 }
