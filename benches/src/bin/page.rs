@@ -38,9 +38,9 @@ const NOT_REACHED: &str = "
   cached and takes one query.
 - **Statistics of builds (P4)** grow with the builds of the time that is asked about, of which they are percentiles. The store of
   100,000 has ten times as many in that time.
-- **Memory (P9).** Uploads of any size come to the same: of 15 MiB on SQLite 8 are the writer's page cache, which fills once
-  (`cache_size`), the rest, and all 7 MiB on PostgreSQL, are chunks of 256 KiB on their way and what the allocator keeps of them. Further
-  uploads add nothing.
+- **Memory (P9).** Uploads do not add up: after the third of 10 MB nearly nothing comes to it. SQLite takes 8 MiB more than PostgreSQL,
+  which is the page cache of its writer (`cache_size`), filled once. The 7 MiB of both are not explained yet: chunks of 256 KiB on their
+  way, and what the allocator keeps of them, are what is likely.
 - **The size of the program (P10).** Of 54 MB 42 are code: each of 118 operations has its own copy of what decodes, runs and answers it, and
   4.5 MB are destructors. `lto` would make each build of the benchmarks some minutes longer, and was not measured.
 - **10 million records** were not measured: to fill a store with a million trails and artifacts takes a quarter of an hour, and 10
