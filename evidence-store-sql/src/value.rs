@@ -4,7 +4,7 @@ use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::ledger::Hash;
 use evidence_core::name::Fingerprint;
-use evidence_core::store::StoreResult;
+use evidence_core::store::{StoreResult, distinct};
 use evidence_core::time::Timestamp;
 
 /// A value that is bound to a parameter or written to a column. Its type is part of it, for a database may have to know
@@ -183,13 +183,6 @@ pub(crate) fn ids(items: &[Id]) -> Value {
 /// The distinct numbers of a list.
 pub(crate) fn ints(items: &[u64]) -> Value {
     Value::Ints(distinct(items.iter().copied().map(signed)))
-}
-
-fn distinct<T: Ord>(items: impl Iterator<Item = T>) -> Vec<T> {
-    let mut items = Vec::from_iter(items);
-    items.sort_unstable();
-    items.dedup();
-    items
 }
 
 /// A number as the databases count; saturates, but nothing stored exceeds its range.

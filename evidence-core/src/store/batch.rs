@@ -8,7 +8,7 @@ use crate::id::Id;
 pub(crate) const LONG_RECORDS: usize = 32;
 
 /// Each of these once, in ascending order: what a store is asked about.
-pub(crate) fn distinct<T: Ord>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+pub fn distinct<T: Ord>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut items = Vec::from_iter(items);
     items.sort_unstable();
     items.dedup();

@@ -94,6 +94,7 @@ use crate::texts::store::TextStore;
 use crate::time::Timestamp;
 use crate::trails::store::TrailStore;
 
+pub use batch::distinct;
 pub use entry::{Current, Entry, Leaf, StoredEntry};
 pub use error::{StoreError, StoreResult, skip_corrupt};
 

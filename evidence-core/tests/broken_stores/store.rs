@@ -6,6 +6,7 @@ mod artifacts;
 mod attestations;
 mod repos;
 mod snapshots;
+mod trails;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -30,9 +31,6 @@ use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
 use evidence_core::tags::{TagChoice, TagStore, TaggedKind};
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
-use evidence_core::trails::{
-    Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailLabel, TrailStore, TrailVersion,
-};
 use evidence_core::transfer::{Import, Transfer};
 use evidence_core::{Current, Entry, Fact, Guard, Key, RecordKind, StoreError};
 
@@ -453,66 +451,6 @@ impl ServiceAccountStore for Broken {
 
     async fn api_key_count(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<u64> {
         self.whole.api_key_count(org, owner, at).await
-    }
-}
-
-#[async_trait]
-impl TrailStore for Broken {
-    async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>> {
-        self.whole.trail(org, flow, name).await
-    }
-
-    async fn trails(&self, org: Id, filter: &TrailFilter, request: PageRequest) -> StoreResult<Page<Listed>> {
-        let slice = self.whole.trails(org, filter, request).await?;
-        Ok(Page { items: backwards(slice.items, self.has(Defect::OldestTrailFirst)), ..slice })
-    }
-
-    async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Id>> {
-        let mut trails = self.whole.newest_trails(org, flows).await?;
-        if self.has(Defect::OneNewestTrailOnly) {
-            trails.truncate(1);
-        }
-        Ok(trails)
-    }
-
-    async fn trail_labels(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailLabel)>> {
-        self.whole.trail_labels(org, trails).await
-    }
-
-    async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
-        let mut contents = self.whole.trail_contents(org, trails).await?;
-        if self.has(Defect::ForgetsTheOverride) {
-            let rows = contents.iter_mut().flat_map(|contents| &mut contents.attestations);
-            rows.for_each(|row| row.is_override = false);
-        }
-        if self.has(Defect::ForgetsTheCommitOfAnAttestation) {
-            let rows = contents.iter_mut().flat_map(|contents| &mut contents.attestations);
-            rows.for_each(|row| row.commit = None);
-        }
-        Ok(contents)
-    }
-
-    async fn trail_versions(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailVersion>> {
-        let mut versions = self.whole.trail_versions(org, trails).await?;
-        if self.has(Defect::VersionsKeepTheirRevision) {
-            versions.iter_mut().for_each(|version| version.revision = version.revision.min(3));
-        }
-        if self.has(Defect::VersionsCountAttestationsAlone) {
-            for version in &mut versions {
-                let kind = Reported::Attestations;
-                version.reports = self.whole.trail_report_count(org, version.id, kind, u64::MAX).await?;
-            }
-        }
-        Ok(versions)
-    }
-
-    async fn trail_report_count(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
-        let size = self.whole.trail_report_count(org, trail, kind, most).await?;
-        Ok(size + u64::from(self.has(Defect::CountsOnePastTheLimit) && size > 0))
-    }
-
-    async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<TrailEntry>> {
-        self.whole.trail_entries(org, trail).await
     }
 }
 
