@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use evidence_benches::{
-    Client, Grown, ORG, Reads, Request, Result, Server, Stores, attestation_document, form, growth, print,
-    run, sizes,
+    Client, Grown, ORG, Reads, Request, Result, Row, Server, Stores, attestation_document, form, growth,
+    print, run, sizes,
 };
 use evidence_core::digest::sha256_hex;
 use evidence_core::time::{Clock, SystemClock};
@@ -32,8 +32,8 @@ fn main() -> Result {
         for engine in stores.engines() {
             let mut grown = Vec::new();
             for &size in &sizes {
-                let server = Server::start(&servers, &stores, engine, &format!("records_{size}")).await?;
-                let server = Arc::new(server);
+                let name = format!("records_{size}");
+                let server = Arc::new(Server::start(&servers, &stores, engine, &name).await?);
                 let trails = size.div_ceil(PER_TRAIL).max(1);
                 furnish(&server).await?;
                 let started = Instant::now();
@@ -44,6 +44,11 @@ fn main() -> Result {
                     trails * PER_TRAIL,
                     f64::from(u32::try_from(trails * PER_TRAIL)?) / seconds
                 );
+                let bytes = stores.bytes(engine, &name).await? / u64::try_from(trails * PER_TRAIL)?;
+                print(&[Row::orientation(
+                    format!("{engine}, on disk, {} attestations", trails * PER_TRAIL),
+                    format!("{bytes} bytes each, with its part of a trail and an artifact"),
+                )]);
                 let server = Arc::into_inner(server).ok_or("a client is left")?;
                 run_some(&server).await?;
                 let reads = reads(&server, trails, middle).await?;

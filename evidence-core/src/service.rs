@@ -512,7 +512,7 @@ impl EvidenceService for Evidence {
         }
         let access = self.still_authorized(access, Target::of(&operation)).await?;
         let lookup = if O::CACHED {
-            self.parts.answers.look_up((O::NAME, request), &access, self.now(), self.store()).await?
+            self.parts.answers.look_up((O::NAME, request), &access, self.now(), &self.parts.store).await?
         } else {
             Lookup::Bypass
         };

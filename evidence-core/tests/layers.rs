@@ -10,7 +10,7 @@ use regex::Regex;
 /// for those that have a line of their own.
 const LAYERS: [&str; 7] = [
     // Values
-    "auth/actor.rs auth/credentials.rs bounded.rs bounded/ cache/ decode.rs decode/recorded.rs digest.rs fact/names.rs fact/payload.rs git.rs id.rs \
+    "auth/actor.rs auth/credentials.rs bounded.rs bounded/ cache/ coalesced.rs decode.rs decode/recorded.rs digest.rs fact/names.rs fact/payload.rs git.rs id.rs \
      json.rs json/ ledger/ links.rs name.rs store/batch.rs store/entry.rs store/error.rs time.rs",
     // Records and rules
     "*/record.rs attestations/custom.rs attestations/details.rs attestations/jira.rs attestations/pull_requests.rs attestations/snyk.rs \

@@ -164,7 +164,7 @@ impl Sqlite {
         let bounds = Bounds { bytes: options.queue_bytes, wait: options.queue_timeout, grace: None };
         let (queue, jobs) = Queue::new(bounds);
         let file = Arc::clone(&opened);
-        let writer = Writer { connection, file, migrations };
+        let writer = Writer { connection, file, migrations, blob_bytes: 0 };
         let started = thread::Builder::new().name("evidence-writer".to_owned()).spawn(|| writer.run(jobs));
         started.map_err(|source| ConnectError::Thread { source })?;
         let readers = Arc::new(Readers::new(opened, options.acquire_timeout));

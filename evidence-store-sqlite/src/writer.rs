@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evidence_core::StoreError;
+use evidence_core::blobs::CHUNK;
 use evidence_core::id::Id;
 use evidence_core::queue::{Jobs, Reply, Task};
 use evidence_core::store::{Entry, StoreResult};
@@ -56,7 +57,12 @@ pub(crate) struct Writer {
     pub(crate) connection: Connection,
     pub(crate) file: Arc<OpenFile>,
     pub(crate) migrations: &'static [Migration],
+    /// How much of blobs was written since the page cache was emptied last.
+    pub(crate) blob_bytes: usize,
 }
+
+/// After so many bytes of blobs the writer's page cache is emptied: it never reads them again, and they would fill it.
+const MAX_CACHED_BLOB_BYTES: usize = CHUNK;
 
 impl Writer {
     /// Works until the queue is closed or [`Job::Stop`] comes.
@@ -145,6 +151,13 @@ impl Writer {
             return;
         }
         let outcome = self.attempt_blobs(blobs.iter().map(|(write, _)| write)).map_err(Arc::new);
+        self.blob_bytes += blobs.iter().map(|(write, _)| write.size).sum::<usize>();
+        if self.blob_bytes >= MAX_CACHED_BLOB_BYTES {
+            self.blob_bytes = 0;
+            if let Err(error) = self.connection.release_memory() {
+                tracing::warn!(%error, "the store's writer did not empty its page cache");
+            }
+        }
         for (_, reply) in blobs {
             reply.send(match &outcome {
                 Ok(true) => Ok(()),

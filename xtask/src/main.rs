@@ -160,13 +160,18 @@ fn openapi() -> Result {
     Ok(())
 }
 
-/// These benchmarks, or all, of which one starts the server's program; they note their figures in a directory, if one is given.
+/// The benchmark that starts the server's program.
+const OF_SERVER: &str = "bench_standalone_server";
+
+/// These benchmarks, or all; they note their figures in a directory, if one is given.
 fn bench(benches: &[&str], figures: Option<&Path>) -> Result {
-    cargo(["build", "--release", "--package", "evidence-server"]).run()?;
-    let server = format!("release/evidence-server{}", std::env::consts::EXE_SUFFIX);
     let mut bench = cargo(["bench", "--package", "evidence-benches"])
-        .args(benches.iter().flat_map(|bench| ["--bench", bench]))
-        .env("EVIDENCE_BENCH_SERVER", run::target().join(server));
+        .args(benches.iter().flat_map(|bench| ["--bench", bench]));
+    if benches.is_empty() || benches.contains(&OF_SERVER) {
+        cargo(["build", "--profile", "dist", "--package", "evidence-server"]).run()?;
+        let server = format!("dist/evidence-server{}", std::env::consts::EXE_SUFFIX);
+        bench = bench.env("EVIDENCE_BENCH_SERVER", run::target().join(server));
+    }
     if let Some(figures) = figures {
         bench = bench.env("EVIDENCE_BENCH_FIGURES", figures);
     }

@@ -11,6 +11,7 @@ use crate::auth::access::Access;
 use crate::auth::actor::Role;
 use crate::blobs::Chunks;
 use crate::cache::sized::Cache;
+use crate::coalesced::Coalescer;
 use crate::error::Result;
 use crate::id::Id;
 use crate::ledger::Hash;
@@ -33,9 +34,30 @@ const MAX_COPIES: usize = 16;
 pub(super) struct AnswerCache(Option<Arc<Answers>>);
 
 struct Answers {
+    heads: Coalescer<Id, Head>,
     cached: Cache<Request, Cached>,
     ttl: Duration,
     copies: Arc<Semaphore>,
+}
+
+/// The size and the root of an organization's ledger, or why they are not known.
+#[derive(Debug, Clone)]
+enum Head {
+    Known(u64, Hash),
+    /// There is none, or it cannot be read.
+    Unknown,
+    /// The store is away.
+    Unavailable(Arc<dyn std::error::Error + Send + Sync>),
+}
+
+/// The head of this organization's ledger, as it is now.
+async fn read_head(store: Arc<dyn Store>, org: Id) -> Head {
+    match store.ledger_head(org).await {
+        Ok(Some(ledger)) => Head::Known(ledger.size(), ledger.root()),
+        Err(StoreError::Unavailable(why)) => Head::Unavailable(why.into()),
+        // A damaged ledger keeps nobody from reading records.
+        Ok(None) | Err(_) => Head::Unknown,
+    }
 }
 
 /// The key of the cache.
@@ -79,12 +101,17 @@ impl AnswerCache {
     /// An empty cache.
     pub(super) fn new(settings: &Settings) -> Self {
         let Settings { answer_cache_bytes: bytes, cache_ttl: ttl, .. } = *settings;
-        let answers =
-            || Answers { cached: Cache::new(bytes), ttl, copies: Arc::new(Semaphore::new(MAX_COPIES)) };
+        let answers = || Answers {
+            heads: Coalescer::default(),
+            cached: Cache::new(bytes),
+            ttl,
+            copies: Arc::new(Semaphore::new(MAX_COPIES)),
+        };
         Self((bytes > 0 && !ttl.is_zero()).then(|| Arc::new(answers())))
     }
 
-    /// The answer that was made to this request, if the ledger is what it was then: one query.
+    /// The answer that was made to this request, if the ledger is what it was then: one query, which is shared by all that
+    /// ask about this organization while another such query is on its way.
     ///
     /// # Errors
     /// Where the store is away: the operation would wait for it once more.
@@ -93,14 +120,14 @@ impl AnswerCache {
         (operation, request): (&'static str, &str),
         access: &Access,
         now: Timestamp,
-        store: &dyn Store,
+        store: &Arc<dyn Store>,
     ) -> Result<Lookup> {
         let (Some(answers), Some(place)) = (&self.0, &access.org_access) else { return Ok(Lookup::Bypass) };
-        let ledger = match store.ledger_head(place.org).await {
-            Ok(Some(ledger)) => (ledger.size(), ledger.root()),
-            Err(away @ StoreError::Unavailable(_)) => return Err(away.into()),
-            // A damaged ledger keeps nobody from reading records.
-            Ok(None) | Err(_) => return Ok(Lookup::Bypass),
+        let (org, store) = (place.org, Arc::clone(store));
+        let ledger = match answers.heads.ask(org, move || read_head(store, org)).await {
+            Head::Known(size, root) => (size, root),
+            Head::Unknown => return Ok(Lookup::Bypass),
+            Head::Unavailable(why) => return Err(StoreError::Unavailable(why.into()).into()),
         };
         let request = Request { operation, org: place.org, role: place.role, text: request.to_owned() };
         let holds = |cached: &Arc<Cached>| {

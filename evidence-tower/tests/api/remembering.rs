@@ -1,7 +1,9 @@
 //! Reports evaluate what changed since the last one, and nothing is decided by what no longer holds.
 
 use std::collections::BTreeMap;
+use std::future::IntoFuture;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use evidence_core::environments::replay;
@@ -10,15 +12,17 @@ use evidence_core::memory::MemoryStore;
 use evidence_core::store::LedgerStore;
 use evidence_core::{Evidence, Limits, Settings, Store};
 use evidence_store_sqlite::rusqlite::Connection;
+use futures_util::FutureExt;
 use serde_json::json;
+use tokio::sync::Semaphore;
 
-use crate::intercepting_store::{Answered, InterceptingStore, take_counts};
+use crate::intercepting_store::{Answered, Call, InterceptingStore, take_counts};
 use crate::mounts::Mount;
 use crate::operation_paths::cached;
 use crate::replays::Forgetful;
 use crate::statements::{fill, reads};
 use crate::support::environments::{ReportedArtifact, fingerprint};
-use crate::support::{Api, ManualClock, acme, fixture, service_on_sqlite};
+use crate::support::{Api, ManualClock, acme, fixture, service_on_sqlite, stores};
 use crate::writes::restore;
 
 const RUNNING: [ReportedArtifact<'static>; 5] =
@@ -260,4 +264,64 @@ async fn no_cached_answer_outlives_a_write() {
     // Else nothing would be said of them.
     let unchanged = Vec::from_iter(cached.iter().filter(|operation| !changed.contains_key(*operation)));
     assert_eq!(unchanged, Vec::<&&str>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lists_show_of_a_trail_is_read_again_after_the_ttl() {
+    let settings =
+        Settings { answer_cache_bytes: 0, cache_ttl: Duration::from_secs(10), ..Settings::default() };
+    let (api, answered, ..) = observed(settings).await;
+    take_counts(&answered, ["trail_contents"]);
+    for (seconds, reads) in [(0, 1), (9, 0), (1, 1), (9, 0)] {
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+        api.get("/trails/acme").await.ok();
+        assert_eq!(take_counts(&answered, ["trail_contents"]), [reads], "after {seconds} seconds more");
+    }
+}
+
+#[tokio::test]
+async fn those_who_read_at_the_same_time_share_a_look_at_the_ledger_that_is_none_from_before() {
+    for stored in stores().await {
+        let (looks, looking) =
+            (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)));
+        let (counted, held) = (Arc::clone(&looks), Arc::clone(&looking));
+        let store = InterceptingStore::new(Arc::clone(&stored.store), move |call| {
+            let (counted, held) = (Arc::clone(&counted), Arc::clone(&held));
+            Box::pin(async move {
+                if call == Call::Query("ledger_head") {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    held.acquire().await.unwrap().forget();
+                }
+            })
+        });
+        let api =
+            Api::new(fixture(Arc::new(store), Settings::default()).await, Mount::Tower, stored.name).await;
+        let flow =
+            |description: &str| json!({"name": "shop", "description": description, "template": ["artifact"]});
+        api.put("/flows/acme").json(flow("before")).await.created();
+        let read = || api.get("/flows/acme/shop").into_future();
+        read().await.expect(200, json!({"description": "before"}));
+        looks.store(0, Ordering::Relaxed);
+        looking.forget_permits(Semaphore::MAX_PERMITS);
+        let mut first = read();
+        while looks.load(Ordering::Relaxed) == 0 {
+            assert!((&mut first).now_or_never().is_none());
+            tokio::task::yield_now().await;
+        }
+        api.put("/flows/acme").json(flow("after")).await.ok();
+        let mut later = Vec::from_iter((0..8).map(|_| read()));
+        // Those that authorize first find what the others asked.
+        for _ in 0..100 {
+            for one in &mut later {
+                assert!(one.now_or_never().is_none(), "{}", stored.name);
+            }
+            tokio::task::yield_now().await;
+        }
+        looking.add_permits(Semaphore::MAX_PERMITS / 2);
+        for reply in futures_util::future::join_all(later).await {
+            reply.expect(200, json!({"description": "after"}));
+        }
+        first.await.ok();
+        assert_eq!(looks.load(Ordering::Relaxed), 2, "{}", stored.name);
+    }
 }
