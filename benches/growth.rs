@@ -26,7 +26,7 @@ fn main() -> Result {
         for engine in stores.engines() {
             let mut grown = Vec::new();
             for &size in &sizes {
-                let server = Server::start(&servers, &stores, engine, &format!("grown_{size}")).await?;
+                let server = Server::uncached(&servers, &stores, engine, &format!("grown_{size}")).await?;
                 fill(&server, size).await?;
                 println!("{engine}: {size} trails and artifacts are there");
                 grown.push(Grown { reads: reads(&server, size), server, size });

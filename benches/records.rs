@@ -33,7 +33,7 @@ fn main() -> Result {
             let mut grown = Vec::new();
             for &size in &sizes {
                 let name = format!("records_{size}");
-                let server = Arc::new(Server::start(&servers, &stores, engine, &name).await?);
+                let server = Arc::new(Server::uncached(&servers, &stores, engine, &name).await?);
                 let trails = size.div_ceil(PER_TRAIL).max(1);
                 furnish(&server).await?;
                 let started = Instant::now();

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::serve::ListenerExt;
 use bytes::Bytes;
@@ -44,8 +45,12 @@ pub type Compiled<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + 'a>>;
 /// # Errors
 /// When the store fails.
 pub fn evidence(store: Arc<dyn Store>) -> Compiled<'static, (Evidence, ApiKey)> {
+    evidence_with(store, Settings::default())
+}
+
+fn evidence_with(store: Arc<dyn Store>, settings: Settings) -> Compiled<'static, (Evidence, ApiKey)> {
     Box::pin(async {
-        let evidence = Evidence::new(store, Settings::default());
+        let evidence = Evidence::new(store, settings);
         let seed = Seed { user: "jane".parse()?, orgs: vec![ORG.parse()?], api_key: None };
         let key = evidence.seed(&seed).await?;
         Ok((evidence, key))
@@ -129,6 +134,20 @@ impl Server {
         Self::mounted(servers, stores, engine, name, Mount::Hyper)
     }
 
+    /// The same with nothing cached of answers and trails: each read reads all that it answers.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn uncached<'a>(
+        servers: &'a Handle,
+        stores: &'a Stores,
+        engine: Engine,
+        name: &'a str,
+    ) -> Compiled<'a, Self> {
+        let settings = Settings { answer_cache_bytes: 0, cache_ttl: Duration::ZERO, ..Settings::default() };
+        Self::serving(servers, stores, engine, name, Mount::Hyper, settings)
+    }
+
     /// Serves this store in a host.
     ///
     /// # Errors
@@ -140,10 +159,21 @@ impl Server {
         name: &'a str,
         mount: Mount,
     ) -> Compiled<'a, Self> {
+        Self::serving(servers, stores, engine, name, mount, Settings::default())
+    }
+
+    fn serving<'a>(
+        servers: &'a Handle,
+        stores: &'a Stores,
+        engine: Engine,
+        name: &'a str,
+        mount: Mount,
+        settings: Settings,
+    ) -> Compiled<'a, Self> {
         Box::pin(async move {
             let _on_their_threads = servers.enter();
             let store = stores.open(engine, name).await?;
-            let (evidence, key) = evidence(store.store()).await?;
+            let (evidence, key) = evidence_with(store.store(), settings).await?;
             let api = EvidenceApi::new(evidence.clone());
             let address = match mount {
                 Mount::Hyper => hyper(servers, api).await?,

@@ -5,34 +5,42 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Shared, WeakShared};
-use tokio::sync::Mutex as Turn;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::yield_now;
+use tokio::time::timeout;
+use tracing::Instrument;
+
+/// How long a query waits for the one before it, before it begins beside it: one that hangs holds up nobody else.
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Queries by what they ask. One of each is on its way at a time, and one waits for its turn, which all share that ask
 /// meanwhile: nobody is answered by a query that began before they asked.
-pub(crate) struct Coalescer<K: Ord, V: Clone>(Arc<Queries<K, V>>);
+///
+/// A query is a task of its own, so that no asker has to be there for the others.
+pub(crate) struct Coalescer<K: Ord, V>(Arc<Queries<K, V>>);
 
-struct Queries<K: Ord, V: Clone> {
+struct Queries<K: Ord, V> {
     by_key: Mutex<BTreeMap<K, Asked<V>>>,
-    /// Whether the last one was answered without waiting: nobody can ask while such a query is on its way.
+    /// Whether the last query was answered without waiting: nobody on its thread could ask meanwhile.
     immediate: AtomicBool,
 }
 
-type Query<V> = Shared<BoxFuture<'static, V>>;
-
-/// The queries of one key. They live as long as somebody waits for them.
-struct Asked<V: Clone> {
-    turn: Arc<Turn<()>>,
-    /// The one that did not begin yet.
-    next: Option<WeakShared<BoxFuture<'static, V>>>,
+/// The queries of one key.
+struct Asked<V> {
+    turns: Arc<Semaphore>,
+    /// Where the answer of the one comes that did not begin yet.
+    next: Option<Answer<V>>,
     /// How many there are; at least one.
     queries: usize,
 }
 
-impl<K: Ord, V: Clone> Default for Coalescer<K, V> {
+/// Nothing until it is there.
+type Answer<V> = watch::Receiver<Option<V>>;
+
+impl<K: Ord, V> Default for Coalescer<K, V> {
     fn default() -> Self {
         Self(Arc::new(Queries { by_key: Mutex::default(), immediate: AtomicBool::new(false) }))
     }
@@ -43,45 +51,75 @@ where
     K: Ord + Clone + Send + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// The answer of `query`, or of another's that has an equal key and did not begin yet.
-    pub(crate) fn ask<Q>(&self, key: K, query: impl FnOnce() -> Q + Send + 'static) -> Query<V>
+    /// The answer of `query`, or of another's that has an equal key and did not begin yet. The query is the caller's own
+    /// outside of a Tokio runtime, and where the shared one came to nothing, as after a panic.
+    pub(crate) async fn ask<Q>(&self, key: K, query: impl Fn() -> Q) -> V
+    where
+        Q: Future<Output = V> + Send + 'static,
+    {
+        if let Ok(runtime) = Handle::try_current() {
+            let mut answer = self.join(key, &runtime, &query);
+            if let Ok(answer) = answer.wait_for(Option::is_some).await
+                && let Some(answer) = &*answer
+            {
+                return answer.clone();
+            }
+        }
+        query().await
+    }
+
+    fn join<Q>(&self, key: K, runtime: &Handle, query: impl Fn() -> Q) -> Answer<V>
     where
         Q: Future<Output = V> + Send + 'static,
     {
         let mut by_key = self.0.by_key();
         let asked = by_key.entry(key.clone()).or_insert_with(|| Asked {
-            turn: Arc::default(),
+            turns: Arc::new(Semaphore::new(1)),
             next: None,
             queries: 0,
         });
-        if let Some(next) = asked.next.as_ref().and_then(WeakShared::upgrade) {
-            return next;
+        if let Some(next) = &asked.next {
+            return next.clone();
         }
+        let (to, answer) = watch::channel(None);
+        asked.next = Some(answer.clone());
         asked.queries += 1;
-        let (turn, present) = (Arc::clone(&asked.turn), Present { queries: Arc::clone(&self.0), key });
-        let answer = async move {
-            let _turn = turn.lock().await;
-            if present.queries.immediate.load(Ordering::Relaxed) {
-                // Requests that are ready to run join this one.
-                yield_now().await;
-            }
-            present.begin();
-            let (mut query, mut polls) = (pin!(query()), 0_u32);
-            let answer = poll_fn(|context| {
-                polls = polls.saturating_add(1);
-                query.as_mut().poll(context)
-            });
-            let answer = answer.await;
-            present.queries.immediate.store(polls == 1, Ordering::Relaxed);
-            answer
-        };
-        let answer = answer.boxed().shared();
-        asked.next = answer.downgrade();
+        let present = Present { queries: Arc::clone(&self.0), key, begun: false };
+        let asking = ask_in_turn(Arc::clone(&asked.turns), present, query(), to);
+        drop(by_key);
+        runtime.spawn(asking.in_current_span());
         answer
     }
 }
 
-impl<K: Ord, V: Clone> Queries<K, V> {
+async fn ask_in_turn<K: Ord, V>(
+    turns: Arc<Semaphore>,
+    mut present: Present<K, V>,
+    query: impl Future<Output = V>,
+    to: watch::Sender<Option<V>>,
+) {
+    // A timer takes a runtime that has one, which a host without contention needs for nothing else.
+    let _turn = match turns.try_acquire() {
+        Ok(turn) => Some(turn),
+        Err(_) => timeout(MAX_WAIT, turns.acquire()).await.ok().and_then(Result::ok),
+    };
+    if present.queries.immediate.load(Ordering::Relaxed) {
+        // Requests that are ready to run join this one.
+        yield_now().await;
+    }
+    present.begin();
+    let (mut query, mut polls) = (pin!(query), 0_u32);
+    let answer = poll_fn(|context| {
+        polls = polls.saturating_add(1);
+        query.as_mut().poll(context)
+    });
+    let answer = answer.await;
+    present.queries.immediate.store(polls == 1, Ordering::Relaxed);
+    // Where nobody waits any more, nobody has to know.
+    to.send(Some(answer)).ok();
+}
+
+impl<K: Ord, V> Queries<K, V> {
     fn by_key(&self) -> MutexGuard<'_, BTreeMap<K, Asked<V>>> {
         // Nothing is half written when a holder of the lock panics.
         self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
@@ -89,24 +127,29 @@ impl<K: Ord, V: Clone> Queries<K, V> {
 }
 
 /// A query; its key is forgotten with the last.
-struct Present<K: Ord, V: Clone> {
+struct Present<K: Ord, V> {
     queries: Arc<Queries<K, V>>,
     key: K,
+    begun: bool,
 }
 
-impl<K: Ord, V: Clone> Present<K, V> {
+impl<K: Ord, V> Present<K, V> {
     /// From now on nobody joins.
-    fn begin(&self) {
+    fn begin(&mut self) {
+        self.begun = true;
         if let Some(asked) = self.queries.by_key().get_mut(&self.key) {
             asked.next = None;
         }
     }
 }
 
-impl<K: Ord, V: Clone> Drop for Present<K, V> {
+impl<K: Ord, V> Drop for Present<K, V> {
     fn drop(&mut self) {
         let mut by_key = self.queries.by_key();
         if let Some(asked) = by_key.get_mut(&self.key) {
+            if !self.begun {
+                asked.next = None;
+            }
             asked.queries -= 1;
             if asked.queries == 0 {
                 by_key.remove(&self.key);
@@ -117,106 +160,135 @@ impl<K: Ord, V: Clone> Drop for Present<K, V> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::AtomicU32;
 
-    use tokio::sync::{Semaphore, oneshot};
+    use futures_util::FutureExt;
+    use tokio::task::JoinHandle;
+    use tokio::time::{Instant, sleep};
 
     use super::*;
 
-    /// Counts the queries that began; each takes a permit, and answers how many had begun with it.
-    #[derive(Default)]
+    /// Counts the queries that began. Each answers how many had begun with it, once it has a permit.
     struct Store {
         begun: AtomicU32,
-        permits: Option<Semaphore>,
+        permits: Semaphore,
     }
 
     impl Store {
-        fn held() -> Arc<Self> {
-            Arc::new(Self { permits: Some(Semaphore::new(0)), ..Self::default() })
+        fn new(permits: usize) -> Arc<Self> {
+            Arc::new(Self { begun: AtomicU32::new(0), permits: Semaphore::new(permits) })
         }
 
         async fn query(self: Arc<Self>) -> u32 {
             let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
-            if let Some(permits) = &self.permits {
-                permits.acquire().await.unwrap().forget();
-            }
+            self.permits.acquire().await.unwrap().forget();
             number
         }
 
         fn begun(&self) -> u32 {
             self.begun.load(Ordering::Relaxed)
         }
+    }
 
-        fn answer_one(&self) {
-            self.permits.as_ref().unwrap().add_permits(1);
+    type Shared = Arc<Coalescer<&'static str, u32>>;
+
+    fn ask(coalescer: &Shared, key: &'static str, store: &Arc<Store>) -> JoinHandle<u32> {
+        let (coalescer, store) = (Arc::clone(coalescer), Arc::clone(store));
+        tokio::spawn(async move { coalescer.ask(key, || Arc::clone(&store).query()).await })
+    }
+
+    /// Lets everything go on that can.
+    async fn settle() {
+        for _ in 0..20 {
+            yield_now().await;
         }
     }
 
-    fn ask(coalescer: &Coalescer<&'static str, u32>, key: &'static str, store: &Arc<Store>) -> Query<u32> {
-        let store = Arc::clone(store);
-        coalescer.ask(key, move || store.query())
+    async fn expect_nothing_left(coalescer: &Shared) {
+        settle().await;
+        assert!(coalescer.0.by_key().is_empty());
     }
 
     #[tokio::test]
     async fn those_who_ask_while_a_query_is_on_its_way_share_the_next() {
-        let (coalescer, store) = (Coalescer::default(), Store::held());
-        let mut first = ask(&coalescer, "a", &store);
-        assert!((&mut first).now_or_never().is_none());
-        let mut later = Vec::from_iter((0..3).map(|_| ask(&coalescer, "a", &store)));
-        for one in &mut later {
-            assert!(one.now_or_never().is_none());
-        }
+        let (coalescer, store) = (Shared::default(), Store::new(0));
+        let first = ask(&coalescer, "a", &store);
+        settle().await;
+        let later = Vec::from_iter((0..3).map(|_| ask(&coalescer, "a", &store)));
+        settle().await;
         assert_eq!(store.begun(), 1, "one at a time");
-        let mut other = ask(&coalescer, "b", &store);
-        assert!((&mut other).now_or_never().is_none());
+        let other = ask(&coalescer, "b", &store);
+        settle().await;
         assert_eq!(store.begun(), 2, "of each key");
-        (0..3).for_each(|_| store.answer_one());
-        assert_eq!((first.await, other.await), (1, 2));
+        store.permits.add_permits(3);
+        assert_eq!((first.await.unwrap(), other.await.unwrap()), (1, 2));
         for one in later {
-            assert_eq!(one.await, 3);
+            assert_eq!(one.await.unwrap(), 3);
         }
-        assert!(coalescer.0.by_key().is_empty());
-        store.answer_one();
-        assert_eq!(ask(&coalescer, "a", &store).await, 4, "an answer is not kept");
-        assert!(coalescer.0.by_key().is_empty());
+        expect_nothing_left(&coalescer).await;
+        store.permits.add_permits(1);
+        assert_eq!(ask(&coalescer, "a", &store).await.unwrap(), 4, "an answer is not kept");
     }
 
     #[tokio::test]
     async fn whoever_leaves_holds_up_nobody_and_leaves_nothing() {
-        let (coalescer, store) = (Coalescer::default(), Store::held());
-        let mut first = ask(&coalescer, "a", &store);
-        assert!((&mut first).now_or_never().is_none());
-        let mut second = ask(&coalescer, "a", &store);
-        assert!((&mut second).now_or_never().is_none());
-        let mut third = ask(&coalescer, "a", &store);
-        assert!((&mut third).now_or_never().is_none());
-        // The second began none yet, and the third waits for the same.
-        drop((first, second));
-        store.answer_one();
-        assert_eq!(third.await, 2);
-        let mut only = ask(&coalescer, "a", &store);
-        while store.begun() < 3 {
-            assert!((&mut only).now_or_never().is_none());
+        let (coalescer, store) = (Shared::default(), Store::new(0));
+        let mut asking = Vec::new();
+        for _ in 0..3 {
+            asking.push(ask(&coalescer, "a", &store));
+            settle().await;
         }
-        drop(only);
-        assert!(coalescer.0.by_key().is_empty());
-        // One that nobody waits for any more is not joined.
-        store.answer_one();
-        assert_eq!(ask(&coalescer, "a", &store).await, 4);
+        let third = asking.pop().unwrap();
+        // The first began a query, and the second is the one by which the next was to begin.
+        asking.iter().for_each(JoinHandle::abort);
+        store.permits.add_permits(2);
+        assert_eq!(third.await.unwrap(), 2);
+        expect_nothing_left(&coalescer).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_query_that_hangs_holds_up_the_others_for_a_second() {
+        let (coalescer, store) = (Shared::default(), Store::new(0));
+        let begun = Instant::now();
+        let hanging = ask(&coalescer, "a", &store);
+        settle().await;
+        let next = ask(&coalescer, "a", &store);
+        while store.begun() < 2 {
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert!((MAX_WAIT..2 * MAX_WAIT).contains(&begun.elapsed()));
+        store.permits.add_permits(2);
+        assert_eq!((hanging.await.unwrap(), next.await.unwrap()), (1, 2));
+        expect_nothing_left(&coalescer).await;
+    }
+
+    #[tokio::test]
+    async fn those_who_are_ready_to_ask_share_a_query_that_does_not_wait() {
+        let (coalescer, store) = (Shared::default(), Store::new(9));
+        assert_eq!(ask(&coalescer, "a", &store).await.unwrap(), 1);
+        let all = [(); 3].map(|()| ask(&coalescer, "a", &store));
+        for one in all {
+            assert_eq!(one.await.unwrap(), 2);
+        }
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn nobody_is_answered_by_a_query_that_began_before_they_asked() {
-        let (coalescer, store) = (Arc::new(Coalescer::default()), Arc::new(Store::default()));
+        const ASKED: u32 = 64 * 200;
+        let (coalescer, store) = (Shared::default(), Store::new(ASKED as usize));
         let tasks = (0..64).map(|_| {
             let (coalescer, store) = (Arc::clone(&coalescer), Arc::clone(&store));
             tokio::spawn(async move {
-                for _ in 0..200 {
+                for turn in 0..200 {
                     let begun = store.begun();
-                    let query = Arc::clone(&store);
-                    let answer = coalescer.ask("a", move || async {
-                        tokio::task::yield_now().await;
-                        query.query().await
+                    let answer = coalescer.ask("a", || {
+                        let store = Arc::clone(&store);
+                        async move {
+                            if turn % 2 == 0 {
+                                yield_now().await;
+                            }
+                            store.query().await
+                        }
                     });
                     assert!(answer.await > begun);
                 }
@@ -225,35 +297,38 @@ mod tests {
         for task in Vec::from_iter(tasks) {
             task.await.unwrap();
         }
-        assert!(store.begun() < 64 * 200, "{}", store.begun());
-        assert!(coalescer.0.by_key().is_empty());
+        assert!(store.begun() < ASKED, "{}", store.begun());
     }
 
     #[tokio::test]
-    async fn those_who_are_ready_to_ask_share_a_query_that_does_not_wait() {
-        let (coalescer, store) = (Coalescer::default(), Arc::new(Store::default()));
-        assert_eq!(ask(&coalescer, "a", &store).await, 1);
-        let both = futures_util::future::join(ask(&coalescer, "a", &store), async {
-            ask(&coalescer, "a", &store).await
+    async fn after_a_panic_of_the_shared_query_each_asks_for_itself() {
+        let (coalescer, store) = (Shared::default(), Store::new(9));
+        let asking = [(); 3].map(|()| {
+            let (coalescer, store) = (Arc::clone(&coalescer), Arc::clone(&store));
+            tokio::spawn(async move {
+                let query = || {
+                    let store = Arc::clone(&store);
+                    async move {
+                        let number = store.query().await;
+                        assert!(number > 1, "a defect of a store");
+                        number
+                    }
+                };
+                coalescer.ask("a", query).await
+            })
         });
-        assert_eq!(both.await, (2, 2));
+        let mut answers = Vec::new();
+        for one in asking {
+            answers.push(one.await.unwrap());
+        }
+        answers.sort_unstable();
+        assert_eq!(answers, [2, 3, 4]);
+        expect_nothing_left(&coalescer).await;
     }
 
-    #[tokio::test]
-    async fn a_panic_of_a_query_is_its_askers_alone() {
-        let coalescer = Coalescer::<&str, u32>::default();
-        let (end, ended) = oneshot::channel::<()>();
-        let failing = coalescer.ask("a", || async {
-            drop(ended.await);
-            panic!("a defect of a store")
-        });
-        let failing = tokio::spawn(failing);
-        tokio::task::yield_now().await;
-        let waiting = tokio::spawn(coalescer.ask("a", || async { 1 }));
-        tokio::task::yield_now().await;
-        drop(end);
-        assert!(failing.await.is_err());
-        assert_eq!(waiting.await.unwrap(), 1);
-        assert!(coalescer.0.by_key().is_empty());
+    #[test]
+    fn without_a_runtime_everybody_asks_for_themselves() {
+        let coalescer = Coalescer::default();
+        assert_eq!(coalescer.ask("a", || async { 1 }).now_or_never(), Some(1));
     }
 }

@@ -168,7 +168,7 @@ pub struct Settings {
     pub answer_cache_bytes: usize,
     /// How long answers are cached at most, and what is shown of trails, where no record tells that they changed: a rebuild
     /// of the store mends what nobody recorded. An answer may be made of what is cached of a trail, so that it takes twice as
-    /// long until such a change shows. Zero caches neither.
+    /// long until such a change shows. Zero caches no answer, and trails for the one answer that they were read for.
     pub cache_ttl: Duration,
     /// Where notifications may be sent besides the internet: nowhere.
     pub egress: Egress,
@@ -512,7 +512,10 @@ impl EvidenceService for Evidence {
         }
         let access = self.still_authorized(access, Target::of(&operation)).await?;
         let lookup = if O::CACHED {
-            self.parts.answers.look_up((O::NAME, request), &access, self.now(), &self.parts.store).await?
+            self.parts
+                .answers
+                .look_up((O::NAME, request), &access, &*self.parts.clock, &self.parts.store)
+                .await?
         } else {
             Lookup::Bypass
         };

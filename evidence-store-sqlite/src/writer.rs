@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evidence_core::StoreError;
-use evidence_core::blobs::CHUNK;
 use evidence_core::id::Id;
 use evidence_core::queue::{Jobs, Reply, Task};
 use evidence_core::store::{Entry, StoreResult};
@@ -61,8 +60,9 @@ pub(crate) struct Writer {
     pub(crate) blob_bytes: usize,
 }
 
-/// After so many bytes of blobs the writer's page cache is emptied: it never reads them again, and they would fill it.
-const MAX_CACHED_BLOB_BYTES: usize = CHUNK;
+/// After so many bytes of blobs the writer's page cache is emptied, which they would fill: the writer never reads them. What
+/// else was in it is read once more from the system's cache, by writes that wait for the disk longer than that takes.
+const MAX_CACHED_BLOB_BYTES: usize = 1 << 20;
 
 impl Writer {
     /// Works until the queue is closed or [`Job::Stop`] comes.

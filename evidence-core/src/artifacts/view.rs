@@ -179,6 +179,10 @@ pub struct HistoryEvent {
 /// An attestation is taken for so many bytes where it is not known how long it is.
 const EVIDENCE: u64 = MAX_BATCH_BYTES / 64;
 
+/// How many bytes of cached trails, as they are read, an answer holds at a time: a client that reads it slowly keeps them in memory.
+/// One trail may be larger.
+const MAX_CACHED_BYTES: u64 = 8 << 20;
+
 /// The versions of about so many trails are kept while an answer is made.
 const MAX_VERSIONS: usize = 4096;
 
@@ -305,24 +309,28 @@ impl Rest {
         Ok(Self { artifacts: artifacts.into(), around })
     }
 
-    /// As many as rest on cached trails, and on others that fit memory together.
+    /// As many as rest on trails that fit memory together: those that are cached stay there as long as this answer is sent.
     fn take(&mut self) -> Result<Part> {
         let cx = self.around.owned.context();
         let (mut artifacts, mut known, mut unknown) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-        let mut room = MAX_BATCH_BYTES;
+        let (mut room, mut known_room) = (MAX_BATCH_BYTES, MAX_CACHED_BYTES);
         while let Some(artifact) = self.artifacts.pop_front() {
             let trail =
                 artifact.trail.filter(|trail| !known.contains_key(trail) && !unknown.contains_key(trail));
             if let Some(version) = trail.and_then(|trail| self.around.version(trail)) {
-                if let Some(trail) = cx.cached_trail(&version, self.around.since)? {
-                    known.insert(version.id, trail);
-                } else {
-                    if version.size() > room && !unknown.is_empty() {
-                        self.artifacts.push_front(artifact);
-                        break;
-                    }
-                    room = room.saturating_sub(version.size());
-                    unknown.insert(version.id, version);
+                let cached = cx.cached_trail(&version, self.around.since)?;
+                let (room, is_first) = match &cached {
+                    Some(_) => (&mut known_room, known.is_empty()),
+                    None => (&mut room, unknown.is_empty()),
+                };
+                if version.size() > *room && !is_first {
+                    self.artifacts.push_front(artifact);
+                    break;
+                }
+                *room = room.saturating_sub(version.size());
+                match cached {
+                    Some(trail) => drop(known.insert(version.id, trail)),
+                    None => drop(unknown.insert(version.id, version)),
                 }
             }
             artifacts.push(artifact);

@@ -19,7 +19,7 @@ use crate::operation::{Answer, AnswerBody, Header, Streamed, Success};
 use crate::service::Settings;
 use crate::store::Store;
 use crate::store::error::StoreError;
-use crate::time::Timestamp;
+use crate::time::{Clock, Timestamp};
 
 /// What an answer takes besides its text and the request's: the entry, and what the allocator adds.
 const OVERHEAD: usize = size_of::<(Request, Cached)>() + 128;
@@ -119,16 +119,18 @@ impl AnswerCache {
         &self,
         (operation, request): (&'static str, &str),
         access: &Access,
-        now: Timestamp,
+        clock: &dyn Clock,
         store: &Arc<dyn Store>,
     ) -> Result<Lookup> {
         let (Some(answers), Some(place)) = (&self.0, &access.org_access) else { return Ok(Lookup::Bypass) };
-        let (org, store) = (place.org, Arc::clone(store));
-        let ledger = match answers.heads.ask(org, move || read_head(store, org)).await {
+        let head = answers.heads.ask(place.org, || read_head(Arc::clone(store), place.org));
+        let ledger = match head.await {
             Head::Known(size, root) => (size, root),
             Head::Unknown => return Ok(Lookup::Bypass),
             Head::Unavailable(why) => return Err(StoreError::Unavailable(why.into()).into()),
         };
+        // Time passes while the head is read.
+        let now = clock.now();
         let request = Request { operation, org: place.org, role: place.role, text: request.to_owned() };
         let holds = |cached: &Arc<Cached>| {
             let age = now.as_micros().checked_sub(cached.at.as_micros());

@@ -318,10 +318,43 @@ async fn those_who_read_at_the_same_time_share_a_look_at_the_ledger_that_is_none
             tokio::task::yield_now().await;
         }
         looking.add_permits(Semaphore::MAX_PERMITS / 2);
+        // The first is not polled meanwhile, and holds up nobody.
         for reply in futures_util::future::join_all(later).await {
             reply.expect(200, json!({"description": "after"}));
         }
         first.await.ok();
         assert_eq!(looks.load(Ordering::Relaxed), 2, "{}", stored.name);
+    }
+}
+
+#[tokio::test]
+async fn no_answer_outlives_the_ttl_while_a_request_waits_for_the_ledger() {
+    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::default()));
+    fixture(Arc::clone(&store) as _, Settings::default()).await;
+    let (waited, flows) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let store = {
+        let (waited, flows, clock) = (Arc::clone(&waited), Arc::clone(&flows), Arc::clone(&clock));
+        InterceptingStore::new(store, move |call| {
+            match call {
+                Call::Query("ledger_head") => {
+                    let seconds = waited.load(Ordering::Relaxed);
+                    clock.advance(Duration::from_secs(seconds.try_into().unwrap()));
+                }
+                Call::Query("flow") => drop(flows.fetch_add(1, Ordering::Relaxed)),
+                Call::Query(_) | Call::Texts(_) | Call::Write => {}
+            }
+            Box::pin(std::future::ready(()))
+        })
+    };
+    let settings = Settings { cache_ttl: Duration::from_secs(10), ..Settings::default() };
+    let evidence = Evidence::with_sources(Arc::new(store), settings, clock, Arc::new(SystemRandom));
+    let api = Api::new(evidence, Mount::Tower, "memory").await;
+    let flow = json!({"name": "shop", "description": "", "template": ["artifact"]});
+    api.put("/flows/acme").json(flow).await.created();
+    flows.store(0, Ordering::Relaxed);
+    for (seconds, asked) in [(0, 1), (9, 0), (1, 1), (9, 0), (9, 1)] {
+        waited.store(seconds, Ordering::Relaxed);
+        api.get("/flows/acme/shop").await.ok();
+        assert_eq!(flows.swap(0, Ordering::Relaxed), asked, "after {seconds} seconds more");
     }
 }

@@ -37,8 +37,8 @@ use crate::timeouts::{ActiveRequests, BodyDeadline, BodyTimeouts, BoxError, Idle
 
 /// How long a peer may take for its first byte and for a request's head, and how long a connection may be idle.
 const HEAD_OR_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How much of a request is read at a time, at most: the longest head, and what a connection holds of a body.
-const READ_BUFFER: usize = 64 << 10;
+/// How much a connection buffers of a request, at most, and of an answer; a longer head is refused.
+const MAX_BUFFER: usize = 64 << 10;
 /// How long a peer may make no progress in the middle of a request or an answer.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the body of a request may take to come.
@@ -203,7 +203,7 @@ where
         http.http1()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_OR_IDLE_TIMEOUT)
-            .max_buf_size(READ_BUFFER);
+            .max_buf_size(MAX_BUFFER);
         http.http2().timer(TokioTimer::new()).keep_alive_interval(HEAD_OR_IDLE_TIMEOUT);
         Self { api, http, running: GracefulShutdown::new() }
     }
