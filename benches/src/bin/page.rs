@@ -52,9 +52,9 @@ const NOT_REACHED: &str = "
 - **The size of the program (P10).** Each of 118 operations has its own copy of what decodes, runs and answers it. The
   profile `dist` takes 18 % off (`lto`, one unit: 54.3 to 44.8 MB, of which 35 are code: 6.5 the operations, 6 routing, OpenAPI and
   JSON schemas, 2.3 destructors). Not tried: the compiler's `opt-level` for size, which costs speed.
-- **An artifact by its fingerprint on PostgreSQL (P4)** takes four times as long in a store of 100,000 that was just filled. It
-  showed when P4 was first measured without caches. The likely reason is a plan from before the first `ANALYZE`, by the order of
-  `LIMIT 1` and not by the fingerprint; that was not looked into yet.
+- **An artifact by its fingerprint on PostgreSQL (P4)** took 4.3 times as long in the larger store in one run and 1.6 times in the next
+  (medians). It is what is read first after the filling, while the larger store is still vacuumed, analyzed and flushed: likely, and not
+  verified.
 - **10 million records** were not measured: an attestation takes 2.7 kB on disk with its part of a trail and an artifact, so that they
   would take 27 GB and three quarters of an hour to fill, on each engine. The lists of records on PostgreSQL were not measured again
   since P4 is without caches.
