@@ -8,10 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::yield_now;
-use tokio::time::timeout;
+use tokio::time::Instant;
 use tracing::Instrument;
+
+use crate::turns::Turns;
 
 /// How long a query waits for the one before it, before it begins beside it: one that hangs holds up nobody else.
 const MAX_WAIT: Duration = Duration::from_secs(1);
@@ -23,26 +25,23 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 pub(crate) struct Coalescer<K: Ord, V>(Arc<Queries<K, V>>);
 
 struct Queries<K: Ord, V> {
-    by_key: Mutex<BTreeMap<K, Asked<V>>>,
+    turns: Turns<K>,
+    /// Where the answers of those come that did not begin yet.
+    next: Mutex<BTreeMap<K, Answer<V>>>,
     /// Whether the last query was answered without waiting: nobody on its thread could ask meanwhile.
     immediate: AtomicBool,
-}
-
-/// The queries of one key.
-struct Asked<V> {
-    turns: Arc<Semaphore>,
-    /// Where the answer of the one comes that did not begin yet.
-    next: Option<Answer<V>>,
-    /// How many there are; at least one.
-    queries: usize,
 }
 
 /// Nothing until it is there.
 type Answer<V> = watch::Receiver<Option<V>>;
 
-impl<K: Ord, V> Default for Coalescer<K, V> {
+impl<K: Ord + Clone, V> Default for Coalescer<K, V> {
     fn default() -> Self {
-        Self(Arc::new(Queries { by_key: Mutex::default(), immediate: AtomicBool::new(false) }))
+        Self(Arc::new(Queries {
+            turns: Turns::new(1, usize::MAX),
+            next: Mutex::default(),
+            immediate: AtomicBool::new(false),
+        }))
     }
 }
 
@@ -72,89 +71,58 @@ where
     where
         Q: Future<Output = V> + Send + 'static,
     {
-        let mut by_key = self.0.by_key();
-        let asked = by_key.entry(key.clone()).or_insert_with(|| Asked {
-            turns: Arc::new(Semaphore::new(1)),
-            next: None,
-            queries: 0,
-        });
-        if let Some(next) = &asked.next {
-            return next.clone();
+        let mut next = self.0.next();
+        if let Some(answer) = next.get(&key) {
+            return answer.clone();
         }
         let (to, answer) = watch::channel(None);
-        asked.next = Some(answer.clone());
-        asked.queries += 1;
-        let present = Present { queries: Arc::clone(&self.0), key, begun: false };
-        let asking = ask_in_turn(Arc::clone(&asked.turns), present, query(), to);
-        drop(by_key);
-        runtime.spawn(asking.in_current_span());
+        next.insert(key.clone(), answer.clone());
+        drop(next);
+        let waiting = Waiting { queries: Arc::clone(&self.0), key };
+        runtime.spawn(ask_in_turn(waiting, query(), to).in_current_span());
         answer
     }
 }
 
-async fn ask_in_turn<K: Ord, V>(
-    turns: Arc<Semaphore>,
-    mut present: Present<K, V>,
+async fn ask_in_turn<K: Ord + Clone, V>(
+    waiting: Waiting<K, V>,
     query: impl Future<Output = V>,
     to: watch::Sender<Option<V>>,
 ) {
-    // A timer takes a runtime that has one, which a host without contention needs for nothing else.
-    let _turn = match turns.try_acquire() {
-        Ok(turn) => Some(turn),
-        Err(_) => timeout(MAX_WAIT, turns.acquire()).await.ok().and_then(Result::ok),
-    };
-    if present.queries.immediate.load(Ordering::Relaxed) {
+    let queries = Arc::clone(&waiting.queries);
+    let _turn = queries.turns.take(waiting.key.clone(), Instant::now() + MAX_WAIT).await;
+    if queries.immediate.load(Ordering::Relaxed) {
         // Requests that are ready to run join this one.
         yield_now().await;
     }
-    present.begin();
+    drop(waiting);
     let (mut query, mut polls) = (pin!(query), 0_u32);
     let answer = poll_fn(|context| {
         polls = polls.saturating_add(1);
         query.as_mut().poll(context)
     });
     let answer = answer.await;
-    present.queries.immediate.store(polls == 1, Ordering::Relaxed);
+    queries.immediate.store(polls == 1, Ordering::Relaxed);
     // Where nobody waits any more, nobody has to know.
     to.send(Some(answer)).ok();
 }
 
 impl<K: Ord, V> Queries<K, V> {
-    fn by_key(&self) -> MutexGuard<'_, BTreeMap<K, Asked<V>>> {
+    fn next(&self) -> MutexGuard<'_, BTreeMap<K, Answer<V>>> {
         // Nothing is half written when a holder of the lock panics.
-        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A query; its key is forgotten with the last.
-struct Present<K: Ord, V> {
+/// A query that did not begin yet. Nobody joins it once this is dropped.
+struct Waiting<K: Ord, V> {
     queries: Arc<Queries<K, V>>,
     key: K,
-    begun: bool,
 }
 
-impl<K: Ord, V> Present<K, V> {
-    /// From now on nobody joins.
-    fn begin(&mut self) {
-        self.begun = true;
-        if let Some(asked) = self.queries.by_key().get_mut(&self.key) {
-            asked.next = None;
-        }
-    }
-}
-
-impl<K: Ord, V> Drop for Present<K, V> {
+impl<K: Ord, V> Drop for Waiting<K, V> {
     fn drop(&mut self) {
-        let mut by_key = self.queries.by_key();
-        if let Some(asked) = by_key.get_mut(&self.key) {
-            if !self.begun {
-                asked.next = None;
-            }
-            asked.queries -= 1;
-            if asked.queries == 0 {
-                by_key.remove(&self.key);
-            }
-        }
+        self.queries.next().remove(&self.key);
     }
 }
 
@@ -163,8 +131,9 @@ mod tests {
     use std::sync::atomic::AtomicU32;
 
     use futures_util::FutureExt;
+    use tokio::sync::Semaphore;
     use tokio::task::JoinHandle;
-    use tokio::time::{Instant, sleep};
+    use tokio::time::sleep;
 
     use super::*;
 
@@ -206,7 +175,7 @@ mod tests {
 
     async fn expect_nothing_left(coalescer: &Shared) {
         settle().await;
-        assert!(coalescer.0.by_key().is_empty());
+        assert!(coalescer.0.next().is_empty() && coalescer.0.turns.is_unused());
     }
 
     #[tokio::test]

@@ -87,6 +87,14 @@ impl<K: Ord> Drop for Present<K> {
 }
 
 #[cfg(test)]
+impl<K: Ord> Turns<K> {
+    /// Whether nobody is anywhere.
+    pub(crate) fn is_unused(&self) -> bool {
+        locked(&self.lines).is_empty()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use std::future::Future;
     use std::time::Duration;
@@ -134,7 +142,7 @@ mod tests {
         drop(end);
         assert_eq!((first.await, third.await), (Some(()), Some(())));
         assert_eq!(*done.lock().unwrap(), [1, 3]);
-        assert!(locked(&turns.lines).is_empty());
+        assert!(turns.is_unused());
     }
 
     #[tokio::test(start_paused = true)]
@@ -149,7 +157,7 @@ mod tests {
         }
         assert_eq!(take(&turns, "a", async {}).now_or_never(), Some(None), "too many");
         drop((first, waiting));
-        assert!(locked(&turns.lines).is_empty());
+        assert!(turns.is_unused());
         assert_eq!(take(&turns, "a", async {}).await, Some(()));
     }
 }
