@@ -1,10 +1,11 @@
 //! Reads as a store grows (P4): an artifact by its fingerprint, and the first, the middle and the last page of trails,
 //! artifacts and snapshots. `EVIDENCE_BENCH_GROWTH` names the sizes, as in `10000,100000,1000000`; the usual ones leave
 //! the last out, which takes minutes to fill. Each size is a store of its own, and they are read in turns: what else
-//! the machine does meanwhile is the same to all of them.
+//! the machine does meanwhile is the same to all of them. A word after `--` names the engine.
 
 use evidence_benches::{
-    FLOW, Grown, ORG, Reads, Request, Result, Server, Stores, growth, member, new_id, print, run, sizes,
+    FLOW, Filter, Grown, ORG, Reads, Request, Result, Server, Stores, growth, member, new_id, print, run,
+    sizes,
 };
 use evidence_core::artifacts::{Artifact, ArtifactFilter};
 use evidence_core::digest::sha256_hex;
@@ -23,7 +24,8 @@ fn main() -> Result {
     run(|servers| async move {
         let sizes = sizes()?;
         let stores = Stores::below(env!("CARGO_TARGET_TMPDIR"))?;
-        for engine in stores.engines() {
+        let filter = Filter::from_arguments();
+        for engine in stores.engines().into_iter().filter(|engine| filter.wants(&engine.to_string())) {
             let mut grown = Vec::new();
             for &size in &sizes {
                 let server = Server::uncached(&servers, &stores, engine, &format!("grown_{size}")).await?;
@@ -31,6 +33,7 @@ fn main() -> Result {
                 println!("{engine}: {size} trails and artifacts are there");
                 grown.push(Grown { reads: reads(&server, size), server, size });
             }
+            stores.settle(engine).await?;
             print(&growth(engine, "trails and artifacts", &grown).await?);
         }
         Ok(())

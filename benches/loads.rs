@@ -1,7 +1,8 @@
 //! The API under load: an attestation written, an artifact found by its digest, an attestation by its id and the newest 50
 //! trails, at 1 to 1,024 connections; and how long reads take at a fixed rate. Client, server and database share the machine.
-//! Nobody writes while others read, so that the service answers from its cache; "uncached" are requests with a
-//! parameter that nothing reads and that no request before had.
+//! Nobody writes while others read, so that the service answers from its cache, but where it says so: each write makes
+//! every answer about its organization anew. "Uncached" are requests with a parameter that nothing reads and that no request
+//! before had.
 //!
 //! `EVIDENCE_BENCH_STORED` says how many attestations there are, 10,000 unless it does. Words after `--` narrow the figures,
 //! as in `-- write sqlite`.
@@ -22,10 +23,14 @@ use tokio::runtime::Handle;
 const CONNECTIONS: [usize; 5] = [1, 8, 64, 256, 1024];
 const ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_millis(2000);
+/// As long as [`measured`] takes.
+const MEASURED: Duration = ROUND.saturating_mul(4);
 /// How many clients there are of requests that are not cached.
 const UNCACHED: [usize; 3] = [1, 8, 64];
 /// The connections and the rate of the reads that come at a fixed rate.
 const PACED: (usize, u32) = (64, 5000);
+/// The connections of the reads beside which so many attestations a second come in.
+const BESIDE_WRITES: (usize, u32) = (64, 50);
 /// Attestations of a trail.
 const PER_TRAIL: usize = 8;
 /// The variable that says how many attestations there are.
@@ -101,6 +106,15 @@ async fn figures(
                 let readers = Repeater::several(server.address, &server.get(path), 200, connections).await?;
                 rows.push(row(&cached, engine, connections, measured(readers).await?));
             }
+        }
+        let (connections, writes) = BESIDE_WRITES;
+        let beside = format!("{what}, beside {writes} writes a second");
+        if wants(&beside) {
+            let readers = Repeater::several(server.address, &server.get(path), 200, connections).await?;
+            let writers = Attester::several(server, &[ORG.to_owned()], 1).await?;
+            let writes = paced(writers, writes, MEASURED);
+            let (came, _) = tokio::try_join!(measured(readers), writes)?;
+            rows.push(row(&beside, engine, connections, came));
         }
         let what = format!("{what}, uncached");
         if wants(&what) {

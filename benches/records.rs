@@ -1,17 +1,27 @@
 //! What is recorded about changes as it grows (P4): attestations come in over the API, ten to a trail with an artifact, from
 //! 64 connections, and then every list and look-up of them is read. `EVIDENCE_BENCH_GROWTH` names the numbers of
-//! attestations, as in `10000,100000,1000000`; the usual ones leave the last out, which takes minutes.
+//! attestations, as in `10000,100000,1000000`; the usual ones leave the last out, which takes minutes. Of more than
+//! 100,000 one trail in a hundred comes in over the API, and the others are recorded as that left those. A word after
+//! `--` names the engine.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use evidence_benches::{
-    Client, Grown, ORG, Reads, Request, Result, Row, Server, Stores, attestation_document, form, growth,
-    print, run, sizes,
+    Client, Filter, Grown, ORG, Reads, Request, Result, Row, Server, Stores, attestation_document, form,
+    growth, member, new_id, print, run, sizes,
 };
+use evidence_core::artifacts::Artifact;
+use evidence_core::attestations::{Attestation, Binding};
 use evidence_core::digest::sha256_hex;
-use evidence_core::time::{Clock, SystemClock};
+use evidence_core::git::GitCommit;
+use evidence_core::id::Id;
+use evidence_core::time::{Clock, SystemClock, Timestamp};
+use evidence_core::trails::Trail;
+use evidence_core::{Fact, Store, Write};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -21,6 +31,10 @@ const PER_TRAIL: usize = 10;
 const FLOWS: usize = 10;
 /// A repository has so many trails.
 const PER_REPO: usize = 1000;
+/// The most trails that come in over the API alone.
+const OVER_API: usize = 10_000;
+/// How many trails a write of the others has.
+const BATCH: usize = 165;
 /// How many artifacts run, all of the first repository.
 const RUNNING: usize = 50;
 const TEMPLATE: &str = "version: 1\ntrail:\n  artifacts:\n    - name: api\n      attestations:\n        - name: check-2\n          type: generic\n";
@@ -29,7 +43,8 @@ fn main() -> Result {
     run(|servers| async move {
         let sizes = sizes()?;
         let stores = Stores::below(env!("CARGO_TARGET_TMPDIR"))?;
-        for engine in stores.engines() {
+        let filter = Filter::from_arguments();
+        for engine in stores.engines().into_iter().filter(|engine| filter.wants(&engine.to_string())) {
             let mut grown = Vec::new();
             for &size in &sizes {
                 let name = format!("records_{size}");
@@ -37,7 +52,7 @@ fn main() -> Result {
                 let trails = size.div_ceil(PER_TRAIL).max(1);
                 furnish(&server).await?;
                 let started = Instant::now();
-                let middle = load(&server, trails).await?;
+                let middle = fill(&server, trails).await?;
                 let seconds = started.elapsed().as_secs_f64();
                 println!(
                     "{engine}: {} attestations in {trails} trails in {seconds:.0} s: {:.0} attestations/s",
@@ -54,6 +69,7 @@ fn main() -> Result {
                 let reads = reads(&server, trails, middle).await?;
                 grown.push(Grown { reads, server, size });
             }
+            stores.settle(engine).await?;
             print(&growth(engine, "attestations", &grown).await?);
         }
         Ok(())
@@ -79,32 +95,138 @@ async fn furnish(server: &Server) -> Result {
     Ok(())
 }
 
-/// Reports everything, and says when half of it was there, in seconds since 1970.
-async fn load(server: &Arc<Server>, trails: usize) -> Result<i64> {
-    let next = Arc::new(AtomicUsize::new(0));
+/// Records so many trails, and says when half of them were there, in seconds since 1970.
+async fn fill(server: &Arc<Server>, trails: usize) -> Result<i64> {
+    let seconds = || SystemClock.now().as_micros() / 1_000_000;
+    if trails <= OVER_API {
+        report_all(server, 0..trails / 2).await?;
+        let middle = seconds();
+        report_all(server, trails / 2..trails).await?;
+        return Ok(middle);
+    }
+    let store = server.store.store();
+    let (by, org) = member(&*store).await?;
+    let mut middle = seconds();
+    for first in (0..trails).step_by(PER_REPO) {
+        let first_entry = store.ledger_head(org).await?.ok_or("no ledger")?.size();
+        let reported = first..trails.min(first + FLOWS);
+        report_all(server, reported.clone()).await?;
+        let patterns = facts_by_flow(&*store, org, first_entry).await?;
+        let others: Vec<usize> = (reported.end..trails.min(first + PER_REPO)).collect();
+        for numbers in others.chunks(BATCH) {
+            let at = SystemClock.now();
+            let mut facts = Vec::new();
+            for &number in numbers {
+                let (trail, pattern) = (new_id(), patterns.get(&flow(number)).ok_or("no pattern")?);
+                for fact in pattern {
+                    facts.push(renumbered(fact.clone(), trail, number, at)?);
+                }
+            }
+            store.record(Write { org, by: by.clone(), at, facts, guards: vec![], secrets: vec![] }).await?;
+        }
+        if (first..first + PER_REPO).contains(&(trails / 2)) {
+            middle = seconds();
+        }
+    }
+    Ok(middle)
+}
+
+/// What the ledger has about trails from this entry on, by flow; of each there is one trail.
+async fn facts_by_flow(store: &dyn Store, org: Id, mut entry: u64) -> Result<BTreeMap<String, Vec<Fact>>> {
+    let (mut flows, mut facts) = (BTreeMap::new(), BTreeMap::<String, Vec<Fact>>::new());
+    loop {
+        let entries = store.ledger_entries(org, entry, 1000).await?;
+        let Some(last) = entries.last() else { return Ok(facts) };
+        entry = last.index + 1;
+        for entry in &entries {
+            let fact = serde_json::from_str(&entry.payload)?;
+            let trail = match &fact {
+                Fact::TrailBegun { record } => {
+                    let number =
+                        record.name.as_str().rsplit('-').next().map(str::parse).ok_or("no number")??;
+                    flows.insert(record.id, flow(number));
+                    Some(record.id)
+                }
+                Fact::ArtifactReported { record } => record.trail,
+                Fact::AttestationAdded { record } => Some(record.trail),
+                _ => None,
+            };
+            if let Some(flow) = trail.and_then(|trail| flows.get(&trail)) {
+                facts.entry(flow.clone()).or_default().push(fact);
+            }
+        }
+    }
+}
+
+/// The same of another trail.
+fn renumbered(fact: Fact, trail: Id, number: usize, at: Timestamp) -> Result<Fact> {
+    let commit_info = |of: Option<GitCommit>| {
+        of.map(|of| Result::Ok(GitCommit { sha1: commit(number).parse()?, ..of })).transpose()
+    };
+    Ok(match fact {
+        Fact::TrailBegun { record } => Fact::TrailBegun {
+            record: Trail {
+                id: trail,
+                name: self::trail(number).parse()?,
+                git_commit_info: commit_info(record.git_commit_info)?,
+                created_at: at,
+                last_modified_at: at,
+                ..record
+            },
+        },
+        Fact::ArtifactReported { record } => Fact::ArtifactReported {
+            record: Artifact {
+                id: new_id(),
+                trail: Some(trail),
+                fingerprint: fingerprint(number).parse()?,
+                filename: filename(number),
+                git_commit: Some(commit(number).parse()?),
+                git_commit_info: commit_info(record.git_commit_info)?,
+                created_at: at,
+                ..record
+            },
+        },
+        Fact::AttestationAdded { record } => Fact::AttestationAdded {
+            record: Attestation {
+                id: new_id(),
+                trail,
+                binding: match record.binding {
+                    Binding::Artifact { target, .. } => {
+                        Binding::Artifact { target, fingerprint: fingerprint(number).parse()? }
+                    }
+                    other => other,
+                },
+                attachments: Vec::new(),
+                evidence: None,
+                created_at: at,
+                ..record
+            },
+        },
+        other => other,
+    })
+}
+
+/// Reports these trails over the API, from so many connections.
+async fn report_all(server: &Arc<Server>, numbers: Range<usize>) -> Result {
+    let next = Arc::new(AtomicUsize::new(numbers.start));
     let mut tasks = JoinSet::new();
-    for _ in 0..CONNECTIONS {
+    for _ in 0..CONNECTIONS.min(numbers.len()) {
         let (server, next) = (Arc::clone(server), Arc::clone(&next));
         tasks.spawn(async move {
             let mut client = server.client().await?;
-            let mut middle = None;
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= trails {
-                    return Result::Ok(middle);
-                }
-                if number == trails / 2 {
-                    middle = Some(SystemClock.now().as_micros() / 1_000_000);
+                if number >= numbers.end {
+                    return Result::Ok(());
                 }
                 report(&server, &mut client, number).await?;
             }
         });
     }
-    let mut middle = None;
     while let Some(ended) = tasks.join_next().await {
-        middle = middle.or(ended??);
+        ended??;
     }
-    Ok(middle.ok_or("no trail was in the middle")?)
+    Ok(())
 }
 
 /// A trail, its artifact, and what is attested of both.

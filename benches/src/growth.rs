@@ -1,5 +1,5 @@
-//! How long reads take as a store grows: one store a size, read in turns, so that what else the machine does meanwhile is
-//! the same to all of them. Nothing is cached, for an answer that is says nothing about the store.
+//! How long reads take as a store grows: one store a size, all filled before and then read in turns, so that what else the
+//! machine does meanwhile is the same to all of them. Nothing is cached, for an answer that is says nothing about the store.
 
 use crate::{Engine, Request, Result, Row, Server, durations_ms, percentile};
 

@@ -119,6 +119,22 @@ impl Stores {
         })
     }
 
+    /// Lets PostgreSQL do at once what it does by itself in the minute after a store was filled: vacuum, analyze, write out.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub async fn settle(&self, engine: Engine) -> Result {
+        if engine == Engine::Postgres {
+            let (url, _) = self.postgres()?;
+            let mut connection = PgConnection::connect(&url).await?;
+            for command in ["VACUUM (ANALYZE)", "CHECKPOINT"] {
+                sqlx::query(command).execute(&mut connection).await?;
+            }
+            connection.close().await?;
+        }
+        Ok(())
+    }
+
     /// The store of this name, made if it is not there.
     ///
     /// # Errors

@@ -10,18 +10,20 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::yield_now;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
 use crate::turns::Turns;
 
-/// How long a query waits for the one before it, before it begins beside it: one that hangs holds up nobody else.
+/// How long a query has its turn: after that the next begins beside it, so that one that hangs holds up the others once, for no
+/// longer.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Queries by what they ask. One of each is on its way at a time, and one waits for its turn, which all share that ask
 /// meanwhile: nobody is answered by a query that began before they asked.
 ///
-/// A query is a task of its own, so that no asker has to be there for the others.
+/// A query is a task of its own, so that no asker has to be there for the others. It is one of the asker's runtime, which has
+/// to go on where those ask from several.
 pub(crate) struct Coalescer<K: Ord, V>(Arc<Queries<K, V>>);
 
 struct Queries<K: Ord, V> {
@@ -50,7 +52,8 @@ where
     K: Ord + Clone + Send + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// The answer of `query`, or of another's that has an equal key and did not begin yet. The query is the caller's own
+    /// The answer of `query`, or of another's that has an equal key and did not begin yet. A query begins when it is polled
+    /// first, and does nothing before. It is the caller's own
     /// outside of a Tokio runtime, and where the shared one came to nothing, as after a panic.
     pub(crate) async fn ask<Q>(&self, key: K, query: impl Fn() -> Q) -> V
     where
@@ -90,18 +93,24 @@ async fn ask_in_turn<K: Ord + Clone, V>(
     to: watch::Sender<Option<V>>,
 ) {
     let queries = Arc::clone(&waiting.queries);
-    let _turn = queries.turns.take(waiting.key.clone(), Instant::now() + MAX_WAIT).await;
+    // Whoever has it gives it up before, where its runtime goes on.
+    let turn = queries.turns.take(waiting.key.clone(), Instant::now() + 2 * MAX_WAIT).await;
     if queries.immediate.load(Ordering::Relaxed) {
         // Requests that are ready to run join this one.
         yield_now().await;
     }
     drop(waiting);
     let (mut query, mut polls) = (pin!(query), 0_u32);
-    let answer = poll_fn(|context| {
+    let mut counted = poll_fn(|context| {
         polls = polls.saturating_add(1);
         query.as_mut().poll(context)
     });
-    let answer = answer.await;
+    let answer = if let Ok(answer) = timeout(MAX_WAIT, &mut counted).await {
+        answer
+    } else {
+        drop(turn);
+        counted.await
+    };
     queries.immediate.store(polls == 1, Ordering::Relaxed);
     // Where nobody waits any more, nobody has to know.
     to.send(Some(answer)).ok();
@@ -129,6 +138,8 @@ impl<K: Ord, V> Drop for Waiting<K, V> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicU32;
+
+    use std::future::pending;
 
     use futures_util::FutureExt;
     use tokio::sync::Semaphore;
@@ -218,25 +229,34 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_query_that_hangs_holds_up_the_others_for_a_second() {
         let (coalescer, store) = (Shared::default(), Store::new(0));
-        let begun = Instant::now();
-        let hanging = ask(&coalescer, "a", &store);
+        let hanging = {
+            let coalescer = Arc::clone(&coalescer);
+            tokio::spawn(async move { coalescer.ask("a", pending).await })
+        };
         settle().await;
         let next = ask(&coalescer, "a", &store);
-        while store.begun() < 2 {
-            sleep(Duration::from_millis(10)).await;
-        }
-        assert!((MAX_WAIT..2 * MAX_WAIT).contains(&begun.elapsed()));
+        sleep(MAX_WAIT - Duration::from_millis(10)).await;
+        assert_eq!(store.begun(), 0);
+        sleep(Duration::from_millis(20)).await;
+        assert_eq!(store.begun(), 1);
+        let later = ask(&coalescer, "a", &store);
+        settle().await;
+        assert_eq!(store.begun(), 1, "one at a time again");
+        let asked = Instant::now();
         store.permits.add_permits(2);
-        assert_eq!((hanging.await.unwrap(), next.await.unwrap()), (1, 2));
+        assert_eq!((next.await.unwrap(), later.await.unwrap()), (1, 2));
+        assert_eq!(asked.elapsed(), Duration::ZERO);
+        assert!(!hanging.is_finished());
         expect_nothing_left(&coalescer).await;
     }
 
-    #[tokio::test]
+    /// On a runtime that polls the newest task first, as those of several threads do.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn those_who_are_ready_to_ask_share_a_query_that_does_not_wait() {
         let (coalescer, store) = (Shared::default(), Store::new(9));
         assert_eq!(ask(&coalescer, "a", &store).await.unwrap(), 1);
-        let all = [(); 3].map(|()| ask(&coalescer, "a", &store));
-        for one in all {
+        let all = tokio::spawn(async move { [(); 3].map(|()| ask(&coalescer, "a", &store)) });
+        for one in all.await.unwrap() {
             assert_eq!(one.await.unwrap(), 2);
         }
     }

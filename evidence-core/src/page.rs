@@ -186,20 +186,40 @@ pub(crate) fn in_batches_within<T>(
     most: usize,
 ) -> Vec<Vec<T>> {
     let mut batches: Vec<Vec<T>> = Vec::new();
-    let mut room = 0;
+    let mut room = Room::of(bytes_of_part);
     for (item, bytes) in items {
-        match batches.last_mut().filter(|batch| batch.len() < most && bytes <= room) {
-            Some(batch) => {
-                batch.push(item);
-                room -= bytes;
-            }
+        match batches.last_mut().filter(|batch| batch.len() < most && room.admits(bytes)) {
+            Some(batch) => batch.push(item),
             None => {
                 batches.push(vec![item]);
-                room = bytes_of_part.saturating_sub(bytes);
+                room = Room::of(bytes_of_part);
+                room.admits(bytes);
             }
         }
     }
     batches
+}
+
+/// What is left of a part of so many bytes.
+pub(crate) struct Room {
+    left: u64,
+    is_empty: bool,
+}
+
+impl Room {
+    pub(crate) const fn of(bytes: u64) -> Self {
+        Self { left: bytes, is_empty: true }
+    }
+
+    /// Whether an item of so many bytes comes into the part, of which it takes them: the first does, however long it is.
+    pub(crate) const fn admits(&mut self, bytes: u64) -> bool {
+        let admits = self.is_empty || bytes <= self.left;
+        if admits {
+            self.is_empty = false;
+            self.left = self.left.saturating_sub(bytes);
+        }
+        admits
+    }
 }
 
 /// Of a list that is answered whole, more items are not listed at once: they come to about a megabyte.

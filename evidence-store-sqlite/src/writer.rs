@@ -60,8 +60,8 @@ pub(crate) struct Writer {
     pub(crate) blob_bytes: usize,
 }
 
-/// After so many bytes of blobs the writer's page cache is emptied, which they would fill: the writer never reads them. What
-/// else was in it is read once more from the system's cache, by writes that wait for the disk longer than that takes.
+/// After so many bytes of blobs the writer's page cache is emptied, which they would fill: the writer reads them where they are
+/// swept, alone. What else was in it is read once more from the system's cache, by writes that wait for the disk longer than that takes.
 const MAX_CACHED_BLOB_BYTES: usize = 1 << 20;
 
 impl Writer {

@@ -28,7 +28,7 @@ use crate::id::Id;
 use crate::json::JsonText;
 use crate::links::ExternalUrls;
 use crate::name::Fingerprint;
-use crate::page::{MAX_BATCH_BYTES, in_batches};
+use crate::page::{MAX_BATCH_BYTES, Room, in_batches};
 use crate::repos::record::RepoInfo;
 use crate::rules::compliance::{self, ByContent, State};
 use crate::rules::template::Template;
@@ -179,9 +179,9 @@ pub struct HistoryEvent {
 /// An attestation is taken for so many bytes where it is not known how long it is.
 const EVIDENCE: u64 = MAX_BATCH_BYTES / 64;
 
-/// How many bytes of cached trails, as they are read, an answer holds at a time: a client that reads it slowly keeps them in memory.
-/// One trail may be larger.
-const MAX_CACHED_BYTES: u64 = 8 << 20;
+/// About how many bytes of cached trails an answer holds at a time: as many as it would of trails that are read, which take four
+/// times their text. A client that reads it slowly keeps them in memory. One trail may be larger.
+const MAX_CACHED_BYTES: u64 = 4 * MAX_BATCH_BYTES;
 
 /// The versions of about so many trails are kept while an answer is made.
 const MAX_VERSIONS: usize = 4096;
@@ -309,25 +309,24 @@ impl Rest {
         Ok(Self { artifacts: artifacts.into(), around })
     }
 
-    /// As many as rest on trails that fit memory together: those that are cached stay there as long as this answer is sent.
+    /// As many as rest on trails that fit memory together: those that are cached stay there as long as this part is sent.
     fn take(&mut self) -> Result<Part> {
         let cx = self.around.owned.context();
         let (mut artifacts, mut known, mut unknown) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-        let (mut room, mut known_room) = (MAX_BATCH_BYTES, MAX_CACHED_BYTES);
+        let (mut room, mut known_room) = (Room::of(MAX_BATCH_BYTES), Room::of(MAX_CACHED_BYTES));
         while let Some(artifact) = self.artifacts.pop_front() {
             let trail =
                 artifact.trail.filter(|trail| !known.contains_key(trail) && !unknown.contains_key(trail));
             if let Some(version) = trail.and_then(|trail| self.around.version(trail)) {
                 let cached = cx.cached_trail(&version, self.around.since)?;
-                let (room, is_first) = match &cached {
-                    Some(_) => (&mut known_room, known.is_empty()),
-                    None => (&mut room, unknown.is_empty()),
+                let fits = match &cached {
+                    Some(trail) => known_room.admits(trail.bytes as u64),
+                    None => room.admits(version.size()),
                 };
-                if version.size() > *room && !is_first {
+                if !fits {
                     self.artifacts.push_front(artifact);
                     break;
                 }
-                *room = room.saturating_sub(version.size());
                 match cached {
                     Some(trail) => drop(known.insert(version.id, trail)),
                     None => drop(unknown.insert(version.id, version)),

@@ -33,6 +33,8 @@ pub(crate) struct ReportedTrail {
     pub(crate) contents: TrailContents,
     by_content: OnceLock<ByContent>,
     read_at: Instant,
+    /// About how many bytes of memory it takes, all of it made.
+    pub(crate) bytes: usize,
 }
 
 impl ReportedTrail {
@@ -134,10 +136,11 @@ impl Context<'_> {
             for contents in self.store().trail_contents(org, &unknown).await? {
                 let id = contents.trail.id;
                 let fact = facts.get(&(id, contents.revision));
-                let bytes = fact.map(|fact| memory(&contents, *fact));
-                let trail = Arc::new(ReportedTrail { contents, by_content: OnceLock::new(), read_at });
+                let bytes = memory(&contents, fact.copied().unwrap_or_default());
+                let trail = ReportedTrail { contents, by_content: OnceLock::new(), read_at, bytes };
+                let trail = Arc::new(trail);
                 // How large a fact is that came in between is not known.
-                if let Some(bytes) = bytes {
+                if fact.is_some() {
                     self.trail_cache().put((org, id), bytes, Arc::clone(&trail));
                 }
                 found.insert(id, trail);

@@ -280,6 +280,26 @@ async fn what_lists_show_of_a_trail_is_read_again_after_the_ttl() {
 }
 
 #[tokio::test]
+async fn a_list_holds_a_part_of_its_cached_trails_at_a_time() {
+    let settings = Settings { answer_cache_bytes: 0, ..Settings::default() };
+    let (api, answered, ..) = observed(settings).await;
+    let notes = "a".repeat(250 << 10);
+    for number in 0..20 {
+        let trail = format!("large-{number}");
+        let data = json!({"name": trail, "user_data": {"notes": notes}});
+        api.put("/trails/acme/web").form(&[("name=\"data_json\"", &data.to_string())]).await.created();
+        api.given_artifact('6', &trail).await;
+    }
+    take_counts(&answered, ["trail_contents", "runs"]);
+    // Where they run is asked for each part of the list. Four such trails are read at a time; cached, each takes a megabyte of
+    // memory.
+    for counts in [[5, 5], [0, 5]] {
+        api.get("/artifacts/acme?per_page=20").await.ok();
+        assert_eq!(take_counts(&answered, ["trail_contents", "runs"]), counts);
+    }
+}
+
+#[tokio::test]
 async fn those_who_read_at_the_same_time_share_a_look_at_the_ledger_that_is_none_from_before() {
     for stored in stores().await {
         let (looks, looking) =
@@ -324,6 +344,63 @@ async fn those_who_read_at_the_same_time_share_a_look_at_the_ledger_that_is_none
         }
         first.await.ok();
         assert_eq!(looks.load(Ordering::Relaxed), 2, "{}", stored.name);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn equal_requests_share_an_answer_for_a_tenth_of_a_second() {
+    let (flows, reading) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(9)));
+    let (counted, held) = (Arc::clone(&flows), Arc::clone(&reading));
+    let store = InterceptingStore::new(Arc::new(MemoryStore::new()), move |call| {
+        let (counted, held) = (Arc::clone(&counted), Arc::clone(&held));
+        Box::pin(async move {
+            if call == Call::Query("flow") {
+                counted.fetch_add(1, Ordering::Relaxed);
+                held.acquire().await.unwrap().forget();
+            }
+        })
+    });
+    let api = Api::new(fixture(Arc::new(store), Settings::default()).await, Mount::Tower, "memory").await;
+    let written = async |description: &str| {
+        reading.add_permits(9);
+        let flow = json!({"name": "shop", "description": description, "template": ["artifact"]});
+        api.put("/flows/acme").json(flow).await;
+        reading.forget_permits(Semaphore::MAX_PERMITS);
+        flows.store(0, Ordering::Relaxed);
+    };
+    let reads = || Vec::from_iter((0..8).map(|_| tokio::spawn(api.get("/flows/acme/shop").into_future())));
+    let seconds = async |seconds| tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+
+    written("one").await;
+    let asked = reads();
+    seconds(0.05).await;
+    assert_eq!(flows.load(Ordering::Relaxed), 1);
+    reading.add_permits(1);
+    for reply in asked {
+        reply.await.unwrap().expect(200, json!({"description": "one"}));
+    }
+    assert_eq!(flows.load(Ordering::Relaxed), 1, "all share it");
+
+    written("two").await;
+    let asked = reads();
+    seconds(0.15).await;
+    assert_eq!(flows.load(Ordering::Relaxed), 8, "each makes its own after a while");
+    reading.add_permits(8);
+    for reply in asked {
+        reply.await.unwrap().expect(200, json!({"description": "two"}));
+    }
+
+    written("three").await;
+    let mut asked = reads();
+    seconds(0.05).await;
+    assert_eq!(flows.load(Ordering::Relaxed), 1);
+    written("four").await;
+    asked.extend(reads());
+    seconds(0.01).await;
+    assert_eq!(flows.load(Ordering::Relaxed), 1, "those who ask after a write share with none from before");
+    reading.add_permits(Semaphore::MAX_PERMITS / 2);
+    for reply in asked.drain(8..) {
+        reply.await.unwrap().expect(200, json!({"description": "four"}));
     }
 }
 

@@ -37,7 +37,7 @@ use crate::timeouts::{ActiveRequests, BodyDeadline, BodyTimeouts, BoxError, Idle
 
 /// How long a peer may take for its first byte and for a request's head, and how long a connection may be idle.
 const HEAD_OR_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How much a connection buffers of a request, at most, and of an answer; a longer head is refused.
+/// How much is buffered of an answer before another piece of it is taken, and, on HTTP/1, of a request: a longer head is refused.
 const MAX_BUFFER: usize = 64 << 10;
 /// How long a peer may make no progress in the middle of a request or an answer.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -204,7 +204,10 @@ where
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_OR_IDLE_TIMEOUT)
             .max_buf_size(MAX_BUFFER);
-        http.http2().timer(TokioTimer::new()).keep_alive_interval(HEAD_OR_IDLE_TIMEOUT);
+        http.http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(HEAD_OR_IDLE_TIMEOUT)
+            .max_send_buf_size(MAX_BUFFER);
         Self { api, http, running: GracefulShutdown::new() }
     }
 

@@ -1,11 +1,14 @@
 //! Connections over a pipe, on a clock that jumps to the next timer whenever everybody waits.
 
-use futures_util::stream;
+use std::future::{pending, ready};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::{StreamExt, stream};
 use http_body::Frame;
 use http_body_util::{BodyExt, Empty, StreamBody};
 use hyper::client::conn::http2;
 use hyper_util::rt::TokioExecutor;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, copy_bidirectional, duplex};
 use tokio::time::{sleep, timeout};
 use tower::service_fn;
 
@@ -53,6 +56,20 @@ async fn a_client_that_stops_in_the_middle_of_a_body_is_answered_and_cut_off() {
     assert!(ended.is_ok() && answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_head_that_is_longer_than_the_buffer_is_refused() {
+    for (header, status) in
+        [(MAX_BUFFER - 100, "200 OK"), (MAX_BUFFER, "431 Request Header Fields Too Large")]
+    {
+        let mut client = connected(Duration::ZERO);
+        let request = format!("GET / HTTP/1.1\r\nconnection: close\r\nx: {}\r\n\r\n", "a".repeat(header));
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{header}: {answer:?}");
+    }
+}
+
 /// Asks over HTTP/2, with a flow-control window of so many bytes, and takes the text of the answer after so long.
 async fn asked(client: DuplexStream, window: u32, after: Duration) -> Result<Bytes, hyper::Error> {
     let mut http = http2::Builder::new(TokioExecutor::new());
@@ -62,6 +79,38 @@ async fn asked(client: DuplexStream, window: u32, after: Duration) -> Result<Byt
     let response = requests.send_request(Request::new(Empty::<Bytes>::new())).await?;
     tokio::time::sleep(after).await;
     Ok(response.into_body().collect().await?.to_bytes())
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_an_answer_that_is_not_read_little_is_taken() {
+    const PIECE: usize = 16 << 10;
+    let taken = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&taken);
+    let api = service_fn(move |_: Request<BodyDeadline<Incoming>>| {
+        let count = Arc::clone(&count);
+        let pieces = stream::repeat_with(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, Infallible>(Frame::data(Bytes::from_static(&[b'a'; PIECE])))
+        });
+        let pieces = stream::once(sleep(Duration::from_secs(1))).flat_map(move |()| pieces.clone());
+        ready(Ok::<_, Infallible>(Response::new(StreamBody::new(Box::pin(pieces)))))
+    });
+    let (near, mut far) = duplex(PIPE);
+    tokio::spawn(async move { Connections::new(api).serve(near).await });
+    let (client, mut line) = duplex(PIPE);
+    tokio::spawn(async move {
+        // The line is cut, unnoticed, before the answer's text comes.
+        timeout(Duration::from_millis(500), copy_bidirectional(&mut line, &mut far)).await.ok();
+        pending::<()>().await;
+    });
+    let mut http = http2::Builder::new(TokioExecutor::new());
+    http.initial_stream_window_size(16 << 20).initial_connection_window_size(16 << 20);
+    let (mut requests, connection) = http.handshake(TokioIo::new(client)).await.unwrap();
+    tokio::spawn(connection);
+    let _unread = requests.send_request(Request::new(Empty::<Bytes>::new())).await.unwrap();
+    sleep(STALL_TIMEOUT / 2).await;
+    let taken = taken.load(Ordering::Relaxed) * PIECE;
+    assert!((1..=MAX_BUFFER + PIPE + 4 * PIECE).contains(&taken), "{taken}");
 }
 
 #[tokio::test(start_paused = true)]
