@@ -1,7 +1,7 @@
 //! The API under load: an attestation written, an artifact found by its digest, an attestation by its id and the newest 50
 //! trails, at 1 to 1,024 connections; and how long reads take at a fixed rate. Client, server and database share the machine.
-//! Nobody writes while others read, so that the service answers from its cache, but where it says so: each write makes
-//! every answer about its organization anew. "Uncached" are requests with a parameter that nothing reads and that no request
+//! Nobody writes while others read, so that the service answers from its cache, but for what is read beside writes: each makes
+//! every answer about its organization anew, and these change the newest trails. "Uncached" are requests with a parameter that nothing reads and that no request
 //! before had.
 //!
 //! `EVIDENCE_BENCH_STORED` says how many attestations there are, 10,000 unless it does. Words after `--` narrow the figures,
@@ -23,8 +23,7 @@ use tokio::runtime::Handle;
 const CONNECTIONS: [usize; 5] = [1, 8, 64, 256, 1024];
 const ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_millis(2000);
-/// As long as [`measured`] takes.
-const MEASURED: Duration = ROUND.saturating_mul(4);
+const WARM_UP: Duration = Duration::from_millis(500);
 /// How many clients there are of requests that are not cached.
 const UNCACHED: [usize; 3] = [1, 8, 64];
 /// The connections and the rate of the reads that come at a fixed rate.
@@ -44,7 +43,8 @@ fn main() -> Result {
         for engine in stores.engines() {
             let server = Arc::new(Server::start(&servers, &stores, engine, "loads").await?);
             fill(&server, stored).await?;
-            let rows = figures(&servers, &server, engine, &filter).await?;
+            let trails = stored.div_ceil(PER_TRAIL).max(1);
+            let rows = figures(&servers, &server, trails, engine, &filter).await?;
             if !rows.is_empty() {
                 println!(
                     "\n{engine}, {stored} attestations stored; the CPU is that of the server + the database."
@@ -85,6 +85,7 @@ fn fingerprint(number: usize) -> String {
 async fn figures(
     servers: &Handle,
     server: &Arc<Server>,
+    trails: usize,
     engine: Engine,
     filter: &Filter,
 ) -> Result<Vec<Row>> {
@@ -111,10 +112,12 @@ async fn figures(
         let beside = format!("{what}, beside {writes} writes a second");
         if wants(&beside) {
             let readers = Repeater::several(server.address, &server.get(path), 200, connections).await?;
-            let writers = Attester::several(server, &[ORG.to_owned()], 1).await?;
-            let writes = paced(writers, writes, MEASURED);
-            let (came, _) = tokio::try_join!(measured(readers), writes)?;
-            rows.push(row(&beside, engine, connections, came));
+            let writers = AboutNewest::several(server, trails).await?;
+            let took = WARM_UP + ROUND * u32::try_from(ROUNDS)?;
+            let (came, written) = tokio::try_join!(measured(readers), paced(writers, writes, took))?;
+            let row = row(&beside, engine, connections, came);
+            let figure = format!("{}, {:.0} writes/s", row.figure, written.1.per_second);
+            rows.push(Row { figure, point: None, ..row });
         }
         let what = format!("{what}, uncached");
         if wants(&what) {
@@ -185,6 +188,35 @@ impl Worker for Distinct {
     }
 }
 
+/// A client that attests to the newest 50 trails in turn, so that what lists show of them changes.
+struct AboutNewest {
+    server: Arc<Server>,
+    client: Client,
+    trails: usize,
+    turn: usize,
+}
+
+impl AboutNewest {
+    /// Several, where each write takes long.
+    async fn several(server: &Arc<Server>, trails: usize) -> Result<Vec<Self>> {
+        let mut all = Vec::new();
+        for turn in 0..8 {
+            let (server, client) = (Arc::clone(server), server.client().await?);
+            all.push(Self { server, client, trails, turn });
+        }
+        Ok(all)
+    }
+}
+
+impl Worker for AboutNewest {
+    async fn work(&mut self) -> Result {
+        let newest = trail(self.trails - 1 - self.turn % self.trails.min(50));
+        self.turn += 1;
+        let request = attestation(&self.server, ORG, &newest, &attestation_document("test"));
+        self.client.send(&request).await.map(drop)
+    }
+}
+
 /// The path of one attestation.
 async fn attestation_by_id(server: &Server) -> Result<String> {
     let list = server.get(&format!("/attestations/{ORG}/{FLOW}/trail/{}/test", trail(3)));
@@ -195,7 +227,7 @@ async fn attestation_by_id(server: &Server) -> Result<String> {
 
 /// The medians of some rounds, after one that does not count.
 async fn measured<W: Worker>(workers: Vec<W>) -> Result<Round> {
-    let (mut workers, _) = round(workers, ROUND / 4).await?;
+    let (mut workers, _) = round(workers, WARM_UP).await?;
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
         let (again, came) = round(workers, ROUND).await?;
@@ -207,7 +239,7 @@ async fn measured<W: Worker>(workers: Vec<W>) -> Result<Round> {
 
 /// What is to be reached with so many connections, and by which figure: what others came to on a machine like the one of
 /// `README.md` (two shared cores, client and database on them), measured once, or what this service came to before it was made faster:
-/// on another machine they say little. Cached and uncached answers are both judged by them.
+/// on another machine they say little. Cached, uncached and beside writes, answers are judged by them.
 const TO_REACH: [(&str, Engine, usize, f64, f64, &str); 9] = [
     ("an artifact by its digest", Engine::Postgres, 64, 5.0, 1518.0, "Archivista 9ff5e11"),
     ("an attestation by its id", Engine::Postgres, 64, 0.5, 29129.0, "a file, without database and rights"),

@@ -309,6 +309,8 @@ async fn reads(server: &Server, trails: usize, middle: i64) -> Result<Reads> {
     };
     let some = 1.max(trails / 2 / FLOWS) * FLOWS;
     let some = if some < trails { some } else { 0 };
+    // One of those that did not come in over the API, if there are any.
+    let some = if trails > OVER_API { some + FLOWS } else { some };
     let (flow, trail, fingerprint, commit) = (flow(some), trail(some), fingerprint(some), commit(some));
     let attested = id(&first(&format!("/attestations/{ORG}?")).await?, "attestation_id")?;
     let decided = id(&first(&format!("/controls/{ORG}/C-1/decisions?")).await?, "decision_id")?;

@@ -39,7 +39,12 @@ pub fn sizes() -> Result<Vec<usize>> {
 /// The first read that fails.
 pub async fn growth(engine: Engine, of: &str, grown: &[Grown]) -> Result<Vec<Row>> {
     let names = grown.first().into_iter().flat_map(|grown| &grown.reads).map(|(name, _)| *name);
-    let mut rows = Vec::new();
+    let sizes: Vec<String> = grown.iter().map(|grown| grown.size.to_string()).collect();
+    let sizes = sizes.join(", ");
+    let mut rows = vec![Row::orientation(
+        format!("P4 {engine}, {of}"),
+        format!("{sizes}: each figure is in milliseconds, the ratio that of the last p99 to the first"),
+    )];
     for (number, name) in names.enumerate() {
         let mut taken = vec![Vec::new(); grown.len()];
         for _ in 0..ROUNDS {
@@ -52,11 +57,6 @@ pub async fn growth(engine: Engine, of: &str, grown: &[Grown]) -> Result<Vec<Row
         }
         rows.push(row(format!("P4 {engine}, {name}"), &taken));
     }
-    let sizes: Vec<String> = grown.iter().map(|grown| grown.size.to_string()).collect();
-    println!(
-        "\nEach figure is in milliseconds, at {} {of}. The ratio is that of the last p99 to the first.",
-        sizes.join(", ")
-    );
     Ok(rows)
 }
 

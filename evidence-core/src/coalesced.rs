@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::yield_now;
@@ -53,8 +54,8 @@ where
     V: Clone + Send + Sync + 'static,
 {
     /// The answer of `query`, or of another's that has an equal key and did not begin yet. A query begins when it is polled
-    /// first, and does nothing before. It is the caller's own
-    /// outside of a Tokio runtime, and where the shared one came to nothing, as after a panic.
+    /// first, and does nothing before. The caller's own is taken outside of a Tokio runtime, and where the shared one came to
+    /// nothing, as after a panic.
     pub(crate) async fn ask<Q>(&self, key: K, query: impl Fn() -> Q) -> V
     where
         Q: Future<Output = V> + Send + 'static,
@@ -105,7 +106,12 @@ async fn ask_in_turn<K: Ord + Clone, V>(
         polls = polls.saturating_add(1);
         query.as_mut().poll(context)
     });
-    let answer = if let Ok(answer) = timeout(MAX_WAIT, &mut counted).await {
+    // What is answered at once needs no timer.
+    let answer = match (&mut counted).now_or_never() {
+        Some(answer) => Ok(answer),
+        None => timeout(MAX_WAIT, &mut counted).await,
+    };
+    let answer = if let Ok(answer) = answer {
         answer
     } else {
         drop(turn);
@@ -141,7 +147,6 @@ mod tests {
 
     use std::future::pending;
 
-    use futures_util::FutureExt;
     use tokio::sync::Semaphore;
     use tokio::task::JoinHandle;
     use tokio::time::sleep;

@@ -188,12 +188,12 @@ pub(crate) fn in_batches_within<T>(
     let mut batches: Vec<Vec<T>> = Vec::new();
     let mut room = Room::of(bytes_of_part);
     for (item, bytes) in items {
-        match batches.last_mut().filter(|batch| batch.len() < most && room.admits(bytes)) {
+        match batches.last_mut().filter(|batch| batch.len() < most && room.try_take(bytes)) {
             Some(batch) => batch.push(item),
             None => {
                 batches.push(vec![item]);
                 room = Room::of(bytes_of_part);
-                room.admits(bytes);
+                room.try_take(bytes);
             }
         }
     }
@@ -212,7 +212,7 @@ impl Room {
     }
 
     /// Whether an item of so many bytes comes into the part, of which it takes them: the first does, however long it is.
-    pub(crate) const fn admits(&mut self, bytes: u64) -> bool {
+    pub(crate) const fn try_take(&mut self, bytes: u64) -> bool {
         let admits = self.is_empty || bytes <= self.left;
         if admits {
             self.is_empty = false;

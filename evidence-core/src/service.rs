@@ -59,7 +59,9 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     /// Runs an operation as [`Self::run`] does, and makes its answer; what takes long, in `compute`. `request` is the request's
     /// path and query: two that are equal ask the operation for the same, and a decorator that changes what is asked for changes it, too.
     /// [`Evidence`] caches answers that rest on the ledger alone
-    /// ([`Operation::CACHED`]), and so may answer without running the operation. A decorator of `run` alone sees every operation, for
+    /// ([`Operation::CACHED`]), and so may answer without running the operation. A request waits up to a second for an equal one
+    /// that it shares the answer of. In a Tokio runtime that takes timers, and what one request waits for may be a task of
+    /// another's runtime, which has to be driven. A decorator of `run` alone sees every operation, for
     /// this one runs it.
     fn answer<O: Operation>(
         &self,
@@ -164,7 +166,8 @@ pub struct Settings {
     /// reported again and again for years. [`EnvironmentStatus::reported_at`](crate::environments::EnvironmentStatus)
     /// may be so much behind.
     pub heartbeat_interval: Duration,
-    /// About so many bytes of answers are cached in memory ([`Operation::CACHED`]); 0 caches none.
+    /// About so many bytes of answers are cached in memory ([`Operation::CACHED`]); 0 caches none, and shares none among equal
+    /// requests that come at the same time.
     pub answer_cache_bytes: usize,
     /// How long answers are cached at most, and what is shown of trails, where no record tells that they changed: a rebuild
     /// of the store mends what nobody recorded. An answer may be made of what is cached of a trail, so that it takes twice as

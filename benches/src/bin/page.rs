@@ -12,8 +12,8 @@ use plotters::prelude::*;
 const PROGRAMS: [(&str, &str); 8] = [
     ("bench_http", "Writes (P1, P2), reads (P3) and reports (P5), each against its probe"),
     ("bench_loads", "From 1 to 1,024 connections, and reads at a fixed rate"),
-    ("bench_growth", "Reads as the store grows (P4)"),
-    ("bench_records", "Reads of what is recorded about changes, as the store grows (P4)"),
+    ("bench_growth", "Reads without caches, as the store grows (P4)"),
+    ("bench_records", "Reads of what is recorded about changes, without caches, as the store grows (P4)"),
     ("bench_environments", "A year of an environment (P6)"),
     ("bench_audit_pdf", "The trail as PDF (P7)"),
     ("bench_standalone_server", "The server's start, memory and size (P8 to P10)"),

@@ -179,9 +179,12 @@ pub struct HistoryEvent {
 /// An attestation is taken for so many bytes where it is not known how long it is.
 const EVIDENCE: u64 = MAX_BATCH_BYTES / 64;
 
-/// About how many bytes of cached trails an answer holds at a time: as many as it would of trails that are read, which take four
-/// times their text. A client that reads it slowly keeps them in memory. One trail may be larger.
-const MAX_CACHED_BYTES: u64 = 4 * MAX_BATCH_BYTES;
+/// A trail takes about so many times the bytes of memory that are read of it.
+const MEMORY: u64 = 4;
+
+/// About how many bytes of memory the trails take that an answer holds at a time: a client that reads it slowly keeps those
+/// that are cached there, too. One trail may be larger.
+const MAX_TRAILS_BYTES: u64 = MEMORY * MAX_BATCH_BYTES;
 
 /// The versions of about so many trails are kept while an answer is made.
 const MAX_VERSIONS: usize = 4096;
@@ -313,17 +316,14 @@ impl Rest {
     fn take(&mut self) -> Result<Part> {
         let cx = self.around.owned.context();
         let (mut artifacts, mut known, mut unknown) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-        let (mut room, mut known_room) = (Room::of(MAX_BATCH_BYTES), Room::of(MAX_CACHED_BYTES));
+        let mut room = Room::of(MAX_TRAILS_BYTES);
         while let Some(artifact) = self.artifacts.pop_front() {
             let trail =
                 artifact.trail.filter(|trail| !known.contains_key(trail) && !unknown.contains_key(trail));
             if let Some(version) = trail.and_then(|trail| self.around.version(trail)) {
                 let cached = cx.cached_trail(&version, self.around.since)?;
-                let fits = match &cached {
-                    Some(trail) => known_room.admits(trail.bytes as u64),
-                    None => room.admits(version.size()),
-                };
-                if !fits {
+                let unread = version.size().saturating_mul(MEMORY);
+                if !room.try_take(cached.as_ref().map_or(unread, |trail| trail.bytes as u64)) {
                     self.artifacts.push_front(artifact);
                     break;
                 }

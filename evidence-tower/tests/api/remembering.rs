@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use evidence_core::environments::replay;
@@ -348,60 +348,63 @@ async fn those_who_read_at_the_same_time_share_a_look_at_the_ledger_that_is_none
 }
 
 #[tokio::test(start_paused = true)]
-async fn equal_requests_share_an_answer_for_a_tenth_of_a_second() {
-    let (flows, reading) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(9)));
-    let (counted, held) = (Arc::clone(&flows), Arc::clone(&reading));
+async fn equal_requests_share_the_answer_that_one_of_them_makes() {
+    /// How many flows are being read, or were, and the permits to go on.
+    #[derive(Default)]
+    struct Reading {
+        holds: AtomicBool,
+        flows: AtomicUsize,
+    }
+    let (reading, permits) = (Arc::new(Reading::default()), Arc::new(Semaphore::new(0)));
+    let (held, going_on) = (Arc::clone(&reading), Arc::clone(&permits));
     let store = InterceptingStore::new(Arc::new(MemoryStore::new()), move |call| {
-        let (counted, held) = (Arc::clone(&counted), Arc::clone(&held));
+        let (held, going_on) = (Arc::clone(&held), Arc::clone(&going_on));
         Box::pin(async move {
-            if call == Call::Query("flow") {
-                counted.fetch_add(1, Ordering::Relaxed);
-                held.acquire().await.unwrap().forget();
+            if call == Call::Query("flow") && held.holds.load(Ordering::Relaxed) {
+                held.flows.fetch_add(1, Ordering::Relaxed);
+                going_on.acquire().await.unwrap().forget();
             }
         })
     });
     let api = Api::new(fixture(Arc::new(store), Settings::default()).await, Mount::Tower, "memory").await;
     let written = async |description: &str| {
-        reading.add_permits(9);
+        reading.holds.store(false, Ordering::Relaxed);
         let flow = json!({"name": "shop", "description": description, "template": ["artifact"]});
         api.put("/flows/acme").json(flow).await;
-        reading.forget_permits(Semaphore::MAX_PERMITS);
-        flows.store(0, Ordering::Relaxed);
+        reading.holds.store(true, Ordering::Relaxed);
+        reading.flows.store(0, Ordering::Relaxed);
     };
     let reads = || Vec::from_iter((0..8).map(|_| tokio::spawn(api.get("/flows/acme/shop").into_future())));
-    let seconds = async |seconds| tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+    let millis = async |millis| tokio::time::sleep(Duration::from_millis(millis)).await;
+    let flows = || reading.flows.load(Ordering::Relaxed);
 
-    written("one").await;
-    let asked = reads();
-    seconds(0.05).await;
-    assert_eq!(flows.load(Ordering::Relaxed), 1);
-    reading.add_permits(1);
-    for reply in asked {
-        reply.await.unwrap().expect(200, json!({"description": "one"}));
-    }
-    assert_eq!(flows.load(Ordering::Relaxed), 1, "all share it");
-
-    written("two").await;
-    let asked = reads();
-    seconds(0.15).await;
-    assert_eq!(flows.load(Ordering::Relaxed), 8, "each makes its own after a while");
-    reading.add_permits(8);
-    for reply in asked {
-        reply.await.unwrap().expect(200, json!({"description": "two"}));
+    // Within a tenth of a second all wait for one; then another begins.
+    for (description, after, made) in [("one", 50, 1), ("two", 150, 2)] {
+        written(description).await;
+        let asked = reads();
+        millis(after).await;
+        assert_eq!(flows(), made, "after {after} ms");
+        let since = tokio::time::Instant::now();
+        permits.add_permits(made);
+        for reply in asked {
+            reply.await.unwrap().expect(200, json!({"description": description}));
+        }
+        assert_eq!((flows(), since.elapsed()), (made, Duration::ZERO), "all share it at once");
     }
 
     written("three").await;
-    let mut asked = reads();
-    seconds(0.05).await;
-    assert_eq!(flows.load(Ordering::Relaxed), 1);
+    let before = reads();
+    millis(50).await;
     written("four").await;
-    asked.extend(reads());
-    seconds(0.01).await;
-    assert_eq!(flows.load(Ordering::Relaxed), 1, "those who ask after a write share with none from before");
-    reading.add_permits(Semaphore::MAX_PERMITS / 2);
-    for reply in asked.drain(8..) {
+    let later = reads();
+    millis(10).await;
+    assert_eq!(flows(), 1, "those who ask after a write share with none from before");
+    assert!(before.iter().chain(&later).all(|one| !one.is_finished()));
+    permits.add_permits(2);
+    for reply in before.into_iter().chain(later) {
         reply.await.unwrap().expect(200, json!({"description": "four"}));
     }
+    assert_eq!(flows(), 1);
 }
 
 #[tokio::test]

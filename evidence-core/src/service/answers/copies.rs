@@ -1,0 +1,312 @@
+//! Answers that are copied while they are sent, to be cached.
+
+use std::collections::BTreeMap;
+use std::mem::replace;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::{Slot, locked};
+use crate::blobs::Chunks;
+use crate::id::Id;
+use crate::operation::Header;
+
+/// So many answers are copied at a time, and so many on behalf of one organization, or of one caller from outside
+/// ([`Access::on_behalf_of`](crate::auth::access::Access::on_behalf_of)).
+const MAX_COPIES: usize = 32;
+const MAX_COPIES_OF_ONE: usize = 16;
+
+/// A copy gives way to the next if no piece of it was taken for so long.
+const MAX_STALL: Duration = Duration::from_secs(1);
+
+/// An answer that is copied while it is sent, and cached where all of it was.
+struct Copied {
+    content: Box<dyn Chunks>,
+    copy: Copy,
+    /// Whether a piece is being read, or was not read to its end.
+    is_reading: bool,
+}
+
+/// Nothing where it is not cached.
+type Copy = Arc<Mutex<Option<PartialCopy>>>;
+
+/// What was sent of an answer so far, and where all of it goes.
+struct PartialCopy {
+    slot: Slot,
+    headers: Vec<Header>,
+    text: Vec<u8>,
+    /// When the last piece was taken.
+    at: Instant,
+}
+
+/// The copies that were begun, oldest first. Some have ended.
+#[derive(Default)]
+pub(super) struct Copies(Mutex<Vec<BegunCopy>>);
+
+struct BegunCopy {
+    /// Whose share it is.
+    of: Option<Id>,
+    copy: Weak<Mutex<Option<PartialCopy>>>,
+}
+
+impl BegunCopy {
+    /// When its last piece was taken, if it did not end.
+    fn at(&self) -> Option<Instant> {
+        let copy = self.copy.upgrade()?;
+        locked(&copy).as_ref().map(|copy| copy.at)
+    }
+}
+
+impl Copies {
+    /// The same answer, copied for this slot while it is sent.
+    pub(super) fn copied(
+        &self,
+        content: Box<dyn Chunks>,
+        slot: Slot,
+        headers: Vec<Header>,
+    ) -> Box<dyn Chunks> {
+        let copy = self.begin(PartialCopy { slot, headers, text: Vec::new(), at: Instant::now() });
+        Box::new(Copied { content, copy, is_reading: false })
+    }
+
+    /// Begins this copy, if there are not too many, or one of them gives way.
+    fn begin(&self, copy: PartialCopy) -> Copy {
+        let of = copy.slot.on_behalf_of;
+        let copy = Arc::new(Mutex::new(Some(copy)));
+        let mut begun = locked(&self.0);
+        begun.retain(|one| one.at().is_some());
+        let Some(room) = room(&begun, of) else { return Copy::default() };
+        if let Some(gives_way) = room
+            && let Some(gives_way) = begun.remove(gives_way).copy.upgrade()
+        {
+            locked(&gives_way).take();
+        }
+        begun.push(BegunCopy { of, copy: Arc::downgrade(&copy) });
+        copy
+    }
+}
+
+/// The place of the one that gives way to another of this share, if one has to; nothing where there is no room.
+fn room(begun: &[BegunCopy], of: Option<Id>) -> Option<Option<usize>> {
+    let mut counts = BTreeMap::from([(of, 0)]);
+    for one in begun {
+        *counts.entry(one.of).or_insert(0) += 1;
+    }
+    let own = counts[&of];
+    let stalled = |one: &BegunCopy| one.at().is_none_or(|at| at.elapsed() > MAX_STALL);
+    if own >= MAX_COPIES_OF_ONE {
+        return begun.iter().position(|one| one.of == of && stalled(one)).map(Some);
+    }
+    if begun.len() < MAX_COPIES {
+        return Some(None);
+    }
+    // Who has most gives way to who has less.
+    let most = counts.into_iter().filter(|(_, count)| *count > own + 1).max_by_key(|(_, count)| *count);
+    let of_most = |one: &BegunCopy| most.is_some_and(|(greedy, _)| one.of == greedy);
+    begun.iter().position(stalled).or_else(|| begun.iter().position(of_most)).map(Some)
+}
+
+#[async_trait]
+impl Chunks for Copied {
+    async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
+        if replace(&mut self.is_reading, true) {
+            // It has not all of what was read.
+            locked(&self.copy).take();
+        }
+        let piece = self.content.next().await?;
+        self.is_reading = false;
+        let mut place = locked(&self.copy);
+        match (&piece, place.take()) {
+            (Some(piece), Some(mut copy)) if copy.slot.takes(copy.text.len() + piece.len()) => {
+                copy.text.extend_from_slice(piece);
+                copy.at = Instant::now();
+                *place = Some(copy);
+            }
+            (None, Some(PartialCopy { slot, headers, text, .. })) => slot.put(headers, &text),
+            (_, Some(_) | None) => {}
+        }
+        drop(place);
+        Ok(piece)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use futures_util::future::pending;
+    use tokio::time::advance;
+
+    use super::super::{AnswerCache, Answers, Begun, OVERHEAD, Request};
+    use super::*;
+    use crate::ledger::Hash;
+    use crate::service::Settings;
+    use crate::time::Timestamp;
+
+    const PIECES: [&str; 3] = ["[1", ",2", "]"];
+
+    /// An answer in pieces, of which one does not come at first.
+    struct Pieces {
+        left: Vec<&'static str>,
+        waits: bool,
+    }
+
+    impl Pieces {
+        fn new(waits: bool) -> Self {
+            Self { left: PIECES.into_iter().rev().collect(), waits }
+        }
+    }
+
+    #[async_trait]
+    impl Chunks for Pieces {
+        async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
+            if std::mem::take(&mut self.waits) {
+                self.left.pop();
+                pending::<()>().await;
+            }
+            Ok(self.left.pop().map(|piece| Bytes::from_static(piece.as_bytes())))
+        }
+    }
+
+    /// A request that is being answered.
+    struct Asked {
+        answers: Arc<Answers>,
+        request: Request,
+        answer: Box<dyn Chunks>,
+    }
+
+    fn ledger(size: u64) -> (u64, Hash) {
+        (size, Hash::of(b""))
+    }
+
+    fn id(number: u8) -> Id {
+        format!("00000000-0000-0000-0000-{number:08}").parse().unwrap()
+    }
+
+    impl Asked {
+        /// Of organization 1.
+        fn new(cache: &AnswerCache, of: u8, text: &str) -> Self {
+            Self::with(cache, of, text, Pieces::new(false), 7)
+        }
+
+        fn with(cache: &AnswerCache, of: u8, text: &str, pieces: Pieces, size: u64) -> Self {
+            let answers = Arc::clone(cache.0.as_ref().unwrap());
+            let request = Request { operation: "list", org: id(1), role: None, text: text.to_owned() };
+            let begun = answers.pending.begin((request.clone(), ledger(size))).now_or_never();
+            let slot = Slot {
+                answers: Arc::clone(&answers),
+                request: request.clone(),
+                ledger: ledger(size),
+                at: Timestamp::from_seconds(size.try_into().unwrap()),
+                on_behalf_of: Some(id(of)),
+                maker: match begun {
+                    Some(Begun::Maker(maker)) => Some(maker),
+                    _ => None,
+                },
+            };
+            let answer = answers.copies.copied(Box::new(pieces), slot, Vec::new());
+            Self { answers, request, answer }
+        }
+
+        async fn read(&mut self, pieces: usize) -> &mut Self {
+            for _ in 0..pieces {
+                self.answer.next().await.unwrap();
+            }
+            self
+        }
+
+        async fn read_all(&mut self) -> &mut Self {
+            while self.answer.next().await.unwrap().is_some() {}
+            self
+        }
+
+        fn is_cached(&self) -> bool {
+            self.answers.cached.get(&self.request).is_some_and(|cached| cached.text == PIECES.concat())
+        }
+    }
+
+    async fn is_cached(cache: &AnswerCache, of: u8, text: &str) -> bool {
+        Asked::new(cache, of, text).read_all().await.is_cached()
+    }
+
+    /// So many of which one piece is read.
+    async fn begin(cache: &AnswerCache, of: u8, copies: usize) -> Vec<Asked> {
+        let mut begun = Vec::new();
+        for number in 0..copies {
+            let mut asked = Asked::new(cache, of, &format!("{of} {number}"));
+            asked.read(1).await;
+            begun.push(asked);
+        }
+        begun
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn copies_of_one_share_keep_no_other_from_being_cached_and_those_that_stall_give_way() {
+        let cache = AnswerCache::new(&Settings::default());
+        let mut others = begin(&cache, 2, 1).await;
+        advance(MAX_STALL * 2).await;
+        let mut slow = begin(&cache, 1, MAX_COPIES_OF_ONE).await;
+        assert!(!is_cached(&cache, 1, "next").await, "it has as many as it may");
+        assert!(is_cached(&cache, 3, "next of another").await);
+        advance(MAX_STALL / 2).await;
+        for asked in &mut slow[1..] {
+            asked.read(1).await;
+        }
+        advance(MAX_STALL * 3 / 4).await;
+        assert!(is_cached(&cache, 1, "next").await);
+        let mut cached = Vec::new();
+        for asked in slow.iter_mut().chain(&mut others) {
+            cached.push(asked.read_all().await.is_cached());
+        }
+        assert!(!cached[0], "no piece of it was taken");
+        assert!(cached[1..].iter().all(|cached| *cached), "{cached:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_most_copies_gives_way_where_there_are_too_many() {
+        let cache = AnswerCache::new(&Settings::default());
+        let mut begun = begin(&cache, 1, MAX_COPIES_OF_ONE).await;
+        begun.extend(begin(&cache, 2, MAX_COPIES - MAX_COPIES_OF_ONE - 1).await);
+        begun.extend(begin(&cache, 3, 1).await);
+        assert!(is_cached(&cache, 4, "next").await);
+        let mut lost = 0;
+        for asked in &mut begun {
+            lost += usize::from(!asked.read_all().await.is_cached());
+        }
+        assert_eq!(lost, 1);
+    }
+
+    #[tokio::test]
+    async fn what_broke_off_is_not_cached() {
+        let cache = AnswerCache::new(&Settings::default());
+        let mut asked = Asked::with(&cache, 1, "list", Pieces::new(true), 7);
+        assert!(asked.answer.next().now_or_never().is_none());
+        assert!(!asked.read_all().await.is_cached());
+        let asked = Asked::new(&cache, 1, "list");
+        let other = asked.answers.pending.begin((asked.request.clone(), ledger(7)));
+        drop(asked.answer);
+        assert!(matches!(other.now_or_never(), Some(Begun::Maker(_))), "nobody waits for it");
+    }
+
+    #[tokio::test]
+    async fn an_answer_of_a_smaller_ledger_does_not_take_the_place_of_a_later_one() {
+        let cache = AnswerCache::new(&Settings::default());
+        let mut older = Asked::with(&cache, 1, "list", Pieces::new(false), 7);
+        let mut newer = Asked::with(&cache, 1, "list", Pieces::new(false), 8);
+        for asked in [&mut newer, &mut older] {
+            asked.read_all().await;
+            let cached = asked.answers.cached.get(&asked.request).unwrap();
+            assert_eq!(cached.ledger, ledger(8));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_takes_more_than_half_of_the_cache_is_not_copied() {
+        for (bytes, expected) in [(4 * (OVERHEAD + 10), true), (OVERHEAD, false)] {
+            let cache = AnswerCache::new(&Settings { answer_cache_bytes: bytes, ..Settings::default() });
+            assert_eq!(is_cached(&cache, 1, "list").await, expected);
+        }
+    }
+}
