@@ -151,7 +151,7 @@ impl AnswerCache {
 
     /// The answer that was made to this request, if the ledger is what it was then: one query, which is shared by all that
     /// ask about this organization while another such query is on its way. Where an equal request is being answered, that
-    /// answer is waited for, for a while.
+    /// answer is waited for, for a while; whether it was is told, for rights may have changed meanwhile.
     ///
     /// # Errors
     /// Where the store is away: the operation would wait for it once more.
@@ -161,33 +161,37 @@ impl AnswerCache {
         access: &Access,
         clock: &dyn Clock,
         store: &Arc<dyn Store>,
-    ) -> Result<Lookup> {
-        let (Some(answers), Some(place)) = (&self.0, &access.org_access) else { return Ok(Lookup::Bypass) };
+    ) -> Result<(Lookup, bool)> {
+        let (Some(answers), Some(place)) = (&self.0, &access.org_access) else {
+            return Ok((Lookup::Bypass, false));
+        };
         let head = answers.heads.ask(place.org, || read_head(Arc::clone(store), place.org));
         let ledger = match head.await {
             Head::Known(size, root) => (size, root),
-            Head::Unknown => return Ok(Lookup::Bypass),
+            Head::Unknown => return Ok((Lookup::Bypass, false)),
             Head::Unavailable(why) => return Err(StoreError::Unavailable(why.into()).into()),
         };
         let request = Request { operation, org: place.org, role: place.role, text: request.to_owned() };
         // Time passes while the head is read.
-        if let Some(answer) = answers.hit(&request, ledger, clock.now()) {
-            return Ok(Lookup::Hit(answer));
+        let at = clock.now();
+        if let Some(answer) = answers.hit(&request, ledger, at) {
+            return Ok((Lookup::Hit(answer), false));
         }
-        let maker = match answers.pending.begin((request.clone(), ledger)).await {
+        let (begun, has_waited) = answers.pending.begin((request.clone(), ledger)).await;
+        let maker = match begun {
             Begun::Made(cached) if answers.holds(&cached, ledger, clock.now()) => {
-                return Ok(Lookup::Hit(Answer::from(&*cached)));
+                return Ok((Lookup::Hit(Answer::from(&*cached)), has_waited));
             }
             Begun::Maker(maker) => Some(maker),
             Begun::Made(_) | Begun::Alone => None,
         };
-        let at = clock.now();
         // It was made between the two looks.
-        if let Some(answer) = answers.hit(&request, ledger, at) {
-            return Ok(Lookup::Hit(answer));
+        if let Some(answer) = answers.hit(&request, ledger, clock.now()) {
+            return Ok((Lookup::Hit(answer), has_waited));
         }
         let on_behalf_of = access.on_behalf_of();
-        Ok(Lookup::Miss(Slot { answers: Arc::clone(answers), request, ledger, at, on_behalf_of, maker }))
+        let slot = Slot { answers: Arc::clone(answers), request, ledger, at, on_behalf_of, maker };
+        Ok((Lookup::Miss(slot), has_waited))
     }
 }
 
@@ -196,8 +200,9 @@ impl Slot {
     pub(super) fn fill(self, answer: Answer) -> Answer {
         let Answer { status, headers, body } = answer;
         let body = match body {
-            AnswerBody::Json(text) if status == Success::Ok => {
-                self.put(headers.clone(), &text);
+            AnswerBody::Json(text) if status == Success::Ok && self.takes(text.len()) => {
+                // A copy has no more room than it takes.
+                self.put(headers.clone(), Bytes::copy_from_slice(&text));
                 AnswerBody::Json(text)
             }
             AnswerBody::Stream(Streamed { media_type, content })
@@ -207,9 +212,19 @@ impl Slot {
                 let content = answers.copies.copied(content, self, headers.clone());
                 AnswerBody::Stream(Streamed { media_type, content })
             }
-            body => body,
+            body => {
+                self.refuse();
+                body
+            }
         };
         Answer { status, headers, body }
+    }
+
+    /// There is nothing to cache: nobody waits for it.
+    pub(super) fn refuse(self) {
+        if let Some(maker) = self.maker {
+            maker.refuse();
+        }
     }
 
     /// Whether an answer of so many bytes can be cached.
@@ -217,22 +232,18 @@ impl Slot {
         self.request.bytes(text) <= self.answers.longest
     }
 
-    /// Caches the answer, unless one is cached that was begun later and knows more of the ledger, and gives it to those who
+    /// Caches the answer, which it takes, unless one is cached that was begun later and knows more of the ledger, and gives it to those who
     /// wait for it.
-    fn put(self, headers: Vec<Header>, text: &[u8]) {
+    fn put(self, headers: Vec<Header>, text: Bytes) {
         let Self { answers, request, ledger, at, maker, .. } = self;
         let bytes = request.bytes(text.len());
-        if bytes <= answers.longest {
-            // A copy has no more room than it takes.
-            let text = Bytes::copy_from_slice(text);
-            let cached = Arc::new(Cached { ledger, at, headers, text });
-            let is_newer = |other: &Arc<Cached>| other.at > at && other.ledger.0 > ledger.0;
-            if !answers.cached.get(&request).is_some_and(|other| is_newer(&other)) {
-                answers.cached.put(request, bytes, Arc::clone(&cached));
-            }
-            if let Some(maker) = maker {
-                maker.share(cached);
-            }
+        let cached = Arc::new(Cached { ledger, at, headers, text });
+        let is_newer = |other: &Arc<Cached>| other.at > at && other.ledger.0 > ledger.0;
+        if !answers.cached.get(&request).is_some_and(|other| is_newer(&other)) {
+            answers.cached.put(request, bytes, Arc::clone(&cached));
+        }
+        if let Some(maker) = maker {
+            maker.share(cached);
         }
     }
 }

@@ -185,7 +185,7 @@ async fn a_revoked_key_is_refused_here_at_once_and_by_other_servers_within_a_sec
 }
 
 /// The id of the one key of a service account.
-async fn key_of(api: &Api, account: &str) -> String {
+pub(crate) async fn key_of(api: &Api, account: &str) -> String {
     let keys = api.get(&format!("/service-accounts/acme/{account}/api-keys")).await.ok();
     keys[0]["id"].as_str().unwrap().to_owned()
 }

@@ -16,6 +16,7 @@ use futures_util::FutureExt;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
+use crate::access::key_of;
 use crate::intercepting_store::{Answered, Call, InterceptingStore, take_counts};
 use crate::mounts::Mount;
 use crate::operation_paths::cached;
@@ -378,7 +379,7 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
     let millis = async |millis| tokio::time::sleep(Duration::from_millis(millis)).await;
     let flows = || reading.flows.load(Ordering::Relaxed);
 
-    // Within a tenth of a second all wait for one; then another begins.
+    // Within a tenth of a second all wait for one; then another begins, and the others wait for both.
     for (description, after, made) in [("one", 50, 1), ("two", 150, 2)] {
         written(description).await;
         let asked = reads();
@@ -405,6 +406,19 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
         reply.await.unwrap().expect(200, json!({"description": "four"}));
     }
     assert_eq!(flows(), 1);
+
+    written("five").await;
+    let asked = [(); 2].map(|()| tokio::spawn(api.get("/flows/acme/shop").key("reader-key").into_future()));
+    millis(50).await;
+    let key = key_of(&api, "reader-key").await;
+    api.delete(&format!("/service-accounts/acme/reader-key/api-keys/{key}")).await.ok();
+    permits.add_permits(1);
+    let mut statuses = Vec::new();
+    for reply in asked {
+        statuses.push(reply.await.unwrap().status.as_u16());
+    }
+    statuses.sort_unstable();
+    assert_eq!((statuses, flows()), (vec![200, 401], 1), "whoever waited may not ask any more");
 }
 
 #[tokio::test]

@@ -37,7 +37,8 @@ type Copy = Arc<Mutex<Option<PartialCopy>>>;
 struct PartialCopy {
     slot: Slot,
     headers: Vec<Header>,
-    text: Vec<u8>,
+    pieces: Vec<Bytes>,
+    bytes: usize,
     /// When the last piece was taken.
     at: Instant,
 }
@@ -68,7 +69,8 @@ impl Copies {
         slot: Slot,
         headers: Vec<Header>,
     ) -> Box<dyn Chunks> {
-        let copy = self.begin(PartialCopy { slot, headers, text: Vec::new(), at: Instant::now() });
+        let copy =
+            self.begin(PartialCopy { slot, headers, pieces: Vec::new(), bytes: 0, at: Instant::now() });
         Box::new(Copied { content, copy, is_reading: false })
     }
 
@@ -78,7 +80,12 @@ impl Copies {
         let copy = Arc::new(Mutex::new(Some(copy)));
         let mut begun = locked(&self.0);
         begun.retain(|one| one.at().is_some());
-        let Some(room) = room(&begun, of) else { return Copy::default() };
+        let Some(room) = room(&begun, of) else {
+            if let Some(copy) = locked(&copy).take() {
+                copy.slot.refuse();
+            }
+            return copy;
+        };
         if let Some(gives_way) = room
             && let Some(gives_way) = begun.remove(gives_way).copy.upgrade()
         {
@@ -120,13 +127,17 @@ impl Chunks for Copied {
         self.is_reading = false;
         let mut place = locked(&self.copy);
         match (&piece, place.take()) {
-            (Some(piece), Some(mut copy)) if copy.slot.takes(copy.text.len() + piece.len()) => {
-                copy.text.extend_from_slice(piece);
+            (Some(piece), Some(mut copy)) if copy.slot.takes(copy.bytes + piece.len()) => {
+                copy.pieces.push(piece.clone());
+                copy.bytes += piece.len();
                 copy.at = Instant::now();
                 *place = Some(copy);
             }
-            (None, Some(PartialCopy { slot, headers, text, .. })) => slot.put(headers, &text),
-            (_, Some(_) | None) => {}
+            (Some(_), Some(copy)) => copy.slot.refuse(),
+            (None, Some(PartialCopy { slot, headers, pieces, .. })) => {
+                slot.put(headers, pieces.concat().into());
+            }
+            (_, None) => {}
         }
         drop(place);
         Ok(piece)
@@ -202,7 +213,7 @@ mod tests {
                 at: Timestamp::from_seconds(size.try_into().unwrap()),
                 on_behalf_of: Some(id(of)),
                 maker: match begun {
-                    Some(Begun::Maker(maker)) => Some(maker),
+                    Some((Begun::Maker(maker), _)) => Some(maker),
                     _ => None,
                 },
             };
@@ -271,11 +282,22 @@ mod tests {
         begun.extend(begin(&cache, 2, MAX_COPIES - MAX_COPIES_OF_ONE - 1).await);
         begun.extend(begin(&cache, 3, 1).await);
         assert!(is_cached(&cache, 4, "next").await);
-        let mut lost = 0;
-        for asked in &mut begun {
-            lost += usize::from(!asked.read_all().await.is_cached());
+        let mut lost = Vec::new();
+        for (number, asked) in begun.iter_mut().enumerate() {
+            if !asked.read_all().await.is_cached() {
+                lost.push(number);
+            }
         }
-        assert_eq!(lost, 1);
+        assert_eq!(lost, [0], "the oldest of the first");
+
+        let mut begun = Vec::new();
+        for of in 0..MAX_COPIES {
+            begun.extend(begin(&cache, 100 + u8::try_from(of).unwrap(), 1).await);
+        }
+        assert!(!is_cached(&cache, 4, "next but one").await, "none has more than this would");
+        for asked in &mut begun {
+            assert!(asked.read_all().await.is_cached());
+        }
     }
 
     #[tokio::test]
@@ -287,7 +309,7 @@ mod tests {
         let asked = Asked::new(&cache, 1, "list");
         let other = asked.answers.pending.begin((asked.request.clone(), ledger(7)));
         drop(asked.answer);
-        assert!(matches!(other.now_or_never(), Some(Begun::Maker(_))), "nobody waits for it");
+        assert!(matches!(other.now_or_never(), Some((Begun::Maker(_), false))), "nobody waits for it");
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! What is being made, for which those wait that would make the same.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -10,7 +10,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::locked;
 
-/// How long one that makes something is waited for, before another begins beside it.
+/// How long the first that makes something is waited for, before another begins beside it. Each further one is waited for twice as
+/// long.
 const MAX_WAIT: Duration = Duration::from_millis(100);
 
 /// How long anybody waits in all.
@@ -20,17 +21,28 @@ const MAX_WAIT_IN_ALL: Duration = Duration::from_secs(1);
 pub(super) struct Pending<K: Ord, V>(Mutex<BTreeMap<K, Making<V>>>);
 
 struct Making<V> {
-    makers: usize,
-    /// When the last of them began.
-    since: Instant,
-    /// What the last to end came to, if it came to anything.
-    ended: watch::Sender<Option<V>>,
+    makers: u32,
+    /// When the last of them began; nothing where that one has left, and the others take long.
+    since: Option<Instant>,
+    end: Arc<watch::Sender<End<V>>>,
+}
+
+/// What it came to.
+#[derive(Clone)]
+enum End<V> {
+    /// Nothing yet.
+    Open,
+    Made(V),
+    /// Each makes it for itself.
+    Unshared,
 }
 
 /// Who makes what others wait for, until this is dropped.
 pub(super) struct Maker<K: Ord, V> {
     pending: Arc<Pending<K, V>>,
     key: K,
+    since: Instant,
+    end: Weak<watch::Sender<End<V>>>,
 }
 
 /// Who makes it.
@@ -39,12 +51,12 @@ pub(super) enum Begun<K: Ord, V> {
     Maker(Maker<K, V>),
     /// Another made it meanwhile.
     Made(V),
-    /// The caller, for itself alone: another came to nothing, or none in time.
+    /// The caller, for itself alone.
     Alone,
 }
 
-/// What tells that one ended, and how long to wait for it.
-type Other<V> = (watch::Receiver<Option<V>>, Instant);
+/// What tells how it ends, and how long to wait for that.
+type Other<V> = (watch::Receiver<End<V>>, Instant);
 
 impl<K: Ord, V> Default for Pending<K, V> {
     fn default() -> Self {
@@ -53,61 +65,91 @@ impl<K: Ord, V> Default for Pending<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone> Pending<K, V> {
-    /// Waits for one that makes the same, if there is one.
-    pub(super) async fn begin(self: &Arc<Self>, key: K) -> Begun<K, V> {
-        let begun = Instant::now();
-        while begun.elapsed() < MAX_WAIT_IN_ALL {
-            let (mut ended, until) = match self.join(&key) {
+    /// Waits for one that makes the same, if there is one, and tells whether there was.
+    pub(super) async fn begin(self: &Arc<Self>, key: K) -> (Begun<K, V>, bool) {
+        let (latest, mut has_waited) = (Instant::now() + MAX_WAIT_IN_ALL, false);
+        while Instant::now() < latest {
+            let (mut end, until) = match self.join(&key) {
                 Ok(other) => other,
-                Err(maker) => return Begun::Maker(maker),
+                Err(maker) => return (Begun::Maker(maker), has_waited),
             };
+            has_waited = true;
             // A timer takes a Tokio runtime.
             if Handle::try_current().is_err() {
                 break;
             }
-            if timeout_at(until, ended.changed()).await.is_ok() {
-                return ended.borrow().clone().map_or(Begun::Alone, Begun::Made);
+            if timeout_at(until.min(latest), end.changed()).await.is_ok() {
+                match end.borrow().clone() {
+                    // Whoever made it has left.
+                    End::Open => {}
+                    End::Made(made) => return (Begun::Made(made), has_waited),
+                    End::Unshared => break,
+                }
             }
         }
-        Begun::Alone
+        (Begun::Alone, has_waited)
     }
 
     /// One that makes it; or the caller does, and others wait.
     fn join(self: &Arc<Self>, key: &K) -> Result<Other<V>, Maker<K, V>> {
-        let now = Instant::now();
+        let since = Instant::now();
         let mut pending = locked(&self.0);
-        if let Some(making) = pending.get_mut(key) {
-            let until = making.since + MAX_WAIT;
-            if now < until {
-                return Ok((making.ended.subscribe(), until));
-            }
-            (making.makers, making.since) = (making.makers + 1, now);
-        } else {
-            pending.insert(key.clone(), Making { makers: 1, since: now, ended: watch::Sender::new(None) });
+        let making = pending.entry(key.clone()).or_insert_with(|| Making {
+            makers: 0,
+            since: None,
+            end: Arc::new(watch::Sender::new(End::Open)),
+        });
+        let wait = MAX_WAIT.saturating_mul(1 << making.makers.saturating_sub(1).min(8));
+        if let Some(until) = making.since.map(|since| since + wait)
+            && since < until
+        {
+            return Ok((making.end.subscribe(), until));
         }
-        Err(Maker { pending: Arc::clone(self), key: key.clone() })
+        (making.makers, making.since) = (making.makers + 1, Some(since));
+        let end = Arc::downgrade(&making.end);
+        Err(Maker { pending: Arc::clone(self), key: key.clone(), since, end })
     }
 }
 
 impl<K: Ord, V> Maker<K, V> {
-    /// Gives it to all who wait.
+    /// Gives it to all who wait, also for others who make it.
     pub(super) fn share(self, made: V) {
-        if let Some(making) = locked(&self.pending.0).get(&self.key) {
-            making.ended.send_replace(Some(made));
+        self.end_all(End::Made(made));
+    }
+
+    /// It cannot be shared: nobody waits any longer.
+    pub(super) fn refuse(self) {
+        self.end_all(End::Unshared);
+    }
+
+    fn end_all(&self, end: End<V>) {
+        let mut pending = locked(&self.pending.0);
+        if self.making(&mut pending).is_some()
+            && let Some(making) = pending.remove(&self.key)
+        {
+            making.end.send_replace(end);
         }
+    }
+
+    /// Nothing where another has ended it.
+    fn making<'p>(&self, pending: &'p mut BTreeMap<K, Making<V>>) -> Option<&'p mut Making<V>> {
+        pending.get_mut(&self.key).filter(|making| Weak::as_ptr(&self.end) == Arc::as_ptr(&making.end))
     }
 }
 
 impl<K: Ord, V> Drop for Maker<K, V> {
     fn drop(&mut self) {
         let mut pending = locked(&self.pending.0);
-        if let Some(making) = pending.get_mut(&self.key) {
-            making.makers -= 1;
-            // Whoever waits goes on.
-            making.ended.send_modify(|_| {});
-            if making.makers == 0 {
-                pending.remove(&self.key);
-            }
+        let Some(making) = self.making(&mut pending) else { return };
+        making.makers -= 1;
+        if making.since == Some(self.since) {
+            making.since = None;
+        }
+        if making.makers == 0
+            && let Some(making) = pending.remove(&self.key)
+        {
+            // One of those who wait makes it.
+            making.end.send_modify(|_| {});
         }
     }
 }
@@ -126,7 +168,7 @@ mod tests {
     fn begin(numbers: &Numbers) -> JoinHandle<i64> {
         let numbers = Arc::clone(numbers);
         tokio::spawn(async move {
-            match numbers.begin("a").await {
+            match numbers.begin("a").await.0 {
                 Begun::Made(number) => number.into(),
                 Begun::Maker(maker) => {
                     // It goes on making.
@@ -140,7 +182,7 @@ mod tests {
     }
 
     fn maker(numbers: &Numbers) -> Maker<&'static str, u32> {
-        let Some(Begun::Maker(maker)) = numbers.begin("a").now_or_never() else {
+        let Some((Begun::Maker(maker), false)) = numbers.begin("a").now_or_never() else {
             panic!("another makes it");
         };
         maker
@@ -161,18 +203,44 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn where_one_came_to_nothing_nobody_waits_for_another() {
+    async fn where_it_cannot_be_shared_nobody_waits() {
         let numbers = Numbers::default();
         let first = maker(&numbers);
         let waiting = [(); 3].map(|()| begin(&numbers));
         tokio::task::yield_now().await;
         let begun = Instant::now();
-        drop(first);
+        first.refuse();
         for one in waiting {
             assert_eq!(one.await.unwrap(), -2);
         }
         assert_eq!(begun.elapsed(), Duration::ZERO);
         assert!(locked(&numbers.0).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_one_leaves_another_makes_it_and_the_others_wait() {
+        let numbers = Numbers::default();
+        let first = maker(&numbers);
+        let mut waiting = Vec::from_iter((0..20).map(|_| begin(&numbers)));
+        let finished = |waiting: &[JoinHandle<i64>]| waiting.iter().filter(|one| one.is_finished()).count();
+        sleep(MAX_WAIT / 2).await;
+        drop(first);
+        sleep(MAX_WAIT / 2).await;
+        assert_eq!((locked(&numbers.0)["a"].makers, finished(&waiting)), (1, 0));
+        sleep(MAX_WAIT).await;
+        assert_eq!(locked(&numbers.0)["a"].makers, 2);
+        let third = begin(&numbers);
+        tokio::task::yield_now().await;
+        // The first of both makers leaves.
+        for one in &waiting {
+            one.abort();
+            tokio::task::yield_now().await;
+            if locked(&numbers.0)["a"].makers == 1 {
+                break;
+            }
+        }
+        assert!(!third.is_finished(), "the other goes on");
+        waiting.clear();
     }
 
     #[tokio::test(start_paused = true)]
@@ -196,20 +264,27 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_that_does_not_end_is_waited_for_once_and_nobody_waits_for_more_than_a_second() {
         let numbers = Numbers::default();
-        let _stalled = maker(&numbers);
+        let stalled = maker(&numbers);
         advance(MAX_WAIT).await;
+        for _ in 0..3 {
+            drop(maker(&numbers));
+        }
         let second = maker(&numbers);
         let waiting = begin(&numbers);
         tokio::task::yield_now().await;
         second.share(7);
         assert_eq!(waiting.await.unwrap(), 7, "those who come later wait for the second");
+        drop(maker(&numbers));
+        drop(stalled);
 
+        let _slow = maker(&numbers);
+        advance(MAX_WAIT / 2).await;
         let waiting = Vec::from_iter((0..20).map(|_| begin(&numbers)));
-        sleep(MAX_WAIT_IN_ALL - MAX_WAIT / 2).await;
+        sleep(MAX_WAIT_IN_ALL - Duration::from_millis(5)).await;
         assert!(waiting.iter().all(|one| !one.is_finished()));
-        sleep(MAX_WAIT).await;
+        sleep(Duration::from_millis(10)).await;
         let alone = waiting.iter().filter(|one| one.is_finished()).count();
-        assert_eq!(alone, 20 - 9, "one more began after each tenth of a second");
+        assert_eq!(alone, 20 - 3, "others began after 100, 200 and 400 ms");
         for one in waiting {
             assert!(one.await.unwrap() < 0);
         }
@@ -219,6 +294,6 @@ mod tests {
     fn without_a_runtime_nobody_waits() {
         let numbers = Numbers::default();
         let _first = maker(&numbers);
-        assert!(matches!(numbers.begin("a").now_or_never(), Some(Begun::Alone)));
+        assert!(matches!(numbers.begin("a").now_or_never(), Some((Begun::Alone, _))));
     }
 }
