@@ -60,7 +60,7 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     /// path and query: two that are equal ask the operation for the same, and a decorator that changes what is asked for changes it, too.
     /// [`Evidence`] caches answers that rest on the ledger alone
     /// ([`Operation::CACHED`]), and so may answer without running the operation. A request waits up to a second for an equal one
-    /// that it shares the answer of. In a Tokio runtime that takes timers, and what one request waits for may be a task of
+    /// that it shares the answer of, and is authorized again then. In a Tokio runtime that takes timers, and what one request waits for may be a task of
     /// another's runtime, which has to be driven. A decorator of `run` alone sees every operation, for
     /// this one runs it.
     fn answer<O: Operation>(
@@ -542,7 +542,10 @@ impl EvidenceService for Evidence {
         match (made.await, slot) {
             (Ok(answer), Some(slot)) => Ok(slot.fill(answer)),
             (Err(error), Some(slot)) => {
-                slot.refuse();
+                // What another may still come to is left to those who wait.
+                if error.kind().status() < 500 {
+                    slot.refuse();
+                }
                 Err(error)
             }
             (made, None) => made,

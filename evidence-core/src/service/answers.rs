@@ -185,8 +185,14 @@ impl AnswerCache {
             Begun::Maker(maker) => Some(maker),
             Begun::Made(_) | Begun::Alone => None,
         };
-        // It was made between the two looks.
-        if let Some(answer) = answers.hit(&request, ledger, clock.now()) {
+        let now = clock.now();
+        let cached = answers.cached.get(&request).filter(|cached| answers.holds(cached, ledger, now));
+        if let Some(cached) = cached {
+            // It was made between the two looks.
+            let answer = Answer::from(&*cached);
+            if let Some(maker) = maker {
+                maker.share(cached);
+            }
             return Ok((Lookup::Hit(answer), has_waited));
         }
         let on_behalf_of = access.on_behalf_of();

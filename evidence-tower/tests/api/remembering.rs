@@ -419,6 +419,17 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
     }
     statuses.sort_unstable();
     assert_eq!((statuses, flows()), (vec![200, 401], 1), "whoever waited may not ask any more");
+
+    written("six").await;
+    let asked = [(); 2].map(|()| tokio::spawn(api.get("/flows/acme/shop").key("admin-key").into_future()));
+    millis(50).await;
+    let lowered = json!({"privilege": "reader"});
+    api.patch("/service-accounts/acme/admin-key").json(&lowered).await.ok();
+    permits.add_permits(2);
+    for reply in asked {
+        reply.await.unwrap().expect(200, json!({"description": "six"}));
+    }
+    assert_eq!(flows(), 2, "what one of another role made is not shared");
 }
 
 #[tokio::test]

@@ -126,21 +126,35 @@ impl Chunks for Copied {
         let piece = self.content.next().await?;
         self.is_reading = false;
         let mut place = locked(&self.copy);
-        match (&piece, place.take()) {
-            (Some(piece), Some(mut copy)) if copy.slot.takes(copy.bytes + piece.len()) => {
-                copy.pieces.push(piece.clone());
+        let ended = match (&piece, &mut *place) {
+            (Some(piece), Some(copy)) if copy.slot.takes(copy.bytes + piece.len()) => {
+                // It has no more room than it takes.
+                copy.pieces.push(Bytes::copy_from_slice(piece));
                 copy.bytes += piece.len();
                 copy.at = Instant::now();
-                *place = Some(copy);
+                None
             }
+            (_, copy) => copy.take(),
+        };
+        drop(place);
+        match (&piece, ended) {
             (Some(_), Some(copy)) => copy.slot.refuse(),
             (None, Some(PartialCopy { slot, headers, pieces, .. })) => {
                 slot.put(headers, pieces.concat().into());
             }
             (_, None) => {}
         }
-        drop(place);
         Ok(piece)
+    }
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        let copy = locked(&self.copy).take();
+        // A HEAD request reads nothing, and neither does the next of its kind.
+        if let Some(copy) = copy.filter(|copy| copy.pieces.is_empty()) {
+            copy.slot.refuse();
+        }
     }
 }
 

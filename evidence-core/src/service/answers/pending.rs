@@ -117,16 +117,20 @@ impl<K: Ord, V> Maker<K, V> {
         self.end_all(End::Made(made));
     }
 
-    /// It cannot be shared: nobody waits any longer.
+    /// It cannot be shared: where nobody else makes it, nobody waits any longer.
     pub(super) fn refuse(self) {
-        self.end_all(End::Unshared);
+        let is_alone = self.making(&mut locked(&self.pending.0)).is_some_and(|making| making.makers == 1);
+        if is_alone {
+            self.end_all(End::Unshared);
+        }
     }
 
     fn end_all(&self, end: End<V>) {
         let mut pending = locked(&self.pending.0);
-        if self.making(&mut pending).is_some()
-            && let Some(making) = pending.remove(&self.key)
-        {
+        let ended = self.making(&mut pending).is_some().then(|| pending.remove(&self.key)).flatten();
+        // Nobody joins it any more.
+        drop(pending);
+        if let Some(making) = ended {
             making.end.send_replace(end);
         }
     }
@@ -145,9 +149,9 @@ impl<K: Ord, V> Drop for Maker<K, V> {
         if making.since == Some(self.since) {
             making.since = None;
         }
-        if making.makers == 0
-            && let Some(making) = pending.remove(&self.key)
-        {
+        let left = (making.makers == 0).then(|| pending.remove(&self.key)).flatten();
+        drop(pending);
+        if let Some(making) = left {
             // One of those who wait makes it.
             making.end.send_modify(|_| {});
         }
@@ -221,7 +225,7 @@ mod tests {
     async fn where_one_leaves_another_makes_it_and_the_others_wait() {
         let numbers = Numbers::default();
         let first = maker(&numbers);
-        let mut waiting = Vec::from_iter((0..20).map(|_| begin(&numbers)));
+        let waiting = Vec::from_iter((0..20).map(|_| begin(&numbers)));
         let finished = |waiting: &[JoinHandle<i64>]| waiting.iter().filter(|one| one.is_finished()).count();
         sleep(MAX_WAIT / 2).await;
         drop(first);
@@ -229,18 +233,30 @@ mod tests {
         assert_eq!((locked(&numbers.0)["a"].makers, finished(&waiting)), (1, 0));
         sleep(MAX_WAIT).await;
         assert_eq!(locked(&numbers.0)["a"].makers, 2);
-        let third = begin(&numbers);
-        tokio::task::yield_now().await;
-        // The first of both makers leaves.
-        for one in &waiting {
+        // One of both makers leaves: nobody takes its place while the other goes on.
+        for one in waiting {
             one.abort();
             tokio::task::yield_now().await;
             if locked(&numbers.0)["a"].makers == 1 {
                 break;
             }
         }
-        assert!(!third.is_finished(), "the other goes on");
-        waiting.clear();
+        tokio::task::yield_now().await;
+        assert_eq!(locked(&numbers.0)["a"].makers, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_one_of_two_refuses_the_others_wait_for_the_second() {
+        let numbers = Numbers::default();
+        let first = maker(&numbers);
+        advance(MAX_WAIT).await;
+        let second = maker(&numbers);
+        let waiting = begin(&numbers);
+        tokio::task::yield_now().await;
+        second.refuse();
+        tokio::task::yield_now().await;
+        first.share(7);
+        assert_eq!(waiting.await.unwrap(), 7);
     }
 
     #[tokio::test(start_paused = true)]
