@@ -66,7 +66,7 @@ const NOT_REACHED: &str = "
   profile `dist` takes 18 % off (`lto`, one unit: 54.3 to 44.8 MB, of which 35 are code: 6.5 the operations, 6 routing, OpenAPI and
   JSON schemas, 2.3 destructors). Not tried: the compiler's `opt-level` for size, which costs speed.
 - **How 10 million were filled.** Of more than 100,000 attestations one trail in a hundred comes in over the API, and the others are
-  recorded as that left those, 165 to a write: ten minutes on SQLite, twenty on PostgreSQL, 26 and 27 GB. PostgreSQL is vacuumed
+  recorded as that left those, 165 to a write: twelve minutes on SQLite and 17 on PostgreSQL beside other work, 26 and 27 GB. PostgreSQL is vacuumed
   before it is read, as it does by itself a minute later: an artifact by its fingerprint, which is read first, took up to four times
   as long in the larger store while it was still at that.
 ";

@@ -1,4 +1,4 @@
-//! What is being made, for which those wait that would make the same.
+//! Single-flight: what is being made, for which those wait that would make the same.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
