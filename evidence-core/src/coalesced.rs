@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -14,6 +14,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
+use crate::lock::locked;
 use crate::turns::Turns;
 
 /// How long a query has its turn: after that the next begins beside it, so that one that hangs holds up the others once, for no
@@ -124,8 +125,7 @@ async fn ask_in_turn<K: Ord + Clone, V>(
 
 impl<K: Ord, V> Queries<K, V> {
     fn next(&self) -> MutexGuard<'_, BTreeMap<K, Answer<V>>> {
-        // Nothing is half written when a holder of the lock panics.
-        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.next)
     }
 }
 

@@ -19,7 +19,7 @@ use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -28,6 +28,7 @@ use tokio::time::timeout;
 
 use crate::error::{Error, Result};
 use crate::id::Id;
+use crate::lock::locked;
 
 pub use refused::Refused;
 
@@ -320,7 +321,7 @@ struct Slot(Option<Arc<Slots>>);
 
 impl Slots {
     fn turns(&self) -> MutexGuard<'_, Turns> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 
     fn new(free: usize) -> Arc<Self> {

@@ -30,6 +30,7 @@ pub mod id;
 pub mod json;
 pub mod ledger;
 pub mod links;
+mod lock;
 pub mod name;
 pub mod time;
 

@@ -12,13 +12,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use crate::id::Id;
+use crate::lock::locked;
 use crate::store::error::{StoreError, StoreResult};
 
 /// How many jobs may wait; further callers wait for a place.
@@ -246,7 +247,7 @@ pub struct Reservation {
 
 impl Room {
     fn shares(&self) -> MutexGuard<'_, Shares> {
-        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.shares)
     }
 
     fn take(self: &Arc<Self>, org: Id, bytes: usize) -> Option<Reservation> {

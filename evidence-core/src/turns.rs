@@ -3,10 +3,12 @@
 //! shared ([`coalesced`](crate::coalesced)).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
+
+use crate::lock::locked;
 
 /// Who works on what, and who waits for that.
 #[derive(Debug)]
@@ -55,10 +57,6 @@ impl<K: Ord + Clone> Turns<K> {
         line.present += 1;
         Some((Arc::clone(&line.turns), Present { lines: Arc::clone(&self.lines), at }))
     }
-}
-
-fn locked<K>(lines: &Lines<K>) -> MutexGuard<'_, BTreeMap<K, Line>> {
-    lines.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A turn, which the next in line has once this is dropped: before the line goes with the last.

@@ -11,7 +11,7 @@ use regex::Regex;
 const LAYERS: [&str; 7] = [
     // Values
     "auth/actor.rs auth/credentials.rs bounded.rs bounded/ cache/ decode.rs decode/recorded.rs digest.rs fact/names.rs fact/payload.rs git.rs id.rs \
-     json.rs json/ ledger/ links.rs name.rs store/batch.rs store/entry.rs store/error.rs time.rs",
+     json.rs json/ ledger/ links.rs lock.rs name.rs store/batch.rs store/entry.rs store/error.rs time.rs",
     // Records and rules
     "*/record.rs attestations/custom.rs attestations/details.rs attestations/jira.rs attestations/pull_requests.rs attestations/snyk.rs \
      attestations/sonar.rs pdf/ rules/ snapshots/bound.rs snapshots/expression.rs snapshots/key.rs",

@@ -1,7 +1,7 @@
 //! Artifacts as answers carry them: the report, its state in its trail, the evidence for it, and where it runs and ran.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures_util::future::try_join3;
 use futures_util::stream::BoxStream;
@@ -27,6 +27,7 @@ use crate::git::GitCommitInfo;
 use crate::id::Id;
 use crate::json::JsonText;
 use crate::links::ExternalUrls;
+use crate::lock::locked;
 use crate::name::Fingerprint;
 use crate::page::{MAX_BATCH_BYTES, Room, in_batches};
 use crate::repos::record::RepoInfo;
@@ -37,7 +38,7 @@ use crate::snapshots::store::Run;
 use crate::store::batch::distinct;
 use crate::texts::record::TextRef;
 use crate::time::{Seconds, Timestamp};
-use crate::trails::contents::ReportedTrail;
+use crate::trails::contents::{MEMORY_PER_BYTE, ReportedTrail};
 use crate::trails::events::runs;
 use crate::trails::store::TrailVersion;
 use serde_json::{Map, Value};
@@ -179,12 +180,9 @@ pub struct HistoryEvent {
 /// An attestation is taken for so many bytes where it is not known how long it is.
 const EVIDENCE: u64 = MAX_BATCH_BYTES / 64;
 
-/// A trail takes about so many times the bytes of memory that are read of it.
-const MEMORY: u64 = 4;
-
 /// About how many bytes of memory the trails take that an answer holds at a time: a client that reads it slowly keeps those
 /// that are cached there, too. One trail may be larger.
-const MAX_TRAILS_BYTES: u64 = MEMORY * MAX_BATCH_BYTES;
+const MAX_TRAILS_BYTES: u64 = MEMORY_PER_BYTE * MAX_BATCH_BYTES;
 
 /// The versions of about so many trails are kept while an answer is made.
 const MAX_VERSIONS: usize = 4096;
@@ -244,19 +242,19 @@ impl Around {
     async fn learn_versions(&self, artifacts: &[Artifact], cx: &Context<'_>) -> Result<()> {
         let mut trails = distinct(artifacts.iter().filter_map(|artifact| artifact.trail));
         {
-            let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut versions = locked(&self.versions);
             if versions.len() > MAX_VERSIONS {
                 versions.clear();
             }
             trails.retain(|trail| !versions.contains_key(trail));
         }
         let found = cx.trail_versions(&trails).await?.into_iter().map(|version| (version.id, version));
-        self.versions.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
+        locked(&self.versions).extend(found);
         Ok(())
     }
 
     fn version(&self, trail: Id) -> Option<TrailVersion> {
-        self.versions.lock().unwrap_or_else(PoisonError::into_inner).get(&trail).copied()
+        locked(&self.versions).get(&trail).copied()
     }
 
     /// These trails, and those that are `known`, made ready to tell of their artifacts.
@@ -322,7 +320,7 @@ impl Rest {
                 artifact.trail.filter(|trail| !known.contains_key(trail) && !unknown.contains_key(trail));
             if let Some(version) = trail.and_then(|trail| self.around.version(trail)) {
                 let cached = cx.cached_trail(&version, self.around.since)?;
-                let unread = version.size().saturating_mul(MEMORY);
+                let unread = version.size().saturating_mul(MEMORY_PER_BYTE);
                 if !room.try_take(cached.as_ref().map_or(unread, |trail| trail.bytes as u64)) {
                     self.artifacts.push_front(artifact);
                     break;

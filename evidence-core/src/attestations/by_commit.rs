@@ -1,7 +1,7 @@
 //! The attestations about commits.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
@@ -15,6 +15,7 @@ use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
 use crate::error::{Error, Result};
 use crate::id::Id;
+use crate::lock::locked;
 use crate::name::{CommitSha, Fingerprint, OrgName};
 use crate::operation::{JsonStream, Method, Operation, json_items};
 use crate::page::{Listed, in_batches};
@@ -229,7 +230,7 @@ impl CommitQuery {
 impl Search {
     /// Those of these trails that are remembered.
     fn recall(&self, trails: &[Id]) -> BTreeMap<Id, Arc<[About]>> {
-        let remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        let remembered = locked(&self.remembered);
         let recall = |trail: &Id| Some((*trail, Arc::clone(remembered.trails.get(trail)?)));
         trails.iter().filter_map(recall).collect()
     }
@@ -248,7 +249,7 @@ impl Search {
             about.collect::<Vec<_>>()
         };
         let read = cx.compute().run_if(reports > MANY_REPORTS, choose).await?;
-        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut remembered = locked(&self.remembered);
         read.iter().for_each(|(trail, about)| remembered.insert(*trail, Arc::clone(about)));
         drop(remembered);
         Ok(read)

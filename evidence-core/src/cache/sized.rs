@@ -1,7 +1,9 @@
 //! What is asked for again and again, within a budget of memory.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::lock::locked;
 
 /// Values by keys, of a size in bytes each: those that were used lately. It forgets, and notices nothing: either a key says
 /// all that its value rests on, or whoever takes a value finds out whether it still holds.
@@ -61,8 +63,7 @@ impl<K: Ord, T> Cache<K, T> {
     }
 
     fn generations(&self) -> MutexGuard<'_, Generations<K, T>> {
-        // No entry is half kept when a holder of the lock panics.
-        self.generations.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.generations)
     }
 }
 

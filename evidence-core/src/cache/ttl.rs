@@ -4,8 +4,9 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use crate::lock::locked;
 use crate::time::Timestamp;
 
 /// How long an answer is good for, in microseconds: a revocation has to be effective everywhere within a second.
@@ -82,8 +83,7 @@ impl<K: Ord + Clone, V: Clone> TtlCache<K, V> {
     }
 
     fn answers(&self) -> MutexGuard<'_, Answers<K, V>> {
-        // No answer is half written when a holder of the lock panics.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 }
 

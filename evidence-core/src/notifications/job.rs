@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,6 +20,7 @@ use crate::background::runner::{Job, Turn};
 use crate::error::{Error, Result};
 use crate::feed::Held;
 use crate::id::Id;
+use crate::lock::locked;
 use crate::notifications::delivering::Reached;
 use crate::notifications::planning::Planning;
 use crate::notifications::sender::Sender;
@@ -109,7 +110,7 @@ pub(super) struct Post {
 
 impl Post {
     fn orgs(&self) -> MutexGuard<'_, BTreeMap<Id, Known>> {
-        self.orgs.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.orgs)
     }
 
     /// What is known of an organization, by the name that it has now.

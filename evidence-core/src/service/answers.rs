@@ -3,7 +3,7 @@
 mod copies;
 mod pending;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -111,9 +111,9 @@ impl Answers {
         cached.ledger == ledger && age.is_some_and(|age| age < self.ttl)
     }
 
-    fn hit(&self, request: &Request, ledger: (u64, Hash), now: Timestamp) -> Option<Answer> {
-        let cached = self.cached.get(request).filter(|cached| self.holds(cached, ledger, now));
-        cached.as_deref().map(Answer::from)
+    /// The cached answer to this request, if it holds.
+    fn cached(&self, request: &Request, ledger: (u64, Hash), now: Timestamp) -> Option<Arc<Cached>> {
+        self.cached.get(request).filter(|cached| self.holds(cached, ledger, now))
     }
 }
 
@@ -174,8 +174,8 @@ impl AnswerCache {
         let request = Request { operation, org: place.org, role: place.role, text: request.to_owned() };
         // Time passes while the head is read.
         let at = clock.now();
-        if let Some(answer) = answers.hit(&request, ledger, at) {
-            return Ok((Lookup::Hit(answer), false));
+        if let Some(cached) = answers.cached(&request, ledger, at) {
+            return Ok((Lookup::Hit(Answer::from(&*cached)), false));
         }
         let (begun, has_waited) = answers.pending.begin((request.clone(), ledger)).await;
         let maker = match begun {
@@ -185,9 +185,7 @@ impl AnswerCache {
             Begun::Maker(maker) => Some(maker),
             Begun::Made(_) | Begun::Alone => None,
         };
-        let now = clock.now();
-        let cached = answers.cached.get(&request).filter(|cached| answers.holds(cached, ledger, now));
-        if let Some(cached) = cached {
+        if let Some(cached) = answers.cached(&request, ledger, clock.now()) {
             // It was made between the two looks.
             let answer = Answer::from(&*cached);
             if let Some(maker) = maker {
@@ -255,8 +253,3 @@ impl Slot {
 }
 
 const JSON: &str = "application/json";
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing is half written when a holder of the lock panics.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

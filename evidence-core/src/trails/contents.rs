@@ -63,12 +63,13 @@ impl ReportedTrail {
     }
 }
 
+/// About how many bytes of memory a byte of a fact takes: small values take more than text, a link four times as much.
+pub(crate) const MEMORY_PER_BYTE: u64 = 4;
+
 /// About how many bytes of memory a trail takes whose newest fact has so many, with what [`ReportedTrail`] makes of it.
 fn memory(contents: &TrailContents, fact: u64) -> usize {
     /// Of a report: its row, what compliance is evaluated by, and the room that growing lists leave.
     const REPORT: usize = 1 << 10;
-    /// Small values of a fact take more memory than text: a link does four times as much.
-    const FACT: usize = 4;
     let artifact = |row: &ArtifactRow| row.template_reference_name.len() + row.commit.len();
     let attestation = |row: &AttestationRow| {
         let of = |text: &Option<String>| text.as_ref().map_or(0, String::len);
@@ -81,7 +82,7 @@ fn memory(contents: &TrailContents, fact: u64) -> usize {
     };
     let artifacts = contents.artifacts.iter().map(artifact).sum::<usize>();
     let attestations = contents.attestations.iter().map(attestation).sum::<usize>();
-    let fact = usize::try_from(fact).unwrap_or(usize::MAX).saturating_mul(FACT);
+    let fact = usize::try_from(fact.saturating_mul(MEMORY_PER_BYTE)).unwrap_or(usize::MAX);
     // Texts are in the rows, and in what is evaluated.
     let reports = (contents.reports() + 1) * REPORT + 2 * (artifacts + attestations);
     reports.saturating_add(fact)

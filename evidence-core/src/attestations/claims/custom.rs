@@ -1,6 +1,6 @@
 //! Attestations of the types that an organization defines.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,6 +14,7 @@ use crate::bounded::AttestationData;
 use crate::error::{Resource, Result};
 use crate::fact::names::{Guard, RecordKind};
 use crate::id::VersionKey;
+use crate::lock::locked;
 use crate::name::AttestationTypeName;
 use crate::operation::Form;
 use crate::service::Context;
@@ -46,12 +47,12 @@ impl Evaluated {
         key: VersionKey,
         evaluate: impl AsyncFnOnce() -> Result<Vec<RuleResult>>,
     ) -> Result<Vec<RuleResult>> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = locked(&self.0).clone();
         match known {
             Some((known, results)) if known == key => Ok(results),
             _ => {
                 let results = evaluate().await?;
-                *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((key, results.clone()));
+                *locked(&self.0) = Some((key, results.clone()));
                 Ok(results)
             }
         }

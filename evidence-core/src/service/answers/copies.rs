@@ -9,9 +9,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{Slot, locked};
+use super::Slot;
 use crate::blobs::Chunks;
 use crate::id::Id;
+use crate::lock::locked;
 use crate::operation::Header;
 
 /// So many answers are copied at a time, and so many on behalf of one organization, or of one caller from outside

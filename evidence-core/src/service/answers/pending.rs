@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::locked;
+use crate::lock::locked;
 
 /// How long the first that makes something is waited for, before another begins beside it. Each further one is waited for twice as
 /// long.
