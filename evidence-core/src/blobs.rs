@@ -73,6 +73,10 @@ impl<'a> Parts<'a> {
                 self.rest = piece;
             }
             let missing = self.size - part.len();
+            if !part.is_empty() {
+                // Room for all of it at once: what grows bit by bit is copied each time.
+                part.reserve_exact(missing);
+            }
             part.extend_from_slice(&self.rest.split_to(missing.min(self.rest.len())));
         }
         Ok((!part.is_empty()).then_some(part))
