@@ -8,6 +8,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::attestation_types::compiled::{CompiledTypes, no_types};
 use crate::auth::access::{Access, OrgAccess, Principal, Target};
 use crate::auth::actor::Scope;
@@ -60,9 +62,9 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     /// path and query: two that are equal ask the operation for the same, and a decorator that changes what is asked for changes it, too.
     /// [`Evidence`] caches answers that rest on the ledger alone
     /// ([`Operation::CACHED`]), and so may answer without running the operation. A request waits up to a second for an equal one
-    /// that it shares the answer of, and is authorized again then. In a Tokio runtime that takes timers, and what one request waits for may be a task of
-    /// another's runtime, which has to be driven. A decorator of `run` alone sees every operation, for
-    /// this one runs it.
+    /// that it shares the answer of, and is authorized again where it has waited. In a Tokio runtime that takes its timer
+    /// (`enable_time`), and what one request waits for may be a task of another's runtime, which has to be driven. A decorator of
+    /// `run` alone sees every operation, for this one runs it.
     fn answer<O: Operation>(
         &self,
         access: &Access,
@@ -171,7 +173,8 @@ pub struct Settings {
     pub answer_cache_bytes: usize,
     /// How long answers are cached at most, and what is shown of trails, where no record tells that they changed: a rebuild
     /// of the store mends what nobody recorded. An answer may be made of what is cached of a trail, so that it takes twice as
-    /// long until such a change shows. Zero caches no answer, and trails for the one answer that they were read for.
+    /// long until such a change shows. Zero caches no answer and shares none among equal requests, and trails are cached for the one
+    /// answer that they were read for.
     pub cache_ttl: Duration,
     /// Where notifications may be sent besides the internet: nowhere.
     pub egress: Egress,
@@ -216,6 +219,9 @@ struct Parts {
     answers: AnswerCache,
     changing: Changing,
 }
+
+/// A request is authorized again that has waited for longer until it began to be answered: rights may have been taken away.
+const AUTHORIZED_FOR: Duration = Duration::from_millis(10);
 
 /// Records that are changed by one request at a time.
 type Changing = Turns<(Id, Key)>;
@@ -514,15 +520,13 @@ impl EvidenceService for Evidence {
             assert!(!O::CACHED || is_get && O::REQUEST_HEADERS.is_empty(), "no answer of it can be cached");
         }
         let mut access = self.still_authorized(access, Target::of(&operation)).await?;
-        let (mut lookup, has_waited) = if O::CACHED {
-            self.parts
-                .answers
-                .look_up((O::NAME, request), &access, &*self.parts.clock, &self.parts.store)
-                .await?
-        } else {
-            (Lookup::Bypass, false)
+        let since = Instant::now();
+        let Parts { answers, clock, store, .. } = &*self.parts;
+        let mut lookup = match O::CACHED {
+            true => answers.look_up((O::NAME, request), &access, &**clock, store).await?,
+            false => Lookup::Bypass,
         };
-        if has_waited {
+        if since.elapsed() > AUTHORIZED_FOR {
             let was = access.org_access.clone();
             access = self.still_authorized(&access, Target::of(&operation)).await?;
             if access.org_access != was {
@@ -542,9 +546,9 @@ impl EvidenceService for Evidence {
         match (made.await, slot) {
             (Ok(answer), Some(slot)) => Ok(slot.fill(answer)),
             (Err(error), Some(slot)) => {
-                // What another may still come to is left to those who wait.
+                // What is wrong with the request is so for all who wait, and nothing else is.
                 if error.kind().status() < 500 {
-                    slot.refuse();
+                    slot.unshareable();
                 }
                 Err(error)
             }

@@ -162,7 +162,8 @@ fn draw(file: &Path, name: &str, lines: &Lines) -> Result {
         let drawn = chart.draw_series(series)?.label(line.as_str());
         drawn.legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], color.stroke_width(2)));
     }
-    chart.configure_series_labels().background_style(WHITE).border_style(BLACK).draw()?;
+    let legend = SeriesLabelPosition::LowerRight;
+    chart.configure_series_labels().position(legend).background_style(WHITE).border_style(BLACK).draw()?;
     area.present()?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The cache of answers, each of which is valid until the ledger of its organization grows.
 
 mod copies;
-mod pending;
+mod flights;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::time::{Clock, Timestamp};
 use copies::Copies;
-use pending::{Begun, Maker, Pending};
+use flights::{Flights, Joined, Leader};
 
 /// What an answer takes besides its text and the request's: the entry, and what the allocator adds.
 const OVERHEAD: usize = size_of::<(Request, Cached)>() + 128;
@@ -37,7 +37,7 @@ struct Answers {
     cached: Cache<Request, Cached>,
     /// The most that an answer may take.
     longest: usize,
-    pending: Arc<Pending<Version, Arc<Cached>>>,
+    flights: Arc<Flights<Version, Arc<Cached>>>,
     ttl: Duration,
     copies: Copies,
 }
@@ -99,8 +99,8 @@ pub(super) struct Slot {
     at: Timestamp,
     /// Whose share of the copies its own is.
     on_behalf_of: Option<Id>,
-    /// Who waits for it; nothing where nobody does.
-    maker: Option<Maker<Version, Arc<Cached>>>,
+    /// For those who wait for it; nothing where nobody can.
+    leader: Option<Leader<Version, Arc<Cached>>>,
 }
 
 impl Answers {
@@ -142,7 +142,7 @@ impl AnswerCache {
             heads: Coalescer::default(),
             cached: Cache::new(bytes),
             longest: LONGEST.min(bytes / 2),
-            pending: Arc::default(),
+            flights: Arc::default(),
             ttl,
             copies: Copies::default(),
         };
@@ -151,7 +151,7 @@ impl AnswerCache {
 
     /// The answer that was made to this request, if the ledger is what it was then: one query, which is shared by all that
     /// ask about this organization while another such query is on its way. Where an equal request is being answered, that
-    /// answer is waited for, for a while; whether it was is told, for rights may have changed meanwhile.
+    /// answer is waited for, for a while.
     ///
     /// # Errors
     /// Where the store is away: the operation would wait for it once more.
@@ -161,41 +161,39 @@ impl AnswerCache {
         access: &Access,
         clock: &dyn Clock,
         store: &Arc<dyn Store>,
-    ) -> Result<(Lookup, bool)> {
+    ) -> Result<Lookup> {
         let (Some(answers), Some(place)) = (&self.0, &access.org_access) else {
-            return Ok((Lookup::Bypass, false));
+            return Ok(Lookup::Bypass);
         };
         let head = answers.heads.ask(place.org, || read_head(Arc::clone(store), place.org));
         let ledger = match head.await {
             Head::Known(size, root) => (size, root),
-            Head::Unknown => return Ok((Lookup::Bypass, false)),
+            Head::Unknown => return Ok(Lookup::Bypass),
             Head::Unavailable(why) => return Err(StoreError::Unavailable(why.into()).into()),
         };
         let request = Request { operation, org: place.org, role: place.role, text: request.to_owned() };
         // Time passes while the head is read.
         let at = clock.now();
         if let Some(cached) = answers.cached(&request, ledger, at) {
-            return Ok((Lookup::Hit(Answer::from(&*cached)), false));
+            return Ok(Lookup::Hit(Answer::from(&*cached)));
         }
-        let (begun, has_waited) = answers.pending.begin((request.clone(), ledger)).await;
-        let maker = match begun {
-            Begun::Made(cached) if answers.holds(&cached, ledger, clock.now()) => {
-                return Ok((Lookup::Hit(Answer::from(&*cached)), has_waited));
+        let leader = match answers.flights.join((request.clone(), ledger)).await {
+            Joined::Shared(cached) if answers.holds(&cached, ledger, clock.now()) => {
+                return Ok(Lookup::Hit(Answer::from(&*cached)));
             }
-            Begun::Maker(maker) => Some(maker),
-            Begun::Made(_) | Begun::Alone => None,
+            Joined::Leader(leader) => Some(leader),
+            Joined::Shared(_) | Joined::Alone => None,
         };
         if let Some(cached) = answers.cached(&request, ledger, clock.now()) {
             // It was made between the two looks.
             let answer = Answer::from(&*cached);
-            if let Some(maker) = maker {
-                maker.share(cached);
+            if let Some(leader) = leader {
+                leader.share(cached);
             }
-            return Ok((Lookup::Hit(answer), has_waited));
+            return Ok(Lookup::Hit(answer));
         }
         let on_behalf_of = access.on_behalf_of();
-        let slot = Slot { answers: Arc::clone(answers), request, ledger, at, on_behalf_of, maker };
-        Ok((Lookup::Miss(slot), has_waited))
+        Ok(Lookup::Miss(Slot { answers: Arc::clone(answers), request, ledger, at, on_behalf_of, leader }))
     }
 }
 
@@ -217,17 +215,18 @@ impl Slot {
                 AnswerBody::Stream(Streamed { media_type, content })
             }
             body => {
-                self.refuse();
+                self.unshareable();
                 body
             }
         };
         Answer { status, headers, body }
     }
 
-    /// There is nothing to cache: nobody waits for it.
-    pub(super) fn refuse(self) {
-        if let Some(maker) = self.maker {
-            maker.refuse();
+    /// The answer is one that is not cached, whoever makes it: nobody waits for it any longer. A slot that is dropped is for another
+    /// to fill.
+    pub(super) fn unshareable(self) {
+        if let Some(leader) = self.leader {
+            leader.unshareable();
         }
     }
 
@@ -239,15 +238,15 @@ impl Slot {
     /// Caches the answer, which it takes, unless one is cached that was begun later and knows more of the ledger, and gives it to those who
     /// wait for it.
     fn put(self, headers: Vec<Header>, text: Bytes) {
-        let Self { answers, request, ledger, at, maker, .. } = self;
+        let Self { answers, request, ledger, at, leader, .. } = self;
         let bytes = request.bytes(text.len());
         let cached = Arc::new(Cached { ledger, at, headers, text });
         let is_newer = |other: &Arc<Cached>| other.at > at && other.ledger.0 > ledger.0;
         if !answers.cached.get(&request).is_some_and(|other| is_newer(&other)) {
             answers.cached.put(request, bytes, Arc::clone(&cached));
         }
-        if let Some(maker) = maker {
-            maker.share(cached);
+        if let Some(leader) = leader {
+            leader.share(cached);
         }
     }
 }

@@ -77,6 +77,7 @@ pub(crate) struct InterceptingStore {
     before: Box<dyn Fn(Call) -> BoxFuture<'static, ()> + Send + Sync>,
     unguarded: Option<RecordKind>,
     refuses: Arc<AtomicBool>,
+    failing: Option<(&'static str, Arc<AtomicBool>)>,
     answered: Option<Answered>,
 }
 
@@ -85,12 +86,24 @@ impl InterceptingStore {
         inner: Arc<dyn Store>,
         before: impl Fn(Call) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     ) -> Self {
-        Self { inner, before: Box::new(before), unguarded: None, refuses: Arc::default(), answered: None }
+        Self {
+            inner,
+            before: Box::new(before),
+            unguarded: None,
+            refuses: Arc::default(),
+            failing: None,
+            answered: None,
+        }
     }
 
     /// The same, which takes no writes while `refuses` is set.
     pub(crate) fn refusing(self, refuses: Arc<AtomicBool>) -> Self {
         Self { refuses, ..self }
+    }
+
+    /// The same, where this query fails while `fails` is set.
+    pub(crate) fn failing(self, query: &'static str, fails: Arc<AtomicBool>) -> Self {
+        Self { failing: Some((query, fails)), ..self }
     }
 
     /// A store that notes how large its answers are.
@@ -113,6 +126,12 @@ impl InterceptingStore {
         answer: impl Future<Output = StoreResult<T>>,
     ) -> StoreResult<T> {
         (self.before)(Call::Query(query)).await;
+        if let Some((failing, fails)) = &self.failing
+            && *failing == query
+            && fails.load(Ordering::Relaxed)
+        {
+            return Err(StoreError::Unavailable("it answers no such query".into()));
+        }
         let answer = answer.await;
         self.note(query, &answer);
         answer

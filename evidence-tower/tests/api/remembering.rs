@@ -358,6 +358,7 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
     }
     let (reading, permits) = (Arc::new(Reading::default()), Arc::new(Semaphore::new(0)));
     let (held, going_on) = (Arc::clone(&reading), Arc::clone(&permits));
+    let fails = Arc::new(AtomicBool::new(false));
     let store = InterceptingStore::new(Arc::new(MemoryStore::new()), move |call| {
         let (held, going_on) = (Arc::clone(&held), Arc::clone(&going_on));
         Box::pin(async move {
@@ -367,6 +368,7 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
             }
         })
     });
+    let store = store.failing("flow", Arc::clone(&fails));
     let api = Api::new(fixture(Arc::new(store), Settings::default()).await, Mount::Tower, "memory").await;
     let written = async |description: &str| {
         reading.holds.store(false, Ordering::Relaxed);
@@ -375,7 +377,8 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
         reading.holds.store(true, Ordering::Relaxed);
         reading.flows.store(0, Ordering::Relaxed);
     };
-    let reads = || Vec::from_iter((0..8).map(|_| tokio::spawn(api.get("/flows/acme/shop").into_future())));
+    let reads_of = |path| Vec::from_iter((0..8).map(|_| tokio::spawn(api.get(path).into_future())));
+    let reads = || reads_of("/flows/acme/shop");
     let millis = async |millis| tokio::time::sleep(Duration::from_millis(millis)).await;
     let flows = || reading.flows.load(Ordering::Relaxed);
 
@@ -430,6 +433,58 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
         reply.await.unwrap().expect(200, json!({"description": "six"}));
     }
     assert_eq!(flows(), 2, "what one of another role made is not shared");
+
+    written("seven").await;
+    let asked = reads_of("/flows/acme/none");
+    millis(50).await;
+    permits.add_permits(1);
+    millis(10).await;
+    assert_eq!(flows(), 8, "what is wrong with one is wrong with all, and each says so itself");
+    permits.add_permits(7);
+    for reply in asked {
+        assert_eq!(reply.await.unwrap().status, 404);
+    }
+
+    written("eight").await;
+    let asked = reads();
+    fails.store(true, Ordering::Relaxed);
+    millis(50).await;
+    permits.add_permits(1);
+    millis(10).await;
+    assert_eq!(flows(), 2, "where the store fails for one, another asks it once more");
+    fails.store(false, Ordering::Relaxed);
+    permits.add_permits(1);
+    let mut statuses = Vec::new();
+    for reply in asked {
+        statuses.push(reply.await.unwrap().status.as_u16());
+    }
+    statuses.sort_unstable();
+    assert_eq!((&statuses[..], flows()), (&[200, 200, 200, 200, 200, 200, 200, 503][..], 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waited_for_the_ledger_is_authorized_again() {
+    let (holds, permits) = (Arc::new(AtomicBool::new(false)), Arc::new(Semaphore::new(0)));
+    let (held, going_on) = (Arc::clone(&holds), Arc::clone(&permits));
+    let store = InterceptingStore::new(Arc::new(MemoryStore::new()), move |call| {
+        let (held, going_on) = (Arc::clone(&held), Arc::clone(&going_on));
+        Box::pin(async move {
+            if call == Call::Query("ledger_head") && held.load(Ordering::Relaxed) {
+                going_on.acquire().await.unwrap().forget();
+            }
+        })
+    });
+    let api = Api::new(fixture(Arc::new(store), Settings::default()).await, Mount::Tower, "memory").await;
+    let flow = json!({"name": "shop", "description": "before", "template": ["artifact"]});
+    api.put("/flows/acme").json(flow).await.created();
+    let key = key_of(&api, "reader-key").await;
+    holds.store(true, Ordering::Relaxed);
+    let asked = tokio::spawn(api.get("/flows/acme/shop").key("reader-key").into_future());
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    holds.store(false, Ordering::Relaxed);
+    api.delete(&format!("/service-accounts/acme/reader-key/api-keys/{key}")).await.ok();
+    permits.add_permits(1);
+    assert_eq!(asked.await.unwrap().status, 401);
 }
 
 #[tokio::test]

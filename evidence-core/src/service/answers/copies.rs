@@ -81,18 +81,18 @@ impl Copies {
         let copy = Arc::new(Mutex::new(Some(copy)));
         let mut begun = locked(&self.0);
         begun.retain(|one| one.at().is_some());
-        let Some(room) = room(&begun, of) else {
-            if let Some(copy) = locked(&copy).take() {
-                copy.slot.refuse();
+        let gives_way = match room(&begun, of) {
+            Some(place) => {
+                let gives_way = place.and_then(|place| begun.remove(place).copy.upgrade());
+                begun.push(BegunCopy { of, copy: Arc::downgrade(&copy) });
+                gives_way
             }
-            return copy;
+            None => Some(Arc::clone(&copy)),
         };
-        if let Some(gives_way) = room
-            && let Some(gives_way) = begun.remove(gives_way).copy.upgrade()
-        {
-            locked(&gives_way).take();
-        }
-        begun.push(BegunCopy { of, copy: Arc::downgrade(&copy) });
+        drop(begun);
+        let ended = gives_way.and_then(|copy| locked(&copy).take());
+        // Who waits for it is woken without the lock of all copies.
+        drop(ended);
         copy
     }
 }
@@ -139,7 +139,7 @@ impl Chunks for Copied {
         };
         drop(place);
         match (&piece, ended) {
-            (Some(_), Some(copy)) => copy.slot.refuse(),
+            (Some(_), Some(copy)) => copy.slot.unshareable(),
             (None, Some(PartialCopy { slot, headers, pieces, .. })) => {
                 slot.put(headers, pieces.concat().into());
             }
@@ -149,25 +149,16 @@ impl Chunks for Copied {
     }
 }
 
-impl Drop for Copied {
-    fn drop(&mut self) {
-        let copy = locked(&self.copy).take();
-        // A HEAD request reads nothing, and neither does the next of its kind.
-        if let Some(copy) = copy.filter(|copy| copy.pieces.is_empty()) {
-            copy.slot.refuse();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
-    use futures_util::future::pending;
+    use futures_util::future::{BoxFuture, pending};
     use tokio::time::advance;
 
-    use super::super::{AnswerCache, Answers, Begun, OVERHEAD, Request};
+    use super::super::{AnswerCache, Answers, Cached, Joined, OVERHEAD, Request, Version};
     use super::*;
     use crate::ledger::Hash;
+    use crate::operation::{Answer, AnswerBody, Streamed};
     use crate::service::Settings;
     use crate::time::Timestamp;
 
@@ -211,6 +202,23 @@ mod tests {
         format!("00000000-0000-0000-0000-{number:08}").parse().unwrap()
     }
 
+    /// For the answer to this request, which others wait for if none does yet.
+    fn slot(answers: &Arc<Answers>, of: u8, text: &str, size: u64) -> Slot {
+        let request = Request { operation: "list", org: id(1), role: None, text: text.to_owned() };
+        let joined = answers.flights.join((request.clone(), ledger(size))).now_or_never();
+        Slot {
+            answers: Arc::clone(answers),
+            request,
+            ledger: ledger(size),
+            at: Timestamp::from_seconds(size.try_into().unwrap()),
+            on_behalf_of: Some(id(of)),
+            leader: match joined {
+                Some(Joined::Leader(leader)) => Some(leader),
+                _ => None,
+            },
+        }
+    }
+
     impl Asked {
         /// Of organization 1.
         fn new(cache: &AnswerCache, of: u8, text: &str) -> Self {
@@ -219,19 +227,11 @@ mod tests {
 
         fn with(cache: &AnswerCache, of: u8, text: &str, pieces: Pieces, size: u64) -> Self {
             let answers = Arc::clone(cache.0.as_ref().unwrap());
-            let request = Request { operation: "list", org: id(1), role: None, text: text.to_owned() };
-            let begun = answers.pending.begin((request.clone(), ledger(size))).now_or_never();
-            let slot = Slot {
-                answers: Arc::clone(&answers),
-                request: request.clone(),
-                ledger: ledger(size),
-                at: Timestamp::from_seconds(size.try_into().unwrap()),
-                on_behalf_of: Some(id(of)),
-                maker: match begun {
-                    Some((Begun::Maker(maker), _)) => Some(maker),
-                    _ => None,
-                },
-            };
+            Self::of(slot(&answers, of, text, size), pieces)
+        }
+
+        fn of(slot: Slot, pieces: Pieces) -> Self {
+            let (answers, request) = (Arc::clone(&slot.answers), slot.request.clone());
             let answer = answers.copies.copied(Box::new(pieces), slot, Vec::new());
             Self { answers, request, answer }
         }
@@ -321,10 +321,87 @@ mod tests {
         let mut asked = Asked::with(&cache, 1, "list", Pieces::new(true), 7);
         assert!(asked.answer.next().now_or_never().is_none());
         assert!(!asked.read_all().await.is_cached());
-        let asked = Asked::new(&cache, 1, "list");
-        let other = asked.answers.pending.begin((asked.request.clone(), ledger(7)));
-        drop(asked.answer);
-        assert!(matches!(other.now_or_never(), Some((Begun::Maker(_), false))), "nobody waits for it");
+    }
+
+    /// Three that wait for an answer.
+    struct Waiting(Vec<BoxFuture<'static, Joined<Version, Arc<Cached>>>>);
+
+    /// What came to those who waited: the answer, to make it, to make it each alone, or nothing yet.
+    #[derive(Debug, PartialEq, Eq)]
+    enum Came {
+        Shared,
+        HandedOn,
+        Alone,
+        Nothing,
+    }
+
+    impl Waiting {
+        fn for_slot(slot: &Slot) -> Self {
+            let join = |_| {
+                let (flights, key) = (Arc::clone(&slot.answers.flights), (slot.request.clone(), slot.ledger));
+                async move { flights.join(key).await }.boxed()
+            };
+            let mut waiting = Self((0..3).map(join).collect());
+            assert_eq!(waiting.came(), Came::Nothing);
+            waiting
+        }
+
+        fn came(&mut self) -> Came {
+            let came = Vec::from_iter(self.0.iter_mut().map(FutureExt::now_or_never));
+            match &came[..] {
+                [None, None, None] => Came::Nothing,
+                [Some(Joined::Leader(_)), None, None] => Came::HandedOn,
+                [Some(Joined::Shared(_)), Some(Joined::Shared(_)), Some(Joined::Shared(_))] => Came::Shared,
+                [Some(Joined::Alone), Some(Joined::Alone), Some(Joined::Alone)] => Came::Alone,
+                _ => panic!("not all of them came to the same, or more than one makes it"),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_an_answer_has_it_or_makes_it_or_waits_no_longer() {
+        let cache = AnswerCache::new(&Settings::default());
+        let answers = cache.0.as_ref().unwrap();
+        let asked = || {
+            let slot = slot(answers, 1, "list", 7);
+            let waiting = Waiting::for_slot(&slot);
+            (Asked::of(slot, Pieces::new(false)), waiting)
+        };
+        for (pieces, expected) in [(0, Came::HandedOn), (1, Came::HandedOn), (4, Came::Shared)] {
+            let (mut asked, mut waiting) = asked();
+            asked.read(pieces).await;
+            drop(asked);
+            assert_eq!(waiting.came(), expected, "after {pieces} pieces, the last of which is the end");
+        }
+
+        let mut begun = vec![];
+        let (oldest, mut waiting) = asked();
+        begun.extend(begin(&cache, 1, MAX_COPIES_OF_ONE - 1).await);
+        let full = slot(answers, 1, "next", 7);
+        let mut no_room = Waiting::for_slot(&full);
+        let full = Asked::of(full, Pieces::new(false));
+        assert_eq!(no_room.came(), Came::HandedOn, "others may have room");
+        begun.extend(begin(&cache, 2, MAX_COPIES - MAX_COPIES_OF_ONE - 1).await);
+        begun.extend(begin(&cache, 3, 1).await);
+        assert_eq!(waiting.came(), Came::Nothing);
+        begun.extend(begin(&cache, 4, 1).await);
+        assert_eq!(waiting.came(), Came::HandedOn, "it gave way");
+        drop((oldest, full, begun));
+
+        let not_json = slot(answers, 1, "csv", 7);
+        let mut waiting = Waiting::for_slot(&not_json);
+        let body = AnswerBody::Stream(Streamed {
+            media_type: "text/csv".to_owned(),
+            content: Box::new(Pieces::new(false)),
+        });
+        not_json.fill(Answer::of(body));
+        assert_eq!(waiting.came(), Came::Alone);
+
+        let small = AnswerCache::new(&Settings { answer_cache_bytes: OVERHEAD, ..Settings::default() });
+        let too_long = slot(small.0.as_ref().unwrap(), 1, "list", 7);
+        let mut waiting = Waiting::for_slot(&too_long);
+        Asked::of(too_long, Pieces::new(false)).read(1).await;
+        assert_eq!(waiting.came(), Came::Alone);
     }
 
     #[tokio::test]
