@@ -18,7 +18,7 @@ use crate::blobs::{Blobs, OutsideBlobs};
 use crate::cache::ttl::TtlCache;
 use crate::compute::{Compute, ComputePool, Progress};
 use crate::environments::remembered::{EvaluationCache, no_evaluations};
-use crate::error::{Error, Missing, Resource, Result, Wording};
+use crate::error::{Error, ErrorKind, Missing, Resource, Result, Wording};
 use crate::fact::names::Key;
 use crate::flows::record::Visibility;
 use crate::flows::templates::{Templates, no_templates};
@@ -546,8 +546,8 @@ impl EvidenceService for Evidence {
         match (made.await, slot) {
             (Ok(answer), Some(slot)) => Ok(slot.fill(answer)),
             (Err(error), Some(slot)) => {
-                // What is wrong with the request is so for all who wait, and nothing else is.
-                if error.kind().status() < 500 {
+                // The store may be there again for those who wait; what else is wrong is so for all of them.
+                if error.kind() != ErrorKind::Unavailable {
                     slot.unshareable();
                 }
                 Err(error)

@@ -37,6 +37,8 @@ struct Answers {
     cached: Cache<Request, Cached>,
     /// The most that an answer may take.
     longest: usize,
+    /// When an answer was made that is too long to be cached, or not of the kind: nobody waits for the next.
+    uncacheable: Cache<Request, Timestamp>,
     flights: Arc<Flights<Version, Arc<Cached>>>,
     ttl: Duration,
     copies: Copies,
@@ -104,11 +106,16 @@ pub(super) struct Slot {
 }
 
 impl Answers {
+    /// Whether what was so at this time is taken to be so still.
+    fn is_recent(&self, at: Timestamp, now: Timestamp) -> bool {
+        let age = now.as_micros().checked_sub(at.as_micros());
+        let age = age.and_then(|age| u64::try_from(age).ok()).map(Duration::from_micros);
+        age.is_some_and(|age| age < self.ttl)
+    }
+
     /// Whether this answer may be given: the ledger is what it was then, and it is not too old.
     fn holds(&self, cached: &Cached, ledger: (u64, Hash), now: Timestamp) -> bool {
-        let age = now.as_micros().checked_sub(cached.at.as_micros());
-        let age = age.and_then(|age| u64::try_from(age).ok()).map(Duration::from_micros);
-        cached.ledger == ledger && age.is_some_and(|age| age < self.ttl)
+        cached.ledger == ledger && self.is_recent(cached.at, now)
     }
 
     /// The cached answer to this request, if it holds.
@@ -142,6 +149,7 @@ impl AnswerCache {
             heads: Coalescer::default(),
             cached: Cache::new(bytes),
             longest: LONGEST.min(bytes / 2),
+            uncacheable: Cache::new(bytes / 32),
             flights: Arc::default(),
             ttl,
             copies: Copies::default(),
@@ -176,6 +184,9 @@ impl AnswerCache {
         let at = clock.now();
         if let Some(cached) = answers.cached(&request, ledger, at) {
             return Ok(Lookup::Hit(Answer::from(&*cached)));
+        }
+        if answers.uncacheable.get(&request).is_some_and(|since| answers.is_recent(*since, at)) {
+            return Ok(Lookup::Bypass);
         }
         let leader = match answers.flights.join((request.clone(), ledger)).await {
             Joined::Shared(cached) if answers.holds(&cached, ledger, clock.now()) => {
@@ -215,15 +226,20 @@ impl Slot {
                 AnswerBody::Stream(Streamed { media_type, content })
             }
             body => {
-                self.unshareable();
+                self.uncacheable();
                 body
             }
         };
         Answer { status, headers, body }
     }
 
-    /// The answer is one that is not cached, whoever makes it: nobody waits for it any longer. A slot that is dropped is for another
-    /// to fill.
+    /// The answer is one that is never cached.
+    fn uncacheable(self) {
+        self.answers.uncacheable.put(self.request.clone(), self.request.bytes(0), Arc::new(self.at));
+        self.unshareable();
+    }
+
+    /// The answer is not cached, whoever makes it: nobody waits for it any longer. A slot that is dropped is for another to fill.
     pub(super) fn unshareable(self) {
         if let Some(leader) = self.leader {
             leader.unshareable();

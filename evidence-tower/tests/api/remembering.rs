@@ -463,6 +463,46 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_list_that_was_too_long_to_be_cached() {
+    let (lists, permits) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+    let (counted, going_on) = (Arc::clone(&lists), Arc::clone(&permits));
+    let store = InterceptingStore::new(Arc::new(MemoryStore::new()), move |call| {
+        let (counted, going_on) = (Arc::clone(&counted), Arc::clone(&going_on));
+        Box::pin(async move {
+            if call == Call::Query("trails") {
+                counted.fetch_add(1, Ordering::Relaxed);
+                going_on.acquire().await.unwrap().forget();
+            }
+        })
+    });
+    let settings = Settings { cache_ttl: Duration::from_secs(10), ..Settings::default() };
+    let clock = Arc::new(ManualClock::default());
+    let store = Arc::new(store);
+    fixture(Arc::clone(&store) as _, Settings::default()).await;
+    let random = Arc::new(SystemRandom);
+    let evidence = Evidence::with_sources(store, settings, Arc::clone(&clock) as _, random);
+    let api = Api::new(evidence, Mount::Tower, "memory").await;
+    api.given_flow_with_template().await;
+    let notes = "a".repeat(250 << 10);
+    for name in ["a", "b", "c"] {
+        let data = json!({"name": name, "user_data": {"notes": notes}}).to_string();
+        api.put("/trails/acme/web").form(&[("name=\"data_json\"", &data)]).await.created();
+    }
+    for (seconds, begun) in [(0, 1), (9, 8), (1, 1)] {
+        clock.advance(Duration::from_secs(seconds));
+        lists.store(0, Ordering::Relaxed);
+        let asked = Vec::from_iter((0..8).map(|_| tokio::spawn(api.get("/trails/acme/web").into_future())));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(lists.load(Ordering::Relaxed), begun, "after {seconds} seconds more");
+        permits.add_permits(8);
+        for reply in asked {
+            reply.await.unwrap().ok();
+        }
+        assert_eq!(lists.load(Ordering::Relaxed), 8, "each made its own");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_that_waited_for_the_ledger_is_authorized_again() {
     let (holds, permits) = (Arc::new(AtomicBool::new(false)), Arc::new(Semaphore::new(0)));
     let (held, going_on) = (Arc::clone(&holds), Arc::clone(&permits));

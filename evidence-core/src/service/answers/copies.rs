@@ -139,7 +139,7 @@ impl Chunks for Copied {
         };
         drop(place);
         match (&piece, ended) {
-            (Some(_), Some(copy)) => copy.slot.unshareable(),
+            (Some(_), Some(copy)) => copy.slot.uncacheable(),
             (None, Some(PartialCopy { slot, headers, pieces, .. })) => {
                 slot.put(headers, pieces.concat().into());
             }
