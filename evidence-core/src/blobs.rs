@@ -74,8 +74,8 @@ impl<'a> Parts<'a> {
             }
             let missing = self.size - part.len();
             if !part.is_empty() {
-                // Room for all of it at once: what grows bit by bit is copied each time.
-                part.reserve_exact(missing);
+                // Room for all of a chunk at once: what grows bit by bit is copied each time.
+                part.reserve_exact(missing.min(part.len().max(CHUNK)));
             }
             part.extend_from_slice(&self.rest.split_to(missing.min(self.rest.len())));
         }

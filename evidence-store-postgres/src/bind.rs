@@ -1,5 +1,6 @@
 //! Between the store's values and PostgreSQL's: what is bound to a statement, and what a row has.
 
+use evidence_core::id::Id;
 use evidence_store_sql::{Cell, Column, Row, Value};
 use sqlx::postgres::{PgArguments, PgRow, PgTypeInfo, PgValueRef};
 use sqlx::{Arguments, FromRow, Row as _, TypeInfo, ValueRef};
@@ -18,18 +19,20 @@ pub(crate) fn arguments(values: &[Value]) -> Result<PgArguments, sqlx::Error> {
 /// The length that is sent before each value.
 const LENGTH: usize = size_of::<i32>();
 /// The most that a value of a fixed length takes, which is an id.
-const FIXED: usize = 16;
+const FIXED: usize = size_of::<Id>();
+/// What an array has before its elements: its length, dimensions, whether it has nulls, type, length and lower bound.
+const ARRAY: usize = LENGTH + 5 * size_of::<i32>();
 
-/// How many bytes a value takes as an argument, at most; an array has a few more before its elements.
+/// The most bytes that a value takes as an argument.
 fn size(value: &Value) -> usize {
     match value {
         Value::Text(text) => sizes(std::slice::from_ref(text)),
         Value::Bytes(bytes) => LENGTH + bytes.len(),
         Value::Int(_) | Value::Bool(_) | Value::Org(_) | Value::NoOrg | Value::Id(_) => LENGTH + FIXED,
-        Value::Ids(ids) => ids.len() * (LENGTH + FIXED),
-        Value::Ints(numbers) => numbers.len() * (LENGTH + FIXED),
-        Value::Texts(texts) => sizes(texts),
-        Value::Columns(columns) => columns.iter().map(column_size).sum(),
+        Value::Ids(ids) => ARRAY + ids.len() * (LENGTH + FIXED),
+        Value::Ints(numbers) => ARRAY + numbers.len() * (LENGTH + FIXED),
+        Value::Texts(texts) => ARRAY + sizes(texts),
+        Value::Columns(columns) => columns.iter().map(|column| ARRAY + column_size(column)).sum(),
     }
 }
 
@@ -115,4 +118,40 @@ fn read(kind: &PgTypeInfo, bytes: &[u8]) -> Result<Cell, sqlx::Error> {
 fn text(bytes: &[u8]) -> Cell {
     std::str::from_utf8(bytes)
         .map_or_else(|_| Cell::Bytes(bytes.to_vec()), |text| Cell::Text(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::postgres::PgArgumentBuffer;
+    use sqlx::{Encode, Postgres};
+
+    use super::*;
+
+    fn encoded<'q>(value: impl Encode<'q, Postgres>) -> usize {
+        let mut buffer = PgArgumentBuffer::default();
+        let _ = value.encode(&mut buffer).unwrap();
+        LENGTH + buffer.len()
+    }
+
+    #[test]
+    fn arguments_have_room() {
+        for count in [0, 1, 1000] {
+            let (texts, numbers) = (vec![Some("a text".to_owned()); count], vec![Some(7_i64); count]);
+            let bytes = vec![Some(b"bytes".to_vec()); count];
+            let id: Id = "00000000-0000-0000-0000-00000007".parse().unwrap();
+            let ids = encoded(vec![id.as_bytes().as_slice(); count]);
+            assert_eq!(size(&Value::Texts(texts.clone())), encoded(texts.clone()));
+            assert_eq!(size(&Value::Ids(vec![id; count])), ids);
+            let columns = [
+                Column::Texts(texts.clone()),
+                Column::Bytes(bytes.clone()),
+                Column::Ids(vec![Some(id); count]),
+            ];
+            let exact = encoded(texts) + encoded(bytes) + ids;
+            assert_eq!(size(&Value::Columns(columns.to_vec())), exact);
+            assert!(size(&Value::Columns(vec![Column::Ints(numbers.clone())])) >= encoded(numbers));
+        }
+        assert_eq!(size(&Value::Text(Some("a text".to_owned()))), encoded("a text"));
+        assert!(size(&Value::Int(Some(7))) >= encoded(7_i64));
+    }
 }

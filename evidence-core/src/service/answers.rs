@@ -102,7 +102,7 @@ pub(super) struct Slot {
     /// Whose share of the copies its own is.
     on_behalf_of: Option<Id>,
     /// For those who wait for it; nothing where nobody can.
-    leader: Option<Leader<Version, Arc<Cached>>>,
+    _leader: Option<Leader<Version, Arc<Cached>>>,
 }
 
 impl Answers {
@@ -198,13 +198,18 @@ impl AnswerCache {
         if let Some(cached) = answers.cached(&request, ledger, clock.now()) {
             // It was made between the two looks.
             let answer = Answer::from(&*cached);
-            if let Some(leader) = leader {
-                leader.share(cached);
-            }
+            answers.flights.share(&(request, ledger), cached);
             return Ok(Lookup::Hit(answer));
         }
         let on_behalf_of = access.on_behalf_of();
-        Ok(Lookup::Miss(Slot { answers: Arc::clone(answers), request, ledger, at, on_behalf_of, leader }))
+        Ok(Lookup::Miss(Slot {
+            answers: Arc::clone(answers),
+            request,
+            ledger,
+            at,
+            on_behalf_of,
+            _leader: leader,
+        }))
     }
 }
 
@@ -239,11 +244,16 @@ impl Slot {
         self.unshareable();
     }
 
+    /// The answer is not copied. Members of an organization have room together, and each caller from outside has room of its own.
+    fn has_no_room(self) {
+        if self.request.role.is_some() {
+            self.unshareable();
+        }
+    }
+
     /// The answer is not cached, whoever makes it: nobody waits for it any longer. A slot that is dropped is for another to fill.
     pub(super) fn unshareable(self) {
-        if let Some(leader) = self.leader {
-            leader.unshareable();
-        }
+        self.answers.flights.unshareable(&(self.request, self.ledger));
     }
 
     /// Whether an answer of so many bytes can be cached.
@@ -254,16 +264,14 @@ impl Slot {
     /// Caches the answer, which it takes, unless one is cached that was begun later and knows more of the ledger, and gives it to those who
     /// wait for it.
     fn put(self, headers: Vec<Header>, text: Bytes) {
-        let Self { answers, request, ledger, at, leader, .. } = self;
+        let Self { answers, request, ledger, at, .. } = self;
         let bytes = request.bytes(text.len());
         let cached = Arc::new(Cached { ledger, at, headers, text });
         let is_newer = |other: &Arc<Cached>| other.at > at && other.ledger.0 > ledger.0;
         if !answers.cached.get(&request).is_some_and(|other| is_newer(&other)) {
-            answers.cached.put(request, bytes, Arc::clone(&cached));
+            answers.cached.put(request.clone(), bytes, Arc::clone(&cached));
         }
-        if let Some(leader) = leader {
-            leader.share(cached);
-        }
+        answers.flights.share(&(request, ledger), cached);
     }
 }
 

@@ -81,17 +81,18 @@ impl Copies {
         let copy = Arc::new(Mutex::new(Some(copy)));
         let mut begun = locked(&self.0);
         begun.retain(|one| one.at().is_some());
-        let gives_way = match room(&begun, of) {
-            Some(place) => {
-                let gives_way = place.and_then(|place| begun.remove(place).copy.upgrade());
-                begun.push(BegunCopy { of, copy: Arc::downgrade(&copy) });
-                gives_way
+        let Some(room) = room(&begun, of) else {
+            drop(begun);
+            if let Some(PartialCopy { slot, .. }) = { locked(&copy).take() } {
+                slot.has_no_room();
             }
-            None => Some(Arc::clone(&copy)),
+            return copy;
         };
+        let gives_way = room.and_then(|place| begun.remove(place).copy.upgrade());
+        begun.push(BegunCopy { of, copy: Arc::downgrade(&copy) });
         drop(begun);
         let ended = gives_way.and_then(|copy| locked(&copy).take());
-        // Who waits for it is woken without the lock of all copies.
+        // Those who wait for it are woken without the locks.
         drop(ended);
         copy
     }
@@ -122,7 +123,8 @@ impl Chunks for Copied {
     async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
         if replace(&mut self.is_reading, true) {
             // It has not all of what was read.
-            locked(&self.copy).take();
+            let left = locked(&self.copy).take();
+            drop(left);
         }
         let piece = self.content.next().await?;
         self.is_reading = false;
@@ -157,6 +159,7 @@ mod tests {
 
     use super::super::{AnswerCache, Answers, Cached, Joined, OVERHEAD, Request, Version};
     use super::*;
+    use crate::auth::actor::Role;
     use crate::ledger::Hash;
     use crate::operation::{Answer, AnswerBody, Streamed};
     use crate::service::Settings;
@@ -204,7 +207,11 @@ mod tests {
 
     /// For the answer to this request, which others wait for if none does yet.
     fn slot(answers: &Arc<Answers>, of: u8, text: &str, size: u64) -> Slot {
-        let request = Request { operation: "list", org: id(1), role: None, text: text.to_owned() };
+        slot_of(answers, of, None, text, size)
+    }
+
+    fn slot_of(answers: &Arc<Answers>, of: u8, role: Option<Role>, text: &str, size: u64) -> Slot {
+        let request = Request { operation: "list", org: id(1), role, text: text.to_owned() };
         let joined = answers.flights.join((request.clone(), ledger(size))).now_or_never();
         Slot {
             answers: Arc::clone(answers),
@@ -212,7 +219,7 @@ mod tests {
             ledger: ledger(size),
             at: Timestamp::from_seconds(size.try_into().unwrap()),
             on_behalf_of: Some(id(of)),
-            leader: match joined {
+            _leader: match joined {
                 Some(Joined::Leader(leader)) => Some(leader),
                 _ => None,
             },
@@ -380,7 +387,11 @@ mod tests {
         let full = slot(answers, 1, "next", 7);
         let mut no_room = Waiting::for_slot(&full);
         let full = Asked::of(full, Pieces::new(false));
-        assert_eq!(no_room.came(), Came::HandedOn, "others may have room");
+        assert_eq!(no_room.came(), Came::HandedOn, "others from outside may have room");
+        let member = slot_of(answers, 1, Some(Role::Reader), "next", 7);
+        let mut no_room = Waiting::for_slot(&member);
+        drop(Asked::of(member, Pieces::new(false)));
+        assert_eq!(no_room.came(), Came::Alone, "no other member has room");
         begun.extend(begin(&cache, 2, MAX_COPIES - MAX_COPIES_OF_ONE - 1).await);
         begun.extend(begin(&cache, 3, 1).await);
         assert_eq!(waiting.came(), Came::Nothing);

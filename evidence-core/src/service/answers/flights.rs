@@ -16,6 +16,9 @@ const MAX_WAIT: Duration = Duration::from_millis(100);
 /// How long anybody waits in all.
 const MAX_WAIT_IN_ALL: Duration = Duration::from_secs(1);
 
+/// How many leaders may leave before who waited for them waits for no other: what happened to those happens to the next.
+const MAX_LEFT: u32 = 3;
+
 /// What is being made, by its key.
 pub(super) struct Flights<K: Ord, V>(Mutex<BTreeMap<K, Flight<V>>>);
 
@@ -37,8 +40,8 @@ enum End<V> {
     Unshareable,
 }
 
-/// Who makes what others wait for. Where it is dropped before it has made that, one of them takes its place, unless a later one makes
-/// it.
+/// Who makes what others wait for, until it is shared or cannot be. Where this is dropped before, one of them takes its place, unless
+/// a later one makes it.
 pub(super) struct Leader<K: Ord, V> {
     flights: Arc<Flights<K, V>>,
     key: K,
@@ -68,8 +71,8 @@ impl<K: Ord, V> Default for Flights<K, V> {
 impl<K: Ord + Clone, V: Clone> Flights<K, V> {
     /// Waits for what another makes, if there is one, or makes it.
     pub(super) async fn join(self: &Arc<Self>, key: K) -> Joined<K, V> {
-        let latest = Instant::now() + MAX_WAIT_IN_ALL;
-        while Instant::now() < latest {
+        let (latest, mut left) = (Instant::now() + MAX_WAIT_IN_ALL, 0);
+        while left < MAX_LEFT && Instant::now() < latest {
             let (mut end, until) = match self.enter(&key) {
                 Ok(waiter) => waiter,
                 Err(leader) => return Joined::Leader(leader),
@@ -81,7 +84,7 @@ impl<K: Ord + Clone, V: Clone> Flights<K, V> {
             if timeout_at(until.min(latest), end.changed()).await.is_ok() {
                 match end.borrow().clone() {
                     // The leader that was waited for has left.
-                    End::Open => {}
+                    End::Open => left += 1,
                     End::Shared(made) => return Joined::Shared(made),
                     End::Unshareable => break,
                 }
@@ -113,37 +116,31 @@ impl<K: Ord + Clone, V: Clone> Flights<K, V> {
     }
 }
 
-impl<K: Ord, V> Leader<K, V> {
-    /// Gives it to all who wait, whoever else makes it.
-    pub(super) fn share(self, made: V) {
-        self.land(End::Shared(made));
+impl<K: Ord, V> Flights<K, V> {
+    /// Gives what was made to all who wait for it, whoever makes it for them.
+    pub(super) fn share(&self, key: &K, made: V) {
+        self.land(key, End::Shared(made));
     }
 
     /// It is something that cannot be shared, whoever makes it: nobody waits any longer.
-    pub(super) fn unshareable(self) {
-        self.land(End::Unshareable);
+    pub(super) fn unshareable(&self, key: &K) {
+        self.land(key, End::Unshareable);
     }
 
-    fn land(&self, end: End<V>) {
-        let mut flights = locked(&self.flights.0);
-        let landed = self.flight(&mut flights).is_some().then(|| flights.remove(&self.key)).flatten();
+    fn land(&self, key: &K, end: End<V>) {
+        let landed = locked(&self.0).remove(key);
         // Nobody joins it any more.
-        drop(flights);
         if let Some(flight) = landed {
             flight.end.send_replace(end);
         }
-    }
-
-    /// Nothing where another leader has ended it.
-    fn flight<'f>(&self, flights: &'f mut BTreeMap<K, Flight<V>>) -> Option<&'f mut Flight<V>> {
-        flights.get_mut(&self.key).filter(|flight| Weak::as_ptr(&self.end) == Arc::as_ptr(&flight.end))
     }
 }
 
 impl<K: Ord, V> Drop for Leader<K, V> {
     fn drop(&mut self) {
         let mut flights = locked(&self.flights.0);
-        let Some(flight) = self.flight(&mut flights) else { return };
+        let is_own = |flight: &&mut Flight<V>| Weak::as_ptr(&self.end) == Arc::as_ptr(&flight.end);
+        let Some(flight) = flights.get_mut(&self.key).filter(is_own) else { return };
         flight.leaders -= 1;
         if flight.since == Some(self.since) {
             flight.since = None;
@@ -162,7 +159,10 @@ impl<K: Ord, V> Drop for Leader<K, V> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use futures_util::FutureExt;
+    use futures_util::future::join_all;
     use tokio::task::JoinHandle;
     use tokio::time::{advance, sleep};
 
@@ -197,10 +197,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn all_who_wait_have_what_one_made() {
         let numbers = Numbers::default();
-        let first = lead(&numbers);
+        let _first = lead(&numbers);
         let waiting = [(); 3].map(|()| join(&numbers));
         tokio::task::yield_now().await;
-        first.share(7);
+        numbers.share(&"a", 7);
         for one in waiting {
             assert_eq!(one.await.unwrap(), 7);
         }
@@ -211,11 +211,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn where_it_cannot_be_shared_nobody_waits() {
         let numbers = Numbers::default();
-        let first = lead(&numbers);
+        let _first = lead(&numbers);
         let waiting = [(); 3].map(|()| join(&numbers));
         tokio::task::yield_now().await;
         let begun = Instant::now();
-        first.unshareable();
+        numbers.unshareable(&"a");
         for one in waiting {
             assert_eq!(one.await.unwrap(), -2);
         }
@@ -246,16 +246,17 @@ mod tests {
             let second = lead(&numbers);
             let waiting = [(); 2].map(|()| join(&numbers));
             tokio::task::yield_now().await;
-            let (leaves, stays) = if earlier_leaves { (first, second) } else { (second, first) };
+            let (leaves, _stays) = if earlier_leaves { (first, second) } else { (second, first) };
             drop(leaves);
             sleep(Duration::from_millis(1)).await;
             let leaders = locked(&numbers.0)["a"].leaders;
             assert_eq!(leaders, if earlier_leaves { 1 } else { 2 });
-            stays.share(7);
+            numbers.share(&"a", 7);
             let mut came = Vec::new();
             for one in waiting {
                 came.push(one.await.unwrap());
             }
+            came.sort_unstable();
             assert_eq!(came, if earlier_leaves { [7, 7] } else { [-1, 7] });
         }
     }
@@ -269,24 +270,43 @@ mod tests {
         let waiting = join(&numbers);
         tokio::task::yield_now().await;
         let begun = Instant::now();
-        first.unshareable();
+        numbers.unshareable(&"a");
         assert_eq!((waiting.await.unwrap(), begun.elapsed()), (-2, Duration::ZERO));
         let next = lead(&numbers);
-        second.share(7);
+        drop((first, second));
         let waiting = join(&numbers);
         tokio::task::yield_now().await;
-        next.share(8);
-        assert_eq!(waiting.await.unwrap(), 8, "it ended before");
+        assert!(!waiting.is_finished(), "they lead no more");
+        drop(next);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_some_that_left_nobody_waits_for_another() {
+        let numbers = Numbers::default();
+        let (begun, leaders) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
+        let fails = |_| {
+            let (numbers, leaders) = (Arc::clone(&numbers), Arc::clone(&leaders));
+            async move {
+                let joined = numbers.join("a").await;
+                sleep(Duration::from_millis(50)).await;
+                if matches!(joined, Joined::Leader(_)) {
+                    leaders.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        };
+        join_all((0..40).map(fails)).await;
+        assert_eq!(begun.elapsed(), Duration::from_millis(50) * (MAX_LEFT + 1));
+        assert_eq!(leaders.load(Ordering::Relaxed), 3);
     }
 
     #[tokio::test(start_paused = true)]
     async fn beside_one_that_takes_long_one_more_begins_at_a_time() {
         let numbers = Numbers::default();
-        let slow = lead(&numbers);
+        let _slow = lead(&numbers);
         let waiting = Vec::from_iter((0..20).map(|_| join(&numbers)));
         sleep(MAX_WAIT + Duration::from_millis(50)).await;
         assert_eq!(locked(&numbers.0)["a"].leaders, 2);
-        slow.share(7);
+        numbers.share(&"a", 7);
         let mut came = Vec::new();
         for one in waiting {
             came.push(one.await.unwrap());
@@ -305,10 +325,10 @@ mod tests {
         for _ in 0..3 {
             drop(lead(&numbers));
         }
-        let second = lead(&numbers);
+        let _second = lead(&numbers);
         let waiting = join(&numbers);
         tokio::task::yield_now().await;
-        second.share(7);
+        numbers.share(&"a", 7);
         assert_eq!(waiting.await.unwrap(), 7, "those who come later wait for the second");
         drop(lead(&numbers));
         drop(stalled);
