@@ -62,7 +62,7 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     /// path and query: two that are equal ask the operation for the same, and a decorator that changes what is asked for changes it, too.
     /// [`Evidence`] caches answers that rest on the ledger alone
     /// ([`Operation::CACHED`]), and so may answer without running the operation. A request waits up to a second for an equal one
-    /// that it shares the answer of, and is authorized again where it has waited. In a Tokio runtime that takes its timer
+    /// that it shares the answer of, and is authorized again where that took more than 10 ms. In a Tokio runtime that takes its timer
     /// (`enable_time`), and what one request waits for may be a task of another's runtime, which has to be driven. A decorator of
     /// `run` alone sees every operation, for this one runs it.
     fn answer<O: Operation>(
@@ -220,7 +220,7 @@ struct Parts {
     changing: Changing,
 }
 
-/// A request is authorized again that has waited for longer until it began to be answered: rights may have been taken away.
+/// A request is authorized again whose answer is begun later than that: rights may have been taken away meanwhile.
 const AUTHORIZED_FOR: Duration = Duration::from_millis(10);
 
 /// Records that are changed by one request at a time.
@@ -519,8 +519,8 @@ impl EvidenceService for Evidence {
             let is_get = matches!(O::METHOD, Method::Get);
             assert!(!O::CACHED || is_get && O::REQUEST_HEADERS.is_empty(), "no answer of it can be cached");
         }
-        let mut access = self.still_authorized(access, Target::of(&operation)).await?;
         let since = Instant::now();
+        let mut access = self.still_authorized(access, Target::of(&operation)).await?;
         let Parts { answers, clock, store, .. } = &*self.parts;
         let mut lookup = match O::CACHED {
             true => answers.look_up((O::NAME, request), &access, &**clock, store).await?,

@@ -83,7 +83,8 @@ impl Copies {
         begun.retain(|one| one.at().is_some());
         let Some(room) = room(&begun, of) else {
             drop(begun);
-            if let Some(PartialCopy { slot, .. }) = { locked(&copy).take() } {
+            let ended = locked(&copy).take();
+            if let Some(PartialCopy { slot, .. }) = ended {
                 slot.has_no_room();
             }
             return copy;
@@ -380,6 +381,13 @@ mod tests {
             drop(asked);
             assert_eq!(waiting.came(), expected, "after {pieces} pieces, the last of which is the end");
         }
+
+        let slot_half_read = slot(answers, 1, "half read", 7);
+        let mut waiting = Waiting::for_slot(&slot_half_read);
+        let mut half_read = Asked::of(slot_half_read, Pieces::new(true));
+        assert!(half_read.answer.next().now_or_never().is_none());
+        half_read.read(1).await;
+        assert_eq!(waiting.came(), Came::HandedOn, "a piece is missing");
 
         let mut begun = vec![];
         let (oldest, mut waiting) = asked();
