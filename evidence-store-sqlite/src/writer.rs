@@ -62,7 +62,7 @@ pub(crate) struct Writer {
 
 /// After so many bytes of blobs the writer's page cache is emptied, which they would fill: the writer reads them where they are
 /// swept, alone. What else was in it is read once more from the system's cache, by writes that wait for the disk longer than that takes.
-const MAX_CACHED_BLOB_BYTES: usize = 1 << 20;
+const MAX_CACHED_BLOB_BYTES: usize = 256 << 10;
 
 impl Writer {
     /// Works until the queue is closed or [`Job::Stop`] comes.

@@ -59,11 +59,12 @@ const NOT_REACHED: &str = "
 - **Medians that stay, and a 99th percentile that does not (P4):** a second's attestations of a flow on SQLite, a control on
   PostgreSQL, each in one run: what else the machine did.
 - **Memory (P9).** Uploads do not add up: after the third of 10 MB nearly nothing comes to it. What stays is what a chunk of 256 KiB
-  takes on its way: itself, the copies that SQLite makes of it or PostgreSQL's arguments and the connection's buffer; a megabyte
-  of pages of SQLite's writer, which then empties its cache (it kept 8); and buffers of 64 KiB, of the connection, the form and the
-  temporary file. By page faults on PostgreSQL, 1.7 of 4 MB were arguments that grew by doubling, and 1.2 the chunk: both take
-  their room at once now (4.8 to 3.8 MiB). A third of the rest is freed memory that the allocator keeps for the next: with
-  `MIMALLOC_PURGE_DELAY=0`, which gives it back at once, 2.9 MiB come to it on SQLite and 3.4 on PostgreSQL.
+  takes on its way: itself, the copies that SQLite makes of it or PostgreSQL's arguments and the connection's buffer; pages of SQLite's
+  writer, which empties its cache after each chunk (6.6 to 5.1 MiB; after each megabyte before, when it kept 8 it was 15); and buffers of
+  64 KiB, of the connection, the form and the temporary file. By page faults on PostgreSQL, 1.7 of 4 MB were arguments that grew by
+  doubling, and 1.2 the chunk: both take their room at once now (4.7 to 4.3 MiB, medians of nine; a run may come to a megabyte
+  more). A third of the rest is freed memory that the allocator keeps for the next: with `MIMALLOC_PURGE_DELAY=0`, which gives it
+  back at once, 2.9 MiB come to it on SQLite and 3.4 on PostgreSQL.
 - **The size of the program (P10).** Each of 118 operations has its own copy of what decodes, runs and answers it. The
   profile `dist` takes 18 % off (`lto`, one unit: 54.3 to 44.8 MB, of which 35 are code: 6.5 the operations, 6 routing, OpenAPI and
   JSON schemas, 2.3 destructors). Tried: `opt-level = \"s\"` comes to 30.8 MB, and costs 6 to 20 % of CPU a request (SQLite, medians
