@@ -73,11 +73,12 @@ impl<'a> Parts<'a> {
                 self.rest = piece;
             }
             let missing = self.size - part.len();
-            if !part.is_empty() {
+            let piece = self.rest.split_to(missing.min(self.rest.len()));
+            if !part.is_empty() && part.capacity() - part.len() < piece.len() {
                 // Room for all of a chunk at once: what grows bit by bit is copied each time.
                 part.reserve_exact(missing.min(part.len().max(CHUNK)));
             }
-            part.extend_from_slice(&self.rest.split_to(missing.min(self.rest.len())));
+            part.extend_from_slice(&piece);
         }
         Ok((!part.is_empty()).then_some(part))
     }

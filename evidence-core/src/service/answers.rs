@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use crate::auth::access::Access;
 use crate::auth::actor::Role;
@@ -99,6 +100,7 @@ pub(super) struct Slot {
     request: Request,
     ledger: (u64, Hash),
     at: Timestamp,
+    since: Instant,
     /// Whose share of the copies its own is.
     on_behalf_of: Option<Id>,
     /// For those who wait for it; nothing where nobody can.
@@ -181,7 +183,7 @@ impl AnswerCache {
         };
         let request = Request { operation, org: place.org, role: place.role, text: request.to_owned() };
         // Time passes while the head is read.
-        let at = clock.now();
+        let (at, since) = (clock.now(), Instant::now());
         if let Some(cached) = answers.cached(&request, ledger, at) {
             return Ok(Lookup::Hit(Answer::from(&*cached)));
         }
@@ -207,6 +209,7 @@ impl AnswerCache {
             request,
             ledger,
             at,
+            since,
             on_behalf_of,
             _leader: leader,
         }))
@@ -244,13 +247,6 @@ impl Slot {
         self.unshareable();
     }
 
-    /// The answer is not copied. Members of an organization have room together, and each caller from outside has room of its own.
-    fn has_no_room(self) {
-        if self.request.role.is_some() {
-            self.unshareable();
-        }
-    }
-
     /// The answer is not cached, whoever makes it: nobody waits for it any longer. A slot that is dropped is for another to fill.
     pub(super) fn unshareable(self) {
         self.answers.flights.unshareable(&(self.request, self.ledger));
@@ -261,13 +257,17 @@ impl Slot {
         self.request.bytes(text) <= self.answers.longest
     }
 
-    /// Caches the answer, which it takes, unless one is cached that was begun later and knows more of the ledger, and gives it to those who
-    /// wait for it.
+    /// Caches the answer, which it takes, unless one is cached that was begun later and knows as much of the ledger, and gives it to
+    /// those who wait for it.
     fn put(self, headers: Vec<Header>, text: Bytes) {
-        let Self { answers, request, ledger, at, .. } = self;
+        let Self { answers, request, ledger, at, since, .. } = self;
+        if since.elapsed() >= answers.ttl {
+            // It took so long to send that it holds no more.
+            return;
+        }
         let bytes = request.bytes(text.len());
         let cached = Arc::new(Cached { ledger, at, headers, text });
-        let is_newer = |other: &Arc<Cached>| other.at > at && other.ledger.0 > ledger.0;
+        let is_newer = |other: &Arc<Cached>| other.at > at && other.ledger.0 >= ledger.0;
         if !answers.cached.get(&request).is_some_and(|other| is_newer(&other)) {
             answers.cached.put(request.clone(), bytes, Arc::clone(&cached));
         }

@@ -84,9 +84,8 @@ impl Copies {
         let Some(room) = room(&begun, of) else {
             drop(begun);
             let ended = locked(&copy).take();
-            if let Some(PartialCopy { slot, .. }) = ended {
-                slot.has_no_room();
-            }
+            // One of those who wait may have room.
+            drop(ended);
             return copy;
         };
         let gives_way = room.and_then(|place| begun.remove(place).copy.upgrade());
@@ -160,7 +159,6 @@ mod tests {
 
     use super::super::{AnswerCache, Answers, Cached, Joined, OVERHEAD, Request, Version};
     use super::*;
-    use crate::auth::actor::Role;
     use crate::ledger::Hash;
     use crate::operation::{Answer, AnswerBody, Streamed};
     use crate::service::Settings;
@@ -208,17 +206,14 @@ mod tests {
 
     /// For the answer to this request, which others wait for if none does yet.
     fn slot(answers: &Arc<Answers>, of: u8, text: &str, size: u64) -> Slot {
-        slot_of(answers, of, None, text, size)
-    }
-
-    fn slot_of(answers: &Arc<Answers>, of: u8, role: Option<Role>, text: &str, size: u64) -> Slot {
-        let request = Request { operation: "list", org: id(1), role, text: text.to_owned() };
+        let request = Request { operation: "list", org: id(1), role: None, text: text.to_owned() };
         let joined = answers.flights.join((request.clone(), ledger(size))).now_or_never();
         Slot {
             answers: Arc::clone(answers),
             request,
             ledger: ledger(size),
             at: Timestamp::from_seconds(size.try_into().unwrap()),
+            since: Instant::now(),
             on_behalf_of: Some(id(of)),
             _leader: match joined {
                 Some(Joined::Leader(leader)) => Some(leader),
@@ -395,11 +390,7 @@ mod tests {
         let full = slot(answers, 1, "next", 7);
         let mut no_room = Waiting::for_slot(&full);
         let full = Asked::of(full, Pieces::new(false));
-        assert_eq!(no_room.came(), Came::HandedOn, "others from outside may have room");
-        let member = slot_of(answers, 1, Some(Role::Reader), "next", 7);
-        let mut no_room = Waiting::for_slot(&member);
-        drop(Asked::of(member, Pieces::new(false)));
-        assert_eq!(no_room.came(), Came::Alone, "no other member has room");
+        assert_eq!(no_room.came(), Came::HandedOn, "others may have room");
         begun.extend(begin(&cache, 2, MAX_COPIES - MAX_COPIES_OF_ONE - 1).await);
         begun.extend(begin(&cache, 3, 1).await);
         assert_eq!(waiting.came(), Came::Nothing);
@@ -423,6 +414,22 @@ mod tests {
         assert_eq!(waiting.came(), Came::Alone);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn what_is_sent_for_longer_than_it_holds_is_for_nobody() {
+        let settings = Settings::default();
+        let cache = AnswerCache::new(&settings);
+        let answers = cache.0.as_ref().unwrap();
+        let mut slow = Asked::new(&cache, 1, "list");
+        slow.read(3).await;
+        advance(settings.cache_ttl).await;
+        let next = slot(answers, 1, "list", 7);
+        let mut waiting = Waiting::for_slot(&next);
+        assert!(!slow.read_all().await.is_cached());
+        assert_eq!(waiting.came(), Came::Nothing);
+        drop(next);
+        assert_eq!(waiting.came(), Came::HandedOn);
+    }
+
     #[tokio::test]
     async fn an_answer_of_a_smaller_ledger_does_not_take_the_place_of_a_later_one() {
         let cache = AnswerCache::new(&Settings::default());
@@ -433,6 +440,11 @@ mod tests {
             let cached = asked.answers.cached.get(&asked.request).unwrap();
             assert_eq!(cached.ledger, ledger(8));
         }
+        let mut earlier = slot(&newer.answers, 1, "list", 8);
+        earlier.at = Timestamp::from_seconds(1);
+        Asked::of(earlier, Pieces::new(false)).read_all().await;
+        let cached = newer.answers.cached.get(&newer.request).unwrap();
+        assert_eq!(cached.at, Timestamp::from_seconds(8));
     }
 
     #[tokio::test]
