@@ -27,6 +27,9 @@ use flights::{Flights, Joined, Leader};
 /// What an answer takes besides its text and the request's: the entry, and what the allocator adds.
 const OVERHEAD: usize = size_of::<(Request, Cached)>() + 128;
 
+/// For how long nobody waits for an answer, or caches it, after it was found to be one that is not cached.
+const UNCACHEABLE_FOR: Duration = Duration::from_secs(10);
+
 /// What takes more is not cached, nor what takes more than half of the cache.
 const LONGEST: usize = 512 << 10;
 
@@ -108,16 +111,9 @@ pub(super) struct Slot {
 }
 
 impl Answers {
-    /// Whether what was so at this time is taken to be so still.
-    fn is_recent(&self, at: Timestamp, now: Timestamp) -> bool {
-        let age = now.as_micros().checked_sub(at.as_micros());
-        let age = age.and_then(|age| u64::try_from(age).ok()).map(Duration::from_micros);
-        age.is_some_and(|age| age < self.ttl)
-    }
-
     /// Whether this answer may be given: the ledger is what it was then, and it is not too old.
     fn holds(&self, cached: &Cached, ledger: (u64, Hash), now: Timestamp) -> bool {
-        cached.ledger == ledger && self.is_recent(cached.at, now)
+        cached.ledger == ledger && is_within(self.ttl, cached.at, now)
     }
 
     /// The cached answer to this request, if it holds.
@@ -187,7 +183,7 @@ impl AnswerCache {
         if let Some(cached) = answers.cached(&request, ledger, at) {
             return Ok(Lookup::Hit(Answer::from(&*cached)));
         }
-        if answers.uncacheable.get(&request).is_some_and(|since| answers.is_recent(*since, at)) {
+        if answers.uncacheable.get(&request).is_some_and(|since| is_within(UNCACHEABLE_FOR, *since, at)) {
             return Ok(Lookup::Bypass);
         }
         let leader = match answers.flights.join((request.clone(), ledger)).await {
@@ -273,6 +269,13 @@ impl Slot {
         }
         answers.flights.share(&(request, ledger), cached);
     }
+}
+
+/// Whether it is no longer ago than that; the clock may have been set back.
+fn is_within(ttl: Duration, at: Timestamp, now: Timestamp) -> bool {
+    let age = now.as_micros().checked_sub(at.as_micros());
+    let age = age.and_then(|age| u64::try_from(age).ok()).map(Duration::from_micros);
+    age.is_some_and(|age| age < ttl)
 }
 
 const JSON: &str = "application/json";

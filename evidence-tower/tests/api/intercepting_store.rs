@@ -71,13 +71,16 @@ pub(crate) fn take_counts<const MANY: usize>(answered: &Answered, of: [&str; MAN
     of.map(|name| queries.iter().filter(|query| **query == name).count())
 }
 
+/// What a query fails with, if it does.
+pub(crate) type Failure = Arc<Mutex<Option<fn() -> StoreError>>>;
+
 /// A store that waits for `before` with each call.
 pub(crate) struct InterceptingStore {
     inner: Arc<dyn Store>,
     before: Box<dyn Fn(Call) -> BoxFuture<'static, ()> + Send + Sync>,
     unguarded: Option<RecordKind>,
     refuses: Arc<AtomicBool>,
-    failing: Option<(&'static str, Arc<AtomicBool>)>,
+    failing: Option<(&'static str, Failure)>,
     answered: Option<Answered>,
 }
 
@@ -101,9 +104,9 @@ impl InterceptingStore {
         Self { refuses, ..self }
     }
 
-    /// The same, where this query fails while `fails` is set.
-    pub(crate) fn failing(self, query: &'static str, fails: Arc<AtomicBool>) -> Self {
-        Self { failing: Some((query, fails)), ..self }
+    /// The same, where this query fails so.
+    pub(crate) fn failing(self, query: &'static str, failure: Failure) -> Self {
+        Self { failing: Some((query, failure)), ..self }
     }
 
     /// A store that notes how large its answers are.
@@ -126,11 +129,11 @@ impl InterceptingStore {
         answer: impl Future<Output = StoreResult<T>>,
     ) -> StoreResult<T> {
         (self.before)(Call::Query(query)).await;
-        if let Some((failing, fails)) = &self.failing
+        if let Some((failing, failure)) = &self.failing
             && *failing == query
-            && fails.load(Ordering::Relaxed)
+            && let Some(error) = *failure.lock().unwrap()
         {
-            return Err(StoreError::Unavailable("it answers no such query".into()));
+            return Err(error());
         }
         let answer = answer.await;
         self.note(query, &answer);

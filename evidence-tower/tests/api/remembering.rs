@@ -10,14 +10,14 @@ use evidence_core::environments::replay;
 use evidence_core::id::SystemRandom;
 use evidence_core::memory::MemoryStore;
 use evidence_core::store::LedgerStore;
-use evidence_core::{Evidence, Limits, Settings, Store};
+use evidence_core::{Evidence, Limits, Settings, Store, StoreError};
 use evidence_store_sqlite::rusqlite::Connection;
 use futures_util::FutureExt;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
 use crate::access::key_of;
-use crate::intercepting_store::{Answered, Call, InterceptingStore, take_counts};
+use crate::intercepting_store::{Answered, Call, Failure, InterceptingStore, take_counts};
 use crate::mounts::Mount;
 use crate::operation_paths::cached;
 use crate::replays::Forgetful;
@@ -358,7 +358,7 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
     }
     let (reading, permits) = (Arc::new(Reading::default()), Arc::new(Semaphore::new(0)));
     let (held, going_on) = (Arc::clone(&reading), Arc::clone(&permits));
-    let fails = Arc::new(AtomicBool::new(false));
+    let failure = Failure::default();
     let store = InterceptingStore::new(Arc::new(MemoryStore::new()), move |call| {
         let (held, going_on) = (Arc::clone(&held), Arc::clone(&going_on));
         Box::pin(async move {
@@ -368,7 +368,7 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
             }
         })
     });
-    let store = store.failing("flow", Arc::clone(&fails));
+    let store = store.failing("flow", Arc::clone(&failure));
     let api = Api::new(fixture(Arc::new(store), Settings::default()).await, Mount::Tower, "memory").await;
     let written = async |description: &str| {
         reading.holds.store(false, Ordering::Relaxed);
@@ -447,12 +447,12 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
 
     written("eight").await;
     let asked = reads();
-    fails.store(true, Ordering::Relaxed);
+    *failure.lock().unwrap() = Some(|| StoreError::Unavailable("away".into()));
     millis(50).await;
     permits.add_permits(1);
     millis(10).await;
     assert_eq!(flows(), 2, "where the store fails for one, another asks it once more");
-    fails.store(false, Ordering::Relaxed);
+    *failure.lock().unwrap() = None;
     permits.add_permits(1);
     let mut statuses = Vec::new();
     for reply in asked {
@@ -460,6 +460,18 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
     }
     statuses.sort_unstable();
     assert_eq!((&statuses[..], flows()), (&[200, 200, 200, 200, 200, 200, 200, 503][..], 2));
+
+    written("nine").await;
+    let asked = reads();
+    *failure.lock().unwrap() = Some(|| StoreError::Failed("damaged".into()));
+    millis(50).await;
+    permits.add_permits(1);
+    millis(10).await;
+    assert_eq!(flows(), 8, "what is damaged is so for all of them");
+    permits.add_permits(7);
+    for reply in asked {
+        assert_eq!(reply.await.unwrap().status, 500);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -430,6 +430,18 @@ mod tests {
         assert_eq!(waiting.came(), Came::HandedOn);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn who_makes_an_answer_alone_shares_it_too() {
+        let cache = AnswerCache::new(&Settings::default());
+        let answers = cache.0.as_ref().unwrap();
+        let stalled = slot(answers, 1, "list", 7);
+        let alone = slot(answers, 1, "list", 7);
+        assert!(alone._leader.is_none());
+        let mut waiting = Waiting::for_slot(&stalled);
+        Asked::of(alone, Pieces::new(false)).read_all().await;
+        assert_eq!(waiting.came(), Came::Shared);
+    }
+
     #[tokio::test]
     async fn an_answer_of_a_smaller_ledger_does_not_take_the_place_of_a_later_one() {
         let cache = AnswerCache::new(&Settings::default());

@@ -16,7 +16,8 @@ const MAX_WAIT: Duration = Duration::from_millis(100);
 /// How long anybody waits in all.
 const MAX_WAIT_IN_ALL: Duration = Duration::from_secs(1);
 
-/// How many leaders may leave before who waited for them waits for no other: what happened to those happens to the next.
+/// How many leaders may leave before who waited for them waits for no other: what made them leave, as a store that is away, may do so
+/// to the next.
 const MAX_LEFT: u32 = 3;
 
 /// What is being made, by its key.
@@ -276,8 +277,9 @@ mod tests {
         drop((first, second));
         let waiting = join(&numbers);
         tokio::task::yield_now().await;
-        assert!(!waiting.is_finished(), "they lead no more");
+        assert_eq!(locked(&numbers.0)["a"].leaders, 1, "they lead no more");
         drop(next);
+        drop(waiting);
     }
 
     #[tokio::test(start_paused = true)]
