@@ -103,6 +103,7 @@ pub(super) struct Slot {
     request: Request,
     ledger: (u64, Hash),
     at: Timestamp,
+    /// The same moment, by a clock that is not set.
     since: Instant,
     /// Whose share of the copies its own is.
     on_behalf_of: Option<Id>,
@@ -183,7 +184,7 @@ impl AnswerCache {
         if let Some(cached) = answers.cached(&request, ledger, at) {
             return Ok(Lookup::Hit(Answer::from(&*cached)));
         }
-        if answers.uncacheable.get(&request).is_some_and(|since| is_within(UNCACHEABLE_FOR, *since, at)) {
+        if answers.uncacheable.get(&request).is_some_and(|made| is_within(UNCACHEABLE_FOR, *made, at)) {
             return Ok(Lookup::Bypass);
         }
         let leader = match answers.flights.join((request.clone(), ledger)).await {

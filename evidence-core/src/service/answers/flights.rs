@@ -278,8 +278,9 @@ mod tests {
         let waiting = join(&numbers);
         tokio::task::yield_now().await;
         assert_eq!(locked(&numbers.0)["a"].leaders, 1, "they lead no more");
+        numbers.share(&"a", 8);
+        assert_eq!(waiting.await.unwrap(), 8);
         drop(next);
-        drop(waiting);
     }
 
     #[tokio::test(start_paused = true)]
