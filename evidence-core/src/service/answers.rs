@@ -41,8 +41,8 @@ struct Answers {
     cached: Cache<Request, Cached>,
     /// The most that an answer may take.
     longest: usize,
-    /// When an answer was made that is too long to be cached, or not of the kind: nobody waits for the next.
-    uncacheable: Cache<Request, Timestamp>,
+    /// When an answer was found to be too long to be cached, or not of the kind: nobody waits for the next.
+    uncacheable: Cache<Request, Instant>,
     flights: Arc<Flights<Version, Arc<Cached>>>,
     ttl: Duration,
     copies: Copies,
@@ -93,6 +93,8 @@ impl Request {
 struct Cached {
     ledger: (u64, Hash),
     at: Timestamp,
+    /// The same moment, by a clock that is not set.
+    since: Instant,
     headers: Vec<Header>,
     text: Bytes,
 }
@@ -180,11 +182,10 @@ impl AnswerCache {
         };
         let request = Request { operation, org: place.org, role: place.role, text: request.to_owned() };
         // Time passes while the head is read.
-        let (at, since) = (clock.now(), Instant::now());
-        if let Some(cached) = answers.cached(&request, ledger, at) {
+        if let Some(cached) = answers.cached(&request, ledger, clock.now()) {
             return Ok(Lookup::Hit(Answer::from(&*cached)));
         }
-        if answers.uncacheable.get(&request).is_some_and(|made| is_within(UNCACHEABLE_FOR, *made, at)) {
+        if answers.uncacheable.get(&request).is_some_and(|found| found.elapsed() < UNCACHEABLE_FOR) {
             return Ok(Lookup::Bypass);
         }
         let leader = match answers.flights.join((request.clone(), ledger)).await {
@@ -194,7 +195,9 @@ impl AnswerCache {
             Joined::Leader(leader) => Some(leader),
             Joined::Shared(_) | Joined::Alone => None,
         };
-        if let Some(cached) = answers.cached(&request, ledger, clock.now()) {
+        // So it does while another makes the answer.
+        let (at, since) = (clock.now(), Instant::now());
+        if let Some(cached) = answers.cached(&request, ledger, at) {
             // It was made between the two looks.
             let answer = Answer::from(&*cached);
             answers.flights.share(&(request, ledger), cached);
@@ -240,7 +243,7 @@ impl Slot {
 
     /// The answer is one that is never cached.
     fn uncacheable(self) {
-        self.answers.uncacheable.put(self.request.clone(), self.request.bytes(0), Arc::new(self.at));
+        self.answers.uncacheable.put(self.request.clone(), self.request.bytes(0), Arc::new(Instant::now()));
         self.unshareable();
     }
 
@@ -254,8 +257,8 @@ impl Slot {
         self.request.bytes(text) <= self.answers.longest
     }
 
-    /// Caches the answer, which it takes, unless one is cached that was begun later and knows as much of the ledger, and gives it to
-    /// those who wait for it.
+    /// Caches the answer, which it takes, and gives it to those who wait for it. One of a longer ledger that is cached stays, and
+    /// one of as long a ledger that was begun later, but for a TTL at most: a database may be restored.
     fn put(self, headers: Vec<Header>, text: Bytes) {
         let Self { answers, request, ledger, at, since, .. } = self;
         if since.elapsed() >= answers.ttl {
@@ -263,9 +266,11 @@ impl Slot {
             return;
         }
         let bytes = request.bytes(text.len());
-        let cached = Arc::new(Cached { ledger, at, headers, text });
-        let is_newer = |other: &Arc<Cached>| other.at > at && other.ledger.0 >= ledger.0;
-        if !answers.cached.get(&request).is_some_and(|other| is_newer(&other)) {
+        let cached = Arc::new(Cached { ledger, at, since, headers, text });
+        let stays = |other: &Cached| {
+            (other.ledger.0, other.since) > (ledger.0, since) && other.since.elapsed() < answers.ttl
+        };
+        if !answers.cached.get(&request).is_some_and(|other| stays(&other)) {
             answers.cached.put(request.clone(), bytes, Arc::clone(&cached));
         }
         answers.flights.share(&(request, ledger), cached);

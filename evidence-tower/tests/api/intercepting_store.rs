@@ -6,7 +6,7 @@ mod demands;
 
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -46,6 +46,7 @@ use evidence_core::trails::{
 };
 use evidence_core::{Current, Entry, Guard, RecordKind, Store, StoreError, Write};
 use futures_util::future::BoxFuture;
+use tokio::sync::Semaphore;
 
 /// What a store is called for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +75,21 @@ pub(crate) fn take_counts<const MANY: usize>(answered: &Answered, of: [&str; MAN
 /// What a query fails with, if it does.
 pub(crate) type Failure = Arc<Mutex<Option<fn() -> StoreError>>>;
 
+/// The calls of one query, each of which waits for a permit while they are held.
+pub(crate) struct Held {
+    pub(crate) holds: AtomicBool,
+    /// How many began.
+    pub(crate) begun: AtomicUsize,
+    pub(crate) permits: Semaphore,
+}
+
+impl Held {
+    /// How many began since this was asked the last time.
+    pub(crate) fn take_begun(&self) -> usize {
+        self.begun.swap(0, Ordering::Relaxed)
+    }
+}
+
 /// A store that waits for `before` with each call.
 pub(crate) struct InterceptingStore {
     inner: Arc<dyn Store>,
@@ -97,6 +113,25 @@ impl InterceptingStore {
             failing: None,
             answered: None,
         }
+    }
+
+    /// A store that counts the calls of this query, and holds them.
+    pub(crate) fn holding(inner: Arc<dyn Store>, query: &'static str) -> (Self, Arc<Held>) {
+        let (holds, begun) = (AtomicBool::new(true), AtomicUsize::new(0));
+        let held = Arc::new(Held { holds, begun, permits: Semaphore::new(0) });
+        let calls = Arc::clone(&held);
+        let store = Self::new(inner, move |call| {
+            let calls = Arc::clone(&calls);
+            Box::pin(async move {
+                if call == Call::Query(query) {
+                    calls.begun.fetch_add(1, Ordering::Relaxed);
+                    if calls.holds.load(Ordering::Relaxed) {
+                        calls.permits.acquire().await.unwrap().forget();
+                    }
+                }
+            })
+        });
+        (store, held)
     }
 
     /// The same, which takes no writes while `refuses` is set.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use evidence_core::environments::replay;
@@ -14,7 +14,6 @@ use evidence_core::{Evidence, Limits, Settings, Store, StoreError};
 use evidence_store_sqlite::rusqlite::Connection;
 use futures_util::FutureExt;
 use serde_json::json;
-use tokio::sync::Semaphore;
 
 use crate::access::key_of;
 use crate::intercepting_store::{Answered, Call, Failure, InterceptingStore, take_counts};
@@ -303,18 +302,8 @@ async fn a_list_holds_a_part_of_its_cached_trails_at_a_time() {
 #[tokio::test]
 async fn those_who_read_at_the_same_time_share_a_look_at_the_ledger_that_is_none_from_before() {
     for stored in stores().await {
-        let (looks, looking) =
-            (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)));
-        let (counted, held) = (Arc::clone(&looks), Arc::clone(&looking));
-        let store = InterceptingStore::new(Arc::clone(&stored.store), move |call| {
-            let (counted, held) = (Arc::clone(&counted), Arc::clone(&held));
-            Box::pin(async move {
-                if call == Call::Query("ledger_head") {
-                    counted.fetch_add(1, Ordering::Relaxed);
-                    held.acquire().await.unwrap().forget();
-                }
-            })
-        });
+        let (store, looks) = InterceptingStore::holding(Arc::clone(&stored.store), "ledger_head");
+        looks.holds.store(false, Ordering::Relaxed);
         let api =
             Api::new(fixture(Arc::new(store), Settings::default()).await, Mount::Tower, stored.name).await;
         let flow =
@@ -322,10 +311,10 @@ async fn those_who_read_at_the_same_time_share_a_look_at_the_ledger_that_is_none
         api.put("/flows/acme").json(flow("before")).await.created();
         let read = || api.get("/flows/acme/shop").into_future();
         read().await.expect(200, json!({"description": "before"}));
-        looks.store(0, Ordering::Relaxed);
-        looking.forget_permits(Semaphore::MAX_PERMITS);
+        looks.holds.store(true, Ordering::Relaxed);
+        looks.take_begun();
         let mut first = read();
-        while looks.load(Ordering::Relaxed) == 0 {
+        while looks.begun.load(Ordering::Relaxed) == 0 {
             assert!((&mut first).now_or_never().is_none());
             tokio::task::yield_now().await;
         }
@@ -338,62 +327,47 @@ async fn those_who_read_at_the_same_time_share_a_look_at_the_ledger_that_is_none
             }
             tokio::task::yield_now().await;
         }
-        looking.add_permits(Semaphore::MAX_PERMITS / 2);
+        looks.permits.add_permits(9);
         // The first is not polled meanwhile, and holds up nobody.
         for reply in futures_util::future::join_all(later).await {
             reply.expect(200, json!({"description": "after"}));
         }
         first.await.ok();
-        assert_eq!(looks.load(Ordering::Relaxed), 2, "{}", stored.name);
+        assert_eq!(looks.take_begun(), 2, "{}", stored.name);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn equal_requests_share_the_answer_that_one_of_them_makes() {
-    /// How many flows are being read, or were, and the permits to go on.
-    #[derive(Default)]
-    struct Reading {
-        holds: AtomicBool,
-        flows: AtomicUsize,
-    }
-    let (reading, permits) = (Arc::new(Reading::default()), Arc::new(Semaphore::new(0)));
-    let (held, going_on) = (Arc::clone(&reading), Arc::clone(&permits));
+    let (store, flows) = InterceptingStore::holding(Arc::new(MemoryStore::new()), "flow");
     let failure = Failure::default();
-    let store = InterceptingStore::new(Arc::new(MemoryStore::new()), move |call| {
-        let (held, going_on) = (Arc::clone(&held), Arc::clone(&going_on));
-        Box::pin(async move {
-            if call == Call::Query("flow") && held.holds.load(Ordering::Relaxed) {
-                held.flows.fetch_add(1, Ordering::Relaxed);
-                going_on.acquire().await.unwrap().forget();
-            }
-        })
-    });
     let store = store.failing("flow", Arc::clone(&failure));
     let api = Api::new(fixture(Arc::new(store), Settings::default()).await, Mount::Tower, "memory").await;
     let written = async |description: &str| {
-        reading.holds.store(false, Ordering::Relaxed);
+        flows.holds.store(false, Ordering::Relaxed);
         let flow = json!({"name": "shop", "description": description, "template": ["artifact"]});
         api.put("/flows/acme").json(flow).await;
-        reading.holds.store(true, Ordering::Relaxed);
-        reading.flows.store(0, Ordering::Relaxed);
+        flows.holds.store(true, Ordering::Relaxed);
+        flows.take_begun();
     };
     let reads_of = |path| Vec::from_iter((0..8).map(|_| tokio::spawn(api.get(path).into_future())));
     let reads = || reads_of("/flows/acme/shop");
     let millis = async |millis| tokio::time::sleep(Duration::from_millis(millis)).await;
-    let flows = || reading.flows.load(Ordering::Relaxed);
+    let begun = || flows.begun.load(Ordering::Relaxed);
+    let go_on = |many| flows.permits.add_permits(many);
 
     // Within a tenth of a second all wait for one; then another begins, and the others wait for both.
     for (description, after, made) in [("one", 50, 1), ("two", 150, 2)] {
         written(description).await;
         let asked = reads();
         millis(after).await;
-        assert_eq!(flows(), made, "after {after} ms");
+        assert_eq!(begun(), made, "after {after} ms");
         let since = tokio::time::Instant::now();
-        permits.add_permits(made);
+        go_on(made);
         for reply in asked {
             reply.await.unwrap().expect(200, json!({"description": description}));
         }
-        assert_eq!((flows(), since.elapsed()), (made, Duration::ZERO), "all share it at once");
+        assert_eq!((begun(), since.elapsed()), (made, Duration::ZERO), "all share it at once");
     }
 
     written("three").await;
@@ -402,45 +376,45 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
     written("four").await;
     let later = reads();
     millis(10).await;
-    assert_eq!(flows(), 1, "those who ask after a write share with none from before");
+    assert_eq!(begun(), 1, "those who ask after a write share with none from before");
     assert!(before.iter().chain(&later).all(|one| !one.is_finished()));
-    permits.add_permits(2);
+    go_on(2);
     for reply in before.into_iter().chain(later) {
         reply.await.unwrap().expect(200, json!({"description": "four"}));
     }
-    assert_eq!(flows(), 1);
+    assert_eq!(begun(), 1);
 
     written("five").await;
     let asked = [(); 2].map(|()| tokio::spawn(api.get("/flows/acme/shop").key("reader-key").into_future()));
     millis(50).await;
     let key = key_of(&api, "reader-key").await;
     api.delete(&format!("/service-accounts/acme/reader-key/api-keys/{key}")).await.ok();
-    permits.add_permits(1);
+    go_on(1);
     let mut statuses = Vec::new();
     for reply in asked {
         statuses.push(reply.await.unwrap().status.as_u16());
     }
     statuses.sort_unstable();
-    assert_eq!((statuses, flows()), (vec![200, 401], 1), "whoever waited may not ask any more");
+    assert_eq!((statuses, begun()), (vec![200, 401], 1), "whoever waited may not ask any more");
 
     written("six").await;
     let asked = [(); 2].map(|()| tokio::spawn(api.get("/flows/acme/shop").key("admin-key").into_future()));
     millis(50).await;
     let lowered = json!({"privilege": "reader"});
     api.patch("/service-accounts/acme/admin-key").json(&lowered).await.ok();
-    permits.add_permits(2);
+    go_on(2);
     for reply in asked {
         reply.await.unwrap().expect(200, json!({"description": "six"}));
     }
-    assert_eq!(flows(), 2, "what one of another role made is not shared");
+    assert_eq!(begun(), 2, "what one of another role made is not shared");
 
     written("seven").await;
     let asked = reads_of("/flows/acme/none");
     millis(50).await;
-    permits.add_permits(1);
+    go_on(1);
     millis(10).await;
-    assert_eq!(flows(), 8, "what is wrong with one is wrong with all, and each says so itself");
-    permits.add_permits(7);
+    assert_eq!(begun(), 8, "what is wrong with one is wrong with all, and each says so itself");
+    go_on(7);
     for reply in asked {
         assert_eq!(reply.await.unwrap().status, 404);
     }
@@ -449,93 +423,88 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
     let asked = reads();
     *failure.lock().unwrap() = Some(|| StoreError::Unavailable("away".into()));
     millis(50).await;
-    permits.add_permits(1);
+    go_on(1);
     millis(10).await;
-    assert_eq!(flows(), 2, "where the store fails for one, another asks it once more");
+    assert_eq!(begun(), 2, "where the store fails for one, another asks it once more");
     *failure.lock().unwrap() = None;
-    permits.add_permits(1);
+    go_on(1);
     let mut statuses = Vec::new();
     for reply in asked {
         statuses.push(reply.await.unwrap().status.as_u16());
     }
     statuses.sort_unstable();
-    assert_eq!((&statuses[..], flows()), (&[200, 200, 200, 200, 200, 200, 200, 503][..], 2));
+    assert_eq!((&statuses[..], begun()), (&[200, 200, 200, 200, 200, 200, 200, 503][..], 2));
 
     written("nine").await;
     let asked = reads();
     *failure.lock().unwrap() = Some(|| StoreError::Failed("damaged".into()));
     millis(50).await;
-    permits.add_permits(1);
+    go_on(1);
     millis(10).await;
-    assert_eq!(flows(), 8, "what is damaged is so for all of them");
-    permits.add_permits(7);
+    assert_eq!(begun(), 8, "what is damaged is so for all of them");
+    go_on(7);
     for reply in asked {
         assert_eq!(reply.await.unwrap().status, 500);
     }
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_is_as_old_as_its_making_however_long_its_maker_waited_for_another() {
+    let (store, flows) = InterceptingStore::holding(Arc::new(MemoryStore::new()), "flow");
+    flows.holds.store(false, Ordering::Relaxed);
+    let settings = Settings { cache_ttl: Duration::from_millis(100), ..Settings::default() };
+    let api = Api::new(fixture(Arc::new(store), settings).await, Mount::Tower, "memory").await;
+    let flow = json!({"name": "shop", "description": "", "template": ["artifact"]});
+    api.put("/flows/acme").json(flow).await.created();
+    flows.holds.store(true, Ordering::Relaxed);
+    flows.take_begun();
+    let asked = Vec::from_iter((0..8).map(|_| tokio::spawn(api.get("/flows/acme/shop").into_future())));
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    flows.permits.add_permits(2);
+    for reply in asked {
+        reply.await.unwrap().ok();
+    }
+    assert_eq!(flows.take_begun(), 2, "the answer of the second is shared");
+}
+
+#[tokio::test(start_paused = true)]
 async fn nobody_waits_for_a_list_that_was_too_long_to_be_cached() {
-    let (lists, permits) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
-    let (counted, going_on) = (Arc::clone(&lists), Arc::clone(&permits));
-    let store = InterceptingStore::new(Arc::new(MemoryStore::new()), move |call| {
-        let (counted, going_on) = (Arc::clone(&counted), Arc::clone(&going_on));
-        Box::pin(async move {
-            if call == Call::Query("trails") {
-                counted.fetch_add(1, Ordering::Relaxed);
-                going_on.acquire().await.unwrap().forget();
-            }
-        })
-    });
-    let settings = Settings { cache_ttl: Duration::from_secs(10), ..Settings::default() };
-    let clock = Arc::new(ManualClock::default());
-    let store = Arc::new(store);
-    fixture(Arc::clone(&store) as _, Settings::default()).await;
-    let random = Arc::new(SystemRandom);
-    let evidence = Evidence::with_sources(store, settings, Arc::clone(&clock) as _, random);
-    let api = Api::new(evidence, Mount::Tower, "memory").await;
+    let (store, lists) = InterceptingStore::holding(Arc::new(MemoryStore::new()), "trails");
+    let api = Api::new(fixture(Arc::new(store), Settings::default()).await, Mount::Tower, "memory").await;
     api.given_flow_with_template().await;
     let notes = "a".repeat(250 << 10);
     for name in ["a", "b", "c"] {
         let data = json!({"name": name, "user_data": {"notes": notes}}).to_string();
         api.put("/trails/acme/web").form(&[("name=\"data_json\"", &data)]).await.created();
     }
-    for (seconds, begun) in [(0, 1), (9, 8), (1, 1)] {
-        clock.advance(Duration::from_secs(seconds));
-        lists.store(0, Ordering::Relaxed);
+    // It takes 50 ms to find out.
+    for (millis, begun) in [(0, 1), (9_960, 8), (0, 1)] {
+        tokio::time::advance(Duration::from_millis(millis)).await;
         let asked = Vec::from_iter((0..8).map(|_| tokio::spawn(api.get("/trails/acme/web").into_future())));
         tokio::time::sleep(Duration::from_millis(50)).await;
-        assert_eq!(lists.load(Ordering::Relaxed), begun, "after {seconds} seconds more");
-        permits.add_permits(8);
+        assert_eq!(lists.begun.load(Ordering::Relaxed), begun, "after {millis} ms more");
+        lists.permits.add_permits(8);
         for reply in asked {
             reply.await.unwrap().ok();
         }
-        assert_eq!(lists.load(Ordering::Relaxed), 8, "each made its own");
+        assert_eq!(lists.take_begun(), 8, "each made its own");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_waited_for_the_ledger_is_authorized_again() {
-    let (holds, permits) = (Arc::new(AtomicBool::new(false)), Arc::new(Semaphore::new(0)));
-    let (held, going_on) = (Arc::clone(&holds), Arc::clone(&permits));
-    let store = InterceptingStore::new(Arc::new(MemoryStore::new()), move |call| {
-        let (held, going_on) = (Arc::clone(&held), Arc::clone(&going_on));
-        Box::pin(async move {
-            if call == Call::Query("ledger_head") && held.load(Ordering::Relaxed) {
-                going_on.acquire().await.unwrap().forget();
-            }
-        })
-    });
+    let (store, looks) = InterceptingStore::holding(Arc::new(MemoryStore::new()), "ledger_head");
+    looks.holds.store(false, Ordering::Relaxed);
     let api = Api::new(fixture(Arc::new(store), Settings::default()).await, Mount::Tower, "memory").await;
     let flow = json!({"name": "shop", "description": "before", "template": ["artifact"]});
     api.put("/flows/acme").json(flow).await.created();
     let key = key_of(&api, "reader-key").await;
-    holds.store(true, Ordering::Relaxed);
+    looks.holds.store(true, Ordering::Relaxed);
     let asked = tokio::spawn(api.get("/flows/acme/shop").key("reader-key").into_future());
     tokio::time::sleep(Duration::from_millis(50)).await;
-    holds.store(false, Ordering::Relaxed);
+    looks.holds.store(false, Ordering::Relaxed);
     api.delete(&format!("/service-accounts/acme/reader-key/api-keys/{key}")).await.ok();
-    permits.add_permits(1);
+    looks.permits.add_permits(1);
     assert_eq!(asked.await.unwrap().status, 401);
 }
 

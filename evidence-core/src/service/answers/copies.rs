@@ -84,7 +84,7 @@ impl Copies {
         let Some(room) = room(&begun, of) else {
             drop(begun);
             let ended = locked(&copy).take();
-            // One of those who wait may have room.
+            // One of those who wait may have room: it may be another's share, or a copy has ended.
             drop(ended);
             return copy;
         };
@@ -442,21 +442,28 @@ mod tests {
         assert_eq!(waiting.came(), Came::Shared);
     }
 
-    #[tokio::test]
-    async fn an_answer_of_a_smaller_ledger_does_not_take_the_place_of_a_later_one() {
-        let cache = AnswerCache::new(&Settings::default());
-        let mut older = Asked::with(&cache, 1, "list", Pieces::new(false), 7);
-        let mut newer = Asked::with(&cache, 1, "list", Pieces::new(false), 8);
-        for asked in [&mut newer, &mut older] {
-            asked.read_all().await;
-            let cached = asked.answers.cached.get(&asked.request).unwrap();
-            assert_eq!(cached.ledger, ledger(8));
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_of_a_shorter_ledger_or_begun_earlier_does_not_take_the_place_of_a_later_one() {
+        let settings = Settings::default();
+        let cache = AnswerCache::new(&settings);
+        let answers = cache.0.as_ref().unwrap();
+        let mut begun = Vec::new();
+        // The clock is set back before the fourth.
+        for (size, at) in [(7, 50), (8, 60), (8, 70), (8, 65), (7, 66)] {
+            let mut slot = slot(answers, 1, "list", size);
+            slot.at = Timestamp::from_seconds(at);
+            begun.push(Asked::of(slot, Pieces::new(false)));
+            advance(Duration::from_millis(1)).await;
         }
-        let mut earlier = slot(&newer.answers, 1, "list", 8);
-        earlier.at = Timestamp::from_seconds(1);
-        Asked::of(earlier, Pieces::new(false)).read_all().await;
-        let cached = newer.answers.cached.get(&newer.request).unwrap();
-        assert_eq!(cached.at, Timestamp::from_seconds(8));
+        let request = begun[0].request.clone();
+        let cached = || answers.cached.get(&request).unwrap().at;
+        for (number, expected) in [(1, 60), (0, 60), (2, 70), (3, 65), (2, 65), (1, 65), (4, 65)] {
+            begun[number].read_all().await;
+            assert_eq!(cached(), Timestamp::from_seconds(expected), "after {number}");
+        }
+        advance(settings.cache_ttl).await;
+        assert!(Asked::new(&cache, 1, "list").read_all().await.is_cached());
+        assert_eq!(cached(), Timestamp::from_seconds(7), "of the database as it was restored");
     }
 
     #[tokio::test]

@@ -60,8 +60,12 @@ pub(super) enum Joined<K: Ord, V> {
     Alone,
 }
 
-/// What tells how a flight ends, and how long to wait for that.
-type Waiter<V> = (watch::Receiver<End<V>>, Instant);
+/// A place in a flight.
+enum Place<K: Ord, V> {
+    Leader(Leader<K, V>),
+    /// What tells how the flight ends, and how long to wait for that.
+    Waiter(watch::Receiver<End<V>>, Instant),
+}
 
 impl<K: Ord, V> Default for Flights<K, V> {
     fn default() -> Self {
@@ -75,8 +79,8 @@ impl<K: Ord + Clone, V: Clone> Flights<K, V> {
         let (latest, mut left) = (Instant::now() + MAX_WAIT_IN_ALL, 0);
         while left < MAX_LEFT && Instant::now() < latest {
             let (mut end, until) = match self.enter(&key) {
-                Ok(waiter) => waiter,
-                Err(leader) => return Joined::Leader(leader),
+                Place::Waiter(end, until) => (end, until),
+                Place::Leader(leader) => return Joined::Leader(leader),
             };
             // A timer takes a Tokio runtime.
             if Handle::try_current().is_err() {
@@ -95,7 +99,7 @@ impl<K: Ord + Clone, V: Clone> Flights<K, V> {
     }
 
     /// A place among those who wait, or that of a leader.
-    fn enter(self: &Arc<Self>, key: &K) -> Result<Waiter<V>, Leader<K, V>> {
+    fn enter(self: &Arc<Self>, key: &K) -> Place<K, V> {
         let since = Instant::now();
         let mut flights = locked(&self.0);
         let end = if let Some(flight) = flights.get_mut(key) {
@@ -103,7 +107,7 @@ impl<K: Ord + Clone, V: Clone> Flights<K, V> {
             if let Some(until) = flight.since.map(|since| since + wait)
                 && since < until
             {
-                return Ok((flight.end.subscribe(), until));
+                return Place::Waiter(flight.end.subscribe(), until);
             }
             (flight.leaders, flight.since) = (flight.leaders + 1, Some(since));
             Arc::downgrade(&flight.end)
@@ -113,7 +117,7 @@ impl<K: Ord + Clone, V: Clone> Flights<K, V> {
             flights.insert(key.clone(), Flight { leaders: 1, since: Some(since), end });
             leader
         };
-        Err(Leader { flights: Arc::clone(self), key: key.clone(), since, end })
+        Place::Leader(Leader { flights: Arc::clone(self), key: key.clone(), since, end })
     }
 }
 
