@@ -62,7 +62,7 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     /// path and query: two that are equal ask the operation for the same, and a decorator that changes what is asked for changes it, too.
     /// [`Evidence`] caches answers that rest on the ledger alone
     /// ([`Operation::CACHED`]), and so may answer without running the operation. A request waits up to a second for an equal one
-    /// that it shares the answer of, and is authorized again where that took more than 10 ms. In a Tokio runtime that takes its timer
+    /// that it shares the answer of, and is authorized again where its answer is begun more than 10 ms after it came here. In a Tokio runtime that takes its timer
     /// (`enable_time`), and what one request waits for may be a task of another's runtime, which has to be driven. A decorator of
     /// `run` alone sees every operation, for this one runs it.
     fn answer<O: Operation>(
@@ -521,9 +521,9 @@ impl EvidenceService for Evidence {
         }
         let since = Instant::now();
         let mut access = self.still_authorized(access, Target::of(&operation)).await?;
-        let Parts { answers, clock, store, .. } = &*self.parts;
+        let Parts { answers, store, .. } = &*self.parts;
         let mut lookup = match O::CACHED {
-            true => answers.look_up((O::NAME, request), &access, &**clock, store).await?,
+            true => answers.look_up((O::NAME, request), &access, store).await?,
             false => Lookup::Bypass,
         };
         if since.elapsed() > AUTHORIZED_FOR {
@@ -546,7 +546,7 @@ impl EvidenceService for Evidence {
         match (made.await, slot) {
             (Ok(answer), Some(slot)) => Ok(slot.fill(answer)),
             (Err(error), Some(slot)) => {
-                // The store may be there again for those who wait; what else is wrong is so for all of them.
+                // What is unavailable may be there again for those who wait; what else is wrong is so for all of them.
                 if error.kind() != ErrorKind::Unavailable {
                     slot.unshareable();
                 }

@@ -20,7 +20,6 @@ use crate::operation::{Answer, AnswerBody, Header, Streamed, Success};
 use crate::service::Settings;
 use crate::store::Store;
 use crate::store::error::StoreError;
-use crate::time::{Clock, Timestamp};
 use copies::Copies;
 use flights::{Flights, Joined, Leader};
 
@@ -92,8 +91,6 @@ impl Request {
 #[derive(Debug)]
 struct Cached {
     ledger: (u64, Hash),
-    at: Timestamp,
-    /// The same moment, by a clock that is not set.
     since: Instant,
     headers: Vec<Header>,
     text: Bytes,
@@ -104,8 +101,6 @@ pub(super) struct Slot {
     answers: Arc<Answers>,
     request: Request,
     ledger: (u64, Hash),
-    at: Timestamp,
-    /// The same moment, by a clock that is not set.
     since: Instant,
     /// Whose share of the copies its own is.
     on_behalf_of: Option<Id>,
@@ -115,13 +110,13 @@ pub(super) struct Slot {
 
 impl Answers {
     /// Whether this answer may be given: the ledger is what it was then, and it is not too old.
-    fn holds(&self, cached: &Cached, ledger: (u64, Hash), now: Timestamp) -> bool {
-        cached.ledger == ledger && is_within(self.ttl, cached.at, now)
+    fn holds(&self, cached: &Cached, ledger: (u64, Hash)) -> bool {
+        cached.ledger == ledger && cached.since.elapsed() < self.ttl
     }
 
     /// The cached answer to this request, if it holds.
-    fn cached(&self, request: &Request, ledger: (u64, Hash), now: Timestamp) -> Option<Arc<Cached>> {
-        self.cached.get(request).filter(|cached| self.holds(cached, ledger, now))
+    fn cached(&self, request: &Request, ledger: (u64, Hash)) -> Option<Arc<Cached>> {
+        self.cached.get(request).filter(|cached| self.holds(cached, ledger))
     }
 }
 
@@ -168,7 +163,6 @@ impl AnswerCache {
         &self,
         (operation, request): (&'static str, &str),
         access: &Access,
-        clock: &dyn Clock,
         store: &Arc<dyn Store>,
     ) -> Result<Lookup> {
         let (Some(answers), Some(place)) = (&self.0, &access.org_access) else {
@@ -181,23 +175,20 @@ impl AnswerCache {
             Head::Unavailable(why) => return Err(StoreError::Unavailable(why.into()).into()),
         };
         let request = Request { operation, org: place.org, role: place.role, text: request.to_owned() };
-        // Time passes while the head is read.
-        if let Some(cached) = answers.cached(&request, ledger, clock.now()) {
+        if let Some(cached) = answers.cached(&request, ledger) {
             return Ok(Lookup::Hit(Answer::from(&*cached)));
         }
         if answers.uncacheable.get(&request).is_some_and(|found| found.elapsed() < UNCACHEABLE_FOR) {
             return Ok(Lookup::Bypass);
         }
         let leader = match answers.flights.join((request.clone(), ledger)).await {
-            Joined::Shared(cached) if answers.holds(&cached, ledger, clock.now()) => {
+            Joined::Shared(cached) if answers.holds(&cached, ledger) => {
                 return Ok(Lookup::Hit(Answer::from(&*cached)));
             }
             Joined::Leader(leader) => Some(leader),
             Joined::Shared(_) | Joined::Alone => None,
         };
-        // So it does while another makes the answer.
-        let (at, since) = (clock.now(), Instant::now());
-        if let Some(cached) = answers.cached(&request, ledger, at) {
+        if let Some(cached) = answers.cached(&request, ledger) {
             // It was made between the two looks.
             let answer = Answer::from(&*cached);
             answers.flights.share(&(request, ledger), cached);
@@ -208,8 +199,7 @@ impl AnswerCache {
             answers: Arc::clone(answers),
             request,
             ledger,
-            at,
-            since,
+            since: Instant::now(),
             on_behalf_of,
             _leader: leader,
         }))
@@ -260,13 +250,13 @@ impl Slot {
     /// Caches the answer, which it takes, and gives it to those who wait for it. One of a longer ledger that is cached stays, and
     /// one of as long a ledger that was begun later, but for a TTL at most: a database may be restored.
     fn put(self, headers: Vec<Header>, text: Bytes) {
-        let Self { answers, request, ledger, at, since, .. } = self;
+        let Self { answers, request, ledger, since, .. } = self;
         if since.elapsed() >= answers.ttl {
-            // It took so long to send that it holds no more.
+            // It took so long to make or to send that it holds no more.
             return;
         }
         let bytes = request.bytes(text.len());
-        let cached = Arc::new(Cached { ledger, at, since, headers, text });
+        let cached = Arc::new(Cached { ledger, since, headers, text });
         let stays = |other: &Cached| {
             (other.ledger.0, other.since) > (ledger.0, since) && other.since.elapsed() < answers.ttl
         };
@@ -275,13 +265,6 @@ impl Slot {
         }
         answers.flights.share(&(request, ledger), cached);
     }
-}
-
-/// Whether it is no longer ago than that; the clock may have been set back.
-fn is_within(ttl: Duration, at: Timestamp, now: Timestamp) -> bool {
-    let age = now.as_micros().checked_sub(at.as_micros());
-    let age = age.and_then(|age| u64::try_from(age).ok()).map(Duration::from_micros);
-    age.is_some_and(|age| age < ttl)
 }
 
 const JSON: &str = "application/json";

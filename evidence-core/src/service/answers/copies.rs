@@ -84,7 +84,7 @@ impl Copies {
         let Some(room) = room(&begun, of) else {
             drop(begun);
             let ended = locked(&copy).take();
-            // One of those who wait may have room: it may be another's share, or a copy has ended.
+            // One of those who wait may have room by then: a share of its own, or that of a copy that has ended.
             drop(ended);
             return copy;
         };
@@ -162,19 +162,19 @@ mod tests {
     use crate::ledger::Hash;
     use crate::operation::{Answer, AnswerBody, Streamed};
     use crate::service::Settings;
-    use crate::time::Timestamp;
 
     const PIECES: [&str; 3] = ["[1", ",2", "]"];
 
-    /// An answer in pieces, of which one does not come at first.
+    /// An answer in pieces, of which one does not come at first, or fails.
     struct Pieces {
         left: Vec<&'static str>,
         waits: bool,
+        fails: bool,
     }
 
     impl Pieces {
         fn new(waits: bool) -> Self {
-            Self { left: PIECES.into_iter().rev().collect(), waits }
+            Self { left: PIECES.into_iter().rev().collect(), waits, fails: false }
         }
     }
 
@@ -184,6 +184,10 @@ mod tests {
             if std::mem::take(&mut self.waits) {
                 self.left.pop();
                 pending::<()>().await;
+            }
+            if std::mem::take(&mut self.fails) {
+                self.left.pop();
+                return Err(std::io::Error::other("damaged"));
             }
             Ok(self.left.pop().map(|piece| Bytes::from_static(piece.as_bytes())))
         }
@@ -212,7 +216,6 @@ mod tests {
             answers: Arc::clone(answers),
             request,
             ledger: ledger(size),
-            at: Timestamp::from_seconds(size.try_into().unwrap()),
             since: Instant::now(),
             on_behalf_of: Some(id(of)),
             _leader: match joined {
@@ -384,6 +387,17 @@ mod tests {
         half_read.read(1).await;
         assert_eq!(waiting.came(), Came::HandedOn, "a piece is missing");
 
+        let failed = slot(answers, 1, "failed", 7);
+        let mut waiting = Waiting::for_slot(&failed);
+        let mut failed = Asked::of(failed, Pieces { fails: true, ..Pieces::new(false) });
+        assert!(failed.answer.next().await.is_err());
+        failed.read_all().await;
+        assert_eq!(
+            (waiting.came(), failed.is_cached()),
+            (Came::HandedOn, false),
+            "a piece could not be read"
+        );
+
         let mut begun = vec![];
         let (oldest, mut waiting) = asked();
         begun.extend(begin(&cache, 1, MAX_COPIES_OF_ONE - 1).await);
@@ -448,22 +462,23 @@ mod tests {
         let cache = AnswerCache::new(&settings);
         let answers = cache.0.as_ref().unwrap();
         let mut begun = Vec::new();
-        // The clock is set back before the fourth.
-        for (size, at) in [(7, 50), (8, 60), (8, 70), (8, 65), (7, 66)] {
-            let mut slot = slot(answers, 1, "list", size);
-            slot.at = Timestamp::from_seconds(at);
-            begun.push(Asked::of(slot, Pieces::new(false)));
+        for size in [7, 8, 8, 8, 7] {
+            let slot = slot(answers, 1, "list", size);
+            let since = slot.since;
+            begun.push((Asked::of(slot, Pieces::new(false)), since));
             advance(Duration::from_millis(1)).await;
         }
-        let request = begun[0].request.clone();
-        let cached = || answers.cached.get(&request).unwrap().at;
-        for (number, expected) in [(1, 60), (0, 60), (2, 70), (3, 65), (2, 65), (1, 65), (4, 65)] {
-            begun[number].read_all().await;
-            assert_eq!(cached(), Timestamp::from_seconds(expected), "after {number}");
+        let request = begun[0].0.request.clone();
+        let cached = || answers.cached.get(&request).unwrap().since;
+        for (ends, expected) in [(2, 2), (1, 2), (0, 2), (3, 3), (4, 3)] {
+            begun[ends].0.read_all().await;
+            assert_eq!(cached(), begun[expected].1, "after number {ends}");
         }
         advance(settings.cache_ttl).await;
-        assert!(Asked::new(&cache, 1, "list").read_all().await.is_cached());
-        assert_eq!(cached(), Timestamp::from_seconds(7), "of the database as it was restored");
+        let restored = slot(answers, 1, "list", 7);
+        let since = restored.since;
+        Asked::of(restored, Pieces::new(false)).read_all().await;
+        assert_eq!(cached(), since, "of the database as it was restored");
     }
 
     #[tokio::test]
