@@ -495,7 +495,8 @@ async fn a_mail_goes_to_those_the_server_is_asked_about_in_time() {
     let server = MailServer::with(Manners { hesitates: Duration::from_secs(2), ..POLITE }).await;
     let began = Instant::now();
     let error = server.send(&all).await.unwrap_err();
-    assert!(began.elapsed() < Duration::from_secs(160), "{:?}", began.elapsed());
+    // It asks for 150 seconds, and the last answer may take 30. The clock goes on a little where the sockets are slow.
+    assert!(began.elapsed() < Duration::from_secs(180), "{:?}", began.elapsed());
     let asked = server.taken();
     assert!((50..=76).contains(&asked.len()) && asked == all[..asked.len()], "{asked:?}");
     let signs: String = told(&error).chars().filter(|sign| "+-x?".contains(*sign)).collect();

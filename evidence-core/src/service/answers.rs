@@ -231,9 +231,12 @@ impl Slot {
         Answer { status, headers, body }
     }
 
-    /// The answer is one that is never cached.
+    /// The answer is one that is never cached. A later one that is cached tells that the next may be, too.
     fn uncacheable(self) {
-        self.answers.uncacheable.put(self.request.clone(), self.request.bytes(0), Arc::new(Instant::now()));
+        if !self.is_outdated() {
+            let found = Arc::new(Instant::now());
+            self.answers.uncacheable.put(self.request.clone(), self.request.bytes(0), found);
+        }
         self.unshareable();
     }
 
@@ -247,20 +250,27 @@ impl Slot {
         self.request.bytes(text) <= self.answers.longest
     }
 
-    /// Caches the answer, which it takes, and gives it to those who wait for it. One of a longer ledger that is cached stays, and
-    /// one of as long a ledger that was begun later, but for a TTL at most: a database may be restored.
+    /// Whether an answer of a longer ledger is cached, or one of as long a ledger that was begun later; for a TTL at most, for a
+    /// database may be restored.
+    fn is_outdated(&self) -> bool {
+        let is_later = |other: &Arc<Cached>| {
+            (other.ledger.0, other.since) > (self.ledger.0, self.since)
+                && other.since.elapsed() < self.answers.ttl
+        };
+        self.answers.cached.get(&self.request).is_some_and(|other| is_later(&other))
+    }
+
+    /// Caches the answer, which it takes, unless it is outdated, and gives it to those who wait for it.
     fn put(self, headers: Vec<Header>, text: Bytes) {
-        let Self { answers, request, ledger, since, .. } = self;
-        if since.elapsed() >= answers.ttl {
+        if self.since.elapsed() >= self.answers.ttl {
             // It took so long to make or to send that it holds no more.
             return;
         }
+        let is_outdated = self.is_outdated();
+        let Self { answers, request, ledger, since, .. } = self;
         let bytes = request.bytes(text.len());
         let cached = Arc::new(Cached { ledger, since, headers, text });
-        let stays = |other: &Cached| {
-            (other.ledger.0, other.since) > (ledger.0, since) && other.since.elapsed() < answers.ttl
-        };
-        if !answers.cached.get(&request).is_some_and(|other| stays(&other)) {
+        if !is_outdated {
             answers.cached.put(request.clone(), bytes, Arc::clone(&cached));
         }
         answers.flights.share(&(request, ledger), cached);

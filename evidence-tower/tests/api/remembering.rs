@@ -14,6 +14,8 @@ use evidence_core::{Evidence, Limits, Settings, Store, StoreError};
 use evidence_store_sqlite::rusqlite::Connection;
 use futures_util::FutureExt;
 use serde_json::json;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::access::key_of;
 use crate::intercepting_store::{Answered, Call, Failure, InterceptingStore, take_counts};
@@ -22,7 +24,7 @@ use crate::operation_paths::cached;
 use crate::replays::Forgetful;
 use crate::statements::{fill, reads};
 use crate::support::environments::{ReportedArtifact, fingerprint};
-use crate::support::{Api, ManualClock, acme, fixture, service_on_sqlite, stores};
+use crate::support::{Api, ManualClock, Reply, acme, fixture, service_on_sqlite, stores};
 use crate::writes::restore;
 
 const RUNNING: [ReportedArtifact<'static>; 5] =
@@ -355,6 +357,10 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
     let millis = async |millis| tokio::time::sleep(Duration::from_millis(millis)).await;
     let begun = || flows.begun.load(Ordering::Relaxed);
     let go_on = |many| flows.permits.add_permits(many);
+    // Where one more is made than may go on, none replies.
+    let reply_of = async |asked: JoinHandle<Reply>| {
+        timeout(Duration::from_secs(60), asked).await.expect("a reply").unwrap()
+    };
 
     // Within a tenth of a second all wait for one; then another begins, and the others wait for both.
     for (description, after, made) in [("one", 50, 1), ("two", 150, 2)] {
@@ -365,7 +371,7 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
         let since = tokio::time::Instant::now();
         go_on(made);
         for reply in asked {
-            reply.await.unwrap().expect(200, json!({"description": description}));
+            reply_of(reply).await.expect(200, json!({"description": description}));
         }
         assert_eq!((begun(), since.elapsed()), (made, Duration::ZERO), "all share it at once");
     }
@@ -380,7 +386,7 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
     assert!(before.iter().chain(&later).all(|one| !one.is_finished()));
     go_on(2);
     for reply in before.into_iter().chain(later) {
-        reply.await.unwrap().expect(200, json!({"description": "four"}));
+        reply_of(reply).await.expect(200, json!({"description": "four"}));
     }
     assert_eq!(begun(), 1);
 
@@ -392,7 +398,7 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
     go_on(1);
     let mut statuses = Vec::new();
     for reply in asked {
-        statuses.push(reply.await.unwrap().status.as_u16());
+        statuses.push(reply_of(reply).await.status.as_u16());
     }
     statuses.sort_unstable();
     assert_eq!((statuses, begun()), (vec![200, 401], 1), "whoever waited may not ask any more");
@@ -404,7 +410,7 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
     api.patch("/service-accounts/acme/admin-key").json(&lowered).await.ok();
     go_on(2);
     for reply in asked {
-        reply.await.unwrap().expect(200, json!({"description": "six"}));
+        reply_of(reply).await.expect(200, json!({"description": "six"}));
     }
     assert_eq!(begun(), 2, "what one of another role made is not shared");
 
@@ -416,7 +422,7 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
     assert_eq!(begun(), 8, "what is wrong with one is wrong with all, and each says so itself");
     go_on(7);
     for reply in asked {
-        assert_eq!(reply.await.unwrap().status, 404);
+        assert_eq!(reply_of(reply).await.status, 404);
     }
 
     written("eight").await;
@@ -430,7 +436,7 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
     go_on(1);
     let mut statuses = Vec::new();
     for reply in asked {
-        statuses.push(reply.await.unwrap().status.as_u16());
+        statuses.push(reply_of(reply).await.status.as_u16());
     }
     statuses.sort_unstable();
     assert_eq!((&statuses[..], begun()), (&[200, 200, 200, 200, 200, 200, 200, 503][..], 2));
@@ -444,7 +450,7 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
     assert_eq!(begun(), 8, "what is damaged is so for all of them");
     go_on(7);
     for reply in asked {
-        assert_eq!(reply.await.unwrap().status, 500);
+        assert_eq!(reply_of(reply).await.status, 500);
     }
 }
 

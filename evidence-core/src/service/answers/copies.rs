@@ -482,6 +482,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_was_too_long_once_keeps_no_later_answer_from_being_cached() {
+        let bytes = 128 * OVERHEAD;
+        let cache = AnswerCache::new(&Settings { answer_cache_bytes: bytes, ..Settings::default() });
+        let answers = cache.0.as_ref().unwrap();
+        let long = || Pieces { left: vec!["0123456789"; bytes / 10], ..Pieces::new(false) };
+        let before = slot(answers, 1, "list", 7);
+        Asked::with(&cache, 1, "list", Pieces::new(false), 8).read_all().await;
+        for (slot, expected) in [(before, false), (slot(answers, 1, "list", 8), true)] {
+            let mut asked = Asked::of(slot, long());
+            asked.read_all().await;
+            assert_eq!(answers.uncacheable.get(&asked.request).is_some(), expected);
+        }
+    }
+
+    #[tokio::test]
     async fn what_takes_more_than_half_of_the_cache_is_not_copied() {
         for (bytes, expected) in [(4 * (OVERHEAD + 10), true), (OVERHEAD, false)] {
             let cache = AnswerCache::new(&Settings { answer_cache_bytes: bytes, ..Settings::default() });
