@@ -62,9 +62,9 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     /// path and query: two that are equal ask the operation for the same, and a decorator that changes what is asked for changes it, too.
     /// [`Evidence`] caches answers that rest on the ledger alone
     /// ([`Operation::CACHED`]), and so may answer without running the operation. A request waits up to a second for an equal one
-    /// that it shares the answer of, and is authorized again where its answer is begun more than 10 ms after it came here. In a Tokio runtime that takes its timer
-    /// (`enable_time`), and what one request waits for may be a task of another's runtime, which has to be driven. A decorator of
-    /// `run` alone sees every operation, for this one runs it.
+    /// that it shares the answer of, and is authorized again where its answer is begun more than 10 ms after it came here. In a
+    /// Tokio runtime that takes its timer (`enable_time`), and what one request waits for may be a task of another's runtime, which
+    /// has to be driven. A decorator of `run` alone sees every operation, for this one runs it.
     fn answer<O: Operation>(
         &self,
         access: &Access,

@@ -101,6 +101,7 @@ pub(super) struct Slot {
     answers: Arc<Answers>,
     request: Request,
     ledger: (u64, Hash),
+    /// When the answer is begun.
     since: Instant,
     /// Whose share of the copies its own is.
     on_behalf_of: Option<Id>,
@@ -253,11 +254,11 @@ impl Slot {
     /// Whether an answer of a longer ledger is cached, or one of as long a ledger that was begun later; for a TTL at most, for a
     /// database may be restored.
     fn is_outdated(&self) -> bool {
-        let is_later = |other: &Arc<Cached>| {
+        let is_later = |other: Arc<Cached>| {
             (other.ledger.0, other.since) > (self.ledger.0, self.since)
                 && other.since.elapsed() < self.answers.ttl
         };
-        self.answers.cached.get(&self.request).is_some_and(|other| is_later(&other))
+        self.answers.cached.get(&self.request).is_some_and(is_later)
     }
 
     /// Caches the answer, which it takes, unless it is outdated, and gives it to those who wait for it.

@@ -77,13 +77,24 @@ pub(crate) type Failure = Arc<Mutex<Option<fn() -> StoreError>>>;
 
 /// The calls of one query, each of which waits for a permit while they are held.
 pub(crate) struct Held {
-    pub(crate) holds: AtomicBool,
+    holds: AtomicBool,
     /// How many began.
     pub(crate) begun: AtomicUsize,
     pub(crate) permits: Semaphore,
 }
 
 impl Held {
+    /// From now on calls are held, and counted anew.
+    pub(crate) fn hold(&self) {
+        self.holds.store(true, Ordering::Relaxed);
+        self.take_begun();
+    }
+
+    /// Calls that begin from now on are held no more.
+    pub(crate) fn release(&self) {
+        self.holds.store(false, Ordering::Relaxed);
+    }
+
     /// How many began since this was asked the last time.
     pub(crate) fn take_begun(&self) -> usize {
         self.begun.swap(0, Ordering::Relaxed)
@@ -115,9 +126,9 @@ impl InterceptingStore {
         }
     }
 
-    /// A store that counts the calls of this query, and holds them.
+    /// A store that counts the calls of this query, and may hold them.
     pub(crate) fn holding(inner: Arc<dyn Store>, query: &'static str) -> (Self, Arc<Held>) {
-        let (holds, begun) = (AtomicBool::new(true), AtomicUsize::new(0));
+        let (holds, begun) = (AtomicBool::new(false), AtomicUsize::new(0));
         let held = Arc::new(Held { holds, begun, permits: Semaphore::new(0) });
         let calls = Arc::clone(&held);
         let store = Self::new(inner, move |call| {

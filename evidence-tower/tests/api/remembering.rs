@@ -305,7 +305,6 @@ async fn a_list_holds_a_part_of_its_cached_trails_at_a_time() {
 async fn those_who_read_at_the_same_time_share_a_look_at_the_ledger_that_is_none_from_before() {
     for stored in stores().await {
         let (store, looks) = InterceptingStore::holding(Arc::clone(&stored.store), "ledger_head");
-        looks.holds.store(false, Ordering::Relaxed);
         let api =
             Api::new(fixture(Arc::new(store), Settings::default()).await, Mount::Tower, stored.name).await;
         let flow =
@@ -313,8 +312,7 @@ async fn those_who_read_at_the_same_time_share_a_look_at_the_ledger_that_is_none
         api.put("/flows/acme").json(flow("before")).await.created();
         let read = || api.get("/flows/acme/shop").into_future();
         read().await.expect(200, json!({"description": "before"}));
-        looks.holds.store(true, Ordering::Relaxed);
-        looks.take_begun();
+        looks.hold();
         let mut first = read();
         while looks.begun.load(Ordering::Relaxed) == 0 {
             assert!((&mut first).now_or_never().is_none());
@@ -346,11 +344,10 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
     let store = store.failing("flow", Arc::clone(&failure));
     let api = Api::new(fixture(Arc::new(store), Settings::default()).await, Mount::Tower, "memory").await;
     let written = async |description: &str| {
-        flows.holds.store(false, Ordering::Relaxed);
+        flows.release();
         let flow = json!({"name": "shop", "description": description, "template": ["artifact"]});
         api.put("/flows/acme").json(flow).await;
-        flows.holds.store(true, Ordering::Relaxed);
-        flows.take_begun();
+        flows.hold();
     };
     let reads_of = |path| Vec::from_iter((0..8).map(|_| tokio::spawn(api.get(path).into_future())));
     let reads = || reads_of("/flows/acme/shop");
@@ -457,13 +454,11 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_no_older_than_its_making_however_long_its_request_waited() {
     let (store, flows) = InterceptingStore::holding(Arc::new(MemoryStore::new()), "flow");
-    flows.holds.store(false, Ordering::Relaxed);
     let settings = Settings { cache_ttl: Duration::from_millis(100), ..Settings::default() };
     let api = Api::new(fixture(Arc::new(store), settings).await, Mount::Tower, "memory").await;
     let flow = json!({"name": "shop", "description": "", "template": ["artifact"]});
     api.put("/flows/acme").json(flow).await.created();
-    flows.holds.store(true, Ordering::Relaxed);
-    flows.take_begun();
+    flows.hold();
     let asked = Vec::from_iter((0..8).map(|_| tokio::spawn(api.get("/flows/acme/shop").into_future())));
     tokio::time::sleep(Duration::from_millis(150)).await;
     flows.permits.add_permits(8);
@@ -484,6 +479,7 @@ async fn nobody_waits_for_a_list_that_was_too_long_to_be_cached() {
         let data = json!({"name": name, "user_data": {"notes": notes}}).to_string();
         api.put("/trails/acme/web").form(&[("name=\"data_json\"", &data)]).await.created();
     }
+    lists.hold();
     // It takes 50 ms to find out.
     for (millis, begun) in [(0, 1), (9_960, 8), (0, 1)] {
         tokio::time::advance(Duration::from_millis(millis)).await;
@@ -501,15 +497,14 @@ async fn nobody_waits_for_a_list_that_was_too_long_to_be_cached() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_waited_for_the_ledger_is_authorized_again() {
     let (store, looks) = InterceptingStore::holding(Arc::new(MemoryStore::new()), "ledger_head");
-    looks.holds.store(false, Ordering::Relaxed);
     let api = Api::new(fixture(Arc::new(store), Settings::default()).await, Mount::Tower, "memory").await;
     let flow = json!({"name": "shop", "description": "before", "template": ["artifact"]});
     api.put("/flows/acme").json(flow).await.created();
     let key = key_of(&api, "reader-key").await;
-    looks.holds.store(true, Ordering::Relaxed);
+    looks.hold();
     let asked = tokio::spawn(api.get("/flows/acme/shop").key("reader-key").into_future());
     tokio::time::sleep(Duration::from_millis(50)).await;
-    looks.holds.store(false, Ordering::Relaxed);
+    looks.release();
     api.delete(&format!("/service-accounts/acme/reader-key/api-keys/{key}")).await.ok();
     looks.permits.add_permits(1);
     assert_eq!(asked.await.unwrap().status, 401);
