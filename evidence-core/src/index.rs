@@ -70,9 +70,9 @@ pub enum IndexRow<'a> {
         owner: &'a Actor,
         /// When it was created.
         created_at: Timestamp,
-        /// When it ends.
+        /// When it ends: it expires, or its grace period is over.
         expires_at: Option<Timestamp>,
-        /// When it stops or stopped working before its time.
+        /// When it was revoked.
         revoked_at: Option<Timestamp>,
     },
     /// A trail. Its beginning is its place in lists; a later row replaces its revision alone, and is one of its events.
@@ -328,7 +328,7 @@ impl Fact {
                 id: record.id,
                 owner: &record.owner,
                 created_at: record.created_at,
-                expires_at: record.expires_at,
+                expires_at: record.ends_at(),
                 revoked_at: record.revoked_at,
             }),
             Self::TrailBegun { record } | Self::TrailUpdated { record, .. } => {

@@ -244,20 +244,14 @@ struct Callers {
 impl Callers {
     /// Who holds the key of this hash, which works.
     async fn holder(&self, hash: &KeyHash, now: Timestamp, store: &dyn Store) -> Result<KeyHolder> {
-        let found = self.holders.answer(hash, now, store.key_holder(hash)).await?;
+        let found = self.holders.answer(hash, store.key_holder(hash)).await?;
         let works = |holder: &KeyHolder| holder.hash.matches(hash) && holder.is_valid(now);
         found.filter(works).ok_or(Error::Unauthenticated)
     }
 
-    async fn org_role(
-        &self,
-        org: &str,
-        user: Id,
-        now: Timestamp,
-        store: &dyn Store,
-    ) -> Result<Option<OrgRole>> {
+    async fn org_role(&self, org: &str, user: Id, store: &dyn Store) -> Result<Option<OrgRole>> {
         let query = (org.to_owned(), user);
-        Ok(self.org_roles.answer(&query, now, store.org_role(org, user)).await?)
+        Ok(self.org_roles.answer(&query, store.org_role(org, user)).await?)
     }
 
     fn forget(&self) {
@@ -283,7 +277,7 @@ impl Parts {
         let Some(name) = target.org() else {
             return Ok(Access { caller, target, org_access: None, account_org });
         };
-        let org_role = callers.org_role(name.as_str(), caller.actor.id, now, &**store).await?;
+        let org_role = callers.org_role(name.as_str(), caller.actor.id, &**store).await?;
         let org_role =
             org_role.ok_or_else(|| Missing::new(Resource::Organization, name.as_str(), name.as_str()))?;
         let org = org_role.organization.id;

@@ -19,7 +19,7 @@ const KEY: &str = "api_key";
 macro_rules! working {
     () => {
         "k.org = $1 AND k.owner_id = $2
-        AND coalesce(k.expires_at > $3, true) AND coalesce(k.revoked_at > $3, true)"
+        AND k.revoked_at IS NULL AND coalesce(k.expires_at > $3, true)"
     };
 }
 

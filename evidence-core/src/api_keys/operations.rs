@@ -362,8 +362,8 @@ impl RotateApiKey {
         let Current { revision, record } = cx.active_key(&account.record, &self.key_id).await?;
         cx.check_keys(&account.record).await?;
         let guard = Guard::Revision(RecordKind::ApiKey, record.id, revision);
-        let old = record.revoked(grace.end(cx.now()));
-        let grace_period_expires_at = old.revoked_at.unwrap_or_default().seconds();
+        let old = record.rotated(grace.end(cx.now()));
+        let grace_period_expires_at = old.grace_period_expires_at.unwrap_or_default().seconds();
         let mut draft = Draft::default();
         let (key, new) = draft.new_key(&account, old.description.clone(), expires_at, cx);
         draft.guarded(Fact::ApiKeyRevoked { record: old }, guard);
@@ -392,7 +392,7 @@ mod tests {
         Timestamp::from_seconds(seconds)
     }
 
-    fn key(expires_at: Option<i64>, revoked_at: Option<i64>) -> ApiKeyRecord {
+    fn key(expires_at: Option<i64>, grace_period_expires_at: Option<i64>) -> ApiKeyRecord {
         let id = Id::new(NOW, &SystemRandom);
         ApiKeyRecord {
             id,
@@ -400,14 +400,15 @@ mod tests {
             description: "laptop".to_owned(),
             created_at: at(1),
             expires_at: expires_at.map(at),
-            revoked_at: revoked_at.map(at),
+            grace_period_expires_at: grace_period_expires_at.map(at),
+            revoked_at: None,
             hash_sha256: String::new(),
             unknown: UnknownFields::default(),
         }
     }
 
     #[test]
-    fn a_key_works_until_it_expires_or_is_revoked() {
+    fn a_key_works_until_it_expires_or_its_grace_period_is_over_or_it_is_revoked() {
         let table = [
             (None, None, true),
             (Some(1_000_001), None, true),
@@ -416,14 +417,17 @@ mod tests {
             (None, Some(1_000_000), false),
             (Some(1_000_001), Some(999_999), false),
         ];
-        for (expires_at, revoked_at, active) in table {
-            let found = key(expires_at, revoked_at).is_active(NOW);
-            assert_eq!(found, active, "expires {expires_at:?}, revoked {revoked_at:?}");
+        for (expires_at, grace, active) in table {
+            let key = key(expires_at, grace);
+            assert_eq!(key.is_active(NOW), active, "expires {expires_at:?}, grace {grace:?}");
+            for clock in [0, 1_000_000, 2_000_000] {
+                assert!(!key.clone().revoked(at(clock)).is_active(NOW), "revoked at {clock}");
+            }
         }
     }
 
     #[test]
-    fn revoking_never_makes_a_key_work_longer() {
+    fn a_rotation_never_makes_a_key_work_longer() {
         let table = [
             (key(None, None), 5, 5),
             (key(Some(3), None), 5, 3),
@@ -431,7 +435,7 @@ mod tests {
             (key(Some(9), Some(7)), 5, 5),
         ];
         for (key, end, expected) in table {
-            assert_eq!(key.revoked(at(end)).revoked_at, Some(at(expected)));
+            assert_eq!(key.rotated(at(end)).ends_at(), Some(at(expected)));
         }
     }
 

@@ -5,12 +5,15 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::lock::locked;
-use crate::time::Timestamp;
 
-/// How long an answer is good for, in microseconds: a revocation has to be effective everywhere within a second.
-const TTL: i64 = 500_000;
+/// How long an answer is good for: a revocation has to be effective everywhere within a second. By a monotonic clock, which
+/// nobody sets; the time in which a machine is suspended does not count.
+const TTL: Duration = Duration::from_millis(500);
 
 /// More answers than this are forgotten all at once.
 const CAPACITY: usize = 4096;
@@ -24,7 +27,7 @@ struct Answers<K, V> {
     /// How many times the cache was cleared.
     generation: u64,
     /// Each with the instant at which it was asked for.
-    by_query: BTreeMap<K, (Timestamp, V)>,
+    by_query: BTreeMap<K, (Instant, V)>,
 }
 
 impl<K, V> Default for TtlCache<K, V> {
@@ -34,21 +37,21 @@ impl<K, V> Default for TtlCache<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone> TtlCache<K, V> {
-    /// The answer, remembered if it was asked for less than a moment before `now`, else from `ask`. What is not there is
+    /// The answer, remembered if it was asked for less than a moment ago, else from `ask`. What is not there is
     /// not remembered, nor is an answer during whose reading everything was forgotten: it may be one from before.
     pub(crate) async fn answer<E>(
         &self,
         query: &K,
-        now: Timestamp,
         ask: impl Future<Output = Result<Option<V>, E>>,
     ) -> Result<Option<V>, E> {
-        let generation = match self.get(query, now) {
+        let asked = Instant::now();
+        let generation = match self.get(query) {
             Ok(answer) => return Ok(Some(answer)),
             Err(generation) => generation,
         };
         let found = ask.await?;
         if let Some(answer) = &found {
-            self.insert(generation, query.clone(), now, answer.clone());
+            self.insert(generation, query.clone(), asked, answer.clone());
         }
         Ok(found)
     }
@@ -61,17 +64,14 @@ impl<K: Ord + Clone, V: Clone> TtlCache<K, V> {
     }
 
     /// The answer, if it is fresh enough, else the generation in which it is asked for.
-    fn get(&self, query: &K, now: Timestamp) -> Result<V, u64> {
+    fn get(&self, query: &K) -> Result<V, u64> {
         let answers = self.answers();
-        let fresh = answers.by_query.get(query).filter(|(asked, _)| {
-            let age = now.as_micros().checked_sub(asked.as_micros());
-            age.is_some_and(|age| (0..TTL).contains(&age))
-        });
+        let fresh = answers.by_query.get(query).filter(|(asked, _)| asked.elapsed() < TTL);
         fresh.map(|(_, answer)| answer.clone()).ok_or(answers.generation)
     }
 
     /// Remembers an answer to a query that was asked at `asked`, in this generation.
-    fn insert(&self, generation: u64, query: K, asked: Timestamp, answer: V) {
+    fn insert(&self, generation: u64, query: K, asked: Instant, answer: V) {
         let mut answers = self.answers();
         if answers.generation != generation {
             return;
@@ -89,55 +89,63 @@ impl<K: Ord + Clone, V: Clone> TtlCache<K, V> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::advance;
+
     use super::*;
 
     impl<K: Ord + Clone, V: Clone> TtlCache<K, V> {
-        fn insert_now(&self, query: K, asked: Timestamp, answer: V) {
+        fn insert_now(&self, query: K, answer: V) {
             let generation = self.answers().generation;
-            self.insert(generation, query, asked, answer);
+            self.insert(generation, query, Instant::now(), answer);
         }
     }
 
-    #[test]
-    fn an_answer_is_good_for_a_moment_and_not_when_the_clock_went_back() {
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_good_for_a_moment() {
         let recent = TtlCache::default();
-        let asked = Timestamp::from_seconds(1000);
-        recent.insert_now("key", asked, "jane");
-        let later = |micros| Timestamp::from_micros(asked.as_micros() + micros);
-        let table = [(0, true), (TTL - 1, true), (TTL, false), (-1, false)];
-        for (micros, known) in table {
-            assert_eq!(recent.get(&"key", later(micros)).is_ok(), known, "{micros}");
-        }
-        assert!(recent.get(&"other", asked).is_err());
+        recent.insert_now("key", "jane");
+        assert_eq!((recent.get(&"key"), recent.get(&"other")), (Ok("jane"), Err(0)));
+        let moment = Duration::from_micros(1);
+        advance(TTL - moment).await;
+        assert!(recent.get(&"key").is_ok());
+        advance(moment).await;
+        assert!(recent.get(&"key").is_err());
+        recent.insert_now("key", "jane");
         recent.clear();
-        assert!(recent.get(&"key", asked).is_err());
+        assert!(recent.get(&"key").is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_as_old_as_its_query() {
+        let recent = TtlCache::default();
+        let slow = async {
+            advance(TTL).await;
+            Ok::<_, ()>(Some("jane"))
+        };
+        assert_eq!(recent.answer(&"key", slow).await, Ok(Some("jane")));
+        assert!(recent.get(&"key").is_err());
     }
 
     #[tokio::test]
     async fn an_answer_read_before_everything_was_forgotten_is_never_kept() {
         let recent = TtlCache::default();
-        let now = Timestamp::default();
         let read = async {
             // Revoked between the reading and the keeping.
             recent.clear();
             Ok::<_, ()>(Some("valid"))
         };
-        assert_eq!(recent.answer(&"key", now, read).await, Ok(Some("valid")));
-        assert_eq!(
-            recent.answer(&"key", now, async { Ok::<_, ()>(Some("revoked")) }).await,
-            Ok(Some("revoked"))
-        );
+        assert_eq!(recent.answer(&"key", read).await, Ok(Some("valid")));
+        assert_eq!(recent.answer(&"key", async { Ok::<_, ()>(Some("revoked")) }).await, Ok(Some("revoked")));
         let unasked = async { Err("the answer is known") };
-        assert_eq!(recent.answer(&"key", now, unasked).await, Ok(Some("revoked")));
+        assert_eq!(recent.answer(&"key", unasked).await, Ok(Some("revoked")));
     }
 
     #[test]
     fn no_more_is_remembered_than_fits() {
         let recent = TtlCache::default();
-        let now = Timestamp::default();
         for number in 0..=CAPACITY {
-            recent.insert_now(number, now, ());
+            recent.insert_now(number, ());
         }
-        assert_eq!((recent.get(&0, now).is_ok(), recent.get(&CAPACITY, now).is_ok()), (false, true));
+        assert_eq!((recent.get(&0).is_ok(), recent.get(&CAPACITY).is_ok()), (false, true));
     }
 }

@@ -303,10 +303,15 @@ async fn ended_keys_are_found(store: Arc<dyn Store>) -> Outcome {
     let hash = KeyHash::of("secret");
     let record = ApiKeyRecord { expires_at: Some(at(-1000)), ..key(100, jane(), at(-2000)) };
     let record = give_key(&org, record, &hash).await?;
-    let ends = store.key_holder(&hash).await?.map(|holder| (holder.expires_at, holder.revoked_at));
-    same("an expired key", ends, Some((Some(at(-1000)), None)))?;
+    let ends = async || {
+        let holder = store.key_holder(&hash).await?;
+        Ok::<_, Failure>(holder.map(|holder| (holder.expires_at, holder.revoked_at)))
+    };
+    same("an expired key", ends().await?, Some((Some(at(-1000)), None)))?;
+    let record = ApiKeyRecord { grace_period_expires_at: Some(at(-1500)), ..record };
+    org.record(vec![Fact::ApiKeyRevoked { record: record.clone() }]).await?;
+    same("a key after its grace period", ends().await?, Some((Some(at(-1500)), None)))?;
     org.record(vec![Fact::ApiKeyRevoked { record: ApiKeyRecord { revoked_at: Some(at(50)), ..record } }])
         .await?;
-    let ends = store.key_holder(&hash).await?.map(|holder| (holder.expires_at, holder.revoked_at));
-    same("a revoked key", ends, Some((Some(at(-1000)), Some(at(50)))))
+    same("a revoked key", ends().await?, Some((Some(at(-1500)), Some(at(50)))))
 }

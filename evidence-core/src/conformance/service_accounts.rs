@@ -38,6 +38,7 @@ pub(super) fn key(n: u64, owner: Actor, created_at: Timestamp) -> ApiKeyRecord {
         description: String::new(),
         created_at,
         expires_at: None,
+        grace_period_expires_at: None,
         revoked_at: None,
         hash_sha256: String::new(),
         unknown: UnknownFields::default(),
@@ -117,13 +118,18 @@ async fn keys_read_back(store: Arc<dyn Store>) -> Outcome {
     let record = give_key(&org, key(100, robot(), at(1)), &KeyHash::of("secret")).await?;
     let bare = vec![Current { revision: 1, record: record.clone() }];
     same("a bare one", store.api_keys(org.id, robot().id, at(1)).await?, bare)?;
-    let record =
-        ApiKeyRecord { description: awkward(), expires_at: Some(at(5)), revoked_at: Some(at(4)), ..record };
+    let (expires_at, grace_period_expires_at) = (Some(at(5)), Some(at(4)));
+    let record = ApiKeyRecord { description: awkward(), expires_at, grace_period_expires_at, ..record };
     org.record(vec![Fact::ApiKeyRevoked { record: record.clone() }]).await?;
-    let full = Current { revision: 2, record };
-    same("a full one", store.api_keys(org.id, robot().id, at(3)).await?, vec![full.clone()])?;
-    same("one that was revoked", store.api_keys(org.id, robot().id, at(4)).await?, Vec::new())?;
-    same("by its id", store.api_key(org.id, id(100)).await?, Some(full))?;
+    let full = Current { revision: 2, record: record.clone() };
+    same("a full one", store.api_keys(org.id, robot().id, at(3)).await?, vec![full])?;
+    same("after its grace period", store.api_keys(org.id, robot().id, at(4)).await?, Vec::new())?;
+    let revoked = ApiKeyRecord { revoked_at: Some(at(3)), ..record };
+    org.record(vec![Fact::ApiKeyRevoked { record: revoked.clone() }]).await?;
+    same("one that was revoked later", store.api_keys(org.id, robot().id, at(1)).await?, Vec::new())?;
+    same("how many work", store.api_key_count(org.id, robot().id, at(1)).await?, 0)?;
+    let revoked = Current { revision: 3, record: revoked };
+    same("by its id", store.api_key(org.id, id(100)).await?, Some(revoked))?;
     same("by another id", store.api_key(org.id, id(101)).await?, None)
 }
 

@@ -9,7 +9,6 @@ use crate::auth::{ActorKind, KeyHash, Role};
 use crate::id::Id;
 use crate::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User, UserSettings};
 use crate::page::{Page, PageRequest, SortDirection};
-use crate::service_accounts::ApiKeyRecord;
 use crate::store::{Current, StoreResult, StoredEntry};
 
 use super::tables::Tables;
@@ -25,13 +24,19 @@ impl State {
     fn holder(&self, hash: &KeyHash) -> Option<KeyHolder> {
         let (hash, (org, key)) = self.hashes.get_key_value(hash)?;
         let tables = self.tables.get(org)?;
-        let ApiKeyRecord { owner, expires_at, revoked_at, .. } = tables.keys.get(key)?.record.clone();
-        let bound_to = match owner.kind {
+        let record = &tables.keys.get(key)?.record;
+        let bound_to = match record.owner.kind {
             ActorKind::User => None,
             ActorKind::Operator => return None,
-            ActorKind::ServiceAccount => Some((*org, tables.role_of(owner.id)?)),
+            ActorKind::ServiceAccount => Some((*org, tables.role_of(record.owner.id)?)),
         };
-        Some(KeyHolder { hash: hash.clone(), actor: owner, bound_to, expires_at, revoked_at })
+        Some(KeyHolder {
+            hash: hash.clone(),
+            actor: record.owner.clone(),
+            bound_to,
+            expires_at: record.ends_at(),
+            revoked_at: record.revoked_at,
+        })
     }
 }
 

@@ -29,16 +29,17 @@ pub struct KeyHolder {
     pub actor: Actor,
     /// For a service account, its organization and its present role.
     pub bound_to: Option<(Id, Role)>,
-    /// When the key ends; `None` for never.
+    /// When the key ends: it expires, or its grace period after a rotation is over. `None` for never.
     pub expires_at: Option<Timestamp>,
-    /// When the key was revoked; it may lie in the future, after a rotation.
+    /// When the key was revoked, by the clock of the server that did so.
     pub revoked_at: Option<Timestamp>,
 }
 
 impl KeyHolder {
-    /// Whether the key is neither expired nor revoked at this time.
+    /// Whether the key is neither expired at this time nor revoked. A revocation holds whatever the clock says: it may be set
+    /// back, or be behind that of the server that revoked.
     pub fn is_valid(&self, now: Timestamp) -> bool {
-        [self.expires_at, self.revoked_at].into_iter().flatten().all(|end| now < end)
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
     }
 }
 

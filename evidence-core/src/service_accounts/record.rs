@@ -44,9 +44,11 @@ pub struct ApiKeyRecord {
     pub description: String,
     /// When it was created.
     pub created_at: Timestamp,
-    /// When it ends; `None` for never.
+    /// When it expires; `None` for never.
     pub expires_at: Option<Timestamp>,
-    /// When it stops or stopped working before its time.
+    /// When the grace period ends in which it works beside the key that replaced it; `None` unless it was rotated.
+    pub grace_period_expires_at: Option<Timestamp>,
+    /// When it was revoked, by the clock of the server that did so. From then on it does not work, whatever the clock says.
     pub revoked_at: Option<Timestamp>,
     /// The SHA-256 of the stored hash.
     pub hash_sha256: String,
@@ -75,19 +77,38 @@ impl ApiKeyRecord {
         expires_at: Option<Timestamp>,
     ) -> Self {
         let hash_sha256 = key.hash().fingerprint();
-        let unknown = UnknownFields::default();
-        Self { id, owner, description, created_at, expires_at, revoked_at: None, hash_sha256, unknown }
+        Self {
+            id,
+            owner,
+            description,
+            created_at,
+            expires_at,
+            grace_period_expires_at: None,
+            revoked_at: None,
+            hash_sha256,
+            unknown: UnknownFields::default(),
+        }
+    }
+
+    /// When the key ends unless it is revoked before: it expires, or its grace period is over. `None` for never.
+    pub(crate) fn ends_at(&self) -> Option<Timestamp> {
+        [self.expires_at, self.grace_period_expires_at].into_iter().flatten().min()
     }
 
     /// Whether the key works at this instant.
     pub(crate) fn is_active(&self, now: Timestamp) -> bool {
-        let over = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
-        !over(self.expires_at) && !over(self.revoked_at)
+        self.revoked_at.is_none() && self.ends_at().is_none_or(|end| now < end)
     }
 
-    /// The key, revoked at `end` unless it stops working before that anyway.
-    pub(crate) fn revoked(mut self, end: Timestamp) -> Self {
-        self.revoked_at = [Some(end), self.expires_at, self.revoked_at].into_iter().flatten().min();
+    /// The key, once it is replaced by another, beside which it works until `end` at most.
+    pub(crate) fn rotated(mut self, end: Timestamp) -> Self {
+        let end = self.ends_at().map_or(end, |earlier| earlier.min(end));
+        self.grace_period_expires_at = Some(end);
         self
+    }
+
+    /// The key, revoked at this instant.
+    pub(crate) fn revoked(self, now: Timestamp) -> Self {
+        Self { revoked_at: Some(now), ..self }
     }
 }

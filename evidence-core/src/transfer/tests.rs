@@ -29,6 +29,7 @@ fn key_created() -> Fact {
             description: String::new(),
             created_at: NOW,
             expires_at: None,
+            grace_period_expires_at: None,
             revoked_at: None,
             hash_sha256: KeyHash::of("secret").fingerprint(),
             unknown: UnknownFields::default(),

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use evidence_core::api_keys::{CreateApiKey, ListApiKeys, RevokeApiKey};
-use evidence_core::auth::{Credential, Target};
+use evidence_core::api_keys::{CreateApiKey, ListApiKeys, NewApiKey, RevokeApiKey, RotateApiKey};
+use evidence_core::auth::{Credential, Principal, Target};
 use evidence_core::environments::PutEnvironment;
 use evidence_core::flows::{GetFlow, ListFlows, PutFlow};
 use evidence_core::id::SystemRandom;
@@ -22,11 +22,13 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, from_value, json};
 
-use crate::mounts::SentBody;
+use crate::intercepting_store::{InterceptingStore, take_counts, take_queries};
+use crate::mounts::{Mount, SentBody};
 use crate::support::{
-    Api, Ask, EXPIRED, JANE, JOHN, KEYS, ManualClock, REVOKED, in_memory, on_every_store_and_mount,
+    Api, Ask, EXPIRED, JANE, JOHN, KEYS, ManualClock, REVOKED, fixture, in_memory, on_every_store_and_mount,
 };
 
 #[tokio::test]
@@ -154,34 +156,85 @@ async fn a_personal_organization_is_its_users_alone() {
     .await;
 }
 
-#[tokio::test]
-async fn a_revoked_key_is_refused_here_at_once_and_by_other_servers_within_a_second() {
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+/// A server over this store whose clock shows so many seconds after [`NOW`](crate::support::NOW), and the clock.
+fn server(store: &Arc<dyn Store>, seconds: i64) -> (Evidence, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::default());
-    let server = || {
-        let clock = Arc::clone(&clock) as _;
-        Evidence::with_sources(Arc::clone(&store), Settings::default(), clock, Arc::new(SystemRandom))
-    };
-    let (here, there) = (server(), server());
+    clock.set(seconds);
+    let (settings, random) = (Settings::default(), Arc::new(SystemRandom));
+    (Evidence::with_sources(Arc::clone(store), settings, Arc::clone(&clock) as _, random), clock)
+}
+
+/// Jane, and a key of a service account of hers.
+async fn bot_of_jane(server: &Evidence) -> (Principal, NewApiKey) {
     let seed = Seed { user: "jane".parse().unwrap(), orgs: vec!["acme".parse().unwrap()], api_key: None };
-    let jane = here.seed(&seed).await.unwrap();
-    let jane = here.authenticate(Credential::Bearer(jane.reveal())).await.unwrap();
+    let jane = server.seed(&seed).await.unwrap();
+    let jane = server.authenticate(Credential::Bearer(jane.reveal())).await.unwrap();
     let of_bot = json!({"org": "acme", "name": "bot"});
     let account: CreateServiceAccount = from_value(of_bot.clone()).unwrap();
     let privileges = from_value(json!({"name": "bot", "privilege": "reader"})).unwrap();
-    here.call(&jane, account, Json(privileges)).await.unwrap();
+    server.call(&jane, account, Json(privileges)).await.unwrap();
     let create: CreateApiKey = from_value(of_bot).unwrap();
-    let Created(made) =
-        here.call(&jane, create, Json(from_value(json!({"description": "ci"})).unwrap())).await.unwrap();
-    let accepted = async |server: &Evidence| server.authenticate(Credential::Bearer(&made.key)).await.is_ok();
-    assert!(accepted(&here).await && accepted(&there).await);
+    let description = Json(from_value(json!({"description": "ci"})).unwrap());
+    let Created(key) = server.call(&jane, create, description).await.unwrap();
+    (jane, key)
+}
 
-    let revoke = json!({"org": "acme", "name": "bot", "key_id": made.record.id});
-    let revoke: RevokeApiKey = from_value(revoke).unwrap();
-    here.call(&jane, revoke, ()).await.unwrap();
-    assert!(!accepted(&here).await);
-    clock.advance(Duration::from_micros(999_999));
-    assert!(!accepted(&there).await);
+async fn accepts(server: &Evidence, key: &str) -> bool {
+    server.authenticate(Credential::Bearer(key)).await.is_ok()
+}
+
+/// The operation on this key of the service account.
+fn on<T: DeserializeOwned>(key: &NewApiKey) -> T {
+    from_value(json!({"org": "acme", "name": "bot", "key_id": key.record.id})).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revoked_key_is_refused_here_at_once_and_by_other_servers_within_a_second() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let ((here, clock), (there, _)) = (server(&store, 0), server(&store, -3600));
+    let (jane, key) = bot_of_jane(&here).await;
+    assert!(accepts(&here, &key.key).await && accepts(&there, &key.key).await);
+
+    here.call(&jane, on::<RevokeApiKey>(&key), ()).await.unwrap();
+    assert!(!accepts(&here, &key.key).await);
+    tokio::time::advance(Duration::from_micros(999_999)).await;
+    assert!(!accepts(&there, &key.key).await, "by a server whose clock is behind");
+    clock.set(-3600);
+    assert!(!accepts(&here, &key.key).await, "once the clock is set back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rotated_key_works_until_its_grace_period_ends_unless_it_is_revoked_before() {
+    for revoked in [false, true] {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let ((here, clock), (there, _)) = (server(&store, 0), server(&store, 0));
+        let (jane, key) = bot_of_jane(&here).await;
+        let rotation = Json(from_value(json!({"grace_period_hours": 1})).unwrap());
+        here.call(&jane, on::<RotateApiKey>(&key), rotation).await.unwrap();
+        if revoked {
+            here.call(&jane, on::<RevokeApiKey>(&key), ()).await.unwrap();
+        }
+        for (seconds, works) in [(3599, !revoked), (3600, false)] {
+            clock.set(seconds);
+            assert_eq!(accepts(&here, &key.key).await, works, "{seconds} s, revoked: {revoked}");
+        }
+        assert_eq!(accepts(&there, &key.key).await, !revoked);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_is_looked_up_again_after_half_a_second() {
+    let (store, answered) = InterceptingStore::measured(Arc::new(MemoryStore::new()));
+    let evidence = fixture(Arc::new(store), Settings::default()).await;
+    let api = Api::new(evidence, Mount::Tower, "measured").await;
+    take_queries(&answered);
+    for _ in 0..2 {
+        for _ in 0..3 {
+            api.get("/service-accounts/acme").await.ok();
+        }
+        assert_eq!(take_counts(&answered, ["key_holder", "org_role"]), [1, 1]);
+        tokio::time::advance(Duration::from_millis(500)).await;
+    }
 }
 
 /// The id of the one key of a service account.

@@ -196,8 +196,8 @@ async fn a_read_takes_as_many_statements_of_postgresql_with_many_items_as_with_o
     a_read_takes_as_many_statements(Counted::postgres, 1).await;
 }
 
-/// The most queries of a read by a service that remembers nothing: of names, of rights, and of what it answers.
-const COLD: usize = 16;
+/// The most queries of a read by a service that remembers nothing: of names and of what it answers.
+const COLD: usize = 14;
 
 /// The most queries of a read by a service that was asked for the same before.
 const WARM: usize = 2;
@@ -293,7 +293,7 @@ async fn a_read_takes_as_many_statements(store: impl AsyncFn() -> Counted, of_a_
         let [cold, warm] = one.map(|statements| statements.div_ceil(of_a_query));
         // Where answers are cached, the ledger's head as well.
         let most = more.get(operation).copied().unwrap_or(WARM) + usize::from(cached.contains(operation));
-        assert!((1..=COLD).contains(&cold), "{operation}: {cold} queries");
+        assert!(cold <= COLD, "{operation}: {cold} queries");
         assert!(warm <= most, "{operation}: {warm} queries of what was asked for before, not {most}");
     }
 }

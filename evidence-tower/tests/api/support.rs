@@ -268,6 +268,7 @@ async fn add_account(store: &dyn Store, org: Id, by: &Actor, account: Account, n
         description: String::new(),
         created_at: NOW,
         expires_at: ends,
+        grace_period_expires_at: None,
         revoked_at: revoked,
         hash_sha256: hash.fingerprint(),
         unknown: UnknownFields::default(),
