@@ -244,10 +244,10 @@ impl Administration<'_> {
         Ok(keys.into_iter().map(|key| key.record.into()).collect())
     }
 
-    /// Revokes a key of a user, at once.
+    /// Revokes a key of a user, at once, also one that has expired.
     ///
     /// # Errors
-    /// [`Error::NotFound`] without such a user, and where they have no working key of this id; [`Error::Store`] when the
+    /// [`Error::NotFound`] without such a user, and where they have no key of this id that was not revoked; [`Error::Store`] when the
     /// store fails.
     pub async fn revoke_key(&self, user: &OrgName, key: Id) -> Result<()> {
         retry_on_conflict(|| self.try_revoke_key(user, key)).await
@@ -258,7 +258,7 @@ impl Administration<'_> {
         let (personal_org, now) = (self.personal_org(&user).await?, self.service.now());
         let found = self.store().api_key(personal_org, key).await?;
         let Current { revision, record } = found
-            .filter(|found| found.record.owner.id == user.id && found.record.is_active(now))
+            .filter(|found| found.record.owner.id == user.id && found.record.revoked_at.is_none())
             .ok_or_else(|| Missing::new(Resource::ApiKey, key.to_string(), user.name.as_str()))?;
         let guard = Guard::Revision(RecordKind::ApiKey, record.id, revision);
         let record = record.revoked(now);

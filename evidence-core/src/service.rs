@@ -313,7 +313,7 @@ impl Evidence {
         Self::with_sources(store, settings, Arc::new(SystemClock), Arc::new(SystemRandom))
     }
 
-    /// A service with a clock and a source of randomness of the host's: nothing else reads the time or makes ids.
+    /// A service with a clock and a source of randomness of the host's: nothing else tells what time it is or makes ids.
     ///
     /// ```
     /// # use std::sync::Arc;

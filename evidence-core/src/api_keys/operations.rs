@@ -21,16 +21,25 @@ use crate::store::entry::Current;
 use crate::time::Timestamp;
 
 impl Context<'_> {
-    /// The working key of this id, or [`Error::NotFound`]; a text that is no id is no key's.
-    async fn active_key(&self, account: &ServiceAccount, key_id: &str) -> Result<Current<ApiKeyRecord>> {
+    /// The key of this id that was not revoked, or [`Error::NotFound`]; a text that is no id is no key's.
+    async fn unrevoked_key(&self, account: &ServiceAccount, key_id: &str) -> Result<Current<ApiKeyRecord>> {
         let key = match key_id.parse() {
             Ok(id) => self.store().api_key(self.org()?, id).await?,
             Err(_) => None,
         };
-        let works = |key: &Current<ApiKeyRecord>| {
-            key.record.owner.id == account.id && key.record.is_active(self.now())
+        let found = |key: &Current<ApiKeyRecord>| {
+            key.record.owner.id == account.id && key.record.revoked_at.is_none()
         };
-        Ok(key.filter(works).ok_or_else(|| self.missing(Resource::ApiKey, key_id))?)
+        Ok(key.filter(found).ok_or_else(|| self.missing(Resource::ApiKey, key_id))?)
+    }
+
+    /// The working key of this id, or [`Error::NotFound`].
+    async fn active_key(&self, account: &ServiceAccount, key_id: &str) -> Result<Current<ApiKeyRecord>> {
+        let key = self.unrevoked_key(account, key_id).await?;
+        if !key.record.is_active(self.now()) {
+            return Err(self.missing(Resource::ApiKey, key_id).into());
+        }
+        Ok(key)
     }
 
     /// Refuses a key that would be one too many for its account.
@@ -264,16 +273,16 @@ impl Operation for GetApiKey {
     }
 }
 
-/// Revokes an API key of a service account at once. To do it again is 404, for a revoked key is not found. An
-/// administrator may do it for every service account, others for those that they created, as far as the account has no
-/// higher role than they have: 403.
+/// Revokes an API key of a service account at once, also one that has expired. To do it again is 404, for a revoked key
+/// is not found. An administrator may do it for every service account, others for those that they created, as far as the
+/// account has no higher role than they have: 403.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct RevokeApiKey {
     /// The organization's name.
     pub org: OrgName,
     /// The service account's name.
     pub name: ServiceAccountName,
-    /// The key's id; a key that expired or was revoked is not found.
+    /// The key's id; a key that was revoked is not found.
     pub key_id: ShortText,
 }
 
@@ -299,7 +308,8 @@ impl Operation for RevokeApiKey {
 impl RevokeApiKey {
     async fn revoke(&self, cx: &Context<'_>) -> Result<()> {
         let account = cx.managed_account(&self.name).await?.record;
-        let Current { revision, record } = cx.active_key(&account, &self.key_id).await?;
+        // One that is over by this server's clock may work by another's.
+        let Current { revision, record } = cx.unrevoked_key(&account, &self.key_id).await?;
         let guard = Guard::Revision(RecordKind::ApiKey, record.id, revision);
         cx.record(Draft::of(Fact::ApiKeyRevoked { record: record.revoked(cx.now()) }, guard)).await?;
         Ok(())
@@ -307,9 +317,10 @@ impl RevokeApiKey {
 }
 
 /// Creates an API key in the place of another, with the same description. The old key works on for
-/// `grace_period_hours`, unless it expires before. The answer alone ever shows the new key. An administrator may do
-/// it for every service account, others for those that they created, as far as the account has no higher role than they
-/// have: 403. An account that has as many active keys as the host permits takes no further ones: 400.
+/// `grace_period_hours`, unless it expires before, or the grace period of an earlier rotation ends. The answer alone ever
+/// shows the new key. An administrator may do it for every service account, others for those that they created, as far as
+/// the account has no higher role than they have: 403. An account that has as many active keys as the host permits takes
+/// no further ones: 400.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct RotateApiKey {
     /// The organization's name.
@@ -435,7 +446,11 @@ mod tests {
             (key(Some(9), Some(7)), 5, 5),
         ];
         for (key, end, expected) in table {
-            assert_eq!(key.rotated(at(end)).ends_at(), Some(at(expected)));
+            let key = key.rotated(at(end));
+            assert_eq!(
+                (key.grace_period_expires_at, key.ends_at()),
+                (Some(at(expected)), Some(at(expected)))
+            );
         }
     }
 

@@ -124,6 +124,7 @@ async fn keys_read_back(store: Arc<dyn Store>) -> Outcome {
     let full = Current { revision: 2, record: record.clone() };
     same("a full one", store.api_keys(org.id, robot().id, at(3)).await?, vec![full])?;
     same("after its grace period", store.api_keys(org.id, robot().id, at(4)).await?, Vec::new())?;
+    same("how many work then", store.api_key_count(org.id, robot().id, at(4)).await?, 0)?;
     let revoked = ApiKeyRecord { revoked_at: Some(at(3)), ..record };
     org.record(vec![Fact::ApiKeyRevoked { record: revoked.clone() }]).await?;
     same("one that was revoked later", store.api_keys(org.id, robot().id, at(1)).await?, Vec::new())?;

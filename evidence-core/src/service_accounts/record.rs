@@ -47,6 +47,7 @@ pub struct ApiKeyRecord {
     /// When it expires; `None` for never.
     pub expires_at: Option<Timestamp>,
     /// When the grace period ends in which it works beside the key that replaced it; `None` unless it was rotated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_period_expires_at: Option<Timestamp>,
     /// When it was revoked, by the clock of the server that did so. From then on it does not work, whatever the clock says.
     pub revoked_at: Option<Timestamp>,
@@ -101,10 +102,9 @@ impl ApiKeyRecord {
     }
 
     /// The key, once it is replaced by another, beside which it works until `end` at most.
-    pub(crate) fn rotated(mut self, end: Timestamp) -> Self {
+    pub(crate) fn rotated(self, end: Timestamp) -> Self {
         let end = self.ends_at().map_or(end, |earlier| earlier.min(end));
-        self.grace_period_expires_at = Some(end);
-        self
+        Self { grace_period_expires_at: Some(end), ..self }
     }
 
     /// The key, revoked at this instant.

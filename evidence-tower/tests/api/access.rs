@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use evidence_core::api_keys::{CreateApiKey, ListApiKeys, NewApiKey, RevokeApiKey, RotateApiKey};
+use evidence_core::api_keys::{CreateApiKey, GetApiKey, ListApiKeys, NewApiKey, RevokeApiKey, RotateApiKey};
 use evidence_core::auth::{Credential, Principal, Target};
 use evidence_core::environments::PutEnvironment;
 use evidence_core::flows::{GetFlow, ListFlows, PutFlow};
@@ -207,7 +207,7 @@ async fn a_revoked_key_is_refused_here_at_once_and_by_other_servers_within_a_sec
 async fn a_rotated_key_works_until_its_grace_period_ends_unless_it_is_revoked_before() {
     for revoked in [false, true] {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        let ((here, clock), (there, _)) = (server(&store, 0), server(&store, 0));
+        let ((here, clock), (there, _)) = (server(&store, 0), server(&store, -3600));
         let (jane, key) = bot_of_jane(&here).await;
         let rotation = Json(from_value(json!({"grace_period_hours": 1})).unwrap());
         here.call(&jane, on::<RotateApiKey>(&key), rotation).await.unwrap();
@@ -220,6 +220,20 @@ async fn a_rotated_key_works_until_its_grace_period_ends_unless_it_is_revoked_be
         }
         assert_eq!(accepts(&there, &key.key).await, !revoked);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_has_expired_by_one_servers_clock_is_revoked_for_all() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let ((here, clock), (there, _)) = (server(&store, 0), server(&store, 0));
+    let (jane, key) = bot_of_jane(&here).await;
+    let rotation = Json(from_value(json!({"grace_period_hours": 1})).unwrap());
+    here.call(&jane, on::<RotateApiKey>(&key), rotation).await.unwrap();
+    clock.set(7200);
+    assert!(here.call(&jane, on::<GetApiKey>(&key), ()).await.is_err());
+    here.call(&jane, on::<RevokeApiKey>(&key), ()).await.unwrap();
+    assert!(here.call(&jane, on::<RevokeApiKey>(&key), ()).await.is_err());
+    assert!(!accepts(&there, &key.key).await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -63,17 +63,25 @@ impl Counted {
         Self { store: Arc::new(store), database: Database::Postgres(cluster) }
     }
 
-    /// How many statements were executed so far, but for those that look up a caller: what they answer is good for half a
-    /// second of real time.
+    /// How many statements were executed so far, but for look-ups of callers, which are good for half a second of real time.
     pub(crate) fn statements(&self) -> usize {
+        self.executed(false)
+    }
+
+    /// How many statements looked up a caller so far.
+    pub(crate) fn look_ups(&self) -> usize {
+        self.executed(true)
+    }
+
+    fn executed(&self, look_ups: bool) -> usize {
         match &self.database {
             Database::Sqlite { file, .. } => {
-                let of_a_caller = |sql: &str| CALLER.iter().any(|part| sql.contains(part));
-                EXECUTED.lock().unwrap()[file].iter().filter(|sql| !of_a_caller(sql)).count()
+                let is_look_up = |sql: &str| LOOK_UPS.iter().any(|part| sql.contains(part));
+                EXECUTED.lock().unwrap()[file].iter().filter(|sql| is_look_up(sql) == look_ups).count()
             }
             Database::Postgres(cluster) => {
-                let of_a_caller = CALLER.map(|part| format!("query LIKE '%{part}%'")).join(" OR ");
-                let calls = format!("{CALLS} AND NOT ({of_a_caller})");
+                let is_look_up = LOOK_UPS.map(|part| format!("query LIKE '%{part}%'")).join(" OR ");
+                let calls = format!("{CALLS} AND ({is_look_up}) = {look_ups}");
                 cluster.sql("postgres", &[&calls]).unwrap().parse().unwrap()
             }
         }
@@ -87,11 +95,11 @@ impl Counted {
 }
 
 /// Parts of the statements for the holder of a key, and for an organization and the role of a caller there.
-const CALLER: [&str; 2] = ["WHERE k.hash = ", "AND m.user = "];
+const LOOK_UPS: [&str; 2] = ["WHERE k.hash = ", "AND m.user = "];
 
 /// Plans are discarded as time passes.
 const CALLS: &str = "
-    SELECT sum(calls) FROM pg_stat_statements
+    SELECT coalesce(sum(calls), 0) FROM pg_stat_statements
     WHERE query NOT LIKE '%pg_stat_statements%' AND query <> 'DISCARD PLANS'";
 
 static TRACE: Once = Once::new();

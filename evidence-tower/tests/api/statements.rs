@@ -199,6 +199,10 @@ async fn a_read_takes_as_many_statements_of_postgresql_with_many_items_as_with_o
 /// The most queries of a read by a service that remembers nothing: of names and of what it answers.
 const COLD: usize = 14;
 
+/// The most look-ups of its caller by a read: of the key and of the role, which some operations ask for once more, and both
+/// again where half a second has passed.
+const LOOK_UPS: usize = 5;
+
 /// The most queries of a read by a service that was asked for the same before.
 const WARM: usize = 2;
 
@@ -263,11 +267,13 @@ async fn a_read_takes_as_many_statements(store: impl AsyncFn() -> Counted, of_a_
         let api = Api::new(evidence, Mount::Tower, "counted").await;
         fill(&api, many).await;
         for (operation, path) in reads(&api).await {
-            let before = counted.statements();
+            let (before, looked_up) = (counted.statements(), counted.look_ups());
             let reply = ask(&counted.store, &path).await;
             assert_eq!(reply.status(), 200, "{operation} {path}: make what it reads in {}", file!());
             reply.into_body().collect().await.unwrap();
             let cold = counted.statements() - before;
+            let look_ups = counted.look_ups() - looked_up;
+            assert!((1..=LOOK_UPS).contains(&look_ups), "{operation}: {look_ups} look-ups of its caller");
             assert_eq!(api.get(&path).await.status, 200, "{operation} {path}");
             let asked = async |path: &str| {
                 let before = counted.statements();
