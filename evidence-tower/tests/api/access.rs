@@ -28,7 +28,8 @@ use serde_json::{Value, from_value, json};
 use crate::intercepting_store::{InterceptingStore, take_counts, take_queries};
 use crate::mounts::{Mount, SentBody};
 use crate::support::{
-    Api, Ask, EXPIRED, JANE, JOHN, KEYS, ManualClock, REVOKED, fixture, in_memory, on_every_store_and_mount,
+    Api, Ask, EXPIRED, JANE, JOHN, KEYS, ManualClock, NOW, REVOKED, fixture, in_memory,
+    on_every_store_and_mount,
 };
 
 #[tokio::test]
@@ -156,7 +157,7 @@ async fn a_personal_organization_is_its_users_alone() {
     .await;
 }
 
-/// A server over this store whose clock shows so many seconds after [`NOW`](crate::support::NOW), and the clock.
+/// A server over this store whose clock shows so many seconds after [`NOW`], and the clock.
 fn server(store: &Arc<dyn Store>, seconds: i64) -> (Evidence, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::default());
     clock.set(seconds);
@@ -229,11 +230,23 @@ async fn a_key_that_has_expired_by_one_servers_clock_is_revoked_for_all() {
     let (jane, key) = bot_of_jane(&here).await;
     let rotation = Json(from_value(json!({"grace_period_hours": 1})).unwrap());
     here.call(&jane, on::<RotateApiKey>(&key), rotation).await.unwrap();
+    let (operator, user) = (here.administration(&"ops".parse().unwrap()), "jane".parse().unwrap());
+    let expires_at = NOW.as_micros() / 1_000_000 + 3600;
+    let input = from_value(json!({"description": "laptop", "expires_at": expires_at})).unwrap();
+    let laptop = operator.create_key(&user, &input).await.unwrap();
+
     clock.set(7200);
-    assert!(here.call(&jane, on::<GetApiKey>(&key), ()).await.is_err());
+    let gone = here.call(&jane, on::<GetApiKey>(&key), ()).await;
+    assert_eq!(gone.unwrap_err().status(), 404);
     here.call(&jane, on::<RevokeApiKey>(&key), ()).await.unwrap();
-    assert!(here.call(&jane, on::<RevokeApiKey>(&key), ()).await.is_err());
-    assert!(!accepts(&there, &key.key).await);
+    let again = here.call(&jane, on::<RevokeApiKey>(&key), ()).await;
+    assert_eq!(again.unwrap_err().status(), 404);
+    operator.revoke_key(&user, laptop.record.id).await.unwrap();
+    let again = operator.revoke_key(&user, laptop.record.id).await;
+    assert_eq!(again.unwrap_err().status(), 404);
+    for key in [&key, &laptop] {
+        assert!(!accepts(&there, &key.key).await);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -199,9 +199,9 @@ async fn a_read_takes_as_many_statements_of_postgresql_with_many_items_as_with_o
 /// The most queries of a read by a service that remembers nothing: of names and of what it answers.
 const COLD: usize = 14;
 
-/// The most look-ups of its caller by a read: of the key and of the role, which some operations ask for once more, and both
-/// again where half a second has passed.
-const LOOK_UPS: usize = 5;
+/// The most look-ups of its caller by a read: three times of the key and twice of the role, where half a second passes between
+/// them, and some operations ask for the role themselves.
+const LOOK_UPS: usize = 6;
 
 /// The most queries of a read by a service that was asked for the same before.
 const WARM: usize = 2;
