@@ -247,8 +247,8 @@ impl Administration<'_> {
     /// Revokes a key of a user, at once, also one that has expired.
     ///
     /// # Errors
-    /// [`Error::NotFound`] without such a user, and where they have no key of this id that was not revoked; [`Error::Store`] when the
-    /// store fails.
+    /// [`Error::NotFound`] without such a user, and where they have no key of this id that was not revoked;
+    /// [`Error::Store`] when the store fails.
     pub async fn revoke_key(&self, user: &OrgName, key: Id) -> Result<()> {
         retry_on_conflict(|| self.try_revoke_key(user, key)).await
     }
