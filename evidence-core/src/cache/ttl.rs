@@ -44,11 +44,11 @@ impl<K: Ord + Clone, V: Clone> TtlCache<K, V> {
         query: &K,
         ask: impl Future<Output = Result<Option<V>, E>>,
     ) -> Result<Option<V>, E> {
-        let asked = Instant::now();
         let generation = match self.get(query) {
             Ok(answer) => return Ok(Some(answer)),
             Err(generation) => generation,
         };
+        let asked = Instant::now();
         let found = ask.await?;
         if let Some(answer) = &found {
             self.insert(generation, query.clone(), asked, answer.clone());
