@@ -405,7 +405,8 @@ async fn decisions(
             let (name, contexts) = (Arc::clone(&name), Arc::clone(&contexts));
             let fingerprint = fingerprint.clone();
             let evaluate = move || {
-                let artifact = policy::Artifact { name: &name, fingerprint: Some(fingerprint.as_str()) };
+                let fingerprint = Some(fingerprint.as_str());
+                let artifact = policy::Artifact { name: &name, other_names: &[], fingerprint };
                 let evaluation = |policy: &Arc<_>| policy::evaluate(policy, artifact, &contexts);
                 Vec::from_iter(policies.iter().map(evaluation))
             };

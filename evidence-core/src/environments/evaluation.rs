@@ -66,7 +66,11 @@ impl ObservedArtifact {
     }
 
     fn as_policies_see_it(&self) -> policy::Artifact<'_> {
-        policy::Artifact { name: &self.name, fingerprint: self.fingerprint.as_ref().map(Fingerprint::as_str) }
+        policy::Artifact {
+            name: &self.name,
+            other_names: &[],
+            fingerprint: self.fingerprint.as_ref().map(Fingerprint::as_str),
+        }
     }
 }
 
@@ -490,8 +494,13 @@ impl Candidate {
                 Some(rules) => rules.are_satisfied(),
                 None => policy::is_satisfied(policy, artifact, contexts),
             });
-            let outcome = u16::try_from(place).ok().zip(rules);
-            self.outcomes.extend(outcome.map(|(policy, rules)| PolicyOutcome { policy, rules }));
+            if let Some((place, rules)) = u16::try_from(place).ok().zip(rules) {
+                let unknown = match rules.are_satisfied() {
+                    true => Vec::new(),
+                    false => policy::unknown_conditions(policy, artifact, contexts),
+                };
+                self.outcomes.push(PolicyOutcome { policy: place, rules, unknown });
+            }
         }
     }
 

@@ -121,7 +121,11 @@ fn provenance_bytes(provenance: &[Provenance]) -> usize {
 }
 
 fn outcomes_bytes(outcomes: &[PolicyOutcome]) -> usize {
-    size_of_val(outcomes) + outcomes.iter().map(|outcome| outcome.rules.len()).sum::<usize>()
+    let unknown = |outcome: &PolicyOutcome| {
+        outcome.unknown.iter().map(|one| size_of_val(one) + one.why.len()).sum::<usize>()
+    };
+    let texts = |outcome: &PolicyOutcome| outcome.rules.len() + unknown(outcome);
+    size_of_val(outcomes) + outcomes.iter().map(texts).sum::<usize>()
 }
 
 fn instance_bytes(instance: &RunningArtifact) -> usize {

@@ -22,7 +22,7 @@ pub use self::dump::*;
 pub use self::evaluation::*;
 pub use self::evidence::*;
 use self::expression::Budget;
-pub use self::expression::{Expression, ExpressionError, NotANumber, Scope};
+pub use self::expression::{Expression, ExpressionError, Scope, Truth};
 pub use self::schema::{SCHEMA_ID, schema};
 use super::document::{DocumentErrors, Examination, Fields};
 use super::template::{self, Kind};

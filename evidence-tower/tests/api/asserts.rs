@@ -103,7 +103,10 @@ async fn an_environment_asserts_by_its_policies_and_its_allowlist() {
         assert_eq!(statuses(&gate), [r#""compliance" "NON-COMPLIANT""#, r#""scanned" "NON-COMPLIANT""#]);
         let rules = &gate["policy_evaluations"][1]["rule_evaluations"];
         assert_eq!(rules[2]["rule"]["definition"]["name"], "scan");
-        let resolution = json!({"type": "missing_attestation", "context": {"flow_name": "web", "trail_name": "t", "artifact_status": null}});
+        let condition = "flow.tags.kind != 'draft' and matches(artifact.name, '^api:')";
+        let why = format!("the condition '{condition}' is unknown, because the flow has no tag 'kind'");
+        let context = json!({"flow_name": "web", "trail_name": "t", "artifact_status": null, "reason": why});
+        let resolution = json!({"type": "missing_attestation", "context": context});
         assert_eq!(rules[2]["resolutions"], json!([resolution]));
         api.given_test('1', "t", true).await;
         let tags = json!({"set_tags": {"kind": "draft"}});

@@ -86,7 +86,7 @@ fn policies(applied: &[(u8, u64)]) -> Option<Hash> {
 
 /// What the rules of the first policy came to.
 fn outcome(rules: &str) -> PolicyOutcome {
-    PolicyOutcome { policy: 0, rules: rules.into() }
+    PolicyOutcome { policy: 0, rules: rules.into(), unknown: Vec::new() }
 }
 
 /// A compliant report.
