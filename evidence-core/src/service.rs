@@ -31,6 +31,7 @@ use crate::policies::parsed::{ParsedPolicies, no_policies};
 use crate::rules::egress::Egress;
 use crate::store::Store;
 use crate::sweep::pending::Attachments;
+use crate::sweep::place::MarkedPlace;
 use crate::time::{Clock, SystemClock, Timestamp};
 use crate::trails::contents::{TrailCache, no_trails};
 use crate::turns::Turns;
@@ -378,7 +379,10 @@ impl Evidence {
     #[must_use]
     pub fn with_attachments(self, attachments: Arc<dyn OutsideBlobs>) -> Self {
         self.with(|parts| {
-            parts.attachments = Attachments::Outside(attachments);
+            let (store, clock, random) = (&parts.store, &parts.clock, &parts.random);
+            let (store, clock, random) = (Arc::clone(store), Arc::clone(clock), Arc::clone(random));
+            parts.attachments =
+                Attachments::Outside(Arc::new(MarkedPlace::new(store, attachments, clock, random)));
             parts.blobs = parts.attachments.blobs();
         })
     }
@@ -563,6 +567,10 @@ impl EvidenceService for Evidence {
     }
 
     async fn ready(&self) -> Result<()> {
-        Ok(self.parts.store.ready().await?)
+        self.parts.store.ready().await?;
+        if let Attachments::Outside(place) = &self.parts.attachments {
+            place.check().await?;
+        }
+        Ok(())
     }
 }

@@ -398,6 +398,13 @@ CREATE TABLE evidence.attachment_pending (
     PRIMARY KEY (org, sha256)
 );
 
+-- The place outside of the database where the content of attachments is, at most one, by the id in its marker.
+CREATE TABLE evidence.attachment_place (
+    number    bigint PRIMARY KEY CHECK (number = 1),
+    id        text COLLATE "C" NOT NULL,
+    is_marked boolean NOT NULL
+);
+
 -- A blob exists once its row is here; chunks without one belong to a blob that is still coming, or never came.
 CREATE TABLE evidence.blob (
     org    bytea NOT NULL,

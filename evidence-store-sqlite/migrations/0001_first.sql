@@ -371,6 +371,13 @@ CREATE TABLE attachment_pending (
     PRIMARY KEY (org, sha256)
 ) STRICT, WITHOUT ROWID;
 
+-- The place outside of the database where the content of attachments is, at most one, by the id in its marker.
+CREATE TABLE attachment_place (
+    number    INTEGER PRIMARY KEY CHECK (number = 1),
+    id        TEXT NOT NULL,
+    is_marked INTEGER NOT NULL
+) STRICT;
+
 -- A blob exists once its row is here; chunks without one belong to a blob that is still coming, or never came.
 CREATE TABLE blob (
     org    INTEGER NOT NULL,

@@ -86,7 +86,7 @@ impl Writer {
             self.record(writes);
         }
         drop(queue);
-        self.file.finish_replaced(&self.connection);
+        self.file.finish(&self.connection);
         if let Err((_, error)) = self.connection.close() {
             tracing::warn!(%error, "the store's writer did not close its connection");
         }

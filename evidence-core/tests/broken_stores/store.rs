@@ -27,7 +27,7 @@ use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use evidence_core::store::{Health, Leaf, LedgerStore, Recorder, StoreResult, StoredEntry};
-use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
+use evidence_core::sweep::{AttachmentPlace, AttachmentState, Pending, PendingStore};
 use evidence_core::tags::{TagChoice, TagStore, TaggedKind};
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
@@ -259,6 +259,15 @@ impl PendingStore for Broken {
             removed |= self.whole.end_removal(&note).await?;
         }
         Ok(removed)
+    }
+
+    async fn attachment_place(&self) -> StoreResult<Option<AttachmentPlace>> {
+        self.whole.attachment_place().await
+    }
+
+    async fn put_attachment_place(&self, place: AttachmentPlace) -> StoreResult<bool> {
+        let noted = self.whole.put_attachment_place(place).await?;
+        Ok(noted || self.has(Defect::NotesAnotherPlace))
     }
 }
 

@@ -26,7 +26,7 @@ use tracing::Dispatch;
 use tracing::subscriber::NoSubscriber;
 
 use crate::mounts::{MOUNTS, Mount};
-use crate::support::{Api, JANE, in_memory};
+use crate::support::{Api, JANE, Marker, in_memory};
 
 const SECRET: &str = "password=hunter2";
 
@@ -165,6 +165,7 @@ async fn a_failure_is_answered_without_its_cause_and_logged_with_it() {
 /// An object store that stops answering, or that has lost its attachments.
 #[derive(Default)]
 struct Nowhere {
+    marker: Marker,
     is_away: AtomicBool,
 }
 
@@ -187,6 +188,14 @@ impl Blobs for Nowhere {
 impl OutsideBlobs for Nowhere {
     async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
         Ok(())
+    }
+
+    async fn marker(&self) -> StoreResult<Option<Id>> {
+        Ok(self.marker.get())
+    }
+
+    async fn put_marker(&self, id: Id) -> StoreResult<()> {
+        self.marker.put(id)
     }
 }
 
@@ -213,6 +222,7 @@ async fn a_download_of_what_is_not_to_be_had_fails_before_it_begins() {
 
 /// An object store that has lost all but the first chunk, or that answers more than was put.
 struct Lossy {
+    marker: Marker,
     repeats: bool,
 }
 
@@ -233,12 +243,21 @@ impl OutsideBlobs for Lossy {
     async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
         Ok(())
     }
+
+    async fn marker(&self) -> StoreResult<Option<Id>> {
+        Ok(self.marker.get())
+    }
+
+    async fn put_marker(&self, id: Id) -> StoreResult<()> {
+        self.marker.put(id)
+    }
 }
 
 #[tokio::test]
 async fn a_download_that_lost_a_chunk_breaks_off_and_never_ends_as_if_it_were_whole() {
     for repeats in [false, true] {
-        let evidence = in_memory().await.with_attachments(Arc::new(Lossy { repeats }));
+        let evidence =
+            in_memory().await.with_attachments(Arc::new(Lossy { repeats, marker: Marker::default() }));
         let api = Api::new(evidence.clone(), Mount::Tower, "lossy").await;
         let file = "x".repeat(CHUNK + 1);
         let parts = [

@@ -6,6 +6,7 @@ mod administration;
 mod allowlists;
 mod artifacts;
 mod asserts;
+mod attachment_places;
 mod attachments;
 mod attestation_lists;
 mod attestation_types;
