@@ -24,6 +24,7 @@ use crate::fact::Fact;
 use crate::git::GitCommit;
 use crate::id::Id;
 use crate::json::{CheckedJson, JsonText};
+use crate::limits::Limits;
 use crate::links::ExternalUrls;
 use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{
@@ -197,6 +198,10 @@ impl<C: Claim> Operation for PostAttestation<C> {
     const SUMMARY: &'static str = C::SUMMARY;
     type Body = C::Body;
     type Output = Created<Acknowledged>;
+
+    fn body_limit(limits: &Limits) -> u64 {
+        C::document_limit(limits)
+    }
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
