@@ -248,35 +248,36 @@ impl<T: JsonSchema, const MAX: usize> JsonSchema for List<T, MAX> {
 pub(crate) fn at_most_items<'de, T, D>(
     deserializer: D,
     most: usize,
-    excess: impl Fn() -> String,
+    excess: impl FnOnce() -> String,
 ) -> Result<Vec<T>, D::Error>
 where
     T: Deserialize<'de>,
     D: serde::Deserializer<'de>,
 {
-    struct Items<T, E>(usize, E, PhantomData<T>);
+    struct Items<T>(usize, PhantomData<T>);
 
-    impl<'de, T: Deserialize<'de>, E: Fn() -> String> Visitor<'de> for Items<T, E> {
-        type Value = Vec<T>;
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<T> {
+        /// Nothing where there are more.
+        type Value = Option<Vec<T>>;
 
         fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             f.write_str("a sequence")
         }
 
-        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
-            let Self(most, excess, _) = self;
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
             let mut items = Vec::new();
             while let Some(item) = seq.next_element()? {
-                if items.len() == most && !is_recorded() {
-                    return Err(serde::de::Error::custom(excess()));
+                if items.len() == self.0 && !is_recorded() {
+                    return Ok(None);
                 }
                 items.push(item);
             }
-            Ok(items)
+            Ok(Some(items))
         }
     }
 
-    deserializer.deserialize_seq(Items(most, excess, PhantomData))
+    let items = deserializer.deserialize_seq(Items(most, PhantomData))?;
+    items.ok_or_else(|| serde::de::Error::custom(excess()))
 }
 
 /// Defines lists whose greatest length is one of the [limits](crate::Limits) of the server.

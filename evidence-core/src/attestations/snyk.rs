@@ -114,6 +114,13 @@ pub struct FindingCounts {
 }
 
 impl SnykResultsSummary {
+    /// Drops the findings themselves.
+    pub(crate) fn leave_counts(&mut self) {
+        for found in &mut self.results.0 {
+            (found.low, found.medium, found.high) = (None, None, None);
+        }
+    }
+
     /// How many findings are listed, of all projects and severities.
     pub(crate) fn findings(&self) -> usize {
         let listed = |found: &ProjectScanResult| {
