@@ -52,6 +52,8 @@ pub enum Error {
         limit: u64,
         /// Whether it is one file of a form rather than the whole body.
         file: bool,
+        /// The part of the request that is too large: `body`, or the name of a form's part.
+        part: &'static str,
     },
     /// The body is of a type that the operation does not read.
     #[error("the content type cannot be read")]
@@ -117,6 +119,14 @@ impl ErrorKind {
             Self::Unavailable => 503,
         }
     }
+}
+
+/// Refuses a list of `field` that would hold more than `most` items, together with those that are there already.
+pub(crate) fn at_most(most: usize, items: usize, field: &str) -> Result<()> {
+    if items > most {
+        return Err(Error::invalid(field, format!("There should be at most {most} items, not {items}")));
+    }
+    Ok(())
 }
 
 impl Error {

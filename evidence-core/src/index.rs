@@ -451,6 +451,7 @@ impl Fact {
             | Self::FlowArchived { record, .. } => record.template,
             Self::TrailBegun { record } | Self::TrailUpdated { record, .. } => record.template,
             Self::ArtifactReported { record } => record.template,
+            Self::AttestationAdded { record } => record.data,
             _ => None,
         }
     }

@@ -1,6 +1,8 @@
 //! The part of an attestation that belongs to its type, as it is recorded: a variant of its own for each type, so that
 //! nothing of what a type needs is looked for among what reporters say.
 
+use std::io;
+
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
@@ -171,7 +173,122 @@ const CUSTOM: &str = "custom";
 
 const OVERRIDE: &str = "override";
 
+/// The data of a type are stored apart from its record where they are longer, in bytes.
+const LONG_DATA: usize = 64 << 10;
+
+/// Counts what is written, up to [`LONG_DATA`].
+struct Counter {
+    left: usize,
+}
+
+impl io::Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let left = self.left.checked_sub(bytes.len());
+        self.left = left.ok_or_else(|| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The data of a type, which may be long: one field of its details.
+enum Data<'a> {
+    Json(&'a mut JsonText),
+    Junit(&'a mut Vec<JunitSuite>),
+    PullRequests(&'a mut Vec<PullRequest>),
+    Jira(&'a mut Vec<JiraItem>),
+    Snyk(&'a mut SnykResultsSummary),
+    Sonar(&'a mut SonarResults),
+}
+
+impl Data<'_> {
+    fn write(&self, to: impl io::Write) -> serde_json::Result<()> {
+        match self {
+            Self::Json(data) => serde_json::to_writer(to, data),
+            Self::Junit(data) => serde_json::to_writer(to, data),
+            Self::PullRequests(data) => serde_json::to_writer(to, data),
+            Self::Jira(data) => serde_json::to_writer(to, data),
+            Self::Snyk(data) => serde_json::to_writer(to, data),
+            Self::Sonar(data) => serde_json::to_writer(to, data),
+        }
+    }
+
+    /// Leaves what lists show of the data.
+    fn shorten(self) {
+        match self {
+            Self::Json(data) => *data = JsonText::default(),
+            Self::Junit(data) => data.clear(),
+            Self::PullRequests(data) => data.clear(),
+            Self::Jira(data) => data.clear(),
+            Self::Snyk(data) => data.leave_counts(),
+            Self::Sonar(data) => data.quality_gate.iter_mut().for_each(|gate| gate.conditions.0.clear()),
+        }
+    }
+
+    fn read(self, text: &str) -> serde_json::Result<()> {
+        fn read<T: DeserializeOwned>(into: &mut T, text: &str) -> serde_json::Result<()> {
+            *into = recorded(|| serde_json::from_str(text))?;
+            Ok(())
+        }
+        match self {
+            Self::Json(data) => read(data, text),
+            Self::Junit(data) => read(data, text),
+            Self::PullRequests(data) => read(data, text),
+            Self::Jira(data) => read(data, text),
+            Self::Snyk(data) => read(data, text),
+            Self::Sonar(data) => read(data, text),
+        }
+    }
+}
+
 impl Details {
+    fn data(&mut self) -> Option<Data<'_>> {
+        match self {
+            Self::Generic | Self::Override(_) | Self::Other(_) => None,
+            Self::Junit(details) => Some(Data::Junit(&mut details.junit_results)),
+            Self::PullRequest(details) => Some(Data::PullRequests(&mut details.pull_requests)),
+            Self::Jira(details) => Some(Data::Jira(&mut details.jira_results)),
+            Self::Snyk(details) => Some(Data::Snyk(&mut details.snyk_results)),
+            Self::Sonar(details) => Some(Data::Sonar(&mut details.sonar_results)),
+            Self::Decision(details) => Some(Data::Json(&mut details.attestation_data)),
+            Self::Sbom(details) => Some(Data::Json(&mut details.attestation_data)),
+            Self::Custom(details) => Some(Data::Json(&mut details.attestation_data)),
+        }
+    }
+
+    /// The key of the data in answers. Of findings these have the counts, which are never long.
+    pub(crate) const fn data_key(&self) -> Option<&'static str> {
+        match self {
+            Self::Generic | Self::Override(_) | Self::Other(_) | Self::Snyk(_) => None,
+            Self::Junit(_) => Some("junit_results"),
+            Self::PullRequest(_) => Some("pull_requests"),
+            Self::Jira(_) => Some("jira_results"),
+            Self::Sonar(_) => Some("sonar_results"),
+            Self::Decision(_) | Self::Sbom(_) | Self::Custom(_) => Some("attestation_data"),
+        }
+    }
+
+    /// Whether the data are so long that they are stored apart.
+    pub(crate) fn has_long_data(&mut self) -> bool {
+        self.data().is_some_and(|data| data.write(Counter { left: LONG_DATA }).is_err())
+    }
+
+    /// Takes the data out, as JSON text.
+    pub(crate) fn take_data(&mut self) -> serde_json::Result<String> {
+        let Some(data) = self.data() else { return Ok(String::new()) };
+        let mut text = Vec::new();
+        data.write(&mut text)?;
+        data.shorten();
+        String::from_utf8(text).map_err(serde::ser::Error::custom)
+    }
+
+    /// Puts the data back that were taken out.
+    pub(crate) fn put_data(&mut self, text: &str) -> serde_json::Result<()> {
+        self.data().map_or(Ok(()), |data| data.read(text))
+    }
+
     /// Whether it overrides other attestations.
     pub const fn is_override(&self) -> bool {
         matches!(self, Self::Override(_))
@@ -301,9 +418,23 @@ pub enum DetailsView {
     /// Of a type that this version has no variant for.
     #[schemars(skip)]
     Other(JsonFields),
+    /// Without long data: their key is null.
+    #[schemars(skip)]
+    Shortened(JsonFields),
 }
 
 impl DetailsView {
+    /// The same with null in the place of the value of `key`.
+    pub(crate) fn without(self, key: &str) -> Self {
+        let fields = self.fields();
+        let mut shortened = JsonFields::default();
+        for (name, value) in fields.iter() {
+            let value = if name == key { JsonText::default() } else { value.clone() };
+            shortened.push(name.to_owned(), value);
+        }
+        Self::Shortened(shortened)
+    }
+
     /// The keys one by one.
     pub(crate) fn fields(&self) -> JsonFields {
         fields_of(self)

@@ -155,7 +155,10 @@ impl Operation for GetAttestations {
         let links =
             |next: Option<&str>| CursorLinks::new(&address, &self.query(), self.after.as_deref(), next);
         if let Some(id) = &self.attestation_id {
-            let only = self.only(id, &flows, &filter, cx).await?;
+            let only = match self.only(id, &flows, &filter, cx).await? {
+                Some((one, label)) => Some((one.with_data(cx).await?, label)),
+                None => None,
+            };
             let only = only.map(|(one, label)| AttestationView::new(one, &label.flow, &label.name, cx));
             let only = stream::iter(only.transpose()?.map(Ok));
             return JsonList::with_first_item(only, links(None), &cx.compute()).await;

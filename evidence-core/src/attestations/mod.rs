@@ -48,4 +48,4 @@ pub use store::{
     NamedAttestation, TimeRange,
 };
 pub use system_types::{ListSystemAttestationTypes, SystemTypeVersionView, SystemTypeView};
-pub use view::{AttachmentView, AttestationLinks, AttestationView};
+pub use view::{AttachmentView, AttestationLinks, AttestationView, OmittedData};

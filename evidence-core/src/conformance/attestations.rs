@@ -16,6 +16,7 @@ use crate::id::Id;
 use crate::json::JsonText;
 use crate::page::{Page, PageRequest, SortDirection};
 use crate::store::Store;
+use crate::texts::TextRef;
 use crate::trails::{Trail, TrailLabel};
 
 use super::fixtures::{
@@ -145,8 +146,12 @@ async fn attestations_read_back(store: Arc<dyn Store>) -> Outcome {
     let others: Result<Vec<_>, _> =
         others.into_iter().map(|(n, name, text)| of_type(n, name, text)).collect();
     org.record(vec![flow_created(100, "f"), trail_begun(101, 100, "t")]).await?;
+    org.record(vec![Fact::TextKept { text: "[]".to_owned() }]).await?;
     store.put(org.id, &digest(CONTENT), &mut Whole::new(CONTENT)).await?;
-    let records = [attestation(110, 100, 101, "bare"), full(), nulls, junit, pull_requests, jira, snyk];
+    let data = Some(TextRef::of("[]"));
+    let apart = Attestation { data, ..of_type(124, "apart", r#"{"type":"junit","junit_results":[]}"#)? };
+    let records =
+        [attestation(110, 100, 101, "bare"), full(), nulls, junit, pull_requests, jira, snyk, apart];
     for record in records.into_iter().chain(others?) {
         org.record(vec![Fact::AttestationAdded { record: record.clone() }]).await?;
         let listed = store.attestations(org.id, &[id(101)], record.name.as_str()).await?;

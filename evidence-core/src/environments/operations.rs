@@ -15,12 +15,11 @@ use crate::environments::store::KnownEnvironment;
 use crate::environments::view::{
     EnvironmentPage, EnvironmentSort, EnvironmentSummaries, EnvironmentView, views,
 };
-use crate::error::{Error, Missing, Resource, Result};
+use crate::error::{Error, Missing, Resource, Result, at_most};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key};
 use crate::fact::payload::UnknownFields;
 use crate::id::Id;
-use crate::limits::at_most;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Acknowledged, Created, Json, JsonList, Method, Operation};
 use crate::page::{Listed, Page, PageLinks, PageNumber, PerPage, SortDirection};

@@ -188,6 +188,7 @@ const TABLE: &[Row] = &[
     row("get_flow", READS_FLOW, Nothing, 200).without("flow_name", 404),
     row("archive_flow", WRITES, Nothing, 200).without("flow_name", 404),
     row("rename_flow", WRITES, Json(r#"{"new_name": "renamed"}"#), 200).without("flow_name", 404),
+    row("get_limits", ToAnybody, Nothing, 200),
     row("list_audit_log", READS, Nothing, 200),
     row("get_organization", READS, Nothing, 200),
     row("get_environment_notifications", READS, Nothing, 200),

@@ -34,6 +34,7 @@ mod flows;
 mod host_operations;
 mod identity;
 mod intercepting_store;
+mod large_data;
 mod ledger_checker;
 mod limits;
 mod logical_snapshots;

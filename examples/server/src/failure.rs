@@ -33,6 +33,8 @@ pub(crate) enum Failure {
     Listen { address: SocketAddr, source: std::io::Error },
     #[error("cannot wait for signals: {0}")]
     Signals(std::io::Error),
+    #[error("{0}")]
+    Limits(#[from] evidence_core::limits::BadLimit),
     #[error("the log filter is not understood: {0}")]
     LogFilter(#[from] tracing_subscriber::filter::ParseError),
     #[error("{}", with_fields(.0))]

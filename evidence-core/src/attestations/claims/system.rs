@@ -7,12 +7,13 @@ use serde::de::DeserializeOwned;
 use super::{Claim, Claimed, Verdict};
 use crate::attestations::details::{DecisionDetails, Details, SbomDetails};
 use crate::attestations::operations::AttestationInput;
-use crate::bounded::{AttestationData, FreeForm, ShortText};
+use crate::bounded::{AttestationData, DataObject, ShortText};
 use crate::compute::LONG_JSON;
 use crate::decode::{self, InvalidField};
 use crate::error::{Error, Result};
 use crate::fact::names::{Guard, Key, RecordKind};
 use crate::json::{self, CheckedJson};
+use crate::limits::Limits;
 use crate::name::{ControlIdentifier, Fingerprint};
 use crate::operation::Form;
 use crate::service::Context;
@@ -59,7 +60,7 @@ pub(crate) struct SbomData {
     /// The SHA-256 of the attached document.
     original_fingerprint: Fingerprint,
     /// What the document is about, in short.
-    document: FreeForm,
+    document: DataObject,
 }
 
 /// What a claim says once its data are read.
@@ -105,6 +106,10 @@ impl Claim for System {
     const SCHEMA: &'static str = "SystemAttestationPostInput";
     type Body = Form<AttestationInput<Self>>;
 
+    fn document_limit(limits: &Limits) -> u64 {
+        limits.attestation
+    }
+
     fn read(text: CheckedJson<'_>, is_own: fn(&str) -> bool) -> Result<Self, InvalidField> {
         let claim: Self = decode::from_fields(text, is_own)?;
         claim.read_data().map(|_| claim)
@@ -112,8 +117,8 @@ impl Claim for System {
 
     async fn evaluate(&self, _: &Claimed<'_>, cx: &Context<'_>) -> Result<Verdict> {
         let heavy = self.attestation_data.0.as_str().len() > LONG_JSON;
-        let claim = self.clone();
-        let read = cx.compute().run_if(heavy, move || claim.read_data()).await?;
+        let (claim, limits) = (self.clone(), *cx.limits());
+        let read = cx.compute().run_if(heavy, move || limits.apply(|| claim.read_data())).await?;
         let attestation_data = self.attestation_data.0.clone();
         match read.map_err(|misfit| Error::invalid_field(&misfit, DATA))? {
             Read::Decision { control, is_compliant } => {
