@@ -30,7 +30,7 @@ use crate::service::Context;
 use crate::snapshots::record::PolicyDecision;
 use crate::store::batch::distinct;
 use crate::store::error::StoreError;
-use crate::time::Seconds;
+use crate::time::{Seconds, Timestamp, WholeSeconds};
 use crate::trails::evaluation::evaluated;
 use crate::trails::store::TrailContents;
 
@@ -132,6 +132,9 @@ pub struct AllowListing {
     pub timestamp: Seconds,
     /// Why.
     pub description: String,
+    /// When it expires, in epoch seconds; left out where it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<WholeSeconds>,
 }
 
 /// So many attestations an answer shows, each in every flow that it counts in.
@@ -432,9 +435,10 @@ async fn allowance(
     cx: &Context<'_>,
 ) -> Result<Option<Allowance>> {
     let (store, org) = (cx.store(), cx.org()?);
-    let allowed = store.allowed(org, known.record.id, std::slice::from_ref(fingerprint), u64::MAX).await?;
-    let Some((_, index)) = allowed.first() else { return Ok(None) };
-    Ok(store.allowances(org, &[*index]).await?.pop())
+    let fingerprint = std::slice::from_ref(fingerprint);
+    let allowed = store.allowed(org, known.record.id, fingerprint, u64::MAX, cx.now()).await?;
+    let Some(allowed) = allowed.first() else { return Ok(None) };
+    Ok(store.allowances(org, &[allowed.entry]).await?.pop())
 }
 
 impl From<Allowance> for AllowListing {
@@ -444,6 +448,7 @@ impl From<Allowance> for AllowListing {
             allowed_by_user_id: entry.by.id,
             timestamp: entry.at.seconds(),
             description: entry.description,
+            expires_at: entry.expires_at.map(Timestamp::whole_seconds),
         }
     }
 }

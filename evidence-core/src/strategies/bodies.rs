@@ -448,9 +448,23 @@ pub fn allowance() -> Shape {
     Object::new()
         .required("artifact_name", Shape::text())
         .required("artifact_fingerprint", Shape::of::<Fingerprint>())
-        .required("description", shared::description())
+        .required("description", reason())
+        .optional("expires_at", allowance_end())
         .closed()
         .shape()
+}
+
+/// Why an artifact is allowed: some letters.
+fn reason() -> Shape {
+    let valid = texts::printable().prop_filter("not blank", |text| !text.trim().is_empty());
+    Shape::or_wrong(valid.prop_map(Value::from), vec![json!(""), json!(" \n"), json!(7), json!("é".repeat(65_537))])
+}
+
+/// Seconds that are in the future, and others: in the past, and in milliseconds.
+fn allowance_end() -> Shape {
+    let valid = 3_900_000_000..=253_402_300_799_i64;
+    let wrong = vec![json!(1), json!(-1), json!(0), json!(1_900_000_000_000_i64), json!("1"), json!(1.5), json!(true)];
+    Shape::or_wrong(valid.prop_map(Value::from), wrong)
 }
 
 /// What a custom attestation type is made with, beside its schema.

@@ -268,7 +268,7 @@ async fn a_logical_environment_asks_the_policies_of_its_members() {
         assert_eq!(asserted().await, (false, vec![provenance.clone(), scanned("NON-COMPLIANT")]));
         // What it allows is allowed in no member.
         let allowed =
-            json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": ""});
+            json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": "known"});
         api.put("/allowlists/acme/all").json(&allowed).await;
         assert_eq!(asserted().await, (false, vec![provenance.clone(), scanned("NON-COMPLIANT")]));
         let data = json!({"attestation_name": "scan", "is_compliant": true}).to_string();

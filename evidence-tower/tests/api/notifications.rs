@@ -460,7 +460,7 @@ async fn a_logical_environment_stands_for_its_members() {
         bench.until_told("mixed", &["1", "2", "3", "4"]).await;
         // What is allowed there, in the same batch.
         let allowed =
-            json!({"artifact_name": "x", "artifact_fingerprint": fingerprint('9'), "description": ""});
+            json!({"artifact_name": "x", "artifact_fingerprint": fingerprint('9'), "description": "known"});
         api.put("/allowlists/acme/all").json(allowed).await.created();
         bench.runs("prod", "147").await;
         bench.until_told("group", &["1", "3", "4", "7"]).await;
