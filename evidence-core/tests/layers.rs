@@ -13,7 +13,7 @@ const LAYERS: [&str; 7] = [
     "auth/actor.rs auth/credentials.rs bounded.rs bounded/ cache/ decode.rs decode/recorded.rs digest.rs fact/names.rs fact/payload.rs git.rs id.rs \
      json.rs json/ ledger/ links.rs lock.rs name.rs store/batch.rs store/entry.rs store/error.rs time.rs",
     // Records and rules
-    "*/record.rs attestations/custom.rs attestations/details.rs attestations/jira.rs attestations/pull_requests.rs attestations/snyk.rs \
+    "*/record.rs attestations/custom.rs attestations/details.rs attestations/jira.rs attestations/pull_requests.rs attestations/sarif.rs attestations/sbom.rs attestations/snyk.rs \
      attestations/sonar.rs pdf/ rules/ snapshots/bound.rs snapshots/expression.rs snapshots/key.rs",
     // Facts and errors
     "compute.rs compute/ directory.rs error.rs fact.rs index.rs limits.rs page.rs",

@@ -126,13 +126,7 @@ impl<D: Driver> AllowlistStore for SqlStore<D> {
         query.bind(entries).per_item(fingerprints.len()).all_as(allowed).await
     }
 
-    async fn allowance_count(
-        &self,
-        org: Id,
-        environment: Id,
-        at: Timestamp,
-        most: u64,
-    ) -> StoreResult<u64> {
+    async fn allowance_count(&self, org: Id, environment: Id, at: Timestamp, most: u64) -> StoreResult<u64> {
         let query = self.query_org(org, SIZE).bind(at).bind(environment).bind(most);
         let count = query.first::<(u64,)>().await?;
         Ok(count.map_or(0, |(count,)| count))

@@ -79,7 +79,8 @@ const BEGINNING: Timestamp = Timestamp::from_micros(i64::MIN);
 impl Progress {
     /// From when on ends are read.
     fn from(&self) -> Timestamp {
-        self.until.map_or(BEGINNING, |until| Timestamp::from_micros(until.as_micros().saturating_sub(OVERLAP)))
+        self.until
+            .map_or(BEGINNING, |until| Timestamp::from_micros(until.as_micros().saturating_sub(OVERLAP)))
     }
 
     fn is_handled(&self, org: &OrgName, environment: Id, at: Timestamp) -> bool {
@@ -195,7 +196,11 @@ mod tests {
         assert_eq!(progress.from(), at(45));
         let table = [(one, 30, false), (two, 49, true), (two, 50, true), (two, 51, false)];
         for (environment, minutes, handled) in table {
-            assert_eq!(progress.is_handled(&org, environment, at(minutes)), handled, "{environment} {minutes}");
+            assert_eq!(
+                progress.is_handled(&org, environment, at(minutes)),
+                handled,
+                "{environment} {minutes}"
+            );
         }
         // The clock was set back.
         progress.done_until(at(10));

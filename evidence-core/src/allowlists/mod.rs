@@ -6,6 +6,8 @@ pub(crate) mod record;
 pub(crate) mod store;
 
 pub use ended::ReevaluateEnded;
-pub use operations::{AllowArtifact, AllowanceEnd, AllowanceView, AllowlistInput, ListAllowlist, WithdrawAllowance};
+pub use operations::{
+    AllowArtifact, AllowanceEnd, AllowanceView, AllowlistInput, ListAllowlist, WithdrawAllowance,
+};
 pub use record::{Allowance, Withdrawal};
 pub use store::{AllowedArtifact, AllowlistStore, EndedAllowance};

@@ -53,9 +53,8 @@ impl AllowanceView {
     /// The entry, as it is at the time `now`.
     fn new(allowance: Allowance, environment_name: EnvironmentName, now: Timestamp) -> Self {
         let ended_at = allowance.ends_at().filter(|_| !allowance.is_in_force(now));
-        let Allowance {
-            artifact_name, description, fingerprint, at, by, expires_at, withdrawn, ..
-        } = allowance;
+        let Allowance { artifact_name, description, fingerprint, at, by, expires_at, withdrawn, .. } =
+            allowance;
         Self {
             artifact_name,
             description,
@@ -117,8 +116,8 @@ impl Operation for ListAllowlist {
 /// Allows an artifact, by its fingerprint, in an environment. Nothing else need be known of the artifact. Allowing it
 /// again adds an entry, which replaces the earlier one. The entry counts at the next report of the environment, until it
 /// expires (`expires_at`) or is withdrawn. An environment that allows as many artifacts as the host permits (10,000 unless
-/// it says otherwise) takes no further ones: 400. What runs in members of a logical environment is allowed in these alone.
-/// Answers with what was sent.
+/// it says otherwise) takes no further ones: 400. A logical environment has no allowlist of its own, for what runs in its
+/// members is allowed there: 400. Answers with what was sent.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct AllowArtifact {
     /// The organization's name.
@@ -156,7 +155,10 @@ impl AllowanceEnd {
     fn after(self, now: Timestamp) -> Result<Timestamp> {
         let end = Timestamp::from_seconds(self.0);
         if end <= now {
-            return Err(Error::invalid("expires_at", "expires_at cannot be in the past; it is in epoch seconds"));
+            return Err(Error::invalid(
+                "expires_at",
+                "expires_at cannot be in the past; it is in epoch seconds",
+            ));
         }
         Ok(end)
     }
@@ -223,6 +225,10 @@ async fn check_size(environment: &Environment, artifact: &Fingerprint, cx: &Cont
 async fn allow(environment: &EnvironmentName, input: AllowlistInput, cx: &Context<'_>) -> Result<()> {
     let expires_at = input.expires_at.map(|end| end.after(cx.now())).transpose()?;
     let known = cx.environment(environment.as_str()).await?;
+    if !known.record.kind.is_physical() {
+        let text = format!("'{environment}' is a logical environment: allow the artifact in its members");
+        return Err(Error::invalid("env_name", text));
+    }
     check_size(&known.record, &input.artifact_fingerprint, cx).await?;
     let record = Allowance {
         id: cx.new_id(),
@@ -292,7 +298,8 @@ impl WithdrawAllowance {
 
     fn missing(&self, cx: &Context<'_>) -> Missing {
         let Self { org: _, env_name, fingerprint } = self;
-        let text = format!("the allowlist of environment '{env_name}' has no entry in force for '{fingerprint}'");
+        let text =
+            format!("the allowlist of environment '{env_name}' has no entry in force for '{fingerprint}'");
         cx.missing(Resource::Allowance, text)
     }
 }

@@ -56,13 +56,7 @@ pub trait AllowlistStore: Send + Sync {
         at: Timestamp,
     ) -> StoreResult<Vec<AllowedArtifact>>;
     /// How many artifacts are allowed in the environment at a time, counted up to `most`.
-    async fn allowance_count(
-        &self,
-        org: Id,
-        environment: Id,
-        at: Timestamp,
-        most: u64,
-    ) -> StoreResult<u64>;
+    async fn allowance_count(&self, org: Id, environment: Id, at: Timestamp, most: u64) -> StoreResult<u64>;
     /// The environments of all organizations in which entries expired or were withdrawn after one time and not after
     /// another, by that time and once a time: at least the first `limit` rows of these entries, and all those that ended at
     /// the time of the last of them. Entries that a later one replaced count too.

@@ -36,7 +36,9 @@ fn allowance(n: u64, environment: u64, start: &str) -> Allowance {
 
 /// Until the `end`-th second.
 fn until(n: u64, environment: u64, start: &str, end: i64) -> Fact {
-    Fact::ArtifactAllowed { record: Allowance { expires_at: Some(at(end)), ..allowance(n, environment, start) } }
+    Fact::ArtifactAllowed {
+        record: Allowance { expires_at: Some(at(end)), ..allowance(n, environment, start) },
+    }
 }
 
 /// Withdrawn in the `when`-th second.
@@ -129,7 +131,11 @@ fn entries(allowed: Vec<AllowedArtifact>) -> BTreeSet<(Fingerprint, u64)> {
 }
 
 /// The ledger indexes of what is listed.
-async fn listed(store: &Arc<dyn Store>, org: &Org, in_force_at: Option<Timestamp>) -> Result<Vec<u64>, Failure> {
+async fn listed(
+    store: &Arc<dyn Store>,
+    org: &Org,
+    in_force_at: Option<Timestamp>,
+) -> Result<Vec<u64>, Failure> {
     let listed = store.allowances_listed(org.id, in_force_at).await?;
     Ok(listed.into_iter().map(|listed| listed.id).collect())
 }

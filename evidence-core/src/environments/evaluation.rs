@@ -208,8 +208,10 @@ pub(crate) async fn reevaluate(
     let (open, rests_on) = try_join(open_instances(known, cx), cx.ledger_size()).await?;
     let running: ReportedState =
         open.iter().map(|(key, open)| (key.clone(), ObservedArtifact::of(open))).collect();
-    let states =
-        Reports::read(known.record.id, &running, (rests_on, snapshot_time(known, cx)), cx).await?.evaluated(&policies, 0, cx).await?;
+    let states = Reports::read(known.record.id, &running, (rests_on, snapshot_time(known, cx)), cx)
+        .await?
+        .evaluated(&policies, 0, cx)
+        .await?;
     let (running, open, reused) = (Arc::new(running), Arc::new(open), Evaluated::new());
     let rest = Arc::clone(&running);
     let evaluation = Evaluation { running, policies, open, reused, rest, states };

@@ -54,21 +54,16 @@ impl AllowlistStore for MemoryStore {
         self.ask(org, |tables| {
             let allowed = tables.allowed_in(environment, entries, at);
             let wanted = BTreeSet::from_iter(fingerprints).into_iter();
-            let wanted = wanted.filter_map(|wanted| allowed.get(wanted)).map(|Current { revision, record }| {
-                let (fingerprint, expires_at) = (record.fingerprint.clone(), record.expires_at);
-                AllowedArtifact { fingerprint, entry: *revision, expires_at }
-            });
+            let wanted =
+                wanted.filter_map(|wanted| allowed.get(wanted)).map(|Current { revision, record }| {
+                    let (fingerprint, expires_at) = (record.fingerprint.clone(), record.expires_at);
+                    AllowedArtifact { fingerprint, entry: *revision, expires_at }
+                });
             wanted.collect()
         })
     }
 
-    async fn allowance_count(
-        &self,
-        org: Id,
-        environment: Id,
-        at: Timestamp,
-        most: u64,
-    ) -> StoreResult<u64> {
+    async fn allowance_count(&self, org: Id, environment: Id, at: Timestamp, most: u64) -> StoreResult<u64> {
         self.ask(org, |tables| most.min(tables.allowed_in(environment, u64::MAX, at).len() as u64))
     }
 
@@ -106,7 +101,8 @@ impl Tables {
         entries: u64,
         at: Timestamp,
     ) -> BTreeMap<&Fingerprint, &Current<Allowance>> {
-        let here = |one: &&Current<Allowance>| one.record.environment == environment && one.revision < entries;
+        let here =
+            |one: &&Current<Allowance>| one.record.environment == environment && one.revision < entries;
         let mut newest = BTreeMap::new();
         for one in self.allowances.iter().filter(here) {
             newest.insert(&one.record.fingerprint, one);

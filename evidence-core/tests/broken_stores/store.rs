@@ -555,13 +555,7 @@ impl AllowlistStore for Broken {
         Ok(allowed)
     }
 
-    async fn allowance_count(
-        &self,
-        org: Id,
-        environment: Id,
-        at: Timestamp,
-        most: u64,
-    ) -> StoreResult<u64> {
+    async fn allowance_count(&self, org: Id, environment: Id, at: Timestamp, most: u64) -> StoreResult<u64> {
         self.whole.allowance_count(org, environment, at, most).await
     }
 

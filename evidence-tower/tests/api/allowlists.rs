@@ -97,7 +97,11 @@ async fn the_body_is_closed_and_every_field_is_required() {
                 "artifact_fingerprint",
                 format!("{pattern} [input: {}]", "a".repeat(63)),
             ),
-            (with("description", json!("")), "description", "String should have at least 1 character [input: ]".to_owned()),
+            (
+                with("description", json!("")),
+                "description",
+                "String should have at least 1 character [input: ]".to_owned(),
+            ),
             (
                 with("description", json!(null)),
                 "description",
@@ -156,7 +160,8 @@ async fn an_entry_is_withdrawn_and_the_environment_is_evaluated_again() {
         let entry = format!("{PRODUCTION}/{}", "a".repeat(64));
         api.delete(&entry).await.expect_exactly(200, json!("OK"));
         api.get("/environments/acme/production").await.expect(200, json!({"state": false}));
-        let artifact = json!({"compliant": false, "annotation": {"type": "became-non-compliant", "was": 1, "now": 1}});
+        let artifact =
+            json!({"compliant": false, "annotation": {"type": "became-non-compliant", "was": 1, "now": 1}});
         api.get("/snapshots/acme/production/-1").await.expect(200, json!({"artifacts": [artifact]}));
         api.get("/environments/acme/other").await.expect(200, json!({"state": true}));
         // Neither a report nor the gate counts it any more.
@@ -174,7 +179,10 @@ async fn an_entry_is_withdrawn_and_the_environment_is_evaluated_again() {
         assert_eq!((&all[0]["withdrawn_by"], &all[0]["ended_at"]), (&json!("jane"), &json!(seconds(0))));
         assert_eq!((&all[0]["description"], all[1].get("ended_at")), (&json!("known"), None));
         // Once; and it may be allowed again.
-        let missing = format!("the allowlist of environment 'production' has no entry in force for '{}'", "a".repeat(64));
+        let missing = format!(
+            "the allowlist of environment 'production' has no entry in force for '{}'",
+            "a".repeat(64)
+        );
         api.delete(&entry).await.refused(404, "Allowlist entry not found", &[("fingerprint", &missing)]);
         api.put(PRODUCTION).json(allowance("a", "again")).await.created();
         api.report_running("production", &runs).await.created();
@@ -183,7 +191,10 @@ async fn an_entry_is_withdrawn_and_the_environment_is_evaluated_again() {
         for role in ["reader", "snapshotter"] {
             assert_eq!(api.delete(&entry).key(&format!("{role}-key")).await.message(403), FORBIDDEN);
         }
-        assert_eq!(api.delete(&entry.replace("production", "nowhere")).await.message(404), "Environment not found");
+        assert_eq!(
+            api.delete(&entry.replace("production", "nowhere")).await.message(404),
+            "Environment not found"
+        );
         api.delete(&format!("{PRODUCTION}/xyz")).await.refuses_field(400, "fingerprint");
     })
     .await;
@@ -198,15 +209,17 @@ async fn an_end_is_in_the_future_and_in_seconds() {
             body["expires_at"] = end;
             body
         };
-        let in_seconds =
-            "Input should be in epoch seconds, not in milliseconds, microseconds or nanoseconds";
+        let in_seconds = "Input should be in epoch seconds, not in milliseconds, microseconds or nanoseconds";
         let past = "expires_at cannot be in the past; it is in epoch seconds";
         for (end, text) in [
             (json!(seconds(0)), past.to_owned()),
             (json!(-1), past.to_owned()),
             (json!(0), past.to_owned()),
             (json!(seconds(9) * 1_000), format!("{in_seconds} [input: {}]", seconds(9) * 1_000)),
-            (json!(seconds(9) * 1_000_000_000), format!("{in_seconds} [input: {}]", seconds(9) * 1_000_000_000)),
+            (
+                json!(seconds(9) * 1_000_000_000),
+                format!("{in_seconds} [input: {}]", seconds(9) * 1_000_000_000),
+            ),
         ] {
             let refused = api.put(PRODUCTION).json(until(end)).await;
             refused.refused(400, INVALID, &[("expires_at", &text)]);
@@ -248,11 +261,15 @@ async fn an_entry_expires_and_the_environment_is_evaluated_again() {
         let state = async |environment: &str| {
             api.get(&format!("/environments/acme/{environment}")).await.ok()["state"].clone()
         };
-        let gate = |digit: &str| format!("/asserts/acme/fingerprint/{}?environment_name=reported", digit.repeat(64));
+        let gate =
+            |digit: &str| format!("/asserts/acme/fingerprint/{}?environment_name=reported", digit.repeat(64));
         clock.set(59);
         api.report_running("reported", &runs).await.created();
         let passes = api.get(&gate("a")).await.ok();
-        assert_eq!((&passes["compliant"], &passes["allow_listing"]["expires_at"]), (&json!(true), &json!(seconds(60))));
+        assert_eq!(
+            (&passes["compliant"], &passes["allow_listing"]["expires_at"]),
+            (&json!(true), &json!(seconds(60)))
+        );
         assert_eq!((state("reported").await, state("idle").await), (json!(true), json!(true)));
         clock.set(60);
         assert_eq!(api.get(&gate("a")).await.message(404), "Artifact not found");
@@ -269,12 +286,14 @@ async fn an_entry_expires_and_the_environment_is_evaluated_again() {
         }
         background.stop().await;
         for environment in ["reported", "idle"] {
-            let expected = json!({"compliant": false, "artifacts": [{"compliant": false}, {"compliant": true}]});
+            let expected =
+                json!({"compliant": false, "artifacts": [{"compliant": false}, {"compliant": true}]});
             api.get(&format!("/snapshots/acme/{environment}/-1")).await.expect(200, expected);
             api.expect_snapshots(environment, 2).await;
         }
         let all = api.get(&format!("{LIST}?include_ended=true")).await.ok();
-        let ended = all.as_array().unwrap().iter().filter(|one| one["ended_at"] == json!(seconds(60))).count();
+        let ended =
+            all.as_array().unwrap().iter().filter(|one| one["ended_at"] == json!(seconds(60))).count();
         assert_eq!((ended, api.get(LIST).await.ok().as_array().unwrap().len()), (2, 2));
         drop(stored.guard);
     }

@@ -404,7 +404,8 @@ async fn a_key_an_allowance_and_a_version_too_many_are_refused() {
 
     api.given_environments("docker", &["prod", "test"]).await;
     let allow = |environment: &str, digit: &str| {
-        let body = json!({"artifact_name": "a", "artifact_fingerprint": digit.repeat(64), "description": "known"});
+        let body =
+            json!({"artifact_name": "a", "artifact_fingerprint": digit.repeat(64), "description": "known"});
         api.put(&format!("/allowlists/acme/{environment}")).json(body)
     };
     for digit in ["1", "2", "1"] {

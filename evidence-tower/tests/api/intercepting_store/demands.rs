@@ -74,13 +74,7 @@ impl AllowlistStore for InterceptingStore {
         self.ask("allowed", self.inner.allowed(org, environment, fingerprints, entries, at)).await
     }
 
-    async fn allowance_count(
-        &self,
-        org: Id,
-        environment: Id,
-        at: Timestamp,
-        most: u64,
-    ) -> StoreResult<u64> {
+    async fn allowance_count(&self, org: Id, environment: Id, at: Timestamp, most: u64) -> StoreResult<u64> {
         self.ask("allowance_count", self.inner.allowance_count(org, environment, at, most)).await
     }
 
