@@ -23,7 +23,7 @@ const LAYERS: [&str; 7] = [
     "attestation_types/compiled.rs auth/access.rs coalesced.rs environments/remembered.rs flows/templates.rs operation.rs operation/ policies/parsed.rs queue.rs \
      service.rs service/ shares.rs spool.rs sweep/pending.rs texts/draft.rs trails/contents.rs turns.rs",
     // Operations and their answers
-    "*/operations.rs */view.rs actions/targets.rs notifications/delivering.rs notifications/events.rs notifications/job.rs notifications/lookup.rs notifications/payload.rs \
+    "*/operations.rs */view.rs actions/targets.rs allowlists/ended.rs notifications/delivering.rs notifications/events.rs notifications/job.rs notifications/lookup.rs notifications/payload.rs \
      notifications/planning.rs notifications/replay.rs notifications/watched.rs artifacts/search.rs artifacts/shown.rs attestations/archive.rs attestations/claims.rs attestations/claims/ \
      attestations/by_commit.rs attestations/evidence.rs attestations/listed.rs attestations/lists.rs attestations/system_types.rs background/runner.rs controls/coverage.rs \
      controls/decisions.rs environments/asserts.rs environments/attached.rs environments/audit_log.rs environments/evaluation.rs environments/evaluation/ environments/events.rs environments/lifecycle.rs environments/reports.rs environments/reports/ orgs/audit_log.rs policies/reevaluate.rs repos/live.rs schemas.rs snapshots/applied.rs snapshots/combined.rs snapshots/diff.rs snapshots/sources.rs snapshots/timeline.rs sweep/job.rs \

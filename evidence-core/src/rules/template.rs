@@ -46,7 +46,7 @@ impl Kind {
     /// What an attestation of this reported type is asked for as.
     pub(super) fn of_reported(reported_type: &str) -> &str {
         let is_it = |(reported, _): &&(&str, &str)| *reported == reported_type;
-        SYSTEM_KINDS.iter().find(is_it).map_or(reported_type, |(_, kind)| kind)
+        SYSTEM_KINDS.iter().find(is_it).map_or(reported_type, |(_, kind)| *kind)
     }
 
     /// The name of the custom attestation type, where it is one.
