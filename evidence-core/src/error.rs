@@ -310,6 +310,8 @@ pub enum Resource {
     ApiKey,
     /// An action, which is asked for by its number.
     Action,
+    /// An entry of an environment's allowlist, which is found by its fingerprint.
+    Allowance,
     Match,
     Tagged(TaggedKind),
 }
@@ -385,6 +387,7 @@ impl Resource {
             Self::ServiceAccount => "name",
             Self::ApiKey => "key_id",
             Self::Action => "action_number",
+            Self::Allowance => "fingerprint",
             Self::Match => "search_value",
             Self::Tagged(_) => "resource_id",
         }
@@ -412,6 +415,7 @@ impl Resource {
             Self::ServiceAccount => "service account",
             Self::ApiKey => "API key",
             Self::Action => "action",
+            Self::Allowance => "allowlist entry",
             Self::Match => "match",
             Self::Tagged(_) => "resource",
         }
@@ -440,6 +444,7 @@ impl Resource {
             Self::ServiceAccount => "Service account not found",
             Self::ApiKey => "API key not found",
             Self::Action => "Action not found",
+            Self::Allowance => "Allowlist entry not found",
             Self::Match => "No matches",
             Self::Tagged(_) => "Resource not found",
         }
@@ -512,7 +517,8 @@ fn looked_for(missing: &Missing) -> String {
         Resource::AttestationTypeVersion
         | Resource::ControlVersion
         | Resource::Snapshot
-        | Resource::Deployment => name.clone(),
+        | Resource::Deployment
+        | Resource::Allowance => name.clone(),
         _ => format!("no {noun} named '{name}' in {place}"),
     }
 }
@@ -549,7 +555,8 @@ fn named(missing: &Missing) -> String {
         Resource::AttestationTypeVersion
         | Resource::ControlVersion
         | Resource::Snapshot
-        | Resource::Deployment => name.clone(),
+        | Resource::Deployment
+        | Resource::Allowance => name.clone(),
         Resource::Control => format!("Control '{name}' does not exist in organization '{org}'"),
         Resource::Repo => format!("Repo '{name}' not found"),
         Resource::Match => format!("No matches for '{name}'."),

@@ -20,7 +20,6 @@ use crate::compute::{Compute, ComputePool, Progress};
 use crate::environments::remembered::{EvaluationCache, no_evaluations};
 use crate::error::{Error, ErrorKind, Missing, Resource, Result, Wording};
 use crate::fact::names::Key;
-use crate::flows::record::Visibility;
 use crate::flows::templates::{Templates, no_templates};
 use crate::id::{Id, Random, SystemRandom};
 use crate::limits::Limits;
@@ -290,7 +289,7 @@ impl Parts {
             (Some(role), scope, _) => role >= scope.least_role(),
             (None, Scope::ReadFlow, Some(flow)) => {
                 let flow = store.flow(org, flow.as_str()).await?;
-                flow.is_some_and(|flow| flow.record.visibility == Visibility::Public)
+                flow.is_some_and(|flow| flow.record.is_public())
             }
             (None, ..) => false,
         };

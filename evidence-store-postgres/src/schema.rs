@@ -8,7 +8,7 @@ use crate::error::ConnectError;
 /// The tables, and what writing takes of each. Whatever else is in the schema is somebody else's.
 pub(crate) const TABLES: [(&str, &[&str]); 35] = [
     ("_evidence_migrations", &["SELECT"]),
-    ("allowance", &["SELECT", "INSERT", "UPDATE"]),
+    ("allowance", &["SELECT", "INSERT"]),
     ("api_key", &["SELECT", "INSERT", "UPDATE"]),
     ("artifact", &["SELECT", "INSERT"]),
     ("attachment", &["SELECT", "INSERT"]),

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::attestations::custom::RuleResult;
 use crate::attestations::jira::JiraItem;
 use crate::attestations::pull_requests::{GitProvider, PullRequest, PullRequestView};
+use crate::attestations::sarif::SarifSummary;
+use crate::attestations::sbom::SbomSummary;
 use crate::attestations::snyk::{ProcessedSnykResults, SnykResultsSummary};
 use crate::attestations::sonar::SonarResults;
 use crate::bounded::ShortText;
@@ -63,6 +65,8 @@ pub enum Details {
     Decision(DecisionDetails),
     /// A bill of materials.
     Sbom(SbomDetails),
+    /// The findings of a scanner, as a SARIF log.
+    Sarif(SarifDetails),
     /// Data of a type that the organization defines.
     Custom(CustomDetails),
     /// A decision that stands in for the verdict of other attestations.
@@ -124,6 +128,18 @@ pub struct DecisionDetails {
 pub struct SbomDetails {
     /// What the bill says, as it was reported.
     pub attestation_data: JsonText,
+    /// The same in short.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processed_sbom: Option<SbomSummary>,
+}
+
+/// What a scanner found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SarifDetails {
+    /// The SARIF log, as it was reported.
+    pub attestation_data: JsonText,
+    /// The findings, counted.
+    pub processed_sarif_results: SarifSummary,
 }
 
 /// Data of a custom attestation type, and what became of its rules.
@@ -168,6 +184,8 @@ const SONAR: &str = "sonar";
 pub(crate) const DECISION: &str = "decision";
 
 pub(crate) const SBOM: &str = "sbom";
+
+pub(crate) const SARIF: &str = "sarif";
 
 const CUSTOM: &str = "custom";
 
@@ -321,6 +339,7 @@ impl Details {
             Self::Sonar(details) => fields_of(details),
             Self::Decision(details) => fields_of(details),
             Self::Sbom(details) => fields_of(details),
+            Self::Sarif(details) => fields_of(details),
             Self::Custom(details) => fields_of(details),
             Self::Override(details) => fields_of(details),
             Self::Other(text) => fields_of(text),
@@ -344,8 +363,11 @@ impl Details {
             Self::Decision(DecisionDetails { control, control_version, attestation_data }) => {
                 DetailsView::Decision { type_name: DECISION, control, control_version, attestation_data }
             }
-            Self::Sbom(SbomDetails { attestation_data }) => {
-                DetailsView::Sbom { type_name: SBOM, attestation_data }
+            Self::Sbom(SbomDetails { attestation_data, processed_sbom }) => {
+                DetailsView::Sbom { type_name: SBOM, attestation_data, processed_sbom }
+            }
+            Self::Sarif(SarifDetails { attestation_data, processed_sarif_results }) => {
+                DetailsView::Sarif { type_name: SARIF, attestation_data, processed_sarif_results }
             }
             Self::Custom(details) => DetailsView::Custom {
                 type_name: details.type_name,
@@ -401,6 +423,18 @@ pub enum DetailsView {
         type_name: &'static str,
         /// What the bill says, as it was reported.
         attestation_data: JsonText,
+        /// The same in short.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        processed_sbom: Option<SbomSummary>,
+    },
+    /// The findings of a scanner.
+    Sarif {
+        /// The type's name: `sarif`.
+        type_name: &'static str,
+        /// The SARIF log, as it was reported.
+        attestation_data: JsonText,
+        /// The findings, counted.
+        processed_sarif_results: SarifSummary,
     },
     /// Data of a type that the organization defines.
     Custom {
@@ -467,6 +501,7 @@ impl Serialize for Details {
             Self::Sonar(details) => Typed { details, name: SONAR }.serialize(serializer),
             Self::Decision(details) => Typed { details, name: DECISION }.serialize(serializer),
             Self::Sbom(details) => Typed { details, name: SBOM }.serialize(serializer),
+            Self::Sarif(details) => Typed { details, name: SARIF }.serialize(serializer),
             Self::Custom(details) => Typed { details, name: CUSTOM }.serialize(serializer),
             Self::Override(details) => Typed { details, name: OVERRIDE }.serialize(serializer),
             Self::Other(text) => text.serialize(serializer),
@@ -494,6 +529,7 @@ impl From<JsonText> for Details {
             SONAR => read(&text).map(Self::Sonar),
             DECISION => read(&text).map(Self::Decision),
             SBOM => read(&text).map(Self::Sbom),
+            SARIF => read(&text).map(Self::Sarif),
             CUSTOM => read(&text).map(Self::Custom),
             OVERRIDE => read(&text).map(Self::Override),
             _ => None,
@@ -544,6 +580,12 @@ mod tests {
             ),
             read(r#"{"type":"sbom","attestation_data":{"n":[1e400]}}"#),
             read(
+                r#"{"type":"sbom","attestation_data":{"n":[1e400]},"processed_sbom":{"format":"spdx","component_count":3,"tools":["syft"]}}"#,
+            ),
+            read(
+                r#"{"type":"sarif","attestation_data":{"n":[1e400]},"processed_sarif_results":{"tools":[{"name":"scan"}],"error_count":1,"warning_count":0,"note_count":0,"none_count":0,"suppressed_count":0,"failed_run_count":0}}"#,
+            ),
+            read(
                 r#"{"type":"custom","type_name":"t","type_id":"01234567-89ab-cdef-0123-456789ab","type_version":2,"attestation_data":1e400,"rule_results":[{"outcome":"passed"},{"outcome":"limit","message":"fuel"}]}"#,
             ),
             Details::Override(overriding),
@@ -555,7 +597,7 @@ mod tests {
             other("null"),
         ];
         let known = table.iter().filter(|details| !matches!(details, Details::Other(_)));
-        assert_eq!(known.count(), 10);
+        assert_eq!(known.count(), 12);
         for details in table {
             let text = serde_json::to_string(&details).unwrap();
             assert_eq!(serde_json::from_str::<Details>(&text).unwrap(), details, "{text}");

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::attestations::claims::OriginalType;
-use crate::attestations::details::{DECISION, SBOM};
+use crate::attestations::details::{DECISION, SARIF, SBOM};
 use crate::attestations::record::Attestation;
 use crate::attestations::store::{FlowPosition, ListedAttestation, TimeRange};
 use crate::attestations::view::{AttestationView, views};
@@ -73,7 +73,7 @@ pub struct GetAttestations {
 pub struct TypeFilter(String);
 
 /// Types that are recorded with `system:` before their names and may be asked for without.
-const SYSTEM_TYPES: [&str; 2] = [DECISION, SBOM];
+const SYSTEM_TYPES: [&str; 3] = [DECISION, SARIF, SBOM];
 
 impl TypeFilter {
     /// Whether an attestation of this recorded type is of it.
@@ -91,7 +91,7 @@ impl TryFrom<String> for TypeFilter {
             return Ok(Self(text));
         }
         let refused = "Input should be 'generic', 'junit', 'snyk', 'pull_request', 'jira', 'sonar', 'decision', \
-                       'sbom', 'custom:<name>' or 'system:<name>'";
+                       'sarif', 'sbom', 'custom:<name>' or 'system:<name>'";
         Ok(Self(OriginalType::try_from(text).map_err(|_| refused)?.into()))
     }
 }

@@ -8,7 +8,7 @@ use crate::json::JsonFields;
 use crate::ledger::Hash;
 use crate::name::{Fingerprint, PolicyName};
 use crate::rules::compliance::State;
-use crate::rules::policy::{Artifact, RuleEvaluation, RuleOutcomes, UnknownCondition};
+use crate::rules::policy::{Artifact, RuleEvaluation, RuleOutcomes, UnknownCondition, environment_state};
 use crate::snapshots::key::ArtifactKey;
 use crate::time::Timestamp;
 
@@ -57,6 +57,13 @@ impl Snapshot {
     /// How many events the environment has with it.
     pub fn events_with(&self) -> u64 {
         self.events_before.saturating_add(self.events().count() as u64)
+    }
+}
+
+impl Snapshot {
+    /// The state of the environment by this snapshot: unknown where no policy was attached.
+    pub(crate) fn state(&self) -> Option<bool> {
+        environment_state(Some(self.compliant), !self.policies.is_empty())
     }
 }
 

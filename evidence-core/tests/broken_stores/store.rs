@@ -10,7 +10,7 @@ mod trails;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use evidence_core::allowlists::{Allowance, AllowlistStore};
+use evidence_core::allowlists::{Allowance, AllowedArtifact, AllowlistStore, EndedAllowance};
 use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
 use evidence_core::auth::{KeyHash, Role};
 use evidence_core::blobs::{Blobs, Chunks};
@@ -530,8 +530,13 @@ impl PolicyStore for Broken {
 
 #[async_trait]
 impl AllowlistStore for Broken {
-    async fn allowances_listed(&self, org: Id) -> StoreResult<Vec<Listed<u64>>> {
-        let listed = self.whole.allowances_listed(org).await?;
+    async fn allowances_listed(
+        &self,
+        org: Id,
+        in_force_at: Option<Timestamp>,
+    ) -> StoreResult<Vec<Listed<u64>>> {
+        let in_force_at = in_force_at.filter(|_| !self.has(Defect::ListsEndedAllowances));
+        let listed = self.whole.allowances_listed(org, in_force_at).await?;
         Ok(if self.has(Defect::RepeatsAllowances) { [listed.clone(), listed].concat() } else { listed })
     }
 
@@ -545,18 +550,35 @@ impl AllowlistStore for Broken {
         environment: Id,
         fingerprints: &[Fingerprint],
         entries: u64,
-    ) -> StoreResult<Vec<(Fingerprint, u64)>> {
-        let mut allowed = self.whole.allowed(org, environment, fingerprints, entries).await?;
-        allowed.retain(|(_, newest)| !self.has(Defect::AllowsByTheNewestEntry) || *newest < entries);
-        let first = allowed.iter().map(|(_, index)| *index).min().unwrap_or_default();
-        let since = |(fingerprint, index)| {
-            (fingerprint, if self.has(Defect::AllowsSinceTheFirst) { first } else { index })
-        };
-        Ok(allowed.into_iter().map(since).collect())
+        at: Timestamp,
+    ) -> StoreResult<Vec<AllowedArtifact>> {
+        let newest = self.has(Defect::AllowsByTheNewestEntry);
+        let within = if newest { u64::MAX } else { entries };
+        let at = if self.has(Defect::AllowancesNeverExpire) { Timestamp::from_micros(i64::MIN) } else { at };
+        let mut allowed = self.whole.allowed(org, environment, fingerprints, within, at).await?;
+        allowed.retain(|one| one.entry < entries);
+        let first = allowed.iter().map(|one| one.entry).min().unwrap_or_default();
+        if self.has(Defect::AllowsSinceTheFirst) {
+            allowed.iter_mut().for_each(|one| one.entry = first);
+        }
+        Ok(allowed)
     }
 
-    async fn allowance_count(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64> {
-        self.whole.allowance_count(org, environment, most).await
+    async fn allowance_count(&self, org: Id, environment: Id, at: Timestamp, most: u64) -> StoreResult<u64> {
+        self.whole.allowance_count(org, environment, at, most).await
+    }
+
+    async fn ended_allowances(
+        &self,
+        after: Timestamp,
+        until: Timestamp,
+        limit: u64,
+    ) -> StoreResult<Vec<EndedAllowance>> {
+        let mut ended = self.whole.ended_allowances(after, until, limit).await?;
+        if self.has(Defect::CutsEndedAllowancesAtTheLimit) {
+            ended.truncate(usize::try_from(limit).unwrap());
+        }
+        Ok(ended)
     }
 }
 

@@ -565,7 +565,8 @@ async fn a_key_an_allowance_and_a_version_too_many_are_refused() {
 
     api.given_environments("docker", &["prod", "test"]).await;
     let allow = |environment: &str, digit: &str| {
-        let body = json!({"artifact_name": "a", "artifact_fingerprint": digit.repeat(64), "description": ""});
+        let body =
+            json!({"artifact_name": "a", "artifact_fingerprint": digit.repeat(64), "description": "known"});
         api.put(&format!("/allowlists/acme/{environment}")).json(body)
     };
     for digit in ["1", "2", "1"] {
@@ -633,7 +634,7 @@ async fn image_references_and_titles_may_be_long() {
         let report =
             json!({"artifacts": [{"digests": {name.clone(): fingerprint('2')}, "creationTimestamp": 1}]});
         let allowance =
-            json!({"artifact_name": name, "artifact_fingerprint": fingerprint('1'), "description": ""});
+            json!({"artifact_name": name, "artifact_fingerprint": fingerprint('1'), "description": "known"});
         let pull_request = json!({"url": "https://example.com/1", "merge_commit": "c".repeat(40), "state": "MERGED",
                                   "title": "x".repeat(length), "approvers": []});
         let pull_requests =
