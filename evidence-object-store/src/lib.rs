@@ -62,6 +62,9 @@ pub struct ObjectBlobs {
     requests: Arc<Semaphore>,
 }
 
+/// The object that [`OutsideBlobs::ready`] writes. No organization has this id.
+const PROBE: &str = "write-probe";
+
 impl ObjectBlobs {
     /// Attachments in this store, each a `{organization}/{sha256}` below `prefix`. What the store has answered must be
     /// durable: a [`object_store::local::LocalFileSystem`] needs `with_fsync(true)` for that.
@@ -251,6 +254,11 @@ impl OutsideBlobs for ObjectBlobs {
             // Any other may have been received.
             Err(error) => Err(StoreError::Failed(error.into())),
         }
+    }
+
+    async fn ready(&self) -> StoreResult<()> {
+        let path = self.prefix.clone().join(PROBE);
+        self.put(&path, PutPayload::from_static(b"written to check that attachments can be written\n")).await
     }
 }
 

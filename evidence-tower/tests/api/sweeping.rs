@@ -252,6 +252,10 @@ impl Blobs for Slow {
 
 #[async_trait]
 impl OutsideBlobs for Slow {
+    async fn ready(&self) -> StoreResult<()> {
+        Ok(())
+    }
+
     async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
         Ok(())
     }
@@ -273,6 +277,10 @@ impl Blobs for Stubborn {
 
 #[async_trait]
 impl OutsideBlobs for Stubborn {
+    async fn ready(&self) -> StoreResult<()> {
+        Ok(())
+    }
+
     async fn remove(&self, _: Id, sha256: &Fingerprint) -> StoreResult<()> {
         if self.0.contains(sha256) { Err(StoreError::Unavailable("it stays".into())) } else { Ok(()) }
     }
@@ -384,6 +392,10 @@ impl Blobs for Silent {
 
 #[async_trait]
 impl OutsideBlobs for Silent {
+    async fn ready(&self) -> StoreResult<()> {
+        Ok(())
+    }
+
     async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
         if self.fails { Err(StoreError::Failed("cut off".into())) } else { std::future::pending().await }
     }
