@@ -153,6 +153,9 @@ pub trait OutsideBlobs: Blobs {
 
     /// Writes the marker. It is durable once this returns.
     async fn put_marker(&self, id: Id) -> StoreResult<()>;
+
+    /// Checks that blobs can be written, by writing a small object that every call overwrites.
+    async fn ready(&self) -> StoreResult<()>;
 }
 
 /// Whether a blob can be read to its end and is what its digest says. This reads all of it, which costs about what

@@ -61,6 +61,10 @@ pub enum Error {
     /// The store could not answer, or did not accept.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The service became unavailable after something of the request was recorded, or may have been. Any other error that is
+    /// [`ErrorKind::Unavailable`] means that nothing was recorded.
+    #[error("the request may have been recorded: {0}")]
+    OutcomeUnknown(#[source] Box<Error>),
     /// CPU-bound work was not begun, because too much of it waits.
     #[error("too much CPU-bound work is waiting")]
     Overloaded(#[from] Refused),
@@ -174,9 +178,11 @@ impl Error {
             Self::TooLarge { .. } => ErrorKind::TooLarge,
             Self::UnsupportedMediaType => ErrorKind::UnsupportedMediaType,
             // A race lost too often is a busy store.
-            Self::Store(StoreError::Conflict | StoreError::Unavailable(_)) | Self::Overloaded(_) => {
-                ErrorKind::Unavailable
-            }
+            Self::Store(
+                StoreError::Conflict | StoreError::Unavailable(_) | StoreError::OutcomeUnknown(_),
+            )
+            | Self::OutcomeUnknown(_)
+            | Self::Overloaded(_) => ErrorKind::Unavailable,
             Self::Store(_) | Self::Internal { .. } => ErrorKind::Internal,
         }
     }
@@ -184,6 +190,12 @@ impl Error {
     /// The HTTP status that answers it: that of its [kind](Self::kind).
     pub const fn status(&self) -> u16 {
         self.kind().status()
+    }
+
+    /// Whether something of the request was recorded although it failed, or may have been. Any other request that fails with
+    /// [`ErrorKind::Unavailable`] recorded nothing.
+    pub const fn may_have_recorded(&self) -> bool {
+        matches!(self, Self::OutcomeUnknown(_) | Self::Store(StoreError::OutcomeUnknown(_)))
     }
 
     /// A refused field: status 400 with [`INVALID_PAYLOAD`].
@@ -233,6 +245,17 @@ impl Error {
     pub fn named_by(self, field: &'static str) -> Self {
         match self {
             Self::NotFound(missing) => missing.named_by(field).into(),
+            other => other,
+        }
+    }
+
+    /// The same failure of a request that recorded something, or may have: one for which the service is unavailable becomes
+    /// [`Error::OutcomeUnknown`]; other errors stay as they are.
+    #[must_use]
+    pub(crate) fn after_recording(self) -> Self {
+        match self {
+            Self::OutcomeUnknown(_) => self,
+            error if error.kind() == ErrorKind::Unavailable => Self::OutcomeUnknown(Box::new(error)),
             other => other,
         }
     }

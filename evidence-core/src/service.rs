@@ -3,6 +3,7 @@
 mod answers;
 mod context;
 pub(crate) mod names;
+mod readiness;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -37,6 +38,7 @@ use crate::turns::Turns;
 
 use answers::{AnswerCache, Lookup};
 use names::{NameCache, empty_name_cache};
+use readiness::Readiness;
 
 pub use context::*;
 pub(crate) use context::{OwnedContext, retry_on_conflict, snapshot_too_large};
@@ -89,7 +91,11 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     /// Where CPU-bound work is done; on behalf of whom, is the transport's to say ([`Access::on_behalf_of`]).
     fn compute(&self) -> Compute;
 
-    /// Answers once the store does.
+    /// Whether writes can succeed: checked against the store and the place of the attachments, by a write that changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`Error::Store`] with the reason. Transports show it to callers.
     fn ready(&self) -> impl Future<Output = Result<()>> + Send;
 
     /// Authorizes and runs: the way in for a host's own code. An operation is a value, and so is its body.
@@ -150,7 +156,8 @@ async fn answer_of<O: Operation>(output: O::Output, compute: &Compute) -> Result
     if O::METHOD != Method::Get {
         compute.note(Progress::Recorded);
     }
-    output.answer(compute).await
+    let answer = output.answer(compute).await;
+    if O::METHOD == Method::Get { answer } else { answer.map_err(Error::after_recording) }
 }
 
 /// How a service behaves. Made with `..Settings::default()`: a new field is no breaking change.
@@ -218,6 +225,7 @@ struct Parts {
     trails: TrailCache,
     answers: AnswerCache,
     changing: Changing,
+    readiness: Readiness,
 }
 
 /// A request is authorized again whose answer is begun later than that: rights may have been taken away meanwhile.
@@ -368,6 +376,7 @@ impl Evidence {
                 trails: no_trails(),
                 answers,
                 changing: changing(),
+                readiness: Readiness::default(),
             }),
         }
     }
@@ -414,6 +423,7 @@ impl Evidence {
             trails: no_trails(),
             answers: AnswerCache::new(settings),
             changing: changing(),
+            readiness: Readiness::default(),
         };
         change(&mut parts);
         Self { parts: Arc::new(parts) }
@@ -476,7 +486,8 @@ impl Evidence {
         body: O::Body,
     ) -> Result<O::Output> {
         let cx = Context::over(&self.parts, access, self.now());
-        operation.run(body, &cx).await.map_err(|error| error.with_summary(O::INVALID))
+        let outcome = operation.run(body, &cx).await.map_err(|error| error.with_summary(O::INVALID));
+        if cx.has_recorded() { outcome.map_err(Error::after_recording) } else { outcome }
     }
 }
 
@@ -566,10 +577,7 @@ impl EvidenceService for Evidence {
     }
 
     async fn ready(&self) -> Result<()> {
-        self.parts.store.ready().await?;
-        if let Attachments::Outside(place) = &self.parts.attachments {
-            place.check().await?;
-        }
-        Ok(())
+        let Parts { readiness, store, attachments, .. } = &*self.parts;
+        readiness.check(&**store, attachments).await
     }
 }

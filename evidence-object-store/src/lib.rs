@@ -72,6 +72,9 @@ pub struct ObjectBlobs {
     directory: Option<Arc<std::path::Path>>,
 }
 
+/// The object that [`OutsideBlobs::ready`] writes. No organization has this id.
+const PROBE: &str = "write-probe";
+
 impl ObjectBlobs {
     /// Attachments in this store, each a `{organization}/{sha256}` below `prefix`. What the store has answered must be
     /// durable: a [`object_store::local::LocalFileSystem`] needs `with_fsync(true)` for that.
@@ -299,6 +302,11 @@ impl OutsideBlobs for ObjectBlobs {
 
     async fn put_marker(&self, id: Id) -> StoreResult<()> {
         self.put(&self.prefix.clone().join(MARKER), format!("{id}\n").into()).await
+    }
+
+    async fn ready(&self) -> StoreResult<()> {
+        let path = self.prefix.clone().join(PROBE);
+        self.put(&path, PutPayload::from_static(b"written to check that attachments can be written\n")).await
     }
 }
 

@@ -270,6 +270,10 @@ impl Driver for Sqlite {
         Ok(())
     }
 
+    async fn write_probe(&self, statement: Statement) -> StoreResult<()> {
+        self.change(vec![statement]).await.map(drop)
+    }
+
     async fn close(&self) {
         self.readers.close().await;
         self.queue.stop(Job::Stop).await;

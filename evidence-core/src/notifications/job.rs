@@ -238,9 +238,10 @@ impl Post {
         match error {
             // In a conflict the action or the delivery was changed meanwhile, and is looked at again; or another process took the
             // lease, which is noticed soon.
-            Error::Store(StoreError::Conflict | StoreError::Unavailable(_)) | Error::Overloaded(_) => {
-                sleep(REST).await;
-            }
+            Error::Store(
+                StoreError::Conflict | StoreError::Unavailable(_) | StoreError::OutcomeUnknown(_),
+            )
+            | Error::Overloaded(_) => sleep(REST).await,
             _ => self.put_off(key, reached).await,
         }
     }

@@ -109,6 +109,11 @@ impl OutsideBlobs for MarkedPlace {
         self.place.remove(org, sha256).await
     }
 
+    async fn ready(&self) -> StoreResult<()> {
+        self.check().await?;
+        self.place.ready().await
+    }
+
     async fn marker(&self) -> StoreResult<Option<Id>> {
         self.place.marker().await
     }

@@ -329,6 +329,10 @@ impl LedgerStore for Broken {
         })
     }
 
+    async fn ledger_sizes(&self, orgs: &[Id]) -> StoreResult<Vec<(Id, u64)>> {
+        self.whole.ledger_sizes(orgs).await
+    }
+
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
         let mut entries = self.whole.ledger_entries(org, first, limit).await?;
         while self.has(Defect::AnswersPagesOfAnySize) && !entries.is_empty() {

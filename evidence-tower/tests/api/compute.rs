@@ -496,6 +496,10 @@ impl Blobs for Longest {
 
 #[async_trait]
 impl OutsideBlobs for Longest {
+    async fn ready(&self) -> StoreResult<()> {
+        Ok(())
+    }
+
     async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
         Ok(())
     }

@@ -328,6 +328,10 @@ impl LedgerStore for InterceptingStore {
         self.ask("ledger_head", self.inner.ledger_head(org)).await
     }
 
+    async fn ledger_sizes(&self, orgs: &[Id]) -> StoreResult<Vec<(Id, u64)>> {
+        self.ask("ledger_sizes", self.inner.ledger_sizes(orgs)).await
+    }
+
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
         self.ask("ledger_entries", self.inner.ledger_entries(org, first, limit)).await
     }

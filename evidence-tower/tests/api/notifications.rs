@@ -12,6 +12,7 @@ use evidence_core::feed::Lease;
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::memory::MemoryStore;
 use evidence_core::notifications::{MailStatus, Message, NotSent, Notify, Sender, replay};
+use evidence_core::seed::Seed;
 use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, Settings, Store};
 use futures_util::future::BoxFuture;
@@ -20,7 +21,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::faults::Log;
-use crate::intercepting_store::{Call, InterceptingStore};
+use crate::intercepting_store::{Call, InterceptingStore, take_counts, take_queries};
 use crate::mounts::Mount;
 use crate::support::environments::{PROVENANCE, fingerprint};
 use crate::support::{Api, JOHN, ManualClock, NOW, TEST_TIMEOUT, acme, fixture, stores};
@@ -721,6 +722,26 @@ async fn a_server_that_was_taken_over_notes_no_target_to_have_nothing_left() {
         assert_eq!((known.len(), bench.postbox.attempts().len()), (1, 1), "{}", stored.name);
         drop(stored.guard);
     }
+}
+
+#[tokio::test]
+async fn organizations_in_which_nothing_happens_cost_no_query_each() {
+    const ORGS: usize = 40;
+    let (store, answered) = InterceptingStore::measured(Arc::new(MemoryStore::new()));
+    let bench = Bench::over(Arc::new(store), "measured").await;
+    let orgs = (0..ORGS).map(|number| format!("idle-{number}").parse().unwrap()).collect();
+    let seed = Seed { user: "jane".parse().unwrap(), orgs, api_key: None };
+    bench.service.seed(&seed).await.unwrap();
+    until("the ledgers were read", async || {
+        let [read] = take_counts(&answered, ["ledger_entries"]);
+        sleep(Duration::from_secs(2)).await;
+        read == 0
+    })
+    .await;
+    take_queries(&answered);
+    sleep(Duration::from_secs(3)).await;
+    let queries = take_queries(&answered);
+    assert!(queries.contains(&"ledger_sizes") && queries.len() < ORGS, "{queries:?}");
 }
 
 /// A process that no test starts.

@@ -255,6 +255,10 @@ impl Blobs for Slow {
 
 #[async_trait]
 impl OutsideBlobs for Slow {
+    async fn ready(&self) -> StoreResult<()> {
+        Ok(())
+    }
+
     async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
         Ok(())
     }
@@ -293,6 +297,10 @@ impl Blobs for Stubborn {
 
 #[async_trait]
 impl OutsideBlobs for Stubborn {
+    async fn ready(&self) -> StoreResult<()> {
+        Ok(())
+    }
+
     async fn remove(&self, _: Id, sha256: &Fingerprint) -> StoreResult<()> {
         if self.stuck.contains(sha256) { Err(StoreError::Unavailable("it stays".into())) } else { Ok(()) }
     }
@@ -413,6 +421,10 @@ impl Blobs for Silent {
 
 #[async_trait]
 impl OutsideBlobs for Silent {
+    async fn ready(&self) -> StoreResult<()> {
+        Ok(())
+    }
+
     async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
         if self.fails { Err(StoreError::Failed("cut off".into())) } else { std::future::pending().await }
     }

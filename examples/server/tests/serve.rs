@@ -362,6 +362,49 @@ fn attachments_are_kept_in_the_directory_that_is_named() {
 }
 
 #[test]
+fn a_server_whose_attachments_cannot_be_written_is_not_ready() {
+    let (database, parent) = (Database::default(), tempfile::tempdir().unwrap());
+    let key = Server::start(&database).key.clone();
+    let (directory, away) = (parent.path().join("attachments"), parent.path().join("away"));
+    std::fs::create_dir(&directory).unwrap();
+    let mut program = program(&[]);
+    program.env("EVIDENCE_ATTACHMENTS", format!("file://{}", directory.display()));
+    let server = Server::run(program, &database, &key);
+    let ready = || server.ask("GET", "/ready", "text/plain", "");
+    assert_eq!(ready().0, 200);
+    std::fs::rename(&directory, &away).unwrap();
+    std::fs::write(&directory, "no directory").unwrap();
+    // A success is cached for a second.
+    sleep(Duration::from_secs(1));
+    let (status, text) = ready();
+    assert!(status == 503 && text.contains("Not ready: ") && text.contains("attachments"), "{text}");
+    // Anybody may ask.
+    assert!(!text.contains(parent.path().to_str().unwrap()), "{text}");
+    std::fs::remove_file(&directory).unwrap();
+    std::fs::rename(&away, &directory).unwrap();
+    assert_eq!(ready().0, 200);
+}
+
+#[test]
+fn a_log_that_nobody_reads_keeps_no_request_waiting() {
+    let database = Database::default();
+    let key = Server::start(&database).key.clone();
+    let mut program = program(&[]);
+    program.env("EVIDENCE_LOG_FILTER", "trace").stderr(Stdio::piped());
+    let mut server = Server::run(program, &database, &key);
+    // Far more than a pipe holds, and than lines are buffered.
+    for _ in 0..500 {
+        assert_eq!(server.ask("GET", "/api/v2/flows/acme", "text/plain", "").0, 200);
+    }
+    // Once somebody reads, the log tells how much is missing.
+    let log = BufReader::new(server.child.stderr.take().unwrap());
+    let told = log.lines().map(Result::unwrap).find(|line| line.contains("log lines were dropped"));
+    assert!(told.is_some());
+    terminate(&server);
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn what_cannot_be_done_is_one_sentence_and_status_1() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| format!("sqlite://{}", directory.path().join(name).display());
