@@ -49,7 +49,7 @@ async fn a_directory_without_the_marker_takes_no_attachment() {
                 fs::create_dir(&directory).unwrap();
             }
             assert_eq!(attest(&api, "b").await, 503, "{name}");
-            assert!(evidence.ready().await.unwrap_err().to_string().contains("marker"), "{name}");
+            assert!(evidence.ready().await.is_err(), "{name}");
             assert_eq!(directory.exists(), mount_point, "{name}");
         }
         let found = api.get("/attestations/acme/shop/trail/t/one").await.ok();
@@ -79,7 +79,7 @@ async fn a_directory_of_another_database_takes_no_attachment() {
         fixture(Arc::clone(&store), Settings::default()).await;
         let (evidence, api) = started(&store, directory.path()).await;
         if number > 0 {
-            assert!(evidence.ready().await.unwrap_err().to_string().contains("another database"), "{name}");
+            assert!(evidence.ready().await.is_err(), "{name}");
             assert_eq!(attest(&api, "a").await, 503, "{name}");
             // As an operator does who moved to another database.
             fs::remove_file(directory.path().join("evidence-marker")).unwrap();
