@@ -272,6 +272,7 @@ impl Details {
             Self::Sonar(details) => Some(Data::Sonar(&mut details.sonar_results)),
             Self::Decision(details) => Some(Data::Json(&mut details.attestation_data)),
             Self::Sbom(details) => Some(Data::Json(&mut details.attestation_data)),
+            Self::Sarif(details) => Some(Data::Json(&mut details.attestation_data)),
             Self::Custom(details) => Some(Data::Json(&mut details.attestation_data)),
         }
     }
@@ -284,7 +285,7 @@ impl Details {
             Self::PullRequest(_) => Some("pull_requests"),
             Self::Jira(_) => Some("jira_results"),
             Self::Sonar(_) => Some("sonar_results"),
-            Self::Decision(_) | Self::Sbom(_) | Self::Custom(_) => Some("attestation_data"),
+            Self::Decision(_) | Self::Sbom(_) | Self::Sarif(_) | Self::Custom(_) => Some("attestation_data"),
         }
     }
 

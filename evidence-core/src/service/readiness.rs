@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
+use crate::blobs::OutsideBlobs;
 use crate::error::{Error, Result};
 use crate::store::Store;
 use crate::store::error::{StoreError, StoreResult};
