@@ -69,6 +69,12 @@ pub struct Limits {
     pub runs: u32,
     /// Runs of all artifacts of a trail that answers about it show, of those: the 10,000 newest.
     pub trail_runs: usize,
+    /// Bytes of memory for the bodies that requests are being answered about, beyond 64 KiB each, with what is made of them:
+    /// 512 MiB. A tenant may use half of what the others leave. One body that is larger than that is admitted beside, at a time.
+    pub request_memory: u64,
+    /// Bytes of temporary files, of bodies that are being received, attachments on their way, and archives: 4 GiB. A tenant may
+    /// use half of what the others leave.
+    pub temporary_space: u64,
     /// Bytes of what was reported to a trail that a PDF shows, which is drawn in memory: 16 MiB. Each line that tells where
     /// an artifact ran counts as 200 of them.
     pub audit_pdf: u64,
@@ -105,6 +111,8 @@ impl Default for Limits {
             trail_attestations: 10_000,
             runs: 100,
             trail_runs: 10_000,
+            request_memory: 512 << 20,
+            temporary_space: 4 << 30,
             audit_pdf: 16 << 20,
         }
     }
