@@ -147,6 +147,13 @@ pub trait OutsideBlobs: Blobs {
     /// any other error it may be removed at any time.
     async fn remove(&self, org: Id, sha256: &Fingerprint) -> StoreResult<()>;
 
+    /// Returns the id in this place's marker, an object beside the blobs; `None` without a marker. The service compares it
+    /// before and after each write: an empty directory may be the mount point of a volume that is not mounted.
+    async fn marker(&self) -> StoreResult<Option<Id>>;
+
+    /// Writes the marker. It is durable once this returns.
+    async fn put_marker(&self, id: Id) -> StoreResult<()>;
+
     /// Checks that blobs can be written, by writing a small object that every call overwrites.
     async fn ready(&self) -> StoreResult<()>;
 }

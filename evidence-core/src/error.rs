@@ -52,6 +52,8 @@ pub enum Error {
         limit: u64,
         /// Whether it is one file of a form rather than the whole body.
         file: bool,
+        /// The part of the request that is too large: `body`, or the name of a form's part.
+        part: &'static str,
     },
     /// The body is of a type that the operation does not read.
     #[error("the content type cannot be read")]
@@ -121,6 +123,14 @@ impl ErrorKind {
             Self::Unavailable => 503,
         }
     }
+}
+
+/// Refuses a list of `field` that would hold more than `most` items, together with those that are there already.
+pub(crate) fn at_most(most: usize, items: usize, field: &str) -> Result<()> {
+    if items > most {
+        return Err(Error::invalid(field, format!("There should be at most {most} items, not {items}")));
+    }
+    Ok(())
 }
 
 impl Error {
@@ -323,6 +333,8 @@ pub enum Resource {
     ApiKey,
     /// An action, which is asked for by its number.
     Action,
+    /// An entry of an environment's allowlist, which is found by its fingerprint.
+    Allowance,
     Match,
     Tagged(TaggedKind),
 }
@@ -398,6 +410,7 @@ impl Resource {
             Self::ServiceAccount => "name",
             Self::ApiKey => "key_id",
             Self::Action => "action_number",
+            Self::Allowance => "fingerprint",
             Self::Match => "search_value",
             Self::Tagged(_) => "resource_id",
         }
@@ -425,6 +438,7 @@ impl Resource {
             Self::ServiceAccount => "service account",
             Self::ApiKey => "API key",
             Self::Action => "action",
+            Self::Allowance => "allowlist entry",
             Self::Match => "match",
             Self::Tagged(_) => "resource",
         }
@@ -453,6 +467,7 @@ impl Resource {
             Self::ServiceAccount => "Service account not found",
             Self::ApiKey => "API key not found",
             Self::Action => "Action not found",
+            Self::Allowance => "Allowlist entry not found",
             Self::Match => "No matches",
             Self::Tagged(_) => "Resource not found",
         }
@@ -525,7 +540,8 @@ fn looked_for(missing: &Missing) -> String {
         Resource::AttestationTypeVersion
         | Resource::ControlVersion
         | Resource::Snapshot
-        | Resource::Deployment => name.clone(),
+        | Resource::Deployment
+        | Resource::Allowance => name.clone(),
         _ => format!("no {noun} named '{name}' in {place}"),
     }
 }
@@ -562,7 +578,8 @@ fn named(missing: &Missing) -> String {
         Resource::AttestationTypeVersion
         | Resource::ControlVersion
         | Resource::Snapshot
-        | Resource::Deployment => name.clone(),
+        | Resource::Deployment
+        | Resource::Allowance => name.clone(),
         Resource::Control => format!("Control '{name}' does not exist in organization '{org}'"),
         Resource::Repo => format!("Repo '{name}' not found"),
         Resource::Match => format!("No matches for '{name}'."),

@@ -22,7 +22,6 @@ use crate::compute::{Compute, ComputePool, Progress};
 use crate::environments::remembered::{EvaluationCache, no_evaluations};
 use crate::error::{Error, ErrorKind, Missing, Resource, Result, Wording};
 use crate::fact::names::Key;
-use crate::flows::record::Visibility;
 use crate::flows::templates::{Templates, no_templates};
 use crate::id::{Id, Random, SystemRandom};
 use crate::limits::Limits;
@@ -33,6 +32,7 @@ use crate::policies::parsed::{ParsedPolicies, no_policies};
 use crate::rules::egress::Egress;
 use crate::store::Store;
 use crate::sweep::pending::Attachments;
+use crate::sweep::place::MarkedPlace;
 use crate::time::{Clock, SystemClock, Timestamp};
 use crate::trails::contents::{TrailCache, no_trails};
 use crate::turns::Turns;
@@ -302,7 +302,7 @@ impl Parts {
             (Some(role), scope, _) => role >= scope.least_role(),
             (None, Scope::ReadFlow, Some(flow)) => {
                 let flow = store.flow(org, flow.as_str()).await?;
-                flow.is_some_and(|flow| flow.record.visibility == Visibility::Public)
+                flow.is_some_and(|flow| flow.record.is_public())
             }
             (None, ..) => false,
         };
@@ -393,7 +393,10 @@ impl Evidence {
     #[must_use]
     pub fn with_attachments(self, attachments: Arc<dyn OutsideBlobs>) -> Self {
         self.with(|parts| {
-            parts.attachments = Attachments::Outside(attachments);
+            let (store, clock, random) = (&parts.store, &parts.clock, &parts.random);
+            let (store, clock, random) = (Arc::clone(store), Arc::clone(clock), Arc::clone(random));
+            parts.attachments =
+                Attachments::Outside(Arc::new(MarkedPlace::new(store, attachments, clock, random)));
             parts.blobs = parts.attachments.blobs();
         })
     }

@@ -89,7 +89,7 @@ impl Writer {
             self.write_blobs(blobs);
         }
         drop(queue);
-        self.file.finish_replaced(&self.connection);
+        self.file.finish(&self.connection);
         if let Err((_, error)) = self.connection.close() {
             tracing::warn!(%error, "the store's writer did not close its connection");
         }

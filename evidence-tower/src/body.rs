@@ -48,8 +48,8 @@ impl Incoming {
         }
     }
 
-    /// Reads a body of this kind; `limit`, in bytes, applies to all but forms. What is loaded of it into memory is reserved in
-    /// the request's budget. The future is boxed here, so that it is compiled once and not per operation.
+    /// Reads a body of this kind; `limit`, in bytes, applies to the JSON of a form, else to the whole. What is loaded of it into
+    /// memory is reserved in the request's budget. The future is boxed here, so that it is compiled once and not per operation.
     pub(crate) fn read(
         self,
         kind: BodyKind,
@@ -76,7 +76,7 @@ impl Incoming {
             BodyKind::Form(parts) => {
                 self.check_headers(multipart::whole_limit(&limits), &budget)?;
                 let boundary = multipart::boundary(&self.content_type.unwrap_or_default())?;
-                multipart::read(boundary, self.body, parts, &limits, &budget).await
+                multipart::read(boundary, self.body, parts, limit, &limits, &budget).await
             }
         }
     }
@@ -93,7 +93,7 @@ impl Incoming {
     /// `TooLarge` by the declared length, else `UnsupportedMediaType` if encoded, else `Overloaded`.
     fn check_headers(&self, limit: u64, budget: &RequestBudget) -> Result<()> {
         if self.declared_length > limit {
-            Err(Error::TooLarge { limit, file: false })
+            Err(Error::TooLarge { limit, file: false, part: BODY })
         } else if self.encoded {
             Err(Error::UnsupportedMediaType)
         } else if self.declared_length > IN_MEMORY as u64 {
@@ -125,6 +125,9 @@ impl Incoming {
 /// What was loaded into memory, and the reservation of that memory, to be kept until the request is answered. Short bodies
 /// need none: their number is limited by that of connections.
 pub(crate) type Loaded<T> = (T, Option<Reservation>);
+
+/// The name of a body that is too large, as errors give it.
+pub(crate) const BODY: &str = "body";
 
 /// How much of a text that is still being received is held in memory.
 const IN_MEMORY: usize = 64 << 10;
@@ -208,7 +211,7 @@ fn limited(body: UnsyncBoxBody<Bytes, BoxError>, limit: u64) -> UnsyncBoxBody<By
 /// A body that ended early: for its length, by a limit of ours or of the host's, or because the client left.
 pub(crate) fn broken_off(error: &(dyn std::error::Error + 'static), limit: u64) -> Error {
     if error.is::<LengthLimitError>() {
-        Error::TooLarge { limit, file: false }
+        Error::TooLarge { limit, file: false, part: BODY }
     } else {
         tracing::debug!(%error, "a request body broke off");
         incomplete()
@@ -348,7 +351,7 @@ mod tests {
     #[tokio::test]
     async fn a_body_may_be_as_long_as_the_limit_and_no_longer() {
         let text = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
-        let too_large = Err(Error::TooLarge { limit: LIMIT as u64, file: false }.to_string());
+        let too_large = Err(Error::TooLarge { limit: LIMIT as u64, file: false, part: BODY }.to_string());
         assert!(json(&[], text(LIMIT).as_bytes()).await.is_ok());
         assert_eq!(json(&[], text(LIMIT + 1).as_bytes()).await, too_large);
         assert_eq!(json(&[(CONTENT_LENGTH, "33")], b"{}").await, too_large);

@@ -201,6 +201,9 @@ fn internal() -> ErrorParts {
     plain(StatusCode::INTERNAL_SERVER_ERROR, "Internal server error")
 }
 
+/// What the specification calls a megabyte.
+const MEGABYTE: u64 = 1 << 20;
+
 fn parts(error: &Error, wording: Wording) -> ErrorParts {
     let Ok(status) = StatusCode::from_u16(error.status()) else { return internal() };
     match (error.kind(), error) {
@@ -216,11 +219,18 @@ fn parts(error: &Error, wording: Wording) -> ErrorParts {
         (_, Error::AccessDenied(path)) => {
             (status, Cow::Owned(format!("Access denied to {path}")), FieldErrors::new())
         }
-        (_, Error::TooLarge { file: true, limit }) => {
-            let message = format!("File size exceeds {}MB limit", limit >> 20);
+        (_, Error::TooLarge { file: true, limit, .. }) => {
+            let message = match limit % MEGABYTE {
+                0 => format!("File size exceeds {}MB limit", limit / MEGABYTE),
+                _ => format!("File size exceeds the limit of {limit} bytes"),
+            };
             (status, Cow::Owned(message), FieldErrors::new())
         }
-        (ErrorKind::TooLarge, _) => plain(status, "Request body too large"),
+        (_, Error::TooLarge { file: false, limit, part }) => {
+            let text = format!("Input should have at most {limit} bytes");
+            let fields = FieldErrors::from([((*part).to_owned(), text)]);
+            (status, Cow::Borrowed("Request body too large"), fields)
+        }
         (ErrorKind::Unauthenticated, _) => plain(status, "Unauthorized"),
         (ErrorKind::Forbidden, _) => plain(status, "You don't have permission to access this resource"),
         (ErrorKind::UnsupportedMediaType, _) => plain(status, "Unsupported media type"),

@@ -200,7 +200,7 @@ async fn input<O: Operation>(
 ) -> Result<(O, O::Body, Option<Reservation>)> {
     let operation = parameters.read()?;
     let (body, memory) = body.read(O::Body::KIND, O::body_limit(limits), limits, budget).await?;
-    Ok((operation, O::Body::read_in(body, compute).await?, memory))
+    Ok((operation, O::Body::read_in(body, *limits, compute).await?, memory))
 }
 
 /// A write, which is done where its request is answered. When that is dropped because the client hung up, the rest of it

@@ -31,7 +31,7 @@ use tracing::subscriber::NoSubscriber;
 
 use crate::intercepting_store::{Call, InterceptingStore};
 use crate::mounts::{MOUNTS, Mount};
-use crate::support::{Api, JANE, fixture, in_memory};
+use crate::support::{Api, JANE, Marker, fixture, in_memory};
 
 const SECRET: &str = "password=hunter2";
 
@@ -213,6 +213,7 @@ async fn a_503_to_a_write_of_which_a_part_was_recorded_says_that_the_outcome_is_
 /// An object store that stops answering, or that has lost its attachments.
 #[derive(Default)]
 struct Nowhere {
+    marker: Marker,
     is_away: AtomicBool,
 }
 
@@ -244,6 +245,14 @@ impl OutsideBlobs for Nowhere {
     async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
         Ok(())
     }
+
+    async fn marker(&self) -> StoreResult<Option<Id>> {
+        Ok(self.marker.get())
+    }
+
+    async fn put_marker(&self, id: Id) -> StoreResult<()> {
+        self.marker.put(id)
+    }
 }
 
 #[tokio::test]
@@ -269,6 +278,7 @@ async fn a_download_of_what_is_not_to_be_had_fails_before_it_begins() {
 
 /// An object store that has lost all but the first chunk, or that answers more than was put.
 struct Lossy {
+    marker: Marker,
     repeats: bool,
 }
 
@@ -293,12 +303,21 @@ impl OutsideBlobs for Lossy {
     async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
         Ok(())
     }
+
+    async fn marker(&self) -> StoreResult<Option<Id>> {
+        Ok(self.marker.get())
+    }
+
+    async fn put_marker(&self, id: Id) -> StoreResult<()> {
+        self.marker.put(id)
+    }
 }
 
 #[tokio::test]
 async fn a_download_that_lost_a_chunk_breaks_off_and_never_ends_as_if_it_were_whole() {
     for repeats in [false, true] {
-        let evidence = in_memory().await.with_attachments(Arc::new(Lossy { repeats }));
+        let evidence =
+            in_memory().await.with_attachments(Arc::new(Lossy { repeats, marker: Marker::default() }));
         let api = Api::new(evidence.clone(), Mount::Tower, "lossy").await;
         let file = "x".repeat(CHUNK + 1);
         let parts = [

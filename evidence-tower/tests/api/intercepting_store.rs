@@ -37,7 +37,7 @@ use evidence_core::snapshots::{
     SnapshotStore, Start,
 };
 use evidence_core::store::{Health, Leaf, LedgerStore, Recorder, StoreResult, StoredEntry};
-use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
+use evidence_core::sweep::{AttachmentPlace, AttachmentState, Pending, PendingStore};
 use evidence_core::tags::{TagChoice, TagStore, TaggedKind};
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
@@ -311,6 +311,14 @@ impl PendingStore for InterceptingStore {
 
     async fn end_removal(&self, pending: &Pending) -> StoreResult<bool> {
         self.ask("end_removal", self.inner.end_removal(pending)).await
+    }
+
+    async fn attachment_place(&self) -> StoreResult<Option<AttachmentPlace>> {
+        self.ask("attachment_place", self.inner.attachment_place()).await
+    }
+
+    async fn put_attachment_place(&self, place: AttachmentPlace) -> StoreResult<bool> {
+        self.ask("put_attachment_place", self.inner.put_attachment_place(place)).await
     }
 }
 

@@ -59,6 +59,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
     let ServeOptions { store: store_options, api, attachments } = options;
     let _log = logging::start(&api.log)?;
+    let limits = api.limits()?;
     let attachments = attachments.as_deref().map(ObjectBlobs::open).transpose()?;
     let store = store::open(&store_options).await?;
     if store.is_empty().await? {
@@ -69,7 +70,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
     }
     let work = Work::new(&api)?;
     let listener = Listener::open(&api).await?;
-    let service = Evidence::new(store.store(), listener.settings(&api));
+    let service = Evidence::new(store.store(), listener.settings(&api, limits));
     let service = match attachments {
         Some(attachments) => service.with_attachments(Arc::new(attachments)),
         None => service,
@@ -116,13 +117,13 @@ impl Listener {
     }
 
     /// The settings of a service that is reached at this address.
-    pub(crate) fn settings(&self, options: &ApiOptions) -> Settings {
+    pub(crate) fn settings(&self, options: &ApiOptions, limits: Limits) -> Settings {
         let local = || format!("http://localhost:{}", self.address.port());
         Settings {
             public_url: options.public_url.clone().unwrap_or_else(local),
             wording: options.wording.into(),
             implicit_flows: options.implicit_flows == Switch::On,
-            limits: Limits::default(),
+            limits,
             heartbeat_interval: Duration::from_secs(options.heartbeat_seconds),
             egress: notifications::egress(&options.notify),
             ..Settings::default()

@@ -315,6 +315,22 @@ fn bodies_on_their_way_are_not_held_in_memory() {
 }
 
 #[test]
+fn limits_are_set_by_the_environment_and_shown_to_callers() {
+    let database = Database::default();
+    let key = Server::start(&database).key.clone();
+    let mut program = program(&[]);
+    program.env("EVIDENCE_LIMITS", "file=3MiB,tags=7");
+    let server = Server::run(program, &database, &key);
+    let (status, text) = server.ask("GET", "/api/v2/limits", "application/json", "");
+    assert_eq!(status, 200, "{text}");
+    for (name, value) in [("file", 3 << 20), ("tags", 7), ("files", 32)] {
+        let unit = if name == "file" { "bytes" } else { "count" };
+        let shown = format!(r#"{{"name":"{name}","unit":"{unit}","value":{value},"#);
+        assert!(text.contains(&shown), "{text}");
+    }
+}
+
+#[test]
 fn attachments_are_kept_in_the_directory_that_is_named() {
     let database = Database::default();
     let key = Server::start(&database).key.clone();
