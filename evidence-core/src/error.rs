@@ -65,8 +65,8 @@ pub enum Error {
     /// [`ErrorKind::Unavailable`] means that nothing was recorded.
     #[error("the request may have been recorded: {0}")]
     OutcomeUnknown(#[source] Box<Error>),
-    /// CPU-bound work was not begun, because too much of it waits.
-    #[error("too much CPU-bound work is waiting")]
+    /// The request was not begun, because too many others wait or hold too much.
+    #[error("the service is overloaded")]
     Overloaded(#[from] Refused),
     /// A defect of the service or its surroundings, such as a report that cannot be drawn.
     #[error("{what}")]

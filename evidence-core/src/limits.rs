@@ -190,6 +190,12 @@ limits! {
     trail_attestations: u64 = 10_000, Count, "Attestations of one trail. It may be exceeded as trail_artifacts may.";
     runs: u32 = 100, Count, "Runs of an artifact in one environment that answers show: the newest, and the first.";
     trail_runs: usize = 10_000, Count, "Runs of all artifacts of a trail that answers show: the newest.";
+    request_memory: u64 = 512 * MIB, Bytes,
+        "Memory for the bodies of the requests that are being answered, four times the length of each that is over 64 KiB. An \
+         organization may use half of what the others leave, and one body that is larger than that is admitted at a time.";
+    temporary_space: u64 = 4 * GIB, Bytes,
+        "Temporary files: bodies and attachments that are being received, and archives. An organization may use half of what \
+         the others leave.";
     audit_pdf: u64 = 16 * MIB, Bytes,
         "Reports to a trail that a PDF shows. Each line that tells where an artifact ran counts as 200 bytes.";
 }
@@ -201,7 +207,8 @@ impl Default for Limits {
 }
 
 /// Limits of a whole, each with the limit of a part of it.
-const CONTAINED: [(&str, &str); 8] = [
+const CONTAINED: [(&str, &str); 9] = [
+    ("temporary_space", "form"),
     ("form", "file"),
     ("form", "attestation"),
     ("form", "document"),

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::admission::Admission;
 use crate::attestation_types::compiled::{CompiledTypes, no_types};
 use crate::auth::access::{Access, OrgAccess, Principal, Target};
 use crate::auth::actor::Scope;
@@ -90,6 +91,9 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
 
     /// Where CPU-bound work is done; on behalf of whom, is the transport's to say ([`Access::on_behalf_of`]).
     fn compute(&self) -> Compute;
+
+    /// How much requests may hold; a transport asks on behalf of whom it reads a body ([`Access::on_behalf_of`]).
+    fn admission(&self) -> Admission;
 
     /// Whether writes can succeed: checked against the store and the place of the attachments, by a write that changes
     /// nothing.
@@ -216,6 +220,7 @@ struct Parts {
     random: Arc<dyn Random>,
     settings: Settings,
     compute: Compute,
+    admission: Admission,
     callers: Callers,
     names: NameCache,
     templates: Templates,
@@ -357,7 +362,7 @@ impl Evidence {
         random: Arc<dyn Random>,
     ) -> Self {
         let attachments = Attachments::Inside(Arc::clone(&store));
-        let answers = AnswerCache::new(&settings);
+        let (answers, admission) = (AnswerCache::new(&settings), Admission::new(&settings.limits));
         Self {
             parts: Arc::new(Parts {
                 store,
@@ -367,6 +372,7 @@ impl Evidence {
                 random,
                 settings,
                 compute: Compute::default(),
+                admission,
                 callers: Callers::default(),
                 names: empty_name_cache(),
                 templates: no_templates(),
@@ -405,7 +411,8 @@ impl Evidence {
 
     /// The same service with other parts, which has forgotten what it remembered.
     fn with(self, change: impl FnOnce(&mut Parts)) -> Self {
-        let Parts { store, attachments, blobs, clock, random, settings, compute, .. } = &*self.parts;
+        let Parts { store, attachments, blobs, clock, random, settings, compute, admission, .. } =
+            &*self.parts;
         let mut parts = Parts {
             store: Arc::clone(store),
             attachments: attachments.clone(),
@@ -414,6 +421,7 @@ impl Evidence {
             random: Arc::clone(random),
             settings: settings.clone(),
             compute: compute.clone(),
+            admission: admission.clone(),
             callers: Callers::default(),
             names: empty_name_cache(),
             templates: no_templates(),
@@ -574,6 +582,10 @@ impl EvidenceService for Evidence {
 
     fn compute(&self) -> Compute {
         self.parts.compute.clone()
+    }
+
+    fn admission(&self) -> Admission {
+        self.parts.admission.clone()
     }
 
     async fn ready(&self) -> Result<()> {

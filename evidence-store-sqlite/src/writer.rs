@@ -48,6 +48,10 @@ impl Task for Job {
             Self::Change(..) | Self::Stop(_) => None,
         }
     }
+
+    fn is_upload(&self) -> bool {
+        matches!(self, Self::Blob(..))
+    }
 }
 
 /// The writer and its connection, which nobody else uses.
@@ -69,7 +73,7 @@ impl Writer {
     pub(crate) fn run(mut self, mut queue: Jobs<Job>) {
         let mut jobs = Vec::new();
         let mut stopped = None;
-        while stopped.is_none() && queue.blocking_next(&mut jobs, MAX_GROUP) > 0 {
+        while (stopped.is_none() || queue.has_uploads()) && queue.blocking_next(&mut jobs, MAX_GROUP) > 0 {
             let (mut writes, mut blobs, mut changes, mut reservations) = (vec![], vec![], vec![], vec![]);
             for queued in jobs.drain(..) {
                 reservations.push(queued.room);
@@ -80,10 +84,9 @@ impl Writer {
                     Job::Stop(reply) => stopped = Some(reply),
                 }
             }
-            // Whoever has noted a content writes it later, and records what names it later still.
             self.change(changes);
-            self.write_blobs(blobs);
             self.record(writes);
+            self.write_blobs(blobs);
         }
         drop(queue);
         self.file.finish(&self.connection);

@@ -208,10 +208,17 @@ impl<S: EvidenceService> Inner<S> {
         let target = (found.endpoint.target)(&parameters)?;
         let access = self.service.authorize(&caller, &target).await?;
         let body = Incoming::new(&head.headers, body);
+        let budget = self.service.admission().on_behalf_of(access.on_behalf_of());
         let orphaned = self.orphaned.clone();
         let request = head.uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
-        let call = Call { service: self.service.clone(), access, parameters, request, body, orphaned };
-        Ok(reply::response((found.endpoint.answer)(call).await?))
+        #[cfg(feature = "rocket")]
+        let space = budget.temporary_space().clone();
+        let call =
+            Call { service: self.service.clone(), access, parameters, request, body, budget, orphaned };
+        let response = reply::response((found.endpoint.answer)(call).await?);
+        #[cfg(feature = "rocket")]
+        let response = rocket::gathered_in(space, response);
+        Ok(response)
     }
 
     /// The caller: whom the host authenticates, else the owner of the API key.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use evidence_core::admission::RequestBudget;
 use evidence_core::blobs::Upload;
 use evidence_core::name::Fingerprint;
 use evidence_core::operation::{FormParts, RawBody};
@@ -20,7 +21,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use multer::{Field, Multipart};
 
 use crate::BoxError;
-use crate::body::{BODY, Gathering, broken_off, not_spooled};
+use crate::body::{BODY, Gathering, Loaded, broken_off, not_spooled};
 
 /// The most bytes of boundaries and part headers.
 const MAX_FRAMING: u64 = 1 << 20;
@@ -57,9 +58,11 @@ pub(crate) async fn read(
     parts: FormParts,
     document_limit: u64,
     limits: &Limits,
-) -> Result<RawBody> {
+    budget: &RequestBudget,
+) -> Result<Loaded<RawBody>> {
     let mut parser = Parser::new(boundary, body, whole_limit(limits));
-    let mut form = Form { parts, document_limit, limits: *limits, document: None, files: BTreeMap::new() };
+    let mut form =
+        Form { parts, document_limit, limits: *limits, budget, document: None, files: BTreeMap::new() };
     let most = limits.files.saturating_add(MAX_OTHER_PARTS);
     let mut count = 0;
     while let Some(field) = parser.next().await? {
@@ -69,7 +72,15 @@ pub(crate) async fn read(
         }
         form.take(Part { field, state: &parser.state }).await?;
     }
-    Ok(RawBody::Form { document: form.document, files: form.files.into_values().collect() })
+    // Not before all files are there, which may take minutes.
+    let (document, memory) = match form.document {
+        Some(document) => {
+            let (text, memory) = document.load(budget).await?;
+            (Some(text), memory)
+        }
+        None => (None, None),
+    };
+    Ok((RawBody::Form { document, files: form.files.into_values().collect() }, memory))
 }
 
 /// What the parser and its feed share.
@@ -182,8 +193,8 @@ impl Part<'_> {
     }
 
     /// The content of a document.
-    async fn text(mut self, limit: u64, part: &'static str) -> Result<Bytes> {
-        let mut text = Gathering::default();
+    async fn text(mut self, limit: u64, part: &'static str, budget: &RequestBudget) -> Result<Gathering> {
+        let mut text = Gathering::new(budget);
         while let Some(chunk) = self.chunk().await? {
             if text.size() + chunk.len() as u64 > limit {
                 return Err(Error::TooLarge { limit, file: false, part });
@@ -194,8 +205,8 @@ impl Part<'_> {
     }
 
     /// The content of a file.
-    async fn spool(mut self, limit: u64, part: &'static str) -> Result<Spooled> {
-        let mut spool = Spool::default();
+    async fn spool(mut self, limit: u64, part: &'static str, budget: &RequestBudget) -> Result<Spooled> {
+        let mut spool = Spool::new(budget.temporary_space().clone());
         while let Some(chunk) = self.chunk().await? {
             if spool.size() + chunk.len() as u64 > limit {
                 return Err(Error::TooLarge { limit, file: true, part });
@@ -217,22 +228,23 @@ impl Part<'_> {
 }
 
 /// What was read of a form so far.
-struct Form {
+struct Form<'a> {
     parts: FormParts,
     document_limit: u64,
     limits: Limits,
-    document: Option<Bytes>,
+    budget: &'a RequestBudget,
+    document: Option<Gathering>,
     files: BTreeMap<Option<u64>, (String, Upload)>,
 }
 
-impl Form {
+impl Form<'_> {
     async fn take(&mut self, part: Part<'_>) -> Result<()> {
         let name = part.field.name().unwrap_or_default().to_owned();
         if name == self.parts.document {
             if self.document.is_some() {
                 return Err(twice(name));
             }
-            self.document = Some(part.text(self.document_limit, self.parts.document).await?);
+            self.document = Some(part.text(self.document_limit, self.parts.document, self.budget).await?);
             return Ok(());
         }
         match self.file_number(&name)? {
@@ -265,7 +277,7 @@ impl Form {
         let sent_name = part.field.file_name().map(str::to_owned);
         let is_text = self.parts.many && number.is_none() && sent_name.is_none();
         let media_type = part.media_type();
-        let file = part.spool(self.limits.file, self.parts.file).await?;
+        let file = part.spool(self.limits.file, self.parts.file, self.budget).await?;
         // A browser sends a file that nobody chose as one without name and content.
         let unchosen = sent_name.as_deref() == Some("");
         if file.size == 0 && (is_text || unchosen) {

@@ -15,6 +15,10 @@ impl Task for Work {
     fn room(&self) -> Option<(Id, usize)> {
         self.0
     }
+
+    fn is_upload(&self) -> bool {
+        false
+    }
 }
 
 fn org(number: u64) -> Id {
@@ -174,4 +178,51 @@ async fn a_job_that_is_larger_than_all_the_room_waits_beside_it_one_at_a_time() 
     assert!(finds_room(&queue, org(2), OVERHEAD));
     while next(&mut jobs).await.job.0 != Some((org(1), 2 * ROOM)) {}
     assert!(finds_room(&queue, org(2), 2 * ROOM));
+}
+
+/// A chunk of a stored attachment, or a record.
+#[derive(Debug)]
+struct Piece {
+    org: u64,
+    is_upload: bool,
+    _reply: Reply<()>,
+}
+
+impl Task for Piece {
+    fn room(&self) -> Option<(Id, usize)> {
+        Some((org(self.org), if self.is_upload { 256 << 10 } else { 1000 }))
+    }
+
+    fn is_upload(&self) -> bool {
+        self.is_upload
+    }
+}
+
+#[tokio::test]
+async fn uploads_yield_to_records_and_organizations_take_turns() {
+    let (queue, mut jobs) = Queue::new(Bounds { bytes: 64 << 20, wait: TIMEOUT, grace: None });
+    let mut callers = Vec::new();
+    let mut hand_in = |org, is_upload| {
+        let (reply, outcome) = queue.outcome();
+        let mut caller = Box::pin(queue.submit(Piece { org, is_upload, _reply: reply }, outcome));
+        assert!(caller.as_mut().now_or_never().is_none());
+        callers.push(caller);
+    };
+    let mut taken = async |jobs: &mut Jobs<Piece>| {
+        let mut next = Vec::new();
+        assert_eq!(jobs.next(&mut next, 256).await, next.len());
+        Vec::from_iter(next.iter().map(|queued| (queued.job.org, queued.job.is_upload)))
+    };
+    (0..10).for_each(|_| hand_in(1, true));
+    (2..4).for_each(|org| (0..2).for_each(|_| hand_in(org, true)));
+    hand_in(4, false);
+    let upload = |org| (org, true);
+    assert_eq!(taken(&mut jobs).await, [(4, false), upload(1), upload(2), upload(3), upload(1)]);
+    // A record that arrives meanwhile waits for these few chunks, and not for all that are waiting.
+    hand_in(2, false);
+    assert_eq!(taken(&mut jobs).await, [(2, false), upload(2), upload(3), upload(1), upload(1)]);
+    assert!(jobs.has_uploads());
+    assert_eq!(taken(&mut jobs).await, [upload(1); 4]);
+    assert_eq!(taken(&mut jobs).await, [upload(1); 2]);
+    assert!(!jobs.has_uploads());
 }

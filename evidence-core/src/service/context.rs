@@ -25,6 +25,7 @@ use crate::ledger::Frontier;
 use crate::limits::Limits;
 use crate::name::{Fingerprint, OrgName, ServiceAccountName};
 use crate::policies::parsed::ParsedPolicies;
+use crate::spool::TemporarySpace;
 use crate::store::Store;
 use crate::store::entry::Entry;
 use crate::store::error::StoreError;
@@ -187,6 +188,11 @@ impl<'a> Context<'a> {
     /// Where the content of attachments is kept; downloads keep it beyond the operation.
     pub const fn attachments(&self) -> &'a Arc<dyn Blobs> {
         self.attachments
+    }
+
+    /// The temporary space of the request, beside that of its body.
+    pub(crate) fn temporary_space(&self) -> TemporarySpace {
+        self.parts.admission.on_behalf_of(self.access.on_behalf_of()).temporary_space().clone()
     }
 
     /// The instant of the attempt: one for all that it decides, and a later one when it has to decide again.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use evidence_core::admission::Admission;
 use evidence_core::auth::{Access, Credential, Principal, Target};
 use evidence_core::blobs::{Blobs, CHUNK, Chunks, OutsideBlobs};
 use evidence_core::compute::Compute;
@@ -86,6 +87,10 @@ impl EvidenceService for Faulty {
 
     fn compute(&self) -> Compute {
         self.evidence.compute()
+    }
+
+    fn admission(&self) -> Admission {
+        self.evidence.admission()
     }
 
     async fn ready(&self) -> Result<()> {
@@ -369,6 +374,10 @@ impl EvidenceService for Slow {
 
     fn compute(&self) -> Compute {
         self.evidence.compute()
+    }
+
+    fn admission(&self) -> Admission {
+        self.evidence.admission()
     }
 
     async fn ready(&self) -> Result<()> {

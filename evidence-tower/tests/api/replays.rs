@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use evidence_core::admission::Admission;
 use evidence_core::auth::{Access, Credential, Principal, Target};
 use evidence_core::compute::{BlockingPool, Compute};
 use evidence_core::environments::replay;
@@ -231,6 +232,10 @@ impl EvidenceService for Forgetful {
 
     fn compute(&self) -> Compute {
         self.0.compute()
+    }
+
+    fn admission(&self) -> Admission {
+        self.0.admission()
     }
 
     async fn ready(&self) -> Result<()> {
