@@ -247,7 +247,7 @@ impl Calls {
             "expires_at": 3_900_000_000_i64,
         }));
         assert_eq!(self.call("allow_artifact_for_env", &production, &until).await.status, 201);
-        let probe = with(&production, "fingerprint", &"d".repeat(64));
+        let probe = json!({"org": "acme", "env_name": "production", "fingerprint": "d".repeat(64)});
         self.show("withdraw_artifact_from_env", 200, probe, Sent::Nothing).await;
         self.notify().await;
         let running = |name: &str, fingerprint: &str| {

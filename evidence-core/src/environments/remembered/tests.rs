@@ -175,7 +175,8 @@ fn an_evaluation_is_as_old_as_the_oldest_part_that_it_reuses() {
         artifacts: artifacts.clone(),
         kept: BTreeMap::new(),
     };
-    let remembered = Remembered { last: Arc::new(last), affected: Affected::default(), same_policies: true };
+    let (last, affected) = (Arc::new(last), Affected::default());
+    let remembered = Remembered { last, affected, same_policies: true, now: at };
     let none = Evaluated::new();
     for (reused, snapshots, since) in
         [(&none, 3, Some(at)), (&none, 4, None), (&artifacts, 4, Some(at)), (&artifacts, 3, Some(at))]

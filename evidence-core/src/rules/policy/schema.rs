@@ -124,7 +124,7 @@ mod tests {
     use crate::rules::policy::Policy;
 
     /// What stands after the line of the format, and whether it is a policy.
-    const TABLE: [(&str, bool); 44] = [
+    const TABLE: [(&str, bool); 47] = [
         ("", true),
         ("artifacts: {}", true),
         ("artifacts: null", false),
