@@ -34,7 +34,7 @@ const EXCEPTIONS: [(&str, &str); 3] = [
 ];
 
 /// Tables that follow from the ledgers alone.
-const DERIVED: [&str; 21] = [
+const DERIVED: [&str; 22] = [
     "allowance",
     "artifact",
     "attachment",
@@ -44,6 +44,7 @@ const DERIVED: [&str; 21] = [
     "deployment",
     "environment_member",
     "environment_report",
+    "flow_repo",
     "instance",
     "kept_text",
     "membership",
