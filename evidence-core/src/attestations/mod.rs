@@ -39,7 +39,7 @@ pub use pull_requests::{
 };
 pub use record::{Annotations, Attachment, Attestation, Binding};
 pub use snyk::{
-    FindingCounts, FoundIssue, IssueLocation, ProcessedSnykResults, ProjectScanResult, SnykResultsSummary,
+    FoundIssue, IssueLocation, ProcessedSnykResults, ProjectFindings, ProjectScanResult, SnykResultsSummary,
     SnykTool,
 };
 pub use sonar::{QualityGate, QualityGateCondition, SonarProject, SonarResults};
