@@ -46,7 +46,8 @@ pub struct Bounds {
     pub grace: Option<Duration>,
 }
 
-/// Why nobody knows the outcome of a job: the source of the [`StoreError::Unavailable`] that its caller gets.
+/// Why a job has no outcome: the source of the [`StoreError::Unavailable`] that its caller gets, or of the
+/// [`StoreError::OutcomeUnknown`] where the writer had begun the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
@@ -62,11 +63,17 @@ pub enum Refused {
     /// It was begun, and what came of it was not heard in time.
     #[error("the database did not say in time whether it wrote")]
     Silent,
+    /// It was begun, and the writer ended before it replied.
+    #[error("the store's writer ended while it wrote")]
+    Lost,
 }
 
 impl From<Refused> for StoreError {
     fn from(refused: Refused) -> Self {
-        Self::Unavailable(refused.into())
+        match refused {
+            Refused::Full | Refused::Late | Refused::Closed => Self::Unavailable(refused.into()),
+            Refused::Silent | Refused::Lost => Self::OutcomeUnknown(refused.into()),
+        }
     }
 }
 
@@ -131,7 +138,8 @@ impl<J: Task> Queue<J> {
     /// Hands a job to the writer and waits for its outcome.
     ///
     /// # Errors
-    /// Whatever the writer replies, or [`StoreError::Unavailable`] for one of the reasons in [`Refused`].
+    /// Whatever the writer replies, or [`StoreError::Unavailable`] or [`StoreError::OutcomeUnknown`] for one of the reasons in
+    /// [`Refused`].
     pub async fn submit<T>(&self, job: J, outcome: Outcome<T>) -> StoreResult<T> {
         let room = match job.room() {
             Some((org, bytes)) => Some(self.room.take(org, bytes + OVERHEAD).ok_or(Refused::Full)?),
@@ -204,10 +212,9 @@ impl<T> Outcome<T> {
     async fn wait(mut self, grace: Option<Duration>) -> StoreResult<T> {
         match timeout_at(self.deadline, &mut self.from).await {
             Ok(Ok(outcome)) => return outcome,
+            Ok(Err(_)) if decide(&self.claim, GIVEN_UP) != GIVEN_UP => return Err(Refused::Lost.into()),
             // A writer lets go of what is late, perhaps before the time of its caller is seen to be over here.
-            Ok(Err(_)) if Instant::now() < self.deadline || decide(&self.claim, GIVEN_UP) != GIVEN_UP => {
-                return Err(Refused::Closed.into());
-            }
+            Ok(Err(_)) if Instant::now() < self.deadline => return Err(Refused::Closed.into()),
             Ok(Err(_)) => return Err(Refused::Late.into()),
             Err(_) if decide(&self.claim, GIVEN_UP) == GIVEN_UP => return Err(Refused::Late.into()),
             Err(_) => {}
@@ -216,7 +223,7 @@ impl<T> Outcome<T> {
             Some(grace) => timeout_at(self.deadline + grace, self.from).await.map_err(|_| Refused::Silent)?,
             None => self.from.await,
         };
-        outcome.map_err(|_| Refused::Closed)?
+        outcome.map_err(|_| Refused::Lost)?
     }
 }
 

@@ -3,6 +3,7 @@
 mod answers;
 mod context;
 pub(crate) mod names;
+mod readiness;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -20,7 +21,6 @@ use crate::compute::{Compute, ComputePool, Progress};
 use crate::environments::remembered::{EvaluationCache, no_evaluations};
 use crate::error::{Error, ErrorKind, Missing, Resource, Result, Wording};
 use crate::fact::names::Key;
-use crate::flows::record::Visibility;
 use crate::flows::templates::{Templates, no_templates};
 use crate::id::{Id, Random, SystemRandom};
 use crate::limits::Limits;
@@ -31,12 +31,14 @@ use crate::policies::parsed::{ParsedPolicies, no_policies};
 use crate::rules::egress::Egress;
 use crate::store::Store;
 use crate::sweep::pending::Attachments;
+use crate::sweep::place::MarkedPlace;
 use crate::time::{Clock, SystemClock, Timestamp};
 use crate::trails::contents::{TrailCache, no_trails};
 use crate::turns::Turns;
 
 use answers::{AnswerCache, Lookup};
 use names::{NameCache, empty_name_cache};
+use readiness::Readiness;
 
 pub use context::*;
 pub(crate) use context::{OwnedContext, retry_on_conflict, snapshot_too_large};
@@ -89,7 +91,11 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     /// Where CPU-bound work is done; on behalf of whom, is the transport's to say ([`Access::on_behalf_of`]).
     fn compute(&self) -> Compute;
 
-    /// Answers once the store does.
+    /// Whether writes can succeed: checked against the store and the place of the attachments, by a write that changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`Error::Store`] with the reason. Transports show it to callers.
     fn ready(&self) -> impl Future<Output = Result<()>> + Send;
 
     /// Authorizes and runs: the way in for a host's own code. An operation is a value, and so is its body.
@@ -150,7 +156,8 @@ async fn answer_of<O: Operation>(output: O::Output, compute: &Compute) -> Result
     if O::METHOD != Method::Get {
         compute.note(Progress::Recorded);
     }
-    output.answer(compute).await
+    let answer = output.answer(compute).await;
+    if O::METHOD == Method::Get { answer } else { answer.map_err(Error::after_recording) }
 }
 
 /// How a service behaves. Made with `..Settings::default()`: a new field is no breaking change.
@@ -218,6 +225,7 @@ struct Parts {
     trails: TrailCache,
     answers: AnswerCache,
     changing: Changing,
+    readiness: Readiness,
 }
 
 /// A request is authorized again whose answer is begun later than that: rights may have been taken away meanwhile.
@@ -289,7 +297,7 @@ impl Parts {
             (Some(role), scope, _) => role >= scope.least_role(),
             (None, Scope::ReadFlow, Some(flow)) => {
                 let flow = store.flow(org, flow.as_str()).await?;
-                flow.is_some_and(|flow| flow.record.visibility == Visibility::Public)
+                flow.is_some_and(|flow| flow.record.is_public())
             }
             (None, ..) => false,
         };
@@ -368,6 +376,7 @@ impl Evidence {
                 trails: no_trails(),
                 answers,
                 changing: changing(),
+                readiness: Readiness::default(),
             }),
         }
     }
@@ -378,7 +387,10 @@ impl Evidence {
     #[must_use]
     pub fn with_attachments(self, attachments: Arc<dyn OutsideBlobs>) -> Self {
         self.with(|parts| {
-            parts.attachments = Attachments::Outside(attachments);
+            let (store, clock, random) = (&parts.store, &parts.clock, &parts.random);
+            let (store, clock, random) = (Arc::clone(store), Arc::clone(clock), Arc::clone(random));
+            parts.attachments =
+                Attachments::Outside(Arc::new(MarkedPlace::new(store, attachments, clock, random)));
             parts.blobs = parts.attachments.blobs();
         })
     }
@@ -411,6 +423,7 @@ impl Evidence {
             trails: no_trails(),
             answers: AnswerCache::new(settings),
             changing: changing(),
+            readiness: Readiness::default(),
         };
         change(&mut parts);
         Self { parts: Arc::new(parts) }
@@ -473,7 +486,8 @@ impl Evidence {
         body: O::Body,
     ) -> Result<O::Output> {
         let cx = Context::over(&self.parts, access, self.now());
-        operation.run(body, &cx).await.map_err(|error| error.with_summary(O::INVALID))
+        let outcome = operation.run(body, &cx).await.map_err(|error| error.with_summary(O::INVALID));
+        if cx.has_recorded() { outcome.map_err(Error::after_recording) } else { outcome }
     }
 }
 
@@ -563,6 +577,7 @@ impl EvidenceService for Evidence {
     }
 
     async fn ready(&self) -> Result<()> {
-        Ok(self.parts.store.ready().await?)
+        let Parts { readiness, store, attachments, .. } = &*self.parts;
+        readiness.check(&**store, attachments).await
     }
 }

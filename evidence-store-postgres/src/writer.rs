@@ -50,6 +50,8 @@ pub enum Job {
     Record(Submission),
     /// To write a step of a blob.
     Blob(BlobWrite, Reply<()>),
+    /// To run a statement that may be run again.
+    Probe(Statement, Reply<()>),
     /// To end, after everything that came before.
     Stop(Reply<()>),
 }
@@ -65,7 +67,7 @@ impl Task for Job {
         match self {
             Self::Record(write) => Some((write.org, write.size())),
             Self::Blob(write, _) => Some((write.org, write.size)),
-            Self::Stop(_) => None,
+            Self::Probe(..) | Self::Stop(_) => None,
         }
     }
 }
@@ -113,6 +115,7 @@ impl Writer {
                 match job {
                     Job::Record(write) => group.push(write),
                     Job::Blob(write, reply) => self.write_blob(write, reply).await,
+                    Job::Probe(statement, reply) => self.probe(statement, reply).await,
                     Job::Stop(reply) => stopped = Some(reply),
                 }
             }
@@ -145,6 +148,18 @@ impl Writer {
             Ok(false) => Err(Outdated.into()),
             Err(error) => Err(store_error(error)),
         });
+    }
+
+    async fn probe(&mut self, statement: Statement, reply: Reply<()>) {
+        if !reply.begin() {
+            return reply.send(Err(Refused::Late.into()));
+        }
+        let Statement { sql, values, .. } = statement;
+        let mut outcome = self.rows(&sql, &values).await;
+        if outcome.as_ref().is_err_and(|error| is_cut(error) || is_read_only(error)) && reply.begin() {
+            outcome = self.rows(&sql, &values).await;
+        }
+        reply.send(outcome.map(drop).map_err(store_error));
     }
 
     /// Whether it was done, and not left to a newer program.
@@ -244,10 +259,15 @@ impl Writer {
                 Err(_) => continue,
             }
             if !plan.admits_version(self.version()) {
+                if !doubts.is_empty() {
+                    break;
+                }
                 return Ok(group.iter().map(|_| Err(Outdated.into())).collect());
             }
+            let is_in_doubt = !doubts.is_empty();
+            let late = || if is_in_doubt { in_doubt() } else { Refused::Late.into() };
             let planned = |write: &Submission| {
-                if write.reply.begin() { plan.accept(write) } else { Ok(Err(Refused::Late.into())) }
+                if write.reply.begin() { plan.accept(write) } else { Ok(Err(late())) }
             };
             let outcomes: Outcomes = group.iter().map(planned).collect::<Result<_, _>>().map_err(encode)?;
             if plan.is_empty() {
@@ -331,7 +351,7 @@ fn all_late(group: &[Submission]) -> bool {
 
 /// Why a group is refused of which nobody knows whether it was written.
 fn in_doubt() -> StoreError {
-    StoreError::Unavailable(
+    StoreError::OutcomeUnknown(
         "the connection broke while the database wrote, and it cannot be asked what it did".into(),
     )
 }

@@ -14,10 +14,10 @@ use evidence_store_sql::{
     within_bytes,
 };
 use rusqlite::types::Type;
-use rusqlite::{Connection, Error, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Error, Transaction, TransactionBehavior, ffi};
 
 use crate::bind::{execute, key_of, rows};
-use crate::error::{is_row_error, store_error};
+use crate::error::{is_row_error, primary_code, store_error};
 use crate::file::OpenFile;
 use crate::migrate::may_write;
 
@@ -86,7 +86,7 @@ impl Writer {
             self.record(writes);
         }
         drop(queue);
-        self.file.finish_replaced(&self.connection);
+        self.file.finish(&self.connection);
         if let Err((_, error)) = self.connection.close() {
             tracing::warn!(%error, "the store's writer did not close its connection");
         }
@@ -219,7 +219,15 @@ impl Writer {
         if !plan.is_empty() {
             let group = plan.into_group().map_err(unwritable)?;
             write(&transaction, &group)?;
-            transaction.commit()?;
+            match transaction.commit() {
+                // The log may have it all, so that a crash now, and the recovery after it, would bring it back.
+                Err(error) if primary_code(&error) == Some(ffi::SQLITE_IOERR) => {
+                    let error = Arc::new(error);
+                    let unknown = |_| Err(StoreError::OutcomeUnknown(Arc::clone(&error).into()));
+                    return Ok(writes.iter().map(unknown).collect());
+                }
+                committed => committed?,
+            }
         }
         Ok(outcomes)
     }

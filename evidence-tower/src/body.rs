@@ -45,7 +45,7 @@ impl Incoming {
         }
     }
 
-    /// Reads a body of this kind; `limit`, in bytes, applies to all but forms. The future is boxed here, so that it is compiled
+    /// Reads a body of this kind; `limit`, in bytes, applies to the JSON of a form, else to the whole. The future is boxed here, so that it is compiled
     /// once and not per operation.
     pub(crate) fn read(
         self,
@@ -66,7 +66,7 @@ impl Incoming {
             BodyKind::Form(parts) => {
                 self.check_headers(multipart::whole_limit(&limits))?;
                 let boundary = multipart::boundary(&self.content_type.unwrap_or_default())?;
-                multipart::read(boundary, self.body, parts, &limits).await
+                multipart::read(boundary, self.body, parts, limit, &limits).await
             }
         }
     }
@@ -81,7 +81,7 @@ impl Incoming {
     /// `TooLarge` by the declared length, else `UnsupportedMediaType` if encoded.
     fn check_headers(&self, limit: u64) -> Result<()> {
         if self.declared_length > limit {
-            Err(Error::TooLarge { limit, file: false })
+            Err(Error::TooLarge { limit, file: false, part: BODY })
         } else if self.encoded {
             Err(Error::UnsupportedMediaType)
         } else {
@@ -108,31 +108,61 @@ impl Incoming {
     }
 }
 
-/// How much of a body that is still coming is held in memory.
+/// The name of a body that is too large, as errors give it.
+pub(crate) const BODY: &str = "body";
+
+/// How much of a text that is still being received is held in memory.
 const IN_MEMORY: usize = 64 << 10;
 
-/// The whole of a body that is limited to so many bytes. A long one is spooled to a temporary file until it has come, so that
-/// many slow ones cost disk rather than memory.
+/// A text that is being received. A long one is spooled to a temporary file until all of it is there, so that many slow ones
+/// cost disk rather than memory.
+#[derive(Default)]
+pub(crate) struct Gathering {
+    memory: BytesMut,
+    spool: Option<Spool>,
+}
+
+impl Gathering {
+    /// The bytes received so far.
+    pub(crate) fn size(&self) -> u64 {
+        self.spool.as_ref().map_or(0, Spool::size) + self.memory.len() as u64
+    }
+
+    /// Takes the next piece.
+    pub(crate) async fn push(&mut self, piece: &[u8]) -> Result<()> {
+        if self.spool.is_none() && self.memory.len() + piece.len() <= IN_MEMORY {
+            self.memory.extend_from_slice(piece);
+            return Ok(());
+        }
+        let spool = self.spool.get_or_insert_default();
+        if !self.memory.is_empty() {
+            spool.push(&std::mem::take(&mut self.memory)).await.map_err(not_spooled)?;
+        }
+        spool.push(piece).await.map_err(not_spooled)
+    }
+
+    /// The whole text.
+    pub(crate) async fn finish(self) -> Result<Bytes> {
+        let Some(spool) = self.spool else { return Ok(self.memory.freeze()) };
+        let mut spooled = spool.finish().await.map_err(not_spooled)?;
+        let mut whole = BytesMut::with_capacity(usize::try_from(spooled.size).unwrap_or_default());
+        while let Some(piece) = spooled.content.next().await.map_err(not_spooled)? {
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole.freeze())
+    }
+}
+
+/// The whole of a body that is limited to so many bytes.
 async fn gathered(mut body: UnsyncBoxBody<Bytes, BoxError>, limit: u64) -> Result<Bytes> {
-    let (mut memory, mut spool) = (BytesMut::new(), None::<Spool>);
+    let mut text = Gathering::default();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| broken_off(error.as_ref(), limit))?;
-        let Ok(piece) = frame.into_data() else { continue };
-        if spool.is_none() && memory.len() + piece.len() <= IN_MEMORY {
-            memory.extend_from_slice(&piece);
-            continue;
+        if let Ok(piece) = frame.into_data() {
+            text.push(&piece).await?;
         }
-        let spool = spool.get_or_insert_default();
-        spool.push(&std::mem::take(&mut memory)).await.map_err(not_spooled)?;
-        spool.push(&piece).await.map_err(not_spooled)?;
     }
-    let Some(spool) = spool else { return Ok(memory.freeze()) };
-    let mut spooled = spool.finish().await.map_err(not_spooled)?;
-    let mut whole = BytesMut::with_capacity(usize::try_from(spooled.size).unwrap_or_default());
-    while let Some(piece) = spooled.content.next().await.map_err(not_spooled)? {
-        whole.extend_from_slice(&piece);
-    }
-    Ok(whole.freeze())
+    text.finish().await
 }
 
 /// The error of a body that cannot be spooled: the disk for temporary files is full, or away.
@@ -149,7 +179,7 @@ fn limited(body: UnsyncBoxBody<Bytes, BoxError>, limit: u64) -> UnsyncBoxBody<By
 /// A body that ended early: for its length, by a limit of ours or of the host's, or because the client left.
 pub(crate) fn broken_off(error: &(dyn std::error::Error + 'static), limit: u64) -> Error {
     if error.is::<LengthLimitError>() {
-        Error::TooLarge { limit, file: false }
+        Error::TooLarge { limit, file: false, part: BODY }
     } else {
         tracing::debug!(%error, "a request body broke off");
         incomplete()
@@ -228,7 +258,7 @@ mod tests {
     #[tokio::test]
     async fn a_body_may_be_as_long_as_the_limit_and_no_longer() {
         let text = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
-        let too_large = Err(Error::TooLarge { limit: LIMIT as u64, file: false }.to_string());
+        let too_large = Err(Error::TooLarge { limit: LIMIT as u64, file: false, part: BODY }.to_string());
         assert!(json(&[], text(LIMIT).as_bytes()).await.is_ok());
         assert_eq!(json(&[], text(LIMIT + 1).as_bytes()).await, too_large);
         assert_eq!(json(&[(CONTENT_LENGTH, "33")], b"{}").await, too_large);

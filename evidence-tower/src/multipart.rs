@@ -20,7 +20,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use multer::{Field, Multipart};
 
 use crate::BoxError;
-use crate::body::{broken_off, not_spooled};
+use crate::body::{BODY, Gathering, broken_off, not_spooled};
 
 /// The most bytes of boundaries and part headers.
 const MAX_FRAMING: u64 = 1 << 20;
@@ -50,15 +50,16 @@ pub(crate) const fn whole_limit(limits: &Limits) -> u64 {
     limits.form.saturating_add(MAX_FRAMING)
 }
 
-/// Reads the form in `body`.
+/// Reads the form in `body`, whose JSON document has at most `document_limit` bytes.
 pub(crate) async fn read(
     boundary: String,
     body: UnsyncBoxBody<Bytes, BoxError>,
     parts: FormParts,
+    document_limit: u64,
     limits: &Limits,
 ) -> Result<RawBody> {
     let mut parser = Parser::new(boundary, body, whole_limit(limits));
-    let mut form = Form { parts, limits: *limits, document: None, files: BTreeMap::new() };
+    let mut form = Form { parts, document_limit, limits: *limits, document: None, files: BTreeMap::new() };
     let most = limits.files.saturating_add(MAX_OTHER_PARTS);
     let mut count = 0;
     while let Some(field) = parser.next().await? {
@@ -103,7 +104,7 @@ impl Feed {
         let piece = self.rest.split_to(self.rest.len().min(PIECE));
         self.total += piece.len() as u64;
         if self.total > self.limit {
-            return Err(Error::TooLarge { limit: self.limit, file: false });
+            return Err(Error::TooLarge { limit: self.limit, file: false, part: BODY });
         }
         if self.state.unparsed.fetch_add(piece.len(), Ordering::Relaxed) > MAX_UNPARSED {
             return Err(Error::invalid("body", "Form should have its boundary, and short part headers"));
@@ -181,23 +182,23 @@ impl Part<'_> {
     }
 
     /// The content of a document.
-    async fn text(mut self, limit: u64) -> Result<Vec<u8>> {
-        let mut text = Vec::new();
+    async fn text(mut self, limit: u64, part: &'static str) -> Result<Bytes> {
+        let mut text = Gathering::default();
         while let Some(chunk) = self.chunk().await? {
-            if (text.len() + chunk.len()) as u64 > limit {
-                return Err(Error::TooLarge { limit, file: false });
+            if text.size() + chunk.len() as u64 > limit {
+                return Err(Error::TooLarge { limit, file: false, part });
             }
-            text.extend_from_slice(&chunk);
+            text.push(&chunk).await?;
         }
-        Ok(text)
+        text.finish().await
     }
 
     /// The content of a file.
-    async fn spool(mut self, limit: u64) -> Result<Spooled> {
+    async fn spool(mut self, limit: u64, part: &'static str) -> Result<Spooled> {
         let mut spool = Spool::default();
         while let Some(chunk) = self.chunk().await? {
             if spool.size() + chunk.len() as u64 > limit {
-                return Err(Error::TooLarge { limit, file: true });
+                return Err(Error::TooLarge { limit, file: true, part });
             }
             spool.push(&chunk).await.map_err(not_spooled)?;
         }
@@ -218,8 +219,9 @@ impl Part<'_> {
 /// What was read of a form so far.
 struct Form {
     parts: FormParts,
+    document_limit: u64,
     limits: Limits,
-    document: Option<Vec<u8>>,
+    document: Option<Bytes>,
     files: BTreeMap<Option<u64>, (String, Upload)>,
 }
 
@@ -230,7 +232,7 @@ impl Form {
             if self.document.is_some() {
                 return Err(twice(name));
             }
-            self.document = Some(part.text(self.limits.document).await?);
+            self.document = Some(part.text(self.document_limit, self.parts.document).await?);
             return Ok(());
         }
         match self.file_number(&name)? {
@@ -263,7 +265,7 @@ impl Form {
         let sent_name = part.field.file_name().map(str::to_owned);
         let is_text = self.parts.many && number.is_none() && sent_name.is_none();
         let media_type = part.media_type();
-        let file = part.spool(self.limits.file).await?;
+        let file = part.spool(self.limits.file, self.parts.file).await?;
         // A browser sends a file that nobody chose as one without name and content.
         let unchosen = sent_name.as_deref() == Some("");
         if file.size == 0 && (is_text || unchosen) {

@@ -165,7 +165,8 @@ fn head(request: &Request<'_>) -> Option<http::Request<()>> {
 
 /// An error response that needs no operation.
 fn refusal(error: ErrorResponse) -> HttpResponse {
-    error.into_response(Wording::default())
+    // None of these is a 503, the one answer in which the method matters.
+    error.into_response(&http::Method::GET, Wording::default())
 }
 
 type Piece = Result<Bytes, BoxError>;

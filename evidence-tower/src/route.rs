@@ -195,7 +195,7 @@ async fn input<O: Operation>(
 ) -> Result<(O, O::Body)> {
     let operation = parameters.read()?;
     let body = body.read(O::Body::KIND, O::body_limit(limits), limits).await?;
-    Ok((operation, O::Body::read_in(body, compute).await?))
+    Ok((operation, O::Body::read_in(body, *limits, compute).await?))
 }
 
 /// A write, which is done where its request is answered. When that is dropped because the client hung up, the rest of it

@@ -38,8 +38,14 @@ async fn next(jobs: &mut Jobs<Work>) -> Queued<Work> {
 
 #[track_caller]
 fn refused(outcome: StoreResult<()>) -> Refused {
-    let Err(StoreError::Unavailable(source)) = outcome else { panic!("{outcome:?}") };
-    *source.downcast().expect("why it was refused")
+    let (is_unknown, source) = match outcome {
+        Err(StoreError::Unavailable(source)) => (false, source),
+        Err(StoreError::OutcomeUnknown(source)) => (true, source),
+        outcome => panic!("{outcome:?}"),
+    };
+    let refused = *source.downcast().expect("why it was refused");
+    assert_eq!(is_unknown, matches!(refused, Refused::Silent | Refused::Lost), "{refused:?}");
+    refused
 }
 
 /// Whether a job finds room: it waits then. Its room is taken for good.
@@ -96,6 +102,21 @@ async fn a_job_that_the_writer_lets_go_is_late_or_the_writer_has_ended() {
         tokio::time::advance(after).await;
         drop(job);
         assert_eq!(refused(caller.await), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_outcome_of_a_job_that_the_writer_drops_after_it_began_is_unknown() {
+    for after in [Duration::ZERO, TIMEOUT * 3 / 2] {
+        let (queue, mut jobs) = queue();
+        let mut caller = pin!(submit(&queue, None));
+        assert!(caller.as_mut().now_or_never().is_none());
+        let job = next(&mut jobs).await;
+        assert!(job.job.1.begin());
+        tokio::time::advance(after).await;
+        assert!(caller.as_mut().now_or_never().is_none());
+        drop(job);
+        assert_eq!(refused(caller.await), Refused::Lost);
     }
 }
 

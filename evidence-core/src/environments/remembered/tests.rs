@@ -30,6 +30,7 @@ fn from_trails(trails: &[u8]) -> Arc<ArtifactEvaluation> {
         inputs: None,
         name: "api".to_owned(),
         is_final: true,
+        allowed_until: None,
     })
 }
 
@@ -98,10 +99,10 @@ fn a_fact_affects_what_comes_from_its_content_trail_or_flow() {
 }
 
 #[test]
-fn what_is_allowed_affects_its_environment_alone() {
-    for mut fact in examples("artifact_allowed") {
+fn what_is_allowed_or_no_longer_allowed_affects_its_environment_alone() {
+    for mut fact in ["artifact_allowed", "allowance_withdrawn"].into_iter().flat_map(examples) {
         for environment in [0, 1] {
-            if let Fact::ArtifactAllowed { record } = &mut fact {
+            if let Fact::ArtifactAllowed { record } | Fact::AllowanceWithdrawn { record } = &mut fact {
                 (record.environment, record.fingerprint) = (id(environment), fingerprint('1'));
             }
             let key = ArtifactKey::from(&fingerprint('1'));

@@ -112,7 +112,7 @@ pub fn schema() -> Value {
                     "properties": { "name": { "const": ANY_NAME }, "type": { "const": ANY_NAME } },
                 },
                 "if": { "properties": { "for_control": { "type": "string" } }, "required": ["for_control"] },
-                "then": { "properties": { "type": { "const": "decision" } } },
+                "then": { "properties": { "type": { "enum": ["decision", "system:decision"] } } },
             },
         },
     })
@@ -166,6 +166,12 @@ mod tests {
         ("artifacts: {attestations: [{type: snyk, must_be_compliant: false}]}", true),
         ("artifacts: {attestations: [{type: snyk, must_be_compliant: 0}]}", false),
         ("artifacts: {attestations: [{type: decision, for_control: C-1}]}", true),
+        ("artifacts: {attestations: [{type: 'system:decision', for_control: C-1}]}", true),
+        (
+            "artifacts: {attestations: [{type: sbom}, {type: 'system:sbom'}, {type: sarif}, {type: 'system:sarif'}]}",
+            true,
+        ),
+        ("artifacts: {attestations: [{type: 'system:junit'}]}", false),
         ("artifacts: {attestations: [{type: snyk, for_control: C-1}]}", false),
         ("artifacts: {attestations: [{type: snyk, for_control: null}]}", true),
         ("artifacts: {attestations: [{type: snyk, exceptions: []}]}", false),
