@@ -16,7 +16,7 @@ use crate::id::Id;
 use crate::ledger::Hash;
 use crate::name::{Fingerprint, TrailName};
 use crate::orgs::record::{Organization, User};
-use crate::repos::record::VcsProvider;
+use crate::repos::record::{RepoInfo, VcsProvider};
 use crate::snapshots::key::ArtifactKey;
 use crate::snapshots::record::{Provenance, RunningArtifact, Snapshot};
 use crate::tags::record::Tags;
@@ -147,6 +147,13 @@ pub enum IndexRow<'a> {
         /// The flow it lies in.
         flow: Id,
     },
+    /// What was reported to the flow names the address of a repo. Replaces the row of the flow.
+    FlowRepo {
+        /// The flow.
+        flow: Id,
+        /// The repo's address.
+        url: &'a str,
+    },
     /// A repo as it was last reported. Replaces the row of its id.
     Repo {
         /// The repo.
@@ -273,6 +280,11 @@ fn commit_row(commit: Option<&str>, trail: Id, flow: Id) -> Option<IndexRow<'_>>
     Some(IndexRow::CommitTrail { commit: commit?, trail, flow })
 }
 
+/// The address of a repo; empty where none was told.
+fn address(repo: Option<&RepoInfo>) -> &str {
+    repo.map(|repo| repo.url.as_str()).unwrap_or_default()
+}
+
 fn member_rows(environment: Id, members: &[Id], joined: bool) -> impl Iterator<Item = IndexRow<'_>> {
     members.iter().map(move |member| IndexRow::EnvironmentMember { environment, member: *member, joined })
 }
@@ -321,6 +333,7 @@ impl Fact {
         rows.extend(record.as_ref().and_then(|record| self.tags_row(record)));
         rows.extend(record);
         rows.extend(self.text_use().map(|text| IndexRow::TextUse { sha256: text.sha256 }));
+        rows.extend(self.flow_repo());
         match self {
             Self::OrganizationCreated { record } => rows.push(IndexRow::Organization(record)),
             Self::UserCreated { record } => rows.push(IndexRow::User(record)),
@@ -447,6 +460,21 @@ impl Fact {
             | Self::PolicyUpdated { version: None, .. } => {}
         }
         rows
+    }
+
+    /// The row of the repo that the fact names for its flow.
+    fn flow_repo(&self) -> Option<IndexRow<'_>> {
+        let (flow, url) = match self {
+            Self::TrailBegun { record } => (record.flow, address(record.repo_info.as_ref())),
+            // An update repeats what the trail had before.
+            Self::TrailUpdated { record, changes } if changes.iter().any(|change| change == "repo_info") => {
+                (record.flow, address(record.repo_info.as_ref()))
+            }
+            Self::ArtifactReported { record } => (record.flow, record.repo_address()),
+            Self::AttestationAdded { record } => (record.flow, address(record.repo_info.as_ref())),
+            _ => return None,
+        };
+        (!url.is_empty()).then_some(IndexRow::FlowRepo { flow, url })
     }
 
     /// The text that the fact refers to.

@@ -466,6 +466,8 @@ pub trait Reply: Send + 'static {
     const STATUSES: &'static [u16];
     /// The media type of a success, as the OpenAPI document writes it.
     const MEDIA_TYPE: &'static str = "application/json";
+    /// Whether its answers have an `ETag`, by which a caller can ask for the content only if it has changed.
+    const HAS_ETAG: bool = false;
     /// The schema of its JSON; none for what is no JSON.
     fn schema(generator: &mut SchemaGenerator) -> Option<Schema>;
     /// Makes the answer; what takes long, in `compute`.
@@ -593,6 +595,7 @@ pub struct WithHeaders<R> {
 impl<R: Reply> Reply for WithHeaders<R> {
     const STATUSES: &'static [u16] = R::STATUSES;
     const MEDIA_TYPE: &'static str = R::MEDIA_TYPE;
+    const HAS_ETAG: bool = R::HAS_ETAG;
 
     fn schema(generator: &mut SchemaGenerator) -> Option<Schema> {
         R::schema(generator)
@@ -634,6 +637,7 @@ impl Reply for Streamed {
 impl Reply for Download {
     const STATUSES: &'static [u16] = &[200];
     const MEDIA_TYPE: &'static str = "*/*";
+    const HAS_ETAG: bool = true;
 
     fn schema(_: &mut SchemaGenerator) -> Option<Schema> {
         None
@@ -651,6 +655,7 @@ pub struct Pdf(pub Download);
 impl Reply for Pdf {
     const STATUSES: &'static [u16] = Download::STATUSES;
     const MEDIA_TYPE: &'static str = "application/pdf";
+    const HAS_ETAG: bool = Download::HAS_ETAG;
 
     fn schema(_: &mut SchemaGenerator) -> Option<Schema> {
         None

@@ -234,6 +234,14 @@ CREATE TABLE evidence.commit_trail (
     PRIMARY KEY (org, commit_sha, trail)
 );
 
+-- url: of the repo that was named last by what was reported to the flow.
+CREATE TABLE evidence.flow_repo (
+    org  bytea NOT NULL,
+    flow text COLLATE "C" NOT NULL,
+    url  text COLLATE "C" NOT NULL,
+    PRIMARY KEY (org, flow)
+);
+
 -- namespace: each segment as a JSON string followed by a comma, so that paths compare by whole segments.
 CREATE TABLE evidence.repo (
     org          bytea NOT NULL,

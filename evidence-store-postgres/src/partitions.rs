@@ -35,7 +35,7 @@ const EXCEPTIONS: [(&str, &str); 4] = [
 ];
 
 /// Tables that follow from the ledgers alone.
-const DERIVED: [&str; 21] = [
+const DERIVED: [&str; 22] = [
     "allowance",
     "artifact",
     "attachment",
@@ -45,6 +45,7 @@ const DERIVED: [&str; 21] = [
     "deployment",
     "environment_member",
     "environment_report",
+    "flow_repo",
     "instance",
     "kept_text",
     "membership",

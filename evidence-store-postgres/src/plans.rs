@@ -100,6 +100,7 @@ const FILL: &str = "
         FROM generate_series(1, 5000) n;
     INSERT INTO evidence.commit_trail SELECT 'o', md5(n::text), 'trail' || n % 400, 'flow' || n % 9
         FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.flow_repo SELECT 'o', 'flow' || n, 'https://e/' || n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.record SELECT 'o', 'kind' || n % 9, 'id' || n, 'f' || n, n, false, '{}'
         FROM generate_series(1, 5000) n;
     INSERT INTO evidence.name SELECT 'o', 'kind' || n % 9, 'f' || n, 'id' || n, false FROM generate_series(1, 5000) n;
@@ -131,7 +132,7 @@ const FILL: &str = "
 const ANALYZE: &str = "
     VACUUM (ANALYZE) evidence.artifact, evidence.build, evidence.trail, evidence.attestation, evidence.record, evidence.name, evidence.api_key,
         evidence.organization, evidence.user, evidence.membership, evidence.head, evidence.ledger, evidence.snapshot,
-        evidence.commit_trail, evidence.record_tag, evidence.version, evidence.kept_text, evidence.attachment_pending, evidence.instance,
+        evidence.commit_trail, evidence.flow_repo, evidence.record_tag, evidence.version, evidence.kept_text, evidence.attachment_pending, evidence.instance,
         evidence.run_origin, evidence.deployment, evidence.environment_member";
 
 /// Nearly all of them of one flow and about one control, which statistics tell, but not which pages all see.

@@ -6,7 +6,7 @@ use sqlx::AssertSqlSafe;
 use crate::error::ConnectError;
 
 /// The tables, and what writing takes of each. Whatever else is in the schema is somebody else's.
-pub(crate) const TABLES: [(&str, &[&str]); 35] = [
+pub(crate) const TABLES: [(&str, &[&str]); 36] = [
     ("_evidence_migrations", &["SELECT"]),
     ("allowance", &["SELECT", "INSERT"]),
     ("api_key", &["SELECT", "INSERT", "UPDATE"]),
@@ -24,6 +24,7 @@ pub(crate) const TABLES: [(&str, &[&str]); 35] = [
     ("deployment", &["SELECT", "INSERT"]),
     ("environment_member", &["SELECT", "INSERT"]),
     ("environment_report", &["SELECT", "INSERT", "UPDATE"]),
+    ("flow_repo", &["SELECT", "INSERT", "UPDATE"]),
     ("head", &["SELECT", "INSERT", "UPDATE"]),
     ("instance", &["SELECT", "INSERT", "UPDATE"]),
     ("kept_text", &["SELECT", "INSERT", "UPDATE"]),

@@ -320,6 +320,9 @@ impl RowBuilder {
                         rows.push(TableWrite::CommitTrail, row);
                     }
                 }
+                IndexRow::FlowRepo { flow, url } => {
+                    rows.push(TableWrite::FlowRepo, vec![this.clone(), flow.into(), url.into()]);
+                }
                 IndexRow::Repo { id, name, provider, external_id, vcs_instance, namespace } => {
                     rows.push(
                         TableWrite::Repo,

@@ -46,6 +46,8 @@ pub enum TableWrite {
     Attestation,
     /// The trails in which commits are named.
     CommitTrail,
+    /// The repos that were named last in flows.
+    FlowRepo,
     /// Contents that records name.
     Attachment,
     /// What a record names is not pending.
@@ -380,6 +382,13 @@ impl TableWrite {
                 &[("org", Org), ("commit_sha", Text), ("trail", Text), ("flow", Text)],
                 "org, commit_sha, trail",
             ),
+            Self::FlowRepo => replace(
+                "flow_repo",
+                &[("org", Org), ("flow", Text), ("url", Text)],
+                ["org, flow"; 2],
+                2,
+                2,
+            ),
             Self::Attachment => {
                 keep("attachment", &[("org", Org), ("sha256", Text), ("size", Int)], "org, sha256")
             }
@@ -604,7 +613,7 @@ impl TableWrite {
     }
 
     /// Every table, in the order in which a group writes them.
-    pub(crate) const ALL: [Self; 33] = [
+    pub(crate) const ALL: [Self; 34] = [
         Self::Ledger,
         Self::Node,
         Self::Organization,
@@ -624,6 +633,7 @@ impl TableWrite {
         Self::Build,
         Self::Attestation,
         Self::CommitTrail,
+        Self::FlowRepo,
         Self::Attachment,
         Self::DeletePending,
         Self::Repo,

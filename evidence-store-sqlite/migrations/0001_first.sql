@@ -213,6 +213,14 @@ CREATE TABLE commit_trail (
     PRIMARY KEY (org, commit_sha, trail)
 ) STRICT, WITHOUT ROWID;
 
+-- url: of the repo that was named last by what was reported to the flow.
+CREATE TABLE flow_repo (
+    org  INTEGER NOT NULL,
+    flow TEXT NOT NULL,
+    url  TEXT NOT NULL,
+    PRIMARY KEY (org, flow)
+) STRICT, WITHOUT ROWID;
+
 -- namespace: each segment as a JSON string followed by a comma, so that paths compare by whole segments.
 CREATE TABLE repo (
     org          INTEGER NOT NULL,

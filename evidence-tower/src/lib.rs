@@ -47,8 +47,8 @@ use tracing::Instrument;
 use crate::body::Incoming;
 use crate::error::ErrorResponse;
 use crate::openapi::ApiDescription;
-use crate::parameters::Parameters;
-use crate::route::{Call, Routes};
+use crate::parameters::{IGNORED, Parameters};
+use crate::route::{Call, Found, Routes};
 use crate::unread::UnreadBody;
 
 pub use crate::auth::Authenticator;
@@ -199,9 +199,28 @@ impl<S: EvidenceService> Inner<S> {
             return read_only(&method, || reply::json_text(self.description.text()));
         }
         let found = self.routes.find(&method, path)?;
+        let query = head.uri.query().unwrap_or_default();
+        let ignored = if query.is_empty() { None } else { parameters::ignored(query, &found.endpoint.query) };
+        let mut response = match self.operate(&head, path, found, body).await {
+            Ok(response) if method == Method::GET => reply::unless_known(response, &head.headers),
+            Ok(response) => response,
+            Err(error) => error.into_response(self.service.wording()),
+        };
+        response.headers_mut().extend(ignored.map(|names| (IGNORED.clone(), names)));
+        Ok(response)
+    }
+
+    /// Answers by an operation.
+    async fn operate(
+        &self,
+        head: &Parts,
+        path: &str,
+        found: Found<'_, S>,
+        body: IncomingBody,
+    ) -> Result<Response<ReplyBody>, ErrorResponse> {
         let caller = match found.endpoint.scope {
             Scope::Open => Principal::nobody(),
-            _ => self.caller(&head, found.endpoint.basic_auth).await?,
+            _ => self.caller(head, found.endpoint.basic_auth).await?,
         };
         let declared = found.endpoint.headers;
         let parameters = Parameters::new(&found.path, head.uri.query(), &head.headers, declared);

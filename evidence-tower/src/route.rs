@@ -3,9 +3,10 @@
 //! A single router by path would answer 405 where the API means another operation: `POST …/trail/{t}/snyk` would hide
 //! `GET …/trail/{t}/{name}` for an attestation named `snyk`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::{Arc, LazyLock};
 use std::task::{self, Poll};
 
 use evidence_core::admission::RequestBudget;
@@ -22,7 +23,7 @@ use tracing::Instrument;
 
 use crate::body::Incoming;
 use crate::error::ErrorResponse;
-use crate::parameters::Parameters;
+use crate::parameters::{Parameters, query_names};
 
 /// What `Allow` says of a path that can only be read.
 pub(crate) const READ_ONLY: &str = "GET, HEAD";
@@ -73,6 +74,8 @@ pub(crate) struct Endpoint<S> {
     pub(crate) basic_auth: bool,
     /// The request headers it declares.
     pub(crate) headers: &'static [&'static str],
+    /// The names of its query parameters, derived from its schema when a request first has a query.
+    pub(crate) query: Arc<LazyLock<BTreeSet<String>>>,
     pub(crate) answer: fn(Call<S>) -> Answering,
 }
 
@@ -153,6 +156,7 @@ impl<S: EvidenceService> Visitor for Routes<S> {
             scope: O::SCOPE,
             basic_auth: O::BASIC_AUTH,
             headers: O::REQUEST_HEADERS,
+            query: Arc::new(LazyLock::new(query_names::<O>)),
             answer: answer::<S, O>,
         };
         let router = self.by_method.entry(O::METHOD).or_default();

@@ -121,10 +121,6 @@ pub enum FlowTrigger {
     OnAttestedProvenance,
     /// An attestation was reported.
     OnAttestation,
-    /// Never: nothing is approved here. Older clients name it.
-    OnApproval,
-    /// Never: nothing is released here. Older clients name it.
-    OnRelease,
 }
 
 impl FlowTrigger {
@@ -134,8 +130,6 @@ impl FlowTrigger {
             Self::OnStartedTrail => "ON_STARTED_TRAIL",
             Self::OnAttestedProvenance => "ON_ATTESTED_PROVENANCE",
             Self::OnAttestation => "ON_ATTESTATION",
-            Self::OnApproval => "ON_APPROVAL",
-            Self::OnRelease => "ON_RELEASE",
         }
     }
 }

@@ -63,7 +63,7 @@ pub struct ArtifactInput {
     pub fingerprint: Fingerprint,
     /// The file's name, or the image's reference.
     pub filename: FileName,
-    /// What it is about, for people.
+    /// What it is about, for people. The trail's events show it.
     pub description: Option<Description>,
     /// The commit that the artifact was built from. Without it, `git_commit_info.sha1` is; where the two
     /// differ, `git_commit` counts.
@@ -72,17 +72,19 @@ pub struct ArtifactInput {
     pub git_commit_info: Option<GitCommit>,
     /// The repository that it comes from; it is listed among the repos of the organization from then on.
     pub repo_info: Option<RepoInfo>,
-    /// The commits since the artifact before it; kept as they are.
+    /// The commits since the artifact before it. The trail's events show them.
     pub commits_list: Option<Commits>,
     /// Where the repository is.
     pub repo_url: Option<Address>,
-    /// What the reporter thinks of its compliance; kept, and nothing is evaluated by it.
+    /// `true`, or left out: whether an artifact is compliant follows from its attestations. `false` is 400: report an
+    /// attestation of the artifact that is not compliant.
     pub is_compliant: Option<bool>,
     /// Where the build can be looked at.
     pub build_url: Address,
     /// Where the commit can be looked at.
     pub commit_url: Address,
-    /// The names of the attestations that the reporter expects; kept, and nothing is evaluated by it.
+    /// As answers show it, so that an answer may be sent back: recorded, and nothing is evaluated by it. The template of the
+    /// trail or the flow says what is expected.
     pub template: Option<TemplateNames>,
     /// Labelled links: label to address and, optionally, the fingerprint of what is there.
     pub external_urls: Option<ExternalUrls>,
@@ -143,10 +145,17 @@ impl Operation for ReportArtifact {
     }
 
     async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        if input.is_compliant == Some(false) {
+            return Err(Error::invalid("is_compliant", NOT_COMPLIANT));
+        }
         cx.retry(|| report(&self.flow_name, &input, cx)).await?;
         Ok(Created(ArtifactReported { message: "OK" }))
     }
 }
+
+/// Why a report of an artifact that is not compliant is refused: recorded, it would be green all the same.
+const NOT_COMPLIANT: &str = "Whether an artifact is compliant follows from its attestations: report the artifact without \
+                             this, and an attestation of it that is not compliant";
 
 async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Result<()> {
     let mut draft = Draft::default();

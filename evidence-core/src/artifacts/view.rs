@@ -597,7 +597,7 @@ pub struct EvidenceView {
     pub is_compliant: bool,
     /// When it was reported: decimal epoch seconds, as a string.
     pub created_at: String,
-    /// Always true.
+    /// Always false: audit packages cannot be downloaded yet.
     pub has_audit_package: bool,
     /// Always null.
     pub build_url: (),
@@ -641,7 +641,7 @@ impl From<&Attestation> for EvidenceView {
             evidence_type: attestation.kind.clone(),
             is_compliant: attestation.is_compliant,
             created_at: attestation.created_at.decimal(),
-            has_audit_package: true,
+            has_audit_package: false,
             build_url: (),
             evidence_archive_fingerprint: attestation.evidence.as_ref().map(|file| file.sha256.clone()),
             user_data: attestation.user_data.clone(),

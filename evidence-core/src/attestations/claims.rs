@@ -132,7 +132,8 @@ limited_lists! {
     Suites(JunitSuite) = junit_suites;
 }
 
-/// Test results are compliant when no suite has a failure or an error; skipped tests do not matter.
+/// Test results are compliant when no suite has a failure or an error; skipped tests do not matter. A suite whose numbers
+/// contradict each other, such as one with more skipped tests than tests, is not compliant.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Junit {
@@ -153,7 +154,7 @@ impl Claim for Junit {
 
     async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
         let junit_results = self.junit_results.0.clone();
-        let passed = junit_results.iter().all(|suite| suite.failures == 0 && suite.errors == 0);
+        let passed = junit_results.iter().all(JunitSuite::is_compliant);
         Ok(Verdict::of("junit", passed, Details::Junit(JunitDetails { junit_results })))
     }
 }
@@ -215,11 +216,11 @@ impl Claim for Jira {
     }
 }
 
-/// A scan is compliant when it found nothing, of whatever severity.
+/// A scan is compliant when it found nothing, of whatever severity: it counts nothing, and lists nothing.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Snyk {
-    /// What the scan found. Answers have the numbers alone.
+    /// What the scan found.
     pub snyk_results: SnykResultsSummary,
 }
 
@@ -251,8 +252,8 @@ impl Claim for Snyk {
     }
 }
 
-/// An analysis is compliant when the code passed the quality gate of its project: its status is `OK`. Without a quality gate
-/// it is not.
+/// An analysis is compliant when the code passed the quality gate of its project: its status is `OK`, and so is that of each
+/// of its conditions that has a value. Without a quality gate it is not.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sonar {

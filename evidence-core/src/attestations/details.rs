@@ -43,6 +43,15 @@ pub struct JunitSuite {
 
 closed_in_requests!(JunitSuite);
 
+impl JunitSuite {
+    /// Whether no test failed or broke off. Numbers that contradict each other prove nothing: none may be negative, and no
+    /// more tests may be skipped than there are.
+    pub(crate) const fn is_compliant(&self) -> bool {
+        let Self { failures, errors, skipped, total, .. } = *self;
+        failures == 0 && errors == 0 && 0 <= skipped && skipped <= total
+    }
+}
+
 /// What an attestation says beyond what all say. Recorded as an object with a `type`, this variant's name, beside its
 /// fields; what this version knows no variant for is kept as it was recorded.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

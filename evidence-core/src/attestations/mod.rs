@@ -43,7 +43,7 @@ pub use record::{Annotations, Attachment, Attestation, Binding};
 pub use sarif::{SarifSummary, SarifTool};
 pub use sbom::SbomSummary;
 pub use snyk::{
-    FindingCounts, FoundIssue, IssueLocation, ProcessedSnykResults, ProjectScanResult, SnykResultsSummary,
+    FoundIssue, IssueLocation, ProcessedSnykResults, ProjectFindings, ProjectScanResult, SnykResultsSummary,
     SnykTool,
 };
 pub use sonar::{QualityGate, QualityGateCondition, SonarProject, SonarResults};

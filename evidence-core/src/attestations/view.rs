@@ -83,7 +83,7 @@ pub struct AttestationView {
     pub trail_name: String,
     /// Who reported it: the name of a user or service account.
     pub reported_by: String,
-    /// Always true.
+    /// Always false: audit packages cannot be downloaded yet.
     pub has_audit_package: bool,
     /// Where to go from here.
     #[serde(rename = "_links")]
@@ -188,7 +188,7 @@ impl AttestationView {
             flow_name: flow.to_string(),
             trail_name: trail.to_string(),
             reported_by: attestation.created_by.name,
-            has_audit_package: true,
+            has_audit_package: false,
             links,
             attestation_type: attestation.kind,
             attestation_name: attestation.name,

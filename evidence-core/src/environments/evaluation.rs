@@ -190,9 +190,9 @@ async fn evaluate_running(
     Ok(Draft { facts, guards, ..Draft::default() })
 }
 
-/// The snapshot that a change of the policies calls for: what ran in the latest one, evaluated anew. A draft without facts
-/// when there is none yet, and when it was evaluated by these versions of these policies. `read` are the policies that the
-/// caller has read just now.
+/// The snapshot that a change of the policies, or of whether provenance is required, calls for: what ran in the latest one,
+/// evaluated anew. A draft without facts when there is none yet, and when it was evaluated by these versions of these
+/// policies and by the same requirement. `read` are the policies that the caller has read just now.
 pub(crate) async fn reevaluate(
     known: &KnownEnvironment,
     read: Vec<Current<Policy>>,
@@ -206,7 +206,11 @@ pub(crate) async fn reevaluate(
     let snapshot = cx.store().snapshot(cx.org()?, known.record.id, latest).await?;
     let mut guards = policies.guards.clone();
     guards.push(known.latest());
-    if snapshot.is_some_and(|snapshot| snapshot.record.policies == policies.applied()) {
+    let requires_provenance = known.record.require_provenance;
+    let is_judged_alike = |snapshot: &Snapshot| {
+        snapshot.policies == policies.applied() && snapshot.requires_provenance == requires_provenance
+    };
+    if snapshot.is_some_and(|snapshot| is_judged_alike(&snapshot.record)) {
         return Ok(Draft { guards, ..Draft::default() });
     }
     let (open, rests_on) = try_join(open_instances(known, cx), cx.ledger_size()).await?;
@@ -310,14 +314,15 @@ impl Evaluation {
         let places = reused.values().map(|artifact| artifact.provenance.len()).collect();
         let candidates = judged(rest, states, &policies, places, heavy, cx).await?;
         let index = known.status.snapshots + 1;
+        let requires_provenance = known.record.require_provenance;
         let decide = move || {
             let judged_by = AppliedPolicy::digest(&policies.applied());
             let mut artifacts = reused;
             artifacts.extend(candidates.into_iter().map(|artifact| artifact.evaluated(judged_by)));
-            let evaluated = EvaluatedArtifact::all(&running, &artifacts)?;
+            let evaluated = EvaluatedArtifact::all(&running, &artifacts, requires_provenance)?;
             let verdicts = evaluated.iter().map(|artifact| artifact.found.compliant);
             // What runs nowhere is evaluated, too.
-            let compliant = policy::snapshot_compliant(verdicts, judged_by.is_some());
+            let compliant = policy::snapshot_compliant(verdicts, judged_by.is_some() || requires_provenance);
             let difference = difference(&open, &evaluated, index);
             Ok(Outcome { policies, difference, compliant, artifacts })
         };
@@ -380,9 +385,10 @@ pub(super) async fn differences_again(
     let judged = judged(Arc::clone(&running), states, &policies, Vec::new(), true, cx).await?;
     let judged_by = AppliedPolicy::digest(&policies.applied());
     let artifacts = judged.into_iter().map(|artifact| artifact.evaluated(judged_by)).collect();
-    let evaluated = EvaluatedArtifact::all(&running, &artifacts)?;
+    let evaluated = EvaluatedArtifact::all(&running, &artifacts, snapshot.requires_provenance)?;
     let verdicts = evaluated.iter().map(|artifact| artifact.found.compliant);
-    let compliant = policy::snapshot_compliant(verdicts, judged_by.is_some());
+    let is_judged = judged_by.is_some() || snapshot.requires_provenance;
+    let compliant = policy::snapshot_compliant(verdicts, is_judged);
     let mut differences = Vec::new();
     if compliant != snapshot.compliant {
         differences.push(format!("the snapshot is recorded as {}", snapshot.compliant));
@@ -431,6 +437,7 @@ impl Taken {
             compliant,
             reported,
             rests_on: Some(rests_on),
+            requires_provenance: known.record.require_provenance,
             policies: policies.applied(),
             changes: difference.changes,
             exits: difference.exits,
@@ -449,10 +456,15 @@ struct EvaluatedArtifact {
 
 impl EvaluatedArtifact {
     /// What runs, with what each came to. One that came to nothing is an error: left out, it would have stopped running.
-    fn all(running: &ReportedState, artifacts: &Evaluated) -> Result<Vec<Self>> {
+    fn all(running: &ReportedState, artifacts: &Evaluated, requires_provenance: bool) -> Result<Vec<Self>> {
         let evaluated = |(key, observed): (&ArtifactKey, &ObservedArtifact)| {
             let missing = || StoreError::Failed(format!("{key} was not evaluated").into());
-            let found = Arc::clone(artifacts.get(key).ok_or_else(missing)?);
+            let mut found = Arc::clone(artifacts.get(key).ok_or_else(missing)?);
+            if requires_provenance {
+                // What was evaluated is remembered, and the requirement is not a part of it.
+                let compliant = found.with_required_provenance();
+                Arc::make_mut(&mut found).compliant = compliant;
+            }
             Ok(Self { key: key.clone(), observed: observed.clone(), found })
         };
         running.iter().map(evaluated).collect()
@@ -573,6 +585,7 @@ impl Candidate {
         let name = observed.name;
         let evaluation = ArtifactEvaluation {
             compliant,
+            is_allowed,
             provenance,
             source,
             trails,

@@ -19,6 +19,7 @@ use crate::id::{Id, VersionKey};
 use crate::json::JsonText;
 use crate::ledger::{Frontier, Hash};
 use crate::name::Fingerprint;
+use crate::rules::policy;
 use crate::service::Context;
 use crate::snapshots::key::ArtifactKey;
 use crate::snapshots::record::{DeploymentSource, PolicyOutcome, Provenance, RunningArtifact};
@@ -84,7 +85,10 @@ pub(crate) struct LastEvaluation {
 /// What an artifact came to.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ArtifactEvaluation {
+    /// What the policies say, or the allowlist.
     pub(crate) compliant: Option<bool>,
+    /// Whether it is on the allowlist.
+    pub(crate) is_allowed: bool,
     pub(crate) provenance: Vec<Provenance>,
     pub(crate) source: Option<DeploymentSource>,
     /// The trails of the reports that it comes from.
@@ -106,6 +110,12 @@ pub(crate) struct ArtifactEvaluation {
 const LEAST: usize = 512;
 
 impl ArtifactEvaluation {
+    /// Whether it may run where provenance is required.
+    pub(crate) fn with_required_provenance(&self) -> Option<bool> {
+        let in_flows = self.provenance.iter().map(|from| from.state);
+        policy::required_provenance_verdict(self.is_allowed, self.compliant, in_flows)
+    }
+
     fn bytes(&self) -> usize {
         let Self { provenance, trails, violates, outcomes, name, .. } = self;
         LEAST

@@ -52,7 +52,6 @@ impl Flow {
             visibility: Visibility::Private,
             template: None,
             template_id: cx.new_id(),
-            repo_url: String::new(),
             tags: Tags::new(),
             created_at: cx.now(),
             created_by: cx.actor(),
@@ -202,7 +201,9 @@ impl Operation for GetFlow {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let flow = cx.flow(self.flow_name.as_str()).await?.record;
         let template = cx.template(flow.template).await?;
-        Ok(Json(FlowView::new(flow, &cx.org_access()?.name, &template)))
+        let repo_url = cx.store().flow_repo_urls(cx.org()?, &[flow.id]).await?.pop();
+        let repo_url = repo_url.map(|(_, url)| url).unwrap_or_default();
+        Ok(Json(FlowView::new(flow, repo_url, &cx.org_access()?.name, &template)))
     }
 }
 

@@ -27,9 +27,6 @@ pub struct Flow {
     pub template: Option<TextRef>,
     /// The id of that text: a new one each time it changes.
     pub template_id: Id,
-    /// Empty: no report says where a flow's code is. Each trail and artifact says which repo it comes from, and those of one
-    /// flow may come from several.
-    pub repo_url: String,
     /// Its tags.
     pub tags: Tags,
     /// When it was created.

@@ -110,6 +110,9 @@ impl State {
                 IndexRow::CommitTrail { commit, trail, flow } => {
                     tables.commit_trails.entry(commit.to_owned()).or_default().insert(trail, flow);
                 }
+                IndexRow::FlowRepo { flow, url } => {
+                    tables.flow_repos.insert(flow, url.to_owned());
+                }
                 _ => {}
             }
         }

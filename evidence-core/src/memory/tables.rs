@@ -43,6 +43,8 @@ pub(super) struct Tables {
     /// The trails in which something names a commit in full, and their flows.
     pub(super) commit_trails: BTreeMap<String, BTreeMap<Id, Id>>,
     pub(super) repos: BTreeMap<Id, Current<Repo>>,
+    /// By flow the address of the repo that was named last.
+    pub(super) flow_repos: BTreeMap<Id, String>,
     pub(super) environments: BTreeMap<Id, Current<Environment>>,
     /// How the members of logical environments changed.
     pub(super) member_changes: Vec<(Id, MemberChange)>,

@@ -14,7 +14,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::document::{DocumentErrors, Examination, Fields};
-use crate::name::{AttestationName, TemplateReferenceName};
+use crate::name::{AttestationName, AttestationTypeName, TemplateReferenceName};
 
 /// Identifier of the JSON Schema of flow templates, its `$id`.
 pub const SCHEMA_ID: &str = "https://evidence.dev/schemas/flow-template/v1";
@@ -50,7 +50,7 @@ impl Kind {
     }
 
     /// The name of the custom attestation type, where it is one.
-    pub(super) fn custom_name(&self) -> Option<&str> {
+    fn custom_name(&self) -> Option<&str> {
         self.0.strip_prefix(CUSTOM_PREFIX)
     }
 
@@ -323,23 +323,31 @@ pub(super) fn parse_kind(
     let written = examination.required_text(fields, "type")?;
     let meant =
         aliases.iter().find_map(|(alias, kind)| (*alias == written).then_some(*kind)).unwrap_or(written);
-    meant
-        .parse()
-        .map_err(|unknown: UnknownKind| {
+    let kind: Kind = match meant.parse() {
+        Ok(kind) => kind,
+        Err(unknown) => {
+            let unknown: UnknownKind = unknown;
             examination.refuse(fields.path("type"), &unknown.to_string(), &written.into());
-        })
-        .ok()
+            return None;
+        }
+    };
+    // Custom types may only have such names, so an attestation of a type of another name could never arrive.
+    if let Some(name) = kind.custom_name() {
+        examination.fits::<AttestationTypeName>(fields, "type", name);
+    }
+    Some(kind)
 }
 
 /// The schema of an attestation type that is asked for, with further spellings.
 pub(super) fn kind_schema(aliases: &[&str]) -> Value {
     let known = [NAMED_KINDS.as_slice(), &SYSTEM_KINDS.map(|(reported, _)| reported), aliases].concat();
+    let custom = AttestationTypeName::PATTERN.replacen('^', &format!("^{CUSTOM_PREFIX}"), 1);
     json!({
         "description": "Type that the attestation must have; '*' is any type.",
         "type": "string",
         "anyOf": [
             { "enum": known },
-            { "pattern": r"^custom:[^\u0000]*$" },
+            { "pattern": custom, "maxLength": CUSTOM_PREFIX.len() + AttestationTypeName::MAX_LEN },
             { "const": ANY_KIND },
         ],
     })

@@ -28,7 +28,7 @@ pub fn artifact() -> Shape {
         .optional("repo_info", shared::repo())
         .optional("commits_list", Shape::list(&shared::commit(), 0..2))
         .optional("repo_url", shared::address())
-        .optional("is_compliant", Shape::boolean())
+        .optional("is_compliant", Shape::or_wrong(Just(json!(true)), vec![json!(false), json!("x")]))
         .required("build_url", shared::address())
         .required("commit_url", shared::address())
         .optional("template", template_names())
@@ -363,13 +363,18 @@ fn known_names(names: &[String]) -> Shape {
 
 /// What an environment is made with.
 pub fn environment(known: &ExistingNames) -> Shape {
+    // A logical environment runs nothing that could have provenance.
+    let provenance = |kinds: &[&str]| match kinds {
+        ["logical"] => Shape::or_wrong(Just(json!(false)), vec![json!(true), json!("x")]),
+        _ => Shape::boolean(),
+    };
     let of = |kinds: &'static [&'static str], members: &[String]| {
         Object::new()
             .required("name", Shape::of::<EnvironmentName>())
             .required("type", Shape::choice(kinds))
             .required("description", shared::description())
             .optional("include_scaling", Shape::boolean())
-            .optional("require_provenance", Shape::boolean())
+            .optional("require_provenance", provenance(kinds))
             .optional("included_environments", known_names(members))
             .optional("policies", known_names(&known.policies))
             .closed()
@@ -637,13 +642,7 @@ pub fn environment_action(known: &ExistingNames) -> Shape {
 
 /// An action about flows; about none, for nobody says which there are.
 pub fn flow_action() -> Shape {
-    let triggers = Shape::choice(&[
-        "ON_STARTED_TRAIL",
-        "ON_ATTESTED_PROVENANCE",
-        "ON_ATTESTATION",
-        "ON_APPROVAL",
-        "ON_RELEASE",
-    ]);
+    let triggers = Shape::choice(&["ON_STARTED_TRAIL", "ON_ATTESTED_PROVENANCE", "ON_ATTESTATION"]);
     let none = Shape::or_wrong(Just(json!([])), vec![json!(7), json!("web"), json!({})]);
     action(&["flow"], &triggers).required("flows", none).closed().shape()
 }

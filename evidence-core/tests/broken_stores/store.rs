@@ -286,6 +286,10 @@ impl FlowStore for Broken {
         self.whole.flows_by_id(org, ids).await
     }
 
+    async fn flow_repo_urls(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<(Id, String)>> {
+        self.whole.flow_repo_urls(org, flows).await
+    }
+
     async fn flows(&self, org: Id, filter: &FlowFilter, request: PageRequest) -> StoreResult<Page<Listed>> {
         let mut filter = filter.clone();
         if self.has(Defect::SearchesMindCase) {

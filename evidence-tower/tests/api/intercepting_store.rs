@@ -438,6 +438,10 @@ impl FlowStore for InterceptingStore {
         self.ask("flows_by_id", self.inner.flows_by_id(org, ids)).await
     }
 
+    async fn flow_repo_urls(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<(Id, String)>> {
+        self.ask("flow_repo_urls", self.inner.flow_repo_urls(org, flows)).await
+    }
+
     async fn flows(&self, org: Id, filter: &FlowFilter, request: PageRequest) -> StoreResult<Page<Listed>> {
         self.ask("flows", self.inner.flows(org, filter, request)).await
     }

@@ -180,9 +180,8 @@ async fn a_snapshot_shows_pods_by_name_and_the_newest_task() {
     .await;
 }
 
-/// No answer shows what only these kinds tell, which is recorded all the same.
 #[tokio::test]
-async fn what_apps_and_cloud_run_tell_is_recorded_of_the_newest() {
+async fn what_apps_and_cloud_run_tell_is_recorded_and_shown_of_the_newest() {
     on_every_store(async |api, store| {
         let entries = |older: Value, newer: Value| {
             let with = |more: Value, created: u64| {
@@ -220,6 +219,11 @@ async fn what_apps_and_cloud_run_tell_is_recorded_of_the_newest() {
             let recorded = serde_json::to_string(&running[0].instance).unwrap();
             let recorded: Value = serde_json::from_str(&recorded).unwrap();
             assert_eq!(recorded["context"], json!({ field: expected }), "{recorded}");
+            let shown = api.get(&format!("/snapshots/acme/{name}/1")).await.ok()["artifacts"][0].clone();
+            for context in ["pods", "ecs_context", "azure_context", "cloud_run_context"] {
+                let expected = if context == field { &expected } else { &Value::Null };
+                assert_eq!(shown.get(context), Some(expected), "{kind}: {context}");
+            }
         }
     })
     .await;

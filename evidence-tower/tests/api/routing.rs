@@ -115,6 +115,43 @@ async fn parameters_are_decoded_and_misfits_are_named() {
 }
 
 #[tokio::test]
+async fn query_parameters_that_an_operation_does_not_have_are_named_in_a_header() {
+    const IGNORED: &str = "evidence-ignored-parameters";
+    on_every_store_and_mount(async |api| {
+        let table = [
+            (Method::GET, "/flows/acme?page=1&tag=a&space_id=b", 200, None),
+            (Method::GET, "/flows/acme?flow_name=a&page=1&Page=2", 200, Some("flow_name, Page")),
+            (Method::GET, "/flows/acme?org=other&per_page=1", 200, Some("org")),
+            (
+                Method::GET,
+                "/flows/acme?a%0d%0aSet-Cookie:b=1&%C3%A9",
+                200,
+                Some("a%0D%0ASet-Cookie%3Ab, %C3%A9"),
+            ),
+            (Method::GET, "/flows/acme?per_page=0&pagesize=1", 400, Some("pagesize")),
+            (Method::GET, "/flows/acme/none?tag=a", 404, Some("tag")),
+            (Method::GET, "/artifacts/acme?flow_names=a", 200, Some("flow_names")),
+            (Method::PUT, "/flows/acme/none/archive?force=1", 404, Some("force")),
+            (Method::HEAD, "/flows/acme?x=1", 200, Some("x")),
+            (Method::GET, "/schemas/flow-template/v1?x", 200, Some("x")),
+        ];
+        for (method, path, status, expected) in table {
+            let reply = api.request(method, path).await;
+            let found = reply.headers.get(IGNORED).map(|names| names.to_str().unwrap());
+            assert_eq!((reply.status.as_u16(), found), (status, expected), "{path}");
+        }
+        // A request that may not be made is told the same; one of no operation is not.
+        let denied = api.get("/flows/acme?x=1").anonymous().await;
+        assert_eq!(
+            (denied.status.as_u16(), denied.headers.get(IGNORED).unwrap().as_bytes()),
+            (401, &b"x"[..])
+        );
+        assert!(!api.get("/nothing?x=1").await.headers.contains_key(IGNORED));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn health_is_told_beside_the_api_and_not_below_a_mount() {
     let api = EvidenceApi::new(in_memory().await);
     let ask = async |api: EvidenceApi<_>, method: Method, path: &str| {

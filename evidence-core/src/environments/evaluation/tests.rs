@@ -43,6 +43,7 @@ fn evaluated(digit: char, compliant: Option<bool>) -> EvaluatedArtifact {
         },
         found: Arc::new(ArtifactEvaluation {
             compliant,
+            is_allowed: false,
             provenance: vec![from_report(1)],
             source: Some(source(1)),
             trails: vec![],

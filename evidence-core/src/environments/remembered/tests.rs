@@ -20,6 +20,7 @@ fn from_trails(trails: &[u8]) -> Arc<ArtifactEvaluation> {
     };
     Arc::new(ArtifactEvaluation {
         compliant: Some(true),
+        is_allowed: false,
         provenance: vec![provenance],
         source: None,
         trails: trails.iter().copied().map(id).collect(),

@@ -507,6 +507,24 @@ fn a_snapshot_needs_policies_and_only_compliant_artifacts() {
 
 #[test]
 fn an_environment_has_no_state_without_policies_or_snapshots() {
+    let (good, bad, open) = (State::Compliant, State::NonCompliant, State::Incomplete);
+    let table: [(bool, Option<bool>, &[State], Option<bool>); 10] = [
+        (false, None, &[], Some(false)),
+        (false, Some(true), &[], Some(false)),
+        (true, None, &[], Some(true)),
+        (true, Some(false), &[bad], Some(true)),
+        (false, None, &[good], Some(true)),
+        (false, None, &[good, open], Some(false)),
+        (false, None, &[bad], Some(false)),
+        (false, Some(true), &[bad], Some(true)),
+        (false, Some(false), &[good], Some(false)),
+        (false, None, &[good, good], Some(true)),
+    ];
+    for (allow_listed, by_policies, in_flows, expected) in table {
+        let states = in_flows.iter().copied();
+        let found = required_provenance_verdict(allow_listed, by_policies, states);
+        assert_eq!(found, expected, "{allow_listed}, {by_policies:?}, {in_flows:?}");
+    }
     assert_eq!(environment_state(Some(true), true), Some(true));
     assert_eq!(environment_state(Some(false), true), Some(false));
     assert_eq!(environment_state(Some(false), false), None);

@@ -3,7 +3,7 @@
 use crate::attestations::details::{CustomDetails, Details, JunitSuite};
 use crate::attestations::jira::JiraItem;
 use crate::attestations::pull_requests::PullRequest;
-use crate::attestations::snyk::{FindingCounts, SnykResultsSummary};
+use crate::attestations::snyk::SnykResultsSummary;
 use crate::attestations::sonar::SonarResults;
 use crate::bounded::or_empty;
 use crate::json::JsonText;
@@ -61,11 +61,8 @@ fn issue(issue: &JiraItem) -> (String, String) {
 
 fn scan(found: &SnykResultsSummary) -> Vec<(String, String)> {
     let tool = fact("tool", format!("{} {}", found.tool.name, found.tool.version));
-    let project = |(number, FindingCounts { low_count, medium_count, high_count }): (usize, _)| {
-        fact(
-            &format!("project {}", number + 1),
-            format!("{high_count} high, {medium_count} medium, {low_count} low"),
-        )
+    let project = |(number, [low, medium, high]): (usize, [i64; 3])| {
+        fact(&format!("project {}", number + 1), format!("{high} high, {medium} medium, {low} low"))
     };
     [tool].into_iter().chain(found.counts().enumerate().map(project)).collect()
 }
