@@ -3,7 +3,7 @@
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::attestations::custom::RuleResult;
 use crate::attestations::jira::JiraItem;
@@ -11,9 +11,10 @@ use crate::attestations::pull_requests::{GitProvider, PullRequest, PullRequestVi
 use crate::attestations::snyk::{ProcessedSnykResults, SnykResultsSummary};
 use crate::attestations::sonar::SonarResults;
 use crate::bounded::ShortText;
-use crate::decode::{closed_in_requests, recorded};
+use crate::decode::{closed_in_requests, is_recorded, recorded};
 use crate::id::Id;
 use crate::json::{EmptyObject, JsonFields, JsonText};
+use crate::time::check_seconds;
 
 /// The results of one test suite.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -33,11 +34,21 @@ pub struct JunitSuite {
     /// How long the suite took, in seconds.
     pub duration: f64,
     /// When the suite ran, in epoch seconds.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "sent_seconds")]
     pub timestamp: Option<f64>,
 }
 
 closed_in_requests!(JunitSuite);
+
+/// A time in epoch seconds, as it was sent.
+fn sent_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    let seconds = Option::<f64>::deserialize(deserializer)?;
+    if let Some(seconds) = seconds.filter(|_| !is_recorded()) {
+        #[expect(clippy::cast_possible_truncation, reason = "a larger number is the largest")]
+        check_seconds(seconds as i64).map_err(serde::de::Error::custom)?;
+    }
+    Ok(seconds)
+}
 
 /// What an attestation says beyond what all say. Recorded as an object with a `type`, this variant's name, beside its
 /// fields; what this version knows no variant for is kept as it was recorded.
@@ -390,7 +401,7 @@ mod tests {
         let other = |text: &str| Details::Other(serde_json::from_str(text).unwrap());
         let pull_requests = PullRequestDetails {
             git_provider: reported.git_provider,
-            pull_requests: reported.pull_requests.0,
+            pull_requests: reported.pull_requests.items,
         };
         let overriding = OverrideDetails {
             reason: "r".to_owned(),
