@@ -23,8 +23,6 @@ mod timeouts;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::cli::{Cli, Command};
 use crate::failure::Failure;
 
@@ -35,7 +33,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(Cli::parse().command()).await {
+    let command = Cli::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    match run(command).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("{failure}");
