@@ -4,6 +4,7 @@
 
 mod addresses;
 mod free_form;
+mod urls;
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -17,7 +18,7 @@ use crate::decode::{is_recorded, shortened};
 use crate::limits;
 use crate::name::BadText;
 
-pub use addresses::{Address, Mailbox, WebUrl};
+pub use addresses::{Address, Mailbox, WebUrl, WebhookUrl};
 pub use free_form::{AnyJson, AttestationData, DataObject, FreeForm, UserData};
 
 /// A text of `MIN` to `MAX` characters.
@@ -244,6 +245,65 @@ impl<T: JsonSchema, const MAX: usize> JsonSchema for List<T, MAX> {
     }
 }
 
+/// A list of at most `MAX` items that a machine collected. A null among them says nothing: it is skipped and counted.
+#[derive(Debug, Clone, Serialize)]
+#[serde(transparent)]
+pub struct Collected<T, const MAX: usize = 1000> {
+    /// The items, without the skipped ones.
+    pub items: Vec<T>,
+    #[serde(skip)]
+    skipped: usize,
+}
+
+impl<T, const MAX: usize> Collected<T, MAX> {
+    /// How many items were skipped.
+    pub const fn skipped(&self) -> usize {
+        self.skipped
+    }
+}
+
+impl<T, const MAX: usize> Default for Collected<T, MAX> {
+    fn default() -> Self {
+        Vec::new().into()
+    }
+}
+
+impl<T, const MAX: usize> From<Vec<T>> for Collected<T, MAX> {
+    fn from(items: Vec<T>) -> Self {
+        Self { items, skipped: 0 }
+    }
+}
+
+/// What was skipped is no part of the list.
+impl<T: PartialEq, const MAX: usize> PartialEq for Collected<T, MAX> {
+    fn eq(&self, other: &Self) -> bool {
+        self.items == other.items
+    }
+}
+
+impl<T: Eq, const MAX: usize> Eq for Collected<T, MAX> {}
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Collected<T, MAX> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let List(sent) = List::<Option<T>, MAX>::deserialize(deserializer)?;
+        let count = sent.len();
+        let items = Vec::from_iter(sent.into_iter().flatten());
+        Ok(Self { skipped: count - items.len(), items })
+    }
+}
+
+impl<T: JsonSchema, const MAX: usize> JsonSchema for Collected<T, MAX> {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        format!("Collected{}", T::schema_name()).into()
+    }
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        List::<Option<T>, MAX>::json_schema(generator)
+    }
+}
+
 /// Reads a list of at most `most` items, and stops at the first item beyond them: its items take no memory.
 pub(crate) fn at_most_items<'de, T, D>(
     deserializer: D,
@@ -425,6 +485,16 @@ mod tests {
         #[test]
         fn a_text_is_accepted_iff_it_is_short_enough(text in "\\PC{0,12}") {
             prop_assert_eq!(accepts::<Text<8>>(&json!(text)), text.chars().count() <= 8);
+        }
+
+        #[test]
+        fn a_collected_list_is_the_same_without_its_nulls(items in proptest::collection::vec(any::<Option<u8>>(), 0..8)) {
+            let read = from_value::<Collected<u8, 4>>(&json!(items));
+            prop_assert_eq!(read.is_ok(), items.len() <= 4);
+            if let Ok(read) = read {
+                prop_assert_eq!(read.skipped() + read.items.len(), items.len());
+                prop_assert_eq!(json!(read), json!(Vec::from_iter(items.into_iter().flatten())));
+            }
         }
 
         #[test]

@@ -592,6 +592,21 @@ pub struct WithHeaders<R> {
     pub reply: R,
 }
 
+/// The header that says how many elements of a list were skipped because they say nothing. Absent if none was.
+pub const SKIPPED_ELEMENTS: &str = "Evidence-Skipped-Elements";
+
+impl<R> WithHeaders<R> {
+    /// The answer to a body of which so many elements were skipped.
+    ///
+    /// # Errors
+    /// None: the header can be sent.
+    pub fn skipping(reply: R, skipped: usize) -> Result<Self> {
+        let header = || Header::new(SKIPPED_ELEMENTS, skipped.to_string());
+        let headers = (skipped > 0).then(header).transpose()?.into_iter().collect();
+        Ok(Self { headers, reply })
+    }
+}
+
 impl<R: Reply> Reply for WithHeaders<R> {
     const STATUSES: &'static [u16] = R::STATUSES;
     const MEDIA_TYPE: &'static str = R::MEDIA_TYPE;

@@ -13,6 +13,7 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use serde_json::json;
 
 use crate::reply::{self, ReplyBody};
+use crate::route::NameWithSlash;
 
 /// Why a request is answered with an error.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub(crate) enum ErrorResponse {
     LongUrl,
     /// No operation has this path.
     UnknownPath,
+    /// An operation would have this path, if a name could contain slashes.
+    SlashInName(NameWithSlash),
     /// Some do, but not with this method.
     WrongMethod {
         /// The methods they have, for `Allow`.
@@ -119,6 +122,7 @@ impl ErrorResponse {
         match self {
             Self::LongUrl => plain(StatusCode::URI_TOO_LONG, "URL too long"),
             Self::UnknownPath => plain(StatusCode::NOT_FOUND, "Not found"),
+            Self::SlashInName(name) => slash_in_name(name),
             Self::WrongMethod { .. } => plain(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed"),
             Self::Failed(error) => parts(error, wording),
             Self::NotReady(error) => not_ready(error),
@@ -153,10 +157,34 @@ impl ErrorResponse {
                 tracing::error!(status = status.as_u16(), "{}", Chain(error));
             }
             Self::Panicked => tracing::error!(status = status.as_u16(), "a request panicked"),
-            Self::Failed(_) | Self::LongUrl | Self::UnknownPath | Self::WrongMethod { .. } => {}
+            Self::Failed(_)
+            | Self::LongUrl
+            | Self::UnknownPath
+            | Self::SlashInName(_)
+            | Self::WrongMethod { .. } => {}
             #[cfg(feature = "rocket")]
             Self::BrokeOff => {}
         }
+    }
+}
+
+/// A path whose slashes split a name: clients send some names without encoding them.
+fn slash_in_name(name: &NameWithSlash) -> ErrorParts {
+    let NameWithSlash { parameter, value, .. } = name;
+    let called = match *parameter {
+        "env_name" => "environment name".to_owned(),
+        parameter => parameter.replace('_', " "),
+    };
+    let text = format!("{called} '{}' should not contain '/'", beginning(value));
+    let errors = FieldErrors::from_iter([((*parameter).to_owned(), format!("The {text}"))]);
+    (StatusCode::NOT_FOUND, Cow::Owned(format!("Not found: the {text}")), errors)
+}
+
+/// The first characters of a text.
+fn beginning(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(200) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
     }
 }
 

@@ -172,9 +172,13 @@ fn unreadable(error: multer::Error) -> Error {
     let reason = match error {
         multer::Error::StreamReadFailed(source) => match source.downcast::<Error>() {
             Ok(refused) => return *refused,
-            Err(source) => source.to_string(),
+            Err(_) => "it cannot be read to its end",
         },
-        other => other.to_string(),
+        multer::Error::IncompleteFieldData { .. } | multer::Error::IncompleteStream => {
+            "it ends before the boundary that should close it"
+        }
+        multer::Error::IncompleteHeaders => "it ends within the headers of a part",
+        _ => "the headers of a part cannot be read",
     };
     Error::invalid("body", format!("Input should be a valid multipart form: {reason}"))
 }

@@ -17,6 +17,7 @@ use evidence_core::operation::{Answer, Body, Method};
 use evidence_core::{EvidenceService, Limits, Operation, Result, Visitor, api};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use percent_encoding::percent_decode_str;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
@@ -43,16 +44,19 @@ struct Router<S> {
     /// Those whose last parameter takes the rest of the path. Where `exact` has `/repos/{org}/{repo}/deployments`,
     /// matchit takes no `/repos/{org}/{*repo_name}` beside it.
     catch_all: matchit::Router<Endpoint<S>>,
+    /// The paths of the operations.
+    paths: Vec<&'static str>,
 }
 
 impl<S> Default for Router<S> {
     fn default() -> Self {
-        Self { exact: matchit::Router::new(), catch_all: matchit::Router::new() }
+        Self { exact: matchit::Router::new(), catch_all: matchit::Router::new(), paths: Vec::new() }
     }
 }
 
 impl<S> Router<S> {
     fn insert<O: Operation>(&mut self, endpoint: Endpoint<S>) -> Result<(), matchit::InsertError> {
+        self.paths.push(O::PATH);
         match O::PATH.rsplit_once('{') {
             Some((before, last)) if O::CATCH_ALL => {
                 self.catch_all.insert(format!("{before}{{*{last}"), endpoint)
@@ -119,11 +123,11 @@ impl<S: EvidenceService> Routes<S> {
         let router = supported(method).and_then(|method| self.by_method.get(&method));
         match router.and_then(|router| router.at(path)) {
             Some(found) => Ok(Found { endpoint: found.value, path: found.params }),
-            None => Err(self.not_found(path)),
+            None => Err(self.not_found(method, path)),
         }
     }
 
-    fn not_found(&self, path: &str) -> ErrorResponse {
+    fn not_found(&self, method: &http::Method, path: &str) -> ErrorResponse {
         let methods =
             self.by_method.iter().filter(|(_, router)| router.at(path).is_some()).map(|(method, _)| {
                 match method {
@@ -135,11 +139,57 @@ impl<S: EvidenceService> Routes<S> {
                 }
             });
         let methods: Vec<&str> = methods.collect();
-        if methods.is_empty() {
-            ErrorResponse::UnknownPath
-        } else {
-            ErrorResponse::WrongMethod { allow: methods.join(", ") }
+        if !methods.is_empty() {
+            return ErrorResponse::WrongMethod { allow: methods.join(", ") };
         }
+        self.name_with_slash(method, path).map_or(ErrorResponse::UnknownPath, ErrorResponse::SlashInName)
+    }
+}
+
+impl<S> Routes<S> {
+    /// The parameter that would hold slashes if this were the path of an operation of this method.
+    fn name_with_slash(&self, method: &http::Method, path: &str) -> Option<NameWithSlash> {
+        let router = self.by_method.get(&supported(method)?)?;
+        let candidates = router.paths.iter().filter_map(|operation| NameWithSlash::find(operation, path));
+        candidates.max_by_key(|candidate| candidate.literals)
+    }
+}
+
+/// A parameter of an operation's path whose value holds slashes, as they were sent.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NameWithSlash {
+    /// The parameter.
+    pub(crate) parameter: &'static str,
+    /// Its value.
+    pub(crate) value: String,
+    /// How many segments of the path are the operation's own.
+    literals: usize,
+}
+
+impl NameWithSlash {
+    /// The last parameter that makes the operation's path fit if it takes several segments.
+    fn find(operation: &'static str, path: &str) -> Option<Self> {
+        let segments = Vec::from_iter(path.split('/'));
+        let parts = Vec::from_iter(operation.split('/'));
+        let more = segments.len().checked_sub(parts.len()).filter(|more| *more > 0)?;
+        let parameter = |part: &'static str| part.strip_prefix('{')?.strip_suffix('}');
+        let fits = |parts: &[&'static str], segments: &[&str]| {
+            parts.iter().zip(segments).all(|(part, segment)| {
+                if parameter(part).is_some() { !segment.is_empty() } else { part == segment }
+            })
+        };
+        (0..parts.len()).rev().find_map(|at| {
+            let name = parameter(parts.get(at)?)?;
+            let (before, rest) = segments.split_at_checked(at)?;
+            let (value, after) = rest.split_at_checked(more + 1)?;
+            let fits = fits(parts.get(..at)?, before) && fits(parts.get(at + 1..)?, after);
+            let is_name = value.iter().all(|segment| !segment.is_empty());
+            (fits && is_name).then(|| Self {
+                parameter: name,
+                value: percent_decode_str(&value.join("/")).decode_utf8_lossy().into_owned(),
+                literals: parts.iter().filter(|part| parameter(part).is_none()).count(),
+            })
+        })
     }
 }
 
@@ -241,6 +291,37 @@ impl<T: Send + 'static> Drop for RunToEnd<T> {
     fn drop(&mut self) {
         if let (Some(work), Some(runtime)) = (self.work.take(), &self.runtime) {
             self.orphaned.spawn_on(work.map(drop), runtime);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parameter_with_slashes_is_the_last_one_that_makes_the_path_fit() {
+        const GENERIC: &str = "/attestations/{org}/{flow_name}/trail/{trail_name}/generic";
+        let table = [
+            (
+                GENERIC,
+                "/attestations/acme/app/trail/feature/login/generic",
+                Some(("trail_name", "feature/login")),
+            ),
+            (GENERIC, "/attestations/acme/my/app/trail/t/generic", Some(("flow_name", "my/app"))),
+            (GENERIC, "/attestations/acme/app/trail/a/b/c%20d/generic", Some(("trail_name", "a/b/c d"))),
+            (GENERIC, "/attestations/acme/app/trail/t/generic", None),
+            (GENERIC, "/attestations/acme/app/trail/feature/login/junit", None),
+            (GENERIC, "/attestations/acme/app/trail/feature//generic", None),
+            ("/trails/{org}/{flow_name}/{trail_name}", "/trails/acme/app/a/b", Some(("trail_name", "a/b"))),
+            ("/flows/{org}", "/flows/acme/", None),
+            ("/flows/{org}", "/nothing/acme/a", None),
+            ("/user/default-org", "/user/default-org/a", None),
+        ];
+        for (operation, path, expected) in table {
+            let found = NameWithSlash::find(operation, path);
+            let found = found.as_ref().map(|found| (found.parameter, found.value.as_str()));
+            assert_eq!(found, expected, "{path}");
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::attestations::pull_requests::{GitProvider, PullRequest, null_as_empty
 use crate::attestations::record::Binding;
 use crate::attestations::snyk::SnykResultsSummary;
 use crate::attestations::sonar::SonarResults;
-use crate::bounded::{Description, List, limited_lists};
+use crate::bounded::{Collected, Description, List, limited_lists};
 use crate::compute::MANY_EVALUATIONS;
 use crate::decode::{self, InvalidField};
 use crate::error::Result;
@@ -49,6 +49,10 @@ pub trait Claim: DeserializeOwned + JsonSchema + Send + Sync + Sized + 'static {
     /// The name of its schema.
     const SCHEMA: &'static str;
 
+    /// Whether it has a list from which elements that say nothing are skipped. Only where that cannot improve the verdict:
+    /// a suite, a finding or an issue is never skipped.
+    const IS_COLLECTED: bool = false;
+
     /// How its attestations are sent: a [`Form`](crate::operation::Form) where files may come with them, else a
     /// [`JsonDocument`].
     type Body: AttestationBody<Self>;
@@ -64,6 +68,11 @@ pub trait Claim: DeserializeOwned + JsonSchema + Send + Sync + Sized + 'static {
     /// The field that does not fit.
     fn read(text: CheckedJson<'_>, is_own: fn(&str) -> bool) -> Result<Self, InvalidField> {
         decode::from_fields(text, is_own)
+    }
+
+    /// How many elements of its lists were skipped.
+    fn skipped(&self) -> usize {
+        0
     }
 
     /// Evaluates the claim. It may ask the store for what its verdict rests on, and names that in the evaluation's guards:
@@ -159,16 +168,17 @@ impl Claim for Junit {
     }
 }
 
-/// Pull requests are compliant when there is at least one.
+/// Pull requests are compliant when there is at least one. A null among the pull requests or their approvers is skipped,
+/// and the header `Evidence-Skipped-Elements` of the answer says how many were.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PullRequests {
     /// The kind of host that the pull requests are on.
     pub git_provider: GitProvider,
-    /// The pull requests that brought the change in; null counts as none.
+    /// The pull requests that brought the change in; null counts as none. A null among them is skipped.
     #[serde(deserialize_with = "null_as_empty")]
     #[schemars(extend("type" = ["array", "null"]))]
-    pub pull_requests: List<PullRequest>,
+    pub pull_requests: Collected<PullRequest>,
 }
 
 impl Claim for PullRequests {
@@ -176,14 +186,20 @@ impl Claim for PullRequests {
     const PATH: &'static str = "/attestations/{org}/{flow_name}/trail/{trail_name}/pull_request";
     const SUMMARY: &'static str = "Adds a pull-request attestation to a trail";
     const SCHEMA: &'static str = "PullRequestAttestationPostInput";
+    const IS_COLLECTED: bool = true;
     type Body = Form<AttestationInput<Self>>;
 
     fn document_limit(limits: &Limits) -> u64 {
         limits.attestation
     }
 
+    fn skipped(&self) -> usize {
+        let approvers = self.pull_requests.items.iter().map(|one| one.approvers.skipped());
+        self.pull_requests.skipped() + approvers.sum::<usize>()
+    }
+
     async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
-        let Self { git_provider, pull_requests: List(pull_requests) } = self.clone();
+        let Self { git_provider, pull_requests: Collected { items: pull_requests, .. } } = self.clone();
         let found = !pull_requests.is_empty();
         let details = PullRequestDetails { git_provider, pull_requests };
         Ok(Verdict::of("pull_request", found, Details::PullRequest(details)))

@@ -5,7 +5,7 @@ use std::io;
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::attestations::custom::RuleResult;
 use crate::attestations::jira::JiraItem;
@@ -15,9 +15,10 @@ use crate::attestations::sbom::SbomSummary;
 use crate::attestations::snyk::{ProcessedSnykResults, SnykResultsSummary};
 use crate::attestations::sonar::SonarResults;
 use crate::bounded::ShortText;
-use crate::decode::{closed_in_requests, recorded};
+use crate::decode::{closed_in_requests, is_recorded, recorded};
 use crate::id::Id;
 use crate::json::{EmptyObject, JsonFields, JsonText};
+use crate::time::check_seconds;
 
 /// The results of one test suite.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -37,7 +38,7 @@ pub struct JunitSuite {
     /// How long the suite took, in seconds.
     pub duration: f64,
     /// When the suite ran, in epoch seconds.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "sent_seconds")]
     pub timestamp: Option<f64>,
 }
 
@@ -50,6 +51,16 @@ impl JunitSuite {
         let Self { failures, errors, skipped, total, .. } = *self;
         failures == 0 && errors == 0 && 0 <= skipped && skipped <= total
     }
+}
+
+/// A time in epoch seconds, as it was sent.
+fn sent_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    let seconds = Option::<f64>::deserialize(deserializer)?;
+    if let Some(seconds) = seconds.filter(|_| !is_recorded()) {
+        #[expect(clippy::cast_possible_truncation, reason = "a larger number is the largest")]
+        check_seconds(seconds as i64).map_err(serde::de::Error::custom)?;
+    }
+    Ok(seconds)
 }
 
 /// What an attestation says beyond what all say. Recorded as an object with a `type`, this variant's name, beside its
@@ -567,7 +578,7 @@ mod tests {
         let other = |text: &str| Details::Other(serde_json::from_str(text).unwrap());
         let pull_requests = PullRequestDetails {
             git_provider: reported.git_provider,
-            pull_requests: reported.pull_requests.0,
+            pull_requests: reported.pull_requests.items,
         };
         let overriding = OverrideDetails {
             reason: "r".to_owned(),

@@ -30,7 +30,7 @@ use crate::links::ExternalUrls;
 use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{
     Acknowledged, Body, Created, Document, Download, Form, FormParts, JsonDocument, JsonList, Method,
-    Operation,
+    Operation, SKIPPED_ELEMENTS, WithHeaders,
 };
 use crate::repos::record::RepoInfo;
 use crate::rules::compliance::{ReportedArtifact, Subjects};
@@ -198,8 +198,9 @@ impl<C: Claim> Operation for PostAttestation<C> {
     const PATH: &'static str = C::PATH;
     const SCOPE: Scope = Scope::Write;
     const SUMMARY: &'static str = C::SUMMARY;
+    const ANSWER_HEADERS: &'static [&'static str] = if C::IS_COLLECTED { &[SKIPPED_ELEMENTS] } else { &[] };
     type Body = C::Body;
-    type Output = Created<Acknowledged>;
+    type Output = WithHeaders<Created<Acknowledged>>;
 
     fn body_limit(limits: &Limits) -> u64 {
         C::document_limit(limits)
@@ -222,7 +223,12 @@ impl<C: Claim> Operation for PostAttestation<C> {
             cx.record(draft).await
         };
         cx.retry(attest).await?;
-        Ok(Created(Acknowledged::Ok))
+        let skipped = claim.skipped();
+        if skipped > 0 {
+            let (org, flow, trail) = (&self.org, &self.flow_name, &self.trail_name);
+            tracing::info!(%org, %flow, %trail, skipped, "elements of an attestation were skipped: they are null");
+        }
+        WithHeaders::skipping(Created(Acknowledged::Ok), skipped)
     }
 }
 

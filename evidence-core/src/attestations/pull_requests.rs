@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::bounded::{Address, CommitMessage, List, LongText, ShortText};
+use crate::bounded::{Address, Collected, CommitMessage, List, LongText, ShortText};
 use crate::decode::{closed_in_requests, either_spelling, given, is_recorded};
 use crate::fact::payload::UnknownFields;
 use crate::git::{Commits, GitCommit};
@@ -89,11 +89,11 @@ pub struct PullRequest {
     /// When it was merged, in epoch seconds.
     #[serde(default)]
     pub merged_at: Option<SentSeconds>,
-    /// Who reviewed it; null counts as none.
+    /// Who reviewed it; null counts as none. A null among them is skipped.
     #[serde(default, deserialize_with = "null_as_empty")]
-    #[schemars(with = "Option<List<SentApprover>>")]
-    pub approvers: List<Approver>,
-    /// Its commits; null counts as none.
+    #[schemars(with = "Option<Collected<SentApprover>>")]
+    pub approvers: Collected<Approver>,
+    /// Its commits; null counts as none. None of them is skipped, because a pull request is reviewed commit by commit.
     #[serde(default, deserialize_with = "null_as_empty")]
     #[schemars(extend("type" = ["array", "null"]))]
     pub commits: Commits,
@@ -295,7 +295,7 @@ impl From<&PullRequest> for PullRequestView {
             merge_commit,
             created_at: whole_seconds(pull_request.created_at),
             merged_at: whole_seconds(pull_request.merged_at),
-            approvers: pull_request.approvers.0.iter().map(ApproverView::from).collect(),
+            approvers: pull_request.approvers.items.iter().map(ApproverView::from).collect(),
             commits: pull_request.commits.0.iter().map(PullRequestCommit::from).collect(),
         }
     }

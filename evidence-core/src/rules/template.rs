@@ -263,7 +263,11 @@ fn parse_version(examination: &mut Examination, root: &Fields<'_>) {
         // JSON Schema holds 1 and 1.0 for the same number.
         && version.as_f64() != Some(1.0)
     {
-        examination.refuse(root.path("version"), "Input should be 1", version);
+        let text = match version {
+            Value::String(_) => "Input should be the number 1, without quotes",
+            _ => "Input should be 1",
+        };
+        examination.refuse(root.path("version"), text, version);
     }
 }
 

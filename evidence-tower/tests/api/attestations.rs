@@ -91,6 +91,64 @@ async fn a_pull_request_may_be_sent_back_as_it_was_answered() {
 }
 
 #[tokio::test]
+async fn a_null_among_pull_requests_or_approvers_is_skipped_and_counted() {
+    on_every_store_and_mount(async |api| {
+        let mut sent = document();
+        let mut pull_request = sent["pull_requests"][0].clone();
+        pull_request["approvers"] = json!([null, "bob", null]);
+        sent["pull_requests"] = json!([null, pull_request]);
+        let reply = api.attest("pull_request", &sent).await;
+        assert_eq!(reply.headers["evidence-skipped-elements"], "3");
+        reply.created();
+        let answered = api.get("/attestations/acme/shop/trail/t/review").await.ok();
+        let answered = answered[0]["pull_requests"].as_array().unwrap().clone();
+        assert_eq!(answered.len(), 1);
+        assert_eq!(answered[0]["approvers"].as_array().unwrap().len(), 1);
+
+        // Nothing is left, and that is not compliant.
+        sent["pull_requests"] = json!([null]);
+        api.attest("pull_request", &sent).await.created();
+        let answered = api.get("/attestations/acme/shop/trail/t/review").await.ok();
+        assert_eq!(
+            (&answered[0]["is_compliant"], &answered[0]["pull_requests"]),
+            (&json!(false), &json!([]))
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_could_improve_a_verdict_is_never_skipped() {
+    on_every_store_and_mount(async |api| {
+        let suite = json!({"name": "s", "failures": 0, "errors": 0, "skipped": 0, "total": 1, "duration": 1});
+        let issue = json!({"issue_id": "A-1", "issue_url": "u", "issue_exists": true});
+        let counts = json!({"low_count": 0, "medium_count": 0, "high_count": 0});
+        let mut commits = document()["pull_requests"].clone();
+        commits[0]["commits"] = json!([null]);
+        let table = [
+            ("junit", json!({"junit_results": [suite, null]}), "junit_results[1]"),
+            ("jira", json!({"jira_results": [issue, null]}), "jira_results[1]"),
+            (
+                "snyk",
+                json!({"snyk_results": {"tool": {"name": "n", "version": "1"}, "results": [counts, null]}}),
+                "snyk_results.results[1]",
+            ),
+            (
+                "pull_request",
+                json!({"git_provider": "github", "pull_requests": commits}),
+                "pull_requests[0].commits[0]",
+            ),
+        ];
+        for (kind, claim, field) in table {
+            let mut sent = json!({"attestation_name": "checked"});
+            sent.as_object_mut().unwrap().extend(claim.as_object().unwrap().clone());
+            api.attest(kind, &sent).await.refuses_field(400, field);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn field_git_provider_takes_the_repo_providers_and_azure() {
     on_every_store_and_mount(async |api| {
         let providers = [

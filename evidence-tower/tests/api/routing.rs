@@ -24,20 +24,42 @@ fn what_is_routed_is_the_list_of_operations() {
 #[tokio::test]
 async fn an_unknown_path_is_not_found() {
     on_every_store_and_mount(async |api| {
-        let mut paths = vec![
-            "/",
-            "/flows",
-            "/flows/",
-            "/flows/acme/",
-            "/flows/acme/a/b/c/d",
-            "/flows/acme/a%2Fb/c/d/e/f",
-        ];
+        let mut paths = vec!["/", "/flows", "/flows/", "/flows/acme/", "/nowhere/acme/a/b/c/d"];
         if api.mount != Mount::Axum {
             // axum strips one slash more than the prefix has.
             paths.push("//flows/acme");
         }
         for path in paths {
             api.get(path).await.expect_exactly(404, json!({"message": "Not found"}));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_name_with_slashes_in_a_path_is_named() {
+    on_every_store_and_mount(async |api| {
+        let table = [
+            (
+                Method::POST,
+                "/attestations/acme/app/trail/feature/login/generic",
+                "trail_name",
+                "trail name 'feature/login'",
+            ),
+            (Method::PUT, "/environments/acme/eu/prod/report/K8S", "env_name", "environment name 'eu/prod'"),
+            (
+                Method::GET,
+                "/trails/acme/app/feature/log%20in/x",
+                "trail_name",
+                "trail name 'feature/log in/x'",
+            ),
+            (Method::GET, "/flows/acme/a%2Fb/c/d/e/f", "flow_name", "flow name 'a/b/c/d/e/f'"),
+        ];
+        for (method, path, field, name) in table {
+            let text = format!("{name} should not contain '/'");
+            let errors = json!({field: format!("The {text}")});
+            let expected = json!({"message": format!("Not found: the {text}"), "errors": errors});
+            api.request(method, path).await.expect_exactly(404, expected);
         }
     })
     .await;

@@ -1,9 +1,12 @@
 //! The command line: commands, options and their environment variables. Nothing is done here.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use evidence_core::api_keys::KeyDescription;
 use evidence_core::auth::Role;
 use evidence_core::background::LEASE;
@@ -21,7 +24,7 @@ const DEFAULT_CONNECTIONS: u32 = 8;
 
 /// Keeps software delivery evidence and answers for it over HTTP.
 #[derive(Debug, Parser)]
-#[command(name = "evidence-server", version, args_conflicts_with_subcommands = true)]
+#[command(name = "evidence-server", version)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -29,10 +32,36 @@ pub(crate) struct Cli {
     serve: ServeOptions,
 }
 
+/// Commands that use no database, or that name theirs by other options.
+const WITHOUT_DATABASE: [&str; 3] = ["copy", "demo", "openapi"];
+
 impl Cli {
-    /// The command that was asked for; `serve` when none was named.
-    pub(crate) fn command(self) -> Command {
-        self.command.unwrap_or(Command::Serve(self.serve))
+    /// The command of these arguments; `serve` if they name none. The options of the database stand before or after it, all
+    /// others after it.
+    pub(crate) fn read(
+        arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Command, clap::Error> {
+        let mut interface = Self::command();
+        let matches = interface.try_get_matches_from_mut(arguments)?;
+        if let Some((command, _)) = matches.subcommand() {
+            let is_given = |option: &&Arg| {
+                matches.value_source(option.get_id().as_str()) == Some(ValueSource::CommandLine)
+            };
+            let misplaced = |option: &&Arg| {
+                is_given(option) && (!option.is_global_set() || WITHOUT_DATABASE.contains(&command))
+            };
+            let misplaced = interface.get_arguments().find(misplaced);
+            if let Some(option) = misplaced.and_then(|option| option.get_long().map(str::to_owned)) {
+                let text = if WITHOUT_DATABASE.contains(&command) {
+                    format!("'{command}' does not use the option '--{option}'")
+                } else {
+                    format!("the option '--{option}' should stand after '{command}', if that has it")
+                };
+                return Err(interface.error(ErrorKind::ArgumentConflict, text));
+            }
+        }
+        let cli = Self::from_arg_matches(&matches)?;
+        Ok(cli.command.unwrap_or(Command::Serve(cli.serve)))
     }
 }
 
@@ -86,6 +115,7 @@ pub(crate) struct StoreOptions {
     /// The store: sqlite://FILE, or postgres://USER:PASSWORD@HOST/DATABASE.
     #[arg(
         long,
+        global = true,
         env = "EVIDENCE_DATABASE_URL",
         value_name = "URL",
         default_value = "sqlite://evidence.db",
@@ -93,11 +123,18 @@ pub(crate) struct StoreOptions {
     )]
     pub(crate) database_url: String,
     /// The schema of a PostgreSQL database that holds the tables. Created by `serve` and `seed` if missing.
-    #[arg(long, env = "EVIDENCE_DATABASE_SCHEMA", value_name = "NAME", default_value = DEFAULT_SCHEMA)]
+    #[arg(
+        long,
+        global = true,
+        env = "EVIDENCE_DATABASE_SCHEMA",
+        value_name = "NAME",
+        default_value = DEFAULT_SCHEMA
+    )]
     pub(crate) database_schema: String,
     /// The most connections for reading from a PostgreSQL database; one more is for writing.
     #[arg(
         long,
+        global = true,
         env = "EVIDENCE_DATABASE_CONNECTIONS",
         value_name = "NUMBER",
         default_value_t = DEFAULT_CONNECTIONS,
@@ -515,8 +552,60 @@ mod tests {
 
     #[test]
     fn no_command_means_serve() {
-        let cli = Cli::try_parse_from(["evidence-server", "--listen", "127.0.0.1:0"]).unwrap();
-        assert!(matches!(cli.command(), Command::Serve(options) if options.api.listen.port() == 0));
+        let command = Cli::read(["evidence-server", "--listen", "127.0.0.1:0"]).unwrap();
+        assert!(matches!(command, Command::Serve(options) if options.api.listen.port() == 0));
+    }
+
+    /// The database of a command.
+    fn database(command: Command) -> StoreOptions {
+        match command {
+            Command::Serve(options) => options.store,
+            Command::Seed(options) => options.store,
+            Command::Fsck(options) => options.store,
+            Command::User(UserCommand::Add { host, .. } | UserCommand::List { host }) => host.store,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_database_is_named_before_or_after_the_command() {
+        let table = [
+            "--database-url sqlite://a.db --database-schema b --database-connections 3",
+            "--database-url sqlite://a.db --database-schema b --database-connections 3 serve",
+            "serve --database-url sqlite://a.db --database-schema b --database-connections 3",
+            "--database-url=sqlite://a.db serve --database-schema b --database-connections 3",
+            "--database-url sqlite://a.db seed --user jane --database-schema b --database-connections 3",
+            "--database-url sqlite://a.db --database-schema b --database-connections 3 seed --user jane",
+            "--database-schema b --database-connections 3 fsck --rebuild --database-url sqlite://a.db",
+            "--database-url sqlite://a.db --database-schema b --database-connections 3 user add jane",
+            "user --database-url sqlite://a.db --database-schema b --database-connections 3 list",
+            "user list --database-url sqlite://a.db --database-schema b --database-connections 3",
+            "--database-url sqlite://b.db user list --database-url sqlite://a.db --database-schema b --database-connections 3",
+        ];
+        for line in table {
+            let arguments = std::iter::once("evidence-server").chain(line.split(' '));
+            let store = database(Cli::read(arguments).unwrap_or_else(|error| panic!("{line}: {error}")));
+            let named =
+                (store.database_url.as_str(), store.database_schema.as_str(), store.database_connections);
+            assert_eq!(named, ("sqlite://a.db", "b", 3), "{line}");
+        }
+    }
+
+    #[test]
+    fn an_option_without_effect_is_refused() {
+        let table = [
+            ("--listen 127.0.0.1:0 serve", "'--listen' should stand after 'serve'"),
+            ("--listen 127.0.0.1:0 seed --user jane", "'--listen' should stand after 'seed'"),
+            ("--database-url sqlite://a.db openapi", "'openapi' does not use the option '--database-url'"),
+            ("demo --database-url sqlite://a.db", "'demo' does not use the option '--database-url'"),
+            ("--database-schema a copy --from sqlite://a --to sqlite://b", "'copy' does not use the option"),
+            ("user list --listen 127.0.0.1:0", "unexpected argument '--listen'"),
+        ];
+        for (line, expected) in table {
+            let arguments = std::iter::once("evidence-server").chain(line.split(' '));
+            let refusal = Cli::read(arguments).unwrap_err().to_string();
+            assert!(refusal.contains(expected), "{line}: {refusal}");
+        }
     }
 
     #[test]

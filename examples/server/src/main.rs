@@ -23,8 +23,6 @@ mod timeouts;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::cli::{Cli, Command};
 use crate::failure::{Failure, without_credentials};
 
@@ -35,8 +33,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let command = match Cli::read(std::env::args_os()) {
+        Ok(command) => command,
         Err(error) if error.use_stderr() => {
             eprint!("{}", without_credentials(&error.to_string()));
             return ExitCode::from(2);
@@ -44,7 +42,7 @@ async fn main() -> ExitCode {
         // Help, or the version.
         Err(error) => error.exit(),
     };
-    match run(cli.command()).await {
+    match run(command).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("{}", without_credentials(&failure.to_string()));

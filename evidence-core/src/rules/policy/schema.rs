@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{ANY_NAME, KIND_ALIASES, MAX_RULES};
+use crate::rules::document::boolean_schema;
 use crate::rules::template;
 
 /// Identifier of the JSON Schema of environment policies, its `$id`.
@@ -65,11 +66,7 @@ pub fn schema() -> Value {
                 "type": "object",
                 "additionalProperties": false,
                 "properties": {
-                    "required": {
-                        "description": "Whether the rule applies at all.",
-                        "type": "boolean",
-                        "default": false,
-                    },
+                    "required": boolean_schema("Whether the rule applies at all.", false),
                     "exceptions": {
                         "description": "Any that is true waives the rule.",
                         "type": "array",
@@ -96,11 +93,8 @@ pub fn schema() -> Value {
                         "default": ANY_NAME,
                     },
                     "type": template::kind_schema(&aliases),
-                    "must_be_compliant": {
-                        "description": "Whether the attestation must be compliant, or must only be there.",
-                        "type": "boolean",
-                        "default": true,
-                    },
+                    "must_be_compliant":
+                        boolean_schema("Whether the attestation must be compliant, or must only be there.", true),
                     "for_control": {
                         "description": "Control that the attestation, a decision, must be about.",
                         "type": ["string", "null"],

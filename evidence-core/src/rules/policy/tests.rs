@@ -125,8 +125,8 @@ fn mistakes_are_named_with_their_place() {
         ("{trail_compliance: {}}", "artifacts.trail_compliance: Extra inputs are not permitted [input: {}]"),
         ("{provenance: true}", "artifacts.provenance: Input should be a valid dictionary [input: True]"),
         (
-            "{provenance: {required: yes}}",
-            "artifacts.provenance.required: Input should be a valid boolean [input: yes]",
+            "{provenance: {required: maybe}}",
+            "artifacts.provenance.required: Input should be a valid boolean [input: maybe]",
         ),
         (
             "{provenance: {needed: true}}",
@@ -172,6 +172,18 @@ fn mistakes_are_named_with_their_place() {
     ];
     for (artifacts, expected) in table {
         assert_eq!(problems(&with(artifacts)), [expected]);
+    }
+}
+
+#[test]
+fn booleans_are_those_of_yaml_1_1_too() {
+    for (word, required) in [("yes", true), ("On", true), ("TRUE", true), ("no", false), ("OFF", false)] {
+        let policy = parse(&with(&format!(
+            "{{provenance: {{required: {word}}}, attestations: [{{type: junit, name: on, must_be_compliant: {word}}}]}}"
+        )));
+        assert_eq!(policy.provenance.required, required, "{word}");
+        assert_eq!(policy.attestations[0].must_be_compliant, required, "{word}");
+        assert_eq!(policy.attestations[0].name, "on");
     }
 }
 

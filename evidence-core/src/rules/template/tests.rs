@@ -93,6 +93,14 @@ fn one_mistake_is_reported_in_the_phrase_of_the_public_client() {
 }
 
 #[test]
+fn a_version_in_quotes_is_told_from_a_number() {
+    let errors = refusal("version: \"1\"");
+    let expected =
+        [("version".to_owned(), "Input should be the number 1, without quotes [input: '1']".to_owned())];
+    assert_eq!(errors.problems(), expected);
+}
+
+#[test]
 fn every_mistake_is_reported_with_its_path() {
     let errors = refusal(
         "

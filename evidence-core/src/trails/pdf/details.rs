@@ -121,7 +121,7 @@ fn pull_request(one: PullRequest) -> pdf::PullRequest {
         merged_at: one.merged_at.map(|at| at.0),
         approvers: one
             .approvers
-            .0
+            .items
             .into_iter()
             .map(|approver| pdf::Approver {
                 name: approver.username.into_string(),
