@@ -164,9 +164,8 @@ impl Error {
             Self::TooLarge { .. } => ErrorKind::TooLarge,
             Self::UnsupportedMediaType => ErrorKind::UnsupportedMediaType,
             // A race lost too often is a busy store.
-            Self::Store(StoreError::Conflict | StoreError::Unavailable(_)) | Self::Overloaded(_) => {
-                ErrorKind::Unavailable
-            }
+            Self::Store(StoreError::Conflict | StoreError::Unavailable(_) | StoreError::ClockAhead(_))
+            | Self::Overloaded(_) => ErrorKind::Unavailable,
             Self::Store(_) | Self::Internal { .. } => ErrorKind::Internal,
         }
     }

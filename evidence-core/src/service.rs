@@ -30,6 +30,7 @@ use crate::orgs::store::{KeyHolder, OrgRole};
 use crate::policies::parsed::{ParsedPolicies, no_policies};
 use crate::rules::egress::Egress;
 use crate::store::Store;
+use crate::store::error::{StoreResult, is_future};
 use crate::sweep::pending::Attachments;
 use crate::time::{Clock, SystemClock, Timestamp};
 use crate::trails::contents::{TrailCache, no_trails};
@@ -89,8 +90,14 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     /// Where CPU-bound work is done; on behalf of whom, is the transport's to say ([`Access::on_behalf_of`]).
     fn compute(&self) -> Compute;
 
-    /// Answers once the store does.
+    /// Answers once the store does, if the store would accept a write of this time.
     fn ready(&self) -> impl Future<Output = Result<()>> + Send;
+
+    /// What an operator should look at although requests can be answered, a sentence each. None of them names an
+    /// organization.
+    fn warnings(&self) -> impl Future<Output = Vec<String>> + Send {
+        std::future::ready(Vec::new())
+    }
 
     /// Authorizes and runs: the way in for a host's own code. An operation is a value, and so is its body.
     ///
@@ -218,6 +225,30 @@ struct Parts {
     trails: TrailCache,
     answers: AnswerCache,
     changing: Changing,
+    newest_entry: NewestEntry,
+}
+
+/// The time of the newest entry of the store. The query reads the last entry of every ledger, so that its result is used
+/// again for a hundred times as long as the query took.
+#[derive(Default)]
+struct NewestEntry(tokio::sync::Mutex<Option<(Instant, Option<Timestamp>)>>);
+
+impl NewestEntry {
+    async fn get(
+        &self,
+        query: impl Future<Output = StoreResult<Option<Timestamp>>>,
+    ) -> StoreResult<Option<Timestamp>> {
+        let mut known = self.0.lock().await;
+        let begun = Instant::now();
+        if let Some((valid_until, newest)) = *known
+            && begun < valid_until
+        {
+            return Ok(newest);
+        }
+        let newest = query.await?;
+        *known = Some((Instant::now() + begun.elapsed() * 100, newest));
+        Ok(newest)
+    }
 }
 
 /// A request is authorized again whose answer is begun later than that: rights may have been taken away meanwhile.
@@ -368,6 +399,7 @@ impl Evidence {
                 trails: no_trails(),
                 answers,
                 changing: changing(),
+                newest_entry: NewestEntry::default(),
             }),
         }
     }
@@ -411,6 +443,7 @@ impl Evidence {
             trails: no_trails(),
             answers: AnswerCache::new(settings),
             changing: changing(),
+            newest_entry: NewestEntry::default(),
         };
         change(&mut parts);
         Self { parts: Arc::new(parts) }
@@ -563,6 +596,23 @@ impl EvidenceService for Evidence {
     }
 
     async fn ready(&self) -> Result<()> {
-        Ok(self.parts.store.ready().await?)
+        self.parts.store.ready().await?;
+        Ok(self.parts.store.check_clock(self.now()).await?)
+    }
+
+    async fn warnings(&self) -> Vec<String> {
+        let newest = self.parts.newest_entry.get(self.parts.store.newest_entry());
+        let future = match newest.await {
+            Ok(newest) => newest.is_some_and(|newest| is_future(newest, self.now())),
+            Err(error) => {
+                tracing::debug!(%error, "the newest ledger entry cannot be read");
+                false
+            }
+        };
+        if !future {
+            return Vec::new();
+        }
+        tracing::warn!("a ledger has entries in the future: 'evidence-server fsck' names the organization");
+        vec!["a ledger has entries in the future: 'evidence-server fsck' names the organization".to_owned()]
     }
 }

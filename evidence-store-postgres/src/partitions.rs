@@ -21,7 +21,7 @@ const PARTITIONS: usize = 4;
 
 /// Tables of the whole store: directories, whose names and hashes are unique over all organizations, the roles that are
 /// looked up with an organization's name, and leases.
-const WHOLE: [&str; 5] = ["organization", "user", "membership", "api_key", "lease"];
+const WHOLE: [&str; 6] = ["organization", "known_organization", "user", "membership", "api_key", "lease"];
 
 /// What names several partitions in its plan, and why that is right: a part of the statement.
 const EXCEPTIONS: [(&str, &str); 3] = [
@@ -34,12 +34,13 @@ const EXCEPTIONS: [(&str, &str); 3] = [
 ];
 
 /// Tables that follow from the ledgers alone.
-const DERIVED: [&str; 21] = [
+const DERIVED: [&str; 22] = [
     "allowance",
     "artifact",
     "attachment",
     "attestation",
     "build",
+    "clock_correction",
     "commit_trail",
     "deployment",
     "environment_member",

@@ -6,7 +6,7 @@ use sqlx::AssertSqlSafe;
 use crate::error::ConnectError;
 
 /// The tables, and what writing takes of each. Whatever else is in the schema is somebody else's.
-pub(crate) const TABLES: [(&str, &[&str]); 34] = [
+pub(crate) const TABLES: [(&str, &[&str]); 36] = [
     ("_evidence_migrations", &["SELECT"]),
     ("allowance", &["SELECT", "INSERT", "UPDATE"]),
     ("api_key", &["SELECT", "INSERT", "UPDATE"]),
@@ -17,6 +17,7 @@ pub(crate) const TABLES: [(&str, &[&str]); 34] = [
     ("blob", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("blob_chunk", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("build", &["SELECT", "INSERT"]),
+    ("clock_correction", &["SELECT", "INSERT"]),
     ("commit_trail", &["SELECT", "INSERT"]),
     ("cursor", &["SELECT", "INSERT", "UPDATE"]),
     ("delivery", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
@@ -26,6 +27,7 @@ pub(crate) const TABLES: [(&str, &[&str]); 34] = [
     ("head", &["SELECT", "INSERT", "UPDATE"]),
     ("instance", &["SELECT", "INSERT", "UPDATE"]),
     ("kept_text", &["SELECT", "INSERT", "UPDATE"]),
+    ("known_organization", &["SELECT", "INSERT"]),
     ("lease", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("ledger", &["SELECT", "INSERT"]),
     ("membership", &["SELECT", "INSERT", "UPDATE"]),

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use async_trait::async_trait;
 use evidence_core::id::Id;
 use evidence_core::store::{Current, Health, StoreResult, skip_corrupt};
+use evidence_core::time::Timestamp;
 use serde::de::DeserializeOwned;
 
 use crate::decode::{current, listed_current};
@@ -182,6 +183,15 @@ const ALL_NAMED: Sql = Sql::each(
     ),
 );
 
+/// The last entry of each ledger is a probe of its primary key.
+const NEWEST_ENTRY: Sql = Sql::each(
+    "SELECT max((SELECT l.at FROM ledger l WHERE l.org = h.org AND l.idx = h.size - 1)) FROM head h",
+    "SELECT x.at FROM (
+        SELECT (SELECT l.at FROM evidence.ledger l WHERE l.org = h.org AND l.idx = h.size - 1) AS at
+        FROM evidence.head h) x
+    ORDER BY x.at DESC NULLS LAST LIMIT 1",
+);
+
 /// A statement on its way to the database, and its values.
 #[derive(Debug)]
 pub(crate) struct Query<'a, D> {
@@ -275,5 +285,14 @@ impl<D: Driver> Query<'_, D> {
 impl<D: Driver> Health for SqlStore<D> {
     async fn ready(&self) -> StoreResult<()> {
         self.driver.ready().await
+    }
+
+    async fn check_clock(&self, now: Timestamp) -> StoreResult<()> {
+        self.driver.check_clock(now).await
+    }
+
+    async fn newest_entry(&self) -> StoreResult<Option<Timestamp>> {
+        let newest = self.query(NEWEST_ENTRY).long().first::<(Option<Timestamp>,)>().await?;
+        Ok(newest.and_then(|(at,)| at))
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use evidence_core::error::FieldErrors;
-use evidence_core::{Error, ErrorKind, Wording};
+use evidence_core::{Error, ErrorKind, StoreError, Wording};
 use http::header::{ALLOW, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
@@ -165,6 +165,9 @@ fn parts(error: &Error, wording: Wording) -> ErrorParts {
         (ErrorKind::Unauthenticated, _) => plain(status, "Unauthorized"),
         (ErrorKind::Forbidden, _) => plain(status, "You don't have permission to access this resource"),
         (ErrorKind::UnsupportedMediaType, _) => plain(status, "Unsupported media type"),
+        (_, Error::Store(StoreError::ClockAhead(ahead))) => {
+            (status, Cow::Owned(format!("Service unavailable: {ahead}")), FieldErrors::new())
+        }
         (ErrorKind::Unavailable, _) => plain(status, "Service unavailable"),
         // Damaged records, failed statements, defects; and kinds that core learns before this function does, which are
         // defects of this function.

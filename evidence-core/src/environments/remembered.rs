@@ -202,6 +202,8 @@ impl Affected {
             Fact::ArtifactAllowed { record } if record.environment == environment => {
                 self.fingerprints.insert(record.fingerprint.clone());
             }
+            // Rows have other times from now on.
+            Fact::ClockCorrected { .. } => self.everything = true,
             Fact::TextKept { .. }
             | Fact::OrganizationCreated { .. }
             | Fact::UserCreated { .. }
