@@ -179,7 +179,10 @@ impl Error {
             Self::UnsupportedMediaType => ErrorKind::UnsupportedMediaType,
             // A race lost too often is a busy store.
             Self::Store(
-                StoreError::Conflict | StoreError::Unavailable(_) | StoreError::OutcomeUnknown(_),
+                StoreError::Conflict
+                | StoreError::Unavailable(_)
+                | StoreError::OutcomeUnknown(_)
+                | StoreError::ClockAhead(_),
             )
             | Self::OutcomeUnknown(_)
             | Self::Overloaded(_) => ErrorKind::Unavailable,

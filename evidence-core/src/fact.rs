@@ -220,6 +220,14 @@ pub enum Fact {
     TextKept {
         text: String,
     },
+    /// A clock was ahead. The entry of this fact has the true time, which is before that of the entries that the clock
+    /// dated; they count as recorded at this time, and later entries go on from it.
+    ClockCorrected {
+        /// The index of the first entry of a later time.
+        first: u64,
+        /// The time of the entry before this one.
+        was: Timestamp,
+    },
 }
 
 impl Fact {
@@ -278,6 +286,7 @@ impl Fact {
             Self::ActionUpdated { .. } => "action_updated",
             Self::ActionDeleted { .. } => "action_deleted",
             Self::TextKept { .. } => "text_kept",
+            Self::ClockCorrected { .. } => "clock_corrected",
         }
     }
 
@@ -294,6 +303,11 @@ impl Fact {
                 | Self::ApiKeyCreated { .. }
                 | Self::ApiKeyRevoked { .. }
         )
+    }
+
+    /// Whether the time of the ledger goes back with this fact: its entry has exactly the time of the write.
+    pub const fn turns_time_back(&self) -> bool {
+        matches!(self, Self::ClockCorrected { .. })
     }
 
     /// Whether the fact creates this organization, as the first of its ledger does.
@@ -355,7 +369,8 @@ impl Fact {
             | Self::SnapshotTaken { .. }
             | Self::ArtifactAllowed { .. }
             | Self::AllowanceWithdrawn { .. }
-            | Self::TextKept { .. } => return None,
+            | Self::TextKept { .. }
+            | Self::ClockCorrected { .. } => return None,
         })
     }
 
@@ -439,7 +454,8 @@ impl Fact {
             | Self::ControlUnarchived { .. }
             | Self::ControlTagged { .. }
             | Self::ActionUpdated { was: None, .. }
-            | Self::TextKept { .. } => Vec::new(),
+            | Self::TextKept { .. }
+            | Self::ClockCorrected { .. } => Vec::new(),
         }
     }
 }
@@ -532,6 +548,11 @@ impl EncodedFact {
             prepare(facts)
         };
         prepared.map_err(|error| StoreError::Failed(error.into()))
+    }
+
+    /// Whether it is older than the entry before it, of this time, and does not say that time goes back.
+    pub fn goes_back(&self, last: Option<Timestamp>) -> bool {
+        !self.fact.turns_time_back() && last.is_some_and(|last| self.at < last)
     }
 
     /// The hash of its leaf at this index, recorded at this time: its own, or that of the entry before where that is

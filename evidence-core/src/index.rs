@@ -264,6 +264,9 @@ pub enum IndexRow<'a> {
     /// A file that the entry names: its content is kept beside the ledger, and is not pending any more
     /// ([`crate::sweep`]). One row a content.
     Attachment(&'a Attachment),
+    /// A clock was ahead: every row of an earlier entry of the organization that has a later time than this entry gets the
+    /// time of this entry. So the rows of an organization are in the order of their times again.
+    TimeCorrected,
     /// The text with this digest. The newest row of a digest replaces older ones.
     Text {
         /// The SHA-256 of the text.
@@ -437,6 +440,7 @@ impl Fact {
                 rows.extend(member_rows(record.id, std::slice::from_ref(member), true));
             }
             Self::TextKept { text } => rows.push(IndexRow::Text { sha256: Hash::of(text) }),
+            Self::ClockCorrected { .. } => rows.push(IndexRow::TimeCorrected),
             // The rows of the record and of its names are all they are found by.
             Self::UserSettingsChanged { .. }
             | Self::ServiceAccountCreated { .. }
@@ -570,7 +574,8 @@ impl Fact {
             | Self::AttestationAdded { .. }
             | Self::ArtifactAllowed { .. }
             | Self::AllowanceWithdrawn { .. }
-            | Self::TextKept { .. } => return None,
+            | Self::TextKept { .. }
+            | Self::ClockCorrected { .. } => return None,
         };
         let archived = match self {
             Self::EnvironmentArchived { .. } | Self::ServiceAccountDeleted { .. } => true,

@@ -31,6 +31,7 @@ use crate::orgs::store::{KeyHolder, OrgRole};
 use crate::policies::parsed::{ParsedPolicies, no_policies};
 use crate::rules::egress::Egress;
 use crate::store::Store;
+use crate::store::error::{StoreResult, is_future};
 use crate::sweep::pending::Attachments;
 use crate::sweep::place::MarkedPlace;
 use crate::time::{Clock, SystemClock, Timestamp};
@@ -101,6 +102,12 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     /// # Errors
     /// [`Error::Store`] with the reason. Transports show it to callers.
     fn ready(&self) -> impl Future<Output = Result<()>> + Send;
+
+    /// What an operator should look at although requests can be answered, a sentence each. None of them names an
+    /// organization.
+    fn warnings(&self) -> impl Future<Output = Vec<String>> + Send {
+        std::future::ready(Vec::new())
+    }
 
     /// Authorizes and runs: the way in for a host's own code. An operation is a value, and so is its body.
     ///
@@ -231,6 +238,30 @@ struct Parts {
     answers: AnswerCache,
     changing: Changing,
     readiness: Readiness,
+    newest_entry: NewestEntry,
+}
+
+/// The time of the newest entry of the store. The query reads the last entry of every ledger, so that its result is used
+/// again for a hundred times as long as the query took.
+#[derive(Default)]
+struct NewestEntry(tokio::sync::Mutex<Option<(Instant, Option<Timestamp>)>>);
+
+impl NewestEntry {
+    async fn get(
+        &self,
+        query: impl Future<Output = StoreResult<Option<Timestamp>>>,
+    ) -> StoreResult<Option<Timestamp>> {
+        let mut known = self.0.lock().await;
+        let begun = Instant::now();
+        if let Some((valid_until, newest)) = *known
+            && begun < valid_until
+        {
+            return Ok(newest);
+        }
+        let newest = query.await?;
+        *known = Some((Instant::now() + begun.elapsed() * 100, newest));
+        Ok(newest)
+    }
 }
 
 /// A request is authorized again whose answer is begun later than that: rights may have been taken away meanwhile.
@@ -383,6 +414,7 @@ impl Evidence {
                 answers,
                 changing: changing(),
                 readiness: Readiness::default(),
+                newest_entry: NewestEntry::default(),
             }),
         }
     }
@@ -432,6 +464,7 @@ impl Evidence {
             answers: AnswerCache::new(settings),
             changing: changing(),
             readiness: Readiness::default(),
+            newest_entry: NewestEntry::default(),
         };
         change(&mut parts);
         Self { parts: Arc::new(parts) }
@@ -590,6 +623,23 @@ impl EvidenceService for Evidence {
 
     async fn ready(&self) -> Result<()> {
         let Parts { readiness, store, attachments, .. } = &*self.parts;
+        store.check_clock(self.now()).await?;
         readiness.check(&**store, attachments).await
+    }
+
+    async fn warnings(&self) -> Vec<String> {
+        let newest = self.parts.newest_entry.get(self.parts.store.newest_entry());
+        let future = match newest.await {
+            Ok(newest) => newest.is_some_and(|newest| is_future(newest, self.now())),
+            Err(error) => {
+                tracing::debug!(%error, "the newest ledger entry cannot be read");
+                false
+            }
+        };
+        if !future {
+            return Vec::new();
+        }
+        tracing::warn!("a ledger has entries in the future: 'evidence-server fsck' names the organization");
+        vec!["a ledger has entries in the future: 'evidence-server fsck' names the organization".to_owned()]
     }
 }

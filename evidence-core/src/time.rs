@@ -1,5 +1,7 @@
 //! Time: one instant type inside, three spellings on the wire, and the one place that reads a clock.
 
+use std::time::Duration;
+
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use schemars::JsonSchema;
@@ -43,6 +45,17 @@ impl Timestamp {
     /// Seconds between an earlier instant and this one; negative when `earlier` is later.
     pub fn since(self, earlier: Self) -> Seconds {
         Seconds::of_micros(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The instant this much later; saturates at the end of the range.
+    pub fn plus(self, duration: Duration) -> Self {
+        let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_add(micros))
+    }
+
+    /// By how much this instant is later than another; nothing where it is not.
+    pub const fn later_than(self, other: Self) -> Option<Duration> {
+        if self.0 > other.0 { Some(Duration::from_micros(self.0.abs_diff(other.0))) } else { None }
     }
 
     /// Decimal epoch seconds with six decimals, the form of an artifact's `created_at`.

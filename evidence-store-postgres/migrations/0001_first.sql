@@ -16,6 +16,13 @@ CREATE TABLE evidence.organization (
     record text COLLATE "C" NOT NULL
 );
 
+-- Every organization that was ever created. It follows from no ledger and no row of it is ever removed, so that an
+-- organization is missed whose rows are all gone.
+CREATE TABLE evidence.known_organization (
+    id   text COLLATE "C" PRIMARY KEY,
+    name text COLLATE "C" NOT NULL
+);
+
 -- org: in whose ledger the user was made.
 CREATE TABLE evidence.user (
     org          bytea NOT NULL,
@@ -54,6 +61,14 @@ CREATE TABLE evidence.ledger (
 
 -- Entries about the roles of users: few of a ledger. By an expression, so that no other index serves what asks for them.
 CREATE INDEX ledger_member ON evidence.ledger (org, (idx + 0)) WHERE kind IN ('member_added', 'member_removed');
+
+-- Entries that correct a clock which was ahead: earlier entries of a later time count as recorded at `at`.
+CREATE TABLE evidence.clock_correction (
+    org          bytea NOT NULL,
+    ledger_index bigint NOT NULL,
+    at           bigint NOT NULL,
+    PRIMARY KEY (org, ledger_index)
+);
 
 -- Levels 4, 8, 12, ... only.
 CREATE TABLE evidence.node (

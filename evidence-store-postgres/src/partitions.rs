@@ -21,7 +21,8 @@ const PARTITIONS: usize = 4;
 
 /// Tables of the whole store: directories, whose names and hashes are unique over all organizations, the roles that are
 /// looked up with an organization's name, leases, and the place of the attachments.
-const WHOLE: [&str; 6] = ["organization", "user", "membership", "api_key", "lease", "attachment_place"];
+const WHOLE: [&str; 7] =
+    ["organization", "known_organization", "user", "membership", "api_key", "lease", "attachment_place"];
 
 /// What names several partitions in its plan, and why that is right: a part of the statement.
 const EXCEPTIONS: [(&str, &str); 4] = [
@@ -41,6 +42,7 @@ const DERIVED: [&str; 22] = [
     "attachment",
     "attestation",
     "build",
+    "clock_correction",
     "commit_trail",
     "deployment",
     "environment_member",

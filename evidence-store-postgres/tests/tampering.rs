@@ -152,7 +152,7 @@ impl Table {
 
 /// The tables that have rows and follow from the ledgers.
 async fn derived(schema: &str, connection: &mut PgConnection) -> Vec<Table> {
-    let rest = ["ledger", "node", "head", "blob", "blob_chunk", "_evidence_migrations"];
+    let rest = ["ledger", "node", "head", "blob", "blob_chunk", "known_organization", "_evidence_migrations"];
     let mut tables = Table::all(schema, connection).await;
     tables.retain(|table| !rest.contains(&table.name.as_str()));
     tables

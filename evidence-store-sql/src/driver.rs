@@ -8,6 +8,7 @@ use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::queue::Queue;
 use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
 use futures_util::future::BoxFuture;
 
 use crate::blobs::BlobWrite;
@@ -148,6 +149,9 @@ pub trait Driver: Debug + Send + Sync + Sized + 'static {
 
     /// Runs a statement that changes a row of no importance, by the writer and durably.
     fn write_probe(&self, statement: Statement) -> impl Future<Output = StoreResult<()>> + Send;
+
+    /// Checks a time against the reference clock ([`evidence_core::store::ReferenceClock`]).
+    fn check_clock(&self, now: Timestamp) -> impl Future<Output = StoreResult<()>> + Send;
 
     /// Finishes what was handed to the writer and closes every connection.
     fn close(&self) -> impl Future<Output = ()> + Send;

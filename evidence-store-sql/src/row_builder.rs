@@ -171,6 +171,8 @@ impl RowBuilder {
                         TableWrite::Organization,
                         vec![this.clone(), record.id.into(), name, json(record)?],
                     );
+                    let name = record.name.as_str().into();
+                    rows.push(TableWrite::KnownOrganization, vec![record.id.into(), name]);
                 }
                 IndexRow::User(record) => {
                     let name = record.name.as_str().into();
@@ -418,6 +420,14 @@ impl RowBuilder {
                     let key = [this.clone(), environment.into(), fingerprint.into(), index.clone()];
                     let ends = [ends_at.into(), withdrawn.into()];
                     rows.push(TableWrite::Allowance, [&key[..], &ends[..]].concat());
+                }
+                IndexRow::TimeCorrected => {
+                    rows.set_back(org, recorded_at);
+                    for table in TableWrite::CORRECTIONS {
+                        rows.push(table, vec![this.clone(), recorded_at.into()]);
+                    }
+                    let row = vec![this.clone(), index.clone(), recorded_at.into()];
+                    rows.push(TableWrite::ClockCorrection, row);
                 }
                 IndexRow::Text { sha256 } => {
                     rows.push(TableWrite::Text, vec![this.clone(), sha256.to_string().into(), index.clone()]);

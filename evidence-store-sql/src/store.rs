@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use evidence_core::digest::hex;
 use evidence_core::id::{Id, Random, SystemRandom};
 use evidence_core::store::{Current, Health, StoreResult, skip_corrupt};
+use evidence_core::time::Timestamp;
 use serde::de::DeserializeOwned;
 
 use crate::decode::{current, listed_current};
@@ -183,6 +184,15 @@ const ALL_NAMED: Sql = Sql::each(
     ),
 );
 
+/// The last entry of each ledger is a probe of its primary key.
+const NEWEST_ENTRY: Sql = Sql::each(
+    "SELECT max((SELECT l.at FROM ledger l WHERE l.org = h.org AND l.idx = h.size - 1)) FROM head h",
+    "SELECT x.at FROM (
+        SELECT (SELECT l.at FROM evidence.ledger l WHERE l.org = h.org AND l.idx = h.size - 1) AS at
+        FROM evidence.head h) x
+    ORDER BY x.at DESC NULLS LAST LIMIT 1",
+);
+
 /// A statement on its way to the database, and its values.
 #[derive(Debug)]
 pub(crate) struct Query<'a, D> {
@@ -279,6 +289,15 @@ impl<D: Driver> Health for SqlStore<D> {
         let mut filler = [0; PROBE_BYTES / 2];
         SystemRandom.fill(&mut filler);
         self.driver.write_probe(self.query(PROBE).bind(hex(&filler)).statement()).await
+    }
+
+    async fn check_clock(&self, now: Timestamp) -> StoreResult<()> {
+        self.driver.check_clock(now).await
+    }
+
+    async fn newest_entry(&self) -> StoreResult<Option<Timestamp>> {
+        let newest = self.query(NEWEST_ENTRY).long().first::<(Option<Timestamp>,)>().await?;
+        Ok(newest.and_then(|(at,)| at))
     }
 }
 

@@ -10,6 +10,13 @@ CREATE TABLE organization (
     record TEXT NOT NULL
 ) STRICT;
 
+-- Every organization that was ever created. It follows from no ledger and no row of it is ever removed, so that an
+-- organization is missed whose rows are all gone.
+CREATE TABLE known_organization (
+    id   TEXT NOT NULL PRIMARY KEY,
+    name TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- org: in whose ledger the user was made.
 CREATE TABLE user (
     org          INTEGER NOT NULL,
@@ -47,6 +54,14 @@ CREATE TABLE ledger (
 
 -- Entries about the roles of users: few of a ledger.
 CREATE INDEX ledger_member ON ledger (org, idx, kind) WHERE kind IN ('member_added', 'member_removed');
+
+-- Entries that correct a clock which was ahead: earlier entries of a later time count as recorded at `at`.
+CREATE TABLE clock_correction (
+    org          INTEGER NOT NULL,
+    ledger_index INTEGER NOT NULL,
+    at           INTEGER NOT NULL,
+    PRIMARY KEY (org, ledger_index)
+) STRICT, WITHOUT ROWID;
 
 -- Levels 4, 8, 12, ... only.
 CREATE TABLE node (

@@ -187,12 +187,12 @@ pub(crate) fn make_private(_: &Path) -> io::Result<()> {
 }
 
 #[cfg(unix)]
-fn file_id(path: &Path) -> io::Result<FileId> {
+pub(crate) fn file_id(path: &Path) -> io::Result<FileId> {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(path).map(|file| Some((file.dev(), file.ino())))
 }
 
 #[cfg(not(unix))]
-fn file_id(_: &Path) -> io::Result<FileId> {
+pub(crate) fn file_id(_: &Path) -> io::Result<FileId> {
     Ok(None)
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::queue::{Jobs, Reply, Task};
-use evidence_core::store::{Entry, StoreResult};
+use evidence_core::store::{Entry, ReferenceClock, StoreResult};
 use evidence_store_sql::migrate::Migration;
 use evidence_store_sql::{
     BlobWrite, Dialect, Group, MAX_GROUP, Outdated, Plan, Prefetch, Statement, Submission, Value,
@@ -17,8 +17,10 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, Error, Transaction, TransactionBehavior, ffi};
 
 use crate::bind::{execute, key_of, rows};
+use crate::clock::SteadyClock;
 use crate::error::{is_row_error, primary_code, store_error};
 use crate::file::OpenFile;
+use crate::last_write::LastWrite;
 use crate::migrate::may_write;
 
 /// Something for the writer to do.
@@ -62,6 +64,9 @@ pub(crate) struct Writer {
     pub(crate) migrations: &'static [Migration],
     /// How much of blobs was written since the page cache was emptied last.
     pub(crate) blob_bytes: usize,
+    /// What the times of writes are compared with.
+    pub(crate) clock: Arc<SteadyClock>,
+    pub(crate) last_write: LastWrite,
 }
 
 /// After so many bytes of blobs the writer's page cache is emptied, which they would fill: the writer reads them where they are
@@ -216,9 +221,10 @@ impl Writer {
         let (sql, values) = prefetch.statement(Dialect::Sqlite, true);
         let read = rows(&transaction, sql, &values, |org| key_of(&transaction, org))?;
         let damaged = |damage: StoreError| Error::FromSqlConversionFailure(0, Type::Text, damage.into());
-        let mut plan = Plan::new(&prefetch, read).map_err(damaged)?;
+        let plan = Plan::new(&prefetch, read).map_err(damaged)?;
+        let mut plan = plan.with_clock(ReferenceClock::Monotonic, self.clock.now());
         let outcomes = writes.iter().map(|write| plan.accept(write));
-        let outcomes = outcomes.collect::<Result<_, _>>().map_err(unwritable)?;
+        let outcomes = outcomes.collect::<Result<Vec<_>, _>>().map_err(unwritable)?;
         if !plan.is_empty() {
             let group = plan.into_group().map_err(unwritable)?;
             write(&transaction, &group)?;
@@ -230,6 +236,12 @@ impl Writer {
                     return Ok(writes.iter().map(unknown).collect());
                 }
                 committed => committed?,
+            }
+            let last = |(write, outcome): (&Submission, &StoreResult<Vec<Entry>>)| {
+                Some((write.org, outcome.as_ref().ok()?.last()?.index + 1))
+            };
+            if let Some((org, size)) = writes.iter().zip(&outcomes).rev().find_map(last) {
+                self.last_write.note(org, size);
             }
         }
         Ok(outcomes)

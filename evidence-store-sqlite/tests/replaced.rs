@@ -38,7 +38,8 @@ impl Bench {
 
     fn files(&self) -> Vec<String> {
         let files = fs::read_dir(self.directory.path()).unwrap();
-        let mut files: Vec<_> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+        let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        let mut files: Vec<_> = files.filter(|file| !file.ends_with("-last")).collect();
         files.sort_unstable();
         files
     }

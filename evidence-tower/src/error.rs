@@ -262,6 +262,9 @@ fn parts(error: &Error, wording: Wording) -> ErrorParts {
         (ErrorKind::Unauthenticated, _) => plain(status, "Unauthorized"),
         (ErrorKind::Forbidden, _) => plain(status, "You don't have permission to access this resource"),
         (ErrorKind::UnsupportedMediaType, _) => plain(status, "Unsupported media type"),
+        (_, Error::Store(StoreError::ClockAhead(ahead))) => {
+            (status, Cow::Owned(format!("Service unavailable: {ahead}")), FieldErrors::new())
+        }
         (ErrorKind::Unavailable, _) => plain(status, "Service unavailable"),
         // Damaged records, failed statements, defects; and kinds that core learns before this function does, which are
         // defects of this function.

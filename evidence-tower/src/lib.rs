@@ -253,7 +253,8 @@ impl<S: EvidenceService> Inner<S> {
     async fn ready(&self, method: &Method) -> Result<Response<ReplyBody>, ErrorResponse> {
         let response = read_only(method, reply::ok)?;
         self.service.ready().await.map_err(ErrorResponse::NotReady)?;
-        Ok(response)
+        let warnings = self.service.warnings().await;
+        Ok(if warnings.is_empty() { response } else { reply::ok_with(&warnings) })
     }
 }
 

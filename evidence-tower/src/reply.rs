@@ -163,6 +163,13 @@ pub(crate) fn ok() -> Response<ReplyBody> {
     whole(HeaderValue::from_static("text/plain; charset=utf-8"), "OK")
 }
 
+/// The text `OK` and a line for each warning.
+pub(crate) fn ok_with(warnings: &[String]) -> Response<ReplyBody> {
+    let lines = warnings.iter().map(|warning| format!("\nwarning: {warning}"));
+    let text = std::iter::once("OK".to_owned()).chain(lines).collect::<String>();
+    whole(HeaderValue::from_static("text/plain; charset=utf-8"), text)
+}
+
 /// The response to a HEAD: the headers of the one to a GET, without its body.
 pub(crate) fn without_body(response: Response<ReplyBody>) -> Response<ReplyBody> {
     response.map(|_| ReplyBody::default())

@@ -148,7 +148,7 @@ fn oddly_written_at(index: u64, at: Timestamp, fact: Fact) -> Result<StoredEntry
     let prepared = EncodedFact { at, actor, payload, payload_sha256, fact };
     let (kind, leaf_hash) = (prepared.fact.kind().to_owned(), prepared.leaf_hash(index, prepared.at));
     let EncodedFact { at, actor, payload, payload_sha256, .. } = prepared;
-    Ok(StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload })
+    Ok(StoredEntry { index, kind, at, effective_at: at, actor, payload_sha256, leaf_hash, payload })
 }
 
 /// An organization's creation, and these facts.
@@ -173,7 +173,14 @@ async fn imports_never_turn_time_back(store: Arc<dyn Transfer>) -> Outcome {
     for again in [0..1, 0..3, 1..3] {
         conflict(&format!("{again:?} again"), store.import(part(again)?).await)?;
     }
-    same("the entries", store.ledger_entries(id(1), 0, 10).await?.len(), 3)
+    same("the entries", store.ledger_entries(id(1), 0, 10).await?.len(), 3)?;
+    // But for one that says so.
+    let corrected = Fact::ClockCorrected { first: 2, was: at(30) };
+    store.import(Import::new(id(1), vec![oddly_written_at(3, at(25), corrected)?])?).await?;
+    for (instant, size) in [(24, 2), (25, 4)] {
+        same(&format!("the size at {instant}"), store.ledger_size_at(id(1), at(instant)).await?, size)?;
+    }
+    Ok(())
 }
 
 async fn imports_keep_the_leaves(store: Arc<dyn Transfer>) -> Outcome {

@@ -220,6 +220,8 @@ impl Affected {
             {
                 self.fingerprints.insert(record.fingerprint.clone());
             }
+            // Rows have other times from now on.
+            Fact::ClockCorrected { .. } => self.everything = true,
             Fact::TextKept { .. }
             | Fact::OrganizationCreated { .. }
             | Fact::UserCreated { .. }

@@ -181,6 +181,7 @@ impl Tables {
             Fact::TextKept { text } => {
                 self.texts.insert(Hash::of(&text), text);
             }
+            Fact::ClockCorrected { .. } => self.correct_times(at),
         }
     }
 
@@ -188,6 +189,19 @@ impl Tables {
         let key = (record.flow, record.name.clone());
         if self.trails.insert(key.clone(), Current { revision, record }).is_none() {
             self.trails_begun.push(key);
+        }
+    }
+
+    /// Nothing that was recorded before counts as later than this.
+    fn correct_times(&mut self, at: Timestamp) {
+        for snapshot in self.snapshots.values_mut() {
+            snapshot.record.at = snapshot.record.at.min(at);
+        }
+        for (_, until) in self.intervals.iter_mut().filter_map(|interval| interval.until.as_mut()) {
+            *until = at.min(*until);
+        }
+        for reported in self.reported.values_mut() {
+            reported.record = reported.record.min(at);
         }
     }
 

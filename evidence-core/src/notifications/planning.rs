@@ -146,7 +146,7 @@ async fn plan(turn: &Turn, known: &Known, org: Id) -> Result<bool> {
             // Nothing before the first action is told: the cursor leaps there.
             let Some(since) = oldest(evidence, org).await? else { return Ok(true) };
             let since = since.max(before(evidence.now(), STALE));
-            if first.at < since {
+            if first.effective_at < since {
                 let to = store.ledger_size_at(org, before(since, Duration::from_micros(1))).await?;
                 batch.entries = store.ledger_entries(org, to.saturating_sub(1), 1).await?;
                 turn.done(&batch).await?;
@@ -201,7 +201,10 @@ impl Told {
                     let Some(fact) = telling(entry) else { continue };
                     for event in events(&fact) {
                         let at = Position { entry: entry.index, event: event.place };
-                        told.events.entry((event.at, event.trigger)).or_default().push((at, entry.at));
+                        told.events
+                            .entry((event.at, event.trigger))
+                            .or_default()
+                            .push((at, entry.effective_at));
                     }
                 }
             }
@@ -312,7 +315,7 @@ async fn note_action(
     // At the same time, so that a store may write them together.
     let notes = action.targets.iter().map(async |target| {
         let known = known.iter().find(|known| known.target == target.id);
-        let first = told.first(places, &action.triggers, action.tells_since(target));
+        let first = told.first(places, &action.triggers, action.tells_since(target, evidence.now()));
         let fresh = Delivery {
             org,
             target: target.id,

@@ -28,7 +28,7 @@ use crate::policies::parsed::ParsedPolicies;
 use crate::spool::TemporarySpace;
 use crate::store::Store;
 use crate::store::entry::Entry;
-use crate::store::error::StoreError;
+use crate::store::error::{StoreError, is_future};
 use crate::sweep::pending;
 use crate::time::{Clock, Timestamp};
 use crate::trails::contents::TrailCache;
@@ -176,8 +176,10 @@ impl<'a> Context<'a> {
     /// # Errors
     /// [`Error::Store`], with [`StoreError::Unavailable`] where the same content is just being removed.
     pub async fn keep_attachment(&self, sha256: &Fingerprint, content: &mut dyn Chunks) -> Result<()> {
-        let places = (self.store, &**self.attachments);
-        let kept = pending::keep(places, (self.org()?, sha256), content, self.clock.now()).await;
+        let (places, now) = ((self.store, &**self.attachments), self.clock.now());
+        // A note from the future would keep the content from being swept.
+        self.store.check_clock(now).await?;
+        let kept = pending::keep(places, (self.org()?, sha256), content, now).await;
         // Whether the content was written does not matter: no record names it.
         Ok(kept.map_err(|error| match error {
             StoreError::OutcomeUnknown(source) => StoreError::Unavailable(source),
@@ -201,9 +203,10 @@ impl<'a> Context<'a> {
     }
 
     /// The instant of a change to what last changed then: another server's clock may be ahead, and no record goes back in
-    /// time, as its ledger does not.
+    /// time, as its ledger does not. A time that lies far in the future was written by a clock that was wrong.
     pub(crate) fn now_after(&self, last: Timestamp) -> Timestamp {
-        self.now().max(last)
+        let now = self.now();
+        if is_future(last, now) { now } else { now.max(last) }
     }
 
     /// The ledger of the organization.

@@ -321,6 +321,14 @@ impl Health for Broken {
     async fn ready(&self) -> StoreResult<()> {
         self.whole.ready().await
     }
+
+    async fn check_clock(&self, now: Timestamp) -> StoreResult<()> {
+        self.whole.check_clock(now).await
+    }
+
+    async fn newest_entry(&self) -> StoreResult<Option<Timestamp>> {
+        self.whole.newest_entry().await
+    }
 }
 
 #[async_trait]

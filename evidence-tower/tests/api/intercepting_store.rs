@@ -274,6 +274,14 @@ impl Health for InterceptingStore {
     async fn ready(&self) -> StoreResult<()> {
         self.ask("ready", self.inner.ready()).await
     }
+
+    async fn check_clock(&self, now: Timestamp) -> StoreResult<()> {
+        self.ask("check_clock", self.inner.check_clock(now)).await
+    }
+
+    async fn newest_entry(&self) -> StoreResult<Option<Timestamp>> {
+        self.ask("newest_entry", self.inner.newest_entry()).await
+    }
 }
 
 #[async_trait]

@@ -16,6 +16,7 @@ mod background;
 mod bodies;
 mod builds;
 mod bytes_read;
+mod clocks;
 mod compute;
 mod concurrent_reports;
 mod concurrent_requests;

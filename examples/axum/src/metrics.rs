@@ -96,4 +96,8 @@ impl<S: EvidenceService> EvidenceService for Metered<S> {
     async fn ready(&self) -> Result<()> {
         self.service.ready().await
     }
+
+    async fn warnings(&self) -> Vec<String> {
+        self.service.warnings().await
+    }
 }

@@ -88,8 +88,12 @@ pub(crate) enum Command {
     /// What receivers of notifications need.
     #[command(subcommand)]
     Notifications(NotificationsCommand),
+    /// Show or correct the ledger of an organization.
+    #[command(subcommand)]
+    Ledger(LedgerCommand),
     /// Recompute every ledger, and every table and attachment that follows from it, and compare them with what is stored.
-    /// The store must be there, in the version of this program.
+    /// Prints each problem, then the size and the root of each ledger. The store must be there, in the version of this
+    /// program.
     Fsck(FsckOptions),
     /// Copy a store into another one, which is made if it is not there: from SQLite to PostgreSQL, say. Begun again, it
     /// goes on where it stopped.
@@ -328,6 +332,24 @@ pub(crate) enum NotificationsCommand {
         /// From when on, in epoch seconds.
         #[arg(long, value_name = "SECONDS")]
         since: i64,
+        #[command(flatten)]
+        host: HostOptions,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LedgerCommand {
+    /// Record that the clock which dated the newest entries of a ledger was ahead. These entries stay as they are and count as
+    /// recorded now; later entries carry the true time again. Correct the clocks of all servers first.
+    EndFuture {
+        org: OrgName,
+        #[command(flatten)]
+        host: HostOptions,
+    },
+    /// Print the number of entries and the root of a ledger, with a space between. Kept elsewhere, they show later whether
+    /// the ledger was changed.
+    Root {
+        org: OrgName,
         #[command(flatten)]
         host: HostOptions,
     },

@@ -23,6 +23,10 @@ pub(crate) enum Failure {
     Notifications(#[from] evidence_notify::NoNotifier),
     #[error("the store failed: {0}")]
     Store(#[from] evidence_core::StoreError),
+    #[error(
+        "nothing was changed, because this machine's clock is behind the database's clock: set the clock"
+    )]
+    ClockBehind,
     #[error("there is nothing to copy: the source has no organization")]
     NothingToCopy,
     #[error("the copy failed: {0}")]

@@ -13,6 +13,7 @@ mod descriptors;
 mod failure;
 mod fsck;
 mod http2_send_timeout;
+mod ledger;
 mod lingering;
 mod logging;
 mod notifications;
@@ -61,6 +62,7 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Member(command) => administer::member(command).await,
         Command::Key(command) => administer::key(command).await,
         Command::Notifications(command) => notifications::run(command).await,
+        Command::Ledger(command) => ledger::run(command).await,
         Command::Fsck(options) => fsck::run(&options).await,
         Command::Copy(options) => copy::run(&options).await,
         Command::Openapi => {

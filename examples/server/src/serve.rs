@@ -10,6 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use evidence_core::background::{Job, jobs};
 use evidence_core::notifications::Notify;
+use evidence_core::store::MAX_CLOCK_LEAD;
+use evidence_core::time::{Clock, SystemClock};
 use evidence_core::{Evidence, Limits, Settings};
 use evidence_object_store::ObjectBlobs;
 use evidence_tower::EvidenceApi;
@@ -68,6 +70,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
             "The store is empty. To make a user and a key: evidence-server seed --user NAME, with the same --database-url"
         );
     }
+    warn_of_clock(&store).await;
     let work = Work::new(&api)?;
     let listener = Listener::open(&api).await?;
     let service = Evidence::new(store.store(), listener.settings(&api, limits));
@@ -77,6 +80,30 @@ pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
     };
     println!("Listening on http://{}", listener.address);
     listener.serve(service, work, &store).await
+}
+
+/// A clock that is so much later than the last entry is unusual for a store that no database server has a clock for.
+const UNUSUAL_SILENCE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Logs where the clock may be wrong, or was.
+async fn warn_of_clock(store: &AnyStore) {
+    let newest = match store.store().newest_entry().await {
+        Ok(Some(newest)) => newest,
+        Ok(None) => return,
+        Err(error) => {
+            tracing::warn!(%error, "the time of the last entry cannot be read");
+            return;
+        }
+    };
+    let now = SystemClock.now();
+    if newest.later_than(now).is_some_and(|by| by > MAX_CLOCK_LEAD) {
+        tracing::warn!(%newest, %now, "a ledger has entries in the future: 'evidence-server fsck' names the organization");
+    }
+    let silence = now.later_than(newest).filter(|silence| *silence > UNUSUAL_SILENCE);
+    if let (AnyStore::Sqlite(_), Some(silence)) = (store, silence) {
+        let days = silence.as_secs() / (24 * 60 * 60);
+        tracing::warn!(%newest, %now, "the clock is {days} days after the last entry: check that it is right");
+    }
 }
 
 /// What is done beside answering.

@@ -85,7 +85,17 @@ fn seeding_prints_the_key_alone_and_the_same_key_twice_is_success() {
     let checked = program(&["fsck", "--database-url", &url]).output().unwrap();
     assert!(checked.status.success());
     let summary = String::from_utf8(checked.stdout).unwrap();
-    assert!(summary.starts_with("1 organizations, ") && summary.ends_with(" 0 problems\n"), "{summary}");
+    let (ledgers, summary) = summary.trim_end().rsplit_once('\n').unwrap();
+    assert!(summary.starts_with("1 organizations, ") && summary.ends_with(" 0 problems"), "{summary}");
+    // The size and the root of the ledger, which another command prints alone.
+    let root = program(&["ledger", "root", "jane", "--database-url", &url]).output().unwrap();
+    let root = String::from_utf8(root.stdout).unwrap();
+    let (size, hash) = root.trim_end().split_once(' ').unwrap();
+    assert!(size.parse::<u64>().unwrap() > 2 && hash.len() == 64, "{root}");
+    assert_eq!(ledgers, format!("ledger of jane: {size} entries, root {hash}"));
+    let refused = program(&["ledger", "end-future", "jane", "--database-url", &url]).output().unwrap();
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && text.contains("has no entries in the future"), "{text}");
 }
 
 #[test]

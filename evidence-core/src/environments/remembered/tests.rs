@@ -117,6 +117,7 @@ fn what_cannot_be_read_affects_everything() {
         index: 7,
         kind: "text_kept".to_owned(),
         at: Timestamp::from_seconds(0),
+        effective_at: Timestamp::from_seconds(0),
         actor: "user:jane".to_owned(),
         payload_sha256: Hash::of(digest),
         leaf_hash: Hash::of(""),
