@@ -691,7 +691,7 @@ impl TableWrite {
     }
 
     /// Every table, in the order in which a group writes them: first those that only a correction of a clock writes.
-    pub(crate) const ALL: [Self; 41] = [
+    pub(crate) const ALL: [Self; 42] = [
         Self::CorrectArtifacts,
         Self::CorrectBuilds,
         Self::CorrectAttestations,

@@ -205,7 +205,7 @@ impl Part<'_> {
             }
             text.push(&chunk).await?;
         }
-        text.finish().await
+        Ok(text)
     }
 
     /// The content of a file.
