@@ -204,7 +204,7 @@ impl<S: EvidenceService> Inner<S> {
         let mut response = match self.operate(&head, path, found, body).await {
             Ok(response) if method == Method::GET => reply::unless_known(response, &head.headers),
             Ok(response) => response,
-            Err(error) => error.into_response(self.service.wording()),
+            Err(error) => error.into_response(&method, self.service.wording()),
         };
         response.headers_mut().extend(ignored.map(|names| (IGNORED.clone(), names)));
         Ok(response)
