@@ -84,6 +84,10 @@ const CUSTOM: &str = r#"{"type":"custom","type_name":"coverage","type_id":"00000
 const CUSTOM_WITHOUT_RULES: &str = r#"{"type":"custom","type_name":"","type_id":"00000000-0000-0000-0000-00000070",
     "type_version":1,"attestation_data":null,"rule_results":[]}"#;
 
+const CUSTOM_WITH_SUMMARY: &str = r#"{"type":"custom","type_name":"s","type_id":"00000000-0000-0000-0000-00000070",
+    "type_version":3,"attestation_data":[1],"rule_results":[],"summary":[
+        {"name":"n","values":[1e400,{"a":null}]},{"name":"","item":7,"values":[],"error":"m"}]}"#;
+
 fn full() -> Attestation {
     let file = |file_name: &str| Attachment {
         file_name: file_name.to_owned(),
@@ -141,6 +145,7 @@ async fn attestations_read_back(store: Arc<dyn Store>) -> Outcome {
         (121, "sbom", SBOM),
         (122, "custom", CUSTOM),
         (123, "custom-2", CUSTOM_WITHOUT_RULES),
+        (124, "custom-3", CUSTOM_WITH_SUMMARY),
     ];
     let others: Result<Vec<_>, _> =
         others.into_iter().map(|(n, name, text)| of_type(n, name, text)).collect();
