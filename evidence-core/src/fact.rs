@@ -167,6 +167,10 @@ pub enum Fact {
     ArtifactAllowed {
         record: Allowance,
     },
+    /// Somebody withdrew an entry of an allowlist: the record is that entry, with its withdrawal.
+    AllowanceWithdrawn {
+        record: Allowance,
+    },
     AttestationTypeCreated {
         record: AttestationType,
         version: AttestationTypeVersion,
@@ -261,6 +265,7 @@ impl Fact {
             Self::PolicyCreated { .. } => "policy_created",
             Self::PolicyUpdated { .. } => "policy_updated",
             Self::ArtifactAllowed { .. } => "artifact_allowed",
+            Self::AllowanceWithdrawn { .. } => "allowance_withdrawn",
             Self::AttestationTypeCreated { .. } => "attestation_type_created",
             Self::AttestationTypeVersioned { .. } => "attestation_type_versioned",
             Self::AttestationTypeArchived { .. } => "attestation_type_archived",
@@ -349,6 +354,7 @@ impl Fact {
             | Self::AttestationAdded { .. }
             | Self::SnapshotTaken { .. }
             | Self::ArtifactAllowed { .. }
+            | Self::AllowanceWithdrawn { .. }
             | Self::TextKept { .. } => return None,
         })
     }
@@ -425,6 +431,7 @@ impl Fact {
             | Self::PoliciesDetached { .. }
             | Self::PolicyUpdated { .. }
             | Self::ArtifactAllowed { .. }
+            | Self::AllowanceWithdrawn { .. }
             | Self::AttestationTypeVersioned { .. }
             | Self::AttestationTypeArchived { .. }
             | Self::ControlUpdated { .. }

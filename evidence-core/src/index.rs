@@ -243,12 +243,16 @@ pub enum IndexRow<'a> {
         /// Its number, from 1.
         number: u64,
     },
-    /// An allowlist entry. Replaces the row of its environment and fingerprint.
+    /// An allowlist entry, or its withdrawal. Older rows of its environment and fingerprint stay.
     Allowed {
         /// The environment.
         environment: Id,
         /// The artifact.
         fingerprint: &'a Fingerprint,
+        /// When the entry ends or has ended, if it does.
+        ends_at: Option<Timestamp>,
+        /// Whether it was withdrawn.
+        withdrawn: bool,
     },
     /// A file that the entry names: its content is kept beside the ledger, and is not pending any more
     /// ([`crate::sweep`]). One row a content.
@@ -401,10 +405,14 @@ impl Fact {
             | Self::ControlUnarchived { version, .. } => {
                 rows.push(IndexRow::Version { of: version.control, number: version.version });
             }
-            Self::ArtifactAllowed { record } => rows.push(IndexRow::Allowed {
-                environment: record.environment,
-                fingerprint: &record.fingerprint,
-            }),
+            Self::ArtifactAllowed { record } | Self::AllowanceWithdrawn { record } => {
+                rows.push(IndexRow::Allowed {
+                    environment: record.environment,
+                    fingerprint: &record.fingerprint,
+                    ends_at: record.ends_at(),
+                    withdrawn: record.withdrawn.is_some(),
+                });
+            }
             Self::EnvironmentCreated { record } => {
                 rows.extend(member_rows(record.id, &record.included, true));
             }
@@ -451,6 +459,7 @@ impl Fact {
             | Self::FlowArchived { record, .. } => record.template,
             Self::TrailBegun { record } | Self::TrailUpdated { record, .. } => record.template,
             Self::ArtifactReported { record } => record.template,
+            Self::AttestationAdded { record } => record.data,
             _ => None,
         }
     }
@@ -532,6 +541,7 @@ impl Fact {
             | Self::ArtifactReported { .. }
             | Self::AttestationAdded { .. }
             | Self::ArtifactAllowed { .. }
+            | Self::AllowanceWithdrawn { .. }
             | Self::TextKept { .. } => return None,
         };
         let archived = match self {

@@ -45,6 +45,7 @@ use crate::name::Fingerprint;
 use crate::notifications::Delivery;
 use crate::orgs::{Organization, User};
 use crate::store::{Current, Health, StoreError, StoreResult};
+use crate::sweep::AttachmentPlace;
 use crate::time::Timestamp;
 use tables::Tables;
 
@@ -76,6 +77,7 @@ struct State {
     named: BTreeSet<(Id, Fingerprint)>,
     /// Contents that no record names yet: when they were kept, and when their removal began.
     pending: BTreeMap<(Id, Fingerprint), (Timestamp, Option<Timestamp>)>,
+    attachment_place: Option<AttachmentPlace>,
     /// Attachments by organization and content.
     blobs: BTreeMap<(Id, Fingerprint), Bytes>,
 }

@@ -81,9 +81,12 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     /// [`Csv`] or [`Pdf`], with headers of its own as [`WithHeaders`].
     type Output: Reply;
 
-    /// The greatest JSON body, in bytes.
+    /// The greatest JSON body, or JSON document of a form, in bytes: [`Limits::body`], or [`Limits::document`].
     fn body_limit(limits: &Limits) -> u64 {
-        limits.body
+        match Self::Body::KIND {
+            BodyKind::Form(_) => limits.document,
+            BodyKind::Empty | BodyKind::Json | BodyKind::Raw => limits.body,
+        }
     }
 
     /// The organization it concerns.
@@ -125,7 +128,7 @@ pub enum RawBody {
     /// A multipart form.
     Form {
         /// The text of the part that holds the JSON document, if it was there.
-        document: Option<Vec<u8>>,
+        document: Option<Bytes>,
         /// The file parts in the order of their names' numbers: part name and file.
         files: Vec<(String, Upload)>,
     },
@@ -138,7 +141,7 @@ impl RawBody {
     fn json_len(&self) -> usize {
         match self {
             Self::Json(text) => text.len(),
-            Self::Form { document, .. } => document.as_ref().map_or(0, Vec::len),
+            Self::Form { document, .. } => document.as_ref().map_or(0, Bytes::len),
             Self::Empty | Self::Bytes(_) => 0,
         }
     }
@@ -177,10 +180,10 @@ pub trait Body: Sized + Send + 'static {
     /// Reads it.
     fn read(raw: RawBody) -> Result<Self>;
 
-    /// The same, in `compute` where the JSON is long.
-    fn read_in(raw: RawBody, compute: &Compute) -> impl Future<Output = Result<Self>> + Send {
+    /// The same under these limits, in `compute` where the JSON is long.
+    fn read_in(raw: RawBody, limits: Limits, compute: &Compute) -> impl Future<Output = Result<Self>> + Send {
         let heavy = raw.json_len() > LONG_JSON;
-        async move { compute.run_if(heavy, move || Self::read(raw)).await? }
+        async move { compute.run_if(heavy, move || limits.apply(|| Self::read(raw))).await? }
     }
 }
 
@@ -269,7 +272,7 @@ impl<T> Form<T> {
     pub async fn into_text(self, part: &'static str, limit: u64) -> Result<(T, Option<String>)> {
         let Some(file) = self.files.into_iter().next() else { return Ok((self.document, None)) };
         if file.size > limit {
-            return Err(Error::TooLarge { limit, file: false });
+            return Err(Error::TooLarge { limit, file: false, part });
         }
         let bytes = file.read().await?;
         let text = String::from_utf8(bytes).map_err(|_| Error::invalid(part, "File should be UTF-8 text"))?;

@@ -61,6 +61,7 @@ const ALL: [(&str, &[&str]); 4] = [
             "record.details.type=sonar",
             "record.details.type=decision",
             "record.details.type=sbom",
+            "record.details.type=sarif",
             "record.details.type=custom",
             "record.details.rule_results[].outcome=passed",
             "record.details.rule_results[].outcome=failed",

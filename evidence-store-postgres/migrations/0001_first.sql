@@ -361,16 +361,19 @@ CREATE TABLE evidence.version (
     PRIMARY KEY (org, id, number)
 );
 
--- The newest allowlist entry for each environment and fingerprint; since: the index of the first one, for what is allowed
--- stays so.
+-- Allowlist entries and their withdrawals: the newest row of an environment and fingerprint counts. ends_at: when it expires,
+-- or was withdrawn.
 CREATE TABLE evidence.allowance (
     org          bytea NOT NULL,
     environment  text COLLATE "C" NOT NULL,
     fingerprint  text COLLATE "C" NOT NULL,
-    since        bigint NOT NULL,
     ledger_index bigint NOT NULL,
-    PRIMARY KEY (org, environment, fingerprint)
+    ends_at      bigint,
+    withdrawn    boolean NOT NULL,
+    PRIMARY KEY (org, environment, fingerprint, ledger_index)
 );
+
+CREATE INDEX allowance_end ON evidence.allowance (ends_at) WHERE ends_at IS NOT NULL;
 
 -- Texts that records refer to, by digest: the newest entry that keeps each.
 CREATE TABLE evidence.kept_text (
@@ -396,6 +399,13 @@ CREATE TABLE evidence.attachment_pending (
     kept_at     bigint NOT NULL,
     removing_at bigint,
     PRIMARY KEY (org, sha256)
+);
+
+-- The place outside of the database where the content of attachments is, at most one, by the id in its marker.
+CREATE TABLE evidence.attachment_place (
+    number    bigint PRIMARY KEY CHECK (number = 1),
+    id        text COLLATE "C" NOT NULL,
+    is_marked boolean NOT NULL
 );
 
 -- A blob exists once its row is here; chunks without one belong to a blob that is still coming, or never came.

@@ -303,6 +303,10 @@ impl Driver for Postgres {
         }
     }
 
+    async fn write_probe(&self, statement: Statement) -> StoreResult<()> {
+        self.submit(|reply| Job::Probe(statement, reply)).await
+    }
+
     /// Closes a host's pool too.
     async fn close(&self) {
         self.reader.connections.close().await;

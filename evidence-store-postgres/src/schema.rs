@@ -6,13 +6,14 @@ use sqlx::AssertSqlSafe;
 use crate::error::ConnectError;
 
 /// The tables, and what writing takes of each. Whatever else is in the schema is somebody else's.
-pub(crate) const TABLES: [(&str, &[&str]); 34] = [
+pub(crate) const TABLES: [(&str, &[&str]); 35] = [
     ("_evidence_migrations", &["SELECT"]),
-    ("allowance", &["SELECT", "INSERT", "UPDATE"]),
+    ("allowance", &["SELECT", "INSERT"]),
     ("api_key", &["SELECT", "INSERT", "UPDATE"]),
     ("artifact", &["SELECT", "INSERT"]),
     ("attachment", &["SELECT", "INSERT"]),
     ("attachment_pending", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
+    ("attachment_place", &["SELECT", "INSERT", "UPDATE"]),
     ("attestation", &["SELECT", "INSERT"]),
     ("blob", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("blob_chunk", &["SELECT", "INSERT", "UPDATE", "DELETE"]),

@@ -105,7 +105,7 @@ async fn rows_of_no_organization_are_named_and_removed() {
         ("record", "'flow', 'i', 'n', 0, false, '{}'"),
         ("name", "'flow', 'n', 'i', false"),
         ("trail_entry", "'t', 0"),
-        ("allowance", "'e', 'f', 0, 0"),
+        ("allowance", "'e', 'f', 0, NULL, false"),
         ("kept_text", "'t', 0"),
         ("record_tag", "'control', 'c', 'k', 'v'"),
         ("attachment", "'s', 1"),

@@ -66,7 +66,7 @@ struct Table {
 impl Table {
     async fn all(schema: &str, connection: &mut PgConnection) -> Vec<Self> {
         // Leases, cursors, what targets were told and notes of contents that no record names follow from nothing.
-        let names = "SELECT tablename::text FROM pg_tables WHERE schemaname = $1 AND tablename NOT IN ('lease', 'cursor', 'delivery', 'attachment_pending') ORDER BY 1";
+        let names = "SELECT tablename::text FROM pg_tables WHERE schemaname = $1 AND tablename NOT IN ('lease', 'cursor', 'delivery', 'attachment_pending', 'attachment_place') ORDER BY 1";
         let names: Vec<String> =
             sqlx::query_scalar(names).bind(schema).fetch_all(&mut *connection).await.unwrap();
         let mut tables = Vec::new();

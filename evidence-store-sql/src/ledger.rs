@@ -4,17 +4,25 @@ use async_trait::async_trait;
 use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Hash, LedgerHashes, Needs};
-use evidence_core::store::{LEDGER_PAGE, Leaf, LedgerStore, StoreResult, StoredEntry};
+use evidence_core::store::{LEDGER_PAGE, Leaf, LedgerStore, StoreResult, StoredEntry, distinct};
 use evidence_core::time::Timestamp;
 
 use crate::decode::Payload;
 use crate::driver::Driver;
 use crate::sql::Sql;
 use crate::store::SqlStore;
-use crate::value::{Cell, Column, FromCell, Value, ints, signed};
+use crate::value::{Cell, Column, FromCell, Value, ints, signed, texts};
 use crate::windows::first_not;
 
 const HEAD: Sql = Sql::same("SELECT size, frontier FROM evidence.head WHERE org = $1");
+
+const SIZES: Sql = Sql::each(
+    "SELECT o.id, h.size FROM json_each($1) w CROSS JOIN evidence.organization o ON o.id = w.value
+    CROSS JOIN evidence.head h ON h.org = o.key",
+    "SELECT w.value, h.size FROM UNNEST($1::text[]) AS w (value)
+    CROSS JOIN LATERAL (SELECT key FROM evidence.organization WHERE id = w.value OFFSET 0) o
+    CROSS JOIN LATERAL (SELECT size FROM evidence.head WHERE org = o.key OFFSET 0) h",
+);
 
 /// At most `$3` entries of a ledger from `$2` on, but none that `$4` bytes of others come before. The payloads are measured
 /// without being read.
@@ -100,6 +108,10 @@ impl<D: Driver> LedgerStore for SqlStore<D> {
     async fn ledger_head(&self, org: Id) -> StoreResult<Option<Frontier>> {
         let head = |(size, hashes): (i64, Vec<u8>)| frontier(size, &hashes);
         self.query_org(org, HEAD).first_as(head).await
+    }
+
+    async fn ledger_sizes(&self, orgs: &[Id]) -> StoreResult<Vec<(Id, u64)>> {
+        self.query(SIZES).bind(texts(&distinct(orgs.iter().copied()))).per_item(orgs.len()).all().await
     }
 
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {

@@ -411,9 +411,10 @@ impl RowBuilder {
                         vec![this.clone(), of.into(), number.into(), index.clone()],
                     );
                 }
-                IndexRow::Allowed { environment, fingerprint } => {
-                    let key = [this.clone(), environment.into(), fingerprint.into()];
-                    rows.push(TableWrite::Allowance, [&key[..], &[index.clone(), index.clone()]].concat());
+                IndexRow::Allowed { environment, fingerprint, ends_at, withdrawn } => {
+                    let key = [this.clone(), environment.into(), fingerprint.into(), index.clone()];
+                    let ends = [ends_at.into(), withdrawn.into()];
+                    rows.push(TableWrite::Allowance, [&key[..], &ends[..]].concat());
                 }
                 IndexRow::Text { sha256 } => {
                     rows.push(TableWrite::Text, vec![this.clone(), sha256.to_string().into(), index.clone()]);

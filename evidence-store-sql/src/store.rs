@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use async_trait::async_trait;
-use evidence_core::id::Id;
+use evidence_core::digest::hex;
+use evidence_core::id::{Id, Random, SystemRandom};
 use evidence_core::store::{Current, Health, StoreResult, skip_corrupt};
 use serde::de::DeserializeOwned;
 
@@ -274,6 +275,20 @@ impl<D: Driver> Query<'_, D> {
 #[async_trait]
 impl<D: Driver> Health for SqlStore<D> {
     async fn ready(&self) -> StoreResult<()> {
-        self.driver.ready().await
+        self.driver.ready().await?;
+        let mut filler = [0; PROBE_BYTES / 2];
+        SystemRandom.fill(&mut filler);
+        self.driver.write_probe(self.query(PROBE).bind(hex(&filler)).statement()).await
     }
 }
+
+/// How much a probe writes: about as much as recording an attestation takes in the log of SQLite, so that a disk which has no
+/// room for that has none for the probe. It is random, for databases neither write nor allocate what stays the same or
+/// compresses well.
+const PROBE_BYTES: usize = 32 << 10;
+
+/// Overwrites one row, which is no job's lease.
+const PROBE: Sql = Sql::same(
+    "INSERT INTO evidence.lease (name, holder, expires_at) VALUES ('write-probe', $1, 0)
+    ON CONFLICT (name) DO UPDATE SET holder = excluded.holder",
+);

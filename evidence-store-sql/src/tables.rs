@@ -68,7 +68,7 @@ pub enum TableWrite {
     RunOrigin,
     /// Versions of policies, attestation types and controls.
     Version,
-    /// The first and the newest entry of allowlists for each environment and fingerprint.
+    /// Entries of allowlists, and their withdrawals.
     Allowance,
     /// Texts by digest.
     Text,
@@ -495,18 +495,16 @@ impl TableWrite {
             Self::Version => {
                 insert("version", &[("org", Org), ("id", Text), ("number", Int), ("ledger_index", Int)])
             }
-            Self::Allowance => replace(
+            Self::Allowance => insert(
                 "allowance",
                 &[
                     ("org", Org),
                     ("environment", Text),
                     ("fingerprint", Text),
-                    ("since", Int),
                     ("ledger_index", Int),
+                    ("ends_at", Int),
+                    ("withdrawn", Bool),
                 ],
-                ["org, environment, fingerprint"; 2],
-                3,
-                4,
             ),
             Self::Text => replace(
                 "kept_text",

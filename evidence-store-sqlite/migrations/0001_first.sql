@@ -334,16 +334,19 @@ CREATE TABLE version (
     PRIMARY KEY (id, number)
 ) STRICT, WITHOUT ROWID;
 
--- The newest allowlist entry for each environment and fingerprint; since: the index of the first one, for what is allowed
--- stays so.
+-- Allowlist entries and their withdrawals: the newest row of an environment and fingerprint counts. ends_at: when it expires,
+-- or was withdrawn.
 CREATE TABLE allowance (
     org          INTEGER NOT NULL,
     environment  TEXT NOT NULL,
     fingerprint  TEXT NOT NULL,
-    since        INTEGER NOT NULL,
     ledger_index INTEGER NOT NULL,
-    PRIMARY KEY (org, environment, fingerprint)
+    ends_at      INTEGER,
+    withdrawn    INTEGER NOT NULL,
+    PRIMARY KEY (org, environment, fingerprint, ledger_index)
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX allowance_end ON allowance (ends_at) WHERE ends_at IS NOT NULL;
 
 -- Texts that records refer to, by digest: the newest entry that keeps each.
 CREATE TABLE kept_text (
@@ -370,6 +373,13 @@ CREATE TABLE attachment_pending (
     removing_at INTEGER,
     PRIMARY KEY (org, sha256)
 ) STRICT, WITHOUT ROWID;
+
+-- The place outside of the database where the content of attachments is, at most one, by the id in its marker.
+CREATE TABLE attachment_place (
+    number    INTEGER PRIMARY KEY CHECK (number = 1),
+    id        TEXT NOT NULL,
+    is_marked INTEGER NOT NULL
+) STRICT;
 
 -- A blob exists once its row is here; chunks without one belong to a blob that is still coming, or never came.
 CREATE TABLE blob (

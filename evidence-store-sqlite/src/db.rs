@@ -21,7 +21,7 @@ use tracing::Level;
 use crate::address::Address;
 use crate::bind::{QueryTexts, key_of, rows};
 use crate::error::{ConnectError, store_error};
-use crate::file::OpenFile;
+use crate::file::{OpenFile, make_private};
 use crate::migrate::{MIGRATIONS, MIN_WRITER_VERSION, expect_migrated, migrate};
 use crate::readers::Readers;
 use crate::scratch::ScratchDatabase;
@@ -126,8 +126,16 @@ impl Sqlite {
         if OpenFile::wal_without_file(file) {
             return Err(ConnectError::Lost { file: Address::path_of(file).display().to_string() });
         }
+        let is_new = options.migrate && !Address::path_of(file).exists();
         let mut connection = connection(file, flags).map_err(unopened)?;
         let mut opened = OpenFile::of(&connection, file);
+        if is_new {
+            // Hashes of keys and the content of attachments are in it.
+            make_private(opened.path()).map_err(|error| {
+                let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
+                unopened(rusqlite::Error::SqliteFailure(code, Some(error.to_string())))
+            })?;
+        }
         let name = || opened.path().display().to_string();
         if opened.is_empty_with_wal() {
             return Err(ConnectError::Lost { file: name() });
@@ -260,6 +268,10 @@ impl Driver for Sqlite {
             return Err(Outdated.into());
         }
         Ok(())
+    }
+
+    async fn write_probe(&self, statement: Statement) -> StoreResult<()> {
+        self.change(vec![statement]).await.map(drop)
     }
 
     async fn close(&self) {

@@ -14,10 +14,10 @@ use evidence_store_sql::{
     within_bytes,
 };
 use rusqlite::types::Type;
-use rusqlite::{Connection, Error, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Error, Transaction, TransactionBehavior, ffi};
 
 use crate::bind::{execute, key_of, rows};
-use crate::error::{is_row_error, store_error};
+use crate::error::{is_row_error, primary_code, store_error};
 use crate::file::OpenFile;
 use crate::migrate::may_write;
 
@@ -48,6 +48,10 @@ impl Task for Job {
             Self::Change(..) | Self::Stop(_) => None,
         }
     }
+
+    fn is_upload(&self) -> bool {
+        matches!(self, Self::Blob(..))
+    }
 }
 
 /// The writer and its connection, which nobody else uses.
@@ -69,7 +73,7 @@ impl Writer {
     pub(crate) fn run(mut self, mut queue: Jobs<Job>) {
         let mut jobs = Vec::new();
         let mut stopped = None;
-        while stopped.is_none() && queue.blocking_next(&mut jobs, MAX_GROUP) > 0 {
+        while (stopped.is_none() || queue.has_uploads()) && queue.blocking_next(&mut jobs, MAX_GROUP) > 0 {
             let (mut writes, mut blobs, mut changes, mut reservations) = (vec![], vec![], vec![], vec![]);
             for queued in jobs.drain(..) {
                 reservations.push(queued.room);
@@ -80,13 +84,12 @@ impl Writer {
                     Job::Stop(reply) => stopped = Some(reply),
                 }
             }
-            // Whoever has noted a content writes it later, and records what names it later still.
             self.change(changes);
-            self.write_blobs(blobs);
             self.record(writes);
+            self.write_blobs(blobs);
         }
         drop(queue);
-        self.file.finish_replaced(&self.connection);
+        self.file.finish(&self.connection);
         if let Err((_, error)) = self.connection.close() {
             tracing::warn!(%error, "the store's writer did not close its connection");
         }
@@ -219,7 +222,15 @@ impl Writer {
         if !plan.is_empty() {
             let group = plan.into_group().map_err(unwritable)?;
             write(&transaction, &group)?;
-            transaction.commit()?;
+            match transaction.commit() {
+                // The log may have it all, so that a crash now, and the recovery after it, would bring it back.
+                Err(error) if primary_code(&error) == Some(ffi::SQLITE_IOERR) => {
+                    let error = Arc::new(error);
+                    let unknown = |_| Err(StoreError::OutcomeUnknown(Arc::clone(&error).into()));
+                    return Ok(writes.iter().map(unknown).collect());
+                }
+                committed => committed?,
+            }
         }
         Ok(outcomes)
     }

@@ -7,9 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use evidence_core::error::FieldErrors;
-use evidence_core::{Error, ErrorKind, Wording};
+use evidence_core::{Error, ErrorKind, StoreError, Wording};
 use http::header::{ALLOW, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderValue, Method, Response, StatusCode};
 use serde_json::json;
 
 use crate::reply::{self, ReplyBody};
@@ -28,6 +28,8 @@ pub(crate) enum ErrorResponse {
     },
     /// The operation was refused, or failed.
     Failed(Error),
+    /// Writes cannot succeed, for this reason.
+    NotReady(Error),
     /// Something panicked; the panic hook has logged where.
     Panicked,
     /// An answer broke off before any of it was sent; the log says why.
@@ -41,6 +43,35 @@ impl From<Error> for ErrorResponse {
     }
 }
 
+/// The header of a 503 to a write that says whether the write happened.
+const WRITE_OUTCOME: HeaderName = HeaderName::from_static("evidence-write-outcome");
+
+/// Whether a write happened that is answered with 503.
+#[derive(Debug, Clone, Copy)]
+enum WriteOutcome {
+    /// It did not, and never will.
+    NotWritten,
+    /// It may have, or may still, in part or as a whole.
+    Unknown,
+}
+
+impl WriteOutcome {
+    /// The value of [`WRITE_OUTCOME`].
+    const fn value(self) -> &'static str {
+        match self {
+            Self::NotWritten => "not-written",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    const fn sentence(self) -> &'static str {
+        match self {
+            Self::NotWritten => "nothing was recorded, so try again later",
+            Self::Unknown => "it is not known whether this was recorded, so check before trying again",
+        }
+    }
+}
+
 /// Status, message and `errors` of a response.
 type ErrorParts = (StatusCode, Cow<'static, str>, FieldErrors);
 
@@ -49,10 +80,14 @@ fn plain(status: StatusCode, message: &'static str) -> ErrorParts {
 }
 
 impl ErrorResponse {
-    /// The response, in the JSON form that every error has.
-    pub(crate) fn into_response(self, wording: Wording) -> Response<ReplyBody> {
-        let (status, message, errors) = self.parts(wording);
+    /// The response, in the JSON form that every error has, to a request with this method.
+    pub(crate) fn into_response(self, method: &Method, wording: Wording) -> Response<ReplyBody> {
+        let (status, mut message, errors) = self.parts(wording);
         self.log(status);
+        let outcome = self.write_outcome(method, status);
+        if let Some(outcome) = outcome {
+            message = Cow::Owned(format!("{message}: {}", outcome.sentence()));
+        }
         let body = if errors.is_empty() {
             json!({ "message": message })
         } else {
@@ -63,7 +98,21 @@ impl ErrorResponse {
         if let Some((name, value)) = self.header(status) {
             response.headers_mut().insert(name, value);
         }
+        if let Some(outcome) = outcome {
+            response.headers_mut().insert(WRITE_OUTCOME, HeaderValue::from_static(outcome.value()));
+        }
         response
+    }
+
+    /// For a write that is answered with 503.
+    fn write_outcome(&self, method: &Method, status: StatusCode) -> Option<WriteOutcome> {
+        if status != StatusCode::SERVICE_UNAVAILABLE || matches!(*method, Method::GET | Method::HEAD) {
+            return None;
+        }
+        match self {
+            Self::Failed(error) if error.may_have_recorded() => Some(WriteOutcome::Unknown),
+            _ => Some(WriteOutcome::NotWritten),
+        }
     }
 
     fn parts(&self, wording: Wording) -> ErrorParts {
@@ -72,6 +121,7 @@ impl ErrorResponse {
             Self::UnknownPath => plain(StatusCode::NOT_FOUND, "Not found"),
             Self::WrongMethod { .. } => plain(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed"),
             Self::Failed(error) => parts(error, wording),
+            Self::NotReady(error) => not_ready(error),
             Self::Panicked => internal(),
             #[cfg(feature = "rocket")]
             Self::BrokeOff => internal(),
@@ -98,6 +148,7 @@ impl ErrorResponse {
                     tracing::warn!(suppressed, "requests are refused for overload: {refused}");
                 }
             }
+            Self::NotReady(error) => tracing::warn!("not ready: {}", Chain(error)),
             Self::Failed(error) if status.is_server_error() => {
                 tracing::error!(status = status.as_u16(), "{}", Chain(error));
             }
@@ -138,9 +189,20 @@ impl LogThrottle {
     }
 }
 
+fn not_ready(error: &Error) -> ErrorParts {
+    let reason = match error {
+        Error::Store(StoreError::Unavailable(reason)) => reason.to_string(),
+        other => other.to_string(),
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, Cow::Owned(format!("Not ready: {reason}")), FieldErrors::new())
+}
+
 fn internal() -> ErrorParts {
     plain(StatusCode::INTERNAL_SERVER_ERROR, "Internal server error")
 }
+
+/// What the specification calls a megabyte.
+const MEGABYTE: u64 = 1 << 20;
 
 fn parts(error: &Error, wording: Wording) -> ErrorParts {
     let Ok(status) = StatusCode::from_u16(error.status()) else { return internal() };
@@ -157,11 +219,18 @@ fn parts(error: &Error, wording: Wording) -> ErrorParts {
         (_, Error::AccessDenied(path)) => {
             (status, Cow::Owned(format!("Access denied to {path}")), FieldErrors::new())
         }
-        (_, Error::TooLarge { file: true, limit }) => {
-            let message = format!("File size exceeds {}MB limit", limit >> 20);
+        (_, Error::TooLarge { file: true, limit, .. }) => {
+            let message = match limit % MEGABYTE {
+                0 => format!("File size exceeds {}MB limit", limit / MEGABYTE),
+                _ => format!("File size exceeds the limit of {limit} bytes"),
+            };
             (status, Cow::Owned(message), FieldErrors::new())
         }
-        (ErrorKind::TooLarge, _) => plain(status, "Request body too large"),
+        (_, Error::TooLarge { file: false, limit, part }) => {
+            let text = format!("Input should have at most {limit} bytes");
+            let fields = FieldErrors::from([((*part).to_owned(), text)]);
+            (status, Cow::Borrowed("Request body too large"), fields)
+        }
         (ErrorKind::Unauthenticated, _) => plain(status, "Unauthorized"),
         (ErrorKind::Forbidden, _) => plain(status, "You don't have permission to access this resource"),
         (ErrorKind::UnsupportedMediaType, _) => plain(status, "Unsupported media type"),

@@ -169,14 +169,14 @@ impl<S: EvidenceService> EvidenceApi<S> {
 impl<S: EvidenceService> Inner<S> {
     /// Answers, even when something panics: a caller never sees a connection that just ends.
     async fn respond(&self, request: Request<IncomingBody>) -> Response<ReplyBody> {
-        let is_head = request.method() == Method::HEAD;
+        let method = request.method().clone();
         let outcome = AssertUnwindSafe(self.answer(request)).catch_unwind().await;
         let response = match outcome {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) => error.into_response(self.service.wording()),
-            Err(_) => ErrorResponse::Panicked.into_response(self.service.wording()),
+            Ok(Err(error)) => error.into_response(&method, self.service.wording()),
+            Err(_) => ErrorResponse::Panicked.into_response(&method, self.service.wording()),
         };
-        if is_head { reply::without_body(response) } else { response }
+        if method == Method::HEAD { reply::without_body(response) } else { response }
     }
 
     async fn answer(&self, request: Request<IncomingBody>) -> Result<Response<ReplyBody>, ErrorResponse> {
@@ -208,10 +208,17 @@ impl<S: EvidenceService> Inner<S> {
         let target = (found.endpoint.target)(&parameters)?;
         let access = self.service.authorize(&caller, &target).await?;
         let body = Incoming::new(&head.headers, body);
+        let budget = self.service.admission().on_behalf_of(access.on_behalf_of());
         let orphaned = self.orphaned.clone();
         let request = head.uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
-        let call = Call { service: self.service.clone(), access, parameters, request, body, orphaned };
-        Ok(reply::response((found.endpoint.answer)(call).await?))
+        #[cfg(feature = "rocket")]
+        let space = budget.temporary_space().clone();
+        let call =
+            Call { service: self.service.clone(), access, parameters, request, body, budget, orphaned };
+        let response = reply::response((found.endpoint.answer)(call).await?);
+        #[cfg(feature = "rocket")]
+        let response = rocket::gathered_in(space, response);
+        Ok(response)
     }
 
     /// The caller: whom the host authenticates, else the owner of the API key.
@@ -226,7 +233,7 @@ impl<S: EvidenceService> Inner<S> {
 
     async fn ready(&self, method: &Method) -> Result<Response<ReplyBody>, ErrorResponse> {
         let response = read_only(method, reply::ok)?;
-        self.service.ready().await?;
+        self.service.ready().await.map_err(ErrorResponse::NotReady)?;
         Ok(response)
     }
 }

@@ -106,6 +106,18 @@ impl OpenApiBuilder {
                         "description": "The request is refused",
                         "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
                     },
+                    "UnavailableForWrite": {
+                        "description": "The service cannot answer now. Whether the write happened, a header says.",
+                        "headers": {
+                            "Retry-After": { "schema": { "type": "integer" }, "description": "In how many seconds to try again." },
+                            "Evidence-Write-Outcome": {
+                                "schema": { "enum": ["not-written", "unknown"] },
+                                "description": "`not-written`: nothing was recorded, nor will be. `unknown`: the write may have been \
+                                    recorded, in part or as a whole; check before you send it again.",
+                            },
+                        },
+                        "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
+                    },
                     "LongUrl": { "description": "The URL is too long" },
                     "LongHead": { "description": "The URL and the headers are too long together" },
                 },
@@ -216,6 +228,7 @@ impl OpenApiBuilder {
             let response = match status.as_str() {
                 "414" => "LongUrl",
                 "431" => "LongHead",
+                "503" if O::METHOD != Method::Get => "UnavailableForWrite",
                 _ => "Error",
             };
             (status, json!({ "$ref": format!("#/components/responses/{response}") }))

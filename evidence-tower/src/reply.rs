@@ -64,10 +64,10 @@ impl ReplyBody {
         self.size_hint().exact()
     }
 
-    /// The same body, gathered first: for hosts that cannot break off an answer.
+    /// The same body, gathered first in this space: for hosts that cannot break off an answer.
     #[cfg(feature = "rocket")]
-    pub(crate) async fn spooled(mut self) -> io::Result<Self> {
-        let mut spool = evidence_core::spool::Spool::default();
+    pub(crate) async fn spooled(mut self, space: evidence_core::spool::TemporarySpace) -> io::Result<Self> {
+        let mut spool = evidence_core::spool::Spool::new(space);
         while let Some(frame) = self.frame().await {
             if let Ok(piece) = frame?.into_data() {
                 spool.push(&piece).await?;

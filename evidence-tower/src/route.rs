@@ -8,7 +8,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{self, Poll};
 
+use evidence_core::admission::RequestBudget;
 use evidence_core::auth::{Access, Scope, Target};
+use evidence_core::budget::Reservation;
 use evidence_core::compute::Compute;
 use evidence_core::operation::{Answer, Body, Method};
 use evidence_core::{EvidenceService, Limits, Operation, Result, Visitor, api};
@@ -82,6 +84,8 @@ pub(crate) struct Call<S> {
     /// The path and the query.
     pub(crate) request: String,
     pub(crate) body: Incoming,
+    /// What the request may hold.
+    pub(crate) budget: RequestBudget,
     /// The writes whose clients hung up.
     pub(crate) orphaned: TaskTracker,
 }
@@ -169,11 +173,15 @@ fn supported(method: &http::Method) -> Option<Method> {
 
 fn answer<S: EvidenceService, O: Operation>(call: Call<S>) -> Answering {
     Box::pin(async move {
-        let Call { service, access, parameters, request, body, orphaned } = call;
+        let Call { service, access, parameters, request, body, budget, orphaned } = call;
         let compute = service.compute().on_behalf_of(access.on_behalf_of());
-        let input = input::<O>(parameters, body, &service.limits(), &compute).await;
-        let (operation, body) = input.map_err(|e| e.with_summary(O::INVALID))?;
-        let work = async move { service.answer(&access, operation, body, &request, &compute).await };
+        let input = input::<O>(parameters, body, &service.limits(), &compute, &budget).await;
+        let (operation, body, memory) = input.map_err(|e| e.with_summary(O::INVALID))?;
+        let work = async move {
+            // Until the end, also of a write whose client hung up.
+            let _memory = memory;
+            service.answer(&access, operation, body, &request, &compute).await
+        };
         match O::METHOD {
             Method::Get => work.await,
             Method::Post | Method::Put | Method::Patch | Method::Delete => {
@@ -188,10 +196,11 @@ async fn input<O: Operation>(
     body: Incoming,
     limits: &Limits,
     compute: &Compute,
-) -> Result<(O, O::Body)> {
+    budget: &RequestBudget,
+) -> Result<(O, O::Body, Option<Reservation>)> {
     let operation = parameters.read()?;
-    let body = body.read(O::Body::KIND, O::body_limit(limits), limits).await?;
-    Ok((operation, O::Body::read_in(body, compute).await?))
+    let (body, memory) = body.read(O::Body::KIND, O::body_limit(limits), limits, budget).await?;
+    Ok((operation, O::Body::read_in(body, *limits, compute).await?, memory))
 }
 
 /// A write, which is done where its request is answered. When that is dropped because the client hung up, the rest of it

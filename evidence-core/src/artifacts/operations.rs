@@ -13,13 +13,14 @@ use crate::artifacts::record::{Artifact, TemplateNames};
 use crate::artifacts::store::ArtifactFilter;
 use crate::artifacts::view::ArtifactView;
 use crate::auth::actor::Scope;
-use crate::bounded::{Address, Description, FreeForm, List, ShortText, Text, UserData};
+use crate::bounded::{Address, Description, FreeForm, ShortText, Text, UserData};
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, RecordKind};
 use crate::flows::record::Flow;
-use crate::git::GitCommit;
+use crate::git::{Commits, GitCommit};
 use crate::id::Id;
+use crate::limits::Limits;
 use crate::links::ExternalUrls;
 use crate::name::{
     CommitPrefix, CommitSha, Fingerprint, FingerprintPrefix, FlowName, OrgName, TemplateReferenceName,
@@ -72,7 +73,7 @@ pub struct ArtifactInput {
     /// The repository that it comes from; it is listed among the repos of the organization from then on.
     pub repo_info: Option<RepoInfo>,
     /// The commits since the artifact before it; kept as they are.
-    pub commits_list: Option<List<GitCommit>>,
+    pub commits_list: Option<Commits>,
     /// Where the repository is.
     pub repo_url: Option<Address>,
     /// What the reporter thinks of its compliance; kept, and nothing is evaluated by it.
@@ -132,6 +133,10 @@ impl Operation for ReportArtifact {
     const SUMMARY: &'static str = "Reports an artifact to a flow, and to a trail of it";
     type Body = Json<ArtifactInput>;
     type Output = Created<ArtifactReported>;
+
+    fn body_limit(limits: &Limits) -> u64 {
+        limits.document
+    }
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)

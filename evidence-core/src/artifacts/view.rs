@@ -616,16 +616,16 @@ pub struct EvidenceView {
     /// How much a scan found; null where its type has none.
     #[schemars(with = "Option<ProcessedSnykResults>")]
     pub snyk_results: JsonText,
-    /// Test results; null where its type has none.
+    /// Test results; null where its type has none, and where they are longer than 64 KiB.
     #[schemars(with = "Option<Vec<JunitSuite>>")]
     pub junit_results: JsonText,
-    /// Issues; null where its type has none.
+    /// Issues; null where its type has none, and where they are longer than 64 KiB.
     #[schemars(with = "Option<Vec<JiraItem>>")]
     pub jira_results: JsonText,
     /// The kind of host of its pull requests; null where its type has none.
     #[schemars(with = "Option<GitProvider>")]
     pub git_provider: JsonText,
-    /// Pull requests; null where its type has none.
+    /// Pull requests; null where its type has none, and where they are longer than 64 KiB.
     #[schemars(with = "Option<Vec<PullRequestView>>")]
     pub pull_requests: JsonText,
 }
@@ -633,6 +633,9 @@ pub struct EvidenceView {
 impl From<&Attestation> for EvidenceView {
     fn from(attestation: &Attestation) -> Self {
         let mut fields = attestation.details.clone().view().fields();
+        if let Some((key, _)) = attestation.omitted_data() {
+            fields.remove(key);
+        }
         let mut detail = |key: &str| fields.remove(key).unwrap_or_default();
         Self {
             evidence_type: attestation.kind.clone(),

@@ -18,13 +18,14 @@ use crate::attestations::pull_requests::{GitProvider, PullRequest, null_as_empty
 use crate::attestations::record::Binding;
 use crate::attestations::snyk::SnykResultsSummary;
 use crate::attestations::sonar::SonarResults;
-use crate::bounded::{Description, List};
+use crate::bounded::{Description, List, limited_lists};
 use crate::compute::MANY_EVALUATIONS;
 use crate::decode::{self, InvalidField};
 use crate::error::Result;
 use crate::fact::names::Guard;
 use crate::id::Id;
-use crate::json::{CheckedJson, MAX_VALUES};
+use crate::json::CheckedJson;
+use crate::limits::{self, Limits};
 use crate::name::{AttestationName, AttestationTypeName};
 use crate::operation::{Form, JsonDocument};
 use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation};
@@ -51,6 +52,11 @@ pub trait Claim: DeserializeOwned + JsonSchema + Send + Sync + Sized + 'static {
     /// How its attestations are sent: a [`Form`](crate::operation::Form) where files may come with them, else a
     /// [`JsonDocument`].
     type Body: AttestationBody<Self>;
+
+    /// The greatest JSON document, in bytes.
+    fn document_limit(limits: &Limits) -> u64 {
+        limits.document
+    }
 
     /// Reads it from those fields of the attestation's document that are its own.
     ///
@@ -121,15 +127,17 @@ impl Claim for Generic {
     }
 }
 
-/// The suites of one attestation: each is seven values of JSON at least.
-const MAX_SUITES: usize = MAX_VALUES / 7 - 1;
+limited_lists! {
+    /// Test suites, of which a [limit](crate::Limits) says how many there may be.
+    Suites(JunitSuite) = junit_suites;
+}
 
 /// Test results are compliant when no suite has a failure or an error; skipped tests do not matter.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Junit {
     /// The test suites.
-    pub junit_results: List<JunitSuite, MAX_SUITES>,
+    pub junit_results: Suites,
 }
 
 impl Claim for Junit {
@@ -138,6 +146,10 @@ impl Claim for Junit {
     const SUMMARY: &'static str = "Adds test results to a trail";
     const SCHEMA: &'static str = "JUnitAttestationPostInput";
     type Body = Form<AttestationInput<Self>>;
+
+    fn document_limit(limits: &Limits) -> u64 {
+        limits.attestation
+    }
 
     async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
         let junit_results = self.junit_results.0.clone();
@@ -165,6 +177,10 @@ impl Claim for PullRequests {
     const SCHEMA: &'static str = "PullRequestAttestationPostInput";
     type Body = Form<AttestationInput<Self>>;
 
+    fn document_limit(limits: &Limits) -> u64 {
+        limits.attestation
+    }
+
     async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
         let Self { git_provider, pull_requests: List(pull_requests) } = self.clone();
         let found = !pull_requests.is_empty();
@@ -188,6 +204,10 @@ impl Claim for Jira {
     const SCHEMA: &'static str = "JiraAttestationPostInput";
     type Body = Form<AttestationInput<Self>>;
 
+    fn document_limit(limits: &Limits) -> u64 {
+        limits.attestation
+    }
+
     async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
         let jira_results = self.jira_results.0.clone();
         let found = jira::is_compliant(&jira_results);
@@ -209,6 +229,20 @@ impl Claim for Snyk {
     const SUMMARY: &'static str = "Adds the results of a Snyk scan to a trail";
     const SCHEMA: &'static str = "SnykAttestationPostInput";
     type Body = Form<AttestationInput<Self>>;
+
+    fn document_limit(limits: &Limits) -> u64 {
+        limits.attestation
+    }
+
+    fn read(text: CheckedJson<'_>, is_own: fn(&str) -> bool) -> Result<Self, InvalidField> {
+        let claim: Self = decode::from_fields(text, is_own)?;
+        let (found, most) = (claim.snyk_results.findings(), limits::in_force().findings);
+        if found > most {
+            let excess = format!("There should be at most {most} findings, not {found} (limit findings)");
+            return Err(InvalidField::of("results", excess).within("snyk_results"));
+        }
+        Ok(claim)
+    }
 
     async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
         let snyk_results = self.snyk_results.clone();
@@ -232,6 +266,10 @@ impl Claim for Sonar {
     const SUMMARY: &'static str = "Adds the results of a Sonar analysis to a trail";
     const SCHEMA: &'static str = "SonarAttestationPostInput";
     type Body = Form<AttestationInput<Self>>;
+
+    fn document_limit(limits: &Limits) -> u64 {
+        limits.attestation
+    }
 
     async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
         let sonar_results = self.sonar_results.clone();

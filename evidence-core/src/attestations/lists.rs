@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::attestations::claims::OriginalType;
-use crate::attestations::details::{DECISION, SBOM};
+use crate::attestations::details::{DECISION, SARIF, SBOM};
 use crate::attestations::record::Attestation;
 use crate::attestations::store::{FlowPosition, ListedAttestation, TimeRange};
 use crate::attestations::view::{AttestationView, views};
@@ -73,7 +73,7 @@ pub struct GetAttestations {
 pub struct TypeFilter(String);
 
 /// Types that are recorded with `system:` before their names and may be asked for without.
-const SYSTEM_TYPES: [&str; 2] = [DECISION, SBOM];
+const SYSTEM_TYPES: [&str; 3] = [DECISION, SARIF, SBOM];
 
 impl TypeFilter {
     /// Whether an attestation of this recorded type is of it.
@@ -91,7 +91,7 @@ impl TryFrom<String> for TypeFilter {
             return Ok(Self(text));
         }
         let refused = "Input should be 'generic', 'junit', 'snyk', 'pull_request', 'jira', 'sonar', 'decision', \
-                       'sbom', 'custom:<name>' or 'system:<name>'";
+                       'sarif', 'sbom', 'custom:<name>' or 'system:<name>'";
         Ok(Self(OriginalType::try_from(text).map_err(|_| refused)?.into()))
     }
 }
@@ -155,7 +155,10 @@ impl Operation for GetAttestations {
         let links =
             |next: Option<&str>| CursorLinks::new(&address, &self.query(), self.after.as_deref(), next);
         if let Some(id) = &self.attestation_id {
-            let only = self.only(id, &flows, &filter, cx).await?;
+            let only = match self.only(id, &flows, &filter, cx).await? {
+                Some((one, label)) => Some((one.with_data(cx).await?, label)),
+                None => None,
+            };
             let only = only.map(|(one, label)| AttestationView::new(one, &label.flow, &label.name, cx));
             let only = stream::iter(only.transpose()?.map(Ok));
             return JsonList::with_first_item(only, links(None), &cx.compute()).await;

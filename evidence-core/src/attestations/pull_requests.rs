@@ -8,10 +8,10 @@ use schemars::JsonSchema;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::bounded::{Address, Description, List, LongText, ShortText};
+use crate::bounded::{Address, CommitMessage, List, LongText, ShortText};
 use crate::decode::{closed_in_requests, either_spelling, given, is_recorded};
 use crate::fact::payload::UnknownFields;
-use crate::git::GitCommit;
+use crate::git::{Commits, GitCommit};
 use crate::name::CommitSha;
 use crate::repos::record::VcsProvider;
 use crate::time::{SentSeconds, WholeSeconds};
@@ -96,7 +96,7 @@ pub struct PullRequest {
     /// Its commits; null counts as none.
     #[serde(default, deserialize_with = "null_as_empty")]
     #[schemars(extend("type" = ["array", "null"]))]
-    pub commits: List<GitCommit>,
+    pub commits: Commits,
 }
 
 closed_in_requests!(PullRequest);
@@ -257,7 +257,7 @@ pub struct PullRequestCommit {
     /// The same as `sha1`.
     pub sha: ShortText,
     /// Its message; null where that was not reported.
-    pub message: Option<Description>,
+    pub message: Option<CommitMessage>,
     /// Its author, as `Name <mail>`; null where that was not reported.
     pub author: Option<ShortText>,
     /// The author's account name at the host; null where that was not reported.

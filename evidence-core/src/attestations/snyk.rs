@@ -4,11 +4,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::attestations::pull_requests::null_as_empty;
-use crate::bounded::{Description, List, LongText, ShortText};
+use crate::bounded::{Description, List, LongText, ShortText, limited_lists};
 use crate::decode::closed_in_requests;
 
-/// The most findings of one severity.
-const MAX_FINDINGS: usize = 10_000;
+limited_lists! {
+    /// Findings, of which a [limit](crate::Limits) says how many there may be.
+    Findings(FoundIssue) = findings;
+}
 
 /// The findings of a scan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -49,13 +51,13 @@ pub struct ProjectScanResult {
     pub high_count: i64,
     /// The findings of low severity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub low: Option<List<FoundIssue, MAX_FINDINGS>>,
+    pub low: Option<Findings>,
     /// Those of medium severity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub medium: Option<List<FoundIssue, MAX_FINDINGS>>,
+    pub medium: Option<Findings>,
     /// Those of high severity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub high: Option<List<FoundIssue, MAX_FINDINGS>>,
+    pub high: Option<Findings>,
 }
 
 closed_in_requests!(SnykResultsSummary, SnykTool, ProjectScanResult);
@@ -112,6 +114,25 @@ pub struct FindingCounts {
 }
 
 impl SnykResultsSummary {
+    /// Drops the findings themselves.
+    pub(crate) fn leave_counts(&mut self) {
+        for found in &mut self.results.0 {
+            (found.low, found.medium, found.high) = (None, None, None);
+        }
+    }
+
+    /// How many findings are listed, of all projects and severities.
+    pub(crate) fn findings(&self) -> usize {
+        let listed = |found: &ProjectScanResult| {
+            [&found.low, &found.medium, &found.high]
+                .into_iter()
+                .flatten()
+                .map(|found| found.0.len())
+                .sum::<usize>()
+        };
+        self.results.0.iter().map(listed).sum()
+    }
+
     /// Whether nothing was found, of whatever severity.
     pub(crate) fn is_compliant(&self) -> bool {
         self.counts().all(|found| (found.low_count, found.medium_count, found.high_count) == (0, 0, 0))

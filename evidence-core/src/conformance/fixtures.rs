@@ -280,6 +280,7 @@ pub(crate) fn attestation(n: u64, flow: u64, trail: u64, name: &str) -> Attestat
         annotations: None,
         user_data: JsonText::empty_object(),
         details: Details::Generic,
+        data: None,
         attachments: Vec::new(),
         evidence: None,
         created_at: at(5),

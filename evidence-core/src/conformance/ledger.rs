@@ -29,7 +29,7 @@ promises! {
     unknown_hashes_are_passed_over: "`ledger_hashes` answers as far as leaves and nodes exist.",
     ledgers_are_apart: "Each organization has one ledger of its own.",
     no_key_hash_in_the_ledger: "The hashes of keys are kept beside the ledger, never in it.",
-    the_store_is_ready: "`ready` answers once the store can be read.",
+    the_store_is_ready: "`ready` answers once the store can be read and written, and records nothing.",
 }
 
 pub(super) async fn whole(store: &Arc<dyn Store>, org: Id) -> Result<Vec<StoredEntry>, Failure> {
@@ -46,6 +46,8 @@ async fn a_ledger_begins_with_its_organization(store: Arc<dyn Store>) -> Outcome
     let entries = whole(&store, org.id).await?;
     let kinds: Vec<_> = entries.iter().map(|entry| (entry.index, entry.kind.as_str())).collect();
     same("the entries", kinds, vec![(0, "organization_created")])?;
+    same("the sizes", store.ledger_sizes(&[org.id, id(3), org.id]).await?, vec![(org.id, 1)])?;
+    same("the sizes of no organization", store.ledger_sizes(&[]).await?, vec![])?;
     same("the entries of no organization", whole(&store, id(3)).await?, Vec::new())
 }
 

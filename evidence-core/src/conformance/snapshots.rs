@@ -70,7 +70,7 @@ pub(super) fn undigested(name: &str, from: u64) -> RunningArtifact {
 
 /// What the rules of a policy came to.
 fn outcome(policy: u16, rules: &str) -> PolicyOutcome {
-    PolicyOutcome { policy, rules: rules.into() }
+    PolicyOutcome { policy, rules: rules.into(), unknown: Vec::new() }
 }
 
 fn context(text: &JsonText) -> JsonFields {

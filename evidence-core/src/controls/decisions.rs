@@ -210,7 +210,7 @@ impl Operation for GetControlDecision {
         let found = found.filter(is_about).ok_or_else(missing)?;
         let row = DecisionRow::from(&found);
         let summary = Around::read(std::slice::from_ref(&row), cx).await?.summary(row);
-        let attestation = views(vec![found], cx).await?.into_iter().next();
+        let attestation = views(vec![found.with_data(cx).await?], cx).await?.into_iter().next();
         let (summary, attestation) = summary.zip(attestation).ok_or_else(missing)?;
         Ok(Json(ControlDecision { summary, attestation }))
     }

@@ -37,6 +37,7 @@ use crate::snapshots::record::{
 use crate::store::batch::distinct;
 use crate::store::entry::Current;
 use crate::store::error::StoreError;
+use crate::time::Timestamp;
 use difference::{Difference, difference};
 pub(super) use reported::{EvaluatedReport, InTrail, without_trail};
 use reported::{EvaluatedReports, EvaluationInputs, Reports, Source, deployed_from};
@@ -66,7 +67,11 @@ impl ObservedArtifact {
     }
 
     fn as_policies_see_it(&self) -> policy::Artifact<'_> {
-        policy::Artifact { name: &self.name, fingerprint: self.fingerprint.as_ref().map(Fingerprint::as_str) }
+        policy::Artifact {
+            name: &self.name,
+            other_names: &[],
+            fingerprint: self.fingerprint.as_ref().map(Fingerprint::as_str),
+        }
     }
 }
 
@@ -126,6 +131,26 @@ pub(crate) async fn evaluate(
     running: &Arc<ReportedState>,
     cx: &Context<'_>,
 ) -> Result<Draft> {
+    evaluate_running(known, running, true, cx).await
+}
+
+/// The same of what ran in the latest snapshot, because something changed by which it was evaluated.
+pub(crate) async fn evaluate_again(known: &KnownEnvironment, cx: &Context<'_>) -> Result<Draft> {
+    let open = open_instances(known, cx).await?;
+    if known.status.snapshots == 0 {
+        return Ok(Draft::default());
+    }
+    let running = open.iter().map(|(key, open)| (key.clone(), ObservedArtifact::of(open))).collect();
+    evaluate_running(known, &Arc::new(running), false, cx).await
+}
+
+async fn evaluate_running(
+    known: &KnownEnvironment,
+    running: &Arc<ReportedState>,
+    reported: bool,
+    cx: &Context<'_>,
+) -> Result<Draft> {
+    let at = snapshot_time(known, cx);
     let policies = PolicySet::read(&known.record.policies, Vec::new(), cx);
     let (policies, ledger) = try_join(policies, cx.ledger()).await?;
     let rests_on = ledger.size();
@@ -134,14 +159,14 @@ pub(crate) async fn evaluate(
     }
     let environment = known.record.id;
     let versions = policies.versions();
-    let remembered = cx.remembered_evaluation(environment, &versions, &ledger).await?;
+    let remembered = cx.remembered_evaluation(environment, &versions, &ledger, at).await?;
     let open = async {
         Ok(match remembered.as_ref().and_then(|last| last.open(known.status.snapshots)) {
             Some(open) => open,
             None => Arc::new(open_instances(known, cx).await?),
         })
     };
-    let changed = Changed::read(environment, running, remembered.as_ref(), rests_on, cx);
+    let changed = Changed::read(environment, running, remembered.as_ref(), (rests_on, at), cx);
     let (open, Changed { reused, rest, reports }) = try_join(open, changed).await?;
     let mut kept = remembered.as_ref().map(|last| last.kept(reused.values())).unwrap_or_default();
     let states = reports.evaluated(&policies, kept.values().sum(), cx).await?;
@@ -153,7 +178,7 @@ pub(crate) async fn evaluate(
     let Outcome { policies, difference, compliant, artifacts } = evaluation.outcome(known, cx).await?;
     let evaluation = LastEvaluation { since, ledger, policies: versions, open: last_open, artifacts, kept };
     cx.remember_evaluation(environment, evaluation).await?;
-    let taken = |difference| Taken { difference, compliant, rests_on, reported: true };
+    let taken = |difference| Taken { difference, compliant, rests_on, reported };
     let first = known.status.snapshots == 0;
     let mut guards = policies.guards.clone();
     guards.extend([known.unchanged(), known.latest()]);
@@ -187,8 +212,10 @@ pub(crate) async fn reevaluate(
     let (open, rests_on) = try_join(open_instances(known, cx), cx.ledger_size()).await?;
     let running: ReportedState =
         open.iter().map(|(key, open)| (key.clone(), ObservedArtifact::of(open))).collect();
-    let states =
-        Reports::read(known.record.id, &running, rests_on, cx).await?.evaluated(&policies, 0, cx).await?;
+    let states = Reports::read(known.record.id, &running, (rests_on, snapshot_time(known, cx)), cx)
+        .await?
+        .evaluated(&policies, 0, cx)
+        .await?;
     let (running, open, reused) = (Arc::new(running), Arc::new(open), Evaluated::new());
     let rest = Arc::clone(&running);
     let evaluation = Evaluation { running, policies, open, reused, rest, states };
@@ -213,7 +240,7 @@ impl Changed {
         environment: Id,
         running: &Arc<ReportedState>,
         remembered: Option<&Arc<Remembered>>,
-        rests_on: u64,
+        rests_on: (u64, Timestamp),
         cx: &Context<'_>,
     ) -> Result<Self> {
         if let Some(remembered) = remembered {
@@ -347,7 +374,7 @@ pub(super) async fn differences_again(
     let running: ReportedState = recorded.iter().map(|one| (one.key(), ObservedArtifact::of(one))).collect();
     let versions = snapshot.policies.iter().map(|applied| (applied.policy, applied.version)).collect();
     let policies = PolicySet { versions, guards: Vec::new() };
-    let reports = Reports::read(snapshot.environment, &running, u64::MAX, cx).await?;
+    let reports = Reports::read(snapshot.environment, &running, (u64::MAX, snapshot.at), cx).await?;
     let states = reports.evaluated(&policies, 0, cx).await?;
     let running = Arc::new(running);
     let judged = judged(Arc::clone(&running), states, &policies, Vec::new(), true, cx).await?;
@@ -379,6 +406,12 @@ async fn open_instances(known: &KnownEnvironment, cx: &Context<'_>) -> Result<Op
     Ok(running.map(|instance| (instance.key(), instance)).collect())
 }
 
+/// When a snapshot is taken that is taken now, at which allowlist entries are in force or not. Another server's clock may be
+/// ahead; a snapshot is never older than the one before.
+fn snapshot_time(known: &KnownEnvironment, cx: &Context<'_>) -> Timestamp {
+    known.status.changed_at.map_or(cx.now(), |last| last.max(cx.now()))
+}
+
 /// A snapshot that is taken.
 struct Taken {
     difference: Difference,
@@ -394,8 +427,7 @@ impl Taken {
             events_before: known.status.events,
             environment: known.record.id,
             index: known.status.snapshots + 1,
-            // Another server's clock may be ahead; a snapshot is never older than the one before.
-            at: known.status.changed_at.map_or(cx.now(), |last| last.max(cx.now())),
+            at: snapshot_time(known, cx),
             compliant,
             reported,
             rests_on: Some(rests_on),
@@ -432,6 +464,8 @@ struct Candidate {
     key: ArtifactKey,
     observed: ObservedArtifact,
     is_allowed: bool,
+    /// When the allowlist entry expires, if it does.
+    allowed_until: Option<Timestamp>,
     provenance: Vec<Provenance>,
     /// The trails of these reports.
     trails: Vec<Id>,
@@ -457,10 +491,12 @@ impl Candidate {
             let fingerprint = observed.fingerprint.as_ref();
             let sources = fingerprint.and_then(|fingerprint| sources.remove(fingerprint)).unwrap_or_default();
             let is_final = sources.iter().all(|source| source.is_final);
+            let allowed = fingerprint.and_then(|fingerprint| allowed.get(fingerprint));
             Self {
                 key: key.clone(),
                 observed: observed.clone(),
-                is_allowed: fingerprint.is_some_and(|fingerprint| allowed.contains(fingerprint)),
+                is_allowed: allowed.is_some(),
+                allowed_until: allowed.copied().flatten(),
                 provenance: sources.iter().map(Source::provenance).collect(),
                 trails: sources.iter().filter_map(|source| source.trail).collect(),
                 source: deployed_from(&sources),
@@ -490,8 +526,13 @@ impl Candidate {
                 Some(rules) => rules.are_satisfied(),
                 None => policy::is_satisfied(policy, artifact, contexts),
             });
-            let outcome = u16::try_from(place).ok().zip(rules);
-            self.outcomes.extend(outcome.map(|(policy, rules)| PolicyOutcome { policy, rules }));
+            if let Some((place, rules)) = u16::try_from(place).ok().zip(rules) {
+                let unknown = match rules.are_satisfied() {
+                    true => Vec::new(),
+                    false => policy::unknown_conditions(policy, artifact, contexts),
+                };
+                self.outcomes.push(PolicyOutcome { policy: place, rules, unknown });
+            }
         }
     }
 
@@ -516,6 +557,7 @@ impl Candidate {
             key,
             observed,
             is_allowed,
+            allowed_until,
             provenance,
             trails,
             source,
@@ -540,6 +582,7 @@ impl Candidate {
             inputs,
             name,
             is_final,
+            allowed_until,
         };
         (key, Arc::new(evaluation))
     }

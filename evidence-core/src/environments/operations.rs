@@ -15,12 +15,11 @@ use crate::environments::store::KnownEnvironment;
 use crate::environments::view::{
     EnvironmentPage, EnvironmentSort, EnvironmentSummaries, EnvironmentView, views,
 };
-use crate::error::{Error, Missing, Resource, Result};
+use crate::error::{Error, Missing, Resource, Result, at_most};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key};
 use crate::fact::payload::UnknownFields;
 use crate::id::Id;
-use crate::limits::at_most;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Acknowledged, Created, Json, JsonList, Method, Operation};
 use crate::page::{Listed, Page, PageLinks, PageNumber, PerPage, SortDirection};
@@ -151,7 +150,7 @@ pub struct EnvironmentInput {
     /// The members of a logical environment, by name. The list replaces the one before.
     pub included_environments: Option<List<ShortText>>,
     /// The policies that it is evaluated by, by name. The list replaces the one before, and what runs is evaluated
-    /// anew. Those of a logical environment are asked by gates alone: its snapshots tell what its members' policies say.
+    /// anew. A logical environment has the policies of its members alone: any other list than an empty one is 400.
     pub policies: Option<List<ShortText>>,
 }
 
@@ -277,6 +276,20 @@ struct Settings<'r> {
     policies: Option<&'r List<ShortText>>,
 }
 
+impl Environment {
+    /// Refuses policies of a logical environment, which `field` names: its verdict follows from those of its members.
+    pub(super) fn check_takes_policies(&self, field: &str) -> Result<()> {
+        if self.kind.is_physical() {
+            return Ok(());
+        }
+        let text = format!(
+            "'{}' is a logical environment, which is evaluated by the policies of its members: attach them there",
+            self.name
+        );
+        Err(Error::invalid(field, text))
+    }
+}
+
 impl Settings<'_> {
     async fn resolved(self, cx: &Context<'_>) -> Result<Resolved> {
         let Self { description, include_scaling, included, policies } = self;
@@ -322,6 +335,9 @@ impl Resolved {
         }
         record.include_scaling = self.include_scaling.unwrap_or(record.include_scaling);
         if let Some(policies) = &self.policies {
+            if !policies.is_empty() {
+                record.check_takes_policies("policies")?;
+            }
             record.policies = policies.iter().map(|policy| policy.record.id).collect();
         }
         Ok(record)
@@ -349,7 +365,7 @@ pub struct EnvironmentPatch {
     /// The members of a logical environment, by name. The list replaces the one before.
     pub included_environments: Option<List<ShortText>>,
     /// The policies that it is evaluated by, by name. The list replaces the one before, and what runs is evaluated
-    /// anew. Those of a logical environment are asked by gates alone: its snapshots tell what its members' policies say.
+    /// anew. A logical environment has the policies of its members alone: any other list than an empty one is 400.
     pub policies: Option<List<ShortText>>,
 }
 

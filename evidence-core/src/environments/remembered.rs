@@ -97,6 +97,8 @@ pub(crate) struct ArtifactEvaluation {
     pub(crate) name: String,
     /// Whether all that it was evaluated by could be read: what could not may be put right, of which no entry tells.
     pub(crate) is_final: bool,
+    /// When the allowlist entry that it was evaluated by expires, if it does: no entry of the ledger tells of that.
+    pub(crate) allowed_until: Option<Timestamp>,
 }
 
 /// About how many bytes of memory an artifact or an instance takes besides its texts and lists: its key and places in maps,
@@ -121,7 +123,11 @@ fn provenance_bytes(provenance: &[Provenance]) -> usize {
 }
 
 fn outcomes_bytes(outcomes: &[PolicyOutcome]) -> usize {
-    size_of_val(outcomes) + outcomes.iter().map(|outcome| outcome.rules.len()).sum::<usize>()
+    let unknown = |outcome: &PolicyOutcome| {
+        outcome.unknown.iter().map(|one| size_of_val(one) + one.why.len()).sum::<usize>()
+    };
+    let texts = |outcome: &PolicyOutcome| outcome.rules.len() + unknown(outcome);
+    size_of_val(outcomes) + outcomes.iter().map(texts).sum::<usize>()
 }
 
 fn instance_bytes(instance: &RunningArtifact) -> usize {
@@ -199,7 +205,9 @@ impl Affected {
             | Fact::FlowTagged { record }
             | Fact::FlowRenamed { record, .. }
             | Fact::FlowArchived { record, .. } => drop(self.flows.insert(record.id)),
-            Fact::ArtifactAllowed { record } if record.environment == environment => {
+            Fact::ArtifactAllowed { record } | Fact::AllowanceWithdrawn { record }
+                if record.environment == environment =>
+            {
                 self.fingerprints.insert(record.fingerprint.clone());
             }
             Fact::TextKept { .. }
@@ -228,6 +236,7 @@ impl Affected {
             | Fact::PolicyCreated { .. }
             | Fact::PolicyUpdated { .. }
             | Fact::ArtifactAllowed { .. }
+            | Fact::AllowanceWithdrawn { .. }
             | Fact::AttestationTypeCreated { .. }
             | Fact::AttestationTypeVersioned { .. }
             | Fact::AttestationTypeArchived { .. }
@@ -270,6 +279,8 @@ pub(crate) struct Remembered {
     affected: Affected,
     /// Whether the policies are the same.
     same_policies: bool,
+    /// When this is.
+    now: Timestamp,
 }
 
 impl Remembered {
@@ -304,7 +315,9 @@ impl Remembered {
     /// What an artifact of this name came to, if it would come to the same now.
     fn artifact(&self, key: &ArtifactKey, name: &str) -> Option<&Arc<ArtifactEvaluation>> {
         let artifact = self.last.artifacts.get(key).filter(|artifact| artifact.name == name)?;
-        let holds = self.same_policies && artifact.is_final && !self.affected.has(key, artifact);
+        let is_expired = artifact.allowed_until.is_some_and(|until| until <= self.now);
+        let holds =
+            self.same_policies && artifact.is_final && !is_expired && !self.affected.has(key, artifact);
         holds.then_some(artifact)
     }
 
@@ -319,13 +332,14 @@ impl Remembered {
 }
 
 impl Context<'_> {
-    /// How an environment was evaluated last, as far as that holds in this ledger and by these policies. Where the ledger cannot
-    /// be read that is not known, and a report does not fail for it.
+    /// How an environment was evaluated last, as far as that holds in this ledger, by these policies and at this time. Where the
+    /// ledger cannot be read that is not known, and a report does not fail for it.
     pub(crate) async fn remembered_evaluation(
         &self,
         environment: Id,
         policies: &[VersionKey],
         ledger: &Frontier,
+        now: Timestamp,
     ) -> Result<Option<Arc<Remembered>>> {
         let Some(last) = self.evaluation_cache().get(&(self.org()?, environment)) else { return Ok(None) };
         let age = self.now().since(last.since).get();
@@ -337,7 +351,7 @@ impl Context<'_> {
             None
         });
         let same_policies = last.policies == policies;
-        Ok(affected.map(|affected| Arc::new(Remembered { last, affected, same_policies })))
+        Ok(affected.map(|affected| Arc::new(Remembered { last, affected, same_policies, now })))
     }
 
     /// What the entries affect by which a ledger has grown since an evaluation, if it has, and not by too many.

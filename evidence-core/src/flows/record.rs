@@ -47,6 +47,11 @@ pub struct Flow {
 keep_unknown_fields!(Flow);
 
 impl Flow {
+    /// Whether callers of other organizations may read it: a public flow, until it is archived.
+    pub(crate) fn is_public(&self) -> bool {
+        self.visibility == Visibility::Public && self.archived_at.is_none()
+    }
+
     /// The same flow as it is archived at this time: under a name that says so, which leaves its own to others. `more` tells
     /// it apart from one that has such a name already.
     pub(crate) fn archived(&self, at: Timestamp, more: &str) -> Result<Self, BadText> {
@@ -58,7 +63,7 @@ impl Flow {
     }
 }
 
-/// Who may read a flow. `public` lets callers of other organizations read it by name.
+/// Who may read a flow. `public` lets callers of other organizations read it by name, until it is archived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Visibility {

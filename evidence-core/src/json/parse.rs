@@ -7,16 +7,14 @@ use serde_json::value::RawValue;
 use super::JsonValue;
 use super::scan::{Scanner, skip_string};
 use crate::decode::shortened;
+use crate::limits;
 
 /// JSON nested deeper than this is refused.
 pub const MAX_DEPTH: usize = 64;
 
-/// JSON of more values is refused: a value of two bytes takes hundreds in memory, so that a limit in bytes alone lets
-/// one request take a gigabyte. A report of tens of thousands of artifacts stays below it.
-pub const MAX_VALUES: usize = 1 << 18;
-
-/// JSON text that nests at most [`MAX_DEPTH`] levels, holds at most about [`MAX_VALUES`] values, has no key twice in one
-/// object, and whose strings are texts.
+/// JSON text that nests at most [`MAX_DEPTH`] levels, holds at most about as many values as
+/// [`Limits::json_values`](crate::Limits::json_values) says, has no key twice in one object, and whose strings are texts.
+/// Values are limited because one of two bytes takes hundreds in memory.
 #[derive(Debug, Clone, Copy)]
 pub struct CheckedJson<'a>(&'a str);
 
@@ -141,6 +139,7 @@ impl Check<'_> {
 /// What is too much of JSON text, found before it is parsed: a value begins at each bracket and after each comma.
 fn excess(bytes: &[u8]) -> Option<String> {
     let (mut depth, mut values) = (0_usize, 0_usize);
+    let most = limits::in_force().json_values;
     let mut rest = bytes.iter();
     while let Some(byte) = rest.next() {
         match byte {
@@ -156,8 +155,8 @@ fn excess(bytes: &[u8]) -> Option<String> {
         if depth > MAX_DEPTH {
             return Some(format!("Input should nest at most {MAX_DEPTH} levels"));
         }
-        if values > MAX_VALUES {
-            return Some(format!("Input should hold at most {MAX_VALUES} values"));
+        if values > most {
+            return Some(format!("Input should hold at most {most} values (limit json_values)"));
         }
     }
     None
@@ -168,6 +167,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::limits::Limits;
 
     #[test]
     fn nesting_is_bounded_and_brackets_in_strings_do_not_count() {
@@ -200,8 +200,11 @@ mod tests {
     #[test]
     fn values_are_counted_and_commas_in_strings_are_not() {
         let list = |values: usize| format!("[{}1]", "1,".repeat(values - 1));
-        assert!(parse(list(MAX_VALUES).as_bytes()).is_ok());
-        assert!(parse(list(MAX_VALUES + 1).as_bytes()).is_err());
-        assert!(parse(format!("\"{}\"", ",".repeat(MAX_VALUES + 1)).as_bytes()).is_ok());
+        let limits = Limits { json_values: 1_000, ..Limits::DEFAULT };
+        limits.apply(|| {
+            assert!(parse(list(1_000).as_bytes()).is_ok());
+            assert!(parse(list(1_001).as_bytes()).is_err());
+            assert!(parse(format!("\"{}\"", ",".repeat(1_001)).as_bytes()).is_ok());
+        });
     }
 }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crate::fact::{EncodedFact, Fact};
 use crate::id::Id;
 use crate::ledger::{Frontier, Hash, LedgerHashes, Needs};
-use crate::store::{Entry, LEDGER_PAGE, Leaf, LedgerStore, StoreResult, StoredEntry};
+use crate::store::{Entry, LEDGER_PAGE, Leaf, LedgerStore, StoreResult, StoredEntry, distinct};
 use crate::time::Timestamp;
 use crate::trails::TrailEntry;
 
@@ -130,6 +130,12 @@ fn trail_of(fact: &Fact) -> Option<Id> {
 impl LedgerStore for MemoryStore {
     async fn ledger_head(&self, org: Id) -> StoreResult<Option<Frontier>> {
         Ok(self.read()?.tables.get(&org).map(|tables| tables.ledger.frontier().clone()))
+    }
+
+    async fn ledger_sizes(&self, orgs: &[Id]) -> StoreResult<Vec<(Id, u64)>> {
+        let state = self.read()?;
+        let size = |org: &Id| Some((*org, state.tables.get(org)?.ledger.frontier().size()));
+        Ok(distinct(orgs.iter().copied()).iter().filter_map(size).collect())
     }
 
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {

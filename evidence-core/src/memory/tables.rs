@@ -148,7 +148,9 @@ impl Tables {
             }
             Fact::PolicyCreated { record, version } => self.put_policy(record, Some(version), revision),
             Fact::PolicyUpdated { record, version, .. } => self.put_policy(record, version, revision),
-            Fact::ArtifactAllowed { record } => self.allowances.push(Current { revision, record }),
+            Fact::ArtifactAllowed { record } | Fact::AllowanceWithdrawn { record } => {
+                self.allowances.push(Current { revision, record });
+            }
             Fact::AttestationTypeCreated { record, version }
             | Fact::AttestationTypeVersioned { record, version } => {
                 self.attestation_types.insert(record.id, Current { revision, record });

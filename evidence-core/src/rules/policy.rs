@@ -22,7 +22,7 @@ pub use self::dump::*;
 pub use self::evaluation::*;
 pub use self::evidence::*;
 use self::expression::Budget;
-pub use self::expression::{Expression, ExpressionError, NotANumber, Scope};
+pub use self::expression::{Expression, ExpressionError, Scope, Truth};
 pub use self::schema::{SCHEMA_ID, schema};
 use super::document::{DocumentErrors, Examination, Fields};
 use super::template::{self, Kind};
@@ -362,17 +362,49 @@ pub(crate) fn environment_state(latest_compliant: Option<bool>, has_policies: bo
     latest_compliant.filter(|_| has_policies)
 }
 
-/// The `state` of a logical environment: false if a member is not compliant, true if all are, else
-/// unknown; so also without members.
-pub(crate) fn logical_environment_state(members: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
-    members
-        .into_iter()
-        .reduce(|all, member| match (all, member) {
-            (Some(false), _) | (_, Some(false)) => Some(false),
-            (Some(true), Some(true)) => Some(true),
+/// The states of the members of a logical environment, counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct MemberStates {
+    compliant: usize,
+    violating: usize,
+    unknown: usize,
+}
+
+impl MemberStates {
+    const fn count(&mut self, state: Option<bool>) -> &mut usize {
+        match state {
+            Some(true) => &mut self.compliant,
+            Some(false) => &mut self.violating,
+            None => &mut self.unknown,
+        }
+    }
+
+    pub(crate) fn add(&mut self, state: Option<bool>) {
+        *self.count(state) += 1;
+    }
+
+    /// Takes out what was added.
+    pub(crate) fn remove(&mut self, state: Option<bool>) {
+        let count = self.count(state);
+        *count = count.saturating_sub(1);
+    }
+
+    /// The `state` of the logical environment: false if a member is not compliant, true if all are, else unknown; so also
+    /// without members.
+    pub(crate) const fn state(&self) -> Option<bool> {
+        match self {
+            Self { violating: 1.., .. } => Some(false),
+            Self { compliant: 1.., unknown: 0, .. } => Some(true),
             _ => None,
-        })
-        .flatten()
+        }
+    }
+}
+
+/// The `state` of a logical environment ([`MemberStates::state`]).
+pub(crate) fn logical_environment_state(members: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
+    let mut states = MemberStates::default();
+    members.into_iter().for_each(|member| states.add(member));
+    states.state()
 }
 
 #[cfg(test)]

@@ -22,7 +22,11 @@ pub const SCHEMA_ID: &str = "https://evidence.dev/schemas/flow-template/v1";
 /// Why a template was refused. Displayed as `N validation errors for Template` and the details.
 pub type TemplateErrors = DocumentErrors;
 
-const NAMED_KINDS: [&str; 7] = ["generic", "junit", "snyk", "pull_request", "jira", "sonar", "decision"];
+const NAMED_KINDS: [&str; 9] =
+    ["generic", "junit", "snyk", "pull_request", "jira", "sonar", "decision", "sbom", "sarif"];
+/// Types as they are reported, and as they are asked for; either spelling is read.
+const SYSTEM_KINDS: [(&str, &str); 3] =
+    [("system:decision", "decision"), ("system:sbom", "sbom"), ("system:sarif", "sarif")];
 const ANY_KIND: &str = "*";
 const CUSTOM_PREFIX: &str = "custom:";
 
@@ -33,18 +37,16 @@ const CUSTOM_PREFIX: &str = "custom:";
 pub struct Kind(String);
 
 impl Kind {
-    /// Whether an attestation of this reported type is of the kind. Decisions are reported as
-    /// `system:decision` and asked for as `decision`.
+    /// Whether an attestation of this reported type is of the kind. Attestations of system types are reported as
+    /// `system:<name>` and asked for as `<name>`.
     pub fn matches(&self, reported_type: &str) -> bool {
         self.is_any() || self.0 == Self::of_reported(reported_type)
     }
 
     /// What an attestation of this reported type is asked for as.
     pub(super) fn of_reported(reported_type: &str) -> &str {
-        match reported_type {
-            "system:decision" => "decision",
-            other => other,
-        }
+        let is_it = |(reported, _): &&(&str, &str)| *reported == reported_type;
+        SYSTEM_KINDS.iter().find(is_it).map_or(reported_type, |(_, kind)| *kind)
     }
 
     /// The name of the custom attestation type, where it is one.
@@ -67,6 +69,7 @@ impl FromStr for Kind {
     type Err = UnknownKind;
 
     fn from_str(text: &str) -> Result<Self, UnknownKind> {
+        let text = Self::of_reported(text);
         let known = NAMED_KINDS.contains(&text) || text == ANY_KIND;
         if known || text.starts_with(CUSTOM_PREFIX) { Ok(Self(text.to_owned())) } else { Err(UnknownKind) }
     }
@@ -330,7 +333,7 @@ pub(super) fn parse_kind(
 
 /// The schema of an attestation type that is asked for, with further spellings.
 pub(super) fn kind_schema(aliases: &[&str]) -> Value {
-    let known = [NAMED_KINDS.as_slice(), aliases].concat();
+    let known = [NAMED_KINDS.as_slice(), &SYSTEM_KINDS.map(|(reported, _)| reported), aliases].concat();
     json!({
         "description": "Type that the attestation must have; '*' is any type.",
         "type": "string",

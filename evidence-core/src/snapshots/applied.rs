@@ -128,7 +128,7 @@ impl AppliedVersions {
             let satisfied = instance.violates.binary_search(&place).is_err();
             let outcome = instance.outcomes.iter().find(|outcome| outcome.policy == place);
             let evaluation = version.policy.as_ref().and_then(|policy| match outcome {
-                Some(outcome) => policy::explain_outcome(policy, &outcome.rules, contexts),
+                Some(outcome) => policy::explain_outcome(policy, &outcome.rules, &outcome.unknown, contexts),
                 // The others rest on what a snapshot does not keep.
                 None => policy.follows_from_states().then(|| policy::evaluate(policy, artifact, contexts)),
             });

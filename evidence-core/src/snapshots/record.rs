@@ -8,7 +8,7 @@ use crate::json::JsonFields;
 use crate::ledger::Hash;
 use crate::name::{Fingerprint, PolicyName};
 use crate::rules::compliance::State;
-use crate::rules::policy::{Artifact, RuleEvaluation, RuleOutcomes};
+use crate::rules::policy::{Artifact, RuleEvaluation, RuleOutcomes, UnknownCondition, environment_state};
 use crate::snapshots::key::ArtifactKey;
 use crate::time::Timestamp;
 
@@ -57,6 +57,13 @@ impl Snapshot {
     /// How many events the environment has with it.
     pub fn events_with(&self) -> u64 {
         self.events_before.saturating_add(self.events().count() as u64)
+    }
+}
+
+impl Snapshot {
+    /// The state of the environment by this snapshot: unknown where no policy was attached.
+    pub(crate) fn state(&self) -> Option<bool> {
+        environment_state(Some(self.compliant), !self.policies.is_empty())
     }
 }
 
@@ -133,6 +140,9 @@ pub struct PolicyOutcome {
     pub policy: u16,
     /// Each rule in each flow.
     pub rules: RuleOutcomes,
+    /// Why rules that are violated applied although their conditions were unknown: the first twenty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<UnknownCondition>,
 }
 
 #[cfg(test)]
@@ -171,7 +181,11 @@ impl RunningArtifact {
 
     /// What conditions of policies look at.
     pub(crate) fn as_policies_see_it(&self) -> Artifact<'_> {
-        Artifact { name: &self.name, fingerprint: self.fingerprint.as_ref().map(Fingerprint::as_str) }
+        Artifact {
+            name: &self.name,
+            other_names: &[],
+            fingerprint: self.fingerprint.as_ref().map(Fingerprint::as_str),
+        }
     }
 }
 

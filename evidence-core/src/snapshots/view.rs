@@ -11,11 +11,10 @@ use serde::Serialize;
 
 use crate::compute::{Compute, MANY_EVALUATIONS};
 use crate::environments::record::EnvironmentKind;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, at_most};
 use crate::git::GitCommitInfo;
 use crate::id::Id;
 use crate::json::JsonText;
-use crate::limits::at_most;
 use crate::operation::{Envelope, JsonList, around_last, write_json};
 use crate::rules::compliance::State;
 use crate::service::{Context, OwnedContext};

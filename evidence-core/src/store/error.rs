@@ -15,6 +15,9 @@ pub enum StoreError {
     /// The store cannot be reached, is saturated, full or read-only: try again later.
     #[error("the store is not available: {0}")]
     Unavailable(#[source] Source),
+    /// The store became unavailable during a write, and nobody knows whether it wrote. Only what changes something fails so.
+    #[error("the store may or may not have written: {0}")]
+    OutcomeUnknown(#[source] Source),
     /// A stored record cannot be read.
     #[error("a stored record is damaged: {what}")]
     Corrupt {

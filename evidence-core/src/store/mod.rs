@@ -113,6 +113,9 @@ pub trait Recorder: Send + Sync {
 pub trait LedgerStore: Send + Sync {
     /// The head of an organization's ledger, one; `None` when there is no such organization.
     async fn ledger_head(&self, org: Id) -> StoreResult<Option<Frontier>>;
+    /// How many entries the ledgers of these organizations have, one an organization, in any order; unknown organizations are
+    /// passed over.
+    async fn ledger_sizes(&self, orgs: &[Id]) -> StoreResult<Vec<(Id, u64)>>;
     /// The entries from index `first` on, ordered by index: at most `limit`, and none that [`LEDGER_PAGE`] bytes of others
     /// come before.
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>>;
@@ -131,7 +134,8 @@ pub trait LedgerStore: Send + Sync {
 /// Queries about the store as a whole.
 #[async_trait]
 pub trait Health: Send + Sync {
-    /// Answers once the store can be read.
+    /// Answers once the store was read and written. What it writes is a row that every call overwrites: neither a ledger nor
+    /// the store grows.
     async fn ready(&self) -> StoreResult<()>;
 }
 

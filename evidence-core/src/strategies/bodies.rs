@@ -289,7 +289,7 @@ pub fn overriding(known: &ExistingNames) -> Shape {
 /// An attestation of a system type.
 pub fn system(known: &ExistingNames) -> Shape {
     let of_type = |name: &'static str| {
-        let wrong = vec![json!("sarif"), json!(""), json!(7), json!([])];
+        let wrong = vec![json!("spdx"), json!(""), json!(7), json!([])];
         Object::new().required("type_name", Shape::or_wrong(Just(json!(name)), wrong))
     };
     let control = || Shape::of::<ControlIdentifier>().or_valid(Just(json!("c1")));
@@ -306,7 +306,22 @@ pub fn system(known: &ExistingNames) -> Shape {
         .required("original_fingerprint", Shape::of::<Fingerprint>())
         .required("document", shared::any_object());
     let sbom = of_type("sbom").required("attestation_data", data(&document.shape()));
-    Shape::any_of(&[beside, within, sbom].map(|claim| open_attestation(&claim, known)))
+    let driver = Object::new().required("name", Shape::text()).optional("version", Shape::text());
+    let tool = Object::new().required("driver", driver.shape());
+    let result = Object::new()
+        .optional("level", Shape::choice(&["none", "note", "warning", "error"]))
+        .optional(
+            "kind",
+            Shape::choice(&["notApplicable", "pass", "fail", "review", "open", "informational"]),
+        )
+        .optional("ruleIndex", Shape::integer(-1, 9));
+    let run =
+        Object::new().required("tool", tool.shape()).optional("results", Shape::list(&result.shape(), 0..3));
+    let log = Object::new()
+        .required("version", Shape::choice(&["2.1.0"]))
+        .required("runs", Shape::list(&run.shape(), 0..3));
+    let sarif = of_type("sarif").required("attestation_data", data(&log.shape()));
+    Shape::any_of(&[beside, within, sbom, sarif].map(|claim| open_attestation(&claim, known)))
 }
 
 /// An attestation of a custom type.
@@ -448,9 +463,34 @@ pub fn allowance() -> Shape {
     Object::new()
         .required("artifact_name", Shape::text())
         .required("artifact_fingerprint", Shape::of::<Fingerprint>())
-        .required("description", shared::description())
+        .required("description", reason())
+        .optional("expires_at", allowance_end())
         .closed()
         .shape()
+}
+
+/// Why an artifact is allowed: some letters.
+fn reason() -> Shape {
+    let valid = texts::printable().prop_filter("not blank", |text| !text.trim().is_empty());
+    Shape::or_wrong(
+        valid.prop_map(Value::from),
+        vec![json!(""), json!(" \n"), json!(7), json!("é".repeat(65_537))],
+    )
+}
+
+/// Seconds that are in the future, and others: in the past, and in milliseconds.
+fn allowance_end() -> Shape {
+    let valid = 3_900_000_000..=253_402_300_799_i64;
+    let wrong = vec![
+        json!(1),
+        json!(-1),
+        json!(0),
+        json!(1_900_000_000_000_i64),
+        json!("1"),
+        json!(1.5),
+        json!(true),
+    ];
+    Shape::or_wrong(valid.prop_map(Value::from), wrong)
 }
 
 /// What a custom attestation type is made with, beside its schema.

@@ -58,14 +58,14 @@ pub(super) const ROWS_PAST_HEAD: &str = "
 pub(super) const TABLES: Sql = Sql::each(
     "SELECT m.name, json_group_array(p.name) FROM main.sqlite_schema m, pragma_table_info(m.name, 'main') p
     WHERE m.type = 'table' AND p.pk > 0 AND m.name NOT IN
-        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'lease', 'cursor',
+        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'attachment_place', 'lease', 'cursor',
             'delivery', '_evidence_migrations')
     GROUP BY m.name ORDER BY m.name",
     "SELECT c.relname::text, json_agg(a.attname ORDER BY a.attnum)::text
     FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
     JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY((i.indkey::smallint[])[0:i.indnkeyatts - 1])
     WHERE i.indisprimary AND c.relnamespace = pg_my_temp_schema() AND c.relname NOT IN
-        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'lease', 'cursor',
+        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'attachment_place', 'lease', 'cursor',
             'delivery', '_evidence_migrations')
     GROUP BY c.relname ORDER BY c.relname",
 );

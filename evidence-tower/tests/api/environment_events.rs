@@ -549,7 +549,7 @@ async fn a_snapshot_says_why_an_artifact_may_not_run() {
             },
         ]});
         api.get("/snapshots/acme/prod/-1").await.expect(200, expected);
-        let allowed = json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('3'), "description": ""});
+        let allowed = json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('3'), "description": "known"});
         api.put("/allowlists/acme/prod").json(allowed).await.created();
         api.report_running("prod", &[('3', &[10])]).await.created();
         let reasons = json!({"artifacts": [{"compliant": true, "reasons_for_incompliance": []}, {}, {}]});

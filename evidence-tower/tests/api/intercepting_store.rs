@@ -37,7 +37,7 @@ use evidence_core::snapshots::{
     SnapshotStore, Start,
 };
 use evidence_core::store::{Health, Leaf, LedgerStore, Recorder, StoreResult, StoredEntry};
-use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
+use evidence_core::sweep::{AttachmentPlace, AttachmentState, Pending, PendingStore};
 use evidence_core::tags::{TagChoice, TagStore, TaggedKind};
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
@@ -312,12 +312,24 @@ impl PendingStore for InterceptingStore {
     async fn end_removal(&self, pending: &Pending) -> StoreResult<bool> {
         self.ask("end_removal", self.inner.end_removal(pending)).await
     }
+
+    async fn attachment_place(&self) -> StoreResult<Option<AttachmentPlace>> {
+        self.ask("attachment_place", self.inner.attachment_place()).await
+    }
+
+    async fn put_attachment_place(&self, place: AttachmentPlace) -> StoreResult<bool> {
+        self.ask("put_attachment_place", self.inner.put_attachment_place(place)).await
+    }
 }
 
 #[async_trait]
 impl LedgerStore for InterceptingStore {
     async fn ledger_head(&self, org: Id) -> StoreResult<Option<Frontier>> {
         self.ask("ledger_head", self.inner.ledger_head(org)).await
+    }
+
+    async fn ledger_sizes(&self, orgs: &[Id]) -> StoreResult<Vec<(Id, u64)>> {
+        self.ask("ledger_sizes", self.inner.ledger_sizes(orgs)).await
     }
 
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {

@@ -147,9 +147,11 @@ async fn a_rule_is_asked_in_each_flow_where_its_condition_holds() {
     on_every_store_and_mount(async |api| {
         let rule = "{type: junit, if: \"${{ flow.tags.risk-level > 3 or flow.name in ['shop'] }}\"}";
         api.given_policy(&format!("attestations: [{rule}]")).await;
-        // Nothing is asked of what was reported nowhere.
-        api.expect_rules(true, &[]).await;
+        // Where the condition is unknown, the rule applies.
+        api.expect_rules(false, &["attestation false: nowhere missing_attestation"]).await;
         api.given_built("web", "t").await;
+        api.expect_rules(false, &["attestation false: web missing_attestation"]).await;
+        api.tag_flow("web", "risk-level", "1").await;
         api.expect_rules(true, &[]).await;
         api.given_built("shop", "t").await;
         api.expect_rules(false, &["attestation false: web rule_not_applicable, shop missing_attestation"]).await;
@@ -291,7 +293,7 @@ async fn an_artifact_on_the_allowlist_may_run_whatever_the_rules_say() {
         api.given_built("web", "t").await;
         let missing = ["attestation false: web missing_attestation"];
         api.expect_rules(false, &missing).await;
-        let allowed = json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": ""});
+        let allowed = json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": "known"});
         api.put("/allowlists/acme/prod").json(allowed).await.created();
         api.report_running("prod", &RUNNING).await.created();
         let expected = json!({
@@ -303,20 +305,69 @@ async fn an_artifact_on_the_allowlist_may_run_whatever_the_rules_say() {
     .await;
 }
 
+impl Api {
+    /// Why the first resolution of this rule of the policy is what it is, in the latest snapshot.
+    async fn reason_of(&self, rule: usize) -> Value {
+        let snapshot = self.get("/snapshots/acme/prod/-1").await.ok();
+        let rules = &snapshot["artifacts"][0]["policy_decisions"][0]["rule_evaluations"];
+        rules[rule]["resolutions"][0]["context"]["reason"].clone()
+    }
+}
+
 #[tokio::test]
-async fn a_condition_that_comes_to_nothing_fails_the_rule_and_says_why() {
+async fn a_condition_that_is_unknown_waives_nothing_and_says_why() {
     on_every_store_and_mount(async |api| {
         api.given_policy("attestations: [{type: snyk, if: '${{ flow.tags.level < 3 }}'}]").await;
         api.given_built("web", "t").await;
-        api.expect_rules(true, &[]).await;
+        let missing = ["attestation false: web missing_attestation"];
+        let why = |what: &str| format!("the condition 'flow.tags.level < 3' is unknown, because {what}");
+        api.expect_rules(false, &missing).await;
+        assert_eq!(api.reason_of(2).await, why("the flow has no tag 'level'"));
         api.tag_flow("web", "level", "high").await;
-        api.expect_rules(false, &["attestation false: web evaluation_error"]).await;
-        let snapshot = api.get("/snapshots/acme/prod/-1").await.ok();
-        let rule = &snapshot["artifacts"][0]["policy_decisions"][0]["rule_evaluations"][2];
-        let reason = "A condition orders a text that is no number against a number";
-        assert_eq!(rule["resolutions"][0]["context"]["reason"], reason);
+        api.expect_rules(false, &missing).await;
+        assert_eq!(api.reason_of(2).await, why("flow.tags.level ('high') is not a number"));
         api.tag_flow("web", "level", "4").await;
         api.expect_rules(true, &[]).await;
+        // The reason is the one of then, whatever the tags are now.
+        let snapshot = api.get("/snapshots/acme/prod/-2").await.ok();
+        let reasons = snapshot["artifacts"][0]["reasons_for_incompliance"].to_string();
+        assert!(reasons.contains("flow.tags.level ('high') is not a number"), "{reasons}");
+        api.tag_flow("web", "level", "2").await;
+        api.expect_rules(false, &missing).await;
+        assert_eq!(api.reason_of(2).await, Value::Null);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_exception_about_what_is_missing_waives_nothing() {
+    on_every_store_and_mount(async |api| {
+        api.given_environments("docker", &["prod"]).await;
+        api.put_policy("p", &policy("{}")).await.created();
+        api.attach("prod", "p").await;
+        let conditions = [
+            "flow.name != 'critical'",
+            "not flow.name == 'critical'",
+            "not matches(flow.name, '^critical')",
+            "not flow.name in ['critical']",
+            "flow.tags.risk != 'high'",
+            "not flow.tags.risk > 3",
+            "not exists(flow.tags.risk)",
+            "not (flow.name == 'critical' and flow.tags.risk == 'high')",
+        ];
+        for rule in ["provenance", "trail-compliance"] {
+            for condition in conditions {
+                let text = policy(&format!(
+                    "{rule}: {{required: true, exceptions: [{{if: \"${{{{ {condition} }}}}\"}}]}}"
+                ));
+                assert!(api.put_policy("p", &text).await.status.is_success());
+                api.report_running("prod", &RUNNING).await;
+                let snapshot = json!({"compliant": false, "artifacts": [{"compliant": false}]});
+                api.get("/snapshots/acme/prod/-1").await.expect(200, snapshot);
+                let reason = api.reason_of(usize::from(rule != "provenance")).await.to_string();
+                assert!(reason.contains("the artifact was reported in no flow"), "{condition}: {reason}");
+            }
+        }
     })
     .await;
 }
@@ -364,8 +415,8 @@ async fn a_policy_with_a_mistake_in_a_condition_is_refused_and_nothing_is_stored
             ),
             (
                 "trail-compliance: {exceptions: [{if: \"${{ 'high' < 3 }}\"}]}",
-                "artifacts.trail-compliance.exceptions[0].if: A condition orders a text that is no number against a number \
-                 (at character 1 of the expression) [input: ${{ 'high' < 3 }}]",
+                "artifacts.trail-compliance.exceptions[0].if: It compares a text that is not a number with a number, which is never \
+                 known (at character 1 of the expression) [input: ${{ 'high' < 3 }}]",
             ),
         ];
         for (artifacts, text) in table {
@@ -491,7 +542,7 @@ impl Api {
             "report" => self.given_built("web", "u").await,
             "name" => self.given_artifact('1', "t").await,
             "allow" => {
-                let allowed = json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": ""});
+                let allowed = json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": "known"});
                 self.put("/allowlists/acme/prod").json(allowed).await.created();
             }
             "policy" => {
@@ -560,7 +611,7 @@ async fn a_verdict_can_be_reached_again_from_what_the_ledger_had() {
         api.tag_flow("web", "kind", "final").await;
         api.put_policy("p", &policy(&format!("attestations: [{rule}]"))).await.ok();
         let allowed =
-            json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": ""});
+            json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": "known"});
         api.put("/allowlists/acme/prod").json(allowed).await.created();
         api.report_running("prod", &RUNNING).await.created();
         api.attest_at("web/trail/t", "generic", data(true)).await;

@@ -143,8 +143,7 @@ pub(crate) async fn fill(api: &Api, many: usize) {
         let artifact = json!({"digests": {"app": fingerprint(number)}, "creationTimestamp": 1});
         running.push(artifact.clone());
         report_running(api, &[artifact]).await;
-        let allowed =
-            json!({"artifact_name": "a", "artifact_fingerprint": fingerprint(number), "description": ""});
+        let allowed = json!({"artifact_name": "a", "artifact_fingerprint": fingerprint(number), "description": "known"});
         api.put("/allowlists/acme/prod").json(allowed).await.created();
     }
     report_running(api, &running).await;

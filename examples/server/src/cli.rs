@@ -4,14 +4,15 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use evidence_core::Wording;
 use evidence_core::api_keys::KeyDescription;
 use evidence_core::auth::Role;
 use evidence_core::background::LEASE;
 use evidence_core::id::Id;
+use evidence_core::limits::BadLimit;
 use evidence_core::name::OrgName;
 use evidence_core::rules::egress::IpRange;
 use evidence_core::sweep::Sweep;
+use evidence_core::{Limits, Wording};
 use evidence_notify::SigningKey;
 
 const DEFAULT_SCHEMA: &str = "evidence";
@@ -187,6 +188,16 @@ pub(crate) struct ApiOptions {
     #[arg(long, env = "EVIDENCE_IMPLICIT_FLOWS", value_enum, default_value_t)]
     pub(crate) implicit_flows: Switch,
 
+    /// Sets a limit of requests, such as file=200MiB; repeatable. `--help` lists the limits and their defaults.
+    #[arg(
+        long = "limit",
+        env = "EVIDENCE_LIMITS",
+        value_name = "NAME=SIZE",
+        value_delimiter = ',',
+        value_parser = limit,
+        long_help = limits_help()
+    )]
+    pub(crate) limits: Vec<String>,
     /// The least number of seconds between two recorded reports of an environment in which nothing has changed.
     #[arg(long, env = "EVIDENCE_HEARTBEAT_SECONDS", value_name = "SECONDS", default_value_t = 60)]
     pub(crate) heartbeat_seconds: u64,
@@ -213,6 +224,16 @@ pub(crate) struct ApiOptions {
     pub(crate) notify: NotifyOptions,
     #[command(flatten)]
     pub(crate) log: LogOptions,
+}
+
+impl ApiOptions {
+    /// The limits of requests.
+    pub(crate) fn limits(&self) -> Result<Limits, BadLimit> {
+        let mut limits = Limits::default();
+        self.limits.iter().try_for_each(|assignment| limits.set(assignment))?;
+        limits.check()?;
+        Ok(limits)
+    }
 }
 
 #[derive(Debug, Args)]
@@ -455,6 +476,22 @@ fn sweep(hours: &str) -> Result<Sweep, String> {
     Sweep::after(grace).map_err(|error| error.to_string())
 }
 
+/// A limit that can be set as this says.
+fn limit(assignment: &str) -> Result<String, BadLimit> {
+    Limits::default().set(assignment).map(|()| assignment.to_owned())
+}
+
+fn limits_help() -> String {
+    let mut help = "Sets a limit of requests; repeatable. A size may end in KiB, MiB or GiB. EVIDENCE_LIMITS takes \
+                    several, separated by commas. Callers see the limits at GET /api/v2/limits. The limits and their \
+                    defaults:\n"
+        .to_owned();
+    for limit in Limits::default().all() {
+        help.push_str(&format!("\n{limit}"));
+    }
+    help
+}
+
 fn signing_key(text: &str) -> Result<SigningKey, String> {
     SigningKey::new(text).ok_or_else(|| format!("it must have {} bytes or more", SigningKey::LEAST))
 }
@@ -493,6 +530,34 @@ mod tests {
             assert!(refusal.contains("--sweep-after-hours"), "{refusal}");
         }
         assert!(swept("1").unwrap_err().to_string().contains("cannot be swept after 3600 seconds"));
+    }
+
+    #[test]
+    fn every_limit_is_an_option_that_the_help_lists() {
+        let help = Cli::try_parse_from(["evidence-server", "serve", "--help"]).unwrap_err().to_string();
+        for limit in Limits::default().all() {
+            let shown = format!("{}={}: ", limit.name, limit.shown_default());
+            assert!(help.contains(&shown), "{shown} is not in\n{help}");
+        }
+        let limits = |arguments: &[&str]| {
+            let cli = Cli::try_parse_from(["evidence-server"].iter().chain(arguments))
+                .map_err(|error| error.to_string())?;
+            let Command::Serve(options) = cli.command() else { panic!("serve") };
+            options.api.limits().map_err(|error| error.to_string())
+        };
+        let set = limits(&["--limit", "file=1MiB,form=96MiB", "--limit", "tags=7"]).unwrap();
+        assert_eq!(set, Limits { file: 1 << 20, form: 96 << 20, tags: 7, ..Limits::default() });
+        assert_eq!(limits(&[]), Ok(Limits::default()));
+        for (assignment, refused) in [
+            ("fiel=1MiB", "there is no limit 'fiel'; the limits are url, body"),
+            ("file=a lot", "the limit 'file' should be a number of bytes"),
+            ("tags=1MiB", "the limit 'tags' should be a whole number"),
+            ("file", "'file' should be NAME=SIZE"),
+            ("file=1GiB", "the limit 'form' (256MiB) should be at least the limit 'file' (1GiB)"),
+        ] {
+            let told = limits(&["--limit", assignment]).unwrap_err();
+            assert!(told.contains(refused), "{told}");
+        }
     }
 
     #[test]

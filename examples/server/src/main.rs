@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::{Cli, Command};
-use crate::failure::Failure;
+use crate::failure::{Failure, without_credentials};
 
 /// A request is many short-lived strings, freed on other threads too: with glibc's allocator recording costs a quarter
 /// more.
@@ -35,10 +35,19 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(Cli::parse().command()).await {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() => {
+            eprint!("{}", without_credentials(&error.to_string()));
+            return ExitCode::from(2);
+        }
+        // Help, or the version.
+        Err(error) => error.exit(),
+    };
+    match run(cli.command()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("{failure}");
+            eprintln!("{}", without_credentials(&failure.to_string()));
             ExitCode::FAILURE
         }
     }

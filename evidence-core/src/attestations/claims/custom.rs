@@ -15,6 +15,7 @@ use crate::bounded::AttestationData;
 use crate::error::{Resource, Result};
 use crate::fact::names::{Guard, RecordKind};
 use crate::id::VersionKey;
+use crate::limits::Limits;
 use crate::lock::locked;
 use crate::name::AttestationTypeName;
 use crate::operation::Form;
@@ -68,6 +69,10 @@ impl Claim for Custom {
     const SCHEMA: &'static str = "CustomAttestationPostInput";
     type Body = Form<AttestationInput<Self>>;
 
+    fn document_limit(limits: &Limits) -> u64 {
+        limits.attestation
+    }
+
     async fn evaluate(&self, _: &Claimed<'_>, cx: &Context<'_>) -> Result<Verdict> {
         let (name, attestation_data) = (&self.type_name, &self.attestation_data.0);
         let known = cx.store().attestation_type(cx.org()?, name.as_str()).await?;
@@ -81,7 +86,8 @@ impl Claim for Custom {
         let evaluate = async || {
             let data = attestation_data.clone();
             let may_take_long = compiled.may_take_long(&data);
-            let evaluate = move || compiled.evaluate(&data, now);
+            let limits = *cx.limits();
+            let evaluate = move || limits.apply(|| compiled.evaluate(&data, now));
             let compute = cx.compute();
             if may_take_long { compute.run_long(evaluate).await? } else { compute.run(evaluate).await? }
         };

@@ -52,6 +52,7 @@ fn evaluated(digit: char, compliant: Option<bool>) -> EvaluatedArtifact {
             inputs: None,
             name: "api".to_owned(),
             is_final: true,
+            allowed_until: None,
         }),
     }
 }
@@ -86,7 +87,7 @@ fn policies(applied: &[(u8, u64)]) -> Option<Hash> {
 
 /// What the rules of the first policy came to.
 fn outcome(rules: &str) -> PolicyOutcome {
-    PolicyOutcome { policy: 0, rules: rules.into() }
+    PolicyOutcome { policy: 0, rules: rules.into(), unknown: Vec::new() }
 }
 
 /// A compliant report.
@@ -320,7 +321,7 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
     };
     let running = |artifact: EvaluatedArtifact| ReportedState::from([(artifact.key, artifact.observed)]);
     let findings = |allowed: bool| EvaluationInputs {
-        allowed: allowed.then(|| known.clone()).into_iter().collect(),
+        allowed: allowed.then(|| (known.clone(), None)).into_iter().collect(),
         sources: [(known.clone(), vec![reported(flow.clone())])].into(),
     };
     // Its name is the text of a fingerprint that has provenance.

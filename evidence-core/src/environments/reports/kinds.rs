@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounded::{List, LongText, ShortText};
 use crate::environments::record::EnvironmentKind;
-use crate::json::{JsonFields, JsonText, MAX_VALUES};
+use crate::json::{JsonFields, JsonText};
 use crate::name::{BadText, Fingerprint};
 
 /// A kind of environment that is reported on, as the `type` of its reports: the type has that one value.
@@ -63,8 +63,9 @@ pub struct EnvironmentReport<T: ReportType> {
     pub artifacts: List<T::Instance, MAX_RUNNING>,
 }
 
-/// The instances of one report: each is four values of JSON at least.
-const MAX_RUNNING: usize = MAX_VALUES / 4 - 1;
+/// The instances of one report: each is four values of JSON at least, of which
+/// [`Limits::json_values`](crate::Limits::json_values) allows a million by default.
+const MAX_RUNNING: usize = (1 << 18) - 1;
 
 /// The artifacts that one instance consists of.
 const MAX_DIGESTS: usize = 1000;

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::evidence::{Artifact, FlowContext, Found};
-use super::{ANY_NAME, AttestationRule, BooleanRule, Condition, NotANumber, Policy, PolicyDump};
+use super::{ANY_NAME, AttestationRule, BooleanRule, Condition, Policy, PolicyDump, Truth};
 use crate::rules::compliance::State;
 
 /// What a policy says of one artifact.
@@ -87,7 +87,6 @@ impl Rule {
             }
             ResolutionKind::MissingAttestation => format!("{what} is missing {place}"),
             ResolutionKind::NonCompliantAttestation => format!("{what} is not compliant {place}"),
-            ResolutionKind::EvaluationError => format!("a condition comes to nothing {place}"),
             ResolutionKind::UnreadablePolicy => "the policy cannot be read".to_owned(),
         };
         match &context.reason {
@@ -168,7 +167,7 @@ pub struct Resolution {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ResolutionKind {
-    /// The rule is not required, its condition is false, or an exception is true.
+    /// The rule is not required, its condition is false, or an exception is true. A condition that is unknown waives nothing.
     RuleNotApplicable,
     /// The rule holds.
     RuleSatisfied,
@@ -182,15 +181,13 @@ pub enum ResolutionKind {
     MissingAttestation,
     /// It is there, and not compliant as it must be.
     NonCompliantAttestation,
-    /// A condition of the rule comes to nothing here, so that it counts as violated; the reason says why.
-    EvaluationError,
     /// The policy cannot be read, so nothing complies with it.
     UnreadablePolicy,
 }
 
 impl ResolutionKind {
     /// What the kinds are recorded as. Released letters stay.
-    const LETTERS: [(Self, u8); 9] = [
+    const LETTERS: [(Self, u8); 8] = [
         (Self::RuleNotApplicable, b'-'),
         (Self::RuleSatisfied, b'+'),
         (Self::MissingProvenance, b'p'),
@@ -198,7 +195,6 @@ impl ResolutionKind {
         (Self::NonCompliantInTrail, b't'),
         (Self::MissingAttestation, b'm'),
         (Self::NonCompliantAttestation, b'a'),
-        (Self::EvaluationError, b'e'),
         (Self::UnreadablePolicy, b'u'),
     ];
 
@@ -232,8 +228,8 @@ pub struct ResolutionContext {
     /// The control that the rule names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub for_control: Option<String>,
-    /// Why, where the type alone does not say it: a template or the policy cannot be read, a condition comes to nothing, or
-    /// more is asked of the artifact by a name that an earlier report gave it than by that of its newest.
+    /// Why, where the type alone does not say it: a template or the policy cannot be read, the rule applies because its
+    /// condition is unknown here, or an earlier report gave the artifact a name by which more is asked of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -266,42 +262,48 @@ impl<'p> RuleRef<'p> {
     /// What comes of it for an artifact in this flow, or for one that was reported in none. It allocates nothing, for it
     /// is asked of everything that runs by every policy.
     fn resolve(self, artifact: Artifact<'_>, flow: Option<&FlowContext>) -> ResolutionKind {
-        match self.applies(artifact, flow) {
-            Ok(false) => ResolutionKind::RuleNotApplicable,
-            Err(NotANumber) => ResolutionKind::EvaluationError,
-            Ok(true) => match (self, flow) {
-                (Self::Provenance(_), None) => ResolutionKind::MissingProvenance,
-                (Self::TrailCompliance(_), None) => ResolutionKind::NoProvenance,
-                (Self::Attestation(_), None) => ResolutionKind::MissingAttestation,
-                (Self::TrailCompliance(_), Some(flow)) if !flow.artifact_state.is_compliant() => {
-                    ResolutionKind::NonCompliantInTrail
-                }
-                (Self::Provenance(_) | Self::TrailCompliance(_), Some(_)) => ResolutionKind::RuleSatisfied,
-                (Self::Attestation(rule), Some(flow)) => rule.resolve(flow),
-            },
+        match (self.applies(artifact, flow), self, flow) {
+            (Truth::False, ..) => ResolutionKind::RuleNotApplicable,
+            // An unknown condition waives nothing.
+            (_, Self::Provenance(_), None) => ResolutionKind::MissingProvenance,
+            (_, Self::TrailCompliance(_), None) => ResolutionKind::NoProvenance,
+            (_, Self::Attestation(_), None) => ResolutionKind::MissingAttestation,
+            (_, Self::TrailCompliance(_), Some(flow)) if !flow.artifact_state.is_compliant() => {
+                ResolutionKind::NonCompliantInTrail
+            }
+            (_, Self::Provenance(_) | Self::TrailCompliance(_), Some(_)) => ResolutionKind::RuleSatisfied,
+            (_, Self::Attestation(rule), Some(flow)) => rule.resolve(flow),
         }
     }
 
-    /// Whether the rule is asked here at all. Of several exceptions a true one is enough, whatever comes of the others.
-    fn applies(self, artifact: Artifact<'_>, flow: Option<&FlowContext>) -> Result<bool, NotANumber> {
-        let holds = |condition: &Condition| condition.expression.holds(&artifact.scope(flow));
+    /// Whether the rule applies here. A rule with exceptions does unless one of them is true.
+    fn applies(self, artifact: Artifact<'_>, flow: Option<&FlowContext>) -> Truth {
         match self {
-            Self::Provenance(rule) | Self::TrailCompliance(rule) => {
-                if !rule.required {
-                    return Ok(false);
-                }
-                let mut applies = Ok(true);
-                for condition in rule.exceptions.iter().filter_map(|one| one.condition.as_ref()) {
-                    match holds(condition) {
-                        Ok(true) => return Ok(false),
-                        Ok(false) => {}
-                        Err(error) => applies = Err(error),
-                    }
-                }
-                applies
+            Self::Provenance(rule) | Self::TrailCompliance(rule) if !rule.required => Truth::False,
+            Self::Provenance(_) | Self::TrailCompliance(_) => {
+                !Truth::any(self.conditions().map(|condition| artifact.truth(condition, flow)))
             }
-            Self::Attestation(rule) => rule.condition.as_ref().map_or(Ok(true), holds),
+            Self::Attestation(_) => {
+                self.conditions().next().map_or(Truth::True, |condition| artifact.truth(condition, flow))
+            }
         }
+    }
+
+    /// Its exceptions, or its `if`.
+    fn conditions(self) -> impl Iterator<Item = &'p Condition> {
+        let (exceptions, own) = match self {
+            Self::Provenance(rule) | Self::TrailCompliance(rule) => (rule.exceptions.as_slice(), None),
+            Self::Attestation(rule) => (&[][..], rule.condition.as_ref()),
+        };
+        exceptions.iter().filter_map(|exception| exception.condition.as_ref()).chain(own)
+    }
+
+    /// The first condition that leaves it unknown whether the rule applies here, and why.
+    fn unknown_because(self, artifact: Artifact<'_>, flow: Option<&FlowContext>) -> Option<String> {
+        if self.applies(artifact, flow) != Truth::Unknown {
+            return None;
+        }
+        self.conditions().find_map(|condition| artifact.unknown_because(condition, flow))
     }
 
     fn shown(self) -> Rule {
@@ -314,7 +316,12 @@ impl<'p> RuleRef<'p> {
     }
 
     /// What came of it, with what is to be said of that.
-    fn resolution(self, kind: ResolutionKind, flow: Option<&FlowContext>) -> Resolution {
+    fn resolution(
+        self,
+        kind: ResolutionKind,
+        flow: Option<&FlowContext>,
+        unknown: Option<&UnknownCondition>,
+    ) -> Resolution {
         let mut context = flow.map(ResolutionContext::of).unwrap_or_default();
         let is_decided = matches!(kind, ResolutionKind::RuleSatisfied | ResolutionKind::NonCompliantInTrail);
         match self {
@@ -325,8 +332,11 @@ impl<'p> RuleRef<'p> {
             Self::Attestation(rule) => context.for_control.clone_from(&rule.for_control),
             Self::Provenance(_) | Self::TrailCompliance(_) => {}
         }
-        if kind == ResolutionKind::EvaluationError {
-            context.reason = Some(NotANumber.to_string());
+        if let Some(UnknownCondition { why, .. }) = unknown {
+            context.reason = Some(match context.reason {
+                Some(reason) => format!("{reason}; {why}"),
+                None => why.clone(),
+            });
         }
         Resolution { kind, context }
     }
@@ -362,9 +372,41 @@ fn places(contexts: &[FlowContext]) -> impl Iterator<Item = Option<&FlowContext>
     contexts.iter().map(Some).chain(contexts.is_empty().then_some(None))
 }
 
+/// Why a rule that was violated applied although its condition is unknown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnknownCondition {
+    /// The place of the rule among those of the policy.
+    pub rule: u16,
+    /// The place of the flow among those that the artifact was reported in; 0 where there is none.
+    pub flow: u32,
+    /// Why, as answers say it.
+    pub why: String,
+}
+
+/// So many reasons are recorded of what a policy says of one artifact.
+const MAX_UNKNOWN: usize = 20;
+
+/// Why rules that this artifact violates applied although their conditions are unknown: the first of them.
+pub(crate) fn unknown_conditions(
+    policy: &Policy,
+    artifact: Artifact<'_>,
+    contexts: &[FlowContext],
+) -> Vec<UnknownCondition> {
+    let rules = (0..=u16::MAX).zip(RuleRef::all(policy));
+    let unknown = rules.flat_map(|(place, rule)| {
+        (0..=u32::MAX).zip(places(contexts)).filter_map(move |(flow, context)| {
+            let is_violated = !rule.resolve(artifact, context).is_passed();
+            let why = is_violated.then(|| rule.unknown_because(artifact, context))??;
+            Some(UnknownCondition { rule: place, flow, why })
+        })
+    });
+    unknown.take(MAX_UNKNOWN).collect()
+}
+
 /// What a policy says of an artifact that was reported in these flows.
 pub fn evaluate(policy: &Policy, artifact: Artifact<'_>, contexts: &[FlowContext]) -> Evaluation {
-    explain(policy, contexts, |rule, flow| Some(rule.resolve(artifact, flow)))
+    let unknown = unknown_conditions(policy, artifact, contexts);
+    explain(policy, contexts, &unknown, |rule, flow| Some(rule.resolve(artifact, flow)))
         .unwrap_or_else(|| Evaluation { satisfied: false, rules: Vec::new() })
 }
 
@@ -372,6 +414,7 @@ pub fn evaluate(policy: &Policy, artifact: Artifact<'_>, contexts: &[FlowContext
 pub(crate) fn explain_outcome(
     policy: &Policy,
     outcome: &RuleOutcomes,
+    unknown: &[UnknownCondition],
     contexts: &[FlowContext],
 ) -> Option<Evaluation> {
     let rules = RuleRef::all(policy).count();
@@ -380,23 +423,27 @@ pub(crate) fn explain_outcome(
     // Flow after flow, as it was recorded, is taken apart rule after rule.
     let letters = (0..rules).flat_map(|rule| parts.iter().map(move |part| part.as_bytes().get(rule)));
     let mut kinds = letters.map(|letter| ResolutionKind::of_letter(*letter?));
-    fits.then(|| explain(policy, contexts, |_, _| kinds.next().flatten())).flatten()
+    fits.then(|| explain(policy, contexts, unknown, |_, _| kinds.next().flatten())).flatten()
 }
 
 fn explain(
     policy: &Policy,
     contexts: &[FlowContext],
+    unknown: &[UnknownCondition],
     mut resolve: impl FnMut(RuleRef<'_>, Option<&FlowContext>) -> Option<ResolutionKind>,
 ) -> Option<Evaluation> {
     if let Some(why) = &policy.unreadable {
         return Some(Evaluation { satisfied: false, rules: vec![unreadable(policy, why)] });
     }
-    let evaluate = |rule: RuleRef<'_>| {
-        let resolution = |flow| Some(rule.resolution(resolve(rule, flow)?, flow));
-        let resolutions = places(contexts).map(resolution).collect::<Option<_>>()?;
+    let evaluate = |(place, rule): (u16, RuleRef<'_>)| {
+        let resolution = |(at, flow)| {
+            let here = unknown.iter().find(|one| (one.rule, one.flow) == (place, at));
+            Some(rule.resolution(resolve(rule, flow)?, flow, here))
+        };
+        let resolutions = (0..=u32::MAX).zip(places(contexts)).map(resolution).collect::<Option<_>>()?;
         Some(RuleEvaluation::new(rule.shown(), resolutions))
     };
-    let rules = RuleRef::all(policy).map(evaluate).collect::<Option<Vec<_>>>()?;
+    let rules = (0..=u16::MAX).zip(RuleRef::all(policy)).map(evaluate).collect::<Option<Vec<_>>>()?;
     Some(Evaluation { satisfied: rules.iter().all(|rule| rule.satisfied != Some(false)), rules })
 }
 

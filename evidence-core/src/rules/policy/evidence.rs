@@ -10,13 +10,15 @@ use crate::ledger::Hash;
 use crate::rules::compliance::{AttestationStatus, ReportedAttestation, State};
 use crate::rules::template::Kind;
 
-use super::{ANY_NAME, AttestationRule, Policy, Scope};
+use super::{ANY_NAME, AttestationRule, Condition, Policy, Scope, Truth};
 
 /// What is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Artifact<'a> {
-    /// Its name, as the environment reports it.
+    /// Its name, as the environment reports it; `""` where it is not known.
     pub name: &'a str,
+    /// Other names that it has. A condition that not all names agree on is unknown.
+    pub other_names: &'a [String],
     /// Its SHA-256; nothing for what has no digest.
     pub fingerprint: Option<&'a str>,
 }
@@ -249,12 +251,47 @@ fn newest_decisions(reported: &[&ReportedAttestation]) -> Vec<FlowDecision> {
 }
 
 impl<'a> Artifact<'a> {
-    /// What conditions look at in this flow, or without one.
-    pub(super) fn scope(self, flow: Option<&'a FlowContext>) -> Scope<'a> {
-        Scope {
-            artifact_name: self.name,
+    /// Whether the condition holds in this flow, or without one, by whichever of its names.
+    pub(super) fn truth(self, condition: &Condition, flow: Option<&FlowContext>) -> Truth {
+        let mut scopes = self.scopes(flow).map(|scope| condition.expression.evaluate(&scope));
+        let first = scopes.next().unwrap_or(Truth::Unknown);
+        if scopes.all(|other| other == first) { first } else { Truth::Unknown }
+    }
+
+    /// Why it is unknown whether the condition holds.
+    pub(super) fn unknown_because(self, condition: &Condition, flow: Option<&FlowContext>) -> Option<String> {
+        if self.truth(condition, flow) != Truth::Unknown {
+            return None;
+        }
+        let why = self.scopes(flow).find_map(|scope| condition.expression.unknown_because(&scope));
+        let why = match why {
+            Some(why) => why.to_string(),
+            None => {
+                let names = std::iter::once(self.name).chain(self.other_names.iter().map(String::as_str));
+                let names = Vec::from_iter(names.take(SHOWN_NAMES).map(|name| format!("'{name}'")));
+                format!("it does not hold alike for the artifact's names {}", names.join(", "))
+            }
+        };
+        let mut text: String = condition.text.chars().take(SHOWN_TEXT).collect();
+        if text.len() < condition.text.len() {
+            text.push('…');
+        }
+        Some(format!("the condition '{text}' is unknown, because {why}"))
+    }
+
+    /// What conditions look at in this flow, or without one, by each of its names.
+    fn scopes(self, flow: Option<&'a FlowContext>) -> impl Iterator<Item = Scope<'a>> {
+        let names = std::iter::once(self.name).chain(self.other_names.iter().map(String::as_str));
+        names.map(move |artifact_name| Scope {
+            artifact_name,
             fingerprint: self.fingerprint,
             flow: flow.map(|flow| (flow.flow_name.as_str(), &*flow.tags)),
-        }
+        })
     }
 }
+
+/// So many characters of a condition a reason shows.
+const SHOWN_TEXT: usize = 100;
+
+/// So many names a reason shows.
+const SHOWN_NAMES: usize = 3;

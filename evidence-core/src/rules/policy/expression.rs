@@ -1,10 +1,11 @@
-//! The conditions of policies: `flow.tags.kind == "build" and not matches(artifact.name, "^datadog:")`. Comparisons of
-//! texts and numbers, joined by `and`, `or` and `not`; what a policy may look at is the artifact's name and fingerprint, and
-//! the name and the tags of the flow it was reported in. Every expression ends up true or false, which its types show
-//! before it is stored, but for one thing that a tag alone decides: whether a text that is ordered against a number is one.
+//! The conditions of policies: `flow.tags.kind == "build" and not matches(artifact.name, "^datadog:")`. A condition compares
+//! texts and numbers and joins the comparisons by `and`, `or` and `not`. It may look at the artifact's name and fingerprint,
+//! and at the name and the tags of the flow that the artifact was reported in.
 //!
-//! What is missing (a tag that the flow has not, the flow of an artifact without provenance) is equal to nothing, not even
-//! to what else is missing, neither less nor greater than anything, and in no list.
+//! Conditions are three-valued, as Kleene's logic is. A comparison, `in` or `matches` is [`Truth::Unknown`] if an operand is
+//! missing, or if a text is compared with a number and is none. `exists(flow)` is always known. `exists` of something that a
+//! flow has is unknown without a flow. Callers decide which way is safe: an exception waives a rule only if it is
+//! true, and an `if` leaves an artifact out only if it is false.
 
 mod number;
 mod parse;
@@ -34,17 +35,81 @@ impl fmt::Display for ExpressionError {
 
 impl std::error::Error for ExpressionError {}
 
-/// A tag was to be less or greater than a number, and is none, so that the expression comes to nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotANumber;
+/// One of the three values of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Truth {
+    /// The condition holds.
+    True,
+    /// It does not.
+    False,
+    /// It cannot be decided, because something that it compares is missing or is not a number.
+    Unknown,
+}
 
-impl fmt::Display for NotANumber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("A condition orders a text that is no number against a number")
+impl From<bool> for Truth {
+    fn from(value: bool) -> Self {
+        if value { Self::True } else { Self::False }
     }
 }
 
-impl std::error::Error for NotANumber {}
+impl std::ops::Not for Truth {
+    type Output = Self;
+
+    fn not(self) -> Self {
+        match self {
+            Self::True => Self::False,
+            Self::False => Self::True,
+            Self::Unknown => Self::Unknown,
+        }
+    }
+}
+
+impl Truth {
+    /// Whether any of these is true: false only if all are false.
+    pub(super) fn any(all: impl IntoIterator<Item = Self>) -> Self {
+        let mut any = Self::False;
+        for one in all {
+            match one {
+                Self::True => return Self::True,
+                Self::False => {}
+                Self::Unknown => any = Self::Unknown,
+            }
+        }
+        any
+    }
+
+    /// Whether all of these are true: false if one is false.
+    fn all(all: impl IntoIterator<Item = Self>) -> Self {
+        !Self::any(all.into_iter().map(|one| !one))
+    }
+}
+
+/// Why a condition is unknown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unknown {
+    /// It looks at a flow, and the artifact was reported in none.
+    NoFlow,
+    /// The flow has no such tag.
+    NoTag(String),
+    /// The artifact has no name.
+    NoName,
+    /// The artifact has no fingerprint.
+    NoFingerprint,
+    /// What this operand comes to is compared with a number, and is none.
+    NotANumber(String),
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoFlow => f.write_str("the artifact was reported in no flow"),
+            Self::NoTag(key) => write!(f, "the flow has no tag '{key}'"),
+            Self::NoName => f.write_str("the artifact has no name"),
+            Self::NoFingerprint => f.write_str("the artifact has no fingerprint"),
+            Self::NotANumber(operand) => write!(f, "{operand} is not a number"),
+        }
+    }
+}
 
 /// What an expression looks at.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +122,7 @@ pub struct Scope<'a> {
     pub flow: Option<(&'a str, &'a BTreeMap<String, String>)>,
 }
 
-/// A condition that was parsed: true or false of everything, but for [`NotANumber`].
+/// A condition that was parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expression {
     root: Node,
@@ -129,12 +194,14 @@ impl Expression {
         parse::parse(text, budget)
     }
 
-    /// Whether it is true here.
-    ///
-    /// # Errors
-    /// [`NotANumber`] where that cannot be told.
-    pub fn holds(&self, scope: &Scope<'_>) -> Result<bool, NotANumber> {
-        self.root.holds(scope)
+    /// Whether the condition holds here.
+    pub fn evaluate(&self, scope: &Scope<'_>) -> Truth {
+        self.root.evaluate(scope)
+    }
+
+    /// Why the condition is unknown here: the first operand that leaves it so. Nothing if it is known.
+    pub(super) fn unknown_because(&self, scope: &Scope<'_>) -> Option<Unknown> {
+        self.root.unknown_because(scope)
     }
 
     /// How many parts it has, each of which takes a moment to evaluate.
@@ -150,62 +217,110 @@ impl Expression {
 
 impl Node {
     /// It nests no deeper than the parser lets it.
-    fn holds(&self, scope: &Scope<'_>) -> Result<bool, NotANumber> {
+    fn evaluate(&self, scope: &Scope<'_>) -> Truth {
         match self {
-            Self::Constant(value) => Ok(*value),
-            Self::Exists(reference) => Ok(reference.exists(scope)),
-            Self::Matches(operand, pattern) => Ok(match operand.value(scope) {
-                Value::Missing => false,
-                Value::Text(text) | Value::Number(text) => pattern.is_in(text),
-            }),
-            Self::Compare(left, comparison, right) => comparison.holds(left.value(scope), right.value(scope)),
-            Self::In(operand, list) => Ok(is_in(operand, list, scope)),
-            Self::Not(node) => node.holds(scope).map(|holds| !holds),
-            Self::All(nodes) => {
-                for node in nodes {
-                    if !node.holds(scope)? {
-                        return Ok(false);
-                    }
-                }
-                Ok(true)
+            Self::Constant(value) => (*value).into(),
+            Self::Exists(reference) => reference.exists(scope),
+            Self::Matches(operand, pattern) => match operand.value(scope) {
+                Value::Missing => Truth::Unknown,
+                Value::Text(text) | Value::Number(text) => pattern.is_in(text).into(),
+            },
+            Self::Compare(left, comparison, right) => {
+                comparison.evaluate(left.value(scope), right.value(scope))
             }
-            Self::Any(nodes) => {
-                for node in nodes {
-                    if node.holds(scope)? {
-                        return Ok(true);
-                    }
-                }
-                Ok(false)
+            Self::In(operand, list) => is_in(operand.value(scope), list.iter().map(|item| item.value(scope))),
+            Self::Not(node) => !node.evaluate(scope),
+            Self::All(nodes) => Truth::all(nodes.iter().map(|node| node.evaluate(scope))),
+            Self::Any(nodes) => Truth::any(nodes.iter().map(|node| node.evaluate(scope))),
+        }
+    }
+
+    fn unknown_because(&self, scope: &Scope<'_>) -> Option<Unknown> {
+        if self.evaluate(scope) != Truth::Unknown {
+            return None;
+        }
+        match self {
+            Self::Constant(_) => None,
+            Self::Exists(reference) => reference.missing(scope),
+            Self::Matches(operand, _) => operand.missing(scope),
+            Self::Compare(left, _, right) => why_incomparable(left, right, scope),
+            Self::In(operand, list) => {
+                let why = list.iter().find_map(|item| why_incomparable(operand, item, scope));
+                operand.missing(scope).or(why)
             }
+            Self::Not(node) => node.unknown_because(scope),
+            Self::All(nodes) | Self::Any(nodes) => nodes.iter().find_map(|node| node.unknown_because(scope)),
         }
     }
 }
 
-fn is_in(operand: &Operand, list: &[Operand], scope: &Scope<'_>) -> bool {
-    let value = operand.value(scope);
-    list.iter().any(|item| value.equals(item.value(scope)))
+/// Whether a list has the value. It is unknown of a missing one, also where the list is empty.
+fn is_in<'v>(value: Value<'v>, list: impl Iterator<Item = Value<'v>>) -> Truth {
+    match value {
+        Value::Missing => Truth::Unknown,
+        value => Truth::any(list.map(|item| Comparison::Equal.evaluate(value, item))),
+    }
+}
+
+fn why_incomparable(left: &Operand, right: &Operand, scope: &Scope<'_>) -> Option<Unknown> {
+    let missing = || [left, right].into_iter().find_map(|operand| operand.missing(scope));
+    if left.value(scope).compare(right.value(scope)).is_some() {
+        return None;
+    }
+    let is_no_number = |operand: &&&Operand| operand.value(scope).number().is_none();
+    let text = || [left, right].iter().find(is_no_number).map(|operand| operand.described(scope));
+    missing().or_else(|| text().map(Unknown::NotANumber))
 }
 
 impl Reference {
-    fn exists(&self, scope: &Scope<'_>) -> bool {
+    fn exists(&self, scope: &Scope<'_>) -> Truth {
         match self {
-            Self::Flow => scope.flow.is_some(),
-            other => !matches!(other.value(scope), Value::Missing),
+            Self::Flow => scope.flow.is_some().into(),
+            Self::FlowName | Self::FlowTag(_) if scope.flow.is_none() => Truth::Unknown,
+            other => (!matches!(other.value(scope), Value::Missing)).into(),
         }
     }
 
     fn value<'v>(&self, scope: &Scope<'v>) -> Value<'v> {
         let text = match self {
-            // It has no value of its own; the parser takes it where it is asked whether it exists.
+            // It has no value of its own; the parser accepts it in `exists` alone.
             Self::Flow => None,
             Self::FlowName => scope.flow.map(|(name, _)| name),
             Self::FlowTag(key) => scope.flow.and_then(|(_, tags)| tags.get(key)).map(String::as_str),
-            Self::ArtifactName => Some(scope.artifact_name),
+            Self::ArtifactName => Some(scope.artifact_name).filter(|name| !name.is_empty()),
             Self::ArtifactFingerprint => scope.fingerprint,
         };
         text.map_or(Value::Missing, Value::Text)
     }
+
+    /// Why it has no value here.
+    fn missing(&self, scope: &Scope<'_>) -> Option<Unknown> {
+        if !matches!(self.value(scope), Value::Missing) {
+            return None;
+        }
+        Some(match self {
+            Self::FlowTag(key) if scope.flow.is_some() => Unknown::NoTag(key.clone()),
+            Self::Flow | Self::FlowName | Self::FlowTag(_) => Unknown::NoFlow,
+            Self::ArtifactName => Unknown::NoName,
+            Self::ArtifactFingerprint => Unknown::NoFingerprint,
+        })
+    }
 }
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flow => f.write_str("flow"),
+            Self::FlowName => f.write_str("flow.name"),
+            Self::FlowTag(key) => write!(f, "flow.tags.{key}"),
+            Self::ArtifactName => f.write_str("artifact.name"),
+            Self::ArtifactFingerprint => f.write_str("artifact.fingerprint"),
+        }
+    }
+}
+
+/// How much of a text a reason quotes, in characters.
+const QUOTED: usize = 40;
 
 impl Operand {
     fn value<'v>(&'v self, scope: &Scope<'v>) -> Value<'v> {
@@ -213,6 +328,30 @@ impl Operand {
             Self::Text(text) => Value::Text(text),
             Self::Number(text) => Value::Number(text),
             Self::Reference(reference) => reference.value(scope),
+        }
+    }
+
+    /// Why it has no value here.
+    fn missing(&self, scope: &Scope<'_>) -> Option<Unknown> {
+        match self {
+            Self::Text(_) | Self::Number(_) => None,
+            Self::Reference(reference) => reference.missing(scope),
+        }
+    }
+
+    /// The operand with the text that it has here, as a reason names it.
+    fn described(&self, scope: &Scope<'_>) -> String {
+        let text = match self.value(scope) {
+            Value::Missing => "",
+            Value::Text(text) | Value::Number(text) => text,
+        };
+        let mut quoted: String = text.chars().take(QUOTED).collect();
+        if quoted.len() < text.len() {
+            quoted.push('…');
+        }
+        match self {
+            Self::Text(_) | Self::Number(_) => format!("'{quoted}'"),
+            Self::Reference(reference) => format!("{reference} ('{quoted}')"),
         }
     }
 
@@ -226,36 +365,35 @@ impl Operand {
     }
 }
 
-impl Value<'_> {
-    fn equals(self, other: Self) -> bool {
-        // What is no number is equal to none.
-        self.compare(other).is_ok_and(|order| order == Some(Ordering::Equal))
+impl<'v> Value<'v> {
+    fn number(self) -> Option<Decimal<'v>> {
+        match self {
+            Self::Missing => None,
+            Self::Text(text) | Self::Number(text) => Decimal::read(text),
+        }
     }
 
-    /// A text is compared with a number as the number that it is; texts are compared by their bytes.
-    fn compare(self, other: Self) -> Result<Option<Ordering>, NotANumber> {
-        let number = |text| Decimal::read(text).ok_or(NotANumber);
-        Ok(match (self, other) {
-            (Self::Missing, _) | (_, Self::Missing) => None,
+    /// A text is compared with a number as the number that it is; texts are compared by their bytes. Nothing if one is missing
+    /// or is not the number that it would have to be.
+    fn compare(self, other: Self) -> Option<Ordering> {
+        match (self, other) {
             (Self::Text(one), Self::Text(other)) => Some(one.cmp(other)),
-            (Self::Text(one) | Self::Number(one), Self::Text(other) | Self::Number(other)) => {
-                Some(number(one)?.cmp(&number(other)?))
-            }
-        })
+            _ => Some(self.number()?.cmp(&other.number()?)),
+        }
     }
 }
 
 impl Comparison {
-    fn holds(self, one: Value<'_>, other: Value<'_>) -> Result<bool, NotANumber> {
-        let ordered = |fits: fn(Ordering) -> bool| Ok(one.compare(other)?.is_some_and(fits));
-        match self {
-            Self::Equal => Ok(one.equals(other)),
-            Self::Unequal => Ok(!one.equals(other)),
-            Self::Less => ordered(Ordering::is_lt),
-            Self::LessOrEqual => ordered(Ordering::is_le),
-            Self::Greater => ordered(Ordering::is_gt),
-            Self::GreaterOrEqual => ordered(Ordering::is_ge),
-        }
+    fn evaluate(self, one: Value<'_>, other: Value<'_>) -> Truth {
+        let fits: fn(Ordering) -> bool = match self {
+            Self::Equal => Ordering::is_eq,
+            Self::Unequal => Ordering::is_ne,
+            Self::Less => Ordering::is_lt,
+            Self::LessOrEqual => Ordering::is_le,
+            Self::Greater => Ordering::is_gt,
+            Self::GreaterOrEqual => Ordering::is_ge,
+        };
+        one.compare(other).map_or(Truth::Unknown, |order| fits(order).into())
     }
 }
 

@@ -112,7 +112,7 @@ pub fn schema() -> Value {
                     "properties": { "name": { "const": ANY_NAME }, "type": { "const": ANY_NAME } },
                 },
                 "if": { "properties": { "for_control": { "type": "string" } }, "required": ["for_control"] },
-                "then": { "properties": { "type": { "const": "decision" } } },
+                "then": { "properties": { "type": { "enum": ["decision", "system:decision"] } } },
             },
         },
     })
@@ -124,7 +124,7 @@ mod tests {
     use crate::rules::policy::Policy;
 
     /// What stands after the line of the format, and whether it is a policy.
-    const TABLE: [(&str, bool); 44] = [
+    const TABLE: [(&str, bool); 47] = [
         ("", true),
         ("artifacts: {}", true),
         ("artifacts: null", false),
@@ -166,6 +166,12 @@ mod tests {
         ("artifacts: {attestations: [{type: snyk, must_be_compliant: false}]}", true),
         ("artifacts: {attestations: [{type: snyk, must_be_compliant: 0}]}", false),
         ("artifacts: {attestations: [{type: decision, for_control: C-1}]}", true),
+        ("artifacts: {attestations: [{type: 'system:decision', for_control: C-1}]}", true),
+        (
+            "artifacts: {attestations: [{type: sbom}, {type: 'system:sbom'}, {type: sarif}, {type: 'system:sarif'}]}",
+            true,
+        ),
+        ("artifacts: {attestations: [{type: 'system:junit'}]}", false),
         ("artifacts: {attestations: [{type: snyk, for_control: C-1}]}", false),
         ("artifacts: {attestations: [{type: snyk, for_control: null}]}", true),
         ("artifacts: {attestations: [{type: snyk, exceptions: []}]}", false),

@@ -303,7 +303,7 @@ fn policy(provenance: bool, trail_compliance: bool) -> Policy {
     )))
 }
 
-const APP: Artifact<'_> = Artifact { name: "app:1", fingerprint: Some("aa") };
+const APP: Artifact<'_> = Artifact { name: "app:1", other_names: &[], fingerprint: Some("aa") };
 
 fn flow(name: &str, artifact_state: State) -> FlowContext {
     FlowContext {
@@ -393,7 +393,7 @@ fn an_artifact_without_provenance_has_one_resolution_without_a_flow() {
 }
 
 #[test]
-fn what_comes_to_nothing_counts_as_violated_and_says_why() {
+fn a_rule_whose_condition_is_unknown_applies_and_says_why() {
     let asking = parse(&with("{attestations: [{type: junit, if: '${{ flow.tags.level < 3 }}'}]}"));
     let tags = |level: &str| Arc::new(BTreeMap::from([("level".to_owned(), level.to_owned())]));
     let tagged = |level| FlowContext { tags: tags(level), ..flow("a", State::Compliant) };
@@ -402,14 +402,54 @@ fn what_comes_to_nothing_counts_as_violated_and_says_why() {
         let resolution = evaluation.rules[2].resolutions[0].clone();
         (evaluation.satisfied, resolution.kind, resolution.context.reason)
     };
-    let why = "A condition orders a text that is no number against a number";
-    assert_eq!(resolution(&[tagged("high")]), (false, ResolutionKind::EvaluationError, Some(why.to_owned())));
-    assert_eq!(resolution(&[tagged("2")]), (false, ResolutionKind::MissingAttestation, None));
+    let why = |what: &str| Some(format!("the condition 'flow.tags.level < 3' is unknown, because {what}"));
+    let missing = ResolutionKind::MissingAttestation;
+    let not_a_number = why("flow.tags.level ('high') is not a number");
+    assert_eq!(resolution(&[tagged("high")]), (false, missing, not_a_number.clone()));
+    let no_tag = why("the flow has no tag 'level'");
+    assert_eq!(resolution(&[flow("a", State::Compliant)]), (false, missing, no_tag));
+    assert_eq!(resolution(&[]), (false, missing, why("the artifact was reported in no flow")));
+    assert_eq!(resolution(&[tagged("2")]), (false, missing, None));
     assert_eq!(resolution(&[tagged("3")]), (true, ResolutionKind::RuleNotApplicable, None));
+    // A rule that holds needs no reason.
+    let list = Arc::new(FlowAttestations::new(
+        vec![FlowAttestation { name: "a".to_owned(), kind: "junit".to_owned(), is_compliant: true }],
+        Vec::new(),
+    ));
+    let tested = FlowContext { attestations: vec![list], ..tagged("high") };
+    assert_eq!(resolution(&[tested]), (true, ResolutionKind::RuleSatisfied, None));
+    // What is recorded explains it when the tags are others.
     let outcome = RuleOutcomes::of(&asking, APP, &[tagged("high")]).unwrap();
-    assert_eq!(json!(outcome), "--e");
-    let explained = explain_outcome(&asking, &outcome, &[tagged("2")]).unwrap();
-    assert_eq!(explained.rules[2].resolutions[0].context.reason.as_deref(), Some(why));
+    assert_eq!(json!(outcome), "--m");
+    let unknown = unknown_conditions(&asking, APP, &[tagged("high")]);
+    assert_eq!(json!(unknown), json!([{"rule": 2, "flow": 0, "why": not_a_number}]));
+    let explained = explain_outcome(&asking, &outcome, &unknown, &[tagged("2")]).unwrap();
+    assert_eq!(explained.rules[2].resolutions[0].context.reason, not_a_number);
+}
+
+#[test]
+fn a_condition_that_not_all_names_agree_on_is_unknown() {
+    let asking = parse(&with(
+        "{provenance: {required: true, exceptions: [{if: '${{ matches(artifact.name, \"^db\") }}'}]}}",
+    ));
+    let others = ["db:2".to_owned(), "app:1".to_owned()];
+    for (name, other_names, satisfied) in [
+        ("db:1", &others[..0], true),
+        ("db:1", &others[..1], true),
+        ("db:1", &others[..], false),
+        ("app:1", &others[..1], false),
+        ("app:1", &others[..0], false),
+        ("", &others[..0], false),
+    ] {
+        let artifact = Artifact { name, other_names, fingerprint: None };
+        assert_eq!(evaluate(&asking, artifact, &[]).satisfied, satisfied, "{name} {other_names:?}");
+        assert_eq!(is_satisfied(&asking, artifact, &[]), satisfied, "{name} {other_names:?}");
+    }
+    let artifact = Artifact { name: "db:1", other_names: &others[1..], fingerprint: None };
+    let reason = evaluate(&asking, artifact, &[]).rules[0].resolutions[0].context.reason.clone();
+    let expected = "the condition 'matches(artifact.name, \"^db\")' is unknown, because it does not hold alike for the \
+                    artifact's names 'db:1', 'app:1'";
+    assert_eq!(reason.as_deref(), Some(expected));
 }
 
 #[test]
@@ -521,8 +561,11 @@ fn any_policy() -> impl Strategy<Value = Policy> {
             "true",
             "false",
             "exists(flow)",
+            "not exists(flow.tags.level)",
             "flow.tags.level < 3",
+            "not flow.tags.level > 3",
             "flow.tags.level == 'high'",
+            "flow.tags.level != 'high'",
             "matches(artifact.name, '^app')",
             "flow.name in ['web', 'api']",
         ];
@@ -614,7 +657,8 @@ proptest! {
             Some(outcome) => {
                 prop_assert_eq!(outcome.are_satisfied(), evaluation.satisfied);
                 let text = serde_json::to_string(&outcome).unwrap();
-                explain_outcome(&policy, &serde_json::from_str(&text).unwrap(), &states).unwrap()
+                let unknown = unknown_conditions(&policy, APP, &contexts);
+                explain_outcome(&policy, &serde_json::from_str(&text).unwrap(), &unknown, &states).unwrap()
             }
             None => evaluate(&policy, APP, &states),
         };
@@ -648,6 +692,6 @@ fn what_cannot_be_the_outcome_of_a_policy_explains_nothing() {
         ("--m/--m/--m", false),
     ] {
         let outcome = serde_json::from_value(json!(letters)).unwrap();
-        assert_eq!(explain_outcome(&asking, &outcome, &contexts).is_some(), explains, "{letters}");
+        assert_eq!(explain_outcome(&asking, &outcome, &[], &contexts).is_some(), explains, "{letters}");
     }
 }

@@ -88,7 +88,7 @@ fn one_mistake_is_reported_in_the_phrase_of_the_public_client() {
         errors.to_string(),
         "1 validation errors for Template\n\
          trail.attestations[0].type: Input should be 'generic', 'junit', 'snyk', 'pull_request', \
-         'jira', 'sonar', 'decision', 'custom:<name>' or '*' [input: not-supported]"
+         'jira', 'sonar', 'decision', 'sbom', 'sarif', 'custom:<name>' or '*' [input: not-supported]"
     );
 }
 
@@ -202,6 +202,14 @@ fn a_kind_says_which_reported_types_it_takes() {
         ("decision", "system:decision", true),
         ("decision", "decision", true),
         ("decision", "generic", false),
+        ("system:decision", "system:decision", true),
+        ("sbom", "system:sbom", true),
+        ("system:sbom", "system:sbom", true),
+        ("sbom", "system:sarif", false),
+        ("sarif", "system:sarif", true),
+        ("system:sarif", "system:sarif", true),
+        ("sbom", "custom:sbom", false),
+        ("*", "system:sarif", true),
         ("generic", "system:decision", false),
         ("custom:a", "custom:a", true),
         ("custom:a", "custom:b", false),

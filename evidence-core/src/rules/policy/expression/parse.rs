@@ -4,7 +4,7 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::{Comparison, Expression, ExpressionError, Node, Operand, Reference};
+use super::{Comparison, Expression, ExpressionError, Node, Operand, Reference, Truth, is_in};
 use crate::name::TagKey;
 use crate::rules::pattern::Pattern;
 
@@ -282,9 +282,13 @@ impl<'a> Parser<'a, '_> {
         at: usize,
     ) -> Result<Node, ExpressionError> {
         match (left.constant(), right.constant()) {
-            (Some(one), Some(other)) => match comparison.holds(one, other) {
-                Ok(holds) => Ok(Node::Constant(holds)),
-                Err(not_a_number) => Err(self.error(at, not_a_number.to_string())),
+            (Some(one), Some(other)) => match comparison.evaluate(one, other) {
+                Truth::True => Ok(Node::Constant(true)),
+                Truth::False => Ok(Node::Constant(false)),
+                Truth::Unknown => {
+                    let text = "It compares a text that is not a number with a number, which is never known";
+                    Err(self.error(at, text.to_owned()))
+                }
             },
             _ => Ok(Node::Compare(left, comparison, right)),
         }
@@ -292,9 +296,10 @@ impl<'a> Parser<'a, '_> {
 
     fn contained(&self, left: Operand, list: Vec<Operand>) -> Node {
         let constants: Option<Vec<_>> = list.iter().map(Operand::constant).collect();
-        match left.constant().zip(constants) {
-            Some((one, others)) => Node::Constant(others.into_iter().any(|other| one.equals(other))),
-            None => Node::In(left, list),
+        match left.constant().zip(constants).map(|(one, others)| is_in(one, others.into_iter())) {
+            Some(Truth::True) => Node::Constant(true),
+            Some(Truth::False) => Node::Constant(false),
+            Some(Truth::Unknown) | None => Node::In(left, list),
         }
     }
 

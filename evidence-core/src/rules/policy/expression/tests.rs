@@ -10,8 +10,8 @@ fn parse(text: &str) -> Expression {
     Expression::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// What the expression comes to of `datadog:7` in the flow `runner`, and of the same without a flow.
-fn of_both(text: &str) -> (Result<bool, NotANumber>, Result<bool, NotANumber>) {
+/// What the expression comes to of `datadog:7` in the flow `runner`, and of the same without a flow and a fingerprint.
+fn of_both(text: &str) -> (Truth, Truth) {
     let tags = tags(&[
         ("kind", "build"),
         ("risk-level", "high"),
@@ -25,87 +25,131 @@ fn of_both(text: &str) -> (Result<bool, NotANumber>, Result<bool, NotANumber>) {
         Scope { artifact_name: "datadog:7", fingerprint: Some(&fingerprint), flow: Some(("runner", &tags)) };
     let expression = parse(text);
     let nowhere = Scope { flow: None, fingerprint: None, ..in_flow };
-    (expression.holds(&in_flow), expression.holds(&nowhere))
+    (expression.evaluate(&in_flow), expression.evaluate(&nowhere))
 }
 
 #[test]
-fn an_expression_is_true_or_false_of_an_artifact_in_a_flow() {
-    const YES: Result<bool, NotANumber> = Ok(true);
-    const NO: Result<bool, NotANumber> = Ok(false);
-    const NEITHER: Result<bool, NotANumber> = Err(NotANumber);
+fn an_expression_is_true_false_or_unknown_of_an_artifact_in_a_flow() {
+    use Truth::{False as N, True as Y, Unknown as U};
     let table = [
-        ("true", YES, YES),
-        ("false", NO, NO),
+        ("true", Y, Y),
+        ("false", N, N),
         // What the published examples have.
-        (r#"flow.tags.kind == "build""#, YES, NO),
-        (r#"flow.name == "snyk-aws-prod-per-artifact""#, NO, NO),
-        (r#"exists(flow.tags.env) and flow.tags.env != "aws-prod""#, NO, NO),
-        (r#"matches(artifact.name, "^datadog:.*")"#, YES, YES),
-        (r#"flow.name in ["runner", "saver"]"#, YES, NO),
-        (r#"not flow.tags.risk-level == "high""#, NO, YES),
-        ("flow.tags.priority < 3", NO, NO),
-        ("exists(flow)", YES, NO),
+        (r#"flow.tags.kind == "build""#, Y, U),
+        (r#"flow.name == "snyk-aws-prod-per-artifact""#, N, U),
+        (r#"exists(flow.tags.env) and flow.tags.env != "aws-prod""#, N, U),
+        (r#"matches(artifact.name, "^datadog:.*")"#, Y, Y),
+        (r#"flow.name in ["runner", "saver"]"#, Y, U),
+        (r#"not flow.tags.risk-level == "high""#, N, U),
+        ("flow.tags.priority < 3", N, U),
+        ("exists(flow)", Y, N),
+        ("not exists(flow)", N, Y),
         // Either quote, and what is between them as it stands.
-        ("flow.tags.kind == 'build'", YES, NO),
-        (r#"artifact.name == '"'"#, NO, NO),
-        (r"matches(artifact.name, '\d$')", YES, YES),
-        ("''==flow.tags.empty", YES, NO),
-        // Tags.
-        ("flow.tags.key.with.dots == 'x'", YES, NO),
-        ("exists(flow.tags.empty)", YES, NO),
-        ("exists(flow.name)", YES, NO),
-        ("exists(artifact.name)", YES, YES),
-        ("exists(artifact.fingerprint)", YES, NO),
-        ("exists(flow.tags.none)", NO, NO),
-        // What is missing is equal to nothing.
-        ("flow.tags.none == flow.tags.none", NO, NO),
-        ("flow.tags.none != flow.tags.none", YES, YES),
-        ("flow.tags.none == ''", NO, NO),
-        ("flow.tags.none < 3", NO, NO),
-        ("not flow.tags.none < 3", YES, YES),
-        ("flow.tags.none >= 'a'", NO, NO),
-        ("flow.tags.none in ['', 0]", NO, NO),
-        ("matches(flow.tags.none, '')", NO, NO),
-        ("'a' in [flow.tags.none, 'a']", YES, YES),
-        ("flow.name in []", NO, NO),
+        ("flow.tags.kind == 'build'", Y, U),
+        (r#"artifact.name == '"'"#, N, N),
+        (r"matches(artifact.name, '\d$')", Y, Y),
+        ("''==flow.tags.empty", Y, U),
+        // Whether a flow has something is unknown without a flow.
+        ("flow.tags.key.with.dots == 'x'", Y, U),
+        ("exists(flow.tags.empty)", Y, U),
+        ("exists(flow.name)", Y, U),
+        ("not exists(flow.name)", N, U),
+        ("exists(artifact.name)", Y, Y),
+        ("exists(artifact.fingerprint)", Y, N),
+        ("exists(flow.tags.none)", N, U),
+        ("not exists(flow.tags.none)", Y, U),
+        // Nothing is known of what is missing.
+        ("flow.tags.none == flow.tags.none", U, U),
+        ("flow.tags.none != flow.tags.none", U, U),
+        ("flow.tags.none == ''", U, U),
+        ("flow.tags.none != 'high'", U, U),
+        ("flow.tags.none < 3", U, U),
+        ("not flow.tags.none < 3", U, U),
+        ("not flow.tags.none > 3", U, U),
+        ("flow.tags.none >= 'a'", U, U),
+        ("flow.tags.none in ['', 0]", U, U),
+        ("not flow.tags.none in ['', 0]", U, U),
+        ("matches(flow.tags.none, '')", U, U),
+        ("not matches(flow.tags.none, 'x')", U, U),
+        ("'a' in [flow.tags.none, 'a']", Y, Y),
+        ("'b' in [flow.tags.none, 'a']", U, U),
+        ("flow.name in []", N, U),
+        ("not flow.name in ['critical']", Y, U),
+        ("flow.name != 'critical'", Y, U),
+        ("not matches(flow.name, '^critical')", Y, U),
+        ("artifact.fingerprint != 'b'", Y, U),
+        ("not artifact.fingerprint == 'b'", Y, U),
         // Numbers, which a tag may be.
-        ("flow.tags.priority > 9", YES, NO),
-        ("flow.tags.priority > '9'", NO, NO),
-        ("9 < flow.tags.priority", YES, NO),
-        ("flow.tags.priority >= 10.0", YES, NO),
-        ("flow.tags.version == 1.5", YES, NO),
-        ("flow.tags.version == '1.5'", NO, NO),
-        ("flow.tags.version in [1.5]", YES, NO),
-        ("flow.tags.priority > -1", YES, NO),
-        ("flow.tags.kind == 3", NO, NO),
-        ("flow.tags.kind != 3", YES, YES),
-        ("flow.tags.kind < 3", NEITHER, NO),
-        ("not flow.tags.kind < 3", NEITHER, YES),
-        ("flow.tags.empty <= 3", NEITHER, NO),
-        // From left to right, and no further than needed.
-        ("exists(flow.tags.none) and flow.tags.kind < 3", NO, NO),
-        ("flow.tags.kind < 3 and exists(flow.tags.none)", NEITHER, NO),
-        ("exists(flow) or flow.tags.kind < 3", YES, NO),
-        ("flow.tags.kind < 3 or exists(flow)", NEITHER, NO),
+        ("flow.tags.priority > 9", Y, U),
+        ("flow.tags.priority > '9'", N, U),
+        ("9 < flow.tags.priority", Y, U),
+        ("flow.tags.priority >= 10.0", Y, U),
+        ("flow.tags.version == 1.5", Y, U),
+        ("flow.tags.version == '1.5'", N, U),
+        ("flow.tags.version in [1.5]", Y, U),
+        ("flow.tags.priority > -1", Y, U),
+        ("flow.tags.kind == 3", U, U),
+        ("flow.tags.kind != 3", U, U),
+        ("flow.tags.kind < 3", U, U),
+        ("not flow.tags.kind < 3", U, U),
+        ("flow.tags.empty <= 3", U, U),
+        ("flow.tags.kind in [3]", U, U),
+        ("flow.tags.kind in [3, 'build']", Y, U),
+        // One operand may decide whatever the other one is.
+        ("exists(flow.tags.none) and flow.tags.kind < 3", N, U),
+        ("flow.tags.kind < 3 and exists(flow.tags.none)", N, U),
+        ("exists(flow) or flow.tags.kind < 3", Y, U),
+        ("flow.tags.kind < 3 or exists(flow)", Y, U),
+        ("exists(flow) and flow.tags.kind < 3", U, N),
+        ("not exists(flow) or flow.name != 'critical'", Y, Y),
+        ("not (flow.tags.none > 3 and true)", U, U),
+        ("not (flow.tags.none > 3 and false)", Y, Y),
         // `not` before `and` before `or`.
-        ("true or false and false", YES, YES),
-        ("(true or false) and false", NO, NO),
-        ("not false or true", YES, YES),
-        ("not (false or true)", NO, NO),
-        ("not not true", YES, YES),
-        ("not false and false", NO, NO),
-        ("false or not false", YES, YES),
-        ("(flow.name) == ('runner')", YES, NO),
-        ("true\nand\ttrue", YES, YES),
+        ("true or false and false", Y, Y),
+        ("(true or false) and false", N, N),
+        ("not false or true", Y, Y),
+        ("not (false or true)", N, N),
+        ("not not true", Y, Y),
+        ("not false and false", N, N),
+        ("false or not false", Y, Y),
+        ("(flow.name) == ('runner')", Y, U),
+        ("true\nand\ttrue", Y, Y),
         // What comes to the same of everything.
-        ("1 < 2", YES, YES),
-        ("'1' == 1.0", YES, YES),
-        ("2 in [1, '2',]", YES, YES),
-        ("'b' > 'a'", YES, YES),
+        ("1 < 2", Y, Y),
+        ("'1' == 1.0", Y, Y),
+        ("2 in [1, '2',]", Y, Y),
+        ("2 in ['b', '1']", U, U),
+        ("'b' > 'a'", Y, Y),
     ];
     for (text, in_flow, nowhere) in table {
         assert_eq!(of_both(text), (in_flow, nowhere), "{text}");
     }
+}
+
+#[test]
+fn an_unknown_condition_names_the_operand_that_is_missing() {
+    let tags = tags(&[("risk", "high")]);
+    let scope = Scope { artifact_name: "", fingerprint: None, flow: Some(("web", &tags)) };
+    let nowhere = Scope { flow: None, ..scope };
+    let table = [
+        ("flow.tags.none != 'a'", scope, Some("the flow has no tag 'none'")),
+        ("true and not 3 < flow.tags.risk", scope, Some("flow.tags.risk ('high') is not a number")),
+        ("flow.tags.risk in [3, flow.tags.none]", scope, Some("flow.tags.risk ('high') is not a number")),
+        ("false or artifact.name == 'a'", scope, Some("the artifact has no name")),
+        ("matches(artifact.fingerprint, 'a')", scope, Some("the artifact has no fingerprint")),
+        ("flow.name in []", nowhere, Some("the artifact was reported in no flow")),
+        ("exists(flow.tags.risk)", nowhere, Some("the artifact was reported in no flow")),
+        ("flow.tags.none == 'a' and false", scope, None),
+        ("flow.tags.risk == 'high'", scope, None),
+    ];
+    for (text, scope, expected) in table {
+        let why = parse(text).unknown_because(&scope).map(|why| why.to_string());
+        assert_eq!(why.as_deref(), expected, "{text}");
+    }
+    let long = BTreeMap::from([("risk".to_owned(), "\u{fc}".repeat(50))]);
+    let scope = Scope { flow: Some(("web", &long)), ..scope };
+    let why = parse("flow.tags.risk > 3").unknown_because(&scope).map(|why| why.to_string());
+    assert_eq!(why, Some(format!("flow.tags.risk ('{}…') is not a number", "\u{fc}".repeat(40))));
 }
 
 #[test]
@@ -141,7 +185,12 @@ fn what_is_no_expression_is_refused_where_it_goes_wrong() {
         ("flow.name == 'a' 'b'", "Expected 'and', 'or' or the end, found ''b''", 18),
         ("1 < 2 < 3", "Comparisons cannot be chained", 7),
         ("'a' == flow.name in []", "Comparisons cannot be chained", 18),
-        ("'a' < 3", "A condition orders a text that is no number against a number", 1),
+        ("'a' < 3", "It compares a text that is not a number with a number, which is never known", 1),
+        (
+            "true or 3 != 'a'",
+            "It compares a text that is not a number with a number, which is never known",
+            9,
+        ),
         (
             "flow.tag.x == 'a'",
             "'flow.tag.x' is not known: it is none of flow, flow.name, flow.tags.<key>, artifact.name or artifact.fingerprint",
@@ -268,8 +317,7 @@ fn any_expression() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..Default::default() })]
 
-    /// What is taken comes to true, false, or a text that is no number, whatever it is asked of; the place of what is
-    /// refused is in the text.
+    /// A text is refused, with a place in it, or it is an expression that has one value, and a reason only if it is unknown.
     #[test]
     fn whatever_is_sent_is_refused_or_evaluated(text in prop_oneof![any_expression(), "\\PC{0,60}"], tag in "\\PC{0,4}") {
         match Expression::parse(&text) {
@@ -277,11 +325,9 @@ proptest! {
                 let tags = tags(&[("a", &tag)]);
                 for flow in [None, Some(("a", &tags))] {
                     let scope = Scope { artifact_name: &tag, fingerprint: None, flow };
-                    let holds = expression.holds(&scope);
-                    prop_assert_eq!(expression.holds(&scope), holds);
-                    if !text.contains(['<', '>']) {
-                        prop_assert!(holds.is_ok());
-                    }
+                    let truth = expression.evaluate(&scope);
+                    prop_assert_eq!(expression.evaluate(&scope), truth);
+                    prop_assert_eq!(expression.unknown_because(&scope).is_some(), truth == Truth::Unknown);
                 }
             }
             Err(error) => prop_assert!((1..=text.chars().count() + 1).contains(&error.character), "{}", error),
@@ -293,7 +339,222 @@ proptest! {
         if let (Ok(expression), Ok(negated)) = (Expression::parse(&text), Expression::parse(&format!("not ({text})"))) {
             let tags = tags(&[("a", &tag)]);
             let scope = Scope { artifact_name: "a", fingerprint: None, flow: Some(("a", &tags)) };
-            prop_assert_eq!(negated.holds(&scope), expression.holds(&scope).map(|holds| !holds));
+            prop_assert_eq!(negated.evaluate(&scope), !expression.evaluate(&scope));
+        }
+    }
+}
+
+mod kleene {
+    //! The expressions evaluated once more by an evaluator that shares nothing with the one of the program: of a formula of its
+    //! own, in numbers, where false is 0, unknown 1 and true 2.
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Formula {
+        Atom(Atom),
+        Not(Box<Formula>),
+        And(Vec<Formula>),
+        Or(Vec<Formula>),
+    }
+
+    #[derive(Clone, Debug)]
+    enum Atom {
+        Compare(Term, &'static str, Term),
+        In(Term, Vec<Term>),
+        Matches(Term, char),
+        Exists(Term),
+        ExistsFlow,
+    }
+
+    #[derive(Clone, Debug)]
+    enum Term {
+        Text(&'static str),
+        Number(i32),
+        /// As expressions spell it.
+        Reference(&'static str),
+    }
+
+    /// An artifact and its flow: its name, its fingerprint, the flow's name, and the flow's tag `t`.
+    #[derive(Clone, Debug)]
+    struct World {
+        name: &'static str,
+        fingerprint: Option<&'static str>,
+        flow: Option<(&'static str, Option<&'static str>)>,
+    }
+
+    impl Term {
+        fn written(&self) -> String {
+            match self {
+                Self::Text(text) => format!("'{text}'"),
+                Self::Number(number) => number.to_string(),
+                Self::Reference(name) => (*name).to_owned(),
+            }
+        }
+
+        fn text(&self, world: &World) -> Option<String> {
+            match self {
+                Self::Text(text) => Some((*text).to_owned()),
+                Self::Number(number) => Some(number.to_string()),
+                Self::Reference("artifact.name") => (world.name != "").then(|| world.name.to_owned()),
+                Self::Reference("artifact.fingerprint") => world.fingerprint.map(str::to_owned),
+                Self::Reference("flow.name") => world.flow.map(|(name, _)| name.to_owned()),
+                Self::Reference(_) => world.flow.and_then(|(_, tag)| tag).map(str::to_owned),
+            }
+        }
+
+        fn is_literal(&self) -> bool {
+            !matches!(self, Self::Reference(_))
+        }
+    }
+
+    /// -1, 0 or 1; nothing where it is unknown.
+    fn order(one: &Term, other: &Term, world: &World) -> Option<i32> {
+        let (left, right) = (one.text(world)?, other.text(world)?);
+        let is_numeric = [one, other].iter().any(|term| matches!(term, Term::Number(_)));
+        let order = if is_numeric {
+            let (left, right): (i64, i64) = (left.parse().ok()?, right.parse().ok()?);
+            left.cmp(&right)
+        } else {
+            left.cmp(&right)
+        };
+        Some(order as i32)
+    }
+
+    fn known(value: bool) -> u8 {
+        if value { 2 } else { 0 }
+    }
+
+    impl Atom {
+        fn written(&self) -> String {
+            match self {
+                Self::Compare(left, sign, right) => format!("{} {sign} {}", left.written(), right.written()),
+                Self::In(term, list) => {
+                    let list = Vec::from_iter(list.iter().map(Term::written));
+                    format!("{} in [{}]", term.written(), list.join(", "))
+                }
+                Self::Matches(term, letter) => format!("matches({}, '{letter}')", term.written()),
+                Self::Exists(term) => format!("exists({})", term.written()),
+                Self::ExistsFlow => "exists(flow)".to_owned(),
+            }
+        }
+
+        fn value(&self, world: &World) -> u8 {
+            match self {
+                Self::Compare(left, sign, right) => match order(left, right, world) {
+                    None => 1,
+                    Some(order) => known(match *sign {
+                        "==" => order == 0,
+                        "!=" => order != 0,
+                        "<" => order < 0,
+                        "<=" => order <= 0,
+                        ">" => order > 0,
+                        _ => order >= 0,
+                    }),
+                },
+                Self::In(term, _) if term.text(world).is_none() => 1,
+                Self::In(term, list) => {
+                    let equal = |item: &Term| order(term, item, world).map_or(1, |order| known(order == 0));
+                    list.iter().map(equal).max().unwrap_or(0)
+                }
+                Self::Matches(term, letter) => {
+                    term.text(world).map_or(1, |text| known(text.contains(*letter)))
+                }
+                Self::Exists(Term::Reference(name)) if name.starts_with("flow") && world.flow.is_none() => 1,
+                Self::Exists(term) => known(term.text(world).is_some()),
+                Self::ExistsFlow => known(world.flow.is_some()),
+            }
+        }
+    }
+
+    impl Formula {
+        fn written(&self) -> String {
+            let joined = |all: &[Formula], word: &str| {
+                let all = Vec::from_iter(all.iter().map(|one| format!("({})", one.written())));
+                all.join(word)
+            };
+            match self {
+                Self::Atom(atom) => atom.written(),
+                Self::Not(inner) => format!("not ({})", inner.written()),
+                Self::And(all) => joined(all, " and "),
+                Self::Or(all) => joined(all, " or "),
+            }
+        }
+
+        fn value(&self, world: &World) -> u8 {
+            match self {
+                Self::Atom(atom) => atom.value(world),
+                Self::Not(inner) => 2 - inner.value(world),
+                Self::And(all) => all.iter().map(|one| one.value(world)).min().unwrap_or(2),
+                Self::Or(all) => all.iter().map(|one| one.value(world)).max().unwrap_or(0),
+            }
+        }
+    }
+
+    const TEXTS: [&str; 5] = ["a", "b", "3", "7", ""];
+
+    fn term() -> impl Strategy<Value = Term> {
+        use proptest::sample::select;
+        prop_oneof![
+            1 => select(TEXTS.to_vec()).prop_map(Term::Text),
+            1 => select(vec![3, 5]).prop_map(Term::Number),
+            3 => reference(),
+        ]
+    }
+
+    fn reference() -> impl Strategy<Value = Term> {
+        let names = ["artifact.name", "artifact.fingerprint", "flow.name", "flow.tags.t"];
+        proptest::sample::select(names.to_vec()).prop_map(Term::Reference)
+    }
+
+    fn atom() -> impl Strategy<Value = Atom> {
+        use proptest::{collection::vec, sample::select};
+        let sign = select(vec!["==", "!=", "<", "<=", ">", ">="]);
+        // Two literals may be a comparison that is refused.
+        let compare = (term(), sign, term())
+            .prop_filter("literals", |(left, _, right)| !(left.is_literal() && right.is_literal()));
+        prop_oneof![
+            4 => compare.prop_map(|(left, sign, right)| Atom::Compare(left, sign, right)),
+            2 => (term(), vec(term(), 0..3)).prop_map(|(term, list)| Atom::In(term, list)),
+            1 => (reference(), select(vec!['a', '3'])).prop_map(|(term, letter)| Atom::Matches(term, letter)),
+            1 => reference().prop_map(Atom::Exists),
+            1 => Just(Atom::ExistsFlow),
+        ]
+    }
+
+    fn formula() -> impl Strategy<Value = Formula> {
+        use proptest::collection::vec;
+        atom().prop_map(Formula::Atom).prop_recursive(3, 12, 3, |inner| {
+            prop_oneof![
+                inner.clone().prop_map(|one| Formula::Not(Box::new(one))),
+                vec(inner.clone(), 2..4).prop_map(Formula::And),
+                vec(inner, 2..4).prop_map(Formula::Or),
+            ]
+        })
+    }
+
+    fn world() -> impl Strategy<Value = World> {
+        use proptest::{option, sample::select};
+        let flow = option::of((select(TEXTS.to_vec()), option::of(select(TEXTS.to_vec()))));
+        (select(TEXTS.to_vec()), option::of(select(TEXTS.to_vec())), flow)
+            .prop_map(|(name, fingerprint, flow)| World { name, fingerprint, flow })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn an_expression_has_the_value_of_kleenes_logic(formula in formula(), world in world()) {
+            let text = formula.written();
+            let tags = world.flow.and_then(|(_, tag)| tag).map(|tag| ("t".to_owned(), tag.to_owned()));
+            let tags = BTreeMap::from_iter(tags);
+            let scope = Scope {
+                artifact_name: world.name,
+                fingerprint: world.fingerprint,
+                flow: world.flow.map(|(name, _)| (name, &tags)),
+            };
+            let expected = [Truth::False, Truth::Unknown, Truth::True][usize::from(formula.value(&world))];
+            prop_assert_eq!(parse(&text).evaluate(&scope), expected, "{}", text);
         }
     }
 }

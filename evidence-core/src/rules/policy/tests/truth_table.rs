@@ -86,7 +86,6 @@ fn letter(kind: ResolutionKind) -> char {
         ResolutionKind::NonCompliantInTrail => 't',
         ResolutionKind::MissingAttestation => 'm',
         ResolutionKind::NonCompliantAttestation => 'a',
-        ResolutionKind::EvaluationError => 'e',
         ResolutionKind::UnreadablePolicy => 'u',
     }
 }
@@ -96,7 +95,7 @@ const LOW: &str = "${{ flow.tags.level < 3 }}";
 #[test]
 fn provenance() {
     let rule = |text: &str| format!("{{provenance: {{{}}}}}", text.replace("LOW", &format!("'{LOW}'")));
-    let table: [Row; 20] = [
+    let table: [Row; 26] = [
         ("required: false", &[], "-", None),
         ("required: false", &["good", "failed"], "--", None),
         ("required: true", &[], "p", Some(false)),
@@ -124,9 +123,15 @@ fn provenance() {
         // Each flow for itself.
         ("required: true, exceptions: [{if: LOW}]", &["good", "failed"], "-+", Some(true)),
         ("required: true, exceptions: [{if: LOW}]", &["failed", "good"], "+-", Some(true)),
-        // What comes to nothing waives nothing, and counts as violated.
-        ("required: true, exceptions: [{if: LOW}]", &["bare"], "e", Some(false)),
-        ("required: true, exceptions: [{if: LOW}]", &["good", "bare"], "-e", Some(false)),
+        // An unknown exception waives nothing.
+        ("required: true, exceptions: [{if: LOW}]", &["bare"], "+", Some(true)),
+        ("required: true, exceptions: [{if: LOW}]", &["good", "bare"], "-+", Some(true)),
+        ("required: true, exceptions: [{if: '${{ flow.name != \"critical\" }}'}]", &[], "p", Some(false)),
+        ("required: true, exceptions: [{if: '${{ flow.name != \"critical\" }}'}]", &["good"], "-", None),
+        ("required: true, exceptions: [{if: '${{ not matches(flow.name, \"x\") }}'}]", &[], "p", Some(false)),
+        ("required: true, exceptions: [{if: '${{ not flow.name in [\"x\"] }}'}]", &[], "p", Some(false)),
+        ("required: true, exceptions: [{if: '${{ flow.tags.risk != \"high\" }}'}]", &[], "p", Some(false)),
+        ("required: true, exceptions: [{if: '${{ not exists(flow.tags.risk) }}'}]", &[], "p", Some(false)),
         ("required: true, exceptions: [{if: LOW}]", &[], "p", Some(false)),
         // A true one is enough, wherever it stands.
         (
@@ -144,7 +149,7 @@ fn provenance() {
 #[test]
 fn trail_compliance() {
     let rule = |text: &str| format!("{{trail-compliance: {{{}}}}}", text.replace("LOW", &format!("'{LOW}'")));
-    let table: [Row; 17] = [
+    let table: [Row; 21] = [
         ("required: false", &[], "-", None),
         ("required: false", &["failed"], "-", None),
         ("required: true", &[], "n", Some(false)),
@@ -168,7 +173,27 @@ fn trail_compliance() {
             "-t",
             Some(false),
         ),
-        ("required: true, exceptions: [{if: LOW}]", &["good", "failed", "bare"], "-te", Some(false)),
+        ("required: true, exceptions: [{if: LOW}]", &["good", "failed", "bare"], "-t+", Some(false)),
+        // An unknown exception waives nothing.
+        (
+            "required: true, exceptions: [{if: '${{ not flow.tags.risk > 3 }}'}]",
+            &["missing"],
+            "t",
+            Some(false),
+        ),
+        (
+            "required: true, exceptions: [{if: '${{ flow.tags.risk != \"high\" }}'}]",
+            &["missing"],
+            "t",
+            Some(false),
+        ),
+        (
+            "required: true, exceptions: [{if: '${{ not flow.tags.level > 3 }}'}]",
+            &["missing"],
+            "t",
+            Some(false),
+        ),
+        ("required: true, exceptions: [{if: '${{ flow.name != \"critical\" }}'}]", &[], "n", Some(false)),
         ("required: true, exceptions: [{if: '${{ not exists(flow) }}'}]", &[], "-", None),
         ("required: true, exceptions: [{if: '${{ exists(flow) }}'}]", &[], "n", Some(false)),
         ("required: true, exceptions: [{if: '${{ flow.tags.level >= 5 }}'}]", &["failed"], "-", None),
@@ -179,7 +204,7 @@ fn trail_compliance() {
 #[test]
 fn attestations() {
     let rule = |text: &str| format!("{{attestations: [{{{}}}]}}", text.replace("LOW", &format!("'{LOW}'")));
-    let table: [Row; 29] = [
+    let table: [Row; 32] = [
         ("type: junit", &[], "m", Some(false)),
         ("type: junit", &["good"], "+", Some(true)),
         ("type: junit", &["failed"], "a", Some(false)),
@@ -215,8 +240,12 @@ fn attestations() {
         // Where the condition is false, nothing is asked.
         ("type: snyk, if: LOW", &["failed"], "-", None),
         ("type: snyk, if: LOW", &["good", "failed"], "m-", Some(false)),
-        ("type: junit, if: LOW", &["good", "failed", "bare"], "+-e", Some(false)),
-        ("type: junit, if: '${{ flow.name == \"good\" }}'", &[], "-", None),
+        ("type: junit, if: LOW", &["good", "failed", "bare"], "+-m", Some(false)),
+        // Where it is unknown, the rule applies.
+        ("type: junit, if: '${{ flow.name == \"good\" }}'", &[], "m", Some(false)),
+        ("type: junit, if: '${{ flow.tags.risk == \"high\" }}'", &["failed", "bare"], "am", Some(false)),
+        ("type: junit, if: '${{ flow.tags.risk > 3 }}'", &["good"], "+", Some(true)),
+        ("type: junit, if: '${{ exists(flow) and flow.name == \"good\" }}'", &[], "-", None),
         ("type: junit, if: '${{ not exists(flow) }}'", &[], "m", Some(false)),
         ("type: junit, if: null", &["good"], "+", Some(true)),
     ];
@@ -250,7 +279,7 @@ fn an_exception_of_one_artifact_waives_nothing_of_another() {
         "{provenance: {required: true, exceptions: [{if: '${{ artifact.name == \"app:1\" }}'}]}}",
     ));
     for name in ["app:1", "db:1", "app:1", "app:12"] {
-        let artifact = Artifact { name, fingerprint: None };
+        let artifact = Artifact { name, other_names: &[], fingerprint: None };
         assert_eq!(evaluate(&policy, artifact, &[]).satisfied, name == "app:1", "{name}");
     }
 }
