@@ -31,7 +31,7 @@ const VARIANTS: [&str; 11] = [
 ];
 
 /// Fields with whatever somebody put into them, which is read as it is.
-const FREE: [&str; 13] = [
+const FREE: [&str; 14] = [
     "user_data",
     "attestation_data",
     "issue_fields",
@@ -42,6 +42,7 @@ const FREE: [&str; 13] = [
     "tags",
     "external_urls",
     "context",
+    "values",
     "type_schema",
     "evaluator",
     "definition",

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::attestations::custom::RuleResult;
+use crate::attestations::custom::{RuleResult, SummaryRow};
 use crate::attestations::jira::JiraItem;
 use crate::attestations::pull_requests::{GitProvider, PullRequest, PullRequestView};
 use crate::attestations::sarif::SarifSummary;
@@ -175,6 +175,9 @@ pub struct CustomDetails {
     pub attestation_data: JsonText,
     /// What became of each of the version's rules, in their order.
     pub rule_results: Vec<RuleResult>,
+    /// What the expressions of the version's summary show of the data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub summary: Vec<SummaryRow>,
 }
 
 /// A decision about the verdict of the attestations of a name in a scope, whether one was reported or not. An
@@ -395,6 +398,7 @@ impl Details {
                 type_version: details.type_version,
                 attestation_data: details.attestation_data,
                 rule_results: details.rule_results,
+                summary: details.summary,
             },
             Self::Override(details) => DetailsView::Override(details),
             Self::Other(text) => DetailsView::Other(fields_of(&text)),
@@ -467,6 +471,10 @@ pub enum DetailsView {
         attestation_data: JsonText,
         /// What became of each of the version's rules, in their order.
         rule_results: Vec<RuleResult>,
+        /// What the expressions of the type's summary show of the data, in their order; for data that are a list, the rows
+        /// of each element after another. Absent where the type has no summary.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        summary: Vec<SummaryRow>,
     },
     /// A decision that stands in for the verdict of other attestations.
     Override(OverrideDetails),

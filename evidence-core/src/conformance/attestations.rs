@@ -98,6 +98,10 @@ const CUSTOM: &str = r#"{"type":"custom","type_name":"coverage","type_id":"00000
 const CUSTOM_WITHOUT_RULES: &str = r#"{"type":"custom","type_name":"","type_id":"00000000-0000-0000-0000-00000070",
     "type_version":1,"attestation_data":null,"rule_results":[]}"#;
 
+const CUSTOM_WITH_SUMMARY: &str = r#"{"type":"custom","type_name":"s","type_id":"00000000-0000-0000-0000-00000070",
+    "type_version":3,"attestation_data":[1],"rule_results":[],"summary":[
+        {"name":"n","values":[1e400,{"a":null}]},{"name":"","item":7,"values":[],"error":"m"}]}"#;
+
 fn full() -> Attestation {
     let file = |file_name: &str| Attachment {
         file_name: file_name.to_owned(),
@@ -159,6 +163,7 @@ async fn attestations_read_back(store: Arc<dyn Store>) -> Outcome {
         (125, "sbom-3", SBOM_WITH_A_SHORT_SUMMARY),
         (126, "sarif", SARIF),
         (127, "sarif-2", SARIF_OF_NO_RUN),
+        (128, "custom-3", CUSTOM_WITH_SUMMARY),
     ];
     let others: Result<Vec<_>, _> =
         others.into_iter().map(|(n, name, text)| of_type(n, name, text)).collect();

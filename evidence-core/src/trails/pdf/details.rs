@@ -91,6 +91,10 @@ fn evaluation(details: &CustomDetails, note: Option<String>) -> Vec<(String, Str
         fact("type_version", details.type_version.to_string()),
         fact("attestation_data", note.unwrap_or_else(|| details.attestation_data.to_string())),
     ];
+    facts.extend(details.summary.iter().map(|row| {
+        let item = row.item.map(|item| format!(" ({})", item.saturating_add(1))).unwrap_or_default();
+        fact(&format!("{}{item}", row.name), row.shown())
+    }));
     facts.extend(details.rule_results.iter().zip(1..).map(|(result, number)| {
         let message = result.message.as_ref().map(|message| format!(" ({message})")).unwrap_or_default();
         fact(&format!("rule {number}"), format!("{}{message}", result.outcome.as_str()))
@@ -172,11 +176,16 @@ mod tests {
             (
                 r#"{"type":"custom","type_name":"t","type_id":"01234567-89ab-cdef-0123-456789ab","type_version":2,
                     "attestation_data":{"n":1},"rule_results":[{"outcome":"passed"},
-                        {"outcome":"limit","message":"fuel"},{"outcome":"skipped"}]}"#,
+                        {"outcome":"limit","message":"fuel"},{"outcome":"skipped"}],
+                    "summary":[{"name":"Score","values":[1e400]},{"name":"By","item":0,"values":["ann \"x\"",null]},
+                        {"name":"By","item":1,"values":[],"error":"no name"}]}"#,
                 &[
                     "type_name: t",
                     "type_version: 2",
                     "attestation_data: {\"n\":1}",
+                    "Score: 1e400",
+                    "By (1): ann \"x\", null",
+                    "By (2): error: no name",
                     "rule 1: passed",
                     "rule 2: limit (fuel)",
                     "rule 3: skipped",
