@@ -171,7 +171,7 @@ async fn attestations_read_back(store: Arc<dyn Store>) -> Outcome {
     org.record(vec![Fact::TextKept { text: "[]".to_owned() }]).await?;
     store.put(org.id, &digest(CONTENT), &mut Whole::new(CONTENT)).await?;
     let data = Some(TextRef::of("[]"));
-    let apart = Attestation { data, ..of_type(124, "apart", r#"{"type":"junit","junit_results":[]}"#)? };
+    let apart = Attestation { data, ..of_type(129, "apart", r#"{"type":"junit","junit_results":[]}"#)? };
     let records =
         [attestation(110, 100, 101, "bare"), full(), nulls, junit, pull_requests, jira, snyk, apart];
     for record in records.into_iter().chain(others?) {
