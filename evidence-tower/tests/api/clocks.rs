@@ -13,7 +13,8 @@ use evidence_core::{Evidence, EvidenceService, Settings, Store};
 use http::HeaderMap;
 use serde_json::{Value, json};
 
-use crate::support::{Api, JANE, ManualClock, Mount, NOW, StoreUnderTest, acme, fixture, stores};
+use crate::mounts::Mount;
+use crate::support::{Api, JANE, ManualClock, NOW, StoreUnderTest, acme, fixture, stores};
 
 /// The machine's clock, and so many seconds.
 #[derive(Default)]
