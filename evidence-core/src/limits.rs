@@ -44,20 +44,21 @@ pub struct Limits {
     pub api_keys: usize,
     /// Actions of one organization: 1,000.
     pub actions: usize,
-    /// Bytes of a snapshot as it is recorded: 32 MiB, beyond which the field that leads to it is refused
-    /// ([`Error::Invalid`]). All who write share the store's writer.
+    /// Bytes of a snapshot as it is recorded: 32 MiB. What runs beyond that is recorded as not compliant, without where it comes
+    /// from; a report that has more by itself is refused ([`Error::Invalid`]). All who write share the store's writer.
     pub snapshot: u64,
     /// Different artifacts that run in one environment: 10,000. Each is evaluated by each of its policies.
     pub running_artifacts: usize,
     /// Artifacts in a snapshot of a logical environment, of all its members together, that is shown or compared: 100,000.
     pub combined_artifacts: usize,
     /// What policies evaluate for one report, or for one answer of the gate: 100,000,000 rules and parts of their
-    /// conditions, each once for each artifact and each flow that it was reported to.
+    /// conditions, each once for each artifact and each flow that it was reported to. Beyond that nothing of it complies.
     pub evaluations: usize,
-    /// Attestations that policies ask for, of all that runs in one environment, while it is evaluated: 1,000,000.
+    /// Attestations that policies ask for, of all that runs in one environment, while it is evaluated: 1,000,000. Beyond that
+    /// nothing of it complies.
     pub evaluated_attestations: usize,
     /// What the rules of policies come to for one artifact, which answers show as a whole: 100,000, each rule once for each
-    /// flow that it was reported to.
+    /// flow that it was reported to. An artifact with more does not comply.
     pub resolutions: usize,
     /// Artifacts reported to one trail: 10,000. A trail is evaluated by all that was reported to it. Of reports that come at
     /// the same time some more may pass, and a sixteenth more through each further server on the same store: not every

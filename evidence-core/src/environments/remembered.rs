@@ -93,6 +93,9 @@ pub(crate) struct ArtifactEvaluation {
     pub(crate) violates: Vec<u16>,
     pub(crate) outcomes: Vec<PolicyOutcome>,
     pub(crate) inputs: Option<Hash>,
+    pub(crate) not_evaluated: Option<String>,
+    /// Whether it is on the allowlist.
+    pub(crate) is_allowed: bool,
     /// The name by which it was evaluated.
     pub(crate) name: String,
     /// Whether all that it was evaluated by could be read: what could not may be put right, of which no entry tells.

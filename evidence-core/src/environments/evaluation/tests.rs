@@ -50,6 +50,8 @@ fn evaluated(digit: char, compliant: Option<bool>) -> EvaluatedArtifact {
             violates: if compliant == Some(false) { vec![0] } else { vec![] },
             outcomes: vec![],
             inputs: None,
+            not_evaluated: None,
+            is_allowed: false,
             name: "api".to_owned(),
             is_final: true,
         }),
@@ -312,7 +314,7 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
         artifact_state: State::Compliant,
         reason: None,
         tags: Arc::default(),
-        attestations: Vec::new(),
+        attestations: Arc::default(),
     };
     let reported = |context| {
         let (reference, flow) = (String::new(), Hash::of("web"));

@@ -27,6 +27,8 @@ fn from_trails(trails: &[u8]) -> Arc<ArtifactEvaluation> {
         violates: vec![],
         outcomes: vec![],
         inputs: None,
+        not_evaluated: None,
+        is_allowed: false,
         name: "api".to_owned(),
         is_final: true,
     })
