@@ -164,6 +164,7 @@ fn attestation(by: &Actor) -> Result<Attestation> {
         annotations: None,
         user_data: serde_json::from_str(&attestation_document("test"))?,
         details: Details::Generic,
+        data: None,
         attachments: Vec::new(),
         evidence: None,
         created_at: SystemClock.now(),

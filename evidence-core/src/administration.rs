@@ -16,7 +16,7 @@ use crate::service::{Draft, Evidence, retry_on_conflict};
 use crate::service_accounts::record::ApiKeyRecord;
 use crate::store::Store;
 use crate::store::entry::Current;
-use crate::store::error::StoreResult;
+use crate::store::error::{MAX_CLOCK_LEAD, StoreError, StoreResult};
 use crate::time::Timestamp;
 
 /// Names of organizations that a literal path would shadow.
@@ -103,6 +103,20 @@ fn another_admin(members: &[Current<Member>], user: &User) -> Result<Guard> {
             Err(Error::invalid("user", format!("nobody but '{}' administers the organization", user.name)))
         }
     }
+}
+
+/// What [`Administration::end_future`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EndedFuture {
+    /// The index of the first entry that lay in the future.
+    pub first: u64,
+    /// How many entries did.
+    pub entries: u64,
+    /// The time of the last of them.
+    pub was: Timestamp,
+    /// The time that they count as recorded at.
+    pub now: Timestamp,
 }
 
 impl Administration<'_> {
@@ -265,7 +279,42 @@ impl Administration<'_> {
         self.record(personal_org, Draft::of(Fact::ApiKeyRevoked { record }, guard)).await
     }
 
-    /// Makes the user; [`StoreError::Conflict`](crate::StoreError::Conflict) where the name is taken.
+    /// Ends the time in which a ledger was dated by a clock that was ahead: records that the clock was corrected, now. The
+    /// entries from the future stay as they are and count as recorded now; later entries carry the true time.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] without such an organization; [`Error::Invalid`] where no entry lies more than
+    /// [`MAX_CLOCK_LEAD`] in the future; [`Error::Store`] when the store fails, as where this machine's clock and the
+    /// database's are too far apart.
+    pub async fn end_future(&self, org: &OrgName) -> Result<EndedFuture> {
+        retry_on_conflict(|| self.try_end_future(org)).await
+    }
+
+    async fn try_end_future(&self, org: &OrgName) -> Result<EndedFuture> {
+        let (id, store, now) = (self.organization(org).await?.id, self.store(), self.service.now());
+        let missing = || StoreError::corrupt(format_args!("the ledger of '{org}' is missing"));
+        let size = store.ledger_head(id).await?.ok_or_else(missing)?.size();
+        let first = store.ledger_size_at(id, now.plus(MAX_CLOCK_LEAD)).await?;
+        if first >= size {
+            let text = format!("the ledger of '{org}' has no entries in the future: it is {now} now");
+            return Err(Error::invalid("org", text));
+        }
+        let last = store.ledger_times(id, &[size.saturating_sub(1)]).await?;
+        let (_, was) = last.into_iter().next().ok_or_else(missing)?;
+        let fact = Fact::ClockCorrected { first, was };
+        let write = Write {
+            org: id,
+            by: self.by.clone(),
+            at: now,
+            facts: vec![fact],
+            guards: vec![],
+            secrets: vec![],
+        };
+        store.record(write).await?;
+        Ok(EndedFuture { first, entries: size - first, was, now })
+    }
+
+    /// Makes the user; [`StoreError::Conflict`] where the name is taken.
     pub(crate) async fn begin_user(&self, name: &OrgName) -> Result<User> {
         let user = User { id: self.service.new_id(), name: name.clone(), created_at: self.service.now() };
         let facts = vec![Fact::UserCreated { record: user.clone() }];
@@ -274,7 +323,7 @@ impl Administration<'_> {
     }
 
     /// Begins an organization's ledger, with its first administrator;
-    /// [`StoreError::Conflict`](crate::StoreError::Conflict) where the name is taken.
+    /// [`StoreError::Conflict`] where the name is taken.
     pub(crate) async fn begin_organization(
         &self,
         name: &OrgName,

@@ -8,7 +8,7 @@ use crate::environments::{attached, lifecycle, reports};
 use crate::operation::Visitor;
 use crate::{
     actions, allowlists, api_keys, artifacts, attestation_types, attestations, builds, controls, deployments,
-    environments, flows, orgs, policies, repos, schemas, service_accounts, snapshots, tags, trails,
+    environments, flows, limits, orgs, policies, repos, schemas, service_accounts, snapshots, tags, trails,
 };
 
 /// Shows every operation to `v`.
@@ -20,6 +20,7 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<actions::GetAction>();
     v.visit::<allowlists::ListAllowlist>();
     v.visit::<allowlists::AllowArtifact>();
+    v.visit::<allowlists::WithdrawAllowance>();
     v.visit::<artifacts::ListArtifacts>();
     v.visit::<artifacts::ReportArtifact>();
     v.visit::<artifacts::GetArtifactsByCommit>();
@@ -89,6 +90,7 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<flows::GetFlow>();
     v.visit::<flows::ArchiveFlow>();
     v.visit::<flows::RenameFlow>();
+    v.visit::<limits::operations::GetLimits>();
     v.visit::<orgs::ListMembershipEvents>();
     v.visit::<orgs::GetOrganization>();
     v.visit::<actions::ListNotifications>();

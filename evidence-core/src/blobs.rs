@@ -146,6 +146,16 @@ pub trait OutsideBlobs: Blobs {
     /// Removes a blob, if it is there. [`StoreError::Unavailable`] says that it was not removed and will not be by this; after
     /// any other error it may be removed at any time.
     async fn remove(&self, org: Id, sha256: &Fingerprint) -> StoreResult<()>;
+
+    /// Returns the id in this place's marker, an object beside the blobs; `None` without a marker. The service compares it
+    /// before and after each write: an empty directory may be the mount point of a volume that is not mounted.
+    async fn marker(&self) -> StoreResult<Option<Id>>;
+
+    /// Writes the marker. It is durable once this returns.
+    async fn put_marker(&self, id: Id) -> StoreResult<()>;
+
+    /// Checks that blobs can be written, by writing a small object that every call overwrites.
+    async fn ready(&self) -> StoreResult<()>;
 }
 
 /// Whether a blob can be read to its end and is what its digest says. This reads all of it, which costs about what

@@ -4,18 +4,22 @@
 
 mod addresses;
 mod free_form;
+mod urls;
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
+use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::decode::{is_recorded, shortened};
+use crate::limits;
 use crate::name::BadText;
 
-pub use addresses::{Address, Mailbox, WebUrl};
-pub use free_form::{AnyJson, AttestationData, FreeForm, UserData};
+pub use addresses::{Address, Mailbox, WebUrl, WebhookUrl};
+pub use free_form::{AnyJson, AttestationData, DataObject, FreeForm, UserData};
 
 /// A text of `MIN` to `MAX` characters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -223,11 +227,8 @@ impl<T, const MAX: usize> Default for List<T, MAX> {
 
 impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for List<T, MAX> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let items = Vec::deserialize(deserializer)?;
-        if items.len() > MAX && !is_recorded() {
-            return Err(serde::de::Error::custom(format_args!("List should have at most {MAX} items")));
-        }
-        Ok(Self(items))
+        let excess = || format!("List should have at most {MAX} items");
+        at_most_items(deserializer, MAX, excess).map(Self)
     }
 }
 
@@ -241,6 +242,182 @@ impl<T: JsonSchema, const MAX: usize> JsonSchema for List<T, MAX> {
     fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
         let items = generator.subschema_for::<T>();
         schemars::json_schema!({ "type": "array", "items": items, "maxItems": MAX })
+    }
+}
+
+/// A list of at most `MAX` items that a machine collected. A null among them says nothing: it is skipped and counted.
+#[derive(Debug, Clone, Serialize)]
+#[serde(transparent)]
+pub struct Collected<T, const MAX: usize = 1000> {
+    /// The items, without the skipped ones.
+    pub items: Vec<T>,
+    #[serde(skip)]
+    skipped: usize,
+}
+
+impl<T, const MAX: usize> Collected<T, MAX> {
+    /// How many items were skipped.
+    pub const fn skipped(&self) -> usize {
+        self.skipped
+    }
+}
+
+impl<T, const MAX: usize> Default for Collected<T, MAX> {
+    fn default() -> Self {
+        Vec::new().into()
+    }
+}
+
+impl<T, const MAX: usize> From<Vec<T>> for Collected<T, MAX> {
+    fn from(items: Vec<T>) -> Self {
+        Self { items, skipped: 0 }
+    }
+}
+
+/// What was skipped is no part of the list.
+impl<T: PartialEq, const MAX: usize> PartialEq for Collected<T, MAX> {
+    fn eq(&self, other: &Self) -> bool {
+        self.items == other.items
+    }
+}
+
+impl<T: Eq, const MAX: usize> Eq for Collected<T, MAX> {}
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Collected<T, MAX> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let List(sent) = List::<Option<T>, MAX>::deserialize(deserializer)?;
+        let count = sent.len();
+        let items = Vec::from_iter(sent.into_iter().flatten());
+        Ok(Self { skipped: count - items.len(), items })
+    }
+}
+
+impl<T: JsonSchema, const MAX: usize> JsonSchema for Collected<T, MAX> {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        format!("Collected{}", T::schema_name()).into()
+    }
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        List::<Option<T>, MAX>::json_schema(generator)
+    }
+}
+
+/// Reads a list of at most `most` items, and stops at the first item beyond them: its items take no memory.
+pub(crate) fn at_most_items<'de, T, D>(
+    deserializer: D,
+    most: usize,
+    excess: impl FnOnce() -> String,
+) -> Result<Vec<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: serde::Deserializer<'de>,
+{
+    struct Items<T>(usize, PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<T> {
+        /// Nothing where there are more.
+        type Value = Option<Vec<T>>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a sequence")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+            let mut items = Vec::new();
+            while let Some(item) = seq.next_element()? {
+                if items.len() == self.0 && !is_recorded() {
+                    return Ok(None);
+                }
+                items.push(item);
+            }
+            Ok(Some(items))
+        }
+    }
+
+    let items = deserializer.deserialize_seq(Items(most, PhantomData))?;
+    items.ok_or_else(|| serde::de::Error::custom(excess()))
+}
+
+/// Defines lists whose greatest length is one of the [limits](crate::Limits) of the server.
+macro_rules! limited_lists {
+    ($($(#[$doc:meta])* $name:ident($item:ty) = $limit:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Vec<$item>);
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let most = $crate::limits::in_force().$limit;
+                let excess =
+                    || format!("List should have at most {most} items (limit {})", stringify!($limit));
+                $crate::bounded::at_most_items(deserializer, most, excess).map(Self)
+            }
+        }
+
+        impl schemars::JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                let items = generator.subschema_for::<$item>();
+                let most = $crate::limits::in_force().$limit;
+                schemars::json_schema!({ "type": "array", "items": items, "maxItems": most })
+            }
+        }
+    )*};
+}
+pub(crate) use limited_lists;
+
+/// The message of a git commit: a text whose greatest length in bytes is a [limit](crate::Limits) of the server.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[serde(transparent)]
+pub struct CommitMessage(String);
+
+impl std::ops::Deref for CommitMessage {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for CommitMessage {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let most = limits::in_force().commit_message;
+        if text.len() > most && !is_recorded() {
+            let excess = format_args!("String should have at most {most} bytes (limit commit_message)");
+            return Err(serde::de::Error::custom(excess));
+        }
+        Ok(Self(text))
+    }
+}
+
+impl FromStr for CommitMessage {
+    type Err = BadText;
+
+    fn from_str(text: &str) -> Result<Self, BadText> {
+        let most = limits::in_force().commit_message;
+        if text.len() > most { Err(BadText::TooLong(most)) } else { Ok(Self(text.to_owned())) }
+    }
+}
+
+impl JsonSchema for CommitMessage {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "CommitMessage".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let most = limits::in_force().commit_message;
+        schemars::json_schema!({ "type": "string", "maxLength": most, "x-max-bytes": most })
     }
 }
 
@@ -308,6 +485,16 @@ mod tests {
         #[test]
         fn a_text_is_accepted_iff_it_is_short_enough(text in "\\PC{0,12}") {
             prop_assert_eq!(accepts::<Text<8>>(&json!(text)), text.chars().count() <= 8);
+        }
+
+        #[test]
+        fn a_collected_list_is_the_same_without_its_nulls(items in proptest::collection::vec(any::<Option<u8>>(), 0..8)) {
+            let read = from_value::<Collected<u8, 4>>(&json!(items));
+            prop_assert_eq!(read.is_ok(), items.len() <= 4);
+            if let Ok(read) = read {
+                prop_assert_eq!(read.skipped() + read.items.len(), items.len());
+                prop_assert_eq!(json!(read), json!(Vec::from_iter(items.into_iter().flatten())));
+            }
         }
 
         #[test]

@@ -52,6 +52,8 @@ pub enum Error {
         limit: u64,
         /// Whether it is one file of a form rather than the whole body.
         file: bool,
+        /// The part of the request that is too large: `body`, or the name of a form's part.
+        part: &'static str,
     },
     /// The body is of a type that the operation does not read.
     #[error("the content type cannot be read")]
@@ -59,8 +61,12 @@ pub enum Error {
     /// The store could not answer, or did not accept.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// CPU-bound work was not begun, because too much of it waits.
-    #[error("too much CPU-bound work is waiting")]
+    /// The service became unavailable after something of the request was recorded, or may have been. Any other error that is
+    /// [`ErrorKind::Unavailable`] means that nothing was recorded.
+    #[error("the request may have been recorded: {0}")]
+    OutcomeUnknown(#[source] Box<Error>),
+    /// The request was not begun, because too many others wait or hold too much.
+    #[error("the service is overloaded")]
     Overloaded(#[from] Refused),
     /// A defect of the service or its surroundings, such as a report that cannot be drawn.
     #[error("{what}")]
@@ -119,6 +125,14 @@ impl ErrorKind {
     }
 }
 
+/// Refuses a list of `field` that would hold more than `most` items, together with those that are there already.
+pub(crate) fn at_most(most: usize, items: usize, field: &str) -> Result<()> {
+    if items > most {
+        return Err(Error::invalid(field, format!("There should be at most {most} items, not {items}")));
+    }
+    Ok(())
+}
+
 impl Error {
     /// What kind of failure it is.
     ///
@@ -164,9 +178,14 @@ impl Error {
             Self::TooLarge { .. } => ErrorKind::TooLarge,
             Self::UnsupportedMediaType => ErrorKind::UnsupportedMediaType,
             // A race lost too often is a busy store.
-            Self::Store(StoreError::Conflict | StoreError::Unavailable(_)) | Self::Overloaded(_) => {
-                ErrorKind::Unavailable
-            }
+            Self::Store(
+                StoreError::Conflict
+                | StoreError::Unavailable(_)
+                | StoreError::OutcomeUnknown(_)
+                | StoreError::ClockAhead(_),
+            )
+            | Self::OutcomeUnknown(_)
+            | Self::Overloaded(_) => ErrorKind::Unavailable,
             Self::Store(_) | Self::Internal { .. } => ErrorKind::Internal,
         }
     }
@@ -174,6 +193,12 @@ impl Error {
     /// The HTTP status that answers it: that of its [kind](Self::kind).
     pub const fn status(&self) -> u16 {
         self.kind().status()
+    }
+
+    /// Whether something of the request was recorded although it failed, or may have been. Any other request that fails with
+    /// [`ErrorKind::Unavailable`] recorded nothing.
+    pub const fn may_have_recorded(&self) -> bool {
+        matches!(self, Self::OutcomeUnknown(_) | Self::Store(StoreError::OutcomeUnknown(_)))
     }
 
     /// A refused field: status 400 with [`INVALID_PAYLOAD`].
@@ -223,6 +248,17 @@ impl Error {
     pub fn named_by(self, field: &'static str) -> Self {
         match self {
             Self::NotFound(missing) => missing.named_by(field).into(),
+            other => other,
+        }
+    }
+
+    /// The same failure of a request that recorded something, or may have: one for which the service is unavailable becomes
+    /// [`Error::OutcomeUnknown`]; other errors stay as they are.
+    #[must_use]
+    pub(crate) fn after_recording(self) -> Self {
+        match self {
+            Self::OutcomeUnknown(_) => self,
+            error if error.kind() == ErrorKind::Unavailable => Self::OutcomeUnknown(Box::new(error)),
             other => other,
         }
     }
@@ -300,6 +336,8 @@ pub enum Resource {
     ApiKey,
     /// An action, which is asked for by its number.
     Action,
+    /// An entry of an environment's allowlist, which is found by its fingerprint.
+    Allowance,
     Match,
     Tagged(TaggedKind),
 }
@@ -375,6 +413,7 @@ impl Resource {
             Self::ServiceAccount => "name",
             Self::ApiKey => "key_id",
             Self::Action => "action_number",
+            Self::Allowance => "fingerprint",
             Self::Match => "search_value",
             Self::Tagged(_) => "resource_id",
         }
@@ -402,6 +441,7 @@ impl Resource {
             Self::ServiceAccount => "service account",
             Self::ApiKey => "API key",
             Self::Action => "action",
+            Self::Allowance => "allowlist entry",
             Self::Match => "match",
             Self::Tagged(_) => "resource",
         }
@@ -430,6 +470,7 @@ impl Resource {
             Self::ServiceAccount => "Service account not found",
             Self::ApiKey => "API key not found",
             Self::Action => "Action not found",
+            Self::Allowance => "Allowlist entry not found",
             Self::Match => "No matches",
             Self::Tagged(_) => "Resource not found",
         }
@@ -502,7 +543,8 @@ fn looked_for(missing: &Missing) -> String {
         Resource::AttestationTypeVersion
         | Resource::ControlVersion
         | Resource::Snapshot
-        | Resource::Deployment => name.clone(),
+        | Resource::Deployment
+        | Resource::Allowance => name.clone(),
         _ => format!("no {noun} named '{name}' in {place}"),
     }
 }
@@ -539,7 +581,8 @@ fn named(missing: &Missing) -> String {
         Resource::AttestationTypeVersion
         | Resource::ControlVersion
         | Resource::Snapshot
-        | Resource::Deployment => name.clone(),
+        | Resource::Deployment
+        | Resource::Allowance => name.clone(),
         Resource::Control => format!("Control '{name}' does not exist in organization '{org}'"),
         Resource::Repo => format!("Repo '{name}' not found"),
         Resource::Match => format!("No matches for '{name}'."),

@@ -167,6 +167,10 @@ pub enum Fact {
     ArtifactAllowed {
         record: Allowance,
     },
+    /// Somebody withdrew an entry of an allowlist: the record is that entry, with its withdrawal.
+    AllowanceWithdrawn {
+        record: Allowance,
+    },
     AttestationTypeCreated {
         record: AttestationType,
         version: AttestationTypeVersion,
@@ -216,6 +220,14 @@ pub enum Fact {
     TextKept {
         text: String,
     },
+    /// A clock was ahead. The entry of this fact has the true time, which is before that of the entries that the clock
+    /// dated; they count as recorded at this time, and later entries go on from it.
+    ClockCorrected {
+        /// The index of the first entry of a later time.
+        first: u64,
+        /// The time of the entry before this one.
+        was: Timestamp,
+    },
 }
 
 impl Fact {
@@ -261,6 +273,7 @@ impl Fact {
             Self::PolicyCreated { .. } => "policy_created",
             Self::PolicyUpdated { .. } => "policy_updated",
             Self::ArtifactAllowed { .. } => "artifact_allowed",
+            Self::AllowanceWithdrawn { .. } => "allowance_withdrawn",
             Self::AttestationTypeCreated { .. } => "attestation_type_created",
             Self::AttestationTypeVersioned { .. } => "attestation_type_versioned",
             Self::AttestationTypeArchived { .. } => "attestation_type_archived",
@@ -273,6 +286,7 @@ impl Fact {
             Self::ActionUpdated { .. } => "action_updated",
             Self::ActionDeleted { .. } => "action_deleted",
             Self::TextKept { .. } => "text_kept",
+            Self::ClockCorrected { .. } => "clock_corrected",
         }
     }
 
@@ -289,6 +303,11 @@ impl Fact {
                 | Self::ApiKeyCreated { .. }
                 | Self::ApiKeyRevoked { .. }
         )
+    }
+
+    /// Whether the time of the ledger goes back with this fact: its entry has exactly the time of the write.
+    pub const fn turns_time_back(&self) -> bool {
+        matches!(self, Self::ClockCorrected { .. })
     }
 
     /// Whether the fact creates this organization, as the first of its ledger does.
@@ -349,7 +368,9 @@ impl Fact {
             | Self::AttestationAdded { .. }
             | Self::SnapshotTaken { .. }
             | Self::ArtifactAllowed { .. }
-            | Self::TextKept { .. } => return None,
+            | Self::AllowanceWithdrawn { .. }
+            | Self::TextKept { .. }
+            | Self::ClockCorrected { .. } => return None,
         })
     }
 
@@ -425,6 +446,7 @@ impl Fact {
             | Self::PoliciesDetached { .. }
             | Self::PolicyUpdated { .. }
             | Self::ArtifactAllowed { .. }
+            | Self::AllowanceWithdrawn { .. }
             | Self::AttestationTypeVersioned { .. }
             | Self::AttestationTypeArchived { .. }
             | Self::ControlUpdated { .. }
@@ -432,7 +454,8 @@ impl Fact {
             | Self::ControlUnarchived { .. }
             | Self::ControlTagged { .. }
             | Self::ActionUpdated { was: None, .. }
-            | Self::TextKept { .. } => Vec::new(),
+            | Self::TextKept { .. }
+            | Self::ClockCorrected { .. } => Vec::new(),
         }
     }
 }
@@ -525,6 +548,11 @@ impl EncodedFact {
             prepare(facts)
         };
         prepared.map_err(|error| StoreError::Failed(error.into()))
+    }
+
+    /// Whether it is older than the entry before it, of this time, and does not say that time goes back.
+    pub fn goes_back(&self, last: Option<Timestamp>) -> bool {
+        !self.fact.turns_time_back() && last.is_some_and(|last| self.at < last)
     }
 
     /// The hash of its leaf at this index, recorded at this time: its own, or that of the entry before where that is

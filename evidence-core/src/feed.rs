@@ -7,7 +7,8 @@
 //! the lease, so that a server which was cut off for longer than its lease changes nothing when it comes back. Delivery
 //! is at least once: what was done between two moves of a cursor is done again after a crash.
 //!
-//! Neither is evidence. Both lie beside the ledgers: they are not made again from them, not copied, and not checked.
+//! Neither is evidence. Both lie beside the ledgers and are neither rebuilt from them nor checked. A copy of the store takes
+//! along the cursor of notifications alone.
 
 use std::time::Duration;
 

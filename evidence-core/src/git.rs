@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::bounded::{Address, Description, List, ShortText, or_empty};
+use crate::bounded::{Address, CommitMessage, List, ShortText, limited_lists, or_empty};
 use crate::decode::{either_spelling, given};
 use crate::name::CommitSha;
 use crate::time::{SentSeconds, WholeSeconds};
@@ -15,7 +15,7 @@ pub struct GitCommit {
     pub sha1: ShortText,
     /// Its message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<Description>,
+    pub message: Option<CommitMessage>,
     /// Its author, as `Name <mail>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub author: Option<ShortText>,
@@ -42,6 +42,11 @@ pub struct GitCommit {
     pub signature_state: Option<ShortText>,
 }
 
+limited_lists! {
+    /// Git commits, of which a [limit](crate::Limits) says how many there may be.
+    Commits(GitCommit) = commits;
+}
+
 impl GitCommit {
     /// The hash of this commit, where there is one and its hash is in full.
     pub(crate) fn in_full_of(commit: Option<&Self>) -> Option<&str> {
@@ -56,7 +61,7 @@ struct SentCommit {
     sha1: Option<ShortText>,
     #[serde(default, deserialize_with = "given")]
     sha: Option<ShortText>,
-    message: Option<Description>,
+    message: Option<CommitMessage>,
     author: Option<ShortText>,
     author_username: Option<ShortText>,
     branch: Option<ShortText>,

@@ -16,7 +16,7 @@ use crate::id::Id;
 use crate::ledger::Hash;
 use crate::name::{Fingerprint, TrailName};
 use crate::orgs::record::{Organization, User};
-use crate::repos::record::VcsProvider;
+use crate::repos::record::{RepoInfo, VcsProvider};
 use crate::snapshots::key::ArtifactKey;
 use crate::snapshots::record::{Provenance, RunningArtifact, Snapshot};
 use crate::tags::record::Tags;
@@ -147,6 +147,13 @@ pub enum IndexRow<'a> {
         /// The flow it lies in.
         flow: Id,
     },
+    /// What was reported to the flow names the address of a repo. Replaces the row of the flow.
+    FlowRepo {
+        /// The flow.
+        flow: Id,
+        /// The repo's address.
+        url: &'a str,
+    },
     /// A repo as it was last reported. Replaces the row of its id.
     Repo {
         /// The repo.
@@ -243,16 +250,23 @@ pub enum IndexRow<'a> {
         /// Its number, from 1.
         number: u64,
     },
-    /// An allowlist entry. Replaces the row of its environment and fingerprint.
+    /// An allowlist entry, or its withdrawal. Older rows of its environment and fingerprint stay.
     Allowed {
         /// The environment.
         environment: Id,
         /// The artifact.
         fingerprint: &'a Fingerprint,
+        /// When the entry ends or has ended, if it does.
+        ends_at: Option<Timestamp>,
+        /// Whether it was withdrawn.
+        withdrawn: bool,
     },
     /// A file that the entry names: its content is kept beside the ledger, and is not pending any more
     /// ([`crate::sweep`]). One row a content.
     Attachment(&'a Attachment),
+    /// A clock was ahead: every row of an earlier entry of the organization that has a later time than this entry gets the
+    /// time of this entry. So the rows of an organization are in the order of their times again.
+    TimeCorrected,
     /// The text with this digest. The newest row of a digest replaces older ones.
     Text {
         /// The SHA-256 of the text.
@@ -267,6 +281,11 @@ pub enum IndexRow<'a> {
 
 fn commit_row(commit: Option<&str>, trail: Id, flow: Id) -> Option<IndexRow<'_>> {
     Some(IndexRow::CommitTrail { commit: commit?, trail, flow })
+}
+
+/// The address of a repo; empty where none was told.
+fn address(repo: Option<&RepoInfo>) -> &str {
+    repo.map(|repo| repo.url.as_str()).unwrap_or_default()
 }
 
 fn member_rows(environment: Id, members: &[Id], joined: bool) -> impl Iterator<Item = IndexRow<'_>> {
@@ -317,6 +336,7 @@ impl Fact {
         rows.extend(record.as_ref().and_then(|record| self.tags_row(record)));
         rows.extend(record);
         rows.extend(self.text_use().map(|text| IndexRow::TextUse { sha256: text.sha256 }));
+        rows.extend(self.flow_repo());
         match self {
             Self::OrganizationCreated { record } => rows.push(IndexRow::Organization(record)),
             Self::UserCreated { record } => rows.push(IndexRow::User(record)),
@@ -401,10 +421,14 @@ impl Fact {
             | Self::ControlUnarchived { version, .. } => {
                 rows.push(IndexRow::Version { of: version.control, number: version.version });
             }
-            Self::ArtifactAllowed { record } => rows.push(IndexRow::Allowed {
-                environment: record.environment,
-                fingerprint: &record.fingerprint,
-            }),
+            Self::ArtifactAllowed { record } | Self::AllowanceWithdrawn { record } => {
+                rows.push(IndexRow::Allowed {
+                    environment: record.environment,
+                    fingerprint: &record.fingerprint,
+                    ends_at: record.ends_at(),
+                    withdrawn: record.withdrawn.is_some(),
+                });
+            }
             Self::EnvironmentCreated { record } => {
                 rows.extend(member_rows(record.id, &record.included, true));
             }
@@ -416,6 +440,7 @@ impl Fact {
                 rows.extend(member_rows(record.id, std::slice::from_ref(member), true));
             }
             Self::TextKept { text } => rows.push(IndexRow::Text { sha256: Hash::of(text) }),
+            Self::ClockCorrected { .. } => rows.push(IndexRow::TimeCorrected),
             // The rows of the record and of its names are all they are found by.
             Self::UserSettingsChanged { .. }
             | Self::ServiceAccountCreated { .. }
@@ -441,6 +466,21 @@ impl Fact {
         rows
     }
 
+    /// The row of the repo that the fact names for its flow.
+    fn flow_repo(&self) -> Option<IndexRow<'_>> {
+        let (flow, url) = match self {
+            Self::TrailBegun { record } => (record.flow, address(record.repo_info.as_ref())),
+            // An update repeats what the trail had before.
+            Self::TrailUpdated { record, changes } if changes.iter().any(|change| change == "repo_info") => {
+                (record.flow, address(record.repo_info.as_ref()))
+            }
+            Self::ArtifactReported { record } => (record.flow, record.repo_address()),
+            Self::AttestationAdded { record } => (record.flow, address(record.repo_info.as_ref())),
+            _ => return None,
+        };
+        (!url.is_empty()).then_some(IndexRow::FlowRepo { flow, url })
+    }
+
     /// The text that the fact refers to.
     const fn text_use(&self) -> Option<TextRef> {
         match self {
@@ -451,6 +491,7 @@ impl Fact {
             | Self::FlowArchived { record, .. } => record.template,
             Self::TrailBegun { record } | Self::TrailUpdated { record, .. } => record.template,
             Self::ArtifactReported { record } => record.template,
+            Self::AttestationAdded { record } => record.data,
             _ => None,
         }
     }
@@ -532,7 +573,9 @@ impl Fact {
             | Self::ArtifactReported { .. }
             | Self::AttestationAdded { .. }
             | Self::ArtifactAllowed { .. }
-            | Self::TextKept { .. } => return None,
+            | Self::AllowanceWithdrawn { .. }
+            | Self::TextKept { .. }
+            | Self::ClockCorrected { .. } => return None,
         };
         let archived = match self {
             Self::EnvironmentArchived { .. } | Self::ServiceAccountDeleted { .. } => true,

@@ -10,7 +10,7 @@ use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-pub use parse::{CheckedJson, MAX_DEPTH, MAX_VALUES, check, parse};
+pub use parse::{CheckedJson, MAX_DEPTH, check, parse};
 pub(crate) use scan::{Scanner, compact};
 pub use text::{JsonFields, JsonText};
 

@@ -50,7 +50,9 @@ pub mod blobs;
 pub mod feed;
 pub mod store;
 
+pub mod admission;
 pub mod auth;
+pub mod budget;
 pub mod operation;
 pub mod queue;
 pub mod service;

@@ -45,6 +45,7 @@ use crate::name::Fingerprint;
 use crate::notifications::Delivery;
 use crate::orgs::{Organization, User};
 use crate::store::{Current, Health, StoreError, StoreResult};
+use crate::sweep::AttachmentPlace;
 use crate::time::Timestamp;
 use tables::Tables;
 
@@ -76,6 +77,7 @@ struct State {
     named: BTreeSet<(Id, Fingerprint)>,
     /// Contents that no record names yet: when they were kept, and when their removal began.
     pending: BTreeMap<(Id, Fingerprint), (Timestamp, Option<Timestamp>)>,
+    attachment_place: Option<AttachmentPlace>,
     /// Attachments by organization and content.
     blobs: BTreeMap<(Id, Fingerprint), Bytes>,
 }
@@ -120,6 +122,14 @@ impl MemoryStore {
 impl Health for MemoryStore {
     async fn ready(&self) -> StoreResult<()> {
         self.read().map(drop)
+    }
+
+    async fn check_clock(&self, _: Timestamp) -> StoreResult<()> {
+        Ok(())
+    }
+
+    async fn newest_entry(&self) -> StoreResult<Option<Timestamp>> {
+        Ok(self.read()?.tables.values().filter_map(|tables| tables.ledger.last()).max())
     }
 }
 

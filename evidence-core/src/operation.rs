@@ -81,9 +81,12 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     /// [`Csv`] or [`Pdf`], with headers of its own as [`WithHeaders`].
     type Output: Reply;
 
-    /// The greatest JSON body, in bytes.
+    /// The greatest JSON body, or JSON document of a form, in bytes: [`Limits::body`], or [`Limits::document`].
     fn body_limit(limits: &Limits) -> u64 {
-        limits.body
+        match Self::Body::KIND {
+            BodyKind::Form(_) => limits.document,
+            BodyKind::Empty | BodyKind::Json | BodyKind::Raw => limits.body,
+        }
     }
 
     /// The organization it concerns.
@@ -125,7 +128,7 @@ pub enum RawBody {
     /// A multipart form.
     Form {
         /// The text of the part that holds the JSON document, if it was there.
-        document: Option<Vec<u8>>,
+        document: Option<Bytes>,
         /// The file parts in the order of their names' numbers: part name and file.
         files: Vec<(String, Upload)>,
     },
@@ -138,7 +141,7 @@ impl RawBody {
     fn json_len(&self) -> usize {
         match self {
             Self::Json(text) => text.len(),
-            Self::Form { document, .. } => document.as_ref().map_or(0, Vec::len),
+            Self::Form { document, .. } => document.as_ref().map_or(0, Bytes::len),
             Self::Empty | Self::Bytes(_) => 0,
         }
     }
@@ -177,10 +180,10 @@ pub trait Body: Sized + Send + 'static {
     /// Reads it.
     fn read(raw: RawBody) -> Result<Self>;
 
-    /// The same, in `compute` where the JSON is long.
-    fn read_in(raw: RawBody, compute: &Compute) -> impl Future<Output = Result<Self>> + Send {
+    /// The same under these limits, in `compute` where the JSON is long.
+    fn read_in(raw: RawBody, limits: Limits, compute: &Compute) -> impl Future<Output = Result<Self>> + Send {
         let heavy = raw.json_len() > LONG_JSON;
-        async move { compute.run_if(heavy, move || Self::read(raw)).await? }
+        async move { compute.run_if(heavy, move || limits.apply(|| Self::read(raw))).await? }
     }
 }
 
@@ -269,7 +272,7 @@ impl<T> Form<T> {
     pub async fn into_text(self, part: &'static str, limit: u64) -> Result<(T, Option<String>)> {
         let Some(file) = self.files.into_iter().next() else { return Ok((self.document, None)) };
         if file.size > limit {
-            return Err(Error::TooLarge { limit, file: false });
+            return Err(Error::TooLarge { limit, file: false, part });
         }
         let bytes = file.read().await?;
         let text = String::from_utf8(bytes).map_err(|_| Error::invalid(part, "File should be UTF-8 text"))?;
@@ -463,6 +466,8 @@ pub trait Reply: Send + 'static {
     const STATUSES: &'static [u16];
     /// The media type of a success, as the OpenAPI document writes it.
     const MEDIA_TYPE: &'static str = "application/json";
+    /// Whether its answers have an `ETag`, by which a caller can ask for the content only if it has changed.
+    const HAS_ETAG: bool = false;
     /// The schema of its JSON; none for what is no JSON.
     fn schema(generator: &mut SchemaGenerator) -> Option<Schema>;
     /// Makes the answer; what takes long, in `compute`.
@@ -587,9 +592,25 @@ pub struct WithHeaders<R> {
     pub reply: R,
 }
 
+/// The header that says how many elements of a list were skipped because they say nothing. Absent if none was.
+pub const SKIPPED_ELEMENTS: &str = "Evidence-Skipped-Elements";
+
+impl<R> WithHeaders<R> {
+    /// The answer to a body of which so many elements were skipped.
+    ///
+    /// # Errors
+    /// None: the header can be sent.
+    pub fn skipping(reply: R, skipped: usize) -> Result<Self> {
+        let header = || Header::new(SKIPPED_ELEMENTS, skipped.to_string());
+        let headers = (skipped > 0).then(header).transpose()?.into_iter().collect();
+        Ok(Self { headers, reply })
+    }
+}
+
 impl<R: Reply> Reply for WithHeaders<R> {
     const STATUSES: &'static [u16] = R::STATUSES;
     const MEDIA_TYPE: &'static str = R::MEDIA_TYPE;
+    const HAS_ETAG: bool = R::HAS_ETAG;
 
     fn schema(generator: &mut SchemaGenerator) -> Option<Schema> {
         R::schema(generator)
@@ -631,6 +652,7 @@ impl Reply for Streamed {
 impl Reply for Download {
     const STATUSES: &'static [u16] = &[200];
     const MEDIA_TYPE: &'static str = "*/*";
+    const HAS_ETAG: bool = true;
 
     fn schema(_: &mut SchemaGenerator) -> Option<Schema> {
         None
@@ -648,6 +670,7 @@ pub struct Pdf(pub Download);
 impl Reply for Pdf {
     const STATUSES: &'static [u16] = Download::STATUSES;
     const MEDIA_TYPE: &'static str = "application/pdf";
+    const HAS_ETAG: bool = Download::HAS_ETAG;
 
     fn schema(_: &mut SchemaGenerator) -> Option<Schema> {
         None

@@ -6,20 +6,23 @@
 //! and nothing that they gave up happens once it goes on.
 //!
 //! What waits takes room until it is done, and what finds none is refused at once: the room is what waiting costs in
-//! memory. An organization may take half of what the others leave, so that there is always room for one more of them. One job
-//! larger than its organization's share may wait outside of the budget, one at a time: no size is refused for ever. Jobs of no
-//! organization (leases, cursors) take no room and are never refused for want of it.
+//! memory. Organizations share it ([`FairBudget`]). Jobs of no organization (leases, cursors) take no room and are never
+//! refused for want of it.
+//!
+//! Uploads yield: each time, the writer gets the other jobs first and then a bounded number of bytes of uploads, of one
+//! organization after the other. So a record waits for a part of a megabyte of chunks, however many are uploaded, and many
+//! chunks share a commit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
+use crate::budget::{FairBudget, Reservation};
 use crate::id::Id;
-use crate::lock::locked;
 use crate::store::error::{StoreError, StoreResult};
 
 /// How many jobs may wait; further callers wait for a place.
@@ -28,10 +31,16 @@ const PLACES: usize = 1024;
 /// What a job takes beside its payload, in bytes.
 const OVERHEAD: usize = 1024;
 
+/// How many bytes of uploads the writer gets at once.
+const UPLOADS_AT_ONCE: usize = 1 << 20;
+
 /// Something for a writer to do.
 pub trait Task: Send + 'static {
     /// Whose room it takes while it waits, and how many bytes of it; none where it takes none.
     fn room(&self) -> Option<(Id, usize)>;
+
+    /// Whether it is a part of an upload, and yields to others.
+    fn is_upload(&self) -> bool;
 }
 
 /// How much may wait, and how long.
@@ -46,7 +55,8 @@ pub struct Bounds {
     pub grace: Option<Duration>,
 }
 
-/// Why nobody knows the outcome of a job: the source of the [`StoreError::Unavailable`] that its caller gets.
+/// Why a job has no outcome: the source of the [`StoreError::Unavailable`] that its caller gets, or of the
+/// [`StoreError::OutcomeUnknown`] where the writer had begun the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
@@ -62,11 +72,17 @@ pub enum Refused {
     /// It was begun, and what came of it was not heard in time.
     #[error("the database did not say in time whether it wrote")]
     Silent,
+    /// It was begun, and the writer ended before it replied.
+    #[error("the store's writer ended while it wrote")]
+    Lost,
 }
 
 impl From<Refused> for StoreError {
     fn from(refused: Refused) -> Self {
-        Self::Unavailable(refused.into())
+        match refused {
+            Refused::Full | Refused::Late | Refused::Closed => Self::Unavailable(refused.into()),
+            Refused::Silent | Refused::Lost => Self::OutcomeUnknown(refused.into()),
+        }
     }
 }
 
@@ -74,13 +90,17 @@ impl From<Refused> for StoreError {
 #[derive(Debug)]
 pub struct Queue<J> {
     jobs: mpsc::Sender<Queued<J>>,
-    room: Arc<Room>,
+    room: Arc<FairBudget>,
     bounds: Bounds,
 }
 
 /// The writer's end of the queue.
 #[derive(Debug)]
-pub struct Jobs<J>(mpsc::Receiver<Queued<J>>);
+pub struct Jobs<J> {
+    arriving: mpsc::Receiver<Queued<J>>,
+    /// The uploads that were not given to the writer yet.
+    uploads: VecDeque<Queued<J>>,
+}
 
 /// A job, and the room that it takes until this is dropped.
 #[derive(Debug)]
@@ -91,15 +111,62 @@ pub struct Queued<J> {
     pub room: Option<Reservation>,
 }
 
-impl<J> Jobs<J> {
-    /// Waits for jobs and takes at most `limit` of them, in their order; answers how many, which is 0 once no more come.
+impl<J: Task> Jobs<J> {
+    /// Waits for jobs and takes some: at most `limit` in the order of arrival, but those of uploads behind the others and only
+    /// [`UPLOADS_AT_ONCE`]. Returns how many, which is 0 once no more come.
     pub async fn next(&mut self, jobs: &mut Vec<Queued<J>>, limit: usize) -> usize {
-        self.0.recv_many(jobs, limit).await
+        if self.uploads.is_empty() {
+            self.arriving.recv_many(jobs, limit).await;
+        }
+        self.arrange(jobs, limit)
     }
 
     /// The same on a thread that may be blocked.
     pub fn blocking_next(&mut self, jobs: &mut Vec<Queued<J>>, limit: usize) -> usize {
-        self.0.blocking_recv_many(jobs, limit)
+        if self.uploads.is_empty() {
+            self.arriving.blocking_recv_many(jobs, limit);
+        }
+        self.arrange(jobs, limit)
+    }
+
+    /// Whether uploads arrived that the writer has not got yet.
+    pub fn has_uploads(&self) -> bool {
+        !self.uploads.is_empty()
+    }
+
+    fn arrange(&mut self, jobs: &mut Vec<Queued<J>>, limit: usize) -> usize {
+        while jobs.len() < limit
+            && let Ok(job) = self.arriving.try_recv()
+        {
+            jobs.push(job);
+        }
+        self.uploads.extend(jobs.extract_if(.., |queued| queued.job.is_upload()));
+        self.take_uploads(jobs);
+        jobs.len()
+    }
+
+    /// Takes uploads, of one organization after the other.
+    fn take_uploads(&mut self, jobs: &mut Vec<Queued<J>>) {
+        let mut bytes = 0;
+        while bytes < UPLOADS_AT_ONCE && !self.uploads.is_empty() {
+            let (mut taken, mut later) = (BTreeSet::new(), VecDeque::new());
+            let mut rest = VecDeque::new();
+            for queued in self.uploads.drain(..) {
+                let (org, size) = queued.job.room().unzip();
+                if taken.contains(&org) {
+                    later.push_back(queued);
+                } else if bytes < UPLOADS_AT_ONCE {
+                    taken.insert(org);
+                    bytes += size.unwrap_or_default() + OVERHEAD;
+                    jobs.push(queued);
+                } else {
+                    rest.push_back(queued);
+                }
+            }
+            // Next time it is the turn of those that got nothing.
+            rest.append(&mut later);
+            self.uploads = rest;
+        }
     }
 }
 
@@ -107,8 +174,8 @@ impl<J: Task> Queue<J> {
     /// Both ends of a queue.
     pub fn new(bounds: Bounds) -> (Self, Jobs<J>) {
         let (jobs, queue) = mpsc::channel(PLACES);
-        let room = Arc::new(Room { bytes: bounds.bytes, shares: Mutex::default() });
-        (Self { jobs, room, bounds }, Jobs(queue))
+        let room = FairBudget::new(bounds.bytes as u64);
+        (Self { jobs, room, bounds }, Jobs { arriving: queue, uploads: VecDeque::new() })
     }
 
     /// How long a job may wait.
@@ -131,10 +198,14 @@ impl<J: Task> Queue<J> {
     /// Hands a job to the writer and waits for its outcome.
     ///
     /// # Errors
-    /// Whatever the writer replies, or [`StoreError::Unavailable`] for one of the reasons in [`Refused`].
+    /// Whatever the writer replies, or [`StoreError::Unavailable`] or [`StoreError::OutcomeUnknown`] for one of the reasons in
+    /// [`Refused`].
     pub async fn submit<T>(&self, job: J, outcome: Outcome<T>) -> StoreResult<T> {
         let room = match job.room() {
-            Some((org, bytes)) => Some(self.room.take(org, bytes + OVERHEAD).ok_or(Refused::Full)?),
+            Some((org, bytes)) => {
+                let room = self.room.try_reserve(Some(org), (bytes + OVERHEAD) as u64);
+                Some(room.ok_or(Refused::Full)?)
+            }
             None => None,
         };
         let place = timeout_at(outcome.deadline, self.jobs.reserve()).await.map_err(|_| Refused::Late)?;
@@ -204,10 +275,9 @@ impl<T> Outcome<T> {
     async fn wait(mut self, grace: Option<Duration>) -> StoreResult<T> {
         match timeout_at(self.deadline, &mut self.from).await {
             Ok(Ok(outcome)) => return outcome,
+            Ok(Err(_)) if decide(&self.claim, GIVEN_UP) != GIVEN_UP => return Err(Refused::Lost.into()),
             // A writer lets go of what is late, perhaps before the time of its caller is seen to be over here.
-            Ok(Err(_)) if Instant::now() < self.deadline || decide(&self.claim, GIVEN_UP) != GIVEN_UP => {
-                return Err(Refused::Closed.into());
-            }
+            Ok(Err(_)) if Instant::now() < self.deadline => return Err(Refused::Closed.into()),
             Ok(Err(_)) => return Err(Refused::Late.into()),
             Err(_) if decide(&self.claim, GIVEN_UP) == GIVEN_UP => return Err(Refused::Late.into()),
             Err(_) => {}
@@ -216,76 +286,7 @@ impl<T> Outcome<T> {
             Some(grace) => timeout_at(self.deadline + grace, self.from).await.map_err(|_| Refused::Silent)?,
             None => self.from.await,
         };
-        outcome.map_err(|_| Refused::Closed)?
-    }
-}
-
-/// The room that waiting jobs take.
-#[derive(Debug)]
-struct Room {
-    bytes: usize,
-    shares: Mutex<Shares>,
-}
-
-#[derive(Debug, Default)]
-struct Shares {
-    /// In bytes, of each organization that has any.
-    of: BTreeMap<Id, usize>,
-    /// Of all of them.
-    total: usize,
-    /// Whether a job waits that was too large for its organization's share.
-    has_oversized: bool,
-}
-
-/// Room that a job takes until this is dropped.
-#[derive(Debug)]
-pub struct Reservation {
-    room: Arc<Room>,
-    /// None where the job waits outside of the budget.
-    share: Option<(Id, usize)>,
-}
-
-impl Room {
-    fn shares(&self) -> MutexGuard<'_, Shares> {
-        locked(&self.shares)
-    }
-
-    fn take(self: &Arc<Self>, org: Id, bytes: usize) -> Option<Reservation> {
-        let mut shares = self.shares();
-        let own = shares.of.get(&org).copied().unwrap_or_default();
-        let most = (self.bytes - (shares.total - own)) / 2;
-        let share = if bytes > most {
-            if shares.has_oversized {
-                return None;
-            }
-            shares.has_oversized = true;
-            None
-        } else if own + bytes > most {
-            return None;
-        } else {
-            shares.of.insert(org, own + bytes);
-            shares.total += bytes;
-            Some((org, bytes))
-        };
-        drop(shares);
-        Some(Reservation { room: Arc::clone(self), share })
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        let mut shares = self.room.shares();
-        let Some((org, bytes)) = self.share else {
-            shares.has_oversized = false;
-            return;
-        };
-        shares.total -= bytes;
-        if let Some(own) = shares.of.get_mut(&org) {
-            *own -= bytes;
-            if *own == 0 {
-                shares.of.remove(&org);
-            }
-        }
+        outcome.map_err(|_| Refused::Lost)?
     }
 }
 

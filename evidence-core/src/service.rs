@@ -3,6 +3,7 @@
 mod answers;
 mod context;
 pub(crate) mod names;
+mod readiness;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::admission::Admission;
 use crate::attestation_types::compiled::{CompiledTypes, no_types};
 use crate::auth::access::{Access, OrgAccess, Principal, Target};
 use crate::auth::actor::Scope;
@@ -20,7 +22,6 @@ use crate::compute::{Compute, ComputePool, Progress};
 use crate::environments::remembered::{EvaluationCache, no_evaluations};
 use crate::error::{Error, ErrorKind, Missing, Resource, Result, Wording};
 use crate::fact::names::Key;
-use crate::flows::record::Visibility;
 use crate::flows::templates::{Templates, no_templates};
 use crate::id::{Id, Random, SystemRandom};
 use crate::limits::Limits;
@@ -30,13 +31,16 @@ use crate::orgs::store::{KeyHolder, OrgRole};
 use crate::policies::parsed::{ParsedPolicies, no_policies};
 use crate::rules::egress::Egress;
 use crate::store::Store;
+use crate::store::error::{StoreResult, is_future};
 use crate::sweep::pending::Attachments;
+use crate::sweep::place::MarkedPlace;
 use crate::time::{Clock, SystemClock, Timestamp};
 use crate::trails::contents::{TrailCache, no_trails};
 use crate::turns::Turns;
 
 use answers::{AnswerCache, Lookup};
 use names::{NameCache, empty_name_cache};
+use readiness::Readiness;
 
 pub use context::*;
 pub(crate) use context::{OwnedContext, retry_on_conflict, snapshot_too_large};
@@ -89,8 +93,21 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     /// Where CPU-bound work is done; on behalf of whom, is the transport's to say ([`Access::on_behalf_of`]).
     fn compute(&self) -> Compute;
 
-    /// Answers once the store does.
+    /// How much requests may hold; a transport asks on behalf of whom it reads a body ([`Access::on_behalf_of`]).
+    fn admission(&self) -> Admission;
+
+    /// Whether writes can succeed: checked against the store and the place of the attachments, by a write that changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`Error::Store`] with the reason. Transports show it to callers.
     fn ready(&self) -> impl Future<Output = Result<()>> + Send;
+
+    /// What an operator should look at although requests can be answered, a sentence each. None of them names an
+    /// organization.
+    fn warnings(&self) -> impl Future<Output = Vec<String>> + Send {
+        std::future::ready(Vec::new())
+    }
 
     /// Authorizes and runs: the way in for a host's own code. An operation is a value, and so is its body.
     ///
@@ -150,7 +167,8 @@ async fn answer_of<O: Operation>(output: O::Output, compute: &Compute) -> Result
     if O::METHOD != Method::Get {
         compute.note(Progress::Recorded);
     }
-    output.answer(compute).await
+    let answer = output.answer(compute).await;
+    if O::METHOD == Method::Get { answer } else { answer.map_err(Error::after_recording) }
 }
 
 /// How a service behaves. Made with `..Settings::default()`: a new field is no breaking change.
@@ -209,6 +227,7 @@ struct Parts {
     random: Arc<dyn Random>,
     settings: Settings,
     compute: Compute,
+    admission: Admission,
     callers: Callers,
     names: NameCache,
     templates: Templates,
@@ -218,6 +237,31 @@ struct Parts {
     trails: TrailCache,
     answers: AnswerCache,
     changing: Changing,
+    readiness: Readiness,
+    newest_entry: NewestEntry,
+}
+
+/// The time of the newest entry of the store. The query reads the last entry of every ledger, so that its result is used
+/// again for a hundred times as long as the query took.
+#[derive(Default)]
+struct NewestEntry(tokio::sync::Mutex<Option<(Instant, Option<Timestamp>)>>);
+
+impl NewestEntry {
+    async fn get(
+        &self,
+        query: impl Future<Output = StoreResult<Option<Timestamp>>>,
+    ) -> StoreResult<Option<Timestamp>> {
+        let mut known = self.0.lock().await;
+        let begun = Instant::now();
+        if let Some((valid_until, newest)) = *known
+            && begun < valid_until
+        {
+            return Ok(newest);
+        }
+        let newest = query.await?;
+        *known = Some((Instant::now() + begun.elapsed() * 100, newest));
+        Ok(newest)
+    }
 }
 
 /// A request is authorized again whose answer is begun later than that: rights may have been taken away meanwhile.
@@ -289,7 +333,7 @@ impl Parts {
             (Some(role), scope, _) => role >= scope.least_role(),
             (None, Scope::ReadFlow, Some(flow)) => {
                 let flow = store.flow(org, flow.as_str()).await?;
-                flow.is_some_and(|flow| flow.record.visibility == Visibility::Public)
+                flow.is_some_and(|flow| flow.record.is_public())
             }
             (None, ..) => false,
         };
@@ -349,7 +393,7 @@ impl Evidence {
         random: Arc<dyn Random>,
     ) -> Self {
         let attachments = Attachments::Inside(Arc::clone(&store));
-        let answers = AnswerCache::new(&settings);
+        let (answers, admission) = (AnswerCache::new(&settings), Admission::new(&settings.limits));
         Self {
             parts: Arc::new(Parts {
                 store,
@@ -359,6 +403,7 @@ impl Evidence {
                 random,
                 settings,
                 compute: Compute::default(),
+                admission,
                 callers: Callers::default(),
                 names: empty_name_cache(),
                 templates: no_templates(),
@@ -368,6 +413,8 @@ impl Evidence {
                 trails: no_trails(),
                 answers,
                 changing: changing(),
+                readiness: Readiness::default(),
+                newest_entry: NewestEntry::default(),
             }),
         }
     }
@@ -378,7 +425,10 @@ impl Evidence {
     #[must_use]
     pub fn with_attachments(self, attachments: Arc<dyn OutsideBlobs>) -> Self {
         self.with(|parts| {
-            parts.attachments = Attachments::Outside(attachments);
+            let (store, clock, random) = (&parts.store, &parts.clock, &parts.random);
+            let (store, clock, random) = (Arc::clone(store), Arc::clone(clock), Arc::clone(random));
+            parts.attachments =
+                Attachments::Outside(Arc::new(MarkedPlace::new(store, attachments, clock, random)));
             parts.blobs = parts.attachments.blobs();
         })
     }
@@ -393,7 +443,8 @@ impl Evidence {
 
     /// The same service with other parts, which has forgotten what it remembered.
     fn with(self, change: impl FnOnce(&mut Parts)) -> Self {
-        let Parts { store, attachments, blobs, clock, random, settings, compute, .. } = &*self.parts;
+        let Parts { store, attachments, blobs, clock, random, settings, compute, admission, .. } =
+            &*self.parts;
         let mut parts = Parts {
             store: Arc::clone(store),
             attachments: attachments.clone(),
@@ -402,6 +453,7 @@ impl Evidence {
             random: Arc::clone(random),
             settings: settings.clone(),
             compute: compute.clone(),
+            admission: admission.clone(),
             callers: Callers::default(),
             names: empty_name_cache(),
             templates: no_templates(),
@@ -411,6 +463,8 @@ impl Evidence {
             trails: no_trails(),
             answers: AnswerCache::new(settings),
             changing: changing(),
+            readiness: Readiness::default(),
+            newest_entry: NewestEntry::default(),
         };
         change(&mut parts);
         Self { parts: Arc::new(parts) }
@@ -473,7 +527,8 @@ impl Evidence {
         body: O::Body,
     ) -> Result<O::Output> {
         let cx = Context::over(&self.parts, access, self.now());
-        operation.run(body, &cx).await.map_err(|error| error.with_summary(O::INVALID))
+        let outcome = operation.run(body, &cx).await.map_err(|error| error.with_summary(O::INVALID));
+        if cx.has_recorded() { outcome.map_err(Error::after_recording) } else { outcome }
     }
 }
 
@@ -562,7 +617,29 @@ impl EvidenceService for Evidence {
         self.parts.compute.clone()
     }
 
+    fn admission(&self) -> Admission {
+        self.parts.admission.clone()
+    }
+
     async fn ready(&self) -> Result<()> {
-        Ok(self.parts.store.ready().await?)
+        let Parts { readiness, store, attachments, .. } = &*self.parts;
+        store.check_clock(self.now()).await?;
+        readiness.check(&**store, attachments).await
+    }
+
+    async fn warnings(&self) -> Vec<String> {
+        let newest = self.parts.newest_entry.get(self.parts.store.newest_entry());
+        let future = match newest.await {
+            Ok(newest) => newest.is_some_and(|newest| is_future(newest, self.now())),
+            Err(error) => {
+                tracing::debug!(%error, "the newest ledger entry cannot be read");
+                false
+            }
+        };
+        if !future {
+            return Vec::new();
+        }
+        tracing::warn!("a ledger has entries in the future: 'evidence-server fsck' names the organization");
+        vec!["a ledger has entries in the future: 'evidence-server fsck' names the organization".to_owned()]
     }
 }

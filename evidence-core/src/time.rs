@@ -1,9 +1,13 @@
 //! Time: one instant type inside, three spellings on the wire, and the one place that reads a clock.
 
+use std::time::Duration;
+
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::decode::is_recorded;
 
 const MICROS: i64 = 1_000_000;
 
@@ -41,6 +45,17 @@ impl Timestamp {
     /// Seconds between an earlier instant and this one; negative when `earlier` is later.
     pub fn since(self, earlier: Self) -> Seconds {
         Seconds::of_micros(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The instant this much later; saturates at the end of the range.
+    pub fn plus(self, duration: Duration) -> Self {
+        let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_add(micros))
+    }
+
+    /// By how much this instant is later than another; nothing where it is not.
+    pub const fn later_than(self, other: Self) -> Option<Duration> {
+        if self.0 > other.0 { Some(Duration::from_micros(self.0.abs_diff(other.0))) } else { None }
     }
 
     /// Decimal epoch seconds with six decimals, the form of an artifact's `created_at`.
@@ -82,19 +97,33 @@ impl Seconds {
 #[serde(transparent)]
 pub struct WholeSeconds(pub i64);
 
-/// An instant a caller sent: a JSON integer or decimal of epoch seconds, finite and within ±10¹² seconds.
+/// The latest time that callers may send, in epoch seconds. Times in milliseconds are above it from the year 2001 on.
+pub(crate) const MAX_SECONDS: i64 = 1_000_000_000_000;
+
+/// Refuses a number that is no time in seconds, but in milliseconds or a smaller unit.
+pub(crate) fn check_seconds(seconds: i64) -> Result<(), String> {
+    let unit = match seconds.unsigned_abs() {
+        0..=1_000_000_000_000 => return Ok(()),
+        1_000_000_000_001..100_000_000_000_000 => "milliseconds",
+        100_000_000_000_000..100_000_000_000_000_000 => "microseconds",
+        _ => "nanoseconds",
+    };
+    Err(format!("Input should be a time in seconds since 1970-01-01, and looks like {unit}"))
+}
+
+/// An instant a caller sent: a JSON integer or decimal of epoch seconds, within ±10¹² seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SentSeconds(pub Timestamp);
-
-const SENT_LIMIT: f64 = 1e12;
 
 impl<'de> Deserialize<'de> for SentSeconds {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let seconds = f64::deserialize(deserializer)?;
-        if !seconds.is_finite() || seconds.abs() > SENT_LIMIT {
-            return Err(serde::de::Error::custom("Input should be epoch seconds between -10^12 and 10^12"));
+        #[expect(clippy::cast_possible_truncation, reason = "a larger number is the largest")]
+        let whole = seconds.trunc() as i64;
+        if !is_recorded() {
+            check_seconds(whole).map_err(serde::de::Error::custom)?;
         }
-        #[expect(clippy::cast_possible_truncation, reason = "bounded above to 10^18 microseconds")]
+        #[expect(clippy::cast_possible_truncation, reason = "a larger number is the largest")]
         let micros = (seconds * 1e6).round() as i64;
         Ok(Self(Timestamp(micros)))
     }
@@ -112,7 +141,7 @@ impl JsonSchema for SentSeconds {
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
-            "type": "number", "minimum": -SENT_LIMIT, "maximum": SENT_LIMIT,
+            "type": "number", "minimum": -MAX_SECONDS, "maximum": MAX_SECONDS,
             "description": "Seconds since 1970-01-01T00:00:00Z.",
         })
     }
@@ -213,7 +242,24 @@ mod tests {
         let sent = |text: &str| serde_json::from_str::<SentSeconds>(text).map(|s| s.0.as_micros());
         assert_eq!(sent("1783538510").unwrap(), 1_783_538_510_000_000);
         assert_eq!(sent("1.5").unwrap(), 1_500_000);
-        assert!(sent("1e13").is_err());
+        assert_eq!(sent("1e12").unwrap(), 1_000_000_000_000_000_000);
         assert!(sent("\"1\"").is_err());
+    }
+
+    #[test]
+    fn a_time_in_a_smaller_unit_than_seconds_is_refused_and_the_unit_named() {
+        let refused = |text: &str| serde_json::from_str::<SentSeconds>(text).unwrap_err().to_string();
+        for (sent, unit) in [
+            ("1776252299785", "milliseconds"),
+            ("-1776252299785.5", "milliseconds"),
+            ("1.1e12", "milliseconds"),
+            ("1776252299785510", "microseconds"),
+            ("1776252299785510123", "nanoseconds"),
+            ("1e300", "nanoseconds"),
+        ] {
+            let text = refused(sent);
+            assert!(text.starts_with("Input should be a time in seconds since 1970-01-01"), "{sent}: {text}");
+            assert!(text.contains(unit), "{sent}: {text}");
+        }
     }
 }

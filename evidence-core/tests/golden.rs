@@ -31,7 +31,7 @@ const VARIANTS: [&str; 11] = [
 ];
 
 /// Fields with whatever somebody put into them, which is read as it is.
-const FREE: [&str; 13] = [
+const FREE: [&str; 14] = [
     "user_data",
     "attestation_data",
     "issue_fields",
@@ -42,6 +42,7 @@ const FREE: [&str; 13] = [
     "tags",
     "external_urls",
     "context",
+    "values",
     "type_schema",
     "evaluator",
     "definition",
@@ -60,6 +61,7 @@ const ALL: [(&str, &[&str]); 4] = [
             "record.details.type=sonar",
             "record.details.type=decision",
             "record.details.type=sbom",
+            "record.details.type=sarif",
             "record.details.type=custom",
             "record.details.rule_results[].outcome=passed",
             "record.details.rule_results[].outcome=failed",

@@ -2,7 +2,9 @@
 //! in any [`object_store::ObjectStore`] of the host's.
 //!
 //! Everything else stays in the store; only the content of attachments goes here, under `{organization}/{sha256}`, so
-//! that the same content is kept once per organization, and overwritten only if it no longer matches its digest.
+//! that the same content is kept once per organization, and overwritten only if it no longer matches its digest. The object
+//! `evidence-marker` has the id that the store notes: where it is missing, as below the mount point of a volume that is not
+//! mounted, nothing is written.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -47,6 +49,12 @@ pub use open::OpenError;
 /// The size of the parts of a multipart upload, the least that S3 takes. Smaller content is one request.
 const PART: usize = 5 << 20;
 
+/// The object with the id of the store that the attachments belong to.
+const MARKER: &str = "evidence-marker";
+
+/// Bytes of a marker: an id and a line end.
+const MARKER_SIZE: u64 = 33;
+
 /// How many requests run at a time. One that is not answered, as by a directory on a disk that is gone, keeps a thread of
 /// the runtime's pool, even when nobody waits for it any more.
 const MAX_REQUESTS: usize = 64;
@@ -60,13 +68,36 @@ pub struct ObjectBlobs {
     objects: Arc<dyn ObjectStore>,
     prefix: Path,
     requests: Arc<Semaphore>,
+    /// The directory in which the objects are files.
+    directory: Option<Arc<std::path::Path>>,
 }
+
+/// The object that [`OutsideBlobs::ready`] writes. No organization has this id.
+const PROBE: &str = "write-probe";
 
 impl ObjectBlobs {
     /// Attachments in this store, each a `{organization}/{sha256}` below `prefix`. What the store has answered must be
     /// durable: a [`object_store::local::LocalFileSystem`] needs `with_fsync(true)` for that.
     pub fn new(objects: Arc<dyn ObjectStore>, prefix: Path) -> Self {
-        Self { objects, prefix, requests: Arc::new(Semaphore::new(MAX_REQUESTS)) }
+        Self { objects, prefix, requests: Arc::new(Semaphore::new(MAX_REQUESTS)), directory: None }
+    }
+
+    /// Creates the directory of an organization's attachments, which only its owner can read.
+    async fn create_directory(&self, org: Id) -> StoreResult<()> {
+        let Some(directory) = &self.directory else { return Ok(()) };
+        let directory = directory.join(org.to_string());
+        let created = self.request(|_| async move {
+            let mut builder = tokio::fs::DirBuilder::new();
+            #[cfg(unix)]
+            builder.mode(0o700);
+            match builder.create(directory).await {
+                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+                _ => Ok(()),
+            }
+        });
+        created
+            .await?
+            .map_err(|error| unavailable(Error::Generic { store: "directory", source: error.into() }))
     }
 
     fn path(&self, org: Id, sha256: &Fingerprint) -> Path {
@@ -213,6 +244,7 @@ impl Blobs for ObjectBlobs {
         if self.is_whole(&path, sha256).await? {
             return Ok(());
         }
+        self.create_directory(org).await?;
         let mut parts = Parts::new(content, PART);
         match parts.next().await? {
             Some(first) if first.len() == PART => self.put_in_parts(&path, first, parts).await,
@@ -251,6 +283,30 @@ impl OutsideBlobs for ObjectBlobs {
             // Any other may have been received.
             Err(error) => Err(StoreError::Failed(error.into())),
         }
+    }
+
+    async fn marker(&self) -> StoreResult<Option<Id>> {
+        let path = self.prefix.clone().join(MARKER);
+        let found = self.request(|objects| async move { objects.get_range(&path, 0..MARKER_SIZE).await });
+        match found.await? {
+            Ok(text) => {
+                let id = str::from_utf8(&text).ok().and_then(|text| text.trim_end().parse().ok());
+                let unreadable =
+                    || StoreError::Unavailable(ObjectStoreFailure(format!("{MARKER} has no id")).into());
+                id.map(Some).ok_or_else(unreadable)
+            }
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(unavailable(error)),
+        }
+    }
+
+    async fn put_marker(&self, id: Id) -> StoreResult<()> {
+        self.put(&self.prefix.clone().join(MARKER), format!("{id}\n").into()).await
+    }
+
+    async fn ready(&self) -> StoreResult<()> {
+        let path = self.prefix.clone().join(PROBE);
+        self.put(&path, PutPayload::from_static(b"written to check that attachments can be written\n")).await
     }
 }
 

@@ -71,7 +71,8 @@ fn directory(directory: &std::path::Path) -> Result<ObjectBlobs, OpenError> {
     // An error now rather than with the first upload. A missing directory may be a volume that is not mounted.
     tempfile::tempfile_in(directory).map_err(unusable)?;
     let files = LocalFileSystem::new_with_prefix(directory).map_err(|error| unusable(error.into()))?;
-    Ok(ObjectBlobs::new(Arc::new(files.with_fsync(true)), Path::default()))
+    let blobs = ObjectBlobs::new(Arc::new(files.with_fsync(true)), Path::default());
+    Ok(ObjectBlobs { directory: Some(directory.into()), ..blobs })
 }
 
 #[cfg(feature = "s3")]

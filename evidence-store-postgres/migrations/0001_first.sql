@@ -16,6 +16,13 @@ CREATE TABLE evidence.organization (
     record text COLLATE "C" NOT NULL
 );
 
+-- Every organization that was ever created. It follows from no ledger and no row of it is ever removed, so that an
+-- organization is missed whose rows are all gone.
+CREATE TABLE evidence.known_organization (
+    id   text COLLATE "C" PRIMARY KEY,
+    name text COLLATE "C" NOT NULL
+);
+
 -- org: in whose ledger the user was made.
 CREATE TABLE evidence.user (
     org          bytea NOT NULL,
@@ -54,6 +61,14 @@ CREATE TABLE evidence.ledger (
 
 -- Entries about the roles of users: few of a ledger. By an expression, so that no other index serves what asks for them.
 CREATE INDEX ledger_member ON evidence.ledger (org, (idx + 0)) WHERE kind IN ('member_added', 'member_removed');
+
+-- Entries that correct a clock which was ahead: earlier entries of a later time count as recorded at `at`.
+CREATE TABLE evidence.clock_correction (
+    org          bytea NOT NULL,
+    ledger_index bigint NOT NULL,
+    at           bigint NOT NULL,
+    PRIMARY KEY (org, ledger_index)
+);
 
 -- Levels 4, 8, 12, ... only.
 CREATE TABLE evidence.node (
@@ -234,6 +249,14 @@ CREATE TABLE evidence.commit_trail (
     PRIMARY KEY (org, commit_sha, trail)
 );
 
+-- url: of the repo that was named last by what was reported to the flow.
+CREATE TABLE evidence.flow_repo (
+    org  bytea NOT NULL,
+    flow text COLLATE "C" NOT NULL,
+    url  text COLLATE "C" NOT NULL,
+    PRIMARY KEY (org, flow)
+);
+
 -- namespace: each segment as a JSON string followed by a comma, so that paths compare by whole segments.
 CREATE TABLE evidence.repo (
     org          bytea NOT NULL,
@@ -361,16 +384,19 @@ CREATE TABLE evidence.version (
     PRIMARY KEY (org, id, number)
 );
 
--- The newest allowlist entry for each environment and fingerprint; since: the index of the first one, for what is allowed
--- stays so.
+-- Allowlist entries and their withdrawals: the newest row of an environment and fingerprint counts. ends_at: when it expires,
+-- or was withdrawn.
 CREATE TABLE evidence.allowance (
     org          bytea NOT NULL,
     environment  text COLLATE "C" NOT NULL,
     fingerprint  text COLLATE "C" NOT NULL,
-    since        bigint NOT NULL,
     ledger_index bigint NOT NULL,
-    PRIMARY KEY (org, environment, fingerprint)
+    ends_at      bigint,
+    withdrawn    boolean NOT NULL,
+    PRIMARY KEY (org, environment, fingerprint, ledger_index)
 );
+
+CREATE INDEX allowance_end ON evidence.allowance (ends_at) WHERE ends_at IS NOT NULL;
 
 -- Texts that records refer to, by digest: the newest entry that keeps each.
 CREATE TABLE evidence.kept_text (
@@ -396,6 +422,13 @@ CREATE TABLE evidence.attachment_pending (
     kept_at     bigint NOT NULL,
     removing_at bigint,
     PRIMARY KEY (org, sha256)
+);
+
+-- The place outside of the database where the content of attachments is, at most one, by the id in its marker.
+CREATE TABLE evidence.attachment_place (
+    number    bigint PRIMARY KEY CHECK (number = 1),
+    id        text COLLATE "C" NOT NULL,
+    is_marked boolean NOT NULL
 );
 
 -- A blob exists once its row is here; chunks without one belong to a blob that is still coming, or never came.

@@ -8,10 +8,11 @@ use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::queue::{Bounds, Queue, Refused, Reply};
 use evidence_core::shares::Shares;
-use evidence_core::store::StoreResult;
+use evidence_core::store::{ReferenceClock, StoreResult};
+use evidence_core::time::Timestamp;
 use evidence_store_sql::migrate::{Migration, latest};
 use evidence_store_sql::{
-    BlobWrite, Cost, Dialect, Driver, FromRow, Outdated, Row, ScratchWork, SqlStore, Statement, Value,
+    BlobWrite, CLOCK, Cost, Dialect, Driver, FromRow, Outdated, Row, ScratchWork, SqlStore, Statement, Value,
 };
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgPool};
@@ -301,6 +302,17 @@ impl Driver for Postgres {
             Some((table, privilege)) => Err(MayNotWrite { table: schema.table(&table), privilege }.into()),
             None => Ok(()),
         }
+    }
+
+    async fn write_probe(&self, statement: Statement) -> StoreResult<()> {
+        self.submit(|reply| Job::Probe(statement, reply)).await
+    }
+
+    async fn check_clock(&self, now: Timestamp) -> StoreResult<()> {
+        let statement = Statement { sql: CLOCK.into(), values: vec![], org: None, cost: Cost::Short };
+        let clock =
+            self.read(statement, |rows| rows.into_iter().map(<(Timestamp,)>::from_row).next().transpose());
+        clock.await?.map_or(Ok(()), |(clock,)| ReferenceClock::Database.check(now, clock))
     }
 
     /// Closes a host's pool too.

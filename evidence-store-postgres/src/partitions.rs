@@ -20,12 +20,14 @@ use crate::schema::{Schema, TABLES};
 const PARTITIONS: usize = 4;
 
 /// Tables of the whole store: directories, whose names and hashes are unique over all organizations, the roles that are
-/// looked up with an organization's name, and leases.
-const WHOLE: [&str; 5] = ["organization", "user", "membership", "api_key", "lease"];
+/// looked up with an organization's name, leases, and the place of the attachments.
+const WHOLE: [&str; 7] =
+    ["organization", "known_organization", "user", "membership", "api_key", "lease", "attachment_place"];
 
 /// What names several partitions in its plan, and why that is right: a part of the statement.
-const EXCEPTIONS: [(&str, &str); 3] = [
+const EXCEPTIONS: [(&str, &str); 4] = [
     ("SELECT n.org FROM evidence.delivery n", "what is due is looked for in all organizations"),
+    ("SELECT DISTINCT a.ends_at", "what has ended is looked for in all organizations"),
     ("WHERE (p.org, p.sha256) >", "the sweep goes through all organizations"),
     (
         "FROM evidence.api_key k",
@@ -34,16 +36,18 @@ const EXCEPTIONS: [(&str, &str); 3] = [
 ];
 
 /// Tables that follow from the ledgers alone.
-const DERIVED: [&str; 21] = [
+const DERIVED: [&str; 23] = [
     "allowance",
     "artifact",
     "attachment",
     "attestation",
     "build",
+    "clock_correction",
     "commit_trail",
     "deployment",
     "environment_member",
     "environment_report",
+    "flow_repo",
     "instance",
     "kept_text",
     "membership",

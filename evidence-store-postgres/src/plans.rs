@@ -53,7 +53,7 @@ fn of_column(column: &Column) -> &'static str {
 }
 
 /// What reads all of a table or of an organization, and why that is right: a part of the statement, and what is read.
-const EXCEPTIONS: [(&str, &str, &str); 10] = [
+const EXCEPTIONS: [(&str, &str, &str); 12] = [
     ("_evidence_migrations m", "_evidence_migrations", "a row for each version"),
     ("evidence.cursor k", "cursor_pkey of an organization", "a cursor for each consumer"),
     ("FROM evidence.allowance a", "allowance_pkey of an organization", "an allowlist is read whole"),
@@ -76,6 +76,8 @@ const EXCEPTIONS: [(&str, &str, &str); 10] = [
         "changes of roles, which are all it has",
     ),
     ("FROM evidence.membership m", "membership_pkey of an organization", "all members"),
+    ("FROM evidence.head h) x", "head", "the last entries of all ledgers"),
+    ("evidence.clock_correction c", "clock_correction", "an organization has few, if any"),
 ];
 
 /// Parts of statements, and a step that these have to have so many times at least, in either direction.
@@ -100,6 +102,7 @@ const FILL: &str = "
         FROM generate_series(1, 5000) n;
     INSERT INTO evidence.commit_trail SELECT 'o', md5(n::text), 'trail' || n % 400, 'flow' || n % 9
         FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.flow_repo SELECT 'o', 'flow' || n, 'https://e/' || n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.record SELECT 'o', 'kind' || n % 9, 'id' || n, 'f' || n, n, false, '{}'
         FROM generate_series(1, 5000) n;
     INSERT INTO evidence.name SELECT 'o', 'kind' || n % 9, 'f' || n, 'id' || n, false FROM generate_series(1, 5000) n;
@@ -131,7 +134,7 @@ const FILL: &str = "
 const ANALYZE: &str = "
     VACUUM (ANALYZE) evidence.artifact, evidence.build, evidence.trail, evidence.attestation, evidence.record, evidence.name, evidence.api_key,
         evidence.organization, evidence.user, evidence.membership, evidence.head, evidence.ledger, evidence.snapshot,
-        evidence.commit_trail, evidence.record_tag, evidence.version, evidence.kept_text, evidence.attachment_pending, evidence.instance,
+        evidence.commit_trail, evidence.flow_repo, evidence.record_tag, evidence.version, evidence.kept_text, evidence.attachment_pending, evidence.instance,
         evidence.run_origin, evidence.deployment, evidence.environment_member";
 
 /// Nearly all of them of one flow and about one control, which statistics tell, but not which pages all see.
@@ -257,14 +260,16 @@ async fn every_statement_finds_its_rows_by_an_index_whatever_the_statistics_say(
         (check.run)(Arc::new(store) as Arc<dyn Store>).await.unwrap();
         schemas.push(schema);
     }
-    let statements = run_in(schemas.iter().map(|schema| schema.name.as_str()));
+    let mut statements = run_in(schemas.iter().map(|schema| schema.name.as_str()));
     assert!(statements.len() > 60, "{} statements", statements.len());
     // Looked at and written, for one organization or several: few, for each is planned again and again.
     for (part, texts) in
-        [("SELECT 0::bigint, NULL::bigint", 6), ("s.idx = j.idx::bigint", 2), ("swapped AS", 8)]
+        [("SELECT 0::bigint, NULL::bigint", 6), ("s.idx = j.idx::bigint", 2), ("swapped AS", 10)]
     {
         assert_eq!(statements.keys().filter(|sql| sql.contains(part)).count(), texts, "{part}");
     }
+    // A correction of a clock is rare, and reads all that its organization has.
+    statements.retain(|sql, _| !sql.contains("UPDATE evidence.build t"));
     // The greatest number is read from the end of an index: `max` reads all where the planner thinks them few. It is of the rows
     // alone that a group brings.
     let by_max: Vec<_> =

@@ -6,26 +6,30 @@ use sqlx::AssertSqlSafe;
 use crate::error::ConnectError;
 
 /// The tables, and what writing takes of each. Whatever else is in the schema is somebody else's.
-pub(crate) const TABLES: [(&str, &[&str]); 34] = [
+pub(crate) const TABLES: [(&str, &[&str]); 38] = [
     ("_evidence_migrations", &["SELECT"]),
-    ("allowance", &["SELECT", "INSERT", "UPDATE"]),
+    ("allowance", &["SELECT", "INSERT"]),
     ("api_key", &["SELECT", "INSERT", "UPDATE"]),
     ("artifact", &["SELECT", "INSERT"]),
     ("attachment", &["SELECT", "INSERT"]),
     ("attachment_pending", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
+    ("attachment_place", &["SELECT", "INSERT", "UPDATE"]),
     ("attestation", &["SELECT", "INSERT"]),
     ("blob", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("blob_chunk", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("build", &["SELECT", "INSERT"]),
+    ("clock_correction", &["SELECT", "INSERT"]),
     ("commit_trail", &["SELECT", "INSERT"]),
     ("cursor", &["SELECT", "INSERT", "UPDATE"]),
     ("delivery", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("deployment", &["SELECT", "INSERT"]),
     ("environment_member", &["SELECT", "INSERT"]),
     ("environment_report", &["SELECT", "INSERT", "UPDATE"]),
+    ("flow_repo", &["SELECT", "INSERT", "UPDATE"]),
     ("head", &["SELECT", "INSERT", "UPDATE"]),
     ("instance", &["SELECT", "INSERT", "UPDATE"]),
     ("kept_text", &["SELECT", "INSERT", "UPDATE"]),
+    ("known_organization", &["SELECT", "INSERT"]),
     ("lease", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("ledger", &["SELECT", "INSERT"]),
     ("membership", &["SELECT", "INSERT", "UPDATE"]),

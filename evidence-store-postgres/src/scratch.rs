@@ -65,6 +65,10 @@ impl ScratchSession for ScratchDatabase {
         self.rows(&statement, values).await.map(drop)
     }
 
+    async fn losses(&mut self) -> StoreResult<Vec<String>> {
+        Ok(Vec::new())
+    }
+
     async fn checkpoint_wal(&mut self) -> StoreResult<()> {
         Ok(())
     }

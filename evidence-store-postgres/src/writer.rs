@@ -1,6 +1,7 @@
 //! The one task that writes. It takes whatever its queue holds into one transaction, so that many clients share one
 //! flush to the disk, and it takes two statements to do so: one that reads what the writes need, and one that writes all if the ledgers have
-//! not grown since, or nothing. So no transaction is ever left open, and other servers are never kept out.
+//! not grown since, or nothing. So no transaction is ever left open, and other servers are never kept out. Chunks of uploads
+//! share a transaction behind each group, which locks nothing but their own rows.
 //!
 //! Where the connection breaks while the database writes, nobody knows whether it did. The writer then looks, on a new
 //! connection, for a leaf of its own; if there is none it writes again. Both are safe, for the statement in doubt and its
@@ -18,7 +19,8 @@ use evidence_store_sql::{
     BlobWrite, Cell, Dialect, MAX_GROUP, Outdated, Plan, Prefetch, Row, Statement, Submission, Value,
     within_bytes,
 };
-use sqlx::PgConnection;
+use sqlx::postgres::PgArguments;
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::time::{sleep, timeout};
 
 use crate::bind::{Cells, arguments};
@@ -50,6 +52,8 @@ pub enum Job {
     Record(Submission),
     /// To write a step of a blob.
     Blob(BlobWrite, Reply<()>),
+    /// To run a statement that may be run again.
+    Probe(Statement, Reply<()>),
     /// To end, after everything that came before.
     Stop(Reply<()>),
 }
@@ -65,8 +69,12 @@ impl Task for Job {
         match self {
             Self::Record(write) => Some((write.org, write.size())),
             Self::Blob(write, _) => Some((write.org, write.size)),
-            Self::Stop(_) => None,
+            Self::Probe(..) | Self::Stop(_) => None,
         }
+    }
+
+    fn is_upload(&self) -> bool {
+        matches!(self, Self::Blob(..))
     }
 }
 
@@ -106,17 +114,19 @@ impl Writer {
     pub(crate) async fn run(mut self, mut queue: Jobs<Job>) {
         let mut jobs = Vec::new();
         let mut stopped = None;
-        while stopped.is_none() && queue.next(&mut jobs, MAX_GROUP).await > 0 {
-            let (mut group, mut reservations) = (Vec::new(), Vec::new());
+        while (stopped.is_none() || queue.has_uploads()) && queue.next(&mut jobs, MAX_GROUP).await > 0 {
+            let (mut group, mut blobs, mut reservations) = (Vec::new(), Vec::new(), Vec::new());
             for Queued { job, room } in jobs.drain(..) {
                 reservations.push(room);
                 match job {
                     Job::Record(write) => group.push(write),
-                    Job::Blob(write, reply) => self.write_blob(write, reply).await,
+                    Job::Blob(write, reply) => blobs.push((write, reply)),
+                    Job::Probe(statement, reply) => self.probe(statement, reply).await,
                     Job::Stop(reply) => stopped = Some(reply),
                 }
             }
             self.record(group).await;
+            self.write_blobs(blobs).await;
         }
         drop(queue);
         if let Some(Err(error)) = self.close().await {
@@ -131,30 +141,65 @@ impl Writer {
         Some(self.session.take()?.close().await)
     }
 
-    async fn write_blob(&mut self, write: BlobWrite, reply: Reply<()>) {
+    /// Writes steps of blobs in one transaction, so that many uploads share a flush to the disk. Where that fails for the sake
+    /// of one of them, each has a transaction of its own.
+    async fn write_blobs(&mut self, blobs: Vec<(BlobWrite, Reply<()>)>) {
+        let (mut blobs, late): (Vec<_>, Vec<_>) = blobs.into_iter().partition(|(_, reply)| reply.begin());
+        late.into_iter().for_each(|(_, reply)| reply.send(Err(Refused::Late.into())));
+        while !blobs.is_empty() {
+            // The same steps again change nothing, so that they may be tried again as a query may.
+            let mut outcome = self.attempt_blobs(&blobs).await;
+            if outcome.as_ref().is_err_and(|error| is_cut(error) || is_read_only(error)) {
+                outcome = self.attempt_blobs(&blobs).await;
+            }
+            let error = match outcome {
+                Ok(written) => {
+                    let outcome = |written| if written { Ok(()) } else { Err(Outdated.into()) };
+                    let replies = blobs.into_iter().map(|(_, reply)| reply);
+                    return replies.zip(written).for_each(|(reply, written)| reply.send(outcome(written)));
+                }
+                Err(error) => error,
+            };
+            if blobs.len() == 1 || !(may_be_row_error(&error) || is_serialization_failure(&error)) {
+                let error = Arc::new(error);
+                let failed = |(_, reply): (_, Reply<()>)| reply.send(Err(store_error(Arc::clone(&error))));
+                return blobs.into_iter().for_each(failed);
+            }
+            let rest = blobs.split_off(1);
+            Box::pin(self.write_blobs(blobs)).await;
+            blobs = rest;
+        }
+    }
+
+    /// Writes all of these or none. Returns of each whether it was written, and not left to a newer program.
+    async fn attempt_blobs(&mut self, blobs: &[(BlobWrite, Reply<()>)]) -> Result<Vec<bool>, sqlx::Error> {
+        let mut steps = Vec::with_capacity(blobs.len());
+        for Statement { sql, values, .. } in blobs.iter().flat_map(|(write, _)| &write.statements) {
+            #[cfg(test)]
+            crate::plans::note(&self.reader.schema, sql, values);
+            steps.push((self.reader.schema.statement(sql), arguments(values)?));
+        }
+        self.on_connection(async |connection| {
+            if steps.len() == 1 {
+                return run_steps(connection, steps).await;
+            }
+            let mut transaction = connection.begin().await?;
+            let written = run_steps(&mut transaction, steps).await?;
+            transaction.commit().await.map(|()| written)
+        })
+        .await
+    }
+
+    async fn probe(&mut self, statement: Statement, reply: Reply<()>) {
         if !reply.begin() {
             return reply.send(Err(Refused::Late.into()));
         }
-        // The same step again changes nothing, so that it may be tried again as a query may.
-        let mut outcome = self.step(&write).await;
+        let Statement { sql, values, .. } = statement;
+        let mut outcome = self.rows(&sql, &values).await;
         if outcome.as_ref().is_err_and(|error| is_cut(error) || is_read_only(error)) && reply.begin() {
-            outcome = self.step(&write).await;
+            outcome = self.rows(&sql, &values).await;
         }
-        reply.send(match outcome {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Outdated.into()),
-            Err(error) => Err(store_error(error)),
-        });
-    }
-
-    /// Whether it was done, and not left to a newer program.
-    async fn step(&mut self, write: &BlobWrite) -> Result<bool, sqlx::Error> {
-        let mut done = false;
-        for Statement { sql, values, .. } in &write.statements {
-            let answer = self.rows(sql, values).await?;
-            done = answer.first().and_then(|row| row.first()) == Some(&Cell::Int(1));
-        }
-        Ok(done)
+        reply.send(outcome.map(drop).map_err(store_error));
     }
 
     /// Every row of a statement.
@@ -244,10 +289,15 @@ impl Writer {
                 Err(_) => continue,
             }
             if !plan.admits_version(self.version()) {
+                if !doubts.is_empty() {
+                    break;
+                }
                 return Ok(group.iter().map(|_| Err(Outdated.into())).collect());
             }
+            let is_in_doubt = !doubts.is_empty();
+            let late = || if is_in_doubt { in_doubt() } else { Refused::Late.into() };
             let planned = |write: &Submission| {
-                if write.reply.begin() { plan.accept(write) } else { Ok(Err(Refused::Late.into())) }
+                if write.reply.begin() { plan.accept(write) } else { Ok(Err(late())) }
             };
             let outcomes: Outcomes = group.iter().map(planned).collect::<Result<_, _>>().map_err(encode)?;
             if plan.is_empty() {
@@ -324,6 +374,19 @@ impl Writer {
     }
 }
 
+/// Runs steps of blobs. Returns of each whether it was done, and not left to a newer program.
+async fn run_steps(
+    connection: &mut PgConnection,
+    steps: Vec<(AssertSqlSafe<String>, PgArguments)>,
+) -> Result<Vec<bool>, sqlx::Error> {
+    let mut done = Vec::with_capacity(steps.len());
+    for (sql, arguments) in steps {
+        let rows = sqlx::query_as_with::<_, Cells, _>(sql, arguments).fetch_all(&mut *connection).await?;
+        done.push(rows.first().and_then(|cells| cells.row.first()) == Some(&Cell::Int(1)));
+    }
+    Ok(done)
+}
+
 /// Whether nobody waits for these writes any more.
 fn all_late(group: &[Submission]) -> bool {
     group.iter().all(|write| write.reply.is_late())
@@ -331,7 +394,7 @@ fn all_late(group: &[Submission]) -> bool {
 
 /// Why a group is refused of which nobody knows whether it was written.
 fn in_doubt() -> StoreError {
-    StoreError::Unavailable(
+    StoreError::OutcomeUnknown(
         "the connection broke while the database wrote, and it cannot be asked what it did".into(),
     )
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use evidence_core::blobs::{Blobs, Whole};
 use evidence_core::digest::{hex, sha256_hex};
 use evidence_core::id::Id;
+use evidence_core::orgs::OrgStore;
 use evidence_core::seed::Seed;
 use evidence_core::store::Health;
 use evidence_core::sweep::PendingStore;
@@ -16,6 +17,8 @@ use evidence_test_postgres::SchemaName;
 
 use crate::lost_rows::Damaged;
 
+#[path = "../../evidence-store-sql/tests/support/future.rs"]
+mod future;
 #[path = "../../evidence-store-sql/tests/support/lost_rows.rs"]
 mod lost_rows;
 
@@ -105,7 +108,7 @@ async fn rows_of_no_organization_are_named_and_removed() {
         ("record", "'flow', 'i', 'n', 0, false, '{}'"),
         ("name", "'flow', 'n', 'i', false"),
         ("trail_entry", "'t', 0"),
-        ("allowance", "'e', 'f', 0, 0"),
+        ("allowance", "'e', 'f', 0, NULL, false"),
         ("kept_text", "'t', 0"),
         ("record_tag", "'control', 'c', 'k', 'v'"),
         ("attachment", "'s', 1"),
@@ -433,4 +436,54 @@ async fn a_decision_that_lost_its_number_hides_no_other_one() {
 #[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn a_trail_that_is_lost_leaves_all_others_in_pages() {
     lost_rows::of_trails_leave_all_others_in_pages::<Bench>().await;
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn an_organization_whose_rows_are_all_gone_is_missed() {
+    let bench = Bench::new().await;
+    bench
+        .execute(
+            "DO $$ DECLARE t text; BEGIN
+                FOR t IN SELECT table_name FROM information_schema.columns WHERE table_schema = '{}' AND column_name = 'org' LOOP
+                    EXECUTE format('DELETE FROM {}.%I WHERE org = (SELECT key FROM {}.organization WHERE name = ''beta'')', t);
+                END LOOP;
+                DELETE FROM {}.organization WHERE name = 'beta';
+            END $$",
+        )
+        .await;
+    for _ in 0..2 {
+        let problems = bench.problems().await;
+        has(&problems, "an organization was created, and its row is gone: beta (");
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert_eq!(bench.store.rebuild().await.unwrap().rows, 0);
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn chunks_of_no_attachment_are_named() {
+    let bench = Bench::new().await;
+    let sha256 = sha256_hex(b"lost");
+    let lost =
+        format!("INSERT INTO {{}}.blob_chunk SELECT key, '{sha256}', 0, ''::bytea FROM {{}}.organization");
+    bench.execute(&lost).await;
+    assert_eq!(bench.problems().await, [format!("chunks belong to no attachment: {sha256}")]);
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn entries_from_the_future_are_named_until_the_clock_is_corrected() {
+    let bench = Bench::new().await;
+    let nobody = "00000000-0000-0000-0000-00000001".parse().unwrap();
+    let org = bench.store.org_role("acme", nobody).await.unwrap().unwrap().organization.id;
+    future::add(&*bench.store, org, "one").await;
+    let problems = bench.problems().await;
+    has(&problems, "organization acme: 1 ledger entries lie in the future, from entry ");
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    let evidence = Evidence::new(bench.store.clone(), Settings::default());
+    let ended = evidence.administration(&"host".parse().unwrap()).end_future(&"acme".parse().unwrap()).await;
+    assert_eq!(ended.unwrap().entries, 1);
+    assert_eq!(bench.problems().await, Vec::<String>::new());
+    assert_eq!(bench.store.rebuild().await.unwrap().rows, 0);
 }

@@ -78,7 +78,6 @@ impl Bench {
             visibility: Visibility::Private,
             template: None,
             template_id: Id::new(NOW, &SystemRandom),
-            repo_url: String::new(),
             tags: Tags::new(),
             created_at: NOW,
             created_by: self.actor.clone(),

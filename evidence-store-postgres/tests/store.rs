@@ -308,6 +308,46 @@ async fn tables_of_a_later_program_are_left_alone() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn chunks_of_uploads_share_commits_and_yield_to_records() {
+    const UPLOADS: usize = 21;
+    let bench = Bench::new().await;
+    // No chunk is written until this ends.
+    let mut holder = PgConnection::connect(&bench.schema.url).await.unwrap();
+    let mut held = holder.begin().await.unwrap();
+    let lock = format!("LOCK TABLE {}.blob_chunk IN EXCLUSIVE MODE", bench.schema.name);
+    sqlx::raw_sql(AssertSqlSafe(lock)).execute(&mut *held).await.unwrap();
+    let mut uploads = tokio::task::JoinSet::new();
+    for number in 0..UPLOADS {
+        let (store, org, content) =
+            (bench.store.clone(), bench.org, vec![u8::try_from(number).unwrap(); CHUNK]);
+        let sha256: Fingerprint = evidence_core::digest::sha256_hex(&content).parse().unwrap();
+        uploads.spawn(async move { store.put(org, &sha256, &mut Whole::new(content)).await });
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (store, write) =
+        (bench.store.clone(), bench.write(vec![Fact::FlowCreated { record: bench.flow("behind") }], vec![]));
+    let record = tokio::spawn(async move { store.record(write).await });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    held.commit().await.unwrap();
+    record.await.unwrap().unwrap();
+    uploads.join_all().await.into_iter().collect::<StoreResult<Vec<()>>>().unwrap();
+
+    let mut ask = async |sql: &str| {
+        let sql = sql.replace("{}", &bench.schema.name);
+        sqlx::query_scalar::<_, i64>(AssertSqlSafe(sql)).fetch_one(&mut holder).await.unwrap()
+    };
+    // Those that had begun before, at most four, and four in each further transaction.
+    assert_eq!(ask("SELECT count(DISTINCT xmin::text) FROM {}.blob_chunk").await, 6);
+    // The record was handed in last, and was written behind what had begun.
+    let before = "SELECT count(*) FROM {}.blob_chunk c WHERE c.xmin::text::bigint < (
+        SELECT max(l.xmin::text::bigint) FROM {}.ledger l)";
+    let before = ask(before).await;
+    assert!((1..=4).contains(&before), "{before}");
+    assert_eq!(bench.problems().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn what_a_later_program_took_away_is_not_available() {
     for change in [
         "ALTER TABLE {}.record RENAME COLUMN ledger_index TO position",

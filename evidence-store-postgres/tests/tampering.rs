@@ -66,7 +66,7 @@ struct Table {
 impl Table {
     async fn all(schema: &str, connection: &mut PgConnection) -> Vec<Self> {
         // Leases, cursors, what targets were told and notes of contents that no record names follow from nothing.
-        let names = "SELECT tablename::text FROM pg_tables WHERE schemaname = $1 AND tablename NOT IN ('lease', 'cursor', 'delivery', 'attachment_pending') ORDER BY 1";
+        let names = "SELECT tablename::text FROM pg_tables WHERE schemaname = $1 AND tablename NOT IN ('lease', 'cursor', 'delivery', 'attachment_pending', 'attachment_place') ORDER BY 1";
         let names: Vec<String> =
             sqlx::query_scalar(names).bind(schema).fetch_all(&mut *connection).await.unwrap();
         let mut tables = Vec::new();
@@ -152,7 +152,7 @@ impl Table {
 
 /// The tables that have rows and follow from the ledgers.
 async fn derived(schema: &str, connection: &mut PgConnection) -> Vec<Table> {
-    let rest = ["ledger", "node", "head", "blob", "blob_chunk", "_evidence_migrations"];
+    let rest = ["ledger", "node", "head", "blob", "blob_chunk", "known_organization", "_evidence_migrations"];
     let mut tables = Table::all(schema, connection).await;
     tables.retain(|table| !rest.contains(&table.name.as_str()));
     tables

@@ -1,11 +1,12 @@
-//! The allowlist: the newest entry of each environment and fingerprint.
+//! The allowlist: a row for each entry and each withdrawal, of which the newest of an environment and fingerprint counts.
 
 use async_trait::async_trait;
-use evidence_core::allowlists::{Allowance, AllowlistStore};
+use evidence_core::allowlists::{Allowance, AllowedArtifact, AllowlistStore, EndedAllowance};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::page::Listed;
 use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
 
 use crate::decode::{listed_record, word};
 use crate::driver::Driver;
@@ -13,10 +14,38 @@ use crate::sql::{Sql, payload_size};
 use crate::store::SqlStore;
 use crate::value::{ints, texts};
 
-const LISTED: Sql = Sql::same(concat!(
+/// The condition that no later row of the environment and fingerprint of row `a` exists.
+macro_rules! is_newest {
+    () => {
+        "NOT EXISTS (
+            SELECT 1 FROM evidence.allowance b WHERE b.org = $1 AND b.environment = a.environment
+                AND b.fingerprint = a.fingerprint AND b.ledger_index > a.ledger_index)"
+    };
+}
+
+/// The condition that row `a` is in force at `$2`.
+macro_rules! in_force {
+    () => {
+        "NOT a.withdrawn AND (a.ends_at IS NULL OR a.ends_at > $2)"
+    };
+}
+
+const ALL: Sql = Sql::same(concat!(
     "SELECT a.ledger_index, ",
     payload_size!("a"),
-    " FROM evidence.allowance a WHERE a.org = $1 ORDER BY a.ledger_index DESC"
+    " FROM evidence.allowance a WHERE a.org = $1 AND ",
+    is_newest!(),
+    " ORDER BY a.ledger_index DESC"
+));
+
+const IN_FORCE: Sql = Sql::same(concat!(
+    "SELECT a.ledger_index, ",
+    payload_size!("a"),
+    " FROM evidence.allowance a WHERE a.org = $1 AND ",
+    in_force!(),
+    " AND ",
+    is_newest!(),
+    " ORDER BY a.ledger_index DESC"
 ));
 
 const BY_INDEX: Sql = Sql::each(
@@ -28,23 +57,53 @@ const BY_INDEX: Sql = Sql::each(
 
 /// The environment is within the subquery, so that the index is used whole.
 const ALLOWED: Sql = Sql::each(
-    "SELECT a.fingerprint, a.ledger_index FROM json_each($3) w CROSS JOIN evidence.allowance a
-        ON a.org = $1 AND a.environment = $2 AND a.fingerprint = w.value AND a.since < $4",
-    "SELECT a.fingerprint, a.ledger_index FROM UNNEST($3::text[]) AS w (value) CROSS JOIN LATERAL (
+    "SELECT a.fingerprint, a.ledger_index, a.ends_at FROM json_each($4) w CROSS JOIN allowance a
+        ON a.org = $1 AND a.environment = $3 AND a.fingerprint = w.value AND a.ledger_index = (
+            SELECT max(b.ledger_index) FROM allowance b
+            WHERE b.org = $1 AND b.environment = $3 AND b.fingerprint = w.value AND b.ledger_index < $5)
+    WHERE NOT a.withdrawn AND (a.ends_at IS NULL OR a.ends_at > $2)",
+    "SELECT a.fingerprint, a.ledger_index, a.ends_at FROM UNNEST($4::text[]) AS w (value) CROSS JOIN LATERAL (
         SELECT * FROM evidence.allowance
-        WHERE org = $1 AND environment = $2 AND fingerprint = w.value AND since < $4 OFFSET 0) a",
+        WHERE org = $1 AND environment = $3 AND fingerprint = w.value AND ledger_index < $5
+        ORDER BY ledger_index DESC LIMIT 1) a
+    WHERE NOT a.withdrawn AND (a.ends_at IS NULL OR a.ends_at > $2)",
 );
 
-const SIZE: Sql = Sql::same(
+const SIZE: Sql = Sql::same(concat!(
     "SELECT count(*) FROM (
-        SELECT 1 FROM evidence.allowance WHERE org = $1 AND environment = $2 LIMIT $3) a",
+        SELECT 1 FROM evidence.allowance a WHERE a.org = $1 AND a.environment = $3 AND ",
+    in_force!(),
+    " AND ",
+    is_newest!(),
+    " LIMIT $4) counted"
+));
+
+/// Up to the end of the `$3`-th row, with all that ended at that time.
+const ENDED: Sql = Sql::each(
+    "SELECT DISTINCT a.ends_at, o.name, a.environment FROM allowance a CROSS JOIN organization o ON o.key = a.org
+    WHERE a.ends_at > $1 AND a.ends_at <= min($2, coalesce((
+        SELECT b.ends_at FROM allowance b WHERE b.ends_at > $1 ORDER BY b.ends_at LIMIT 1 OFFSET $3), $2))
+    ORDER BY a.ends_at, o.name, a.environment",
+    "SELECT DISTINCT a.ends_at, o.name, a.environment FROM evidence.allowance a
+    CROSS JOIN LATERAL (SELECT name FROM evidence.organization WHERE key = a.org OFFSET 0) o
+    WHERE a.ends_at > $1 AND a.ends_at <= least($2, coalesce((
+        SELECT b.ends_at FROM evidence.allowance b WHERE b.ends_at > $1 ORDER BY b.ends_at LIMIT 1 OFFSET $3), $2))
+    ORDER BY a.ends_at, o.name, a.environment",
 );
 
 #[async_trait]
 impl<D: Driver> AllowlistStore for SqlStore<D> {
-    async fn allowances_listed(&self, org: Id) -> StoreResult<Vec<Listed<u64>>> {
+    async fn allowances_listed(
+        &self,
+        org: Id,
+        in_force_at: Option<Timestamp>,
+    ) -> StoreResult<Vec<Listed<u64>>> {
         let listed = |(id, bytes): (u64, u64)| Ok(Listed { id, bytes });
-        self.query_org(org, LISTED).long().all_as(listed).await
+        let query = match in_force_at {
+            Some(at) => self.query_org(org, IN_FORCE).bind(at),
+            None => self.query_org(org, ALL),
+        };
+        query.long().all_as(listed).await
     }
 
     async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<Allowance>> {
@@ -57,14 +116,33 @@ impl<D: Driver> AllowlistStore for SqlStore<D> {
         environment: Id,
         fingerprints: &[Fingerprint],
         entries: u64,
-    ) -> StoreResult<Vec<(Fingerprint, u64)>> {
-        let query = self.query_org(org, ALLOWED).bind(environment).bind(texts(fingerprints)).bind(entries);
-        let allowed = |(fingerprint, index): (String, u64)| Ok((word(&fingerprint)?, index));
-        query.per_item(fingerprints.len()).all_as(allowed).await
+        at: Timestamp,
+    ) -> StoreResult<Vec<AllowedArtifact>> {
+        let query = self.query_org(org, ALLOWED).bind(at).bind(environment).bind(texts(fingerprints));
+        let allowed = |(fingerprint, entry, ends_at): (String, u64, Option<i64>)| {
+            let expires_at = ends_at.map(Timestamp::from_micros);
+            Ok(AllowedArtifact { fingerprint: word(&fingerprint)?, entry, expires_at })
+        };
+        query.bind(entries).per_item(fingerprints.len()).all_as(allowed).await
     }
 
-    async fn allowance_count(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64> {
-        let count = self.query_org(org, SIZE).bind(environment).bind(most).first::<(u64,)>().await?;
+    async fn allowance_count(&self, org: Id, environment: Id, at: Timestamp, most: u64) -> StoreResult<u64> {
+        let query = self.query_org(org, SIZE).bind(at).bind(environment).bind(most);
+        let count = query.first::<(u64,)>().await?;
         Ok(count.map_or(0, |(count,)| count))
+    }
+
+    async fn ended_allowances(
+        &self,
+        after: Timestamp,
+        until: Timestamp,
+        limit: u64,
+    ) -> StoreResult<Vec<EndedAllowance>> {
+        let query = self.query(ENDED).bind(after).bind(until).bind(limit.saturating_sub(1)).long();
+        let ended = |(at, org, environment): (i64, String, String)| {
+            let at = Timestamp::from_micros(at);
+            Ok(EndedAllowance { at, org: word(&org)?, environment: word(&environment)? })
+        };
+        query.all_as(ended).await
     }
 }

@@ -8,6 +8,7 @@ use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::queue::Queue;
 use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
 use futures_util::future::BoxFuture;
 
 use crate::blobs::BlobWrite;
@@ -143,8 +144,14 @@ pub trait Driver: Debug + Send + Sync + Sized + 'static {
     /// The version of the tables that this program writes.
     fn version(&self) -> i64;
 
-    /// Answers once the database can be read and written.
+    /// Answers once the database can be read, and may be written.
     fn ready(&self) -> impl Future<Output = StoreResult<()>> + Send;
+
+    /// Runs a statement that changes a row of no importance, by the writer and durably.
+    fn write_probe(&self, statement: Statement) -> impl Future<Output = StoreResult<()>> + Send;
+
+    /// Checks a time against the reference clock ([`evidence_core::store::ReferenceClock`]).
+    fn check_clock(&self, now: Timestamp) -> impl Future<Output = StoreResult<()>> + Send;
 
     /// Finishes what was handed to the writer and closes every connection.
     fn close(&self) -> impl Future<Output = ()> + Send;

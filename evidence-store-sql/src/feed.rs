@@ -62,12 +62,15 @@ const ADVANCE: Sql = Sql::each(
 #[async_trait]
 impl<D: Driver> FeedStore for SqlStore<D> {
     async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
+        // Background work goes by the time that passed: whoever is ahead would give up deliveries and remove content early.
+        self.driver.check_clock(now).await?;
         let Lease { name, holder, expires_at } = lease;
         let query = self.query(ACQUIRE).bind(name.as_str()).bind(*holder);
         query.bind(*expires_at).bind(now).bind(latest_lease_end(now)).change().await
     }
 
     async fn renew_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
+        self.driver.check_clock(now).await?;
         let Lease { name, holder, expires_at } = lease;
         let query = self.query(RENEW).bind(name.as_str()).bind(*holder);
         query.bind(*expires_at).bind(latest_lease_end(now)).change().await

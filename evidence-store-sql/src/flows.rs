@@ -12,6 +12,7 @@ use crate::listing::{Listing, Order};
 use crate::sql::Sql;
 use crate::store::SqlStore;
 use crate::tags::{TAGGED, tag_columns};
+use crate::value::texts;
 
 const KIND: &str = "flow";
 
@@ -26,6 +27,12 @@ const NAME_HAS: Sql = Sql::each(" AND instr(x.name, $4) > 0", " AND strpos(x.nam
 const NAME_HAS_FOLDED: Sql = Sql::each(
     " AND instr(lower(x.name), lower($4)) > 0",
     " AND strpos(lower(x.name), lower($4 COLLATE \"C\")) > 0",
+);
+
+const REPO_URLS: Sql = Sql::each(
+    "SELECT r.flow, r.url FROM (SELECT DISTINCT value FROM json_each($2)) f
+    CROSS JOIN evidence.flow_repo r ON r.org = $1 AND r.flow = f.value",
+    "SELECT r.flow, r.url FROM evidence.flow_repo r WHERE r.org = $1 AND r.flow = ANY($2::text[])",
 );
 
 fn listing(filter: &FlowFilter) -> Listing {
@@ -50,6 +57,11 @@ impl<D: Driver> FlowStore for SqlStore<D> {
     async fn flows_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Flow>> {
         let flows = self.by_ids(org, KIND, ids).await?;
         Ok(flows.into_iter().map(|flow| flow.record).collect())
+    }
+
+    async fn flow_repo_urls(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<(Id, String)>> {
+        let query = self.query_org(org, REPO_URLS).bind(texts(flows)).per_item(flows.len());
+        query.all_as(|(flow, url): (Id, String)| Ok((flow, url))).await
     }
 
     async fn flows(&self, org: Id, filter: &FlowFilter, request: PageRequest) -> StoreResult<Page<Listed>> {

@@ -8,7 +8,7 @@ use evidence_core::StoreError;
 use evidence_core::auth::KeyHash;
 use evidence_core::ledger::{Frontier, Hash, Header, Node};
 use evidence_core::queue::Refused;
-use evidence_core::store::{StoreResult, StoredEntry};
+use evidence_core::store::{MAX_CLOCK_LEAD, StoreResult, StoredEntry};
 use evidence_core::time::Timestamp;
 use futures_util::FutureExt;
 
@@ -40,8 +40,22 @@ pub struct FsckReport {
     pub missing_attachments: u64,
     /// The first ten of them, each as `organization <name>: <sha256>`.
     pub first_missing: Vec<String>,
+    /// The size and the root of each ledger, in the order of the organizations in the store.
+    pub ledgers: Vec<LedgerState>,
     /// What is damaged, one line each; empty for a sound store.
     pub problems: Vec<String>,
+}
+
+/// What a ledger is known by, computed from its entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LedgerState {
+    /// The organization's name.
+    pub organization: String,
+    /// How many entries the ledger has.
+    pub size: u64,
+    /// The root of its tree.
+    pub root: Hash,
 }
 
 /// What rebuilding the tables from the ledgers did.
@@ -122,7 +136,7 @@ pub(crate) fn entries_per_part(ledgers: &[Ledger]) -> u64 {
 
 /// What of an entry does not match its hashes.
 fn flaws(entry: &StoredEntry) -> impl Iterator<Item = String> {
-    let StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload } = entry;
+    let StoredEntry { index, kind, at, effective_at: _, actor, payload_sha256, leaf_hash, payload } = entry;
     let payload = (Hash::of(payload) != *payload_sha256)
         .then(|| format!("the payload of ledger entry {index} does not match its hash"));
     let header = Header { index: *index, kind, at: at.as_micros(), actor, payload_sha256: *payload_sha256 };
@@ -140,6 +154,34 @@ pub(crate) fn check_page(first: u64, page: &[StoredEntry]) -> StoreResult<()> {
         }
     }
     Ok(())
+}
+
+/// The kind of [`evidence_core::Fact::ClockCorrected`].
+const CLOCK_CORRECTED: &str = "clock_corrected";
+
+/// Entries whose time is yet to come.
+#[derive(Debug, Default)]
+struct FutureEntries {
+    entries: u64,
+    /// The index of the first.
+    first: Option<u64>,
+}
+
+impl FutureEntries {
+    /// A correction of the clock dates the entries before it, unless it is in the future itself.
+    fn end_at(&mut self, at: Timestamp, latest: Timestamp) {
+        if at <= latest {
+            *self = Self::default();
+        }
+    }
+
+    /// Counts an entry that is later than `latest`.
+    fn add(&mut self, entry: &StoredEntry, latest: Timestamp) {
+        if entry.at > latest {
+            self.entries += 1;
+            self.first.get_or_insert(entry.index);
+        }
+    }
 }
 
 /// Is told each organization's name before it is looked at.
@@ -161,6 +203,9 @@ impl<S: ScratchSession> Walk<S> {
     }
 
     async fn check(&mut self) -> StoreResult<()> {
+        // Before anything else is read, so that what is written meanwhile is not missed.
+        let losses = self.scratch.losses().await?;
+        self.note(losses);
         let file = self.scratch.integrity().await?;
         self.note(file);
         self.scratch.begin().await?;
@@ -288,6 +333,8 @@ impl<S: ScratchSession> Walk<S> {
         // Without a head the entries are checked as far as they go.
         let size = head.as_ref().map(Frontier::size);
         let (mut frontier, mut completed, mut derivation) = (Frontier::default(), 0, Derivation::default());
+        let latest = self.scratch.now().await?.plus(MAX_CLOCK_LEAD);
+        let mut future = FutureEntries::default();
         let mut last = Timestamp::from_micros(i64::MIN);
         while size.is_none_or(|size| frontier.size() < size) {
             let next = frontier.size();
@@ -311,10 +358,14 @@ impl<S: ScratchSession> Walk<S> {
                     break;
                 }
                 self.entry(ledger, entry);
-                if entry.at < last {
+                // A damaged kind is a problem of its own.
+                if entry.kind == CLOCK_CORRECTED {
+                    future.end_at(entry.at, latest);
+                } else if entry.at < last {
                     self.problem(ledger, format_args!("ledger entry {index} is older than the one before"));
                 }
                 last = entry.at;
+                future.add(entry, latest);
                 nodes.extend(frontier.append(entry.leaf_hash));
             }
             completed += nodes.len() as u64;
@@ -338,6 +389,19 @@ impl<S: ScratchSession> Walk<S> {
                 }
             }
         }
+        if let Some(first) = future.first {
+            let FutureEntries { entries, .. } = future;
+            self.problem(
+                ledger,
+                format_args!(
+                    "{entries} ledger entries lie in the future, from entry {first} on, the last of {last}: \
+                     'evidence-server ledger end-future' ends that"
+                ),
+            );
+        }
+        let state =
+            LedgerState { organization: ledger.1.clone(), size: frontier.size(), root: frontier.root() };
+        self.report.ledgers.push(state);
         if head.is_some_and(|head| head != frontier) {
             self.problem(ledger, "its head does not match its entries");
         }

@@ -4,33 +4,72 @@ use async_trait::async_trait;
 use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Hash, LedgerHashes, Needs};
-use evidence_core::store::{LEDGER_PAGE, Leaf, LedgerStore, StoreResult, StoredEntry};
+use evidence_core::store::{LEDGER_PAGE, Leaf, LedgerStore, StoreResult, StoredEntry, distinct};
 use evidence_core::time::Timestamp;
 
 use crate::decode::Payload;
 use crate::driver::Driver;
 use crate::sql::Sql;
 use crate::store::SqlStore;
-use crate::value::{Cell, Column, FromCell, Value, ints, signed};
+use crate::value::{Cell, Column, FromCell, Value, ints, signed, texts};
 use crate::windows::first_not;
 
+/// The effective time of the ledger entry `l`: the earliest of its own and of later corrections of clocks, of which there are
+/// few, if any.
+macro_rules! effective_at {
+    () => {
+        "coalesce((
+            SELECT min(c.at) FROM evidence.clock_correction c
+            WHERE c.org = $1 AND c.ledger_index > l.idx AND c.at < l.at), l.at)"
+    };
+}
+pub(crate) use effective_at;
+
+/// The columns of [`EntryRow`], of the ledger entry `l`.
+macro_rules! entry_columns {
+    () => {
+        concat!(
+            "l.idx, l.kind, l.at, ",
+            crate::ledger::effective_at!(),
+            ", l.actor, l.payload_sha256, l.leaf_hash, l.payload"
+        )
+    };
+}
+pub(crate) use entry_columns;
+
 const HEAD: Sql = Sql::same("SELECT size, frontier FROM evidence.head WHERE org = $1");
+
+const SIZES: Sql = Sql::each(
+    "SELECT o.id, h.size FROM json_each($1) w CROSS JOIN evidence.organization o ON o.id = w.value
+    CROSS JOIN evidence.head h ON h.org = o.key",
+    "SELECT w.value, h.size FROM UNNEST($1::text[]) AS w (value)
+    CROSS JOIN LATERAL (SELECT key FROM evidence.organization WHERE id = w.value OFFSET 0) o
+    CROSS JOIN LATERAL (SELECT size FROM evidence.head WHERE org = o.key OFFSET 0) h",
+);
 
 /// At most `$3` entries of a ledger from `$2` on, but none that `$4` bytes of others come before. The payloads are measured
 /// without being read.
 pub(crate) const ENTRIES: Sql = Sql::each(
-    "SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload FROM (
+    concat!(
+        "SELECT ",
+        entry_columns!(),
+        " FROM (
         SELECT idx, sum(size) OVER (ORDER BY idx) - size AS bytes_before FROM (
             SELECT idx, coalesce(octet_length(payload), 0) AS size FROM evidence.ledger
             WHERE org = $1 AND idx >= $2 ORDER BY idx LIMIT $3) s) p
     CROSS JOIN evidence.ledger l ON l.org = $1 AND l.idx = p.idx
-    WHERE p.bytes_before < $4 ORDER BY p.idx",
-    "SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload FROM (
+    WHERE p.bytes_before < $4 ORDER BY p.idx"
+    ),
+    concat!(
+        "SELECT ",
+        entry_columns!(),
+        " FROM (
         SELECT idx, sum(size) OVER (ORDER BY idx) - size AS bytes_before FROM (
             SELECT idx, octet_length(payload) AS size FROM evidence.ledger
             WHERE org = $1 AND idx >= $2 ORDER BY idx LIMIT $3) s) p
     CROSS JOIN LATERAL (SELECT * FROM evidence.ledger WHERE org = $1 AND idx = p.idx OFFSET 0) l
-    WHERE p.bytes_before < $4 ORDER BY p.idx",
+    WHERE p.bytes_before < $4 ORDER BY p.idx"
+    ),
 );
 
 /// Neither database reads a text for its size.
@@ -40,17 +79,34 @@ const LEAVES: Sql = Sql::same(
 );
 
 const ENTRIES_AT: Sql = Sql::each(
-    "SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload
-    FROM json_each($2) w CROSS JOIN evidence.ledger l ON l.org = $1 AND l.idx = w.value",
-    "SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload
+    concat!(
+        "SELECT ",
+        entry_columns!(),
+        "
+    FROM json_each($2) w CROSS JOIN evidence.ledger l ON l.org = $1 AND l.idx = w.value"
+    ),
+    concat!(
+        "SELECT ",
+        entry_columns!(),
+        "
     FROM UNNEST($2::bigint[]) AS w (idx) CROSS JOIN LATERAL (
-        SELECT * FROM evidence.ledger WHERE org = $1 AND idx = w.idx OFFSET 0) l",
+        SELECT * FROM evidence.ledger WHERE org = $1 AND idx = w.idx OFFSET 0) l"
+    ),
 );
 
 const TIMES: Sql = Sql::each(
-    "SELECT l.idx, l.at FROM json_each($2) w CROSS JOIN evidence.ledger l ON l.org = $1 AND l.idx = w.value",
-    "SELECT l.idx, l.at FROM UNNEST($2::bigint[]) AS w (idx) CROSS JOIN LATERAL (
-        SELECT idx, at FROM evidence.ledger WHERE org = $1 AND idx = w.idx OFFSET 0) l",
+    concat!(
+        "SELECT l.idx, ",
+        effective_at!(),
+        "
+    FROM json_each($2) w CROSS JOIN evidence.ledger l ON l.org = $1 AND l.idx = w.value"
+    ),
+    concat!(
+        "SELECT l.idx, ",
+        effective_at!(),
+        " FROM UNNEST($2::bigint[]) AS w (idx) CROSS JOIN LATERAL (
+        SELECT idx, at FROM evidence.ledger WHERE org = $1 AND idx = w.idx OFFSET 0) l"
+    ),
 );
 
 /// The hashes of leaves in ranges, as those of a level 0, and of nodes.
@@ -69,18 +125,24 @@ const HASHES: Sql = Sql::each(
             SELECT * FROM evidence.node WHERE org = $1 AND level = r.level AND idx = r.idx OFFSET 0) n",
 );
 
-/// By the times of the entries, none of which is before that of an earlier one.
-const SIZE_AT: Sql =
-    Sql::same(concat!("SELECT ", first_not!("b.at <= $2", "evidence.ledger", "idx" from "0", "b.org = $1")));
+/// By the effective times of the entries, none of which is before that of an earlier one.
+const SIZE_AT: Sql = Sql::same(concat!(
+    "SELECT ",
+    first_not!(
+        "b.at <= $2 OR EXISTS (
+            SELECT 1 FROM evidence.clock_correction c WHERE c.org = $1 AND c.ledger_index > b.idx AND c.at <= $2)",
+        "evidence.ledger", "idx" from "0", "b.org = $1"
+    )
+));
 
-/// A row of the ledger: index, kind, time, actor, the payload's hash, the leaf's hash, payload.
-pub(crate) type EntryRow = (u64, String, Timestamp, String, Hash, Hash, Payload);
+/// A row of the ledger: index, kind, time, effective time, actor, the payload's hash, the leaf's hash, payload.
+pub(crate) type EntryRow = (u64, String, Timestamp, Timestamp, String, Hash, Hash, Payload);
 
 /// Reads an entry. A payload that is no text any more becomes one that its hash does not match, and a missing one is empty.
 pub(crate) fn entry(row: EntryRow) -> StoreResult<StoredEntry> {
-    let (index, kind, at, actor, payload_sha256, leaf_hash, payload) = row;
+    let (index, kind, at, effective_at, actor, payload_sha256, leaf_hash, payload) = row;
     let payload = String::from_utf8_lossy(payload.bytes().unwrap_or_default()).into_owned();
-    Ok(StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload })
+    Ok(StoredEntry { index, kind, at, effective_at, actor, payload_sha256, leaf_hash, payload })
 }
 
 /// Reads a head.
@@ -100,6 +162,10 @@ impl<D: Driver> LedgerStore for SqlStore<D> {
     async fn ledger_head(&self, org: Id) -> StoreResult<Option<Frontier>> {
         let head = |(size, hashes): (i64, Vec<u8>)| frontier(size, &hashes);
         self.query_org(org, HEAD).first_as(head).await
+    }
+
+    async fn ledger_sizes(&self, orgs: &[Id]) -> StoreResult<Vec<(Id, u64)>> {
+        self.query(SIZES).bind(texts(&distinct(orgs.iter().copied()))).per_item(orgs.len()).all().await
     }
 
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {

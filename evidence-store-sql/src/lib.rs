@@ -49,10 +49,10 @@ mod windows;
 
 pub use blobs::BlobWrite;
 pub use driver::{Cost, Driver, Outdated, ScratchWork, Statement};
-pub use fsck::{FsckReport, RebuildReport};
+pub use fsck::{FsckReport, LedgerState, RebuildReport};
 pub use record::{Group, Head, MAX_GROUP, Plan, Prefetch, Submission, within_bytes};
 pub use scratch::ScratchSession;
-pub use sql::{Dialect, SCHEMA};
+pub use sql::{CLOCK, Dialect, SCHEMA};
 pub use store::SqlStore;
 pub use table_rows::Rows;
 pub use tables::TableWrite;

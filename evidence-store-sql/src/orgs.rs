@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::decode::{Payload, body, record, word};
 use crate::driver::Driver;
-use crate::ledger::entry;
+use crate::ledger::{effective_at, entry, entry_columns};
 use crate::sql::Sql;
 use crate::store::SqlStore;
 use crate::value::{Cell, FromCell, texts};
@@ -54,12 +54,19 @@ const USERS_BY_ID: Sql = Sql::each(
 
 /// By an index of these entries alone: the ledger's own would lead through all others.
 const MEMBERSHIP_ENTRIES: Sql = Sql::each(
-    "SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload
-    FROM evidence.ledger l INDEXED BY ledger_member
-    WHERE l.org = $1 AND l.kind IN ('member_added', 'member_removed') AND l.idx >= $2 ORDER BY l.idx LIMIT $3",
-    "SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload FROM evidence.ledger l
-    WHERE l.org = $1 AND l.kind IN ('member_added', 'member_removed') AND l.idx + 0 >= $2
-    ORDER BY l.idx + 0 LIMIT $3",
+    concat!(
+        "SELECT ",
+        entry_columns!(),
+        " FROM evidence.ledger l INDEXED BY ledger_member
+        WHERE l.org = $1 AND l.kind IN ('member_added', 'member_removed') AND l.idx >= $2 ORDER BY l.idx LIMIT $3"
+    ),
+    concat!(
+        "SELECT ",
+        entry_columns!(),
+        " FROM evidence.ledger l
+        WHERE l.org = $1 AND l.kind IN ('member_added', 'member_removed') AND l.idx + 0 >= $2
+        ORDER BY l.idx + 0 LIMIT $3"
+    ),
 );
 
 /// The same from one end or the other: how many there are, and the page of `$2` after `$3`.
@@ -71,14 +78,16 @@ macro_rules! membership_page {
             $index,
             " WHERE l.org = $1 AND l.kind IN ('member_added', 'member_removed')),
             page AS MATERIALIZED (
-                SELECT l.* FROM evidence.ledger l ",
+                SELECT l.*, ",
+            effective_at!(),
+            " AS effective_at FROM evidence.ledger l ",
             $index,
             " WHERE l.org = $1 AND l.kind IN ('member_added', 'member_removed')
                 ORDER BY ",
             $order,
             $direction,
             " LIMIT $2 OFFSET $3)
-            SELECT (SELECT n FROM total), x.idx, x.kind, x.at, x.actor, x.payload_sha256, x.leaf_hash, x.payload
+            SELECT (SELECT n FROM total), x.idx, x.kind, x.at, x.effective_at, x.actor, x.payload_sha256, x.leaf_hash, x.payload
             FROM (SELECT 1) AS one LEFT JOIN page x ON true
             ORDER BY x.idx",
             $direction
@@ -102,6 +111,7 @@ type MembershipRow = (
     Option<u64>,
     Option<String>,
     Option<Timestamp>,
+    Option<Timestamp>,
     Option<String>,
     Option<Hash>,
     Option<Hash>,
@@ -110,8 +120,8 @@ type MembershipRow = (
 
 fn membership_page(rows: Vec<MembershipRow>) -> StoreResult<Page<StoredEntry>> {
     let total = rows.first().map_or(0, |(total, ..)| *total);
-    let entry = |(_, index, kind, at, actor, sha256, hash, payload): MembershipRow| {
-        Some(entry((index?, kind?, at?, actor?, sha256?, hash?, payload)))
+    let entry = |(_, index, kind, at, effective_at, actor, sha256, hash, payload): MembershipRow| {
+        Some(entry((index?, kind?, at?, effective_at?, actor?, sha256?, hash?, payload)))
     };
     Ok(Page { items: rows.into_iter().filter_map(entry).collect::<StoreResult<_>>()?, total })
 }

@@ -6,7 +6,7 @@ use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
-use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
+use evidence_core::sweep::{AttachmentPlace, AttachmentState, Pending, PendingStore};
 use evidence_core::time::Timestamp;
 
 use crate::decode::word;
@@ -88,6 +88,14 @@ const REMOVE: [&str; 2] = [
         AND NOT EXISTS (SELECT 1 FROM attachment a WHERE a.org = $1 AND a.sha256 = $2)",
 ];
 
+const PLACE: Sql = Sql::same("SELECT id, is_marked FROM evidence.attachment_place WHERE number = 1");
+
+const PUT_PLACE: Sql = Sql::same(
+    "INSERT INTO evidence.attachment_place AS p (number, id, is_marked) VALUES (1, $1, $2)
+    ON CONFLICT (number) DO UPDATE SET is_marked = p.is_marked OR excluded.is_marked WHERE p.id = excluded.id
+    RETURNING number",
+);
+
 impl<D: Driver> SqlStore<D> {
     /// A statement about a note that is as it was read.
     fn about_unchanged(&self, sql: Sql, pending: &Pending) -> Query<'_, D> {
@@ -158,5 +166,14 @@ impl<D: Driver> PendingStore for SqlStore<D> {
             statements.extend(REMOVE.map(|sql| Statement::change(sql, values())));
         }
         self.driver.change(statements).await
+    }
+
+    async fn attachment_place(&self) -> StoreResult<Option<AttachmentPlace>> {
+        let place = self.query(PLACE).first::<(Id, bool)>().await?;
+        Ok(place.map(|(id, is_marked)| AttachmentPlace { id, is_marked }))
+    }
+
+    async fn put_attachment_place(&self, place: AttachmentPlace) -> StoreResult<bool> {
+        self.query(PUT_PLACE).bind(place.id).bind(place.is_marked).change().await
     }
 }

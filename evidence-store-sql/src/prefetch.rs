@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use crate::sql::{Dialect, Sql, id_bytes};
+use crate::sql::{Dialect, Sql, clock, id_bytes};
 
 /// Answers, from one snapshot of the database, what a group has to know, in rows that begin with what they are about:
 ///
@@ -11,7 +11,8 @@ use crate::sql::{Dialect, Sql, id_bytes};
 ///   ordinals of its trails and artifacts, and in the last column its id;
 /// - [`NAME`], one that leads somewhere: its number in the list that was asked for, the id, and whether it is an alias;
 /// - [`RECORD`]: its number and its revision;
-/// - [`VERSION`], in PostgreSQL: how often the tables were rebuilt, and the oldest version whose programs may write;
+/// - [`VERSION`], in PostgreSQL: how often the tables were rebuilt, the oldest version whose programs may write, and the
+///   time of the database's clock;
 /// - [`FLOW`]: its number, and the greatest ordinals of attestations, trails and artifacts in it;
 /// - [`SERIES`], of builds, decisions or deployments: its number, and the greatest ordinal, or 1 where a content was built.
 ///
@@ -175,7 +176,7 @@ const PREFETCH: Sql = Sql::each(
             END, NULL, NULL, NULL, NULL, NULL
         FROM UNNEST($42::bigint[], $43::bytea[], $44::text[], $45::text[]) AS j (number, org, kind, name)
     UNION ALL (
-        SELECT 3, m.rebuild_count, NULL, m.min_writer_version, NULL, NULL, NULL, NULL, NULL
+        SELECT 3, m.rebuild_count, NULL, m.min_writer_version, NULL, ", clock!(), ", NULL, NULL, NULL
         FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1)"
     ),
 );

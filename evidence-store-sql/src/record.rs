@@ -11,7 +11,7 @@ use evidence_core::fact::{Denoted, EncodedFact, RecordKind};
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Node};
 use evidence_core::queue::Reply;
-use evidence_core::store::{Entry, Recorder, StoreResult};
+use evidence_core::store::{Entry, Recorder, ReferenceClock, StoreResult};
 use evidence_core::time::Timestamp;
 use evidence_core::transfer::{Import, older_entries};
 use evidence_core::{Fact, Guard, Key, StoreError, Write};
@@ -272,6 +272,8 @@ pub struct Plan {
     ordinals: Ordinals,
     min_writer_version: i64,
     rebuild_count: i64,
+    /// What the times of writes are compared with.
+    clock: Option<(ReferenceClock, Timestamp)>,
 }
 
 /// A ledger's head after a group.
@@ -326,7 +328,8 @@ impl Plan {
                     }
                 }
                 (VERSION, _, Some(version)) => {
-                    (plan.min_writer_version, plan.rebuild_count) = (version, number.unwrap_or_default())
+                    (plan.min_writer_version, plan.rebuild_count) = (version, number.unwrap_or_default());
+                    plan.clock = at.map(|at| (ReferenceClock::Database, Timestamp::from_micros(at)));
                 }
                 (FLOW, _, attestations) => {
                     if let Some((org, flow)) = prefetch.flows.get(position) {
@@ -346,6 +349,13 @@ impl Plan {
             }
         }
         Ok(plan)
+    }
+
+    /// The plan, which compares the times of writes with this clock.
+    #[must_use]
+    pub fn with_clock(mut self, clock: ReferenceClock, time: Timestamp) -> Self {
+        self.clock = Some((clock, time));
+        self
     }
 
     /// Whether programs of this version may write.
@@ -376,6 +386,10 @@ impl Plan {
     }
 
     fn check(&self, write: &Submission) -> StoreResult<()> {
+        // What is imported was recorded elsewhere, at any time.
+        if let (Some((clock, time)), None, Some(first)) = (self.clock, write.first, write.facts.first()) {
+            clock.check(first.at, time)?;
+        }
         match (self.ledgers.contains_key(&write.org), write.begins) {
             (true, true) => return Err(StoreError::Conflict),
             (false, false) => {
@@ -390,7 +404,7 @@ impl Plan {
             return Err(StoreError::Conflict);
         }
         let last = ledger.map(|ledger| ledger.at);
-        let goes_back = write.first.is_some() && write.facts.first().is_some_and(|one| Some(one.at) < last);
+        let goes_back = write.first.is_some() && write.facts.first().is_some_and(|one| one.goes_back(last));
         if goes_back { Err(older_entries()) } else { Ok(()) }
     }
 
@@ -400,8 +414,10 @@ impl Plan {
         let ledger = self.ledgers.get_mut(&write.org).ok_or_else(missing)?;
         let EncodedFact { fact, actor, payload, payload_sha256, .. } = encoded;
         let index = ledger.frontier.size();
-        // Of two servers one's clock may be behind; time never goes back in a ledger. An import is as it is.
-        let at = if write.first.is_some() { encoded.at } else { encoded.at.max(ledger.at) };
+        // Of two servers one's clock may be behind; time goes back in a ledger only where that is what the fact says. An
+        // import is as it is.
+        let exactly = write.first.is_some() || fact.turns_time_back();
+        let at = if exactly { encoded.at } else { encoded.at.max(ledger.at) };
         ledger.at = at;
         let leaf_hash = encoded.leaf_hash(index, at);
         self.rows.push(

@@ -171,6 +171,8 @@ impl RowBuilder {
                         TableWrite::Organization,
                         vec![this.clone(), record.id.into(), name, json(record)?],
                     );
+                    let name = record.name.as_str().into();
+                    rows.push(TableWrite::KnownOrganization, vec![record.id.into(), name]);
                 }
                 IndexRow::User(record) => {
                     let name = record.name.as_str().into();
@@ -320,6 +322,9 @@ impl RowBuilder {
                         rows.push(TableWrite::CommitTrail, row);
                     }
                 }
+                IndexRow::FlowRepo { flow, url } => {
+                    rows.push(TableWrite::FlowRepo, vec![this.clone(), flow.into(), url.into()]);
+                }
                 IndexRow::Repo { id, name, provider, external_id, vcs_instance, namespace } => {
                     rows.push(
                         TableWrite::Repo,
@@ -411,9 +416,18 @@ impl RowBuilder {
                         vec![this.clone(), of.into(), number.into(), index.clone()],
                     );
                 }
-                IndexRow::Allowed { environment, fingerprint } => {
-                    let key = [this.clone(), environment.into(), fingerprint.into()];
-                    rows.push(TableWrite::Allowance, [&key[..], &[index.clone(), index.clone()]].concat());
+                IndexRow::Allowed { environment, fingerprint, ends_at, withdrawn } => {
+                    let key = [this.clone(), environment.into(), fingerprint.into(), index.clone()];
+                    let ends = [ends_at.into(), withdrawn.into()];
+                    rows.push(TableWrite::Allowance, [&key[..], &ends[..]].concat());
+                }
+                IndexRow::TimeCorrected => {
+                    rows.set_back(org, recorded_at);
+                    for table in TableWrite::CORRECTIONS {
+                        rows.push(table, vec![this.clone(), recorded_at.into()]);
+                    }
+                    let row = vec![this.clone(), index.clone(), recorded_at.into()];
+                    rows.push(TableWrite::ClockCorrection, row);
                 }
                 IndexRow::Text { sha256 } => {
                     rows.push(TableWrite::Text, vec![this.clone(), sha256.to_string().into(), index.clone()]);

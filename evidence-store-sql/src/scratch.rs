@@ -9,6 +9,7 @@ use evidence_core::id::Id;
 use evidence_core::index::IndexRow;
 use evidence_core::ledger::{Frontier, Hash};
 use evidence_core::store::{LEDGER_PAGE, StoreResult, StoredEntry};
+use evidence_core::time::Timestamp;
 use evidence_core::{Fact, StoreError};
 
 use crate::decode::body;
@@ -26,9 +27,10 @@ use range::{Derived, key_with_ids};
 use statements::{
     ALL_REDERIVED, BEGIN, BEGIN_CHANGING, BEGIN_WRITING, BEGUN, BLOBS_MISSING, BUILT, CHUNKS, FIRST_BLOB,
     HASHES_MISSING, HEAD, HEADS, KEY_HASHES, KEYS_UNKNOWN, LEDGERS_GONE, MIN_WRITER_VERSION, NAMES,
-    NEXT_BLOB, NODES, NOTE_REBUILT, NOTE_REDERIVED, ODD_SCHEMA, ODD_VERSIONS, OF_ORGANIZATIONS, ORPHANED,
-    ORPHANED_UNINDEXED, REDERIVED_THROUGH, RELEASE_SAVEPOINT, ROLLBACK_TO_SAVEPOINT, ROWS_PAST_HEAD,
-    SAVEPOINT, STORED_TABLES, TABLES, TEXTS_MISSING,
+    NEXT_BLOB, NODES, NOTE_REBUILT, NOTE_REDERIVED, NOW, ODD_SCHEMA, ODD_VERSIONS, OF_ORGANIZATIONS,
+    ORPHANED, ORPHANED_CHUNKS, ORPHANED_UNINDEXED, REDERIVED_THROUGH, REGISTER, RELEASE_SAVEPOINT,
+    ROLLBACK_TO_SAVEPOINT, ROWS_PAST_HEAD, SAVEPOINT, STORED_TABLES, TABLES, TEXTS_MISSING, UNREGISTERED,
+    VANISHED,
 };
 
 /// How many rows of a table are named, and how many attachments; the first of them is what an operator needs.
@@ -66,6 +68,10 @@ pub trait ScratchSession: Send + Sized + 'static {
 
     /// Inserts rows of one organization into the scratch tables. `org` is its value in the column `org`.
     fn write(&mut self, org: &Cell, rows: Rows) -> impl Future<Output = StoreResult<()>> + Send;
+
+    /// SQLite: what the note beside the file says was written and the database has not, a sentence each. PostgreSQL does not
+    /// start without its log, so that there is nothing to look for.
+    fn losses(&mut self) -> impl Future<Output = StoreResult<Vec<String>>> + Send;
 
     /// SQLite: checkpoints the write-ahead log between two snapshots, so that it does not grow during a check. Gives up
     /// after 50 ms of readers. PostgreSQL: does nothing.
@@ -270,6 +276,25 @@ impl<S: ScratchSession> Scratch<S> {
         Ok(problems)
     }
 
+    /// What was written and is not there any more.
+    pub(crate) async fn losses(&mut self) -> StoreResult<Vec<String>> {
+        match self.session.losses().await {
+            Err(StoreError::Corrupt { what }) => {
+                Ok(vec![format!("the size of a ledger cannot be read: {what}")])
+            }
+            losses => losses,
+        }
+    }
+
+    /// The time: in PostgreSQL that of the database's clock, which all servers share.
+    pub(crate) async fn now(&mut self) -> StoreResult<Timestamp> {
+        let now = self.rows::<(Timestamp,)>(NOW.text(S::DIALECT), vec![]).await?;
+        now.into_iter()
+            .next()
+            .map(|(now,)| now)
+            .ok_or_else(|| StoreError::Failed("the database has no time".into()))
+    }
+
     /// The ledgers of the organizations after this one, in a transaction of its own.
     pub(crate) async fn ledgers(&mut self, after: Option<Cell>) -> StoreResult<Vec<Ledger>> {
         let mut problems = Vec::new();
@@ -469,6 +494,16 @@ impl<S: ScratchSession> Scratch<S> {
             self.end_reading().await?;
             self.checkpoint_wal().await?;
         }
+        self.begin().await?;
+        for (part, sql, text) in [
+            ("table known_organization", VANISHED, "an organization was created, and its row is gone"),
+            ("table known_organization", UNREGISTERED, "an organization is not in table known_organization"),
+            ("table blob_chunk", ORPHANED_CHUNKS, "chunks belong to no attachment"),
+        ] {
+            let rows = self.readable_column(part, sql, &mut problems).await?;
+            problems.extend(rows.iter().map(|row| format!("{text}: {row}")));
+        }
+        self.end_reading().await?;
         Ok(problems)
     }
 
@@ -504,6 +539,7 @@ impl<S: ScratchSession> Scratch<S> {
         for (table, rows) in tables.iter().zip(&marked) {
             self.insert(table, 0, *rows).await?;
         }
+        self.execute(REGISTER).await?;
         self.execute(NOTE_REBUILT.text(S::DIALECT)).await?;
         Ok(Some(marked.iter().sum()))
     }

@@ -66,6 +66,17 @@ impl Dialect {
     }
 }
 
+/// The time of PostgreSQL's clock, in microseconds.
+macro_rules! clock {
+    () => {
+        "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+    };
+}
+pub(crate) use clock;
+
+/// Asks PostgreSQL for the time of its clock, in microseconds.
+pub const CLOCK: &str = concat!("SELECT ", clock!());
+
 /// The text of an id that PostgreSQL has as bytes.
 macro_rules! id_text {
     ($id:literal) => {

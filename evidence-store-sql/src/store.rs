@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 
 use async_trait::async_trait;
-use evidence_core::id::Id;
+use evidence_core::digest::hex;
+use evidence_core::id::{Id, Random, SystemRandom};
 use evidence_core::store::{Current, Health, StoreResult, skip_corrupt};
+use evidence_core::time::Timestamp;
 use serde::de::DeserializeOwned;
 
 use crate::decode::{current, listed_current};
@@ -182,6 +184,15 @@ const ALL_NAMED: Sql = Sql::each(
     ),
 );
 
+/// The last entry of each ledger is a probe of its primary key.
+const NEWEST_ENTRY: Sql = Sql::each(
+    "SELECT max((SELECT l.at FROM ledger l WHERE l.org = h.org AND l.idx = h.size - 1)) FROM head h",
+    "SELECT x.at FROM (
+        SELECT (SELECT l.at FROM evidence.ledger l WHERE l.org = h.org AND l.idx = h.size - 1) AS at
+        FROM evidence.head h) x
+    ORDER BY x.at DESC NULLS LAST LIMIT 1",
+);
+
 /// A statement on its way to the database, and its values.
 #[derive(Debug)]
 pub(crate) struct Query<'a, D> {
@@ -274,6 +285,29 @@ impl<D: Driver> Query<'_, D> {
 #[async_trait]
 impl<D: Driver> Health for SqlStore<D> {
     async fn ready(&self) -> StoreResult<()> {
-        self.driver.ready().await
+        self.driver.ready().await?;
+        let mut filler = [0; PROBE_BYTES / 2];
+        SystemRandom.fill(&mut filler);
+        self.driver.write_probe(self.query(PROBE).bind(hex(&filler)).statement()).await
+    }
+
+    async fn check_clock(&self, now: Timestamp) -> StoreResult<()> {
+        self.driver.check_clock(now).await
+    }
+
+    async fn newest_entry(&self) -> StoreResult<Option<Timestamp>> {
+        let newest = self.query(NEWEST_ENTRY).long().first::<(Option<Timestamp>,)>().await?;
+        Ok(newest.and_then(|(at,)| at))
     }
 }
+
+/// How much a probe writes: about as much as recording an attestation takes in the log of SQLite, so that a disk which has no
+/// room for that has none for the probe. It is random, for databases neither write nor allocate what stays the same or
+/// compresses well.
+const PROBE_BYTES: usize = 32 << 10;
+
+/// Overwrites one row, which is no job's lease.
+const PROBE: Sql = Sql::same(
+    "INSERT INTO evidence.lease (name, holder, expires_at) VALUES ('write-probe', $1, 0)
+    ON CONFLICT (name) DO UPDATE SET holder = excluded.holder",
+);

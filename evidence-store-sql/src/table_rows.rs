@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use evidence_core::id::Id;
+use evidence_core::time::Timestamp;
 
 use crate::tables::TableWrite;
 use crate::value::{Column, Value};
@@ -55,6 +56,20 @@ impl Rows {
         match self.0.get_mut(&TableWrite::Trail).and_then(|trails| trails.row(&key)) {
             Some(begun) => begun.splice(LEDGER_INDEX..=LEDGER_INDEX, row.into_iter().skip(2)).for_each(drop),
             None => self.push(TableWrite::TrailRevision, row),
+        }
+    }
+
+    /// Sets back the times of the rows of an organization that are later than this.
+    pub(crate) fn set_back(&mut self, org: Id, at: Timestamp) {
+        for table in TableWrite::DATED {
+            let rows = self.0.get_mut(&table).into_iter().flat_map(|of_table| &mut of_table.rows);
+            for row in rows.filter(|row| matches!(row.first(), Some(Value::Org(of)) if *of == org)) {
+                for place in table.times() {
+                    if let Some(Value::Int(Some(time))) = row.get_mut(place) {
+                        *time = at.as_micros().min(*time);
+                    }
+                }
+            }
         }
     }
 

@@ -8,12 +8,29 @@ use crate::value::{Column, Value};
 /// A write to a table, in the order in which a group writes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TableWrite {
+    /// Sets the times of artifact reports back where a clock was ahead. This and the five that follow come before all that
+    /// insert: the rows of the group have their times already.
+    CorrectArtifacts,
+    /// Sets the times of builds back.
+    CorrectBuilds,
+    /// Sets the times of attestations back.
+    CorrectAttestations,
+    /// Sets the times of snapshots back.
+    CorrectSnapshots,
+    /// Sets the times of environments' reports back.
+    CorrectReports,
+    /// Sets the times of deployments back.
+    CorrectDeployments,
+    /// The entries that correct a clock.
+    ClockCorrection,
     /// Ledger entries.
     Ledger,
     /// Stored nodes of the ledgers' trees.
     Node,
     /// Organizations.
     Organization,
+    /// Which organizations were ever created, beside what follows from their ledgers.
+    KnownOrganization,
     /// Users.
     User,
     /// Roles of users.
@@ -46,6 +63,8 @@ pub enum TableWrite {
     Attestation,
     /// The trails in which commits are named.
     CommitTrail,
+    /// The repos that were named last in flows.
+    FlowRepo,
     /// Contents that records name.
     Attachment,
     /// What a record names is not pending.
@@ -68,7 +87,7 @@ pub enum TableWrite {
     RunOrigin,
     /// Versions of policies, attestation types and controls.
     Version,
-    /// The first and the newest entry of allowlists for each environment and fingerprint.
+    /// Entries of allowlists, and their withdrawals.
     Allowance,
     /// Texts by digest.
     Text,
@@ -161,9 +180,43 @@ const fn instead(
     Definition { table, columns, conflict: OnConflict::Custom([sqlite, postgres]) }
 }
 
+/// Sets the column `at` of a table back, where it is later.
+macro_rules! correct {
+    ($table:literal) => {
+        instead(
+            $table,
+            &[("org", Org), ("at", Int)],
+            concat!("UPDATE ", $table, " SET at = $2 WHERE org = $1 AND at > $2"),
+            concat!(
+                "UPDATE evidence.",
+                $table,
+                " t SET at = r.at FROM go, {rows} WHERE t.org = r.org AND t.at > r.at"
+            ),
+        )
+    };
+}
+
 impl TableWrite {
     const fn definition(self) -> Definition {
         match self {
+            // A correction is rare and reads all rows of its organization. It has a statement of its own in PostgreSQL
+            // (`shapes.rs`), so that no other write needs the right to change these tables.
+            Self::CorrectArtifacts => correct!("artifact"),
+            Self::CorrectBuilds => correct!("build"),
+            Self::CorrectAttestations => instead(
+                "attestation",
+                &[("org", Org), ("at", Int)],
+                "UPDATE attestation SET at = min(at, $2), recorded_at = min(recorded_at, $2)
+                WHERE org = $1 AND (at > $2 OR recorded_at > $2)",
+                "UPDATE evidence.attestation t SET at = least(t.at, r.at), recorded_at = least(t.recorded_at, r.at)
+                FROM go, {rows} WHERE t.org = r.org AND (t.at > r.at OR t.recorded_at > r.at)",
+            ),
+            Self::CorrectSnapshots => correct!("snapshot"),
+            Self::CorrectReports => correct!("environment_report"),
+            Self::CorrectDeployments => correct!("deployment"),
+            Self::ClockCorrection => {
+                insert("clock_correction", &[("org", Org), ("ledger_index", Int), ("at", Int)])
+            }
             Self::Ledger => insert(
                 "ledger",
                 &[
@@ -181,6 +234,7 @@ impl TableWrite {
             Self::Organization => {
                 insert("organization", &[("key", Org), ("id", Text), ("name", Text), ("record", Text)])
             }
+            Self::KnownOrganization => keep("known_organization", &[("id", Text), ("name", Text)], "id"),
             Self::User => insert(
                 "user",
                 &[("org", Org), ("id", Text), ("name", Text), ("record", Text), ("ledger_index", Int)],
@@ -380,6 +434,13 @@ impl TableWrite {
                 &[("org", Org), ("commit_sha", Text), ("trail", Text), ("flow", Text)],
                 "org, commit_sha, trail",
             ),
+            Self::FlowRepo => replace(
+                "flow_repo",
+                &[("org", Org), ("flow", Text), ("url", Text)],
+                ["org, flow"; 2],
+                2,
+                2,
+            ),
             Self::Attachment => {
                 keep("attachment", &[("org", Org), ("sha256", Text), ("size", Int)], "org, sha256")
             }
@@ -495,18 +556,16 @@ impl TableWrite {
             Self::Version => {
                 insert("version", &[("org", Org), ("id", Text), ("number", Int), ("ledger_index", Int)])
             }
-            Self::Allowance => replace(
+            Self::Allowance => insert(
                 "allowance",
                 &[
                     ("org", Org),
                     ("environment", Text),
                     ("fingerprint", Text),
-                    ("since", Int),
                     ("ledger_index", Int),
+                    ("ends_at", Int),
+                    ("withdrawn", Bool),
                 ],
-                ["org, environment, fingerprint"; 2],
-                3,
-                4,
             ),
             Self::Text => replace(
                 "kept_text",
@@ -605,11 +664,45 @@ impl TableWrite {
         columns.into_iter().filter(|(kind, _)| self.lists(*kind, is_one)).map(|(_, column)| column).collect()
     }
 
-    /// Every table, in the order in which a group writes them.
-    pub(crate) const ALL: [Self; 33] = [
+    /// What sets times back.
+    pub(crate) const CORRECTIONS: [Self; 6] = [
+        Self::CorrectArtifacts,
+        Self::CorrectBuilds,
+        Self::CorrectAttestations,
+        Self::CorrectSnapshots,
+        Self::CorrectReports,
+        Self::CorrectDeployments,
+    ];
+
+    /// The tables of which that sets times back.
+    pub(crate) const DATED: [Self; 6] = [
+        Self::Artifact,
+        Self::Build,
+        Self::Attestation,
+        Self::Snapshot,
+        Self::EnvironmentReport,
+        Self::Deployment,
+    ];
+
+    /// Where a row has times that are set back.
+    pub(crate) fn times(self) -> impl Iterator<Item = usize> {
+        let columns = self.definition().columns.iter().enumerate();
+        columns.filter(|(_, (name, _))| ["at", "recorded_at"].contains(name)).map(|(place, _)| place)
+    }
+
+    /// Every table, in the order in which a group writes them: first those that only a correction of a clock writes.
+    pub(crate) const ALL: [Self; 42] = [
+        Self::CorrectArtifacts,
+        Self::CorrectBuilds,
+        Self::CorrectAttestations,
+        Self::CorrectSnapshots,
+        Self::CorrectReports,
+        Self::CorrectDeployments,
+        Self::ClockCorrection,
         Self::Ledger,
         Self::Node,
         Self::Organization,
+        Self::KnownOrganization,
         Self::User,
         Self::Membership,
         Self::Record,
@@ -626,6 +719,7 @@ impl TableWrite {
         Self::Build,
         Self::Attestation,
         Self::CommitTrail,
+        Self::FlowRepo,
         Self::Attachment,
         Self::DeletePending,
         Self::Repo,

@@ -10,6 +10,13 @@ CREATE TABLE organization (
     record TEXT NOT NULL
 ) STRICT;
 
+-- Every organization that was ever created. It follows from no ledger and no row of it is ever removed, so that an
+-- organization is missed whose rows are all gone.
+CREATE TABLE known_organization (
+    id   TEXT NOT NULL PRIMARY KEY,
+    name TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- org: in whose ledger the user was made.
 CREATE TABLE user (
     org          INTEGER NOT NULL,
@@ -47,6 +54,14 @@ CREATE TABLE ledger (
 
 -- Entries about the roles of users: few of a ledger.
 CREATE INDEX ledger_member ON ledger (org, idx, kind) WHERE kind IN ('member_added', 'member_removed');
+
+-- Entries that correct a clock which was ahead: earlier entries of a later time count as recorded at `at`.
+CREATE TABLE clock_correction (
+    org          INTEGER NOT NULL,
+    ledger_index INTEGER NOT NULL,
+    at           INTEGER NOT NULL,
+    PRIMARY KEY (org, ledger_index)
+) STRICT, WITHOUT ROWID;
 
 -- Levels 4, 8, 12, ... only.
 CREATE TABLE node (
@@ -213,6 +228,14 @@ CREATE TABLE commit_trail (
     PRIMARY KEY (org, commit_sha, trail)
 ) STRICT, WITHOUT ROWID;
 
+-- url: of the repo that was named last by what was reported to the flow.
+CREATE TABLE flow_repo (
+    org  INTEGER NOT NULL,
+    flow TEXT NOT NULL,
+    url  TEXT NOT NULL,
+    PRIMARY KEY (org, flow)
+) STRICT, WITHOUT ROWID;
+
 -- namespace: each segment as a JSON string followed by a comma, so that paths compare by whole segments.
 CREATE TABLE repo (
     org          INTEGER NOT NULL,
@@ -334,16 +357,19 @@ CREATE TABLE version (
     PRIMARY KEY (id, number)
 ) STRICT, WITHOUT ROWID;
 
--- The newest allowlist entry for each environment and fingerprint; since: the index of the first one, for what is allowed
--- stays so.
+-- Allowlist entries and their withdrawals: the newest row of an environment and fingerprint counts. ends_at: when it expires,
+-- or was withdrawn.
 CREATE TABLE allowance (
     org          INTEGER NOT NULL,
     environment  TEXT NOT NULL,
     fingerprint  TEXT NOT NULL,
-    since        INTEGER NOT NULL,
     ledger_index INTEGER NOT NULL,
-    PRIMARY KEY (org, environment, fingerprint)
+    ends_at      INTEGER,
+    withdrawn    INTEGER NOT NULL,
+    PRIMARY KEY (org, environment, fingerprint, ledger_index)
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX allowance_end ON allowance (ends_at) WHERE ends_at IS NOT NULL;
 
 -- Texts that records refer to, by digest: the newest entry that keeps each.
 CREATE TABLE kept_text (
@@ -370,6 +396,13 @@ CREATE TABLE attachment_pending (
     removing_at INTEGER,
     PRIMARY KEY (org, sha256)
 ) STRICT, WITHOUT ROWID;
+
+-- The place outside of the database where the content of attachments is, at most one, by the id in its marker.
+CREATE TABLE attachment_place (
+    number    INTEGER PRIMARY KEY CHECK (number = 1),
+    id        TEXT NOT NULL,
+    is_marked INTEGER NOT NULL
+) STRICT;
 
 -- A blob exists once its row is here; chunks without one belong to a blob that is still coming, or never came.
 CREATE TABLE blob (

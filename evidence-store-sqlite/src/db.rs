@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use evidence_core::id::Id;
 use evidence_core::queue::{Bounds, Queue, Refused, Reply};
-use evidence_core::store::StoreResult;
+use evidence_core::store::{ReferenceClock, StoreResult};
+use evidence_core::time::Timestamp;
 use evidence_store_sql::migrate::{Migration, latest};
 use evidence_store_sql::{
     BlobWrite, Cost, Dialect, Driver, FromRow, Outdated, Row, ScratchWork, SqlStore, Statement,
@@ -20,8 +21,10 @@ use tracing::Level;
 
 use crate::address::Address;
 use crate::bind::{QueryTexts, key_of, rows};
+use crate::clock::SteadyClock;
 use crate::error::{ConnectError, store_error};
-use crate::file::OpenFile;
+use crate::file::{OpenFile, make_private};
+use crate::last_write::LastWrite;
 use crate::migrate::{MIGRATIONS, MIN_WRITER_VERSION, expect_migrated, migrate};
 use crate::readers::Readers;
 use crate::scratch::ScratchDatabase;
@@ -78,6 +81,7 @@ pub struct Sqlite {
     pub(crate) queue: Queue<Job>,
     pub(crate) migrations: &'static [Migration],
     texts: QueryTexts,
+    clock: Arc<SteadyClock>,
 }
 
 impl Sqlite {
@@ -126,8 +130,16 @@ impl Sqlite {
         if OpenFile::wal_without_file(file) {
             return Err(ConnectError::Lost { file: Address::path_of(file).display().to_string() });
         }
+        let is_new = options.migrate && !Address::path_of(file).exists();
         let mut connection = connection(file, flags).map_err(unopened)?;
         let mut opened = OpenFile::of(&connection, file);
+        if is_new {
+            // Hashes of keys and the content of attachments are in it.
+            make_private(opened.path()).map_err(|error| {
+                let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
+                unopened(rusqlite::Error::SqliteFailure(code, Some(error.to_string())))
+            })?;
+        }
         let name = || opened.path().display().to_string();
         if opened.is_empty_with_wal() {
             return Err(ConnectError::Lost { file: name() });
@@ -164,11 +176,15 @@ impl Sqlite {
         let bounds = Bounds { bytes: options.queue_bytes, wait: options.queue_timeout, grace: None };
         let (queue, jobs) = Queue::new(bounds);
         let file = Arc::clone(&opened);
-        let writer = Writer { connection, file, migrations, blob_bytes: 0 };
+        let clock = Arc::new(SteadyClock::start());
+        let last_write = LastWrite::beside(opened.path());
+        last_write.check(&connection);
+        let writer =
+            Writer { connection, file, migrations, blob_bytes: 0, clock: Arc::clone(&clock), last_write };
         let started = thread::Builder::new().name("evidence-writer".to_owned()).spawn(|| writer.run(jobs));
         started.map_err(|source| ConnectError::Thread { source })?;
         let readers = Arc::new(Readers::new(opened, options.acquire_timeout));
-        Ok(Self { readers, queue, migrations, texts: QueryTexts::default() })
+        Ok(Self { readers, queue, migrations, texts: QueryTexts::default(), clock })
     }
 
     async fn submit<T>(&self, job: impl FnOnce(Reply<T>) -> Job) -> StoreResult<T> {
@@ -260,6 +276,14 @@ impl Driver for Sqlite {
             return Err(Outdated.into());
         }
         Ok(())
+    }
+
+    async fn write_probe(&self, statement: Statement) -> StoreResult<()> {
+        self.change(vec![statement]).await.map(drop)
+    }
+
+    async fn check_clock(&self, now: Timestamp) -> StoreResult<()> {
+        ReferenceClock::Monotonic.check(now, self.clock.now())
     }
 
     async fn close(&self) {

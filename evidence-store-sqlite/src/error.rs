@@ -10,12 +10,9 @@ use rusqlite::ffi;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The address cannot be read.
-    #[error("'{url}' is no address of an SQLite file: write it as sqlite://evidence.db")]
-    BadUrl {
-        /// The address.
-        url: String,
-    },
+    /// The address cannot be read. It is not repeated, for it may be that of another database, with a password.
+    #[error("the address is not that of an SQLite file: write it as sqlite://evidence.db")]
+    BadUrl,
     /// The path of the file is no text.
     #[error("'{file}' is not UTF-8: give the file and its directories names that are")]
     PathNotText {
@@ -141,7 +138,7 @@ impl ConnectError {
         let file = file.display().to_string();
         match primary_code(&source) {
             // SQLite reads addresses itself and has no code of its own for one that it cannot read.
-            Some(ffi::SQLITE_ERROR) => Self::BadUrl { url: file },
+            Some(ffi::SQLITE_ERROR) => Self::BadUrl,
             Some(ffi::SQLITE_NOTADB) => Self::NotADatabase { file, source },
             _ => Self::Open { file, source },
         }

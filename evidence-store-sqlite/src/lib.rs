@@ -25,9 +25,11 @@
 
 mod address;
 mod bind;
+mod clock;
 mod db;
 mod error;
 mod file;
+mod last_write;
 mod migrate;
 #[cfg(test)]
 mod plans;
@@ -37,5 +39,5 @@ mod writer;
 
 pub use db::{Options, Sqlite, SqliteStore};
 pub use error::ConnectError;
-pub use evidence_store_sql::{FsckReport, RebuildReport};
+pub use evidence_store_sql::{FsckReport, LedgerState, RebuildReport};
 pub use rusqlite;

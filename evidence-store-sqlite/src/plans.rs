@@ -20,7 +20,7 @@ pub(crate) fn note(sql: &str) {
 }
 
 /// What reads more than it answers, and why that is right: a part of the statement, and the step.
-const EXCEPTIONS: [(&str, &str, &str); 31] = [
+const EXCEPTIONS: [(&str, &str, &str); 32] = [
     ("page AS MATERIALIZED", "SCAN x LEFT-JOIN", "the page itself"),
     (
         "page AS MATERIALIZED",
@@ -28,6 +28,7 @@ const EXCEPTIONS: [(&str, &str, &str); 31] = [
         "the rows of a page, and lists by what has no index of their order",
     ),
     ("_evidence_migrations m", "SCAN m", "a row a version"),
+    ("FROM head h", "SCAN h", "the last entries of all ledgers"),
     ("FROM allowance a", "TEMP B-TREE", "an allowlist is read whole, by organization"),
     ("a.name = $3", "TEMP B-TREE", "the attestations of one name in some trails"),
     ("attestation x ON x.id IN", "TEMP B-TREE", "the newest of each of some flows"),
@@ -111,8 +112,13 @@ async fn every_statement_finds_its_rows_by_an_index() {
         connection(directory.path().join("e.db").as_path(), OpenFlags::SQLITE_OPEN_CREATE).unwrap();
     make(&mut connection, &MIGRATIONS).unwrap();
     let statements = RUN.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let queries =
-        statements.iter().filter(|sql| !sql.contains("sqlite_schema") && !sql.starts_with("PRAGMA"));
+    // A correction of a clock is rare, and reads all that its organization has.
+    let queries = statements.iter().filter(|sql| {
+        !sql.contains("sqlite_schema")
+            && !sql.starts_with("PRAGMA")
+            && !sql.contains(" SET at = $2")
+            && !sql.contains(" SET at = min(at, $2)")
+    });
     let (mut found, mut used) = (BTreeMap::new(), BTreeSet::new());
     for sql in queries {
         let steps = costly_steps(&connection, sql);

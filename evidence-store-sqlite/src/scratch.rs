@@ -9,9 +9,11 @@ use evidence_store_sql::migrate::{Migration, latest};
 use evidence_store_sql::{Cell, Dialect, Row, Rows, ScratchSession, Value};
 use rusqlite::{Connection, OpenFlags};
 
+use crate::address::Address;
 use crate::bind::{execute, rows};
 use crate::db::{BUSY_TIMEOUT, connection};
 use crate::error::store_error;
+use crate::last_write::LastWrite;
 use crate::migrate::make;
 
 /// How long readers may hold up the log's beginning anew: writers wait meanwhile.
@@ -22,6 +24,7 @@ const CHECKPOINT_TIMEOUT: Duration = Duration::from_millis(50);
 pub struct ScratchDatabase {
     connection: Connection,
     migrations: &'static [Migration],
+    last_write: LastWrite,
 }
 
 impl ScratchDatabase {
@@ -31,7 +34,7 @@ impl ScratchDatabase {
         make(&mut connection, migrations)?;
         connection.execute("ATTACH DATABASE $1 AS stored", [file.display().to_string()])?;
         connection.execute_batch("PRAGMA stored.synchronous = FULL")?;
-        Ok(Self { connection, migrations })
+        Ok(Self { connection, migrations, last_write: LastWrite::beside(&Address::path_of(file)) })
     }
 }
 
@@ -69,6 +72,10 @@ impl ScratchSession for ScratchDatabase {
             execute(&self.connection, table.sqlite(), rows, |_| Ok(key)).map_err(store_error)?;
         }
         Ok(())
+    }
+
+    async fn losses(&mut self) -> StoreResult<Vec<String>> {
+        self.last_write.losses(&self.connection, "stored").map_err(store_error)
     }
 
     async fn checkpoint_wal(&mut self) -> StoreResult<()> {

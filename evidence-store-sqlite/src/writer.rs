@@ -7,18 +7,20 @@ use std::sync::Arc;
 use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::queue::{Jobs, Reply, Task};
-use evidence_core::store::{Entry, StoreResult};
+use evidence_core::store::{Entry, ReferenceClock, StoreResult};
 use evidence_store_sql::migrate::Migration;
 use evidence_store_sql::{
     BlobWrite, Dialect, Group, MAX_GROUP, Outdated, Plan, Prefetch, Statement, Submission, Value,
     within_bytes,
 };
 use rusqlite::types::Type;
-use rusqlite::{Connection, Error, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Error, Transaction, TransactionBehavior, ffi};
 
 use crate::bind::{execute, key_of, rows};
-use crate::error::{is_row_error, store_error};
+use crate::clock::SteadyClock;
+use crate::error::{is_row_error, primary_code, store_error};
 use crate::file::OpenFile;
+use crate::last_write::LastWrite;
 use crate::migrate::may_write;
 
 /// Something for the writer to do.
@@ -48,6 +50,10 @@ impl Task for Job {
             Self::Change(..) | Self::Stop(_) => None,
         }
     }
+
+    fn is_upload(&self) -> bool {
+        matches!(self, Self::Blob(..))
+    }
 }
 
 /// The writer and its connection, which nobody else uses.
@@ -58,6 +64,9 @@ pub(crate) struct Writer {
     pub(crate) migrations: &'static [Migration],
     /// How much of blobs was written since the page cache was emptied last.
     pub(crate) blob_bytes: usize,
+    /// What the times of writes are compared with.
+    pub(crate) clock: Arc<SteadyClock>,
+    pub(crate) last_write: LastWrite,
 }
 
 /// After so many bytes of blobs the writer's page cache is emptied, which they would fill: the writer reads them where they are
@@ -69,7 +78,7 @@ impl Writer {
     pub(crate) fn run(mut self, mut queue: Jobs<Job>) {
         let mut jobs = Vec::new();
         let mut stopped = None;
-        while stopped.is_none() && queue.blocking_next(&mut jobs, MAX_GROUP) > 0 {
+        while (stopped.is_none() || queue.has_uploads()) && queue.blocking_next(&mut jobs, MAX_GROUP) > 0 {
             let (mut writes, mut blobs, mut changes, mut reservations) = (vec![], vec![], vec![], vec![]);
             for queued in jobs.drain(..) {
                 reservations.push(queued.room);
@@ -80,13 +89,12 @@ impl Writer {
                     Job::Stop(reply) => stopped = Some(reply),
                 }
             }
-            // Whoever has noted a content writes it later, and records what names it later still.
             self.change(changes);
-            self.write_blobs(blobs);
             self.record(writes);
+            self.write_blobs(blobs);
         }
         drop(queue);
-        self.file.finish_replaced(&self.connection);
+        self.file.finish(&self.connection);
         if let Err((_, error)) = self.connection.close() {
             tracing::warn!(%error, "the store's writer did not close its connection");
         }
@@ -213,13 +221,28 @@ impl Writer {
         let (sql, values) = prefetch.statement(Dialect::Sqlite, true);
         let read = rows(&transaction, sql, &values, |org| key_of(&transaction, org))?;
         let damaged = |damage: StoreError| Error::FromSqlConversionFailure(0, Type::Text, damage.into());
-        let mut plan = Plan::new(&prefetch, read).map_err(damaged)?;
+        let plan = Plan::new(&prefetch, read).map_err(damaged)?;
+        let mut plan = plan.with_clock(ReferenceClock::Monotonic, self.clock.now());
         let outcomes = writes.iter().map(|write| plan.accept(write));
-        let outcomes = outcomes.collect::<Result<_, _>>().map_err(unwritable)?;
+        let outcomes = outcomes.collect::<Result<Vec<_>, _>>().map_err(unwritable)?;
         if !plan.is_empty() {
             let group = plan.into_group().map_err(unwritable)?;
             write(&transaction, &group)?;
-            transaction.commit()?;
+            match transaction.commit() {
+                // The log may have it all, so that a crash now, and the recovery after it, would bring it back.
+                Err(error) if primary_code(&error) == Some(ffi::SQLITE_IOERR) => {
+                    let error = Arc::new(error);
+                    let unknown = |_| Err(StoreError::OutcomeUnknown(Arc::clone(&error).into()));
+                    return Ok(writes.iter().map(unknown).collect());
+                }
+                committed => committed?,
+            }
+            let last = |(write, outcome): (&Submission, &StoreResult<Vec<Entry>>)| {
+                Some((write.org, outcome.as_ref().ok()?.last()?.index + 1))
+            };
+            if let Some((org, size)) = writes.iter().zip(&outcomes).rev().find_map(last) {
+                self.last_write.note(org, size);
+            }
         }
         Ok(outcomes)
     }

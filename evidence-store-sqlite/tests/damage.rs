@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use evidence_core::digest::sha256_hex;
+use evidence_core::orgs::OrgStore;
 use evidence_core::seed::Seed;
+use evidence_core::store::LedgerStore;
 use evidence_core::sweep::PendingStore;
-use evidence_core::time::Timestamp;
+use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, Settings, Store, StoreError};
 use evidence_store_sqlite::rusqlite::Connection;
 use evidence_store_sqlite::{ConnectError, Sqlite, SqliteStore};
@@ -15,6 +17,8 @@ use tempfile::TempDir;
 
 use crate::lost_rows::Damaged;
 
+#[path = "../../evidence-store-sql/tests/support/future.rs"]
+mod future;
 #[path = "../../evidence-store-sql/tests/support/lost_rows.rs"]
 mod lost_rows;
 
@@ -98,7 +102,7 @@ async fn rows_of_no_organization_are_named_and_removed() {
         ("record", "'flow', 'i', 'n', 0, 0, '{}'"),
         ("name", "'flow', 'n', 'i', 0"),
         ("trail_entry", "'t', 0"),
-        ("allowance", "'e', 'f', 0, 0"),
+        ("allowance", "'e', 'f', 0, NULL, false"),
         ("kept_text", "'t', 0"),
         ("record_tag", "'control', 'c', 'k', 'v'"),
         ("attachment", "'s', 1"),
@@ -317,4 +321,101 @@ async fn a_decision_that_lost_its_number_hides_no_other_one() {
 #[tokio::test]
 async fn a_trail_that_is_lost_leaves_all_others_in_pages() {
     lost_rows::of_trails_leave_all_others_in_pages::<Bench>().await;
+}
+
+#[tokio::test]
+async fn an_organization_whose_rows_are_all_gone_is_missed() {
+    let bench = Bench::new().await;
+    let tables = "SELECT m.name FROM sqlite_schema m, pragma_table_info(m.name) c WHERE m.type = 'table' AND c.name = 'org'";
+    let connection = Connection::open(bench.file()).unwrap();
+    let mut tables = connection.prepare(tables).unwrap();
+    let tables = tables.query_map([], |row| row.get::<_, String>(0)).unwrap().map(Result::unwrap);
+    let deletes = tables.map(|table| {
+        format!("DELETE FROM {table} WHERE org = (SELECT key FROM organization WHERE name = 'beta');")
+    });
+    bench.execute(&(deletes.collect::<String>() + "DELETE FROM organization WHERE name = 'beta'"));
+    for _ in 0..2 {
+        let problems = bench.problems().await;
+        has(&problems, "an organization was created, and its row is gone: beta (");
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert_eq!(bench.store.rebuild().await.unwrap().rows, 0);
+    }
+    // Nobody hides that by taking the note away from one that is there.
+    bench.execute("DELETE FROM known_organization WHERE name = 'acme'");
+    has(&bench.problems().await, "an organization is not in table known_organization: acme (");
+    bench.store.rebuild().await.unwrap();
+    assert_eq!(bench.problems().await.len(), 1);
+}
+
+#[tokio::test]
+async fn chunks_of_no_attachment_are_named() {
+    let bench = Bench::new().await;
+    let sha256 = sha256_hex(b"lost");
+    bench.execute(&format!("INSERT INTO blob_chunk SELECT key, '{sha256}', 0, x'00' FROM organization"));
+    let problems = bench.problems().await;
+    assert_eq!(problems, [format!("chunks belong to no attachment: {sha256}")]);
+    // A note says that the content is on its way, or will be swept.
+    bench.execute(&format!(
+        "INSERT INTO attachment_pending SELECT key, '{sha256}', 0, NULL FROM organization"
+    ));
+    assert_eq!(bench.problems().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn entries_from_the_future_are_named_until_the_clock_is_corrected() {
+    let bench = Bench::new().await;
+    let org = bench.store.org_role("acme", "00000000-0000-0000-0000-00000001".parse().unwrap()).await;
+    let org = org.unwrap().unwrap().organization.id;
+    future::add(&*bench.store, org, "one").await;
+    future::add(&*bench.store, org, "two").await;
+    let problems = bench.problems().await;
+    has(&problems, "organization acme: 2 ledger entries lie in the future, from entry ");
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    let evidence = Evidence::new(bench.store.clone(), Settings::default());
+    let ended = evidence.administration(&"host".parse().unwrap()).end_future(&"acme".parse().unwrap()).await;
+    assert_eq!(ended.unwrap().entries, 2);
+    assert_eq!(bench.problems().await, Vec::<String>::new());
+    assert_eq!(bench.store.rebuild().await.unwrap().rows, 0);
+    bench.execute("DELETE FROM clock_correction");
+    has(&bench.problems().await, "table clock_correction: row ");
+    assert_eq!(bench.store.rebuild().await.unwrap().rows, 1);
+    let size = bench.store.ledger_head(org).await.unwrap().unwrap().size();
+    assert_eq!(bench.store.ledger_size_at(org, evidence_core::time::SystemClock.now()).await.unwrap(), size);
+}
+
+#[tokio::test]
+async fn a_lost_log_is_told_until_somebody_has_dealt_with_it() {
+    let bench = Bench::new().await;
+    let Bench { directory, store } = bench;
+    let file = directory.path().join("e.db");
+    let open = async || Bench {
+        directory: tempfile::tempdir().unwrap(),
+        store: Arc::new(Sqlite::open(&file).await.unwrap()),
+    };
+    store.close().await;
+    // What is in the file while the log has the rest.
+    let older = std::fs::read(&file).unwrap();
+    let bench = open().await;
+    bench.seed("jane", &["gamma"]).await.unwrap();
+    bench.store.close().await;
+    let whole = std::fs::read(&file).unwrap();
+
+    std::fs::write(&file, &older).unwrap();
+    let bench = open().await;
+    has(&bench.problems().await, "the write-ahead log was lost, or an older copy of the file was put back");
+    // What is written now does not hide it.
+    bench.seed("jane", &["delta"]).await.unwrap();
+    assert_eq!(bench.problems().await.len(), 1);
+    bench.store.close().await;
+    let lost = directory.path().join("e.db-lost");
+    std::fs::remove_file(&lost).unwrap();
+    let bench = open().await;
+    assert_eq!(bench.problems().await, Vec::<String>::new());
+    bench.store.close().await;
+
+    // The note of a later write is not that of a loss.
+    std::fs::write(&file, &whole).unwrap();
+    std::fs::remove_file(directory.path().join("e.db-last")).unwrap();
+    let bench = open().await;
+    assert_eq!((bench.problems().await, lost.exists()), (Vec::new(), false));
 }

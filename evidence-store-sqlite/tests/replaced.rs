@@ -38,7 +38,8 @@ impl Bench {
 
     fn files(&self) -> Vec<String> {
         let files = fs::read_dir(self.directory.path()).unwrap();
-        let mut files: Vec<_> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+        let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        let mut files: Vec<_> = files.filter(|file| !file.ends_with("-last")).collect();
         files.sort_unstable();
         files
     }
@@ -121,11 +122,12 @@ async fn a_backup_in_the_place_of_an_open_store_is_what_the_next_start_finds() {
                 left.iter().filter(of_this).collect()
             });
             assert!(beside.is_empty(), "{way}: {left:?}");
-            // Of a file without a name it is all that is left of the last writes.
-            assert_eq!(aside.len(), usize::from(!bench.path("old.db").exists()), "{way}: {left:?}");
+            // The last writes are nowhere else.
+            assert_eq!(aside.len(), 1, "{way}: {left:?}");
             let orgs = if noticed { &["acme", "delta", "jane"][..] } else { &["acme", "jane"] };
             expect(&bench.path("e.db"), orgs).await;
             if bench.path("old.db").exists() {
+                fs::rename(bench.path(aside[0]), bench.path("old.db-wal")).unwrap();
                 expect(&bench.path("old.db"), &["acme", "beta", "jane"]).await;
             }
         }
@@ -141,6 +143,39 @@ async fn a_store_that_was_replaced_stays_so_and_loses_nothing() {
     assert_eq!(bench.complaint().await, complaint);
     bench.store.close().await;
     expect(&bench.path("e.db"), &["acme", "beta", "jane"]).await;
+}
+
+#[tokio::test]
+async fn a_removed_or_replaced_log_stops_writes_and_its_content_is_saved() {
+    for replaced in [false, true] {
+        let bench = Bench::new().await;
+        if replaced {
+            fs::copy(bench.path("e.db-wal"), bench.path("other")).unwrap();
+            fs::rename(bench.path("other"), bench.path("e.db-wal")).unwrap();
+        } else {
+            fs::remove_file(bench.path("e.db-wal")).unwrap();
+        }
+        let complaint = bench.complaint().await;
+        assert!(complaint.contains("e.db-wal' was removed or replaced"), "{complaint}");
+        bench.store.close().await;
+        fs::remove_file(bench.path("e.db-wal")).ok();
+        expect(&bench.path("e.db"), &["acme", "beta", "jane"]).await;
+    }
+}
+
+#[tokio::test]
+async fn only_the_owner_can_read_a_new_store() {
+    use std::os::unix::fs::PermissionsExt;
+    let bench = Bench::new().await;
+    for name in ["e.db", "e.db-wal", "e.db-shm"] {
+        let mode = fs::metadata(bench.path(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+    // An operator's own choice stays.
+    fs::set_permissions(bench.path("e.db"), fs::Permissions::from_mode(0o640)).unwrap();
+    bench.store.close().await;
+    Sqlite::open(bench.path("e.db")).await.unwrap().close().await;
+    assert_eq!(fs::metadata(bench.path("e.db")).unwrap().permissions().mode() & 0o777, 0o640);
 }
 
 #[tokio::test]

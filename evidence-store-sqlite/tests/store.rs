@@ -65,7 +65,6 @@ impl Bench {
             visibility: Visibility::Private,
             template: None,
             template_id: Id::new(NOW, &SystemRandom),
-            repo_url: String::new(),
             tags: Tags::from([("team".to_owned(), "a%b".to_owned())]),
             created_at: NOW,
             created_by: self.actor.clone(),
@@ -540,6 +539,35 @@ async fn a_text_that_is_referred_to_and_kept_by_no_entry_is_named() {
     assert_eq!(problems.len(), 1, "{problems:?}");
     let digest = lost.sha256.to_string();
     assert!(problems[0].starts_with("a text is missing: ") && problems[0].contains(&digest), "{problems:?}");
+}
+
+#[tokio::test]
+async fn long_data_of_an_attestation_whose_text_is_missing_are_named() {
+    let bench = Bench::new().await;
+    let (there, lost) = (TextRef::of("[]"), TextRef::of("[1]"));
+    let attestation = |number: u8, data: TextRef| -> Fact {
+        let id = |n: u8| format!("00000000-0000-0000-0000-000000{n:02x}");
+        let (id, flow, trail) = (id(number), id(100), id(101));
+        let TextRef { sha256, size } = data;
+        let text = format!(
+            r#"{{"attestation_added":{{"record":{{"id":"{id}","flow":"{flow}","trail":"{trail}","name":"unit","kind":"junit",
+                "is_compliant":true,"binding":{{"to":"trail"}},"description":null,"origin_url":"","git_commit_info":null,
+                "repo_info":null,"repo":null,"external_urls":null,"annotations":null,"user_data":{{}},
+                "details":{{"junit_results":[],"type":"junit"}},"data":{{"sha256":"{sha256}","size":{size}}},"attachments":[],
+                "evidence":null,"created_at":5,"created_by":{{"id":"{flow}","name":"jane","kind":"user"}}}}}}}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    };
+    let missing = async || {
+        let problems = bench.store.fsck().await.unwrap().problems;
+        problems.into_iter().filter(|problem| problem.starts_with("a text is missing: ")).collect::<Vec<_>>()
+    };
+    let kept = Fact::TextKept { text: "[]".to_owned() };
+    bench.store.record(bench.write(vec![kept, attestation(1, there)], vec![])).await.unwrap();
+    assert_eq!(missing().await, Vec::<String>::new());
+    bench.store.record(bench.write(vec![attestation(2, lost)], vec![])).await.unwrap();
+    let missing = missing().await;
+    assert!(missing.len() == 1 && missing[0].contains(&lost.sha256.to_string()), "{missing:?}");
 }
 
 #[tokio::test]

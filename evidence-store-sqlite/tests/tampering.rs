@@ -69,7 +69,7 @@ struct Table {
 impl Table {
     fn all(connection: &Connection) -> Vec<Self> {
         // Leases, cursors, what targets were told and notes of contents that no record names follow from nothing.
-        let names = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT IN ('lease', 'cursor', 'delivery', 'attachment_pending') ORDER BY name";
+        let names = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT IN ('lease', 'cursor', 'delivery', 'attachment_pending', 'attachment_place') ORDER BY name";
         let mut names = connection.prepare(names).unwrap();
         let names = names.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap);
         let tables = names.map(|name| Self::of(connection, name));
@@ -138,7 +138,7 @@ impl Table {
 
 /// What follows from the ledgers.
 fn derived(connection: &Connection) -> Vec<Table> {
-    let rest = ["ledger", "node", "head", "blob", "blob_chunk", "_evidence_migrations"];
+    let rest = ["ledger", "node", "head", "blob", "blob_chunk", "known_organization", "_evidence_migrations"];
     Table::all(connection).into_iter().filter(|table| !rest.contains(&table.name.as_str())).collect()
 }
 

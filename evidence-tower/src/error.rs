@@ -7,12 +7,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use evidence_core::error::FieldErrors;
-use evidence_core::{Error, ErrorKind, Wording};
+use evidence_core::{Error, ErrorKind, StoreError, Wording};
 use http::header::{ALLOW, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderValue, Method, Response, StatusCode};
 use serde_json::json;
 
 use crate::reply::{self, ReplyBody};
+use crate::route::NameWithSlash;
 
 /// Why a request is answered with an error.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub(crate) enum ErrorResponse {
     LongUrl,
     /// No operation has this path.
     UnknownPath,
+    /// An operation would have this path, if a name could contain slashes.
+    SlashInName(NameWithSlash),
     /// Some do, but not with this method.
     WrongMethod {
         /// The methods they have, for `Allow`.
@@ -28,6 +31,8 @@ pub(crate) enum ErrorResponse {
     },
     /// The operation was refused, or failed.
     Failed(Error),
+    /// Writes cannot succeed, for this reason.
+    NotReady(Error),
     /// Something panicked; the panic hook has logged where.
     Panicked,
     /// An answer broke off before any of it was sent; the log says why.
@@ -41,6 +46,35 @@ impl From<Error> for ErrorResponse {
     }
 }
 
+/// The header of a 503 to a write that says whether the write happened.
+const WRITE_OUTCOME: HeaderName = HeaderName::from_static("evidence-write-outcome");
+
+/// Whether a write happened that is answered with 503.
+#[derive(Debug, Clone, Copy)]
+enum WriteOutcome {
+    /// It did not, and never will.
+    NotWritten,
+    /// It may have, or may still, in part or as a whole.
+    Unknown,
+}
+
+impl WriteOutcome {
+    /// The value of [`WRITE_OUTCOME`].
+    const fn value(self) -> &'static str {
+        match self {
+            Self::NotWritten => "not-written",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    const fn sentence(self) -> &'static str {
+        match self {
+            Self::NotWritten => "nothing was recorded, so try again later",
+            Self::Unknown => "it is not known whether this was recorded, so check before trying again",
+        }
+    }
+}
+
 /// Status, message and `errors` of a response.
 type ErrorParts = (StatusCode, Cow<'static, str>, FieldErrors);
 
@@ -49,10 +83,14 @@ fn plain(status: StatusCode, message: &'static str) -> ErrorParts {
 }
 
 impl ErrorResponse {
-    /// The response, in the JSON form that every error has.
-    pub(crate) fn into_response(self, wording: Wording) -> Response<ReplyBody> {
-        let (status, message, errors) = self.parts(wording);
+    /// The response, in the JSON form that every error has, to a request with this method.
+    pub(crate) fn into_response(self, method: &Method, wording: Wording) -> Response<ReplyBody> {
+        let (status, mut message, errors) = self.parts(wording);
         self.log(status);
+        let outcome = self.write_outcome(method, status);
+        if let Some(outcome) = outcome {
+            message = Cow::Owned(format!("{message}: {}", outcome.sentence()));
+        }
         let body = if errors.is_empty() {
             json!({ "message": message })
         } else {
@@ -63,15 +101,31 @@ impl ErrorResponse {
         if let Some((name, value)) = self.header(status) {
             response.headers_mut().insert(name, value);
         }
+        if let Some(outcome) = outcome {
+            response.headers_mut().insert(WRITE_OUTCOME, HeaderValue::from_static(outcome.value()));
+        }
         response
+    }
+
+    /// For a write that is answered with 503.
+    fn write_outcome(&self, method: &Method, status: StatusCode) -> Option<WriteOutcome> {
+        if status != StatusCode::SERVICE_UNAVAILABLE || matches!(*method, Method::GET | Method::HEAD) {
+            return None;
+        }
+        match self {
+            Self::Failed(error) if error.may_have_recorded() => Some(WriteOutcome::Unknown),
+            _ => Some(WriteOutcome::NotWritten),
+        }
     }
 
     fn parts(&self, wording: Wording) -> ErrorParts {
         match self {
             Self::LongUrl => plain(StatusCode::URI_TOO_LONG, "URL too long"),
             Self::UnknownPath => plain(StatusCode::NOT_FOUND, "Not found"),
+            Self::SlashInName(name) => slash_in_name(name),
             Self::WrongMethod { .. } => plain(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed"),
             Self::Failed(error) => parts(error, wording),
+            Self::NotReady(error) => not_ready(error),
             Self::Panicked => internal(),
             #[cfg(feature = "rocket")]
             Self::BrokeOff => internal(),
@@ -98,14 +152,39 @@ impl ErrorResponse {
                     tracing::warn!(suppressed, "requests are refused for overload: {refused}");
                 }
             }
+            Self::NotReady(error) => tracing::warn!("not ready: {}", Chain(error)),
             Self::Failed(error) if status.is_server_error() => {
                 tracing::error!(status = status.as_u16(), "{}", Chain(error));
             }
             Self::Panicked => tracing::error!(status = status.as_u16(), "a request panicked"),
-            Self::Failed(_) | Self::LongUrl | Self::UnknownPath | Self::WrongMethod { .. } => {}
+            Self::Failed(_)
+            | Self::LongUrl
+            | Self::UnknownPath
+            | Self::SlashInName(_)
+            | Self::WrongMethod { .. } => {}
             #[cfg(feature = "rocket")]
             Self::BrokeOff => {}
         }
+    }
+}
+
+/// A path whose slashes split a name: clients send some names without encoding them.
+fn slash_in_name(name: &NameWithSlash) -> ErrorParts {
+    let NameWithSlash { parameter, value, .. } = name;
+    let called = match *parameter {
+        "env_name" => "environment name".to_owned(),
+        parameter => parameter.replace('_', " "),
+    };
+    let text = format!("{called} '{}' should not contain '/'", beginning(value));
+    let errors = FieldErrors::from_iter([((*parameter).to_owned(), format!("The {text}"))]);
+    (StatusCode::NOT_FOUND, Cow::Owned(format!("Not found: the {text}")), errors)
+}
+
+/// The first characters of a text.
+fn beginning(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(200) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
     }
 }
 
@@ -138,9 +217,20 @@ impl LogThrottle {
     }
 }
 
+fn not_ready(error: &Error) -> ErrorParts {
+    let reason = match error {
+        Error::Store(StoreError::Unavailable(reason)) => reason.to_string(),
+        other => other.to_string(),
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, Cow::Owned(format!("Not ready: {reason}")), FieldErrors::new())
+}
+
 fn internal() -> ErrorParts {
     plain(StatusCode::INTERNAL_SERVER_ERROR, "Internal server error")
 }
+
+/// What the specification calls a megabyte.
+const MEGABYTE: u64 = 1 << 20;
 
 fn parts(error: &Error, wording: Wording) -> ErrorParts {
     let Ok(status) = StatusCode::from_u16(error.status()) else { return internal() };
@@ -157,14 +247,24 @@ fn parts(error: &Error, wording: Wording) -> ErrorParts {
         (_, Error::AccessDenied(path)) => {
             (status, Cow::Owned(format!("Access denied to {path}")), FieldErrors::new())
         }
-        (_, Error::TooLarge { file: true, limit }) => {
-            let message = format!("File size exceeds {}MB limit", limit >> 20);
+        (_, Error::TooLarge { file: true, limit, .. }) => {
+            let message = match limit % MEGABYTE {
+                0 => format!("File size exceeds {}MB limit", limit / MEGABYTE),
+                _ => format!("File size exceeds the limit of {limit} bytes"),
+            };
             (status, Cow::Owned(message), FieldErrors::new())
         }
-        (ErrorKind::TooLarge, _) => plain(status, "Request body too large"),
+        (_, Error::TooLarge { file: false, limit, part }) => {
+            let text = format!("Input should have at most {limit} bytes");
+            let fields = FieldErrors::from([((*part).to_owned(), text)]);
+            (status, Cow::Borrowed("Request body too large"), fields)
+        }
         (ErrorKind::Unauthenticated, _) => plain(status, "Unauthorized"),
         (ErrorKind::Forbidden, _) => plain(status, "You don't have permission to access this resource"),
         (ErrorKind::UnsupportedMediaType, _) => plain(status, "Unsupported media type"),
+        (_, Error::Store(StoreError::ClockAhead(ahead))) => {
+            (status, Cow::Owned(format!("Service unavailable: {ahead}")), FieldErrors::new())
+        }
         (ErrorKind::Unavailable, _) => plain(status, "Service unavailable"),
         // Damaged records, failed statements, defects; and kinds that core learns before this function does, which are
         // defects of this function.

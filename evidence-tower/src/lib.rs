@@ -47,8 +47,8 @@ use tracing::Instrument;
 use crate::body::Incoming;
 use crate::error::ErrorResponse;
 use crate::openapi::ApiDescription;
-use crate::parameters::Parameters;
-use crate::route::{Call, Routes};
+use crate::parameters::{IGNORED, Parameters};
+use crate::route::{Call, Found, Routes};
 use crate::unread::UnreadBody;
 
 pub use crate::auth::Authenticator;
@@ -169,14 +169,14 @@ impl<S: EvidenceService> EvidenceApi<S> {
 impl<S: EvidenceService> Inner<S> {
     /// Answers, even when something panics: a caller never sees a connection that just ends.
     async fn respond(&self, request: Request<IncomingBody>) -> Response<ReplyBody> {
-        let is_head = request.method() == Method::HEAD;
+        let method = request.method().clone();
         let outcome = AssertUnwindSafe(self.answer(request)).catch_unwind().await;
         let response = match outcome {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) => error.into_response(self.service.wording()),
-            Err(_) => ErrorResponse::Panicked.into_response(self.service.wording()),
+            Ok(Err(error)) => error.into_response(&method, self.service.wording()),
+            Err(_) => ErrorResponse::Panicked.into_response(&method, self.service.wording()),
         };
-        if is_head { reply::without_body(response) } else { response }
+        if method == Method::HEAD { reply::without_body(response) } else { response }
     }
 
     async fn answer(&self, request: Request<IncomingBody>) -> Result<Response<ReplyBody>, ErrorResponse> {
@@ -199,19 +199,45 @@ impl<S: EvidenceService> Inner<S> {
             return read_only(&method, || reply::json_text(self.description.text()));
         }
         let found = self.routes.find(&method, path)?;
+        let query = head.uri.query().unwrap_or_default();
+        let ignored = if query.is_empty() { None } else { parameters::ignored(query, &found.endpoint.query) };
+        let mut response = match self.operate(&head, path, found, body).await {
+            Ok(response) if method == Method::GET => reply::unless_known(response, &head.headers),
+            Ok(response) => response,
+            Err(error) => error.into_response(&method, self.service.wording()),
+        };
+        response.headers_mut().extend(ignored.map(|names| (IGNORED.clone(), names)));
+        Ok(response)
+    }
+
+    /// Answers by an operation.
+    async fn operate(
+        &self,
+        head: &Parts,
+        path: &str,
+        found: Found<'_, S>,
+        body: IncomingBody,
+    ) -> Result<Response<ReplyBody>, ErrorResponse> {
         let caller = match found.endpoint.scope {
             Scope::Open => Principal::nobody(),
-            _ => self.caller(&head, found.endpoint.basic_auth).await?,
+            _ => self.caller(head, found.endpoint.basic_auth).await?,
         };
         let declared = found.endpoint.headers;
         let parameters = Parameters::new(&found.path, head.uri.query(), &head.headers, declared);
         let target = (found.endpoint.target)(&parameters)?;
         let access = self.service.authorize(&caller, &target).await?;
         let body = Incoming::new(&head.headers, body);
+        let budget = self.service.admission().on_behalf_of(access.on_behalf_of());
         let orphaned = self.orphaned.clone();
         let request = head.uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
-        let call = Call { service: self.service.clone(), access, parameters, request, body, orphaned };
-        Ok(reply::response((found.endpoint.answer)(call).await?))
+        #[cfg(feature = "rocket")]
+        let space = budget.temporary_space().clone();
+        let call =
+            Call { service: self.service.clone(), access, parameters, request, body, budget, orphaned };
+        let response = reply::response((found.endpoint.answer)(call).await?);
+        #[cfg(feature = "rocket")]
+        let response = rocket::gathered_in(space, response);
+        Ok(response)
     }
 
     /// The caller: whom the host authenticates, else the owner of the API key.
@@ -226,8 +252,9 @@ impl<S: EvidenceService> Inner<S> {
 
     async fn ready(&self, method: &Method) -> Result<Response<ReplyBody>, ErrorResponse> {
         let response = read_only(method, reply::ok)?;
-        self.service.ready().await?;
-        Ok(response)
+        self.service.ready().await.map_err(ErrorResponse::NotReady)?;
+        let warnings = self.service.warnings().await;
+        Ok(if warnings.is_empty() { response } else { reply::ok_with(&warnings) })
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use evidence_core::admission::RequestBudget;
 use evidence_core::blobs::Upload;
 use evidence_core::name::Fingerprint;
 use evidence_core::operation::{FormParts, RawBody};
@@ -20,7 +21,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use multer::{Field, Multipart};
 
 use crate::BoxError;
-use crate::body::{broken_off, not_spooled};
+use crate::body::{BODY, Gathering, Loaded, broken_off, not_spooled};
 
 /// The most bytes of boundaries and part headers.
 const MAX_FRAMING: u64 = 1 << 20;
@@ -50,15 +51,18 @@ pub(crate) const fn whole_limit(limits: &Limits) -> u64 {
     limits.form.saturating_add(MAX_FRAMING)
 }
 
-/// Reads the form in `body`.
+/// Reads the form in `body`, whose JSON document has at most `document_limit` bytes.
 pub(crate) async fn read(
     boundary: String,
     body: UnsyncBoxBody<Bytes, BoxError>,
     parts: FormParts,
+    document_limit: u64,
     limits: &Limits,
-) -> Result<RawBody> {
+    budget: &RequestBudget,
+) -> Result<Loaded<RawBody>> {
     let mut parser = Parser::new(boundary, body, whole_limit(limits));
-    let mut form = Form { parts, limits: *limits, document: None, files: BTreeMap::new() };
+    let mut form =
+        Form { parts, document_limit, limits: *limits, budget, document: None, files: BTreeMap::new() };
     let most = limits.files.saturating_add(MAX_OTHER_PARTS);
     let mut count = 0;
     while let Some(field) = parser.next().await? {
@@ -68,7 +72,15 @@ pub(crate) async fn read(
         }
         form.take(Part { field, state: &parser.state }).await?;
     }
-    Ok(RawBody::Form { document: form.document, files: form.files.into_values().collect() })
+    // Not before all files are there, which may take minutes.
+    let (document, memory) = match form.document {
+        Some(document) => {
+            let (text, memory) = document.load(budget).await?;
+            (Some(text), memory)
+        }
+        None => (None, None),
+    };
+    Ok((RawBody::Form { document, files: form.files.into_values().collect() }, memory))
 }
 
 /// What the parser and its feed share.
@@ -103,7 +115,7 @@ impl Feed {
         let piece = self.rest.split_to(self.rest.len().min(PIECE));
         self.total += piece.len() as u64;
         if self.total > self.limit {
-            return Err(Error::TooLarge { limit: self.limit, file: false });
+            return Err(Error::TooLarge { limit: self.limit, file: false, part: BODY });
         }
         if self.state.unparsed.fetch_add(piece.len(), Ordering::Relaxed) > MAX_UNPARSED {
             return Err(Error::invalid("body", "Form should have its boundary, and short part headers"));
@@ -160,9 +172,13 @@ fn unreadable(error: multer::Error) -> Error {
     let reason = match error {
         multer::Error::StreamReadFailed(source) => match source.downcast::<Error>() {
             Ok(refused) => return *refused,
-            Err(source) => source.to_string(),
+            Err(_) => "it cannot be read to its end",
         },
-        other => other.to_string(),
+        multer::Error::IncompleteFieldData { .. } | multer::Error::IncompleteStream => {
+            "it ends before the boundary that should close it"
+        }
+        multer::Error::IncompleteHeaders => "it ends within the headers of a part",
+        _ => "the headers of a part cannot be read",
     };
     Error::invalid("body", format!("Input should be a valid multipart form: {reason}"))
 }
@@ -181,23 +197,23 @@ impl Part<'_> {
     }
 
     /// The content of a document.
-    async fn text(mut self, limit: u64) -> Result<Vec<u8>> {
-        let mut text = Vec::new();
+    async fn text(mut self, limit: u64, part: &'static str, budget: &RequestBudget) -> Result<Gathering> {
+        let mut text = Gathering::new(budget);
         while let Some(chunk) = self.chunk().await? {
-            if (text.len() + chunk.len()) as u64 > limit {
-                return Err(Error::TooLarge { limit, file: false });
+            if text.size() + chunk.len() as u64 > limit {
+                return Err(Error::TooLarge { limit, file: false, part });
             }
-            text.extend_from_slice(&chunk);
+            text.push(&chunk).await?;
         }
         Ok(text)
     }
 
     /// The content of a file.
-    async fn spool(mut self, limit: u64) -> Result<Spooled> {
-        let mut spool = Spool::default();
+    async fn spool(mut self, limit: u64, part: &'static str, budget: &RequestBudget) -> Result<Spooled> {
+        let mut spool = Spool::new(budget.temporary_space().clone());
         while let Some(chunk) = self.chunk().await? {
             if spool.size() + chunk.len() as u64 > limit {
-                return Err(Error::TooLarge { limit, file: true });
+                return Err(Error::TooLarge { limit, file: true, part });
             }
             spool.push(&chunk).await.map_err(not_spooled)?;
         }
@@ -216,21 +232,23 @@ impl Part<'_> {
 }
 
 /// What was read of a form so far.
-struct Form {
+struct Form<'a> {
     parts: FormParts,
+    document_limit: u64,
     limits: Limits,
-    document: Option<Vec<u8>>,
+    budget: &'a RequestBudget,
+    document: Option<Gathering>,
     files: BTreeMap<Option<u64>, (String, Upload)>,
 }
 
-impl Form {
+impl Form<'_> {
     async fn take(&mut self, part: Part<'_>) -> Result<()> {
         let name = part.field.name().unwrap_or_default().to_owned();
         if name == self.parts.document {
             if self.document.is_some() {
                 return Err(twice(name));
             }
-            self.document = Some(part.text(self.limits.document).await?);
+            self.document = Some(part.text(self.document_limit, self.parts.document, self.budget).await?);
             return Ok(());
         }
         match self.file_number(&name)? {
@@ -263,7 +281,7 @@ impl Form {
         let sent_name = part.field.file_name().map(str::to_owned);
         let is_text = self.parts.many && number.is_none() && sent_name.is_none();
         let media_type = part.media_type();
-        let file = part.spool(self.limits.file).await?;
+        let file = part.spool(self.limits.file, self.parts.file, self.budget).await?;
         // A browser sends a file that nobody chose as one without name and content.
         let unchosen = sent_name.as_deref() == Some("");
         if file.size == 0 && (is_text || unchosen) {

@@ -101,9 +101,36 @@ impl OpenApiBuilder {
             "paths": self.paths,
             "components": {
                 "schemas": schemas,
+                "headers": {
+                    "Evidence-Ignored-Parameters": {
+                        "description": IGNORED_PARAMETERS,
+                        "schema": { "type": "string" },
+                    },
+                    "ETag": {
+                        "description": "Identifies the content. A request that names it in `If-None-Match` is answered 304, without the content.",
+                        "schema": { "type": "string" },
+                    },
+                },
                 "responses": {
+                    "NotModified": {
+                        "description": "The caller has this content: `If-None-Match` names its `ETag`",
+                        "headers": { "ETag": { "$ref": "#/components/headers/ETag" } },
+                    },
                     "Error": {
                         "description": "The request is refused",
+                        "headers": Value::Object(common_headers().collect()),
+                        "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
+                    },
+                    "UnavailableForWrite": {
+                        "description": "The service cannot answer now. Whether the write happened, a header says.",
+                        "headers": {
+                            "Retry-After": { "schema": { "type": "integer" }, "description": "In how many seconds to try again." },
+                            "Evidence-Write-Outcome": {
+                                "schema": { "enum": ["not-written", "unknown"] },
+                                "description": "`not-written`: nothing was recorded, nor will be. `unknown`: the write may have been \
+                                    recorded, in part or as a whole; check before you send it again.",
+                            },
+                        },
                         "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
                     },
                     "LongUrl": { "description": "The URL is too long" },
@@ -203,25 +230,42 @@ impl OpenApiBuilder {
             put(&mut content, "schema", schema.as_ref().map(Schema::as_value));
             put(&mut content, "example", example.get("answer").filter(|_| example["status"] == *status));
             let content = json!({ O::Output::MEDIA_TYPE: content });
-            let mut response = json!({ "description": description, "content": content });
-            if !O::ANSWER_HEADERS.is_empty() {
-                let header = |name: &&str| ((*name).to_owned(), json!({ "schema": { "type": "string" } }));
-                response["headers"] = Value::Object(O::ANSWER_HEADERS.iter().map(header).collect());
+            let header = |name: &&str| ((*name).to_owned(), json!({ "schema": { "type": "string" } }));
+            let mut headers: Map<String, Value> = O::ANSWER_HEADERS.iter().map(header).collect();
+            headers.extend(common_headers());
+            if O::Output::HAS_ETAG {
+                headers.insert("ETag".to_owned(), json!({ "$ref": "#/components/headers/ETag" }));
             }
+            let response = json!({ "description": description, "headers": headers, "content": content });
             (status.to_string(), response)
         });
+        let known = O::Output::HAS_ETAG
+            .then(|| ("304".to_owned(), json!({ "$ref": "#/components/responses/NotModified" })));
+        let success = success.chain(known);
         let errors = error_statuses(O::Body::KIND).map(str::to_owned);
         let errors = errors.chain(O::ERRORS.iter().map(u16::to_string)).map(|status| {
             // A host may refuse what is too long before the API sees it, in its own way.
             let response = match status.as_str() {
                 "414" => "LongUrl",
                 "431" => "LongHead",
+                "503" if O::METHOD != Method::Get => "UnavailableForWrite",
                 _ => "Error",
             };
             (status, json!({ "$ref": format!("#/components/responses/{response}") }))
         });
         Value::Object(success.chain(errors).collect())
     }
+}
+
+/// The description of the header of every response of an operation.
+const IGNORED_PARAMETERS: &str = "The query parameters of the request that the operation does not have, such as misspelt \
+     ones: percent-encoded, separated by commas. Absent where it has all. At most 20 are listed, of at most 100 characters \
+     each; `...` stands for the others.";
+
+/// The headers of every response of an operation.
+fn common_headers() -> impl Iterator<Item = (String, Value)> {
+    let name = "Evidence-Ignored-Parameters";
+    std::iter::once((name.to_owned(), json!({ "$ref": format!("#/components/headers/{name}") })))
 }
 
 /// Sets a key to what there is for it, if anything.

@@ -2,13 +2,14 @@
 //! as the operation's fields.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use evidence_core::auth::Target;
 use evidence_core::operation::header_field;
 use evidence_core::{Error, Operation, Result, decode};
-use http::HeaderMap;
-use percent_encoding::percent_decode_str;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+use schemars::SchemaGenerator;
 use serde_json::{Map, Value};
 
 /// The parameters of a request.
@@ -97,6 +98,62 @@ impl Parameters {
     }
 }
 
+/// The response header that names the query parameters that the operation does not have.
+pub(crate) static IGNORED: HeaderName = HeaderName::from_static("evidence-ignored-parameters");
+
+/// [`IGNORED`] lists this many names at most; `...` stands for the others.
+const MAX_IGNORED: usize = 20;
+
+/// A longer name is cut to this many bytes as it is encoded.
+const MAX_IGNORED_NAME: usize = 100;
+
+/// The bytes of a name that are percent-encoded in [`IGNORED`].
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The names of an operation's query parameters: its fields, except those of the path and of request headers.
+pub(crate) fn query_names<O: Operation>() -> BTreeSet<String> {
+    let schema = O::json_schema(&mut SchemaGenerator::default());
+    let fields = schema.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
+    let is_header = |field: &str| O::REQUEST_HEADERS.iter().any(|header| header_field(header) == field);
+    let is_elsewhere = |field: &str| O::PATH.contains(&format!("{{{field}}}")) || is_header(field);
+    fields.filter(|field| !is_elsewhere(field)).cloned().collect()
+}
+
+/// The value of [`IGNORED`] for a query: the names that are not `known`, percent-encoded; nothing where all are.
+pub(crate) fn ignored(query: &str, known: &BTreeSet<String>) -> Option<HeaderValue> {
+    let mut names: Vec<String> = Vec::new();
+    for pair in query.split('&') {
+        let name = pair.split('=').next().unwrap_or_default().replace('+', " ");
+        let decoded: Cow<'_, [u8]> = percent_decode_str(&name).into();
+        let is_known = std::str::from_utf8(&decoded).is_ok_and(|name| known.contains(name));
+        let encoded = cut(&decoded);
+        if is_known || encoded.is_empty() || names.contains(&encoded) {
+            continue;
+        }
+        if names.len() == MAX_IGNORED {
+            names.push("...".to_owned());
+            break;
+        }
+        names.push(encoded);
+    }
+    HeaderValue::try_from(names.join(", ")).ok().filter(|value| !value.is_empty())
+}
+
+/// A name as [`IGNORED`] lists it.
+fn cut(name: &[u8]) -> String {
+    let mut text = String::new();
+    for piece in percent_encode(name, ENCODED) {
+        if text.len() + piece.len() > MAX_IGNORED_NAME {
+            // A run of plain bytes is one piece; an encoded byte is never cut.
+            let room = MAX_IGNORED_NAME - text.len();
+            text.extend(piece.get(..room).filter(|_| !piece.starts_with('%')));
+            break;
+        }
+        text.push_str(piece);
+    }
+    text
+}
+
 /// The query's values by name, as a list where a name repeats.
 fn query_fields(query: &str) -> Result<Map<String, Value>> {
     let mut fields = Map::new();
@@ -130,7 +187,7 @@ fn add(fields: &mut Map<String, Value>, name: String, value: String) {
 mod tests {
     use serde_json::json;
 
-    use super::query_fields;
+    use super::{BTreeSet, ignored, query_fields};
 
     #[test]
     fn a_query_is_read_pair_by_pair() {
@@ -148,6 +205,32 @@ mod tests {
         ];
         for (query, fields) in table {
             assert_eq!(serde_json::Value::Object(query_fields(query).unwrap()), fields, "{query}");
+        }
+    }
+
+    #[test]
+    fn names_that_are_not_known_are_listed_once_encoded_and_bounded() {
+        let known = BTreeSet::from(["page".to_owned(), "a b".to_owned()]);
+        let many: String = (0..30).map(|n| format!("x{n:02}=&")).collect();
+        let listed: Vec<String> = (0..20).map(|n| format!("x{n:02}")).collect();
+        let table = [
+            ("", None),
+            ("page=1&a+b=2&%70age=3&a%20b", None),
+            ("&&=1&", None),
+            ("Page=1", Some("Page".to_owned())),
+            ("b=1&page=1&a=2&b=3", Some("b, a".to_owned())),
+            (
+                "a%0d%0aSet-Cookie:x=1&%ff=2&%C3%A9&a,b",
+                Some("a%0D%0ASet-Cookie%3Ax, %FF, %C3%A9, a%2Cb".to_owned()),
+            ),
+            (many.as_str(), Some(format!("{}, ...", listed.join(", ")))),
+        ];
+        for (query, expected) in table {
+            let found = ignored(query, &known).map(|value| value.to_str().unwrap().to_owned());
+            assert_eq!(found, expected, "{query}");
+        }
+        for long in ["a".repeat(5000), "%41é".repeat(1000), "%ff".repeat(1000)] {
+            assert!(ignored(&long, &known).unwrap().len() <= 100, "{long}");
         }
     }
 

@@ -11,8 +11,10 @@ use evidence_core::blobs::Chunks;
 use evidence_core::operation::{Answer, AnswerBody, Download, Raw, Streamed, Success};
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
-use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, ETAG, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::header::{
+    CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_NONE_MATCH, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 #[cfg(feature = "rocket")]
 use http_body_util::BodyExt as _;
@@ -64,10 +66,10 @@ impl ReplyBody {
         self.size_hint().exact()
     }
 
-    /// The same body, gathered first: for hosts that cannot break off an answer.
+    /// The same body, gathered first in this space: for hosts that cannot break off an answer.
     #[cfg(feature = "rocket")]
-    pub(crate) async fn spooled(mut self) -> io::Result<Self> {
-        let mut spool = evidence_core::spool::Spool::default();
+    pub(crate) async fn spooled(mut self, space: evidence_core::spool::TemporarySpace) -> io::Result<Self> {
+        let mut spool = evidence_core::spool::Spool::new(space);
         while let Some(frame) = self.frame().await {
             if let Ok(piece) = frame?.into_data() {
                 spool.push(&piece).await?;
@@ -161,9 +163,38 @@ pub(crate) fn ok() -> Response<ReplyBody> {
     whole(HeaderValue::from_static("text/plain; charset=utf-8"), "OK")
 }
 
+/// The text `OK` and a line for each warning.
+pub(crate) fn ok_with(warnings: &[String]) -> Response<ReplyBody> {
+    let lines = warnings.iter().map(|warning| format!("\nwarning: {warning}"));
+    let text = std::iter::once("OK".to_owned()).chain(lines).collect::<String>();
+    whole(HeaderValue::from_static("text/plain; charset=utf-8"), text)
+}
+
 /// The response to a HEAD: the headers of the one to a GET, without its body.
 pub(crate) fn without_body(response: Response<ReplyBody>) -> Response<ReplyBody> {
     response.map(|_| ReplyBody::default())
+}
+
+/// The response to a conditional GET (RFC 9110, 13.1.2): 304 without the content where the request's `If-None-Match` names
+/// the content's `ETag`, else the response itself.
+pub(crate) fn unless_known(mut response: Response<ReplyBody>, request: &HeaderMap) -> Response<ReplyBody> {
+    // Tags of the API hold neither quotes nor commas, so that no part of another tag is equal to one.
+    let sent = request.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let mut tags = sent.flat_map(|value| value.split(',')).map(str::trim);
+    let is_known = response.status() == StatusCode::OK
+        && response.headers().get(ETAG).is_some_and(|tag| {
+            tags.any(|sent| {
+                sent == "*" || sent.strip_prefix("W/").unwrap_or(sent).as_bytes() == tag.as_bytes()
+            })
+        });
+    if !is_known {
+        return response;
+    }
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    for name in [CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS] {
+        response.headers_mut().remove(name);
+    }
+    without_body(response)
 }
 
 fn whole(media_type: HeaderValue, text: impl Into<Bytes>) -> Response<ReplyBody> {
@@ -259,6 +290,38 @@ mod tests {
         assert_eq!(header(CONTENT_DISPOSITION), "attachment; filename=\"a.txt\"");
         assert_eq!((header(ETAG), header(CONTENT_LENGTH)), ("\"abc\"".to_owned(), "5".to_owned()));
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "onetw");
+    }
+
+    #[test]
+    fn content_that_the_client_has_is_not_sent_again() {
+        let table = [
+            (None, false),
+            (Some("\"abc\""), true),
+            (Some("W/\"abc\""), true),
+            (Some("\"x\", W/\"y\" ,\"abc\""), true),
+            (Some("*"), true),
+            (Some("abc"), false),
+            (Some("\"ab\", \"c\""), false),
+            (Some("\"ABC\""), false),
+            (Some("w/\"abc\""), false),
+            (Some(""), false),
+            (Some("\"*\""), false),
+        ];
+        for (sent, is_known) in table {
+            let mut response = Response::new(ReplyBody::whole("content"));
+            response.headers_mut().insert(ETAG, HeaderValue::from_static("\"abc\""));
+            response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("7"));
+            let request =
+                sent.map(|tags| (IF_NONE_MATCH, HeaderValue::from_static(tags))).into_iter().collect();
+            let response = unless_known(response, &request);
+            let status = if is_known { StatusCode::NOT_MODIFIED } else { StatusCode::OK };
+            assert_eq!((response.status(), response.body().is_end_stream()), (status, is_known), "{sent:?}");
+            assert_eq!(response.headers().contains_key(CONTENT_LENGTH), !is_known, "{sent:?}");
+            assert_eq!(response.headers()[ETAG], "\"abc\"");
+        }
+        let untagged = Response::new(ReplyBody::whole("content"));
+        let request = HeaderMap::from_iter([(IF_NONE_MATCH, HeaderValue::from_static("*"))]);
+        assert_eq!(unless_known(untagged, &request).status(), StatusCode::OK);
     }
 
     #[tokio::test]

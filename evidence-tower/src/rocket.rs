@@ -26,10 +26,11 @@
 //! - Rocket asks a client that sent `Expect: 100-continue` for every body, also for one that the API then refuses.
 //! - Rocket ends a body of unknown length alike whether it is complete or broke off. So an answer whose length is not known
 //!   is gathered before it is sent, in memory up to 64 KiB and in a temporary file from then on: what fails meanwhile is
-//!   answered 500. Do not serve an endless one from Rocket.
+//!   answered 500, and 503 where the caller's temporary space is in use. Do not serve an endless one from Rocket.
 //!
 //! All other bodies stream in both directions, and the limits are the API's own: Rocket's `limits` do not apply.
 
+use std::io::ErrorKind;
 use std::pin::pin;
 
 use ::rocket::catcher::BoxFuture;
@@ -38,6 +39,7 @@ use ::rocket::http::{Method, Status};
 use ::rocket::route::{Handler, Outcome};
 use ::rocket::{Catcher, Data, Request, Response, Route};
 use bytes::Bytes;
+use evidence_core::spool::TemporarySpace;
 use evidence_core::{Error, EvidenceService, Wording};
 use futures_util::future::{self, Either};
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
@@ -165,7 +167,8 @@ fn head(request: &Request<'_>) -> Option<http::Request<()>> {
 
 /// An error response that needs no operation.
 fn refusal(error: ErrorResponse) -> HttpResponse {
-    error.into_response(Wording::default())
+    // The method matters in a 503 to a write alone, whose answers have lengths.
+    error.into_response(&http::Method::GET, Wording::default())
 }
 
 type Piece = Result<Bytes, BoxError>;
@@ -187,16 +190,27 @@ async fn feed(body: mpsc::Sender<Piece>, data: DataStream<'_>) {
     }
 }
 
+/// The answer, which counts against its caller's temporary space if it has to be gathered.
+pub(crate) fn gathered_in(space: TemporarySpace, mut answer: HttpResponse) -> HttpResponse {
+    answer.extensions_mut().insert(space);
+    answer
+}
+
 /// An answer as Rocket sends it, once its length is known.
 async fn complete(answer: HttpResponse) -> Response<'static> {
     if answer.body().length().is_some() {
         return response(answer);
     }
     let (mut head, body) = answer.into_parts();
-    match body.spooled().await {
+    // Only answers of operations have no length, and these have their caller's.
+    let space = head.extensions.remove::<TemporarySpace>().unwrap_or_default();
+    match body.spooled(space).await {
         Ok(body) => {
             head.headers.extend(body.length().map(|length| (CONTENT_LENGTH, HeaderValue::from(length))));
             response(HttpResponse::from_parts(head, body))
+        }
+        Err(full) if full.kind() == ErrorKind::QuotaExceeded => {
+            response(refusal(body::not_spooled(full).into()))
         }
         Err(_) => response(refusal(ErrorResponse::BrokeOff)),
     }

@@ -3,24 +3,28 @@
 //! A single router by path would answer 405 where the API means another operation: `POST …/trail/{t}/snyk` would hide
 //! `GET …/trail/{t}/{name}` for an attestation named `snyk`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::{Arc, LazyLock};
 use std::task::{self, Poll};
 
+use evidence_core::admission::RequestBudget;
 use evidence_core::auth::{Access, Scope, Target};
+use evidence_core::budget::Reservation;
 use evidence_core::compute::Compute;
 use evidence_core::operation::{Answer, Body, Method};
 use evidence_core::{EvidenceService, Limits, Operation, Result, Visitor, api};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use percent_encoding::percent_decode_str;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use crate::body::Incoming;
 use crate::error::ErrorResponse;
-use crate::parameters::Parameters;
+use crate::parameters::{Parameters, query_names};
 
 /// What `Allow` says of a path that can only be read.
 pub(crate) const READ_ONLY: &str = "GET, HEAD";
@@ -40,16 +44,19 @@ struct Router<S> {
     /// Those whose last parameter takes the rest of the path. Where `exact` has `/repos/{org}/{repo}/deployments`,
     /// matchit takes no `/repos/{org}/{*repo_name}` beside it.
     catch_all: matchit::Router<Endpoint<S>>,
+    /// The paths of the operations.
+    paths: Vec<&'static str>,
 }
 
 impl<S> Default for Router<S> {
     fn default() -> Self {
-        Self { exact: matchit::Router::new(), catch_all: matchit::Router::new() }
+        Self { exact: matchit::Router::new(), catch_all: matchit::Router::new(), paths: Vec::new() }
     }
 }
 
 impl<S> Router<S> {
     fn insert<O: Operation>(&mut self, endpoint: Endpoint<S>) -> Result<(), matchit::InsertError> {
+        self.paths.push(O::PATH);
         match O::PATH.rsplit_once('{') {
             Some((before, last)) if O::CATCH_ALL => {
                 self.catch_all.insert(format!("{before}{{*{last}"), endpoint)
@@ -71,6 +78,8 @@ pub(crate) struct Endpoint<S> {
     pub(crate) basic_auth: bool,
     /// The request headers it declares.
     pub(crate) headers: &'static [&'static str],
+    /// The names of its query parameters, derived from its schema when a request first has a query.
+    pub(crate) query: Arc<LazyLock<BTreeSet<String>>>,
     pub(crate) answer: fn(Call<S>) -> Answering,
 }
 
@@ -82,6 +91,8 @@ pub(crate) struct Call<S> {
     /// The path and the query.
     pub(crate) request: String,
     pub(crate) body: Incoming,
+    /// What the request may hold.
+    pub(crate) budget: RequestBudget,
     /// The writes whose clients hung up.
     pub(crate) orphaned: TaskTracker,
 }
@@ -112,11 +123,11 @@ impl<S: EvidenceService> Routes<S> {
         let router = supported(method).and_then(|method| self.by_method.get(&method));
         match router.and_then(|router| router.at(path)) {
             Some(found) => Ok(Found { endpoint: found.value, path: found.params }),
-            None => Err(self.not_found(path)),
+            None => Err(self.not_found(method, path)),
         }
     }
 
-    fn not_found(&self, path: &str) -> ErrorResponse {
+    fn not_found(&self, method: &http::Method, path: &str) -> ErrorResponse {
         let methods =
             self.by_method.iter().filter(|(_, router)| router.at(path).is_some()).map(|(method, _)| {
                 match method {
@@ -128,11 +139,57 @@ impl<S: EvidenceService> Routes<S> {
                 }
             });
         let methods: Vec<&str> = methods.collect();
-        if methods.is_empty() {
-            ErrorResponse::UnknownPath
-        } else {
-            ErrorResponse::WrongMethod { allow: methods.join(", ") }
+        if !methods.is_empty() {
+            return ErrorResponse::WrongMethod { allow: methods.join(", ") };
         }
+        self.name_with_slash(method, path).map_or(ErrorResponse::UnknownPath, ErrorResponse::SlashInName)
+    }
+}
+
+impl<S> Routes<S> {
+    /// The parameter that would hold slashes if this were the path of an operation of this method.
+    fn name_with_slash(&self, method: &http::Method, path: &str) -> Option<NameWithSlash> {
+        let router = self.by_method.get(&supported(method)?)?;
+        let candidates = router.paths.iter().filter_map(|operation| NameWithSlash::find(operation, path));
+        candidates.max_by_key(|candidate| candidate.literals)
+    }
+}
+
+/// A parameter of an operation's path whose value holds slashes, as they were sent.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NameWithSlash {
+    /// The parameter.
+    pub(crate) parameter: &'static str,
+    /// Its value.
+    pub(crate) value: String,
+    /// How many segments of the path are the operation's own.
+    literals: usize,
+}
+
+impl NameWithSlash {
+    /// The last parameter that makes the operation's path fit if it takes several segments.
+    fn find(operation: &'static str, path: &str) -> Option<Self> {
+        let segments = Vec::from_iter(path.split('/'));
+        let parts = Vec::from_iter(operation.split('/'));
+        let more = segments.len().checked_sub(parts.len()).filter(|more| *more > 0)?;
+        let parameter = |part: &'static str| part.strip_prefix('{')?.strip_suffix('}');
+        let fits = |parts: &[&'static str], segments: &[&str]| {
+            parts.iter().zip(segments).all(|(part, segment)| {
+                if parameter(part).is_some() { !segment.is_empty() } else { part == segment }
+            })
+        };
+        (0..parts.len()).rev().find_map(|at| {
+            let name = parameter(parts.get(at)?)?;
+            let (before, rest) = segments.split_at_checked(at)?;
+            let (value, after) = rest.split_at_checked(more + 1)?;
+            let fits = fits(parts.get(..at)?, before) && fits(parts.get(at + 1..)?, after);
+            let is_name = value.iter().all(|segment| !segment.is_empty());
+            (fits && is_name).then(|| Self {
+                parameter: name,
+                value: percent_decode_str(&value.join("/")).decode_utf8_lossy().into_owned(),
+                literals: parts.iter().filter(|part| parameter(part).is_none()).count(),
+            })
+        })
     }
 }
 
@@ -149,6 +206,7 @@ impl<S: EvidenceService> Visitor for Routes<S> {
             scope: O::SCOPE,
             basic_auth: O::BASIC_AUTH,
             headers: O::REQUEST_HEADERS,
+            query: Arc::new(LazyLock::new(query_names::<O>)),
             answer: answer::<S, O>,
         };
         let router = self.by_method.entry(O::METHOD).or_default();
@@ -169,11 +227,15 @@ fn supported(method: &http::Method) -> Option<Method> {
 
 fn answer<S: EvidenceService, O: Operation>(call: Call<S>) -> Answering {
     Box::pin(async move {
-        let Call { service, access, parameters, request, body, orphaned } = call;
+        let Call { service, access, parameters, request, body, budget, orphaned } = call;
         let compute = service.compute().on_behalf_of(access.on_behalf_of());
-        let input = input::<O>(parameters, body, &service.limits(), &compute).await;
-        let (operation, body) = input.map_err(|e| e.with_summary(O::INVALID))?;
-        let work = async move { service.answer(&access, operation, body, &request, &compute).await };
+        let input = input::<O>(parameters, body, &service.limits(), &compute, &budget).await;
+        let (operation, body, memory) = input.map_err(|e| e.with_summary(O::INVALID))?;
+        let work = async move {
+            // Until the end, also of a write whose client hung up.
+            let _memory = memory;
+            service.answer(&access, operation, body, &request, &compute).await
+        };
         match O::METHOD {
             Method::Get => work.await,
             Method::Post | Method::Put | Method::Patch | Method::Delete => {
@@ -188,10 +250,11 @@ async fn input<O: Operation>(
     body: Incoming,
     limits: &Limits,
     compute: &Compute,
-) -> Result<(O, O::Body)> {
+    budget: &RequestBudget,
+) -> Result<(O, O::Body, Option<Reservation>)> {
     let operation = parameters.read()?;
-    let body = body.read(O::Body::KIND, O::body_limit(limits), limits).await?;
-    Ok((operation, O::Body::read_in(body, compute).await?))
+    let (body, memory) = body.read(O::Body::KIND, O::body_limit(limits), limits, budget).await?;
+    Ok((operation, O::Body::read_in(body, *limits, compute).await?, memory))
 }
 
 /// A write, which is done where its request is answered. When that is dropped because the client hung up, the rest of it
@@ -228,6 +291,37 @@ impl<T: Send + 'static> Drop for RunToEnd<T> {
     fn drop(&mut self) {
         if let (Some(work), Some(runtime)) = (self.work.take(), &self.runtime) {
             self.orphaned.spawn_on(work.map(drop), runtime);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parameter_with_slashes_is_the_last_one_that_makes_the_path_fit() {
+        const GENERIC: &str = "/attestations/{org}/{flow_name}/trail/{trail_name}/generic";
+        let table = [
+            (
+                GENERIC,
+                "/attestations/acme/app/trail/feature/login/generic",
+                Some(("trail_name", "feature/login")),
+            ),
+            (GENERIC, "/attestations/acme/my/app/trail/t/generic", Some(("flow_name", "my/app"))),
+            (GENERIC, "/attestations/acme/app/trail/a/b/c%20d/generic", Some(("trail_name", "a/b/c d"))),
+            (GENERIC, "/attestations/acme/app/trail/t/generic", None),
+            (GENERIC, "/attestations/acme/app/trail/feature/login/junit", None),
+            (GENERIC, "/attestations/acme/app/trail/feature//generic", None),
+            ("/trails/{org}/{flow_name}/{trail_name}", "/trails/acme/app/a/b", Some(("trail_name", "a/b"))),
+            ("/flows/{org}", "/flows/acme/", None),
+            ("/flows/{org}", "/nothing/acme/a", None),
+            ("/user/default-org", "/user/default-org/a", None),
+        ];
+        for (operation, path, expected) in table {
+            let found = NameWithSlash::find(operation, path);
+            let found = found.as_ref().map(|found| (found.parameter, found.value.as_str()));
+            assert_eq!(found, expected, "{path}");
         }
     }
 }

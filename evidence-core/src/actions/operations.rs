@@ -8,12 +8,11 @@ use crate::actions::targets::{TargetInput, resolved};
 use crate::actions::view::{ActionView, Surroundings, views};
 use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
-use crate::error::{Error, Missing, Resource, Result};
+use crate::error::{Error, Missing, Resource, Result, at_most};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
 use crate::fact::payload::UnknownFields;
 use crate::id::Id;
-use crate::limits::at_most;
 use crate::name::{ActionName, OrgName};
 use crate::operation::{Acknowledged, Json, JsonList, Method, Operation, Put};
 use crate::page::Listed;
@@ -122,10 +121,6 @@ pub enum FlowTrigger {
     OnAttestedProvenance,
     /// An attestation was reported.
     OnAttestation,
-    /// Never: nothing is approved here. Older clients name it.
-    OnApproval,
-    /// Never: nothing is released here. Older clients name it.
-    OnRelease,
 }
 
 impl FlowTrigger {
@@ -135,8 +130,6 @@ impl FlowTrigger {
             Self::OnStartedTrail => "ON_STARTED_TRAIL",
             Self::OnAttestedProvenance => "ON_ATTESTED_PROVENANCE",
             Self::OnAttestation => "ON_ATTESTATION",
-            Self::OnApproval => "ON_APPROVAL",
-            Self::OnRelease => "ON_RELEASE",
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::digest::sha256_hex;
 use crate::fact::payload::{UnknownFields, keep_unknown_fields};
 use crate::id::Id;
 use crate::name::ActionName;
+use crate::store::error::is_future;
 use crate::time::Timestamp;
 
 /// An action as it is recorded.
@@ -81,9 +82,11 @@ pub struct Target {
 }
 
 impl Action {
-    /// From when on a target of this action is told what happens.
-    pub fn tells_since(&self, target: &Target) -> Timestamp {
-        target.since.unwrap_or(self.created_at)
+    /// From when on a target of this action is told what happens. A time in the future was written by a clock that was
+    /// ahead, and holds nothing back.
+    pub fn tells_since(&self, target: &Target, now: Timestamp) -> Timestamp {
+        let since = target.since.unwrap_or(self.created_at);
+        if is_future(since, now) { Timestamp::from_micros(i64::MIN) } else { since }
     }
 }
 

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::actions::record::{Destination, SecretUrl, SlackContext, Target};
-use crate::bounded::{List, Mailbox, ShortText, WebUrl};
+use crate::bounded::{List, Mailbox, ShortText, WebhookUrl};
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::rules::egress::Egress;
@@ -23,7 +23,7 @@ pub struct TargetInput {
     pub kind: Option<TargetKind>,
     /// Of `WEBHOOK` and `SLACK`: the URL that is posted to, which has to be `https` and of a host that is reached over the
     /// internet, unless the operator of the server allows others. Answers leave it empty, for it is a secret.
-    pub webhook: Option<WebUrl>,
+    pub webhook: Option<WebhookUrl>,
     /// Of `WEBHOOK`: the form of what is posted.
     pub payload_version: Option<PayloadVersion>,
     /// Of `SLACK`: the channel.

@@ -1,9 +1,13 @@
 //! The allowlist: artifacts that may run in an environment whatever its policies say.
 
+pub(crate) mod ended;
 pub(crate) mod operations;
 pub(crate) mod record;
 pub(crate) mod store;
 
-pub use operations::{AllowArtifact, AllowanceView, AllowlistInput, ListAllowlist};
-pub use record::Allowance;
-pub use store::AllowlistStore;
+pub use ended::ReevaluateEnded;
+pub use operations::{
+    AllowArtifact, AllowanceEnd, AllowanceView, AllowlistInput, ListAllowlist, WithdrawAllowance,
+};
+pub use record::{Allowance, Withdrawal};
+pub use store::{AllowedArtifact, AllowlistStore, EndedAllowance};

@@ -1,23 +1,25 @@
 //! Operations on allowlists, and their answers.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::allowlists::record::Allowance;
+use crate::allowlists::ended::evaluate_again;
+use crate::allowlists::record::{Allowance, Withdrawal};
 use crate::auth::actor::Scope;
-use crate::bounded::{Description, LongText};
+use crate::bounded::{LongText, Text};
 use crate::environments::record::Environment;
-use crate::error::{Error, Result};
+use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key};
 use crate::name::{EnvironmentName, Fingerprint, OrgName};
-use crate::operation::{Created, Json, JsonList, Method, Operation};
+use crate::operation::{Acknowledged, Created, Json, JsonList, Method, Operation};
 use crate::page::Listed;
 use crate::service::{Context, Draft};
-use crate::time::WholeSeconds;
+use crate::time::{Timestamp, WholeSeconds};
 
 /// An entry of the allowlist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -36,22 +38,45 @@ pub struct AllowanceView {
     pub timestamp: WholeSeconds,
     /// Who allowed it: the name of a user or service account.
     pub user_name: String,
+    /// When the entry expires, in epoch seconds; left out where it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<WholeSeconds>,
+    /// When the entry ended, in epoch seconds: it expired or was withdrawn. Left out while it is in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<WholeSeconds>,
+    /// Who withdrew the entry: the name of a user or service account. Left out where nobody did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub withdrawn_by: Option<String>,
 }
 
 impl AllowanceView {
-    fn new(allowance: Allowance, environment_name: EnvironmentName) -> Self {
-        let Allowance { artifact_name, description, fingerprint, at, by, .. } = allowance;
-        let timestamp = at.whole_seconds();
-        Self { artifact_name, description, environment_name, fingerprint, timestamp, user_name: by.name }
+    /// The entry, as it is at the time `now`.
+    fn new(allowance: Allowance, environment_name: EnvironmentName, now: Timestamp) -> Self {
+        let ended_at = allowance.ends_at().filter(|_| !allowance.is_in_force(now));
+        let Allowance { artifact_name, description, fingerprint, at, by, expires_at, withdrawn, .. } =
+            allowance;
+        Self {
+            artifact_name,
+            description,
+            environment_name,
+            fingerprint,
+            timestamp: at.whole_seconds(),
+            user_name: by.name,
+            expires_at: expires_at.map(Timestamp::whole_seconds),
+            ended_at: ended_at.map(Timestamp::whole_seconds),
+            withdrawn_by: withdrawn.map(|withdrawn| withdrawn.by.name),
+        }
     }
 }
 
-/// Lists the allowlist of an organization, newest first. Of each environment and fingerprint the newest record alone
-/// is listed.
+/// Lists the allowlist of an organization, newest first: the entries that are in force. Of each environment and fingerprint
+/// the newest entry alone is listed. With `include_ended`, the list also has the entries that expired or were withdrawn.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListAllowlist {
     /// The organization's name.
     pub org: OrgName,
+    /// Whether to list entries that expired or were withdrawn, too: false when left out.
+    pub include_ended: Option<bool>,
 }
 
 impl Operation for ListAllowlist {
@@ -68,7 +93,8 @@ impl Operation for ListAllowlist {
     }
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        let listed = cx.store().allowances_listed(cx.org()?).await?;
+        let in_force_at = (!self.include_ended.unwrap_or_default()).then(|| cx.now());
+        let listed = cx.store().allowances_listed(cx.org()?, in_force_at).await?;
         let (labels, owned) = (Arc::new(cx.all_environment_labels().await?), cx.to_owned_context());
         let read = move |indexes: Vec<u64>| {
             let (labels, owned) = (Arc::clone(&labels), owned.clone());
@@ -77,7 +103,7 @@ impl Operation for ListAllowlist {
                 let allowances = cx.store().allowances(cx.org()?, &indexes).await?;
                 let record = |allowance: Allowance| {
                     let name = labels.get(&allowance.environment)?.name.clone();
-                    Some(Ok(AllowanceView::new(allowance, name)))
+                    Some(Ok(AllowanceView::new(allowance, name, cx.now())))
                 };
                 Ok::<_, Error>(stream::iter(allowances.into_iter().filter_map(record).collect::<Vec<_>>()))
             }
@@ -88,9 +114,10 @@ impl Operation for ListAllowlist {
 }
 
 /// Allows an artifact, by its fingerprint, in an environment. Nothing else need be known of the artifact. Allowing it
-/// again adds a record, which is listed in the place of the earlier one. An environment that allows as many artifacts
-/// as the host permits (10,000 unless it says otherwise) takes no further ones: 400. What runs in members of a logical
-/// environment is allowed in these alone. Answers with what was sent.
+/// again adds an entry, which replaces the earlier one. The entry counts at the next report of the environment, until it
+/// expires (`expires_at`) or is withdrawn. An environment that allows as many artifacts as the host permits (10,000 unless
+/// it says otherwise) takes no further ones: 400. A logical environment has no allowlist of its own, for what runs in its
+/// members is allowed there: 400. Answers with what was sent.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct AllowArtifact {
     /// The organization's name.
@@ -108,8 +135,57 @@ pub struct AllowlistInput {
     pub artifact_name: LongText,
     /// The SHA-256 of the artifact.
     pub artifact_fingerprint: Fingerprint,
-    /// Why the artifact is allowed.
-    pub description: Description,
+    /// Why the artifact is allowed: not empty.
+    pub description: Text<{ 64 << 10 }, 1>,
+    /// When the entry expires, in epoch seconds: in the future. From then on it allows nothing, and the environment is
+    /// evaluated again. Null or left out: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<AllowanceEnd>,
+}
+
+/// When an entry of an allowlist expires: epoch seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct AllowanceEnd(i64);
+
+impl AllowanceEnd {
+    /// The last second of the year 9999: the present in milliseconds is more.
+    const LATEST: i64 = 253_402_300_799;
+
+    fn after(self, now: Timestamp) -> Result<Timestamp> {
+        let end = Timestamp::from_seconds(self.0);
+        if end <= now {
+            return Err(Error::invalid(
+                "expires_at",
+                "expires_at cannot be in the past; it is in epoch seconds",
+            ));
+        }
+        Ok(end)
+    }
+}
+
+impl<'de> Deserialize<'de> for AllowanceEnd {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let seconds = i64::deserialize(deserializer)?;
+        if seconds > Self::LATEST {
+            let text = "Input should be in epoch seconds, not in milliseconds, microseconds or nanoseconds";
+            return Err(serde::de::Error::custom(text));
+        }
+        Ok(Self(seconds))
+    }
+}
+
+impl JsonSchema for AllowanceEnd {
+    fn schema_name() -> Cow<'static, str> {
+        "AllowanceEnd".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "integer",
+            "maximum": Self::LATEST,
+            "description": "Epoch seconds, in the future.",
+        })
+    }
 }
 
 impl Operation for AllowArtifact {
@@ -126,6 +202,9 @@ impl Operation for AllowArtifact {
     }
 
     async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        if input.description.trim().is_empty() {
+            return Err(Error::invalid("description", "The reason why the artifact is allowed is empty"));
+        }
         cx.retry(|| allow(&self.env_name, input.clone(), cx)).await?;
         Ok(Created(input))
     }
@@ -134,9 +213,9 @@ impl Operation for AllowArtifact {
 /// Refuses an artifact that would be one too many for the environment.
 async fn check_size(environment: &Environment, artifact: &Fingerprint, cx: &Context<'_>) -> Result<()> {
     let (store, org, most) = (cx.store(), cx.org()?, cx.limits().environment_allowances);
-    let is_known =
-        !store.allowed(org, environment.id, std::slice::from_ref(artifact), u64::MAX).await?.is_empty();
-    if is_known || store.allowance_count(org, environment.id, most).await? < most {
+    let (artifact, now) = (std::slice::from_ref(artifact), cx.now());
+    let is_known = !store.allowed(org, environment.id, artifact, u64::MAX, now).await?.is_empty();
+    if is_known || store.allowance_count(org, environment.id, now, most).await? < most {
         return Ok(());
     }
     let text = format!("Environment '{}' allows {most} artifacts and takes no more", environment.name);
@@ -144,7 +223,12 @@ async fn check_size(environment: &Environment, artifact: &Fingerprint, cx: &Cont
 }
 
 async fn allow(environment: &EnvironmentName, input: AllowlistInput, cx: &Context<'_>) -> Result<()> {
+    let expires_at = input.expires_at.map(|end| end.after(cx.now())).transpose()?;
     let known = cx.environment(environment.as_str()).await?;
+    if !known.record.kind.is_physical() {
+        let text = format!("'{environment}' is a logical environment: allow the artifact in its members");
+        return Err(Error::invalid("env_name", text));
+    }
     check_size(&known.record, &input.artifact_fingerprint, cx).await?;
     let record = Allowance {
         id: cx.new_id(),
@@ -154,7 +238,68 @@ async fn allow(environment: &EnvironmentName, input: AllowlistInput, cx: &Contex
         description: input.description.into_string(),
         at: cx.now(),
         by: cx.actor(),
+        expires_at,
+        withdrawn: None,
     };
     let leads_there = Guard::Denotes(Key::Environment(environment.clone()), known.record.id);
     cx.record(Draft::of(Fact::ArtifactAllowed { record }, leads_there)).await.map(drop)
+}
+
+/// Withdraws the entry of an artifact from the allowlist of an environment. What runs in the environment is evaluated again,
+/// and a snapshot is taken where that changes a verdict. The entry stays in the ledger, and in the list with
+/// `include_ended=true`. An artifact without an entry in force is 404.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct WithdrawAllowance {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The environment's name.
+    pub env_name: EnvironmentName,
+    /// The fingerprint of the artifact.
+    pub fingerprint: Fingerprint,
+}
+
+impl Operation for WithdrawAllowance {
+    const NAME: &'static str = "withdraw_artifact_from_env";
+    const METHOD: Method = Method::Delete;
+    const PATH: &'static str = "/allowlists/{org}/{env_name}/{fingerprint}";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Withdraws an artifact from the allowlist of an environment";
+    type Body = ();
+    type Output = Json<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let name = cx.retry(|| self.withdraw(cx)).await?;
+        // In a write of its own, for an evaluation reads what is recorded. Should it not come to that, the job does it.
+        evaluate_again(&name, cx).await?;
+        Ok(Json(Acknowledged::Ok))
+    }
+}
+
+impl WithdrawAllowance {
+    /// Records the withdrawal; returns the name that the environment has now. Where somebody allows the artifact at the same
+    /// time, the entry recorded later counts.
+    async fn withdraw(&self, cx: &Context<'_>) -> Result<EnvironmentName> {
+        let (store, org) = (cx.store(), cx.org()?);
+        let known = cx.environment(self.env_name.as_str()).await?;
+        let fingerprint = std::slice::from_ref(&self.fingerprint);
+        let allowed = store.allowed(org, known.record.id, fingerprint, u64::MAX, cx.now()).await?;
+        let missing = || self.missing(cx);
+        let entry = allowed.first().ok_or_else(missing)?.entry;
+        let entry = store.allowances(org, &[entry]).await?.pop().ok_or_else(missing)?;
+        let record = Allowance { withdrawn: Some(Withdrawal { at: cx.now(), by: cx.actor() }), ..entry };
+        let leads_there = Guard::Denotes(Key::Environment(self.env_name.clone()), known.record.id);
+        cx.record(Draft::of(Fact::AllowanceWithdrawn { record }, leads_there)).await?;
+        Ok(known.record.name)
+    }
+
+    fn missing(&self, cx: &Context<'_>) -> Missing {
+        let Self { org: _, env_name, fingerprint } = self;
+        let text =
+            format!("the allowlist of environment '{env_name}' has no entry in force for '{fingerprint}'");
+        cx.missing(Resource::Allowance, text)
+    }
 }

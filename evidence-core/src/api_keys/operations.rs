@@ -18,7 +18,7 @@ use crate::page::integer_between;
 use crate::service::{Context, Draft};
 use crate::service_accounts::record::{ApiKeyRecord, ServiceAccount};
 use crate::store::entry::Current;
-use crate::time::Timestamp;
+use crate::time::{Timestamp, check_seconds};
 
 impl Context<'_> {
     /// The key of this id that was not revoked, or [`Error::NotFound`]; a text that is no id is no key's.
@@ -97,7 +97,15 @@ impl Expiry {
 
 impl<'de> Deserialize<'de> for Expiry {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        integer_between(deserializer, i64::MIN, Self::LATEST).map(Self)
+        let seconds = i64::deserialize(deserializer)?;
+        check_seconds(seconds).map_err(serde::de::Error::custom)?;
+        if seconds > Self::LATEST {
+            let latest = Self::LATEST;
+            return Err(serde::de::Error::custom(format_args!(
+                "Input should be less than or equal to {latest}"
+            )));
+        }
+        Ok(Self(seconds))
     }
 }
 

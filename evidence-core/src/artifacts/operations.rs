@@ -13,13 +13,14 @@ use crate::artifacts::record::{Artifact, TemplateNames};
 use crate::artifacts::store::ArtifactFilter;
 use crate::artifacts::view::ArtifactView;
 use crate::auth::actor::Scope;
-use crate::bounded::{Address, Description, FreeForm, List, ShortText, Text, UserData};
+use crate::bounded::{Address, Description, FreeForm, ShortText, Text, UserData};
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, RecordKind};
 use crate::flows::record::Flow;
-use crate::git::GitCommit;
+use crate::git::{Commits, GitCommit};
 use crate::id::Id;
+use crate::limits::Limits;
 use crate::links::ExternalUrls;
 use crate::name::{
     CommitPrefix, CommitSha, Fingerprint, FingerprintPrefix, FlowName, OrgName, TemplateReferenceName,
@@ -62,7 +63,7 @@ pub struct ArtifactInput {
     pub fingerprint: Fingerprint,
     /// The file's name, or the image's reference.
     pub filename: FileName,
-    /// What it is about, for people.
+    /// What it is about, for people. The trail's events show it.
     pub description: Option<Description>,
     /// The commit that the artifact was built from. Without it, `git_commit_info.sha1` is; where the two
     /// differ, `git_commit` counts.
@@ -71,17 +72,19 @@ pub struct ArtifactInput {
     pub git_commit_info: Option<GitCommit>,
     /// The repository that it comes from; it is listed among the repos of the organization from then on.
     pub repo_info: Option<RepoInfo>,
-    /// The commits since the artifact before it; kept as they are.
-    pub commits_list: Option<List<GitCommit>>,
+    /// The commits since the artifact before it. The trail's events show them.
+    pub commits_list: Option<Commits>,
     /// Where the repository is.
     pub repo_url: Option<Address>,
-    /// What the reporter thinks of its compliance; kept, and nothing is evaluated by it.
+    /// `true`, or left out: whether an artifact is compliant follows from its attestations. `false` is 400: report an
+    /// attestation of the artifact that is not compliant.
     pub is_compliant: Option<bool>,
     /// Where the build can be looked at.
     pub build_url: Address,
     /// Where the commit can be looked at.
     pub commit_url: Address,
-    /// The names of the attestations that the reporter expects; kept, and nothing is evaluated by it.
+    /// As answers show it, so that an answer may be sent back: recorded, and nothing is evaluated by it. The template of the
+    /// trail or the flow says what is expected.
     pub template: Option<TemplateNames>,
     /// Labelled links: label to address and, optionally, the fingerprint of what is there.
     pub external_urls: Option<ExternalUrls>,
@@ -133,15 +136,26 @@ impl Operation for ReportArtifact {
     type Body = Json<ArtifactInput>;
     type Output = Created<ArtifactReported>;
 
+    fn body_limit(limits: &Limits) -> u64 {
+        limits.document
+    }
+
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
     }
 
     async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        if input.is_compliant == Some(false) {
+            return Err(Error::invalid("is_compliant", NOT_COMPLIANT));
+        }
         cx.retry(|| report(&self.flow_name, &input, cx)).await?;
         Ok(Created(ArtifactReported { message: "OK" }))
     }
 }
+
+/// Why a report of an artifact that is not compliant is refused: recorded, it would be green all the same.
+const NOT_COMPLIANT: &str = "Whether an artifact is compliant follows from its attestations: report the artifact without \
+                             this, and an attestation of it that is not compliant";
 
 async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Result<()> {
     let mut draft = Draft::default();

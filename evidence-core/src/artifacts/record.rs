@@ -44,7 +44,7 @@ pub struct Artifact {
     pub repo: Option<Id>,
     /// The commits since the artifact before it, as reported.
     pub commits_list: Vec<GitCommit>,
-    /// What its reporter thinks of its compliance; nothing is evaluated by it.
+    /// Whether its reporter said that it is compliant; nothing is evaluated by it, and reports that say it is not are refused.
     pub is_compliant: Option<bool>,
     /// The names of attestations that its reporter sent; nothing is evaluated by them.
     pub reported_template: Option<TemplateNames>,
@@ -90,6 +90,12 @@ impl Artifact {
     /// The same, where it is in full: what lists are narrowed by.
     pub fn commit_in_full(&self) -> Option<&str> {
         Some(self.commit()).filter(|commit| commit.parse::<CommitSha>().is_ok())
+    }
+
+    /// Where its repository is: as told of the repo, else by `repo_url`; `""` where neither says.
+    pub fn repo_address(&self) -> &str {
+        let told = self.repo_info.as_ref().map(|repo| repo.url.as_str());
+        told.filter(|url| !url.is_empty()).unwrap_or(&self.repo_url)
     }
 
     /// When that commit was made, where the report tells it of this one.

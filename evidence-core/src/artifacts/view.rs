@@ -685,7 +685,7 @@ pub struct EvidenceView {
     pub is_compliant: bool,
     /// When it was reported: decimal epoch seconds, as a string.
     pub created_at: String,
-    /// Always true.
+    /// Always false: audit packages cannot be downloaded yet.
     pub has_audit_package: bool,
     /// Always null.
     pub build_url: (),
@@ -704,16 +704,16 @@ pub struct EvidenceView {
     /// How much a scan found; null where its type has none.
     #[schemars(with = "Option<ProcessedSnykResults>")]
     pub snyk_results: JsonText,
-    /// Test results; null where its type has none.
+    /// Test results; null where its type has none, and where they are longer than 64 KiB.
     #[schemars(with = "Option<Vec<JunitSuite>>")]
     pub junit_results: JsonText,
-    /// Issues; null where its type has none.
+    /// Issues; null where its type has none, and where they are longer than 64 KiB.
     #[schemars(with = "Option<Vec<JiraItem>>")]
     pub jira_results: JsonText,
     /// The kind of host of its pull requests; null where its type has none.
     #[schemars(with = "Option<GitProvider>")]
     pub git_provider: JsonText,
-    /// Pull requests; null where its type has none.
+    /// Pull requests; null where its type has none, and where they are longer than 64 KiB.
     #[schemars(with = "Option<Vec<PullRequestView>>")]
     pub pull_requests: JsonText,
 }
@@ -721,12 +721,15 @@ pub struct EvidenceView {
 impl From<&Attestation> for EvidenceView {
     fn from(attestation: &Attestation) -> Self {
         let mut fields = attestation.details.clone().view().fields();
+        if let Some((key, _)) = attestation.omitted_data() {
+            fields.remove(key);
+        }
         let mut detail = |key: &str| fields.remove(key).unwrap_or_default();
         Self {
             evidence_type: attestation.kind.clone(),
             is_compliant: attestation.is_compliant,
             created_at: attestation.created_at.decimal(),
-            has_audit_package: true,
+            has_audit_package: false,
             build_url: (),
             evidence_archive_fingerprint: attestation.evidence.as_ref().map(|file| file.sha256.clone()),
             user_data: attestation.user_data.clone(),

@@ -1,21 +1,22 @@
-//! What a version of a custom attestation type says, compiled: its schema and its rules. It is compiled when it is made, so
-//! that none is kept that could not be evaluated, and again when attestations of the type come in.
+//! A version of a custom attestation type, compiled: its schema, its rules and its summary. It is compiled when it is made, so
+//! that each recorded version can be evaluated, and again when attestations of the type are reported.
 
 use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::attestation_types::record::{AttestationTypeVersion, Evaluator};
-use crate::attestations::custom::RuleResult;
+use crate::attestation_types::record::{AttestationTypeVersion, Evaluator, SummaryItem};
+use crate::attestations::custom::{RuleResult, SummaryRow, failure_text};
 use crate::bounded::List;
 use crate::cache::sized::Cache;
 use crate::error::{Error, Result};
 use crate::id::VersionKey;
 use crate::json::{self, JsonText};
-use crate::rules::jq::{Budget, Filter, MAX_PARTS, MAX_PATTERNS, Value};
+use crate::rules::jq::{Budget, Failure, Filter, Limit, MAX_PARTS, MAX_PATTERNS, Value};
 use crate::rules::schema::{Data, Schema};
 use crate::service::Context;
 use crate::store::error::StoreError;
+use crate::time::Timestamp;
 
 /// Compiles the schema of a version.
 ///
@@ -39,6 +40,16 @@ pub(crate) fn compile_rules(evaluator: &Evaluator) -> Result<Vec<Filter>> {
     let Evaluator::Jq { rules: List(rules) } = evaluator else { return Ok(Vec::new()) };
     filters(rules.iter().map(|rule| &**rule))
         .map_err(|(position, why)| Error::invalid(format!("evaluator.rules[{position}]"), why))
+}
+
+/// Compiles the expressions of a summary.
+///
+/// # Errors
+/// [`Error::Invalid`] with the expression, and the construct in it that is not allowed.
+pub(crate) fn compile_summary(summary: &List<SummaryItem>) -> Result<()> {
+    filters(summary.0.iter().map(|item| &*item.expression))
+        .map(drop)
+        .map_err(|(position, why)| Error::invalid(format!("summary[{position}].expression"), why))
 }
 
 /// The filters of these rules; else the place of one that is refused, and why.
@@ -66,7 +77,26 @@ fn filters<'a>(rules: impl Iterator<Item = &'a str>) -> Result<Vec<Filter>, (usi
 pub(crate) struct Compiled {
     schema: Option<Schema>,
     rules: Vec<Filter>,
+    /// The names and the expressions of the summary; of an expression that this version refuses, why.
+    summary: Vec<(String, Result<Filter, String>)>,
 }
+
+/// The results of evaluating data by a version.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Evaluation {
+    pub(crate) rule_results: Vec<RuleResult>,
+    pub(crate) summary: Vec<SummaryRow>,
+}
+
+/// The elements of a list that a summary shows.
+const MAX_SUMMARY_ITEMS: usize = 50;
+
+/// The values of one row of a summary, and the bytes of each.
+const MAX_SUMMARY_VALUES: usize = 50;
+const MAX_SUMMARY_VALUE: usize = 4 << 10;
+
+/// The bytes of a summary.
+const MAX_SUMMARY: usize = 64 << 10;
 
 /// Versions of types, compiled: those that were used lately.
 pub(crate) type CompiledTypes = Cache<VersionKey, Compiled>;
@@ -90,6 +120,13 @@ struct RecordedEvaluator {
     rules: Vec<String>,
 }
 
+/// An item of a summary as it was recorded.
+#[derive(Deserialize)]
+struct RecordedSummaryItem {
+    name: String,
+    expression: String,
+}
+
 impl Compiled {
     /// Compiles a version as it was recorded; else why it cannot be evaluated by.
     fn recorded(version: &AttestationTypeVersion) -> Result<Self, String> {
@@ -102,26 +139,45 @@ impl Compiled {
         };
         let rules = filters(rules.iter().map(String::as_str));
         let rules = rules.map_err(|(position, why)| format!("rule {}: {why}", position + 1))?;
-        Ok(Self { schema: version.type_schema.as_ref().map(schema).transpose()?, rules })
+        let summary = version.summary.as_ref().map(Vec::<RecordedSummaryItem>::deserialize);
+        let summary = summary.transpose().map_err(|error| error.to_string())?.unwrap_or_default();
+        let summary = summary.into_iter().map(|item| {
+            let filter = Filter::compile(&item.expression).map_err(|why| why.to_string());
+            (item.name, filter)
+        });
+        let schema = version.type_schema.as_ref().map(schema).transpose()?;
+        Ok(Self { schema, rules, summary: summary.collect() })
+    }
+
+    /// Its filters.
+    fn all_filters(&self) -> impl Iterator<Item = &Filter> {
+        self.rules.iter().chain(self.summary.iter().filter_map(|(_, filter)| filter.as_ref().ok()))
     }
 
     /// About how many bytes of memory it takes.
     fn bytes(&self) -> usize {
-        let rules = self.rules.iter().map(Filter::bytes).sum::<usize>();
-        LEAST + rules + self.schema.as_ref().map_or(0, Schema::bytes)
+        let filters = self.all_filters().map(Filter::bytes).sum::<usize>();
+        LEAST + filters + self.schema.as_ref().map_or(0, Schema::bytes)
     }
 
     /// Whether evaluating these data may take longer than a short job: a short rule may take long, whatever the data are.
     pub(crate) fn may_take_long(&self, data: &JsonText) -> bool {
         let bytes = data.as_str().len();
-        !self.rules.is_empty() || self.schema.as_ref().is_some_and(|schema| schema.may_take_long(bytes))
+        self.all_filters().next().is_some()
+            || self.schema.as_ref().is_some_and(|schema| schema.may_take_long(bytes))
     }
 
-    /// Checks data by the schema, and evaluates them by each of the rules, which have the steps of an attestation together.
+    /// Whether a rule or an expression asks for the time of the record.
+    pub(crate) fn asks_for_time(&self) -> bool {
+        self.all_filters().any(Filter::asks_for_time)
+    }
+
+    /// Checks data by the schema, and evaluates them at the time of the record: by each of the rules, which have the steps of
+    /// an attestation together, and by the summary, which has as many of its own.
     ///
     /// # Errors
     /// [`Error::Invalid`] with the places in the data that do not fit the schema.
-    pub(crate) fn evaluate(&self, data: &JsonText) -> Result<Vec<RuleResult>> {
+    pub(crate) fn evaluate(&self, data: &JsonText, now: Timestamp) -> Result<Evaluation> {
         let refused = |why: String| Error::invalid("attestation_data", why);
         let data = json::parse(data.as_str().as_bytes()).map_err(refused)?;
         if let Some(schema) = &self.schema {
@@ -132,7 +188,68 @@ impl Compiled {
             }
         }
         let (data, mut budget) = (Value::of(&data), Budget::of_rules());
-        Ok(self.rules.iter().map(|rule| rule.holds(&data, &mut budget).into()).collect())
+        let rule_results = self.rules.iter().map(|rule| rule.holds(&data, now, &mut budget).into()).collect();
+        Ok(Evaluation { rule_results, summary: self.summary(&data, now) })
+    }
+
+    /// What the expressions of the summary show: of each element where the data are a list.
+    fn summary(&self, data: &Value, now: Timestamp) -> Vec<SummaryRow> {
+        let Some((first_name, _)) = self.summary.first() else { return Vec::new() };
+        let mut summary = Summary { rows: Vec::new(), left: MAX_SUMMARY, budget: Budget::of_rules(), now };
+        match data.elements() {
+            None => summary.add(&self.summary, None, data),
+            Some(elements) => {
+                for (item, element) in (0_u64..).zip(elements.iter().take(MAX_SUMMARY_ITEMS)) {
+                    summary.add(&self.summary, Some(item), element);
+                }
+                if elements.len() > MAX_SUMMARY_ITEMS {
+                    let error = format!("only the first {MAX_SUMMARY_ITEMS} of {} are shown", elements.len());
+                    summary.rows.push(SummaryRow {
+                        name: first_name.clone(),
+                        item: Some(MAX_SUMMARY_ITEMS as u64),
+                        values: Vec::new(),
+                        error: Some(error),
+                    });
+                }
+            }
+        }
+        summary.rows
+    }
+}
+
+/// The rows of a summary, and what is left for more.
+struct Summary {
+    rows: Vec<SummaryRow>,
+    left: usize,
+    budget: Budget,
+    now: Timestamp,
+}
+
+impl Summary {
+    fn add(&mut self, items: &[(String, Result<Filter, String>)], item: Option<u64>, data: &Value) {
+        for (name, filter) in items {
+            let (values, error) = match self.values(filter, data) {
+                Ok(values) => (values, None),
+                Err(why) => (Vec::new(), Some(why)),
+            };
+            self.rows.push(SummaryRow { name: name.clone(), item, values, error });
+        }
+    }
+
+    fn values(&mut self, filter: &Result<Filter, String>, data: &Value) -> Result<Vec<JsonText>, String> {
+        let filter = filter.as_ref().map_err(Clone::clone)?;
+        let results = filter.results(data, self.now, &mut self.budget).map_err(failure_text)?;
+        if results.len() > MAX_SUMMARY_VALUES {
+            return Err(failure_text(Failure::Limit(Limit::Outputs)));
+        }
+        let mut values = Vec::new();
+        for result in results {
+            let text = result.to_json(MAX_SUMMARY_VALUE.min(self.left));
+            let text = text.ok_or_else(|| "its results are too large to be shown".to_owned())?;
+            self.left = self.left.saturating_sub(text.len());
+            values.push(serde_json::from_str(&text).map_err(|error| error.to_string())?);
+        }
+        Ok(values)
     }
 }
 
@@ -182,8 +299,8 @@ mod tests {
 
     fn outcomes(evaluator: Json, data: &str) -> Vec<(RuleOutcome, Option<String>)> {
         let compiled = Compiled::recorded(&version(evaluator, None)).unwrap();
-        let results = compiled.evaluate(&free_form(data)).unwrap();
-        results.into_iter().map(|result| (result.outcome, result.message)).collect()
+        let results = compiled.evaluate(&free_form(data), at(1)).unwrap();
+        results.rule_results.into_iter().map(|result| (result.outcome, result.message)).collect()
     }
 
     #[test]
@@ -241,7 +358,7 @@ mod tests {
         let schema = r#"{"type":"object","required":["score"],"properties":{"score":{"type":"integer"},"tags":{"items":{"type":"string"}}}}"#;
         let compiled =
             Compiled::recorded(&version(json!({"content_type": "default"}), Some(schema))).unwrap();
-        let check = |data: &str| match compiled.evaluate(&free_form(data)) {
+        let check = |data: &str| match compiled.evaluate(&free_form(data), at(1)) {
             Ok(_) => String::new(),
             Err(Error::Invalid { fields, .. }) => fields["attestation_data"].clone(),
             Err(error) => panic!("{error}"),
@@ -259,7 +376,7 @@ mod tests {
     fn what_another_version_recorded_is_told_and_not_guessed() {
         let table = [
             (json!({"content_type": "rego"}), "the evaluator 'rego' is not known"),
-            (json!({"content_type": "jq", "rules": ["def f: f; f"]}), "rule 1: "),
+            (json!({"content_type": "jq", "rules": ["env"]}), "rule 1: "),
             (json!("jq"), "invalid type"),
         ];
         for (evaluator, expected) in table {
@@ -282,6 +399,64 @@ mod tests {
         ] {
             let compiled = Compiled::recorded(&version(evaluator, schema)).unwrap();
             assert_eq!(compiled.may_take_long(&free_form(data)), expected, "{schema:?}");
+        }
+    }
+
+    #[test]
+    fn a_summary_shows_what_its_expressions_find_and_why_they_find_nothing() {
+        let shown = |summary: Json, data: &str| {
+            let version = AttestationTypeVersion {
+                summary: Some(summary),
+                ..version(json!({"content_type": "jq", "rules": ["true"]}), None)
+            };
+            let found = Compiled::recorded(&version).unwrap().evaluate(&free_form(data), at(1)).unwrap();
+            assert!(found.rule_results.iter().all(RuleResult::has_passed), "it has no part in the verdict");
+            json!(found.summary)
+        };
+        let summary = json!([
+            {"name": "Score", "expression": ".score"},
+            {"name": "Tags", "expression": ".tags[]?"},
+            {"name": "Broken", "expression": ".score + \"x\""},
+            {"name": "Endless", "expression": "last(repeat(1))"},
+            {"name": "Long", "expression": "\"x\" * 5000"},
+            {"name": "Of another version", "expression": "input"},
+        ]);
+        let found = shown(summary.clone(), r#"{"score":1.5,"tags":["a","b"]}"#);
+        let expected = json!([
+            {"name": "Score", "values": [1.5]},
+            {"name": "Tags", "values": ["a", "b"]},
+            {"name": "Broken", "values": [], "error": "number (1.5) and string (\"x\") cannot be added"},
+            {"name": "Endless", "values": [], "error": "it takes too many steps"},
+            {"name": "Long", "values": [], "error": "its results are too large to be shown"},
+            {"name": "Of another version", "values": [],
+             "error": "not allowed: input/0: a rule reads nothing but the data (at character 1)"},
+        ]);
+        assert_eq!(found, expected);
+        let of_list = shown(json!([{"name": "N", "expression": ".n"}]), r#"[{"n":1},{"n":"x"}]"#);
+        let expected =
+            json!([{"name": "N", "item": 0, "values": [1]}, {"name": "N", "item": 1, "values": ["x"]}]);
+        assert_eq!(of_list, expected);
+        let many = format!("[{}]", vec!["{}"; 60].join(","));
+        let of_many = shown(json!([{"name": "N", "expression": ".n"}]), &many);
+        assert_eq!(of_many[50]["error"], json!("only the first 50 of 60 are shown"));
+        let bomb = json!([{"name": "B", "expression": "[range(900)] | tojson"}]);
+        let large = shown(bomb, &many);
+        let total =
+            large.as_array().unwrap().iter().map(|row| row["values"].to_string().len()).sum::<usize>();
+        assert!(total < 2 * MAX_SUMMARY, "{total}");
+    }
+
+    #[test]
+    fn rules_know_the_time_of_the_record() {
+        let compiled = |rule: &str| {
+            Compiled::recorded(&version(json!({"content_type": "jq", "rules": [rule]}), None)).unwrap()
+        };
+        let rule = compiled("(.expires | fromdateiso8601) > now");
+        assert!(rule.asks_for_time() && !compiled(".a").asks_for_time());
+        let data = free_form(r#"{"expires":"2026-07-08T19:21:51Z"}"#);
+        for (now, expected) in [(1_783_538_510, true), (1_783_538_511, false)] {
+            let found = rule.evaluate(&data, Timestamp::from_seconds(now)).unwrap();
+            assert_eq!(found.rule_results.iter().all(RuleResult::has_passed), expected, "{now}");
         }
     }
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::attestation_types::compiled::{compile_rules, compile_schema};
+use crate::attestation_types::compiled::{compile_rules, compile_schema, compile_summary};
 use crate::attestation_types::record::{AttestationType, AttestationTypeVersion, Evaluator, SummaryItem};
 use crate::attestation_types::view::{AttestationTypeView, in_list};
 use crate::auth::actor::Scope;
@@ -162,11 +162,11 @@ impl Operation for ArchiveAttestationType {
 }
 
 /// Creates a custom attestation type, or a new version of one, which replaces the whole of the version before. What
-/// equals the newest version changes nothing. The `type_schema` part is the JSON Schema that the data must fit, at
-/// most 1 MiB: of draft 7 where it does not say which, and without references but to its own `$defs` or `definitions`,
-/// none of which is a part of itself. Rules are jq filters without definitions, assignments, formats, and whatever reads
-/// more than the data; patterns are literals. What is not allowed is refused with its name or its place. A type that is
-/// archived takes no new version.
+/// equals the newest version changes nothing. The `type_schema` part is the JSON Schema that the data must fit: of draft 7
+/// where it does not say which. It may refer to any part of itself and may recurse; other documents are not fetched. Rules and
+/// the expressions of the summary are jq filters that know nothing but the data and the time of the record. Evaluation is
+/// bounded by the work that it takes. A part that is not allowed is refused with its name or its place. A type that is archived
+/// takes no new version.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PostAttestationType {
     /// The organization's name.
@@ -184,7 +184,8 @@ pub struct AttestationTypeInput {
     pub description: Option<Description>,
     /// How its data are evaluated: by nothing but the schema when left out.
     pub evaluator: Option<Evaluator>,
-    /// What of the data is shown, and under which names.
+    /// What is shown of the data, by name: jq expressions, whose results attestations have as `summary`. They have no part
+    /// in the verdict.
     pub summary: Option<List<SummaryItem>>,
 }
 
@@ -212,11 +213,13 @@ impl Operation for PostAttestationType {
     async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
         let (input, schema) = body.into_text("type_schema", cx.limits().type_schema).await?;
         // A pattern alone may take milliseconds, and a type has many.
-        let is_long = schema.is_some() || matches!(input.evaluator, Some(Evaluator::Jq { .. }));
+        let has_filters = matches!(input.evaluator, Some(Evaluator::Jq { .. })) || input.summary.is_some();
+        let is_long = schema.is_some() || has_filters;
         let compile = move || {
             let schema = schema.as_deref().map(read_schema).transpose()?;
             schema.as_ref().map(compile_schema).transpose()?;
             input.evaluator.as_ref().map(compile_rules).transpose()?;
+            input.summary.as_ref().map(compile_summary).transpose()?;
             Ok::<_, Error>(Content::new(input, schema))
         };
         let content = if is_long { cx.compute().run_long(compile).await? } else { compile() }?;

@@ -117,7 +117,7 @@ impl TryFrom<SentEvaluator> for Evaluator {
 pub struct SummaryItem {
     /// What it is called.
     pub name: ShortText,
-    /// The jq program that finds it.
+    /// The jq program whose results are shown.
     pub expression: Program,
 }
 

@@ -11,7 +11,7 @@ use flate2::{Compression, GzBuilder};
 
 use crate::blobs::{CHUNK, Chunks, Upload};
 use crate::compute::Compute;
-use crate::spool::{Spool, Spooled};
+use crate::spool::{Spool, Spooled, TemporarySpace};
 
 /// More bytes take a millisecond or so to compress.
 const LONG: usize = 16 << 10;
@@ -47,10 +47,10 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    /// An archive without files.
-    pub(super) fn new(compute: Compute) -> Self {
+    /// An archive without files, which takes this space.
+    pub(super) fn new(compute: Compute, space: TemporarySpace) -> Self {
         let gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::default());
-        Self { gzip: Some(gzip), spool: Spool::default(), compute }
+        Self { gzip: Some(gzip), spool: Spool::new(space), compute }
     }
 
     /// Begins the next file, of so many bytes, which is read through what this answers.
@@ -173,7 +173,7 @@ mod tests {
 
     /// An archive of files that nobody reads but the archive, in pieces.
     async fn archive(files: &[(&str, &[u8])], piece: usize) -> Vec<u8> {
-        let mut archive = Archive::new(Compute::default());
+        let mut archive = Archive::new(Compute::default(), TemporarySpace::default());
         for (path, mut file) in paths(uploads(files, piece)) {
             archive.entry(&path, file.size, &mut *file.content).await.unwrap().finish().await.unwrap();
         }
@@ -234,7 +234,7 @@ mod tests {
     #[tokio::test]
     async fn a_file_of_another_size_than_was_said_is_an_error() {
         for size in [2, 4] {
-            let mut archive = Archive::new(Compute::default());
+            let mut archive = Archive::new(Compute::default(), TemporarySpace::default());
             let mut content = Pieces(Bytes::from_static(b"abc"), 2);
             let entry = archive.entry("a", size, &mut content).await.unwrap();
             assert!(entry.finish().await.is_err(), "{size}");

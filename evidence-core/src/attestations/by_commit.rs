@@ -40,9 +40,9 @@ pub struct ListAttestationsForCriteria {
     /// Narrows the lists to attestations of this name.
     pub attestation_name: Option<ShortText>,
     /// Narrows the lists to attestations of this type: a built-in one, such as `junit` or `decision`, or `custom:` and the
-    /// name of a custom one.
+    /// name of a custom one. A custom type that does not exist is 404.
     pub attestation_type: Option<TypeFilter>,
-    /// Ignored.
+    /// Narrows the lists to the attestation of this id.
     pub attestation_id: Option<ShortText>,
 }
 
@@ -78,11 +78,17 @@ impl Operation for ListAttestationsForCriteria {
             }
             None => None,
         };
+        cx.check_types_exist(self.attestation_type.as_slice(), "query.attestation_type").await?;
         let commits = distinct(self.commit_list.0);
         let search = Arc::new(Search {
             commits: commits.clone(),
             flow,
-            criteria: Criteria { name: self.attestation_name, kind: self.attestation_type },
+            criteria: Criteria {
+                name: self.attestation_name,
+                kind: self.attestation_type,
+                // No attestation has an id that cannot be read.
+                id: self.attestation_id.map(|id| id.parse().ok()),
+            },
             owned: cx.to_owned_context(),
             remembered: Mutex::default(),
         });
@@ -103,12 +109,14 @@ impl Operation for ListAttestationsForCriteria {
 struct Criteria {
     name: Option<ShortText>,
     kind: Option<TypeFilter>,
+    id: Option<Option<Id>>,
 }
 
 impl Criteria {
     fn admits(&self, row: &AttestationRow) -> bool {
         self.name.as_deref().is_none_or(|name| name == row.name)
             && self.kind.as_ref().is_none_or(|kind| kind.admits(&row.kind))
+            && self.id.is_none_or(|id| id == Some(row.id))
     }
 }
 

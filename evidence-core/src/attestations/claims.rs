@@ -18,13 +18,14 @@ use crate::attestations::pull_requests::{GitProvider, PullRequest, null_as_empty
 use crate::attestations::record::Binding;
 use crate::attestations::snyk::SnykResultsSummary;
 use crate::attestations::sonar::SonarResults;
-use crate::bounded::{Description, List};
+use crate::bounded::{Collected, Description, List, limited_lists};
 use crate::compute::MANY_EVALUATIONS;
 use crate::decode::{self, InvalidField};
 use crate::error::Result;
 use crate::fact::names::Guard;
 use crate::id::Id;
-use crate::json::{CheckedJson, MAX_VALUES};
+use crate::json::CheckedJson;
+use crate::limits::{self, Limits};
 use crate::name::{AttestationName, AttestationTypeName};
 use crate::operation::{Form, JsonDocument};
 use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation};
@@ -48,9 +49,18 @@ pub trait Claim: DeserializeOwned + JsonSchema + Send + Sync + Sized + 'static {
     /// The name of its schema.
     const SCHEMA: &'static str;
 
+    /// Whether it has a list from which elements that say nothing are skipped. Only where that cannot improve the verdict:
+    /// a suite, a finding or an issue is never skipped.
+    const IS_COLLECTED: bool = false;
+
     /// How its attestations are sent: a [`Form`](crate::operation::Form) where files may come with them, else a
     /// [`JsonDocument`].
     type Body: AttestationBody<Self>;
+
+    /// The greatest JSON document, in bytes.
+    fn document_limit(limits: &Limits) -> u64 {
+        limits.document
+    }
 
     /// Reads it from those fields of the attestation's document that are its own.
     ///
@@ -58,6 +68,11 @@ pub trait Claim: DeserializeOwned + JsonSchema + Send + Sync + Sized + 'static {
     /// The field that does not fit.
     fn read(text: CheckedJson<'_>, is_own: fn(&str) -> bool) -> Result<Self, InvalidField> {
         decode::from_fields(text, is_own)
+    }
+
+    /// How many elements of its lists were skipped.
+    fn skipped(&self) -> usize {
+        0
     }
 
     /// Evaluates the claim. It may ask the store for what its verdict rests on, and names that in the evaluation's guards:
@@ -121,15 +136,18 @@ impl Claim for Generic {
     }
 }
 
-/// The suites of one attestation: each is seven values of JSON at least.
-const MAX_SUITES: usize = MAX_VALUES / 7 - 1;
+limited_lists! {
+    /// Test suites, of which a [limit](crate::Limits) says how many there may be.
+    Suites(JunitSuite) = junit_suites;
+}
 
-/// Test results are compliant when no suite has a failure or an error; skipped tests do not matter.
+/// Test results are compliant when no suite has a failure or an error; skipped tests do not matter. A suite whose numbers
+/// contradict each other, such as one with more skipped tests than tests, is not compliant.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Junit {
     /// The test suites.
-    pub junit_results: List<JunitSuite, MAX_SUITES>,
+    pub junit_results: Suites,
 }
 
 impl Claim for Junit {
@@ -139,23 +157,28 @@ impl Claim for Junit {
     const SCHEMA: &'static str = "JUnitAttestationPostInput";
     type Body = Form<AttestationInput<Self>>;
 
+    fn document_limit(limits: &Limits) -> u64 {
+        limits.attestation
+    }
+
     async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
         let junit_results = self.junit_results.0.clone();
-        let passed = junit_results.iter().all(|suite| suite.failures == 0 && suite.errors == 0);
+        let passed = junit_results.iter().all(JunitSuite::is_compliant);
         Ok(Verdict::of("junit", passed, Details::Junit(JunitDetails { junit_results })))
     }
 }
 
-/// Pull requests are compliant when there is at least one.
+/// Pull requests are compliant when there is at least one. A null among the pull requests or their approvers is skipped,
+/// and the header `Evidence-Skipped-Elements` of the answer says how many were.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PullRequests {
     /// The kind of host that the pull requests are on.
     pub git_provider: GitProvider,
-    /// The pull requests that brought the change in; null counts as none.
+    /// The pull requests that brought the change in; null counts as none. A null among them is skipped.
     #[serde(deserialize_with = "null_as_empty")]
     #[schemars(extend("type" = ["array", "null"]))]
-    pub pull_requests: List<PullRequest>,
+    pub pull_requests: Collected<PullRequest>,
 }
 
 impl Claim for PullRequests {
@@ -163,10 +186,20 @@ impl Claim for PullRequests {
     const PATH: &'static str = "/attestations/{org}/{flow_name}/trail/{trail_name}/pull_request";
     const SUMMARY: &'static str = "Adds a pull-request attestation to a trail";
     const SCHEMA: &'static str = "PullRequestAttestationPostInput";
+    const IS_COLLECTED: bool = true;
     type Body = Form<AttestationInput<Self>>;
 
+    fn document_limit(limits: &Limits) -> u64 {
+        limits.attestation
+    }
+
+    fn skipped(&self) -> usize {
+        let approvers = self.pull_requests.items.iter().map(|one| one.approvers.skipped());
+        self.pull_requests.skipped() + approvers.sum::<usize>()
+    }
+
     async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
-        let Self { git_provider, pull_requests: List(pull_requests) } = self.clone();
+        let Self { git_provider, pull_requests: Collected { items: pull_requests, .. } } = self.clone();
         let found = !pull_requests.is_empty();
         let details = PullRequestDetails { git_provider, pull_requests };
         Ok(Verdict::of("pull_request", found, Details::PullRequest(details)))
@@ -188,6 +221,10 @@ impl Claim for Jira {
     const SCHEMA: &'static str = "JiraAttestationPostInput";
     type Body = Form<AttestationInput<Self>>;
 
+    fn document_limit(limits: &Limits) -> u64 {
+        limits.attestation
+    }
+
     async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
         let jira_results = self.jira_results.0.clone();
         let found = jira::is_compliant(&jira_results);
@@ -195,11 +232,11 @@ impl Claim for Jira {
     }
 }
 
-/// A scan is compliant when it found nothing, of whatever severity.
+/// A scan is compliant when it found nothing, of whatever severity: it counts nothing, and lists nothing.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Snyk {
-    /// What the scan found. Answers have the numbers alone.
+    /// What the scan found.
     pub snyk_results: SnykResultsSummary,
 }
 
@@ -210,6 +247,20 @@ impl Claim for Snyk {
     const SCHEMA: &'static str = "SnykAttestationPostInput";
     type Body = Form<AttestationInput<Self>>;
 
+    fn document_limit(limits: &Limits) -> u64 {
+        limits.attestation
+    }
+
+    fn read(text: CheckedJson<'_>, is_own: fn(&str) -> bool) -> Result<Self, InvalidField> {
+        let claim: Self = decode::from_fields(text, is_own)?;
+        let (found, most) = (claim.snyk_results.findings(), limits::in_force().findings);
+        if found > most {
+            let excess = format!("There should be at most {most} findings, not {found} (limit findings)");
+            return Err(InvalidField::of("results", excess).within("snyk_results"));
+        }
+        Ok(claim)
+    }
+
     async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
         let snyk_results = self.snyk_results.clone();
         let clean = snyk_results.is_compliant();
@@ -217,8 +268,8 @@ impl Claim for Snyk {
     }
 }
 
-/// An analysis is compliant when the code passed the quality gate of its project: its status is `OK`. Without a quality gate
-/// it is not.
+/// An analysis is compliant when the code passed the quality gate of its project: its status is `OK`, and so is that of each
+/// of its conditions that has a value. Without a quality gate it is not.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sonar {
@@ -232,6 +283,10 @@ impl Claim for Sonar {
     const SUMMARY: &'static str = "Adds the results of a Sonar analysis to a trail";
     const SCHEMA: &'static str = "SonarAttestationPostInput";
     type Body = Form<AttestationInput<Self>>;
+
+    fn document_limit(limits: &Limits) -> u64 {
+        limits.attestation
+    }
 
     async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
         let sonar_results = self.sonar_results.clone();

@@ -1,9 +1,10 @@
-//! What became of the rules of a custom attestation type.
+//! The results of the rules and of the summary of a custom attestation type.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::rules::jq::{self, Limit};
+use crate::json::JsonText;
+use crate::rules::jq::{self, Failure, Limit};
 
 /// What became of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -63,6 +64,46 @@ impl From<jq::Outcome> for RuleResult {
             jq::Outcome::Limit(limit) => (RuleOutcome::Limit, Some(Limit::as_str(limit).to_owned())),
         };
         Self { outcome, message }
+    }
+}
+
+/// What an expression of the type's summary shows of the data. It has no part in the verdict.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SummaryRow {
+    /// The name of the expression.
+    pub name: String,
+    /// The position of the element, from 0, where the data are a list: each element has its own rows. Absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<u64>,
+    /// The results of the expression: none, one or several.
+    pub values: Vec<JsonText>,
+    /// Why there are no values: the error that the expression ended in, or the limit that it met. Absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl SummaryRow {
+    /// The results in one line, as a page shows them.
+    pub fn shown(&self) -> String {
+        let values = self.values.iter().map(|value| {
+            // A string is shown without its quotes.
+            serde_json::from_str::<String>(value.as_str()).unwrap_or_else(|_| value.as_str().to_owned())
+        });
+        match &self.error {
+            Some(error) => format!("error: {error}"),
+            None => Vec::from_iter(values).join(", "),
+        }
+    }
+}
+
+/// The words for a failure.
+pub(crate) fn failure_text(failure: Failure) -> String {
+    match failure {
+        Failure::Error(text) => text,
+        Failure::Limit(Limit::Fuel) => "it takes too many steps".to_owned(),
+        Failure::Limit(Limit::Memory) => "it makes too much data".to_owned(),
+        Failure::Limit(Limit::Depth) => "its calls or its values nest too deep".to_owned(),
+        Failure::Limit(Limit::Outputs) => "it has too many results".to_owned(),
     }
 }
 

@@ -1,19 +1,24 @@
 //! The part of an attestation that belongs to its type, as it is recorded: a variant of its own for each type, so that
 //! nothing of what a type needs is looked for among what reporters say.
 
+use std::io;
+
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::attestations::custom::RuleResult;
+use crate::attestations::custom::{RuleResult, SummaryRow};
 use crate::attestations::jira::JiraItem;
 use crate::attestations::pull_requests::{GitProvider, PullRequest, PullRequestView};
+use crate::attestations::sarif::SarifSummary;
+use crate::attestations::sbom::SbomSummary;
 use crate::attestations::snyk::{ProcessedSnykResults, SnykResultsSummary};
 use crate::attestations::sonar::SonarResults;
 use crate::bounded::ShortText;
-use crate::decode::{closed_in_requests, recorded};
+use crate::decode::{closed_in_requests, is_recorded, recorded};
 use crate::id::Id;
 use crate::json::{EmptyObject, JsonFields, JsonText};
+use crate::time::check_seconds;
 
 /// The results of one test suite.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -33,11 +38,30 @@ pub struct JunitSuite {
     /// How long the suite took, in seconds.
     pub duration: f64,
     /// When the suite ran, in epoch seconds.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "sent_seconds")]
     pub timestamp: Option<f64>,
 }
 
 closed_in_requests!(JunitSuite);
+
+impl JunitSuite {
+    /// Whether no test failed or broke off. Numbers that contradict each other prove nothing: none may be negative, and no
+    /// more tests may be skipped than there are.
+    pub(crate) const fn is_compliant(&self) -> bool {
+        let Self { failures, errors, skipped, total, .. } = *self;
+        failures == 0 && errors == 0 && 0 <= skipped && skipped <= total
+    }
+}
+
+/// A time in epoch seconds, as it was sent.
+fn sent_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    let seconds = Option::<f64>::deserialize(deserializer)?;
+    if let Some(seconds) = seconds.filter(|_| !is_recorded()) {
+        #[expect(clippy::cast_possible_truncation, reason = "a larger number is the largest")]
+        check_seconds(seconds as i64).map_err(serde::de::Error::custom)?;
+    }
+    Ok(seconds)
+}
 
 /// What an attestation says beyond what all say. Recorded as an object with a `type`, this variant's name, beside its
 /// fields; what this version knows no variant for is kept as it was recorded.
@@ -61,6 +85,8 @@ pub enum Details {
     Decision(DecisionDetails),
     /// A bill of materials.
     Sbom(SbomDetails),
+    /// The findings of a scanner, as a SARIF log.
+    Sarif(SarifDetails),
     /// Data of a type that the organization defines.
     Custom(CustomDetails),
     /// A decision that stands in for the verdict of other attestations.
@@ -122,6 +148,18 @@ pub struct DecisionDetails {
 pub struct SbomDetails {
     /// What the bill says, as it was reported.
     pub attestation_data: JsonText,
+    /// The same in short.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processed_sbom: Option<SbomSummary>,
+}
+
+/// What a scanner found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SarifDetails {
+    /// The SARIF log, as it was reported.
+    pub attestation_data: JsonText,
+    /// The findings, counted.
+    pub processed_sarif_results: SarifSummary,
 }
 
 /// Data of a custom attestation type, and what became of its rules.
@@ -137,6 +175,9 @@ pub struct CustomDetails {
     pub attestation_data: JsonText,
     /// What became of each of the version's rules, in their order.
     pub rule_results: Vec<RuleResult>,
+    /// What the expressions of the version's summary show of the data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub summary: Vec<SummaryRow>,
 }
 
 /// A decision about the verdict of the attestations of a name in a scope, whether one was reported or not. An
@@ -167,11 +208,129 @@ pub(crate) const DECISION: &str = "decision";
 
 pub(crate) const SBOM: &str = "sbom";
 
+pub(crate) const SARIF: &str = "sarif";
+
 const CUSTOM: &str = "custom";
 
 const OVERRIDE: &str = "override";
 
+/// The data of a type are stored apart from its record where they are longer, in bytes.
+const LONG_DATA: usize = 64 << 10;
+
+/// Counts what is written, up to [`LONG_DATA`].
+struct Counter {
+    left: usize,
+}
+
+impl io::Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let left = self.left.checked_sub(bytes.len());
+        self.left = left.ok_or_else(|| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The data of a type, which may be long: one field of its details.
+enum Data<'a> {
+    Json(&'a mut JsonText),
+    Junit(&'a mut Vec<JunitSuite>),
+    PullRequests(&'a mut Vec<PullRequest>),
+    Jira(&'a mut Vec<JiraItem>),
+    Snyk(&'a mut SnykResultsSummary),
+    Sonar(&'a mut SonarResults),
+}
+
+impl Data<'_> {
+    fn write(&self, to: impl io::Write) -> serde_json::Result<()> {
+        match self {
+            Self::Json(data) => serde_json::to_writer(to, data),
+            Self::Junit(data) => serde_json::to_writer(to, data),
+            Self::PullRequests(data) => serde_json::to_writer(to, data),
+            Self::Jira(data) => serde_json::to_writer(to, data),
+            Self::Snyk(data) => serde_json::to_writer(to, data),
+            Self::Sonar(data) => serde_json::to_writer(to, data),
+        }
+    }
+
+    /// Leaves what lists show of the data.
+    fn shorten(self) {
+        match self {
+            Self::Json(data) => *data = JsonText::default(),
+            Self::Junit(data) => data.clear(),
+            Self::PullRequests(data) => data.clear(),
+            Self::Jira(data) => data.clear(),
+            Self::Snyk(data) => data.leave_counts(),
+            Self::Sonar(data) => data.quality_gate.iter_mut().for_each(|gate| gate.conditions.0.clear()),
+        }
+    }
+
+    fn read(self, text: &str) -> serde_json::Result<()> {
+        fn read<T: DeserializeOwned>(into: &mut T, text: &str) -> serde_json::Result<()> {
+            *into = recorded(|| serde_json::from_str(text))?;
+            Ok(())
+        }
+        match self {
+            Self::Json(data) => read(data, text),
+            Self::Junit(data) => read(data, text),
+            Self::PullRequests(data) => read(data, text),
+            Self::Jira(data) => read(data, text),
+            Self::Snyk(data) => read(data, text),
+            Self::Sonar(data) => read(data, text),
+        }
+    }
+}
+
 impl Details {
+    fn data(&mut self) -> Option<Data<'_>> {
+        match self {
+            Self::Generic | Self::Override(_) | Self::Other(_) => None,
+            Self::Junit(details) => Some(Data::Junit(&mut details.junit_results)),
+            Self::PullRequest(details) => Some(Data::PullRequests(&mut details.pull_requests)),
+            Self::Jira(details) => Some(Data::Jira(&mut details.jira_results)),
+            Self::Snyk(details) => Some(Data::Snyk(&mut details.snyk_results)),
+            Self::Sonar(details) => Some(Data::Sonar(&mut details.sonar_results)),
+            Self::Decision(details) => Some(Data::Json(&mut details.attestation_data)),
+            Self::Sbom(details) => Some(Data::Json(&mut details.attestation_data)),
+            Self::Sarif(details) => Some(Data::Json(&mut details.attestation_data)),
+            Self::Custom(details) => Some(Data::Json(&mut details.attestation_data)),
+        }
+    }
+
+    /// The key of the data in answers. Of findings these have the counts, which are never long.
+    pub(crate) const fn data_key(&self) -> Option<&'static str> {
+        match self {
+            Self::Generic | Self::Override(_) | Self::Other(_) | Self::Snyk(_) => None,
+            Self::Junit(_) => Some("junit_results"),
+            Self::PullRequest(_) => Some("pull_requests"),
+            Self::Jira(_) => Some("jira_results"),
+            Self::Sonar(_) => Some("sonar_results"),
+            Self::Decision(_) | Self::Sbom(_) | Self::Sarif(_) | Self::Custom(_) => Some("attestation_data"),
+        }
+    }
+
+    /// Whether the data are so long that they are stored apart.
+    pub(crate) fn has_long_data(&mut self) -> bool {
+        self.data().is_some_and(|data| data.write(Counter { left: LONG_DATA }).is_err())
+    }
+
+    /// Takes the data out, as JSON text.
+    pub(crate) fn take_data(&mut self) -> serde_json::Result<String> {
+        let Some(data) = self.data() else { return Ok(String::new()) };
+        let mut text = Vec::new();
+        data.write(&mut text)?;
+        data.shorten();
+        String::from_utf8(text).map_err(serde::ser::Error::custom)
+    }
+
+    /// Puts the data back that were taken out.
+    pub(crate) fn put_data(&mut self, text: &str) -> serde_json::Result<()> {
+        self.data().map_or(Ok(()), |data| data.read(text))
+    }
+
     /// Whether it overrides other attestations.
     pub const fn is_override(&self) -> bool {
         matches!(self, Self::Override(_))
@@ -204,6 +363,7 @@ impl Details {
             Self::Sonar(details) => fields_of(details),
             Self::Decision(details) => fields_of(details),
             Self::Sbom(details) => fields_of(details),
+            Self::Sarif(details) => fields_of(details),
             Self::Custom(details) => fields_of(details),
             Self::Override(details) => fields_of(details),
             Self::Other(text) => fields_of(text),
@@ -227,14 +387,18 @@ impl Details {
             Self::Decision(DecisionDetails { control, control_version, attestation_data }) => {
                 DetailsView::Decision { type_name: DECISION, control, control_version, attestation_data }
             }
-            Self::Sbom(SbomDetails { attestation_data }) => {
-                DetailsView::Sbom { type_name: SBOM, attestation_data }
+            Self::Sbom(SbomDetails { attestation_data, processed_sbom }) => {
+                DetailsView::Sbom { type_name: SBOM, attestation_data, processed_sbom }
+            }
+            Self::Sarif(SarifDetails { attestation_data, processed_sarif_results }) => {
+                DetailsView::Sarif { type_name: SARIF, attestation_data, processed_sarif_results }
             }
             Self::Custom(details) => DetailsView::Custom {
                 type_name: details.type_name,
                 type_version: details.type_version,
                 attestation_data: details.attestation_data,
                 rule_results: details.rule_results,
+                summary: details.summary,
             },
             Self::Override(details) => DetailsView::Override(details),
             Self::Other(text) => DetailsView::Other(fields_of(&text)),
@@ -284,6 +448,18 @@ pub enum DetailsView {
         type_name: &'static str,
         /// What the bill says, as it was reported.
         attestation_data: JsonText,
+        /// The same in short.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        processed_sbom: Option<SbomSummary>,
+    },
+    /// The findings of a scanner.
+    Sarif {
+        /// The type's name: `sarif`.
+        type_name: &'static str,
+        /// The SARIF log, as it was reported.
+        attestation_data: JsonText,
+        /// The findings, counted.
+        processed_sarif_results: SarifSummary,
     },
     /// Data of a type that the organization defines.
     Custom {
@@ -295,15 +471,33 @@ pub enum DetailsView {
         attestation_data: JsonText,
         /// What became of each of the version's rules, in their order.
         rule_results: Vec<RuleResult>,
+        /// What the expressions of the type's summary show of the data, in their order; for data that are a list, the rows
+        /// of each element after another. Absent where the type has no summary.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        summary: Vec<SummaryRow>,
     },
     /// A decision that stands in for the verdict of other attestations.
     Override(OverrideDetails),
     /// Of a type that this version has no variant for.
     #[schemars(skip)]
     Other(JsonFields),
+    /// Without long data: their key is null.
+    #[schemars(skip)]
+    Shortened(JsonFields),
 }
 
 impl DetailsView {
+    /// The same with null in the place of the value of `key`.
+    pub(crate) fn without(self, key: &str) -> Self {
+        let fields = self.fields();
+        let mut shortened = JsonFields::default();
+        for (name, value) in fields.iter() {
+            let value = if name == key { JsonText::default() } else { value.clone() };
+            shortened.push(name.to_owned(), value);
+        }
+        Self::Shortened(shortened)
+    }
+
     /// The keys one by one.
     pub(crate) fn fields(&self) -> JsonFields {
         fields_of(self)
@@ -336,6 +530,7 @@ impl Serialize for Details {
             Self::Sonar(details) => Typed { details, name: SONAR }.serialize(serializer),
             Self::Decision(details) => Typed { details, name: DECISION }.serialize(serializer),
             Self::Sbom(details) => Typed { details, name: SBOM }.serialize(serializer),
+            Self::Sarif(details) => Typed { details, name: SARIF }.serialize(serializer),
             Self::Custom(details) => Typed { details, name: CUSTOM }.serialize(serializer),
             Self::Override(details) => Typed { details, name: OVERRIDE }.serialize(serializer),
             Self::Other(text) => text.serialize(serializer),
@@ -363,6 +558,7 @@ impl From<JsonText> for Details {
             SONAR => read(&text).map(Self::Sonar),
             DECISION => read(&text).map(Self::Decision),
             SBOM => read(&text).map(Self::Sbom),
+            SARIF => read(&text).map(Self::Sarif),
             CUSTOM => read(&text).map(Self::Custom),
             OVERRIDE => read(&text).map(Self::Override),
             _ => None,
@@ -390,7 +586,7 @@ mod tests {
         let other = |text: &str| Details::Other(serde_json::from_str(text).unwrap());
         let pull_requests = PullRequestDetails {
             git_provider: reported.git_provider,
-            pull_requests: reported.pull_requests.0,
+            pull_requests: reported.pull_requests.items,
         };
         let overriding = OverrideDetails {
             reason: "r".to_owned(),
@@ -413,6 +609,12 @@ mod tests {
             ),
             read(r#"{"type":"sbom","attestation_data":{"n":[1e400]}}"#),
             read(
+                r#"{"type":"sbom","attestation_data":{"n":[1e400]},"processed_sbom":{"format":"spdx","component_count":3,"tools":["syft"]}}"#,
+            ),
+            read(
+                r#"{"type":"sarif","attestation_data":{"n":[1e400]},"processed_sarif_results":{"tools":[{"name":"scan"}],"error_count":1,"warning_count":0,"note_count":0,"none_count":0,"suppressed_count":0,"failed_run_count":0}}"#,
+            ),
+            read(
                 r#"{"type":"custom","type_name":"t","type_id":"01234567-89ab-cdef-0123-456789ab","type_version":2,"attestation_data":1e400,"rule_results":[{"outcome":"passed"},{"outcome":"limit","message":"fuel"}]}"#,
             ),
             Details::Override(overriding),
@@ -424,7 +626,7 @@ mod tests {
             other("null"),
         ];
         let known = table.iter().filter(|details| !matches!(details, Details::Other(_)));
-        assert_eq!(known.count(), 10);
+        assert_eq!(known.count(), 12);
         for details in table {
             let text = serde_json::to_string(&details).unwrap();
             assert_eq!(serde_json::from_str::<Details>(&text).unwrap(), details, "{text}");

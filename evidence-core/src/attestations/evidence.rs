@@ -59,7 +59,7 @@ fn described(file: &Upload) -> Attachment {
 
 /// Keeps each of these files, and the archive of them, which is made of what passes by.
 async fn keep_archive(files: Vec<Upload>, cx: &Context<'_>) -> Result<Attachment> {
-    let mut archive = Archive::new(cx.compute().for_long_request());
+    let mut archive = Archive::new(cx.compute().for_long_request(), cx.temporary_space());
     for (path, mut file) in super::archive::paths(files) {
         let mut entry = archive.entry(&path, file.size, &mut *file.content).await.map_err(unmade)?;
         let kept = cx.keep_attachment(&file.sha256, &mut entry).await;

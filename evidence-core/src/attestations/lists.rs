@@ -9,13 +9,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::attestations::claims::OriginalType;
-use crate::attestations::details::{DECISION, SBOM};
+use crate::attestations::details::{DECISION, SARIF, SBOM};
 use crate::attestations::record::Attestation;
 use crate::attestations::store::{FlowPosition, ListedAttestation, TimeRange};
 use crate::attestations::view::{AttestationView, views};
 use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText, Text};
-use crate::error::{Error, Result};
+use crate::error::{Error, Resource, Result};
 use crate::id::Id;
 use crate::name::{FlowName, OrgName};
 use crate::operation::{Envelope, JsonList, Method, Operation, json_text};
@@ -52,7 +52,7 @@ pub struct GetAttestations {
     #[serde(default)]
     pub flow: List<ShortText, MAX_FLOWS>,
     /// Their type: a built-in one, such as `junit` or `decision`, or `custom:` and the name of a custom one; repeatable, any
-    /// may match.
+    /// may match. A custom type that does not exist is 404.
     #[serde(default, rename = "type")]
     pub kind: List<TypeFilter, 100>,
     /// Whether to list those that are compliant, or those that are not; all of them when left out.
@@ -73,13 +73,26 @@ pub struct GetAttestations {
 pub struct TypeFilter(String);
 
 /// Types that are recorded with `system:` before their names and may be asked for without.
-const SYSTEM_TYPES: [&str; 2] = [DECISION, SBOM];
+const SYSTEM_TYPES: [&str; 3] = [DECISION, SARIF, SBOM];
 
 impl TypeFilter {
     /// Whether an attestation of this recorded type is of it.
     pub fn admits(&self, kind: &str) -> bool {
         let is_same = self.0 == kind;
         is_same || SYSTEM_TYPES.contains(&self.0.as_str()) && kind.strip_prefix("system:") == Some(&self.0)
+    }
+}
+
+impl Context<'_> {
+    /// Refuses filters by custom types that the organization does not have, archived ones included; `field` named them.
+    pub(super) async fn check_types_exist(&self, kinds: &[TypeFilter], field: &'static str) -> Result<()> {
+        let named = distinct(kinds.iter().filter_map(|kind| kind.0.strip_prefix("custom:")));
+        for name in named {
+            if self.store().attestation_type(self.org()?, name).await?.is_none() {
+                return Err(self.missing(Resource::AttestationType, name).named_by(field).into());
+            }
+        }
+        Ok(())
     }
 }
 
@@ -91,7 +104,7 @@ impl TryFrom<String> for TypeFilter {
             return Ok(Self(text));
         }
         let refused = "Input should be 'generic', 'junit', 'snyk', 'pull_request', 'jira', 'sonar', 'decision', \
-                       'sbom', 'custom:<name>' or 'system:<name>'";
+                       'sarif', 'sbom', 'custom:<name>' or 'system:<name>'";
         Ok(Self(OriginalType::try_from(text).map_err(|_| refused)?.into()))
     }
 }
@@ -150,12 +163,16 @@ impl Operation for GetAttestations {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let filter = Arc::new(self.filter()?);
         let flows = self.flows(cx).await?;
+        cx.check_types_exist(&self.kind.0, "query.type").await?;
         let after = self.cursor(&flows)?;
         let address = cx.api_url(&format!("attestations/{}", self.org));
         let links =
             |next: Option<&str>| CursorLinks::new(&address, &self.query(), self.after.as_deref(), next);
         if let Some(id) = &self.attestation_id {
-            let only = self.only(id, &flows, &filter, cx).await?;
+            let only = match self.only(id, &flows, &filter, cx).await? {
+                Some((one, label)) => Some((one.with_data(cx).await?, label)),
+                None => None,
+            };
             let only = only.map(|(one, label)| AttestationView::new(one, &label.flow, &label.name, cx));
             let only = stream::iter(only.transpose()?.map(Ok));
             return JsonList::with_first_item(only, links(None), &cx.compute()).await;

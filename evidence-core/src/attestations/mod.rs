@@ -12,6 +12,8 @@ pub(crate) mod lists;
 pub(crate) mod operations;
 pub(crate) mod pull_requests;
 pub(crate) mod record;
+pub(crate) mod sarif;
+pub(crate) mod sbom;
 pub(crate) mod snyk;
 pub(crate) mod sonar;
 pub(crate) mod store;
@@ -26,7 +28,7 @@ pub use claims::{
 pub use custom::{RuleOutcome, RuleResult};
 pub use details::{
     CustomDetails, DecisionDetails, Details, DetailsView, JiraDetails, JunitDetails, JunitSuite,
-    OverrideDetails, PullRequestDetails, SbomDetails, SnykDetails, SonarDetails,
+    OverrideDetails, PullRequestDetails, SarifDetails, SbomDetails, SnykDetails, SonarDetails,
 };
 pub use jira::JiraItem;
 pub use lists::{AttestationList, GetAttestations, GetFlowAttestations, TypeFilter};
@@ -38,8 +40,10 @@ pub use pull_requests::{
     Approver, ApproverView, Azure, GitProvider, MergeCommit, PullRequest, PullRequestCommit, PullRequestView,
 };
 pub use record::{Annotations, Attachment, Attestation, Binding};
+pub use sarif::{SarifSummary, SarifTool};
+pub use sbom::SbomSummary;
 pub use snyk::{
-    FindingCounts, FoundIssue, IssueLocation, ProcessedSnykResults, ProjectScanResult, SnykResultsSummary,
+    FoundIssue, IssueLocation, ProcessedSnykResults, ProjectFindings, ProjectScanResult, SnykResultsSummary,
     SnykTool,
 };
 pub use sonar::{QualityGate, QualityGateCondition, SonarProject, SonarResults};
@@ -48,4 +52,4 @@ pub use store::{
     NamedAttestation, TimeRange,
 };
 pub use system_types::{ListSystemAttestationTypes, SystemTypeVersionView, SystemTypeView};
-pub use view::{AttachmentView, AttestationLinks, AttestationView};
+pub use view::{AttachmentView, AttestationLinks, AttestationView, OmittedData};

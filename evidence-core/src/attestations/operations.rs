@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::evidence;
 use super::listed::listed;
 use crate::attestations::claims::{Claim, Claimed, Verdict};
+use crate::attestations::details::Details;
 use crate::attestations::record::Annotations;
 use crate::attestations::record::{Attachment, Attestation, Binding};
 use crate::attestations::store::NamedAttestation;
@@ -24,16 +25,18 @@ use crate::fact::Fact;
 use crate::git::GitCommit;
 use crate::id::Id;
 use crate::json::{CheckedJson, JsonText};
+use crate::limits::Limits;
 use crate::links::ExternalUrls;
 use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{
     Acknowledged, Body, Created, Document, Download, Form, FormParts, JsonDocument, JsonList, Method,
-    Operation,
+    Operation, SKIPPED_ELEMENTS, WithHeaders,
 };
 use crate::repos::record::RepoInfo;
 use crate::rules::compliance::{ReportedArtifact, Subjects};
 use crate::service::{Context, Draft};
 use crate::store::batch::distinct;
+use crate::texts::record::TextRef;
 use crate::trails::draft::{ReportTarget, check_room};
 use crate::trails::store::Reported;
 
@@ -195,8 +198,13 @@ impl<C: Claim> Operation for PostAttestation<C> {
     const PATH: &'static str = C::PATH;
     const SCOPE: Scope = Scope::Write;
     const SUMMARY: &'static str = C::SUMMARY;
+    const ANSWER_HEADERS: &'static [&'static str] = if C::IS_COLLECTED { &[SKIPPED_ELEMENTS] } else { &[] };
     type Body = C::Body;
-    type Output = Created<Acknowledged>;
+    type Output = WithHeaders<Created<Acknowledged>>;
+
+    fn body_limit(limits: &Limits) -> u64 {
+        C::document_limit(limits)
+    }
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -215,7 +223,12 @@ impl<C: Claim> Operation for PostAttestation<C> {
             cx.record(draft).await
         };
         cx.retry(attest).await?;
-        Ok(Created(Acknowledged::Ok))
+        let skipped = claim.skipped();
+        if skipped > 0 {
+            let (org, flow, trail) = (&self.org, &self.flow_name, &self.trail_name);
+            tracing::info!(%org, %flow, %trail, skipped, "elements of an attestation were skipped: they are null");
+        }
+        WithHeaders::skipping(Created(Acknowledged::Ok), skipped)
     }
 }
 
@@ -234,8 +247,14 @@ impl<C: Claim> PostAttestation<C> {
         let trail_id = trail.as_ref().map(|trail| trail.record.id);
         let binding = self.binding(base, trail_id, &mut draft, cx).await?;
         let about = Claimed { name: &base.attestation_name, trail: trail_id, binding: &binding };
-        let Verdict { kind, is_compliant, details, guards } = claim.evaluate(&about, cx).await?;
+        let Verdict { kind, is_compliant, mut details, guards } = claim.evaluate(&about, cx).await?;
         draft.guards.extend(guards);
+        let mut data = None;
+        if details.has_long_data() {
+            let (rest, text, reference) = cx.compute().run(move || take_data(details)).await??;
+            (details, data) = (rest, Some(reference));
+            draft.keep_text(text, reference, cx).await?;
+        }
         let flow = draft.flow_unless(flow.as_deref(), &self.flow_name, cx)?;
         let trail = draft.trail_unless(trail.as_deref(), &flow, &self.trail_name, cx);
         let repo = draft.repo(base.repo_info.as_ref(), cx).await?;
@@ -258,6 +277,7 @@ impl<C: Claim> PostAttestation<C> {
                 annotations: base.annotations,
                 user_data: base.user_data.map_or_else(JsonText::empty_object, |UserData(data)| data),
                 details,
+                data,
                 attachments: attachments.to_vec(),
                 evidence: file.cloned(),
                 created_at: cx.now(),
@@ -313,6 +333,17 @@ impl<C: Claim> PostAttestation<C> {
             (None, None, _) => Ok(Binding::Trail),
         }
     }
+}
+
+/// Takes the data out of details: what is left, and their text.
+fn take_data(mut details: Details) -> Result<(Details, String, TextRef)> {
+    let unwritable = |source: serde_json::Error| Error::Internal {
+        what: "the data of an attestation could not be written as JSON",
+        source: source.into(),
+    };
+    let text = details.take_data().map_err(unwritable)?;
+    let reference = TextRef::of(&text);
+    Ok((details, text, reference))
 }
 
 /// The public client recognises this sentence and says it in terms of its own flags.

@@ -8,10 +8,10 @@ use schemars::JsonSchema;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::bounded::{Address, Description, List, LongText, ShortText};
+use crate::bounded::{Address, Collected, CommitMessage, List, LongText, ShortText};
 use crate::decode::{closed_in_requests, either_spelling, given, is_recorded};
 use crate::fact::payload::UnknownFields;
-use crate::git::GitCommit;
+use crate::git::{Commits, GitCommit};
 use crate::name::CommitSha;
 use crate::repos::record::VcsProvider;
 use crate::time::{SentSeconds, WholeSeconds};
@@ -89,14 +89,14 @@ pub struct PullRequest {
     /// When it was merged, in epoch seconds.
     #[serde(default)]
     pub merged_at: Option<SentSeconds>,
-    /// Who reviewed it; null counts as none.
+    /// Who reviewed it; null counts as none. A null among them is skipped.
     #[serde(default, deserialize_with = "null_as_empty")]
-    #[schemars(with = "Option<List<SentApprover>>")]
-    pub approvers: List<Approver>,
-    /// Its commits; null counts as none.
+    #[schemars(with = "Option<Collected<SentApprover>>")]
+    pub approvers: Collected<Approver>,
+    /// Its commits; null counts as none. None of them is skipped, because a pull request is reviewed commit by commit.
     #[serde(default, deserialize_with = "null_as_empty")]
     #[schemars(extend("type" = ["array", "null"]))]
-    pub commits: List<GitCommit>,
+    pub commits: Commits,
 }
 
 closed_in_requests!(PullRequest);
@@ -257,7 +257,7 @@ pub struct PullRequestCommit {
     /// The same as `sha1`.
     pub sha: ShortText,
     /// Its message; null where that was not reported.
-    pub message: Option<Description>,
+    pub message: Option<CommitMessage>,
     /// Its author, as `Name <mail>`; null where that was not reported.
     pub author: Option<ShortText>,
     /// The author's account name at the host; null where that was not reported.
@@ -295,7 +295,7 @@ impl From<&PullRequest> for PullRequestView {
             merge_commit,
             created_at: whole_seconds(pull_request.created_at),
             merged_at: whole_seconds(pull_request.merged_at),
-            approvers: pull_request.approvers.0.iter().map(ApproverView::from).collect(),
+            approvers: pull_request.approvers.items.iter().map(ApproverView::from).collect(),
             commits: pull_request.commits.0.iter().map(PullRequestCommit::from).collect(),
         }
     }
@@ -360,7 +360,7 @@ mod tests {
         let read = |value: &Value| from_value::<PullRequest>(value).unwrap();
         assert_eq!(read(&specification), read(&client));
         let oldest = read(&json!({"url": "u", "state": "open", "merge_commit": "", "approvers": ["ann"]}));
-        assert_eq!(oldest.approvers.0[0].username.as_str(), "ann");
+        assert_eq!(oldest.approvers.items[0].username.as_str(), "ann");
         let answered = json!(PullRequestView::from(&read(&specification)));
         assert_eq!(answered["approvers"][0]["author"], answered["approvers"][0]["username"]);
         assert_eq!(

@@ -11,6 +11,7 @@ use crate::json::JsonText;
 use crate::links::ExternalUrls;
 use crate::name::{AttestationName, Fingerprint};
 use crate::repos::record::RepoInfo;
+use crate::texts::record::TextRef;
 use crate::time::Timestamp;
 
 /// Short labelled remarks on an attestation, each of at most 4,096 characters; at most 1,000.
@@ -49,8 +50,11 @@ pub struct Attestation {
     pub annotations: Option<Annotations>,
     /// Whatever the reporter added.
     pub user_data: JsonText,
-    /// The part that belongs to the type.
+    /// The part that belongs to the type; without its data where they are long.
     pub details: Details,
+    /// The data of the type, where they are longer than 64 KiB: a text that is stored once, so that lists do not read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<TextRef>,
     /// The files that came with it.
     pub attachments: Vec<Attachment>,
     /// What the evidence download answers: the one file, or an archive of several.

@@ -4,11 +4,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::attestations::pull_requests::null_as_empty;
-use crate::bounded::{Description, List, LongText, ShortText};
+use crate::bounded::{Description, List, LongText, ShortText, limited_lists};
 use crate::decode::closed_in_requests;
 
-/// The most findings of one severity.
-const MAX_FINDINGS: usize = 10_000;
+limited_lists! {
+    /// Findings, of which a [limit](crate::Limits) says how many there may be.
+    Findings(FoundIssue) = findings;
+}
 
 /// The findings of a scan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -49,13 +51,13 @@ pub struct ProjectScanResult {
     pub high_count: i64,
     /// The findings of low severity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub low: Option<List<FoundIssue, MAX_FINDINGS>>,
+    pub low: Option<Findings>,
     /// Those of medium severity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub medium: Option<List<FoundIssue, MAX_FINDINGS>>,
+    pub medium: Option<Findings>,
     /// Those of high severity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub high: Option<List<FoundIssue, MAX_FINDINGS>>,
+    pub high: Option<Findings>,
 }
 
 closed_in_requests!(SnykResultsSummary, SnykTool, ProjectScanResult);
@@ -87,8 +89,8 @@ pub struct IssueLocation {
     pub lines: ShortText,
 }
 
-/// The findings of a scan as answers carry them: their numbers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+/// The findings of a scan as answers carry them.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ProcessedSnykResults {
     /// The version of the form that they were reported in.
@@ -96,34 +98,86 @@ pub struct ProcessedSnykResults {
     /// What scanned.
     pub tool: SnykTool,
     /// What was found, one for each project that was scanned.
-    pub results: Vec<FindingCounts>,
+    pub results: Vec<ProjectFindings>,
 }
 
-/// How many findings a project has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+/// The findings of a project. Where a report counts fewer findings than it lists, those that it lists are counted.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
-pub struct FindingCounts {
+pub struct ProjectFindings {
     /// How many are of low severity.
     pub low_count: i64,
     /// How many are of medium severity.
     pub medium_count: i64,
     /// How many are of high severity.
     pub high_count: i64,
+    /// The findings of low severity; absent where they were not reported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub low: Option<Findings>,
+    /// Those of medium severity; absent where they were not reported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub medium: Option<Findings>,
+    /// Those of high severity; absent where they were not reported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub high: Option<Findings>,
+}
+
+/// How many findings count: those that are listed where they are more than the report says.
+fn counted(count: i64, listed: Option<&Findings>) -> i64 {
+    match listed.map_or(0, |listed| listed.0.len()) {
+        // A negative count stays one, and is not compliant.
+        0 => count,
+        listed => count.max(i64::try_from(listed).unwrap_or(i64::MAX)),
+    }
+}
+
+impl ProjectScanResult {
+    /// How many findings of low, medium and high severity count.
+    fn counts(&self) -> [i64; 3] {
+        [
+            counted(self.low_count, self.low.as_ref()),
+            counted(self.medium_count, self.medium.as_ref()),
+            counted(self.high_count, self.high.as_ref()),
+        ]
+    }
+}
+
+impl From<&ProjectScanResult> for ProjectFindings {
+    fn from(found: &ProjectScanResult) -> Self {
+        let [low_count, medium_count, high_count] = found.counts();
+        let ProjectScanResult { low, medium, high, .. } = found.clone();
+        Self { low_count, medium_count, high_count, low, medium, high }
+    }
 }
 
 impl SnykResultsSummary {
-    /// Whether nothing was found, of whatever severity.
-    pub(crate) fn is_compliant(&self) -> bool {
-        self.counts().all(|found| (found.low_count, found.medium_count, found.high_count) == (0, 0, 0))
+    /// Drops the findings themselves.
+    pub(crate) fn leave_counts(&mut self) {
+        for found in &mut self.results.0 {
+            (found.low, found.medium, found.high) = (None, None, None);
+        }
     }
 
-    /// How much was found in each project.
-    pub(crate) fn counts(&self) -> impl Iterator<Item = FindingCounts> {
-        self.results.0.iter().map(|found| FindingCounts {
-            low_count: found.low_count,
-            medium_count: found.medium_count,
-            high_count: found.high_count,
-        })
+    /// How many findings are listed, of all projects and severities.
+    pub(crate) fn findings(&self) -> usize {
+        let listed = |found: &ProjectScanResult| {
+            [&found.low, &found.medium, &found.high]
+                .into_iter()
+                .flatten()
+                .map(|found| found.0.len())
+                .sum::<usize>()
+        };
+        self.results.0.iter().map(listed).sum()
+    }
+
+    /// Whether nothing was found, of whatever severity.
+    pub(crate) fn is_compliant(&self) -> bool {
+        self.counts().all(|found| found == [0, 0, 0])
+    }
+
+    /// How many findings of low, medium and high severity each project has.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = [i64; 3]> {
+        self.results.0.iter().map(ProjectScanResult::counts)
     }
 }
 
@@ -132,7 +186,7 @@ impl From<&SnykResultsSummary> for ProcessedSnykResults {
         Self {
             schema_version: found.schema_version,
             tool: found.tool.clone(),
-            results: found.counts().collect(),
+            results: found.results.0.iter().map(ProjectFindings::from).collect(),
         }
     }
 }
@@ -171,6 +225,34 @@ mod tests {
     }
 
     #[test]
+    fn findings_that_are_listed_count_whatever_the_report_says() {
+        let issue = json!({"id": "CWE-1", "message": "m"});
+        let of = |severity: &str, count: i64, listed: Value| {
+            let mut found = project(0, 0, 0);
+            found[format!("{severity}_count")] = json!(count);
+            found[severity] = listed;
+            let scanned: SnykResultsSummary = from_value(&scan(&json!([found]))).unwrap();
+            let shown = json!(ProcessedSnykResults::from(&scanned));
+            (scanned.is_compliant(), shown["results"][0][format!("{severity}_count")].as_i64().unwrap())
+        };
+        for severity in ["low", "medium", "high"] {
+            let table = [
+                (0, json!([issue]), (false, 1)),
+                (1, json!([issue, issue]), (false, 2)),
+                (3, json!([issue]), (false, 3)),
+                (1, json!([]), (false, 1)),
+                (-1, json!([issue]), (false, 1)),
+                (-1, json!([]), (false, -1)),
+                (0, json!([]), (true, 0)),
+                (0, Value::Null, (true, 0)),
+            ];
+            for (count, listed, expected) in table {
+                assert_eq!(of(severity, count, listed.clone()), expected, "{severity}: {count}, {listed}");
+            }
+        }
+    }
+
+    #[test]
     fn answers_have_the_numbers_and_records_what_was_found() {
         let mut found = project(0, 0, 1);
         let location = json!({"uri": "src/a.rs", "more": 1});
@@ -178,10 +260,12 @@ mod tests {
             json!([{"id": "CWE-1", "message": "m", "locations": [location], "priority_score": 7.5}]);
         found["low"] = Value::Null;
         let found: SnykResultsSummary = from_value(&scan(&json!([found]))).unwrap();
-        let counts = json!({"schema_version": 1, "tool": {"name": "SnykCode", "version": "1.0.0"}, "results": [project(0, 0, 1)]});
-        assert_eq!(json!(ProcessedSnykResults::from(&found)), counts);
         let high = json!([{"id": "CWE-1", "message": "m", "locations": [{"uri": "src/a.rs", "lines": ""}], "priority_score": 7.5}]);
         assert_eq!(json!(found)["results"][0]["high"], high);
+        let mut shown = project(0, 0, 1);
+        shown["high"] = high;
+        let shown = json!({"schema_version": 1, "tool": {"name": "SnykCode", "version": "1.0.0"}, "results": [shown]});
+        assert_eq!(json!(ProcessedSnykResults::from(&found)), shown);
         assert_eq!(from_value::<SnykResultsSummary>(&json!(found)).unwrap(), found);
     }
 

@@ -58,7 +58,7 @@ pub struct QualityGate {
     /// Its name; null where that was not reported.
     #[serde(default)]
     pub name: Option<ShortText>,
-    /// `OK` where the code passed it; anything else is not compliant.
+    /// `OK` where the code passed it, which a condition that is not met contradicts; anything else is not compliant.
     pub status: ShortText,
     /// What it demands.
     pub conditions: List<QualityGateCondition>,
@@ -85,9 +85,12 @@ pub struct QualityGateCondition {
 }
 
 impl SonarResults {
-    /// Whether the code passed its quality gate.
+    /// Whether the code passed its quality gate, and no condition of it says otherwise.
     pub(crate) fn is_compliant(&self) -> bool {
-        self.quality_gate.as_ref().is_some_and(|gate| gate.status.as_str() == "OK")
+        let is_met = |one: &QualityGateCondition| matches!(one.status.as_str(), "OK" | "NO_VALUE");
+        let passed =
+            |gate: &QualityGate| gate.status.as_str() == "OK" && gate.conditions.0.iter().all(is_met);
+        self.quality_gate.as_ref().is_some_and(passed)
     }
 }
 
@@ -107,11 +110,13 @@ mod tests {
 
     #[test]
     fn the_quality_gate_decides() {
-        let condition =
-            json!({"metric": "m", "errorThreshold": "1", "operator": "GREATER_THAN", "status": "ERROR"});
+        let condition = |status: &str| json!({"metric": "m", "errorThreshold": "1", "operator": "GREATER_THAN", "status": status});
         let table = [
             (json!({"status": "OK", "conditions": []}), true),
-            (json!({"status": "OK", "conditions": [condition]}), true),
+            (json!({"status": "OK", "conditions": [condition("OK"), condition("NO_VALUE")]}), true),
+            (json!({"status": "OK", "conditions": [condition("OK"), condition("ERROR")]}), false),
+            (json!({"status": "OK", "conditions": [condition("")]}), false),
+            (json!({"status": "ERROR", "conditions": [condition("OK")]}), false),
             (json!({"status": "ERROR", "conditions": []}), false),
             (json!({"status": "ok", "conditions": []}), false),
             (json!({"status": "", "conditions": []}), false),

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::attestations::claims::{DecisionData, SbomData};
-use crate::attestations::details::{DECISION, SBOM};
+use crate::attestations::details::{DECISION, SARIF, SBOM};
+use crate::attestations::sarif::SarifData;
 use crate::auth::actor::Scope;
 use crate::error::Result;
 use crate::name::OrgName;
@@ -54,6 +55,11 @@ fn types() -> Vec<SystemTypeView> {
             name: DECISION,
             description: "Whether what a control demands was done",
             versions: first_version::<DecisionData>(),
+        },
+        SystemTypeView {
+            name: SARIF,
+            description: "What a scanner found",
+            versions: first_version::<SarifData>(),
         },
         SystemTypeView {
             name: SBOM,

@@ -18,6 +18,8 @@ use crate::page::Link;
 use crate::repos::record::RepoInfo;
 use crate::service::Context;
 use crate::store::batch::distinct;
+use crate::store::error::StoreError;
+use crate::texts::record::TextRef;
 use crate::time::Seconds;
 use crate::trails::store::TrailLabel;
 
@@ -69,6 +71,10 @@ pub struct AttestationView {
     /// The keys of its type.
     #[serde(flatten)]
     pub details: DetailsView,
+    /// In lists, where the data of its type are longer than 64 KiB: the key of these data, which is null, and where the
+    /// data are; absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub omitted_data: Option<OmittedData>,
     /// The address of its place on the trail's page.
     pub html_url: String,
     /// The flow of its trail.
@@ -77,11 +83,25 @@ pub struct AttestationView {
     pub trail_name: String,
     /// Who reported it: the name of a user or service account.
     pub reported_by: String,
-    /// Always true.
+    /// Always false: audit packages cannot be downloaded yet.
     pub has_audit_package: bool,
     /// Where to go from here.
     #[serde(rename = "_links")]
     pub links: AttestationLinks,
+}
+
+/// Long data that lists leave out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct OmittedData {
+    /// The key of the attestation that is null: `attestation_data`, `junit_results`, ….
+    pub key: &'static str,
+    /// The size of its JSON in bytes, without white space.
+    pub size: u64,
+    /// The SHA-256 of its JSON without white space, in hex.
+    pub sha256: String,
+    /// The address of the attestation with the data.
+    pub href: String,
 }
 
 /// Where to go from an attestation.
@@ -130,6 +150,12 @@ impl AttestationView {
         let link = |path: &str| Link { href: cx.api_url(&format!("{base}/{path}")) };
         let evidence = attestation.evidence.is_some().then(|| link(&format!("attestation/{id}/evidence")));
         let links = AttestationLinks { this: link(name.as_str()), evidence };
+        let omitted_data = attestation.omitted_data().map(|(key, text)| OmittedData {
+            key,
+            size: text.size,
+            sha256: text.sha256.to_string(),
+            href: cx.api_url(&format!("attestations/{org}?attestation_id={id}")),
+        });
         let (artifact_fingerprint, target) = match attestation.binding {
             Binding::Trail => (None, None),
             Binding::Artifact { fingerprint, target } => (Some(fingerprint), Some(target)),
@@ -153,17 +179,48 @@ impl AttestationView {
             attachments: attestation.attachments.iter().map(AttachmentView::from).collect(),
             user_data: attestation.user_data,
             created_at: attestation.created_at.seconds(),
-            details: attestation.details.view(),
+            details: match &omitted_data {
+                Some(omitted) => attestation.details.view().without(omitted.key),
+                None => attestation.details.view(),
+            },
+            omitted_data,
             html_url: format!("{}?attestation_id={id}", cx.trail_url(flow, trail)),
             flow_name: flow.to_string(),
             trail_name: trail.to_string(),
             reported_by: attestation.created_by.name,
-            has_audit_package: true,
+            has_audit_package: false,
             links,
             attestation_type: attestation.kind,
             attestation_name: attestation.name,
             origin_url: attestation.origin_url,
         })
+    }
+}
+
+impl Attestation {
+    /// The key of the data that this lacks, and their text.
+    pub(crate) fn omitted_data(&self) -> Option<(&'static str, TextRef)> {
+        self.details.data_key().zip(self.data)
+    }
+
+    /// The same with the data that are stored apart.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] where they are lost or damaged.
+    pub(crate) async fn with_data(mut self, cx: &Context<'_>) -> Result<Self> {
+        let Some((_, data)) = self.omitted_data() else { return Ok(self) };
+        let text = cx.store().texts(cx.org()?, &[data.sha256]).await?.pop();
+        let lost = format!("the data of the attestation {} cannot be read", self.id);
+        let text = text.ok_or_else(|| StoreError::corrupt(&lost))?;
+        let put = move || {
+            self.details.put_data(&text)?;
+            self.data = None;
+            Ok::<_, serde_json::Error>(self)
+        };
+        cx.compute()
+            .run(put)
+            .await?
+            .map_err(|error| StoreError::corrupt(format_args!("{lost}: {error}")).into())
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod runner;
 
 use std::sync::Arc;
 
+use crate::allowlists::ended::ReevaluateEnded;
 use crate::policies::reevaluate::Reevaluate;
 use crate::sweep::job::Sweep;
 
@@ -13,5 +14,5 @@ pub use runner::{Background, Batch, Job, LEASE, Turn};
 
 /// The service's own background work, which a host extends by jobs of its own.
 pub fn jobs(sweep: Sweep) -> Vec<Arc<dyn Job>> {
-    vec![Arc::new(sweep), Arc::new(Reevaluate)]
+    vec![Arc::new(sweep), Arc::new(Reevaluate::default()), Arc::new(ReevaluateEnded::default())]
 }

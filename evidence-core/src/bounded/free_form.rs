@@ -5,9 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::decode::{self, is_recorded};
 use crate::json::{self, JsonText};
-
-/// The greatest size of free-form JSON, in bytes as it is written without white space.
-const MAX_FREE_FORM: usize = 256 << 10;
+use crate::limits;
 
 /// Reads free-form JSON that is one of these, as its beginning tells, and not too large.
 fn free_form<'de, D: serde::Deserializer<'de>>(
@@ -19,25 +17,34 @@ fn free_form<'de, D: serde::Deserializer<'de>>(
     if !text.as_str().starts_with(begins) {
         return Err(serde::de::Error::custom(expected));
     }
-    at_most(MAX_FREE_FORM, text)
+    within_user_data(text)
 }
 
-/// The JSON, of at most so many bytes.
-fn at_most<E: serde::de::Error>(bytes: usize, text: JsonText) -> Result<JsonText, E> {
+/// The JSON, of at most so many bytes, without white space.
+fn at_most<E: serde::de::Error>(bytes: usize, limit: &str, text: JsonText) -> Result<JsonText, E> {
     if text.as_str().len() > bytes && !is_recorded() {
-        return Err(E::custom(format_args!("Input should have at most {bytes} bytes as JSON")));
+        let excess = format_args!("Input should have at most {bytes} bytes as JSON (limit {limit})");
+        return Err(E::custom(excess));
     }
     Ok(text)
 }
 
-/// Any JSON value, of at most 256 KiB.
+fn within_user_data<E: serde::de::Error>(text: JsonText) -> Result<JsonText, E> {
+    at_most(limits::in_force().user_data, "user_data", text)
+}
+
+fn within_attestation_data<E: serde::de::Error>(text: JsonText) -> Result<JsonText, E> {
+    at_most(limits::in_force().attestation_data, "attestation_data", text)
+}
+
+/// Any JSON value, of 256 KiB at most by default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct AnyJson(pub JsonText);
 
 impl<'de> Deserialize<'de> for AnyJson {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        at_most(MAX_FREE_FORM, JsonText::deserialize(deserializer)?).map(Self)
+        within_user_data(JsonText::deserialize(deserializer)?).map(Self)
     }
 }
 
@@ -49,15 +56,12 @@ impl JsonSchema for AnyJson {
         "AnyJson".into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "x-max-bytes": MAX_FREE_FORM })
+        schemars::json_schema!({ "x-max-bytes": limits::in_force().user_data })
     }
 }
 
-/// The greatest size of an attestation's data, in bytes as they are written without white space.
-const MAX_DATA: usize = 1 << 20;
-
-/// The data of an attestation of a custom or system type: any JSON value but null of at most 1 MiB, or a string that holds the
-/// text of one.
+/// The data of an attestation of a custom or system type: any JSON value but null, of 16 MiB at most by default, or a string
+/// that holds the text of one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct AttestationData(pub JsonText);
@@ -74,7 +78,7 @@ impl<'de> Deserialize<'de> for AttestationData {
             })?,
             Err(_) => sent,
         };
-        at_most(MAX_DATA, data).map(Self)
+        within_attestation_data(data).map(Self)
     }
 }
 
@@ -92,11 +96,38 @@ impl JsonSchema for AttestationData {
         "AttestationData".into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "contentMediaType": "application/json", "x-max-bytes": MAX_DATA })
+        schemars::json_schema!({ "contentMediaType": "application/json", "x-max-bytes": limits::in_force().attestation_data })
     }
 }
 
-/// Anything a reporter wants kept along: a JSON object or list of at most 256 KiB.
+/// A JSON object within the data of an attestation, which are limited as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct DataObject(pub JsonText);
+
+impl<'de> Deserialize<'de> for DataObject {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = JsonText::deserialize(deserializer)?;
+        if !text.as_str().starts_with('{') {
+            return Err(serde::de::Error::custom("Input should be a valid dictionary"));
+        }
+        within_attestation_data(text).map(Self)
+    }
+}
+
+impl JsonSchema for DataObject {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "DataObject".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "object", "x-max-bytes": limits::in_force().attestation_data })
+    }
+}
+
+/// Anything a reporter wants kept along: a JSON object or list, of 256 KiB at most by default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct UserData(pub JsonText);
@@ -112,11 +143,11 @@ impl JsonSchema for UserData {
         "UserData".into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": ["object", "array"], "x-max-bytes": MAX_FREE_FORM })
+        schemars::json_schema!({ "type": ["object", "array"], "x-max-bytes": limits::in_force().user_data })
     }
 }
 
-/// A JSON object with whatever a reporter puts into it, of at most 256 KiB.
+/// A JSON object with whatever a reporter puts into it, of 256 KiB at most by default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct FreeForm(pub JsonText);
@@ -142,7 +173,7 @@ impl JsonSchema for FreeForm {
         "FreeForm".into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "object", "x-max-bytes": MAX_FREE_FORM })
+        schemars::json_schema!({ "type": "object", "x-max-bytes": limits::in_force().user_data })
     }
 }
 

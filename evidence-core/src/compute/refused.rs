@@ -1,6 +1,6 @@
-//! Why work for the compute pool was not begun.
+//! Why a request was refused for overload.
 
-/// Why a job was never begun: the same call may well succeed later.
+/// Why a request was refused for overload: the same call may well succeed later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
@@ -12,6 +12,14 @@ pub enum Refused {
     /// Its turn did not come within [`MAX_WAIT`](super::MAX_WAIT).
     #[error("the compute pool did not get round to it in time")]
     Late,
+    /// The share of the organization, or of the caller, in the memory for bodies did not suffice in time
+    /// ([`Limits::request_memory`](crate::Limits)).
+    #[error("the memory for bodies that the organization or caller may use is in use")]
+    Memory,
+    /// The share of the organization, or of the caller, in the temporary space does not suffice
+    /// ([`Limits::temporary_space`](crate::Limits)), or too many temporary files are open.
+    #[error("the temporary space that the organization or caller may use is in use")]
+    Disk,
 }
 
 impl Refused {

@@ -49,7 +49,7 @@ fn action(n: u64, number: u64, name: &str) -> Action {
     }
 }
 
-fn created(n: u64, number: u64, name: &str) -> Fact {
+pub(super) fn created(n: u64, number: u64, name: &str) -> Fact {
     Fact::ActionCreated { record: action(n, number, name) }
 }
 
@@ -167,7 +167,7 @@ async fn a_number_is_given_once(store: Arc<dyn Store>) -> Outcome {
     ensure(matches!(second, Err(StoreError::Conflict)), "a second action of the number was recorded")
 }
 
-fn delivery(org: &Org, n: u64, waits: bool) -> Delivery {
+pub(super) fn delivery(org: &Org, n: u64, waits: bool) -> Delivery {
     let next = Position { entry: n, event: 3 };
     let state = DeliveryState {
         action: id(n + 1),

@@ -16,6 +16,7 @@ use crate::id::Id;
 use crate::json::JsonText;
 use crate::page::{Page, PageRequest, SortDirection};
 use crate::store::Store;
+use crate::texts::TextRef;
 use crate::trails::{Trail, TrailLabel};
 
 use super::fixtures::{
@@ -77,12 +78,29 @@ const DECISION_ABOUT_NO_CONTROL: &str =
 
 const SBOM: &str = r#"{"type":"sbom","attestation_data":{"format":"spdx","n":-0}}"#;
 
+const SBOM_WITH_A_SUMMARY: &str = r#"{"type":"sbom","attestation_data":{},"processed_sbom":{
+    "format":"spdx","component_count":7,"tools":["syft"],"subject":"shop","subject_version":"1"}}"#;
+
+const SBOM_WITH_A_SHORT_SUMMARY: &str =
+    r#"{"type":"sbom","attestation_data":{},"processed_sbom":{"format":""}}"#;
+
+const SARIF: &str = r#"{"type":"sarif","attestation_data":{"version":"2.1.0","runs":[]},"processed_sarif_results":{
+    "tools":[{"name":"scan","version":"1"},{"name":""}],"error_count":1,"warning_count":2,"note_count":3,"none_count":4,
+    "suppressed_count":5,"failed_run_count":6}}"#;
+
+const SARIF_OF_NO_RUN: &str = r#"{"type":"sarif","attestation_data":{},"processed_sarif_results":{"tools":[],"error_count":0,
+    "warning_count":0,"note_count":0,"none_count":0,"suppressed_count":0,"failed_run_count":0}}"#;
+
 const CUSTOM: &str = r#"{"type":"custom","type_name":"coverage","type_id":"00000000-0000-0000-0000-00000070",
     "type_version":2,"attestation_data":[1e400,{"a":null}],"rule_results":[
         {"outcome":"passed"},{"outcome":"failed"},{"outcome":"error","message":"m"},{"outcome":"limit","message":"fuel"}]}"#;
 
 const CUSTOM_WITHOUT_RULES: &str = r#"{"type":"custom","type_name":"","type_id":"00000000-0000-0000-0000-00000070",
     "type_version":1,"attestation_data":null,"rule_results":[]}"#;
+
+const CUSTOM_WITH_SUMMARY: &str = r#"{"type":"custom","type_name":"s","type_id":"00000000-0000-0000-0000-00000070",
+    "type_version":3,"attestation_data":[1],"rule_results":[],"summary":[
+        {"name":"n","values":[1e400,{"a":null}]},{"name":"","item":7,"values":[],"error":"m"}]}"#;
 
 fn full() -> Attestation {
     let file = |file_name: &str| Attachment {
@@ -141,12 +159,21 @@ async fn attestations_read_back(store: Arc<dyn Store>) -> Outcome {
         (121, "sbom", SBOM),
         (122, "custom", CUSTOM),
         (123, "custom-2", CUSTOM_WITHOUT_RULES),
+        (124, "sbom-2", SBOM_WITH_A_SUMMARY),
+        (125, "sbom-3", SBOM_WITH_A_SHORT_SUMMARY),
+        (126, "sarif", SARIF),
+        (127, "sarif-2", SARIF_OF_NO_RUN),
+        (128, "custom-3", CUSTOM_WITH_SUMMARY),
     ];
     let others: Result<Vec<_>, _> =
         others.into_iter().map(|(n, name, text)| of_type(n, name, text)).collect();
     org.record(vec![flow_created(100, "f"), trail_begun(101, 100, "t")]).await?;
+    org.record(vec![Fact::TextKept { text: "[]".to_owned() }]).await?;
     store.put(org.id, &digest(CONTENT), &mut Whole::new(CONTENT)).await?;
-    let records = [attestation(110, 100, 101, "bare"), full(), nulls, junit, pull_requests, jira, snyk];
+    let data = Some(TextRef::of("[]"));
+    let apart = Attestation { data, ..of_type(129, "apart", r#"{"type":"junit","junit_results":[]}"#)? };
+    let records =
+        [attestation(110, 100, 101, "bare"), full(), nulls, junit, pull_requests, jira, snyk, apart];
     for record in records.into_iter().chain(others?) {
         org.record(vec![Fact::AttestationAdded { record: record.clone() }]).await?;
         let listed = store.attestations(org.id, &[id(101)], record.name.as_str()).await?;

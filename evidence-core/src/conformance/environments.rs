@@ -32,6 +32,7 @@ async fn environments_read_back(store: Arc<dyn Store>) -> Outcome {
         included: vec![id(103), id(101)],
         policies: vec![id(105), id(104)],
         include_scaling: true,
+        require_provenance: true,
         tags: tags(&[("a", "1")]),
         created_by: robot(),
         last_modified_at: at(8),

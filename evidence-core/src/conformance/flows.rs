@@ -2,15 +2,22 @@
 
 use std::sync::Arc;
 
+use crate::artifacts::Artifact;
+use crate::attestations::Attestation;
 use crate::fact::{Fact, Guard, Key};
 use crate::flows::{Flow, FlowFilter, Visibility};
 use crate::id::Id;
 use crate::page::{Page, PageRequest};
+use crate::repos::RepoInfo;
 use crate::store::{Current, Store};
 use crate::tags::TagFilter;
 use crate::texts::TextRef;
+use crate::trails::Trail;
 
-use super::fixtures::{Org, at, awkward, flow, flow_created, id, named, request, robot, tags, trail_begun};
+use super::fixtures::{
+    Org, artifact, at, attestation, awkward, bare_repo_info, flow, flow_created, id, named, request, robot,
+    tags, trail, trail_begun,
+};
 use super::texts::kept;
 use super::{Failure, Outcome, conflict, ensure, promises, same, same_set};
 
@@ -23,6 +30,7 @@ promises! {
     searches_take_characters_literally: "`%` and `_` are ordinary characters; case matters unless it is ignored.",
     renamed_flows_answer_to_former_names: "A flow is found by a former name until another flow claims that.",
     archived_flows_are_in_no_list: "A flow that was archived is found by its new name and its id, and is in no list.",
+    repos_of_flows_follow_the_reports: "`flow_repo_urls` tells the address that a trail, an artifact or an attestation of the flow named last.",
     tags_must_all_match: "Tag filters must all match, by key or by key and value.",
 }
 
@@ -35,7 +43,6 @@ async fn flows_read_back(store: Arc<dyn Store>) -> Outcome {
         description: awkward(),
         visibility: Visibility::Public,
         template: Some(TextRef::of(TEXT)),
-        repo_url: "https://example.com".to_owned(),
         tags: tags(&[("a", "1"), ("b.c", &awkward())]),
         created_by: robot(),
         ..flow(100, "known")
@@ -235,4 +242,54 @@ async fn archived_flows_are_in_no_list(store: Arc<dyn Store>) -> Outcome {
     .await?;
     same("the names", named_flows(&org, &["a", "b"]).await?, vec![Some(id(103)), Some(id(102))])?;
     same("the list", listed(&org, FlowFilter::default()).await?, vec!["a".to_owned(), "c".to_owned()])
+}
+
+async fn repos_of_flows_follow_the_reports(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let flows = vec![flow_created(100, "a"), flow_created(101, "b"), flow_created(102, "c")];
+    org.record(flows).await?;
+    other.record(vec![flow_created(200, "a")]).await?;
+    let repo = |url: &str| Some(RepoInfo { url: named(url), ..bare_repo_info("acme/r") });
+    let of =
+        |n: u64, flow: u64, url: &str| Trail { repo_info: repo(url), ..trail(n, flow, &format!("t{n}")) };
+    let begun = |record: Trail| vec![Fact::TrailBegun { record }];
+    let updated =
+        |record: Trail, change: &str| vec![Fact::TrailUpdated { record, changes: vec![change.to_owned()] }];
+    let reported = |n: u64, flow: u64, trail: u64, url: &str, told: &str| {
+        let record = Artifact {
+            repo_url: url.to_owned(),
+            repo_info: repo(told).filter(|_| !told.is_empty()),
+            ..artifact(n, flow, Some(trail), "aa")
+        };
+        vec![Fact::ArtifactReported { record }]
+    };
+    let attested = |n: u64, flow: u64, trail: u64, url: &str| {
+        let record = Attestation { repo_info: repo(url), ..attestation(n, flow, trail, "x") };
+        vec![Fact::AttestationAdded { record }]
+    };
+    let steps = [
+        (begun(of(110, 100, "")), [None, None]),
+        (begun(of(111, 101, "https://e/b")), [None, Some("https://e/b")]),
+        (reported(120, 100, 110, "https://e/1", ""), [Some("https://e/1"), Some("https://e/b")]),
+        (reported(121, 100, 110, "https://e/1", "https://e/2"), [Some("https://e/2"), Some("https://e/b")]),
+        (reported(122, 100, 110, "", ""), [Some("https://e/2"), Some("https://e/b")]),
+        (attested(130, 100, 110, "https://e/3"), [Some("https://e/3"), Some("https://e/b")]),
+        (updated(of(111, 101, "https://e/b"), "description"), [Some("https://e/3"), Some("https://e/b")]),
+        (updated(of(110, 100, "https://e/4"), "description"), [Some("https://e/3"), Some("https://e/b")]),
+        (updated(of(110, 100, "https://e/5"), "repo_info"), [Some("https://e/5"), Some("https://e/b")]),
+        (attested(131, 100, 110, ""), [Some("https://e/5"), Some("https://e/b")]),
+        (
+            [attested(132, 101, 111, "https://e/6"), attested(133, 101, 111, "https://e/7")].concat(),
+            [Some("https://e/5"), Some("https://e/7")],
+        ),
+    ];
+    let asked = [101, 999, 200, 102, 100, 100].map(id);
+    for (number, (facts, expected)) in steps.into_iter().enumerate() {
+        org.record(facts).await?;
+        let named = [100, 101].into_iter().zip(expected);
+        let expected = named.filter_map(|(flow, url)| Some((id(flow), url?.to_owned()))).collect();
+        same_set(&format!("step {number}"), store.flow_repo_urls(org.id, &asked).await?, expected)?;
+        same("in another organization", store.flow_repo_urls(other.id, &asked).await?, Vec::new())?;
+    }
+    same("no flows", store.flow_repo_urls(org.id, &[]).await?, Vec::new())
 }

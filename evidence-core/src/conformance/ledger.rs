@@ -3,14 +3,21 @@
 use std::sync::Arc;
 
 use crate::auth::KeyHash;
+use crate::builds::BuildFilter;
+use crate::deployments::{DeploymentFilter, DeploymentScope};
 use crate::fact::{Fact, Write};
 use crate::id::Id;
 use crate::ledger::{self, Frontier, Hash, Header, Needs, root_of};
 use crate::page::PageRequest;
+use crate::snapshots::Snapshot;
 use crate::store::{Leaf, Store, StoredEntry};
 use crate::time::Timestamp;
 
-use super::fixtures::{Org, at, awkward, flow, flow_created, id, robot};
+use super::fixtures::{
+    Org, artifact_reported, at, attestation_added, awkward, environment, fingerprint, flow, flow_created, id,
+    robot, trail_begun,
+};
+use super::snapshots::snapshot;
 use super::{Failure, Outcome, ensure, present, promises, same, service_accounts};
 
 promises! {
@@ -22,6 +29,7 @@ promises! {
     leaves_are_those_of_the_entries: "`ledger_leaves` answers of each entry its kind, its size and its hash.",
     entries_have_times: "`ledger_times` tells when entries were recorded, by the ledger's time.",
     a_ledger_has_grown_by_a_time: "`ledger_size_at` counts the entries up to an instant, whatever clocks did.",
+    a_correction_dates_entries_from_the_future: "An entry that turns time back has exactly the time of its write; earlier entries of a later time count as recorded then, wherever rows are found or shown by time.",
     entries_are_found_by_index: "`ledger_entries_at` passes over unknown indexes and other organizations' entries.",
     pages_end_after_some_megabytes: "`ledger_entries` answers no entry that so many bytes of others come before, and always one.",
     inclusion_can_be_proved: "`ledger_hashes` answers what inclusion proofs need.",
@@ -29,7 +37,7 @@ promises! {
     unknown_hashes_are_passed_over: "`ledger_hashes` answers as far as leaves and nodes exist.",
     ledgers_are_apart: "Each organization has one ledger of its own.",
     no_key_hash_in_the_ledger: "The hashes of keys are kept beside the ledger, never in it.",
-    the_store_is_ready: "`ready` answers once the store can be read.",
+    the_store_is_ready: "`ready` answers once the store can be read and written, and records nothing.",
 }
 
 pub(super) async fn whole(store: &Arc<dyn Store>, org: Id) -> Result<Vec<StoredEntry>, Failure> {
@@ -46,6 +54,8 @@ async fn a_ledger_begins_with_its_organization(store: Arc<dyn Store>) -> Outcome
     let entries = whole(&store, org.id).await?;
     let kinds: Vec<_> = entries.iter().map(|entry| (entry.index, entry.kind.as_str())).collect();
     same("the entries", kinds, vec![(0, "organization_created")])?;
+    same("the sizes", store.ledger_sizes(&[org.id, id(3), org.id]).await?, vec![(org.id, 1)])?;
+    same("the sizes of no organization", store.ledger_sizes(&[]).await?, vec![])?;
     same("the entries of no organization", whole(&store, id(3)).await?, Vec::new())
 }
 
@@ -201,6 +211,92 @@ async fn a_ledger_has_grown_by_a_time(store: Arc<dyn Store>) -> Outcome {
         same(&format!("{instant:?}"), store.ledger_size_at(org.id, instant).await?, size)?;
     }
     same("of nobody", store.ledger_size_at(id(3), at(99)).await?, 0)
+}
+
+async fn a_correction_dates_entries_from_the_future(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let size = async || Ok::<_, Failure>(store.ledger_head(org.id).await?.map_or(0, |head| head.size()));
+    let taken = |index, instant, start: &str| {
+        let snapshot = Snapshot { at: at(instant), ..snapshot(101, index, &[start], &[]) };
+        Fact::SnapshotTaken { snapshot }
+    };
+    let begun = vec![
+        flow_created(100, "f"),
+        trail_begun(110, 100, "t"),
+        Fact::EnvironmentCreated { record: environment(101, "prod") },
+        artifact_reported(201, 100, Some(110), "aa"),
+    ];
+    org.record_at(10, begun).await?;
+    let first = size().await?;
+    // A clock is ahead, and by right clocks entries are dated as the one before.
+    let ahead = vec![
+        artifact_reported(202, 100, Some(110), "bb"),
+        attestation_added(301, 100, 110, "unit"),
+        taken(1, 1000, "bb"),
+        Fact::EnvironmentReported { environment: id(101) },
+    ];
+    org.record_at(1000, ahead).await?;
+    org.record_at(15, vec![artifact_reported(203, 100, Some(110), "cc")]).await?;
+    other.record_at(1000, vec![flow_created(102, "f")]).await?;
+    let correction = size().await?;
+    let corrected = Fact::ClockCorrected { first, was: at(1000) };
+    org.record_at(20, vec![corrected, artifact_reported(204, 100, Some(110), "dd")]).await?;
+    let late = vec![artifact_reported(205, 100, Some(110), "ee"), taken(2, 30, "ee")];
+    org.record_at(30, late).await?;
+    let all = size().await?;
+
+    for (instant, expected) in
+        [(9, 1), (10, first), (19, first), (20, correction + 2), (29, correction + 2), (30, all)]
+    {
+        let found = store.ledger_size_at(org.id, at(instant)).await?;
+        same(&format!("the size at {instant}"), found, expected)?;
+    }
+    let others = store.ledger_size_at(other.id, at(999)).await?;
+    same("the other's size", others, 1)?;
+    let entries = whole(&store, org.id).await?;
+    sound(&entries)?;
+    let times = entries.iter().map(|entry| (entry.at, entry.effective_at));
+    let expected = entries.iter().map(|entry| match entry.index {
+        0 => (at(7), at(7)),
+        index if index < first => (at(10), at(10)),
+        index if index < correction => (at(1000), at(20)),
+        index if index < correction + 2 => (at(20), at(20)),
+        _ => (at(30), at(30)),
+    });
+    same("the times", times.collect::<Vec<_>>(), expected.collect())?;
+    let mut found = store.ledger_times(org.id, &[first, correction, 1]).await?;
+    found.sort_unstable();
+    same("the effective times", found, vec![(1, at(10)), (first, at(20)), (correction, at(20))])?;
+    same("the newest entry", store.newest_entry().await?, Some(at(1000)))?;
+    for (from, to, expected) in [
+        (0, 19, vec![201]),
+        (20, 20, vec![204, 203, 202]),
+        (21, 30, vec![205]),
+        (31, 2000, vec![]),
+        (0, 2000, vec![205, 204, 203, 202, 201]),
+    ] {
+        let filter = BuildFilter { repos: None, from: at(from), to: at(to) };
+        let found = store.builds(org.id, &filter, PageRequest::ALL).await?.items;
+        let reports = found.iter().map(|build| build.report).collect::<Vec<_>>();
+        same(&format!("the builds from {from} to {to}"), reports, expected.into_iter().map(id).collect())?;
+        let (scope, from, to) = (DeploymentScope::Organization, at(from), at(to));
+        let filter = DeploymentFilter { scope, environments: None, flow: None, from, to };
+        let found = store.deployments(org.id, &filter, PageRequest::ALL).await?.items;
+        let times = found.iter().map(|deployment| deployment.at).collect::<Vec<_>>();
+        let expected = [at(30), at(20)].into_iter().filter(|time| from <= *time && *time <= to);
+        same(&format!("the deployments from {from} to {to}"), times, expected.collect())?;
+    }
+    for (instant, expected) in [(19, 0), (20, 1), (29, 1), (30, 2)] {
+        let found = store.snapshot_at(org.id, id(101), at(instant)).await?;
+        same(&format!("the snapshot at {instant}"), found, expected)?;
+    }
+    let rows = store.snapshots(org.id, &[(id(101), 1..=2)]).await?;
+    let rows = rows.iter().map(|row| (row.at, row.until)).collect::<Vec<_>>();
+    same("the snapshots", rows, vec![(at(20), Some(at(30))), (at(30), None)])?;
+    let runs = store.runs(org.id, &[fingerprint("bb")], 9).await?;
+    same("the run", runs.iter().map(|run| run.from.1).collect::<Vec<_>>(), vec![at(20)])?;
+    let known = present("the environment", store.environment(org.id, "prod").await?)?;
+    same("the last report", known.status.reported_at, Some(at(30)))
 }
 
 async fn entries_have_times(store: Arc<dyn Store>) -> Outcome {

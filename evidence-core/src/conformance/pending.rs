@@ -8,7 +8,7 @@ use crate::digest::sha256_hex;
 use crate::fact::Fact;
 use crate::name::Fingerprint;
 use crate::store::{Store, StoreResult};
-use crate::sweep::{AttachmentState, Pending};
+use crate::sweep::{AttachmentPlace, AttachmentState, Pending};
 
 use super::fixtures::{Org, at, attestation, flow_created, id, named, trail_begun};
 use super::races::on_tasks;
@@ -23,6 +23,7 @@ promises! {
     what_is_being_removed_is_not_kept: "While a content is being removed it cannot be noted again.",
     an_abandoned_removal_leaves_the_note: "A removal that is abandoned leaves the content noted as if it had been kept then.",
     a_removal_happens_once: "Of 16 removals of one content at the same time one succeeds.",
+    one_place_of_attachments_is_noted: "One place of attachments is noted, of 16 at the same time the first; its mark stays.",
     who_keeps_it_again_has_it: "Whoever has noted a content that is removed at the same time, and keeps it then, has it.",
 }
 
@@ -234,6 +235,31 @@ async fn who_keeps_it_again_has_it(store: Arc<dyn Store>) -> Outcome {
         }
         org.is("what was kept again", &content, AttachmentState::Pending).await?;
         same("whether it is there", org.has(&content).await?, true)?;
+    }
+    Ok(())
+}
+
+async fn one_place_of_attachments_is_noted(store: Arc<dyn Store>) -> Outcome {
+    same("the place of a new store", store.attachment_place().await?, None)?;
+    let racer = |n| {
+        let (store, place) = (Arc::clone(&store), AttachmentPlace { id: id(n), is_marked: false });
+        async move { store.put_attachment_place(place).await }
+    };
+    let mut noted = 0;
+    for outcome in on_tasks((1..=16).map(racer)).await? {
+        noted += u32::from(outcome?);
+    }
+    same("notes that were made", noted, 1)?;
+    let first = present("the place", store.attachment_place().await?)?;
+    same("the mark of a new place", first.is_marked, false)?;
+    let other = AttachmentPlace { id: id(99), is_marked: true };
+    same("a second place", store.put_attachment_place(other).await?, false)?;
+    same("the place after that", store.attachment_place().await?, Some(first))?;
+    for is_marked in [true, false] {
+        let again = AttachmentPlace { is_marked, ..first };
+        same("the same place", store.put_attachment_place(again).await?, true)?;
+        let marked = AttachmentPlace { is_marked: true, ..first };
+        same("the marked place", store.attachment_place().await?, Some(marked))?;
     }
     Ok(())
 }

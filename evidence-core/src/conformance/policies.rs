@@ -73,13 +73,13 @@ async fn policies_are_found_by_name(store: Arc<dyn Store>) -> Outcome {
 
 async fn policies_read_back(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
-    let change = |version| DescriptionChange { at: at(8), by: robot(), version };
+    let change = |version, comment| DescriptionChange { at: at(8), by: robot(), version, comment };
     let full = Policy {
         description: awkward(),
         version: 2,
         created_by: robot(),
         last_modified_at: at(9),
-        description_changes: vec![change(1), change(2)],
+        description_changes: vec![change(1, String::new()), change(2, awkward())],
         ..policy(100, "p")
     };
     org.record(vec![created(100, "p")]).await?;

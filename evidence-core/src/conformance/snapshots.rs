@@ -86,6 +86,7 @@ pub(super) fn snapshot(environment: u64, index: u64, changes: &[&str], exits: &[
         compliant: index.is_multiple_of(2),
         reported: true,
         rests_on: index.is_multiple_of(2).then_some(7 * index),
+        requires_provenance: index.is_multiple_of(2),
         events_before: 0,
         policies: Vec::new(),
         changes: changes.iter().map(|start| instance(start, index)).collect(),

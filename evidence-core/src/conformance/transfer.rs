@@ -10,9 +10,11 @@ use crate::auth::KeyHash;
 use crate::blobs::{Blobs, CHUNK, Whole};
 use crate::digest::sha256_hex;
 use crate::fact::{EncodedFact, Fact};
+use crate::feed::{Advance, Lease};
 use crate::id::Id;
 use crate::memory::MemoryStore;
 use crate::name::Fingerprint;
+use crate::notifications::{Delivery, DeliveryState, Position};
 use crate::store::{Store, StoreError, StoredEntry};
 use crate::time::Timestamp;
 use crate::transfer::{
@@ -20,6 +22,7 @@ use crate::transfer::{
     copy,
 };
 
+use super::actions::{created, delivery};
 use super::fixtures::{
     Org, at, attestation_added, awkward, flow, flow_created, id, named, organization, robot, trail_begun,
 };
@@ -40,11 +43,15 @@ promises! {
     imports_go_on_at_the_end: "An import that does not begin where the ledger ends is refused.",
     copies_are_equal: "A store that was copied in and out again is the same.",
     copies_go_on_where_they_stopped: "A copy writes what is not there yet, and nothing when all is there.",
+    copies_send_nothing_again: "A copy takes along how far each target of actions was sent to, and where that goes on.",
     what_comes_in_meanwhile_is_late: "A copy tells what came in at the source meanwhile, and the next one copies it.",
     only_whole_attachments_are_copied: "A copy hands on no content that was altered or is missing, tells each, and copies the rest.",
     attachments_are_checked_where_they_are: "Of the contents that records name, those that were altered, are short or missing elsewhere are told.",
     other_ledgers_are_left_alone: "A copy onto another ledger of the same organization or name is refused.",
 }
+
+/// The consumer of the ledgers that sends notifications.
+const NOTIFY: &str = "notify";
 
 impl From<CopyError> for Failure {
     fn from(error: CopyError) -> Self {
@@ -141,7 +148,7 @@ fn oddly_written_at(index: u64, at: Timestamp, fact: Fact) -> Result<StoredEntry
     let prepared = EncodedFact { at, actor, payload, payload_sha256, fact };
     let (kind, leaf_hash) = (prepared.fact.kind().to_owned(), prepared.leaf_hash(index, prepared.at));
     let EncodedFact { at, actor, payload, payload_sha256, .. } = prepared;
-    Ok(StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload })
+    Ok(StoredEntry { index, kind, at, effective_at: at, actor, payload_sha256, leaf_hash, payload })
 }
 
 /// An organization's creation, and these facts.
@@ -166,7 +173,14 @@ async fn imports_never_turn_time_back(store: Arc<dyn Transfer>) -> Outcome {
     for again in [0..1, 0..3, 1..3] {
         conflict(&format!("{again:?} again"), store.import(part(again)?).await)?;
     }
-    same("the entries", store.ledger_entries(id(1), 0, 10).await?.len(), 3)
+    same("the entries", store.ledger_entries(id(1), 0, 10).await?.len(), 3)?;
+    // But for one that says so.
+    let corrected = Fact::ClockCorrected { first: 2, was: at(30) };
+    store.import(Import::new(id(1), vec![oddly_written_at(3, at(25), corrected)?])?).await?;
+    for (instant, size) in [(24, 2), (25, 4)] {
+        same(&format!("the size at {instant}"), store.ledger_size_at(id(1), at(instant)).await?, size)?;
+    }
+    Ok(())
 }
 
 async fn imports_keep_the_leaves(store: Arc<dyn Transfer>) -> Outcome {
@@ -292,6 +306,39 @@ async fn copies_go_on_where_they_stopped(store: Arc<dyn Transfer>) -> Outcome {
     same("what came later", (summary.new_entries, summary.attachments.copied), (1, 1))?;
     ensure(summary.is_complete(), "something is late that came in before the copy")?;
     equal(&store, &source).await
+}
+
+async fn copies_send_nothing_again(store: Arc<dyn Transfer>) -> Outcome {
+    let source = memory();
+    let org = fill(&source).await?;
+    org.record(vec![created(1100, 1, "on-start"), created(1200, 2, "on-stop")]).await?;
+    let holder = id(77);
+    let lease = Lease { name: NOTIFY.to_owned(), holder, expires_at: at(1_000) };
+    ensure(source.acquire_lease(&lease, at(1)).await?, "the lease is not free")?;
+    let (mut position, mut revision) = (0, 0);
+    for to in [40, 41] {
+        let advance = Advance { consumer: NOTIFY.to_owned(), org: org.id, holder, from: position, to };
+        ensure(source.advance_cursor(&advance, at(1)).await?, "the cursor does not move")?;
+        position = to;
+        // The target of the other action has nothing to do yet.
+        let sent = Delivery { state: to_event(to), revision, ..delivery(&org, 2100, true) };
+        ensure(source.put_delivery(&sent, None).await?, "the delivery is not kept")?;
+        revision += 1;
+        for _ in 0..2 {
+            copied(&*source, &*store).await?;
+            same("where notifications go on", store.cursor(NOTIFY, org.id).await?, to)?;
+            let mut found = store.deliveries(org.id, &[id(2100), id(2200)]).await?;
+            found.iter_mut().for_each(|delivery| delivery.revision = 0);
+            same("what was sent", found, vec![Delivery { revision: 0, ..sent.clone() }])?;
+        }
+    }
+    // No server has to wait for a lease of the copy's.
+    let lease = Lease { expires_at: at(1_001), holder: id(78), ..lease };
+    ensure(store.acquire_lease(&lease, at(1)).await?, "the copy holds the lease")
+}
+
+fn to_event(entry: u64) -> DeliveryState {
+    DeliveryState::first(id(1100), Position { entry, event: 1 })
 }
 
 async fn what_comes_in_meanwhile_is_late(store: Arc<dyn Transfer>) -> Outcome {

@@ -41,7 +41,7 @@ pub struct ListControlDecisions {
     pub from_timestamp: Option<SentSeconds>,
     /// Lists those that were recorded then or before, in epoch seconds.
     pub to_timestamp: Option<SentSeconds>,
-    /// The id of a flow in which they were recorded; repeatable, any may match.
+    /// The id of a flow in which they were recorded; repeatable, any may match. A flow that does not exist is 404.
     #[serde(default)]
     pub flow_id: List<ShortText>,
     /// By time: `desc` (when left out) or `asc`.
@@ -132,7 +132,8 @@ impl Operation for ListControlDecisions {
         let (page, per_page) = (self.page.unwrap_or_default(), self.per_page.map_or(PER_PAGE, PerPage::get));
         cx.control(&self.identifier).await?;
         let (identifier, request) = (self.identifier.as_str(), page.request(per_page));
-        let found = cx.store().decisions(cx.org()?, identifier, &self.filter(), request).await?;
+        let filter = self.filter(cx).await?;
+        let found = cx.store().decisions(cx.org()?, identifier, &filter, request).await?;
         let (total_pages, total_count) = (found.pages(per_page), found.total);
         let address = cx.api_url(&format!("controls/{}/{identifier}/decisions", self.org));
         let query = self.query();
@@ -149,16 +150,21 @@ impl Operation for ListControlDecisions {
 }
 
 impl ListControlDecisions {
-    fn filter(&self) -> DecisionFilter {
-        // What is no id is no flow's.
-        let flows = self.flow_id.0.iter().filter_map(|flow| flow.parse().ok()).collect();
-        DecisionFilter {
+    async fn filter(&self, cx: &Context<'_>) -> Result<DecisionFilter> {
+        let asked = Vec::from_iter(self.flow_id.0.iter().map(|flow| (flow, flow.parse::<Id>().ok())));
+        let flows = distinct(asked.iter().filter_map(|(_, id)| *id));
+        let known = if flows.is_empty() { BTreeMap::new() } else { cx.flow_labels(&flows).await? };
+        let is_unknown = |id: Option<Id>| id.is_none_or(|id| !known.contains_key(&id));
+        if let Some((unknown, _)) = asked.iter().find(|(_, id)| is_unknown(*id)) {
+            return Err(cx.missing(Resource::Flow, unknown.as_str()).named_by("query.flow_id").into());
+        }
+        Ok(DecisionFilter {
             is_compliant: self.is_compliant,
             from: self.from_timestamp.map(|from| from.0),
             to: self.to_timestamp.map(|to| to.0),
             flows: (!self.flow_id.0.is_empty()).then_some(flows),
             direction: self.sort_direction.unwrap_or(SortDirection::Desc),
-        }
+        })
     }
 
     /// The parameters that narrow and sort, for the links to other pages.
@@ -210,7 +216,7 @@ impl Operation for GetControlDecision {
         let found = found.filter(is_about).ok_or_else(missing)?;
         let row = DecisionRow::from(&found);
         let summary = Around::read(std::slice::from_ref(&row), cx).await?.summary(row);
-        let attestation = views(vec![found], cx).await?.into_iter().next();
+        let attestation = views(vec![found.with_data(cx).await?], cx).await?.into_iter().next();
         let (summary, attestation) = summary.zip(attestation).ok_or_else(missing)?;
         Ok(Json(ControlDecision { summary, attestation }))
     }

@@ -16,10 +16,9 @@ use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
 use crate::compute::MANY_EVALUATIONS;
 use crate::environments::store::KnownEnvironment;
-use crate::error::{Error, Resource, Result};
+use crate::error::{Error, Resource, Result, at_most};
 use crate::flows::templates::Parsed;
 use crate::id::{Id, VersionKey};
-use crate::limits::at_most;
 use crate::name::{EnvironmentName, Fingerprint, FlowName, OrgName};
 use crate::operation::{Json, Method, Operation};
 use crate::policies::operations as policies;
@@ -31,16 +30,16 @@ use crate::snapshots::record::PolicyDecision;
 use crate::snapshots::store::Run;
 use crate::store::batch::distinct;
 use crate::store::error::StoreError;
-use crate::time::Seconds;
+use crate::time::{Seconds, Timestamp, WholeSeconds};
 use crate::trails::evaluation::evaluated;
 use crate::trails::store::TrailContents;
 
 /// Asserts that an artifact is compliant: in every flow it was reported to, or in the one that `flow_name` names. With
 /// `environment_name`, that it may run there: that it is on the allowlist, or complies with every policy of the
-/// environment. If that has no policies, the artifact's flows decide as they do without `environment_name`. Conditions look
-/// at the name by which the artifact runs in the environment, or, if it does not, at the file names in its reports; a
-/// condition that not all of them agree on waives nothing. A logical environment asks its own policies and those of all its
-/// members, and no allowlist. With `policy_name`, that it complies with each of these policies, attached or not. The answer
+/// environment. If that has no policies, the artifact's flows decide as they do without `environment_name`. Conditions look at the name by which the artifact runs in the environment, or, if it does not, at the
+/// file names in its reports; a condition that not all of them agree on waives nothing. A logical environment asks the
+/// policies of all its members, and no allowlist. With `policy_name`, that it complies with each of these policies, attached or
+/// not. The answer
 /// is 200 whether it is or not; a fingerprint that nobody reported is 404, unless the environment's allowlist has it. An artifact of which more would have to be
 /// evaluated than the host permits is not compliant, and its policies say so; if more would have to be shown, the answer is 400:
 /// `flow_name` asks less.
@@ -136,6 +135,9 @@ pub struct AllowListing {
     pub timestamp: Seconds,
     /// Why.
     pub description: String,
+    /// When it expires, in epoch seconds; left out where it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<WholeSeconds>,
 }
 
 /// So many attestations an answer shows, each in every flow that it counts in.
@@ -173,9 +175,8 @@ impl Operation for AssertArtifact {
         };
         let policies = self.policies(environment.as_ref(), cx).await?;
         let allowance = match &environment {
-            // What a logical environment allows runs in none of its members.
-            Some(known) if known.record.kind.is_physical() => allowance(known, &self.fingerprint, cx).await?,
-            _ => None,
+            Some(known) => allowance(known, &self.fingerprint, cx).await?,
+            None => None,
         };
         let origins = self.origins(allowance.is_some(), cx).await?;
         let versions = policies.iter().flatten().map(|policy| (policy.id, policy.version));
@@ -289,7 +290,7 @@ impl AssertArtifact {
 const ENVIRONMENT: &str = "query.environment_name";
 const POLICY: &str = "query.policy_name";
 
-/// The policies that an environment asks, each once: those of a logical one are its own and those of its members.
+/// The policies that an environment asks, each once: those of a logical one are those of its members.
 async fn policies_of(known: &KnownEnvironment, cx: &Context<'_>) -> Result<Vec<Id>> {
     let mut policies = known.record.policies.clone();
     for part in known.record.included.chunks(MEMBERS) {
@@ -501,9 +502,10 @@ async fn allowance(
     cx: &Context<'_>,
 ) -> Result<Option<Allowance>> {
     let (store, org) = (cx.store(), cx.org()?);
-    let allowed = store.allowed(org, known.record.id, std::slice::from_ref(fingerprint), u64::MAX).await?;
-    let Some((_, index)) = allowed.first() else { return Ok(None) };
-    Ok(store.allowances(org, &[*index]).await?.pop())
+    let fingerprint = std::slice::from_ref(fingerprint);
+    let allowed = store.allowed(org, known.record.id, fingerprint, u64::MAX, cx.now()).await?;
+    let Some(allowed) = allowed.first() else { return Ok(None) };
+    Ok(store.allowances(org, &[allowed.entry]).await?.pop())
 }
 
 impl From<Allowance> for AllowListing {
@@ -513,6 +515,7 @@ impl From<Allowance> for AllowListing {
             allowed_by_user_id: entry.by.id,
             timestamp: entry.at.seconds(),
             description: entry.description,
+            expires_at: entry.expires_at.map(Timestamp::whole_seconds),
         }
     }
 }

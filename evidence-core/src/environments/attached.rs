@@ -6,19 +6,17 @@ use serde::Deserialize;
 use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
 use crate::environments::operations::record_settings;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, at_most};
 use crate::fact::Fact;
 use crate::fact::names::Key;
 use crate::id::Id;
-use crate::limits::at_most;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Acknowledged, Json, Method, Operation};
 use crate::policies::operations as policies;
 use crate::service::Context;
 
-/// Attaches policies to an environment. Those of a logical environment are asked by gates alone: its snapshots tell what its
-/// members' policies say. What runs in a physical one is evaluated anew, and a snapshot is taken of it where there was
-/// one. Those attached already stay, and nothing changes. An environment has at most as many policies as the host
+/// Attaches policies to an environment. What runs there is evaluated anew, and a snapshot is taken of it where there was
+/// one. A logical environment has no policies of its own, but those of its members: 400. Policies attached already stay, and nothing changes. An environment has at most as many policies as the host
 /// permits (100 unless it says otherwise): 400.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct AttachPolicies {
@@ -115,6 +113,9 @@ async fn change(
     cx: &Context<'_>,
 ) -> Result<()> {
     let known = cx.environment(environment.as_str()).await?;
+    if change == Change::Attach {
+        known.record.check_takes_policies(FIELD)?;
+    }
     let mut guards = Vec::new();
     let mut named = policies::named(names, FIELD, &mut guards, cx).await?;
     let is_attached = |id: &Id| known.record.policies.contains(id);

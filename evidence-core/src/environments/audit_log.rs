@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::auth::actor::Scope;
 use crate::bounded::LongText;
 use crate::environments::events::{EXITED, STARTED, Window, description, named_repos, of_repos};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, at_most};
 use crate::id::Id;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Csv, Method, Operation, csv_row};
@@ -38,13 +38,18 @@ pub struct GetEnvironmentAuditLog {
     pub to_timestamp: Option<SentSeconds>,
     /// Which events, separated by commas: `started`, `exited` and `changed`, which is all others. All when left out or empty.
     pub event_types: Option<LongText>,
-    /// Artifacts of which flows, separated by commas; `no provenance` is those that were reported to none. All when left out
-    /// or empty; a name that no flow has adds nothing.
+    /// Artifacts of which flows, separated by commas, 100 at most; `no provenance` is those that were reported to none. All
+    /// when left out or empty. A flow that does not exist is 404.
     pub flow_names: Option<LongText>,
     /// Artifacts whose newest report in a flow is from which repos, separated by commas, 100 at most. All when left out or empty;
     /// each must exist; of more than a thousand repos of one name the first count.
     pub repo_names: Option<LongText>,
 }
+
+const FLOW_NAMES: &str = "query.flow_names";
+
+/// A log may be narrowed to so many flows: each is looked up by its name.
+const MAX_FLOWS: usize = 100;
 
 /// What `flow_names` calls artifacts that were reported to no flow.
 const NO_PROVENANCE: &str = "no provenance";
@@ -92,7 +97,7 @@ impl Operation for GetEnvironmentAuditLog {
             [] => None,
             names => Some(named_repos(names, "query.repo_names", cx).await?),
         };
-        let flows = BTreeSet::from_iter(named(self.flow_names.as_ref()).map(str::to_owned));
+        let flows = self.flows(cx).await?;
         let filter = Filter { kinds, flows, repos: repos.map(BTreeSet::from_iter) };
         let bound =
             |at: Option<SentSeconds>, otherwise| at.map_or(Bound::Snapshot(otherwise), |at| Bound::At(at.0));
@@ -125,6 +130,20 @@ fn named(list: Option<&LongText>) -> impl Iterator<Item = &str> {
 }
 
 impl GetEnvironmentAuditLog {
+    /// The present names of the flows whose artifacts are told of, and [`NO_PROVENANCE`] where it is asked for.
+    async fn flows(&self, cx: &Context<'_>) -> Result<BTreeSet<String>> {
+        let names = BTreeSet::from_iter(named(self.flow_names.as_ref()));
+        at_most(MAX_FLOWS, names.len(), FLOW_NAMES)?;
+        let mut flows = BTreeSet::new();
+        for name in names {
+            flows.insert(match name {
+                NO_PROVENANCE => name.to_owned(),
+                _ => cx.flow(name).await.map_err(|error| error.named_by(FLOW_NAMES))?.record.name.to_string(),
+            });
+        }
+        Ok(flows)
+    }
+
     fn kinds(&self) -> Result<BTreeSet<Kind>> {
         let kind = |name: &str| {
             let known = Kind::ALL.into_iter().find(|kind| kind.as_str() == name);

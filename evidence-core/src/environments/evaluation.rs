@@ -37,6 +37,7 @@ use crate::snapshots::record::{
 use crate::store::batch::distinct;
 use crate::store::entry::Current;
 use crate::store::error::StoreError;
+use crate::time::Timestamp;
 use difference::{Difference, difference};
 pub(super) use reported::{EvaluatedReport, InTrail, without_trail};
 use reported::{EvaluatedReports, EvaluationInputs, Reports, Source, deployed_from};
@@ -133,11 +134,30 @@ pub(crate) async fn evaluate(
     running: &Arc<ReportedState>,
     cx: &Context<'_>,
 ) -> Result<Draft> {
-    match evaluate_changed(known, running, true, cx).await? {
+    evaluate_running(known, running, true, cx).await
+}
+
+/// The same of what ran in the latest snapshot, because something changed by which it was evaluated.
+pub(crate) async fn evaluate_again(known: &KnownEnvironment, cx: &Context<'_>) -> Result<Draft> {
+    let open = open_instances(known, cx).await?;
+    if known.status.snapshots == 0 {
+        return Ok(Draft::default());
+    }
+    let running = open.iter().map(|(key, open)| (key.clone(), ObservedArtifact::of(open))).collect();
+    evaluate_running(known, &Arc::new(running), false, cx).await
+}
+
+async fn evaluate_running(
+    known: &KnownEnvironment,
+    running: &Arc<ReportedState>,
+    reported: bool,
+    cx: &Context<'_>,
+) -> Result<Draft> {
+    match evaluate_changed(known, running, (reported, true), cx).await? {
         Some(draft) => Ok(draft),
         // What was evaluated before counts for what is too much, so that all of it is evaluated together.
         None => {
-            let evaluated = evaluate_changed(known, running, false, cx).await?;
+            let evaluated = evaluate_changed(known, running, (reported, false), cx).await?;
             evaluated.ok_or_else(|| StoreError::Failed("an environment was not evaluated".into()).into())
         }
     }
@@ -148,9 +168,10 @@ pub(crate) async fn evaluate(
 async fn evaluate_changed(
     known: &KnownEnvironment,
     running: &Arc<ReportedState>,
-    reuse: bool,
+    (reported, reuse): (bool, bool),
     cx: &Context<'_>,
 ) -> Result<Option<Draft>> {
+    let at = snapshot_time(known, cx);
     let policies = PolicySet::read(&known.record.policies, Vec::new(), cx);
     let (policies, ledger) = try_join(policies, cx.ledger()).await?;
     let rests_on = ledger.size();
@@ -160,7 +181,7 @@ async fn evaluate_changed(
     let environment = known.record.id;
     let versions = policies.versions();
     let remembered = match reuse {
-        true => cx.remembered_evaluation(environment, &versions, &ledger).await?,
+        true => cx.remembered_evaluation(environment, &versions, &ledger, at).await?,
         false => None,
     };
     let open = async {
@@ -169,7 +190,7 @@ async fn evaluate_changed(
             None => Arc::new(open_instances(known, cx).await?),
         })
     };
-    let changed = Changed::read(environment, running, remembered.as_ref(), rests_on, cx);
+    let changed = Changed::read(environment, running, remembered.as_ref(), (rests_on, at), cx);
     let (open, Changed { reused, rest, reports }) = try_join(open, changed).await?;
     let mut kept = remembered.as_ref().map(|last| last.kept(reused.values())).unwrap_or_default();
     let states = reports.evaluated(&policies, kept.values().sum(), cx).await?;
@@ -182,7 +203,7 @@ async fn evaluate_changed(
     let Outcome { policies, difference, compliant, artifacts } = outcome;
     let evaluation = LastEvaluation { since, ledger, policies: versions, open: last_open, artifacts, kept };
     cx.remember_evaluation(environment, evaluation).await?;
-    let taken = |difference| Taken { difference, compliant, rests_on, reported: true };
+    let taken = |difference| Taken { difference, compliant, rests_on, reported };
     let first = known.status.snapshots == 0;
     let mut guards = policies.guards.clone();
     guards.extend([known.unchanged(), known.latest()]);
@@ -194,9 +215,9 @@ async fn evaluate_changed(
     Ok(Some(Draft { facts, guards, ..Draft::default() }))
 }
 
-/// The snapshot that a change of the policies calls for: what ran in the latest one, evaluated anew. A draft without facts
-/// when there is none yet, and when it was evaluated by these versions of these policies. `read` are the policies that the
-/// caller has read just now.
+/// The snapshot that a change of the policies, or of whether provenance is required, calls for: what ran in the latest one,
+/// evaluated anew. A draft without facts when there is none yet, and when it was evaluated by these versions of these
+/// policies and by the same requirement. `read` are the policies that the caller has read just now.
 pub(crate) async fn reevaluate(
     known: &KnownEnvironment,
     read: Vec<Current<Policy>>,
@@ -210,14 +231,20 @@ pub(crate) async fn reevaluate(
     let snapshot = cx.store().snapshot(cx.org()?, known.record.id, latest).await?;
     let mut guards = policies.guards.clone();
     guards.push(known.latest());
-    if snapshot.is_some_and(|snapshot| snapshot.record.policies == policies.applied()) {
+    let requires_provenance = known.record.require_provenance;
+    let is_judged_alike = |snapshot: &Snapshot| {
+        snapshot.policies == policies.applied() && snapshot.requires_provenance == requires_provenance
+    };
+    if snapshot.is_some_and(|snapshot| is_judged_alike(&snapshot.record)) {
         return Ok(Draft { guards, ..Draft::default() });
     }
     let (open, rests_on) = try_join(open_instances(known, cx), cx.ledger_size()).await?;
     let running: ReportedState =
         open.iter().map(|(key, open)| (key.clone(), ObservedArtifact::of(open))).collect();
-    let states =
-        Reports::read(known.record.id, &running, rests_on, cx).await?.evaluated(&policies, 0, cx).await?;
+    let states = Reports::read(known.record.id, &running, (rests_on, snapshot_time(known, cx)), cx)
+        .await?
+        .evaluated(&policies, 0, cx)
+        .await?;
     let (running, open, reused) = (Arc::new(running), Arc::new(open), Evaluated::new());
     let rest = Arc::clone(&running);
     let evaluation = Evaluation { running, policies, open, reused, rest, states };
@@ -244,7 +271,7 @@ impl Changed {
         environment: Id,
         running: &Arc<ReportedState>,
         remembered: Option<&Arc<Remembered>>,
-        rests_on: u64,
+        rests_on: (u64, Timestamp),
         cx: &Context<'_>,
     ) -> Result<Self> {
         if let Some(remembered) = remembered {
@@ -318,33 +345,29 @@ impl Evaluation {
             return Ok(None);
         }
         let (index, most) = (known.status.snapshots + 1, cx.limits().snapshot);
+        let requires_provenance = known.record.require_provenance;
         let decide = move || {
             let judged_by = AppliedPolicy::digest(&policies.applied());
             let mut artifacts = reused;
             artifacts.extend(candidates.into_iter().map(|artifact| artifact.evaluated(judged_by)));
-            let mut difference = decided(&open, &running, &artifacts, index)?;
-            if is_too_large(&difference.changes, most)? {
+            let mut evaluated = EvaluatedArtifact::all(&running, &artifacts, requires_provenance)?;
+            let mut found = difference(&open, &evaluated, index);
+            if is_too_large(&found.changes, most)? {
                 let many = policies.versions.len();
-                let shortened = artifacts.into_iter().map(|(key, one)| (key, not_recorded(&one, many, most)));
+                let shortened =
+                    artifacts.iter().map(|(key, one)| (key.clone(), not_recorded(one, many, most)));
                 artifacts = shortened.collect();
-                difference = decided(&open, &running, &artifacts, index)?;
+                // Whether it has provenance is not recorded either.
+                evaluated = EvaluatedArtifact::all(&running, &artifacts, requires_provenance)?;
+                found = difference(&open, &evaluated, index);
             }
-            let verdicts = artifacts.values().map(|artifact| artifact.compliant);
+            let verdicts = evaluated.iter().map(|artifact| artifact.found.compliant);
             // An environment where nothing runs is evaluated, too.
-            let compliant = policy::snapshot_compliant(verdicts, judged_by.is_some());
-            Ok(Some(Outcome { policies, difference, compliant, artifacts }))
+            let compliant = policy::snapshot_compliant(verdicts, judged_by.is_some() || requires_provenance);
+            Ok(Some(Outcome { policies, difference: found, compliant, artifacts }))
         };
         cx.compute().run_if(heavy, decide).await?
     }
-}
-
-fn decided(
-    open: &OpenInstances,
-    running: &ReportedState,
-    artifacts: &Evaluated,
-    index: u64,
-) -> Result<Difference> {
-    Ok(difference(open, &EvaluatedArtifact::all(running, artifacts)?, index))
 }
 
 /// What else a snapshot records, in bytes: more than that.
@@ -450,21 +473,22 @@ pub(super) async fn differences_again(
     let running: ReportedState = recorded.iter().map(|one| (one.key(), ObservedArtifact::of(one))).collect();
     let versions = snapshot.policies.iter().map(|applied| (applied.policy, applied.version)).collect();
     let policies = PolicySet { versions, guards: Vec::new() };
-    let reports = Reports::read(snapshot.environment, &running, u64::MAX, cx).await?;
+    let reports = Reports::read(snapshot.environment, &running, (u64::MAX, snapshot.at), cx).await?;
     let states = reports.evaluated(&policies, 0, cx).await?;
     let running = Arc::new(running);
     let Judged { candidates, .. } =
         judged(Arc::clone(&running), states, &policies, Vec::new(), true, cx).await?;
     let judged_by = AppliedPolicy::digest(&policies.applied());
     let artifacts = candidates.into_iter().map(|artifact| artifact.evaluated(judged_by)).collect();
-    let evaluated = EvaluatedArtifact::all(&running, &artifacts)?;
+    let evaluated = EvaluatedArtifact::all(&running, &artifacts, snapshot.requires_provenance)?;
     let not_evaluated = recorded.iter().filter(|one| one.not_evaluated.is_some());
     let not_evaluated: BTreeMap<_, _> = not_evaluated.map(|one| (one.key(), one.compliant)).collect();
     let verdict = |artifact: &EvaluatedArtifact| {
         not_evaluated.get(&artifact.key).copied().unwrap_or(artifact.found.compliant)
     };
     let verdicts = evaluated.iter().map(verdict);
-    let compliant = policy::snapshot_compliant(verdicts, judged_by.is_some());
+    let is_judged = judged_by.is_some() || snapshot.requires_provenance;
+    let compliant = policy::snapshot_compliant(verdicts, is_judged);
     let mut differences = Vec::new();
     if compliant != snapshot.compliant {
         differences.push(format!("the snapshot is recorded as {}", snapshot.compliant));
@@ -488,6 +512,12 @@ async fn open_instances(known: &KnownEnvironment, cx: &Context<'_>) -> Result<Op
     Ok(running.map(|instance| (instance.key(), instance)).collect())
 }
 
+/// When a snapshot is taken that is taken now, at which allowlist entries are in force or not. Another server's clock may be
+/// ahead; a snapshot is never older than the one before.
+fn snapshot_time(known: &KnownEnvironment, cx: &Context<'_>) -> Timestamp {
+    known.status.changed_at.map_or(cx.now(), |last| last.max(cx.now()))
+}
+
 /// A snapshot that is taken.
 struct Taken {
     difference: Difference,
@@ -503,11 +533,11 @@ impl Taken {
             events_before: known.status.events,
             environment: known.record.id,
             index: known.status.snapshots + 1,
-            // Another server's clock may be ahead; a snapshot is never older than the one before.
-            at: known.status.changed_at.map_or(cx.now(), |last| last.max(cx.now())),
+            at: snapshot_time(known, cx),
             compliant,
             reported,
             rests_on: Some(rests_on),
+            requires_provenance: known.record.require_provenance,
             policies: policies.applied(),
             changes: difference.changes,
             exits: difference.exits,
@@ -526,10 +556,15 @@ struct EvaluatedArtifact {
 
 impl EvaluatedArtifact {
     /// What runs, with what each came to. One that came to nothing is an error: left out, it would have stopped running.
-    fn all(running: &ReportedState, artifacts: &Evaluated) -> Result<Vec<Self>> {
+    fn all(running: &ReportedState, artifacts: &Evaluated, requires_provenance: bool) -> Result<Vec<Self>> {
         let evaluated = |(key, observed): (&ArtifactKey, &ObservedArtifact)| {
             let missing = || StoreError::Failed(format!("{key} was not evaluated").into());
-            let found = Arc::clone(artifacts.get(key).ok_or_else(missing)?);
+            let mut found = Arc::clone(artifacts.get(key).ok_or_else(missing)?);
+            if requires_provenance {
+                // What was evaluated is remembered, and the requirement is not a part of it.
+                let compliant = found.with_required_provenance();
+                Arc::make_mut(&mut found).compliant = compliant;
+            }
             Ok(Self { key: key.clone(), observed: observed.clone(), found })
         };
         running.iter().map(evaluated).collect()
@@ -541,6 +576,8 @@ struct Candidate {
     key: ArtifactKey,
     observed: ObservedArtifact,
     is_allowed: bool,
+    /// When the allowlist entry expires, if it does.
+    allowed_until: Option<Timestamp>,
     provenance: Vec<Provenance>,
     /// The trails of these reports.
     trails: Vec<Id>,
@@ -568,10 +605,12 @@ impl Candidate {
             let fingerprint = observed.fingerprint.as_ref();
             let sources = fingerprint.and_then(|fingerprint| sources.remove(fingerprint)).unwrap_or_default();
             let is_final = sources.iter().all(|source| source.is_final);
+            let allowed = fingerprint.and_then(|fingerprint| allowed.get(fingerprint));
             Self {
                 key: key.clone(),
                 observed: observed.clone(),
-                is_allowed: fingerprint.is_some_and(|fingerprint| allowed.contains(fingerprint)),
+                is_allowed: allowed.is_some(),
+                allowed_until: allowed.copied().flatten(),
                 provenance: sources.iter().map(Source::provenance).collect(),
                 trails: sources.iter().filter_map(|source| source.trail).collect(),
                 source: deployed_from(&sources),
@@ -642,6 +681,7 @@ impl Candidate {
             key,
             observed,
             is_allowed,
+            allowed_until,
             provenance,
             trails,
             source,
@@ -658,6 +698,7 @@ impl Candidate {
         let name = observed.name;
         let evaluation = ArtifactEvaluation {
             compliant,
+            is_allowed,
             provenance,
             source,
             trails,
@@ -666,9 +707,9 @@ impl Candidate {
             outcomes,
             inputs,
             not_evaluated,
-            is_allowed,
             name,
             is_final,
+            allowed_until,
         };
         (key, Arc::new(evaluation))
     }

@@ -9,9 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
-use crate::error::{Error, Resource, Result};
+use crate::error::{Error, Resource, Result, at_most};
 use crate::id::Id;
-use crate::limits::at_most;
 use crate::name::{EnvironmentName, Fingerprint, OrgName};
 use crate::operation::paging::PageHeaders;
 use crate::operation::{JsonList, Method, Operation, WithHeaders};

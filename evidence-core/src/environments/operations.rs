@@ -15,12 +15,11 @@ use crate::environments::store::KnownEnvironment;
 use crate::environments::view::{
     EnvironmentPage, EnvironmentSort, EnvironmentSummaries, EnvironmentView, views,
 };
-use crate::error::{Error, Missing, Resource, Result};
+use crate::error::{Error, Missing, Resource, Result, at_most};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key};
 use crate::fact::payload::UnknownFields;
 use crate::id::Id;
-use crate::limits::at_most;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Acknowledged, Created, Json, JsonList, Method, Operation};
 use crate::page::{Listed, Page, PageLinks, PageNumber, PerPage, SortDirection};
@@ -146,12 +145,14 @@ pub struct EnvironmentInput {
     pub description: Description,
     /// Kept and answered; it has no effect.
     pub include_scaling: Option<bool>,
-    /// Accepted; it has no effect, for policies took its place.
+    /// Whether an artifact that was reported in no flow is non-compliant there, unless it is on the allowlist. Without policies
+    /// one that was reported must be compliant in each of its flows. Left out, it stays as it was; a new environment
+    /// requires nothing. Not of a logical environment: 400. Policies say the same, and more.
     pub require_provenance: Option<bool>,
     /// The members of a logical environment, by name. The list replaces the one before.
     pub included_environments: Option<List<ShortText>>,
     /// The policies that it is evaluated by, by name. The list replaces the one before, and what runs is evaluated
-    /// anew. Those of a logical environment are asked by gates alone: its snapshots tell what its members' policies say.
+    /// anew. A logical environment has the policies of its members alone: any other list than an empty one is 400.
     pub policies: Option<List<ShortText>>,
 }
 
@@ -182,6 +183,7 @@ async fn put(input: &EnvironmentInput, cx: &Context<'_>) -> Result<()> {
     let settings = Settings {
         description: (!description.is_empty()).then_some(description),
         include_scaling: input.include_scaling,
+        require_provenance: input.require_provenance,
         included: input.included_environments.as_ref(),
         policies: input.policies.as_ref(),
     };
@@ -217,6 +219,7 @@ fn created(input: &EnvironmentInput, cx: &Context<'_>) -> Environment {
         included: Vec::new(),
         policies: Vec::new(),
         include_scaling: false,
+        require_provenance: false,
         tags: Tags::new(),
         created_at: cx.now(),
         created_by: cx.actor(),
@@ -260,7 +263,9 @@ pub(super) async fn record_settings(
     guards.push(known.unchanged());
     let updated = Environment { last_modified_at: cx.now_after(known.record.last_modified_at), ..updated };
     let mut draft = Draft { facts: vec![fact(updated.clone())], guards, ..Draft::default() };
-    if updated.policies != known.record.policies {
+    let is_judged_otherwise = updated.policies != known.record.policies
+        || updated.require_provenance != known.record.require_provenance;
+    if is_judged_otherwise {
         let known = KnownEnvironment { record: updated, ..known };
         let evaluated = evaluation::reevaluate(&known, policies, cx).await;
         draft.extend(evaluated.map_err(|error| error.of_field(field))?);
@@ -273,13 +278,28 @@ pub(super) async fn record_settings(
 struct Settings<'r> {
     description: Option<String>,
     include_scaling: Option<bool>,
+    require_provenance: Option<bool>,
     included: Option<&'r List<ShortText>>,
     policies: Option<&'r List<ShortText>>,
 }
 
+impl Environment {
+    /// Refuses policies of a logical environment, which `field` names: its verdict follows from those of its members.
+    pub(super) fn check_takes_policies(&self, field: &str) -> Result<()> {
+        if self.kind.is_physical() {
+            return Ok(());
+        }
+        let text = format!(
+            "'{}' is a logical environment, which is evaluated by the policies of its members: attach them there",
+            self.name
+        );
+        Err(Error::invalid(field, text))
+    }
+}
+
 impl Settings<'_> {
     async fn resolved(self, cx: &Context<'_>) -> Result<Resolved> {
-        let Self { description, include_scaling, included, policies } = self;
+        let Self { description, include_scaling, require_provenance, included, policies } = self;
         let mut guards = Vec::new();
         let included = match included {
             Some(names) => Some(named(&names.0, &mut guards, cx).await?),
@@ -291,7 +311,7 @@ impl Settings<'_> {
         };
         at_most(cx.limits().environment_members, included.iter().flatten().count(), "included_environments")?;
         at_most(cx.limits().environment_policies, policies.iter().flatten().count(), "policies")?;
-        Ok(Resolved { description, include_scaling, included, policies, guards })
+        Ok(Resolved { description, include_scaling, require_provenance, included, policies, guards })
     }
 }
 
@@ -299,6 +319,7 @@ impl Settings<'_> {
 struct Resolved {
     description: Option<String>,
     include_scaling: Option<bool>,
+    require_provenance: Option<bool>,
     included: Option<Vec<(Id, EnvironmentLabel)>>,
     policies: Option<Vec<Current<Policy>>>,
     /// Hold while the names lead there.
@@ -321,7 +342,15 @@ impl Resolved {
             record.description.clone_from(description);
         }
         record.include_scaling = self.include_scaling.unwrap_or(record.include_scaling);
+        if self.require_provenance == Some(true) && !record.kind.is_physical() {
+            let text = "A logical environment runs nothing itself: set this on its members";
+            return Err(Error::invalid("require_provenance", text));
+        }
+        record.require_provenance = self.require_provenance.unwrap_or(record.require_provenance);
         if let Some(policies) = &self.policies {
+            if !policies.is_empty() {
+                record.check_takes_policies("policies")?;
+            }
             record.policies = policies.iter().map(|policy| policy.record.id).collect();
         }
         Ok(record)
@@ -349,7 +378,7 @@ pub struct EnvironmentPatch {
     /// The members of a logical environment, by name. The list replaces the one before.
     pub included_environments: Option<List<ShortText>>,
     /// The policies that it is evaluated by, by name. The list replaces the one before, and what runs is evaluated
-    /// anew. Those of a logical environment are asked by gates alone: its snapshots tell what its members' policies say.
+    /// anew. A logical environment has the policies of its members alone: any other list than an empty one is 400.
     pub policies: Option<List<ShortText>>,
 }
 
@@ -379,6 +408,7 @@ impl PatchEnvironment {
         let settings = Settings {
             description: patch.description.clone().map(Description::into_string),
             include_scaling: patch.include_scaling,
+            require_provenance: None,
             included: patch.included_environments.as_ref(),
             policies: patch.policies.as_ref(),
         };

@@ -28,6 +28,9 @@ pub struct Environment {
     pub policies: Vec<Id>,
     /// As it was set, without effect: Terraform compares what it reads with what it set.
     pub include_scaling: bool,
+    /// Whether what runs there must have been reported in a flow.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub require_provenance: bool,
     /// Its tags.
     pub tags: Tags,
     /// When it was created.
@@ -42,6 +45,11 @@ pub struct Environment {
 }
 
 keep_unknown_fields!(Environment);
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
 
 /// What kind of thing an environment is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]

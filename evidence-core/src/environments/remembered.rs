@@ -19,6 +19,7 @@ use crate::id::{Id, VersionKey};
 use crate::json::JsonText;
 use crate::ledger::{Frontier, Hash};
 use crate::name::Fingerprint;
+use crate::rules::policy;
 use crate::service::Context;
 use crate::snapshots::key::ArtifactKey;
 use crate::snapshots::record::{DeploymentSource, PolicyOutcome, Provenance, RunningArtifact};
@@ -84,7 +85,10 @@ pub(crate) struct LastEvaluation {
 /// What an artifact came to.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ArtifactEvaluation {
+    /// What the policies say, or the allowlist.
     pub(crate) compliant: Option<bool>,
+    /// Whether it is on the allowlist.
+    pub(crate) is_allowed: bool,
     pub(crate) provenance: Vec<Provenance>,
     pub(crate) source: Option<DeploymentSource>,
     /// The trails of the reports that it comes from.
@@ -94,12 +98,12 @@ pub(crate) struct ArtifactEvaluation {
     pub(crate) outcomes: Vec<PolicyOutcome>,
     pub(crate) inputs: Option<Hash>,
     pub(crate) not_evaluated: Option<String>,
-    /// Whether it is on the allowlist.
-    pub(crate) is_allowed: bool,
     /// The name by which it was evaluated.
     pub(crate) name: String,
     /// Whether all that it was evaluated by could be read: what could not may be put right, of which no entry tells.
     pub(crate) is_final: bool,
+    /// When the allowlist entry that it was evaluated by expires, if it does: no entry of the ledger tells of that.
+    pub(crate) allowed_until: Option<Timestamp>,
 }
 
 /// About how many bytes of memory an artifact or an instance takes besides its texts and lists: its key and places in maps,
@@ -107,6 +111,12 @@ pub(crate) struct ArtifactEvaluation {
 const LEAST: usize = 512;
 
 impl ArtifactEvaluation {
+    /// Whether it may run where provenance is required.
+    pub(crate) fn with_required_provenance(&self) -> Option<bool> {
+        let in_flows = self.provenance.iter().map(|from| from.state);
+        policy::required_provenance_verdict(self.is_allowed, self.compliant, in_flows)
+    }
+
     fn bytes(&self) -> usize {
         let Self { provenance, trails, violates, outcomes, name, .. } = self;
         LEAST
@@ -206,9 +216,13 @@ impl Affected {
             | Fact::FlowTagged { record }
             | Fact::FlowRenamed { record, .. }
             | Fact::FlowArchived { record, .. } => drop(self.flows.insert(record.id)),
-            Fact::ArtifactAllowed { record } if record.environment == environment => {
+            Fact::ArtifactAllowed { record } | Fact::AllowanceWithdrawn { record }
+                if record.environment == environment =>
+            {
                 self.fingerprints.insert(record.fingerprint.clone());
             }
+            // Rows have other times from now on.
+            Fact::ClockCorrected { .. } => self.everything = true,
             Fact::TextKept { .. }
             | Fact::OrganizationCreated { .. }
             | Fact::UserCreated { .. }
@@ -235,6 +249,7 @@ impl Affected {
             | Fact::PolicyCreated { .. }
             | Fact::PolicyUpdated { .. }
             | Fact::ArtifactAllowed { .. }
+            | Fact::AllowanceWithdrawn { .. }
             | Fact::AttestationTypeCreated { .. }
             | Fact::AttestationTypeVersioned { .. }
             | Fact::AttestationTypeArchived { .. }
@@ -277,6 +292,8 @@ pub(crate) struct Remembered {
     affected: Affected,
     /// Whether the policies are the same.
     same_policies: bool,
+    /// When this is.
+    now: Timestamp,
 }
 
 impl Remembered {
@@ -311,7 +328,9 @@ impl Remembered {
     /// What an artifact of this name came to, if it would come to the same now.
     fn artifact(&self, key: &ArtifactKey, name: &str) -> Option<&Arc<ArtifactEvaluation>> {
         let artifact = self.last.artifacts.get(key).filter(|artifact| artifact.name == name)?;
-        let holds = self.same_policies && artifact.is_final && !self.affected.has(key, artifact);
+        let is_expired = artifact.allowed_until.is_some_and(|until| until <= self.now);
+        let holds =
+            self.same_policies && artifact.is_final && !is_expired && !self.affected.has(key, artifact);
         holds.then_some(artifact)
     }
 
@@ -326,13 +345,14 @@ impl Remembered {
 }
 
 impl Context<'_> {
-    /// How an environment was evaluated last, as far as that holds in this ledger and by these policies. Where the ledger cannot
-    /// be read that is not known, and a report does not fail for it.
+    /// How an environment was evaluated last, as far as that holds in this ledger, by these policies and at this time. Where the
+    /// ledger cannot be read that is not known, and a report does not fail for it.
     pub(crate) async fn remembered_evaluation(
         &self,
         environment: Id,
         policies: &[VersionKey],
         ledger: &Frontier,
+        now: Timestamp,
     ) -> Result<Option<Arc<Remembered>>> {
         let Some(last) = self.evaluation_cache().get(&(self.org()?, environment)) else { return Ok(None) };
         let age = self.now().since(last.since).get();
@@ -344,7 +364,7 @@ impl Context<'_> {
             None
         });
         let same_policies = last.policies == policies;
-        Ok(affected.map(|affected| Arc::new(Remembered { last, affected, same_policies })))
+        Ok(affected.map(|affected| Arc::new(Remembered { last, affected, same_policies, now })))
     }
 
     /// What the entries affect by which a ledger has grown since an evaluation, if it has, and not by too many.

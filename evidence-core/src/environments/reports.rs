@@ -14,13 +14,13 @@ use crate::auth::actor::Scope;
 use crate::compute::MANY_EVALUATIONS;
 use crate::environments::evaluation::{self, ObservedArtifact, ReportedState};
 use crate::environments::record::{Environment, EnvironmentKind};
-use crate::error::{Error, INVALID_REPORT, Result};
+use crate::error::{Error, INVALID_REPORT, Result, at_most};
 use crate::fact::Fact;
 use crate::fact::names::Key;
 use crate::json::JsonFields;
-use crate::limits::{Limits, at_most};
+use crate::limits::Limits;
 use crate::name::{EnvironmentName, OrgName};
-use crate::operation::{Acknowledged, Json, Method, Operation, Put};
+use crate::operation::{Acknowledged, Json, Method, Operation, Put, SKIPPED_ELEMENTS, WithHeaders};
 use crate::service::{Context, snapshot_too_large};
 use crate::snapshots::key::ArtifactKey;
 
@@ -33,6 +33,10 @@ pub use kinds::{
 /// Reports all that runs in an environment of this type. A report by which other artifacts run, or by which where they come
 /// from or a verdict differs, takes a snapshot (201), and so does the first. Any other, also one that tells only of more or
 /// fewer instances, takes none (200) and may be sent again and again. An environment of another type is 400.
+///
+/// An element of `artifacts` that is null or has no `digests`, such as an evicted pod, says nothing of what runs. It is
+/// skipped, and the header `Evidence-Skipped-Elements` of the answer says how many were. If all elements are such, the report is
+/// 400: an environment in which nothing runs complies with every policy, and only an empty list says that nothing runs.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(bound = "T: ReportType")]
 pub struct ReportRunning<T> {
@@ -52,8 +56,9 @@ impl<T: ReportType> Operation for ReportRunning<T> {
     const SCOPE: Scope = Scope::Report;
     const SUMMARY: &'static str = T::SUMMARY;
     const INVALID: &'static str = INVALID_REPORT;
+    const ANSWER_HEADERS: &'static [&'static str] = &[SKIPPED_ELEMENTS];
     type Body = Json<EnvironmentReport<T>>;
-    type Output = Put<Acknowledged>;
+    type Output = WithHeaders<Put<Acknowledged>>;
 
     fn body_limit(limits: &Limits) -> u64 {
         limits.report
@@ -64,7 +69,14 @@ impl<T: ReportType> Operation for ReportRunning<T> {
     }
 
     async fn run(self, Json(report): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        Report::of(report, cx).await?.receive(&self.env_name, cx).await
+        let report = Report::of(report, cx).await?;
+        let skipped = report.skipped;
+        let reply = report.receive(&self.env_name, cx).await?;
+        if skipped > 0 {
+            let (org, environment) = (&self.org, &self.env_name);
+            tracing::info!(%org, %environment, skipped, "elements of a report were skipped: they have no digest");
+        }
+        WithHeaders::skipping(reply, skipped)
     }
 }
 
@@ -73,26 +85,29 @@ impl<T: ReportType> Operation for ReportRunning<T> {
 struct Report {
     kind: EnvironmentKind,
     running: Arc<ReportedState>,
+    /// How many elements say nothing of what runs.
+    skipped: usize,
 }
 
 impl Report {
     /// What is reported of many artifacts is put together off the runtime.
     async fn of<T: ReportType>(report: EnvironmentReport<T>, cx: &Context<'_>) -> Result<Self> {
-        let artifacts = report.artifacts.0.iter().map(|instance| instance.artifacts().count());
+        let artifacts = report.artifacts.items.iter().map(|instance| instance.artifacts().count());
         let many = artifacts.sum::<usize>() > MANY_EVALUATIONS;
         let limits = *cx.limits();
         let put_together = move || {
             check_size(&report, &limits)?;
+            let skipped = skipped(&report)?;
             let what = "what is known of a running artifact cannot be written as JSON";
-            Self::new(&report).map_err(|error| Error::Internal { what, source: error.into() })
+            Self::new(&report, skipped).map_err(|error| Error::Internal { what, source: error.into() })
         };
         cx.compute().run_if(many, put_together).await?
     }
 
     /// One artifact that is reported several times has several instances, under the first name.
-    fn new<T: ReportType>(report: &EnvironmentReport<T>) -> serde_json::Result<Self> {
+    fn new<T: ReportType>(report: &EnvironmentReport<T>, skipped: usize) -> serde_json::Result<Self> {
         let mut running = BTreeMap::new();
-        for instance in &report.artifacts.0 {
+        for instance in &report.artifacts.items {
             let mut counted = BTreeSet::new();
             for (name, fingerprint) in instance.artifacts() {
                 let key = ArtifactKey::new(fingerprint, name);
@@ -118,7 +133,7 @@ impl Report {
             Ok((key, seen))
         };
         let running = running.into_iter().map(observed).collect::<serde_json::Result<_>>()?;
-        Ok(Self { kind: T::KIND, running: Arc::new(running) })
+        Ok(Self { kind: T::KIND, running: Arc::new(running), skipped })
     }
 
     /// Takes the report in: status 201 when that took a snapshot.
@@ -153,10 +168,25 @@ impl Report {
     }
 }
 
+/// How many elements of a report say nothing of what runs, because they are null or have no digest. Nothing runs of them as far
+/// as anybody knows, so they are left out. A report of nothing else is refused: it may come from a reporter that can see no
+/// digest at all, and an empty snapshot would comply with every policy.
+fn skipped<T: ReportType>(report: &EnvironmentReport<T>) -> Result<usize> {
+    let elements = &report.artifacts.items;
+    let without_digest = elements.iter().filter(|instance| instance.artifacts().next().is_none()).count();
+    let skipped = report.artifacts.skipped() + without_digest;
+    if skipped > 0 && without_digest == elements.len() {
+        let field = if report.artifacts.skipped() == 0 { "artifacts[0].digests" } else { "artifacts" };
+        let text = "At least one element should have a digest. If nothing runs, send an empty list";
+        return Err(Error::invalid(field, text));
+    }
+    Ok(skipped)
+}
+
 /// Refuses a report of too many artifacts, and one that would become too large once each artifact has what its instances
 /// tell of it: before that is done, for an instance tells the same of all artifacts that it consists of.
 fn check_size<T: ReportType>(report: &EnvironmentReport<T>, limits: &Limits) -> Result<()> {
-    let instances = &report.artifacts.0;
+    let instances = &report.artifacts.items;
     let keys = instances.iter().flat_map(|instance| {
         instance.artifacts().map(|(name, fingerprint)| ArtifactKey::new(fingerprint, name))
     });
@@ -185,7 +215,7 @@ mod tests {
     fn running(artifacts: &Value) -> Vec<(String, String, Vec<i64>)> {
         let body: EnvironmentReport<Docker> =
             from_value(&json!({ "artifacts": artifacts })).expect("a valid report");
-        let report = Report::new(&body).unwrap();
+        let report = Report::new(&body, 0).unwrap();
         let flat = |(key, seen): (&ArtifactKey, &ObservedArtifact)| {
             assert_eq!(Some(key.as_str()), seen.fingerprint.as_ref().map(Fingerprint::as_str));
             (key.to_string(), seen.name.clone(), seen.created.clone())
@@ -223,6 +253,29 @@ mod tests {
         ];
         for (artifacts, expected) in table {
             assert_eq!(running(&artifacts), expected, "{artifacts}");
+        }
+    }
+
+    #[test]
+    fn elements_without_a_digest_are_skipped_unless_there_are_no_others() {
+        let pod = |digests: Value| json!({"podName": "p", "namespace": "n", "creationTimestamp": 1, "digests": digests});
+        let (running, evicted, unknown) = (pod(json!({"a": ONE})), pod(json!({})), pod(json!({"a": null})));
+        let table = [
+            (json!([]), Some(0)),
+            (json!([running]), Some(0)),
+            (json!([evicted, running, evicted]), Some(2)),
+            (json!([pod(Value::Null), running]), Some(1)),
+            (json!([null, running]), Some(1)),
+            // It runs, though its digest is not known.
+            (json!([unknown]), Some(0)),
+            (json!([unknown, evicted]), Some(1)),
+            (json!([evicted]), None),
+            (json!([null]), None),
+            (json!([null, evicted]), None),
+        ];
+        for (artifacts, expected) in table {
+            let report: EnvironmentReport<K8S> = from_value(&json!({"artifacts": artifacts})).unwrap();
+            assert_eq!(skipped(&report).ok(), expected, "{artifacts}");
         }
     }
 
@@ -264,7 +317,7 @@ mod tests {
             (json!({ "artifacts": [], "more": 1 }), "more"),
             (json!({ "artifacts": [""] }), "artifacts[0]"),
             (json!({ "artifacts": [{ "creationTimestamp": 1 }] }), "artifacts[0].digests"),
-            (json!({ "artifacts": [{ "digests": {}, "creationTimestamp": 1 }] }), "artifacts[0].digests"),
+            (json!({ "artifacts": [{ "digests": [], "creationTimestamp": 1 }] }), "artifacts[0].digests"),
             (
                 json!({ "artifacts": [{ "digests": { "a": "" }, "creationTimestamp": 1 }] }),
                 "artifacts[0].digests.a",

@@ -54,9 +54,11 @@ pub struct KnownEnvironment {
 }
 
 impl KnownEnvironment {
-    /// The verdict of the latest snapshot; nothing without policies or snapshots.
+    /// The verdict of the latest snapshot; nothing without snapshots, and where neither policies nor required provenance
+    /// judge what runs.
     pub fn state(&self) -> Option<bool> {
-        policy::environment_state(self.status.compliant, !self.record.policies.is_empty())
+        let is_judged = !self.record.policies.is_empty() || self.record.require_provenance;
+        policy::environment_state(self.status.compliant, is_judged)
     }
 
     /// Holds while nobody changed the settings.

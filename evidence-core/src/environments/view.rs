@@ -53,6 +53,8 @@ pub struct EnvironmentView {
     pub state: Option<bool>,
     /// As it was set; it has no effect.
     pub include_scaling: bool,
+    /// Whether an artifact that was reported in no flow is non-compliant there.
+    pub require_provenance: bool,
     /// Its tags: key to value.
     pub tags: Tags,
     /// The names of the policies attached to it, sorted.
@@ -178,6 +180,7 @@ impl EnvironmentSummaries {
             last_changed_at: live_state.changed_at.map(Timestamp::seconds),
             state: live_state.state,
             include_scaling: environment.include_scaling,
+            require_provenance: environment.require_provenance,
             tags: environment.tags,
             policies,
             included_environments: summary

@@ -52,7 +52,6 @@ impl Flow {
             visibility: Visibility::Private,
             template: None,
             template_id: cx.new_id(),
-            repo_url: String::new(),
             tags: Tags::new(),
             created_at: cx.now(),
             created_by: cx.actor(),
@@ -96,7 +95,7 @@ impl Context<'_> {
         let flow = self.store().flow(self.org()?, name).await?;
         let flow = flow.ok_or_else(|| self.missing(Resource::Flow, name))?;
         // The name may have come to mean another flow since the caller was let in for the sake of a public one.
-        if self.org_access()?.role.is_none() && flow.record.visibility != Visibility::Public {
+        if self.org_access()?.role.is_none() && !flow.record.is_public() {
             return Err(Error::Forbidden);
         }
         Ok(flow)
@@ -202,13 +201,16 @@ impl Operation for GetFlow {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let flow = cx.flow(self.flow_name.as_str()).await?.record;
         let template = cx.template(flow.template).await?;
-        Ok(Json(FlowView::new(flow, &cx.org_access()?.name, &template)))
+        let repo_url = cx.store().flow_repo_urls(cx.org()?, &[flow.id]).await?.pop();
+        let repo_url = repo_url.map(|(_, url)| url).unwrap_or_default();
+        Ok(Json(FlowView::new(flow, repo_url, &cx.org_access()?.name, &template)))
     }
 }
 
 /// Creates a flow (201), or updates the one of that name (200). The template file is its template from then on;
 /// without a file a new flow has the template `version: 1`, and an existing one keeps its own. Trails that were begun
-/// keep theirs until they are put again.
+/// keep theirs until they are put again. Of an archived flow the visibility alone can be changed, with its description as it
+/// is and without a file; any other change is 404.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PutFlow {
     /// The organization's name.
@@ -309,8 +311,15 @@ async fn put(input: &FlowInput, template: Option<&Uploaded>, cx: &Context<'_>) -
     let known = cx.store().flow(cx.org()?, input.name.as_str()).await?;
     // A former name of another flow is free.
     let known = known.filter(|known| known.record.name == input.name);
-    let known = known.map(|known| cx.unarchived(known)).transpose();
-    let known = known.map_err(|error| error.named_by("name"))?;
+    let known = known.map(|known| match &known.record {
+        Flow { archived_at: Some(_), description, .. }
+            if *description == *input.description && input.visibility.is_some() && template.is_none() =>
+        {
+            Ok(known)
+        }
+        _ => cx.unarchived(known),
+    });
+    let known = known.transpose().map_err(|error| error.named_by("name"))?;
     let key = Key::Flow(input.name.clone());
     let (mut record, guard) = match &known {
         Some(known) => {
@@ -395,7 +404,8 @@ async fn rename(name: &FlowName, new_name: &FlowName, cx: &Context<'_>) -> Resul
     Ok(())
 }
 
-/// Archives a flow: lists leave it out, and it takes no more reports and no changes. Its names are free again; it is called
+/// Archives a flow: lists leave it out, it takes no more reports and no changes but of its visibility, and callers of other
+/// organizations no longer see it, were it public. Its names are free again; it is called
 /// `<name>-archived-at-<epoch seconds>` from then on, by which it and all that was reported to it can still be read. There
 /// is no way back.
 #[derive(Debug, Deserialize, JsonSchema)]

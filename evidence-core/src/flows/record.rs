@@ -27,9 +27,6 @@ pub struct Flow {
     pub template: Option<TextRef>,
     /// The id of that text: a new one each time it changes.
     pub template_id: Id,
-    /// Empty: no report says where a flow's code is. Each trail and artifact says which repo it comes from, and those of one
-    /// flow may come from several.
-    pub repo_url: String,
     /// Its tags.
     pub tags: Tags,
     /// When it was created.
@@ -47,6 +44,11 @@ pub struct Flow {
 keep_unknown_fields!(Flow);
 
 impl Flow {
+    /// Whether callers of other organizations may read it: a public flow, until it is archived.
+    pub(crate) fn is_public(&self) -> bool {
+        self.visibility == Visibility::Public && self.archived_at.is_none()
+    }
+
     /// The same flow as it is archived at this time: under a name that says so, which leaves its own to others. `more` tells
     /// it apart from one that has such a name already.
     pub(crate) fn archived(&self, at: Timestamp, more: &str) -> Result<Self, BadText> {
@@ -58,7 +60,7 @@ impl Flow {
     }
 }
 
-/// Who may read a flow. `public` lets callers of other organizations read it by name.
+/// Who may read a flow. `public` lets callers of other organizations read it by name, until it is archived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Visibility {

@@ -27,6 +27,11 @@ pub trait FlowStore: Send + Sync {
     async fn flow(&self, org: Id, name: &str) -> StoreResult<Option<Current<Flow>>>;
     /// The flows of these ids, archived ones too, one an id, in any order; unknown ids are passed over.
     async fn flows_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Flow>>;
+    /// The address of the repo that was named last by what was reported to each of these flows ([`IndexRow::FlowRepo`]), one
+    /// a flow for which one was, in any order.
+    ///
+    /// [`IndexRow::FlowRepo`]: crate::index::IndexRow::FlowRepo
+    async fn flow_repo_urls(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<(Id, String)>>;
     /// The flows that the filter admits (part of the name, tags) but for the archived ones, by name (bytes), without what
     /// they say: a page, and the total.
     async fn flows(&self, org: Id, filter: &FlowFilter, request: PageRequest) -> StoreResult<Page<Listed>>;

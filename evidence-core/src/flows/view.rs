@@ -1,5 +1,6 @@
 //! Flows as answers carry them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::Stream;
@@ -37,7 +38,8 @@ pub struct FlowView {
     pub org: OrgName,
     /// Its template: `version: 1` where none was given.
     pub template: FlowTemplate,
-    /// Always empty: trails and artifacts say which repo they come from, and those of one flow may come from several.
+    /// Where its code is: the address of the repo that was named last by a trail, an artifact or an attestation of the flow.
+    /// Empty where none named one.
     pub repo_url: String,
     /// Its tags: key to value.
     pub tags: Tags,
@@ -64,8 +66,8 @@ impl From<&Parsed> for FlowTemplate {
 }
 
 impl FlowView {
-    pub(super) fn new(flow: Flow, org: &OrgName, template: &Parsed) -> Self {
-        let Flow { id, name, description, visibility, repo_url, tags, .. } = flow;
+    pub(super) fn new(flow: Flow, repo_url: String, org: &OrgName, template: &Parsed) -> Self {
+        let Flow { id, name, description, visibility, tags, .. } = flow;
         let template = template.into();
         Self { id, name, description, visibility, org: org.clone(), template, repo_url, tags }
     }
@@ -110,8 +112,12 @@ pub(super) async fn views(
     let cx = owned.context();
     let mut flows = cx.store().flows_by_id(cx.org()?, &ids).await?;
     let newest = newest_of_flows(&ids, &cx).await?;
+    let mut repo_urls = BTreeMap::from_iter(cx.store().flow_repo_urls(cx.org()?, &ids).await?);
     sort_by_ids(&mut flows, &ids, |flow| flow.id);
-    let with_activity = |flow: Flow| (flow.template, (newest.get(&flow.id).copied(), flow));
+    let with_activity = |flow: Flow| {
+        let repo_url = repo_urls.remove(&flow.id).unwrap_or_default();
+        (flow.template, (newest.get(&flow.id).copied(), repo_url, flow))
+    };
     let flows = flows.into_iter().map(with_activity).collect();
     Ok(each_with_template(flows, owned.clone(), |_, _| 0, listed))
 }
@@ -126,13 +132,13 @@ impl Envelope<ListedFlow> for Option<Pagination> {
 
 #[expect(clippy::needless_pass_by_value, reason = "a template is handed over")]
 fn listed(
-    (activity, flow): (Option<Activity>, Flow),
+    (activity, repo_url, flow): (Option<Activity>, String, Flow),
     template: Arc<Parsed>,
     cx: &Context<'_>,
 ) -> Result<ListedFlow> {
     Ok(ListedFlow {
         latest_activity_at: activity.map_or(flow.created_at, |activity| activity.at).seconds(),
         latest_state: activity.map(|activity| activity.state),
-        flow: FlowView::new(flow, &cx.org_access()?.name, &template),
+        flow: FlowView::new(flow, repo_url, &cx.org_access()?.name, &template),
     })
 }

@@ -7,16 +7,14 @@ use serde_json::value::RawValue;
 use super::JsonValue;
 use super::scan::{Scanner, skip_string};
 use crate::decode::shortened;
+use crate::limits;
 
 /// JSON nested deeper than this is refused.
 pub const MAX_DEPTH: usize = 64;
 
-/// JSON of more values is refused: a value of two bytes takes hundreds in memory, so that a limit in bytes alone lets
-/// one request take a gigabyte. A report of tens of thousands of artifacts stays below it.
-pub const MAX_VALUES: usize = 1 << 18;
-
-/// JSON text that nests at most [`MAX_DEPTH`] levels, holds at most about [`MAX_VALUES`] values, has no key twice in one
-/// object, and whose strings are texts.
+/// JSON text that nests at most [`MAX_DEPTH`] levels, holds at most about as many values as
+/// [`Limits::json_values`](crate::Limits::json_values) says, has no key twice in one object, and whose strings are texts.
+/// Values are limited because one of two bytes takes hundreds in memory.
 #[derive(Debug, Clone, Copy)]
 pub struct CheckedJson<'a>(&'a str);
 
@@ -87,8 +85,34 @@ fn value(at: &mut Scanner<'_>) -> serde_json::Result<JsonValue> {
     })
 }
 
+/// What is wrong with a text, and where, in words that fit every parser.
 fn invalid(error: &serde_json::Error) -> String {
-    format!("Input should be valid JSON: {error}")
+    let text = error.to_string();
+    let found = match text.split(" at line ").next().unwrap_or_default() {
+        found if found.starts_with("EOF") => "the text ends too early",
+        "expected value" => "a value is missing",
+        "expected `:`" => "':' is missing after a key",
+        "expected `,` or `}`" => "',' or '}' is missing",
+        "expected `,` or `]`" => "',' or ']' is missing",
+        "expected ident" => "the only words without quotes are true, false and null",
+        "key must be a string" => "a key in double quotes is missing",
+        "trailing characters" => "more text follows the value",
+        "invalid number" | "number out of range" => "a number is not written as JSON writes it",
+        found if found.starts_with("control character") => {
+            "a string contains a line end or a control character"
+        }
+        "invalid escape" => "a string contains a backslash that begins no escape sequence",
+        "lone leading surrogate in hex escape" | "unexpected end of hex escape" => {
+            "a string contains half of a surrogate pair"
+        }
+        "invalid unicode code point" => "the text should be UTF-8",
+        _ => "the text cannot be read",
+    };
+    let place = match (error.line(), error.column()) {
+        (0, _) => String::new(),
+        (line, column) => format!(" (line {line}, column {column})"),
+    };
+    format!("Input should be valid JSON: {found}{place}")
 }
 
 /// Looks for what the grammar allows: a string that is no text, and a key that is there twice.
@@ -141,6 +165,7 @@ impl Check<'_> {
 /// What is too much of JSON text, found before it is parsed: a value begins at each bracket and after each comma.
 fn excess(bytes: &[u8]) -> Option<String> {
     let (mut depth, mut values) = (0_usize, 0_usize);
+    let most = limits::in_force().json_values;
     let mut rest = bytes.iter();
     while let Some(byte) = rest.next() {
         match byte {
@@ -156,8 +181,8 @@ fn excess(bytes: &[u8]) -> Option<String> {
         if depth > MAX_DEPTH {
             return Some(format!("Input should nest at most {MAX_DEPTH} levels"));
         }
-        if values > MAX_VALUES {
-            return Some(format!("Input should hold at most {MAX_VALUES} values"));
+        if values > most {
+            return Some(format!("Input should hold at most {most} values (limit json_values)"));
         }
     }
     None
@@ -168,6 +193,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::limits::Limits;
 
     #[test]
     fn nesting_is_bounded_and_brackets_in_strings_do_not_count() {
@@ -200,8 +226,39 @@ mod tests {
     #[test]
     fn values_are_counted_and_commas_in_strings_are_not() {
         let list = |values: usize| format!("[{}1]", "1,".repeat(values - 1));
-        assert!(parse(list(MAX_VALUES).as_bytes()).is_ok());
-        assert!(parse(list(MAX_VALUES + 1).as_bytes()).is_err());
-        assert!(parse(format!("\"{}\"", ",".repeat(MAX_VALUES + 1)).as_bytes()).is_ok());
+        let limits = Limits { json_values: 1_000, ..Limits::DEFAULT };
+        limits.apply(|| {
+            assert!(parse(list(1_000).as_bytes()).is_ok());
+            assert!(parse(list(1_001).as_bytes()).is_err());
+            assert!(parse(format!("\"{}\"", ",".repeat(1_001)).as_bytes()).is_ok());
+        });
+    }
+
+    #[test]
+    fn a_text_that_is_no_json_is_explained_with_its_place() {
+        let table: [(&[u8], &str); 15] = [
+            (b"", "the text ends too early (line 1"),
+            (b"{\"a\": ", "the text ends too early (line 1, column 6)"),
+            (b"{\"a\" 1}", "':' is missing after a key (line 1, column 6)"),
+            (b"{\"a\": 1\n \"b\": 2}", "',' or '}' is missing (line 2, column 2)"),
+            (b"[1 2]", "',' or ']' is missing (line 1, column 4)"),
+            (b"{a: 1}", "a key in double quotes is missing (line 1, column 2)"),
+            (b"[1,]", "a value is missing (line 1, column 4)"),
+            (b"{\"a\": 1,}", "a key in double quotes is missing (line 1, column 9)"),
+            (b"{} {}", "more text follows the value (line 1, column 4)"),
+            (b"[tru]", "the only words without quotes are true, false and null (line 1, column 5)"),
+            (b"[01]", "a number is not written as JSON writes it (line 1, column 3)"),
+            (b"['a']", "a value is missing (line 1, column 2)"),
+            (b"[\"a\nb\"]", "a string contains a line end or a control character (line 1, column 3)"),
+            (b"[\"\\x\"]", "a string contains a backslash that begins no escape sequence (line 1, column 4)"),
+            (b"[\"\xff\"]", "the text should be UTF-8"),
+        ];
+        for (text, expected) in table {
+            let refused = check(text).unwrap_err();
+            assert!(
+                refused.starts_with(&format!("Input should be valid JSON: {expected}")),
+                "{text:?}: {refused}"
+            );
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
@@ -16,9 +17,10 @@ use super::{JsonValue, check, parse};
 ///
 /// It is read from and written to JSON text alone. What serde holds in between keeps no text: it cannot be read through
 /// an untagged or internally tagged enum or a flattened field, and of a [`serde_json::Value`] it has that one's numbers.
-#[derive(Debug, Clone, Serialize)]
-#[serde(transparent)]
-pub struct JsonText(Box<RawValue>);
+///
+/// Clones share the text, which may be many megabytes.
+#[derive(Debug, Clone)]
+pub struct JsonText(Arc<RawValue>);
 
 impl JsonText {
     /// By this name the decoder of requests knows that a text is wanted.
@@ -29,7 +31,7 @@ impl JsonText {
     /// # Errors
     /// When the value cannot be written as JSON, such as a map whose keys are no texts.
     pub fn of(value: &impl Serialize) -> serde_json::Result<Self> {
-        RawValue::from_string(serde_json::to_string(value)?).map(Self)
+        RawValue::from_string(serde_json::to_string(value)?).map(Self::from)
     }
 
     /// `{}`.
@@ -54,10 +56,22 @@ impl JsonText {
     }
 }
 
+impl From<Box<RawValue>> for JsonText {
+    fn from(text: Box<RawValue>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl Serialize for JsonText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.as_ref().serialize(serializer)
+    }
+}
+
 /// `null`.
 impl Default for JsonText {
     fn default() -> Self {
-        Self(RawValue::NULL.to_owned())
+        RawValue::NULL.to_owned().into()
     }
 }
 
@@ -67,7 +81,7 @@ impl FromStr for JsonText {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let text = compact(check(text.as_bytes())?.as_str()).and_then(RawValue::from_string);
-        text.map(Self).map_err(|error| error.to_string())
+        text.map(Self::from).map_err(|error| error.to_string())
     }
 }
 
@@ -102,7 +116,7 @@ impl<'de> Deserialize<'de> for JsonText {
                 self,
                 deserializer: D,
             ) -> Result<JsonText, D::Error> {
-                Box::deserialize(deserializer).map(JsonText)
+                Box::<RawValue>::deserialize(deserializer).map(JsonText::from)
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<JsonText, E> {
@@ -110,7 +124,7 @@ impl<'de> Deserialize<'de> for JsonText {
             }
 
             fn visit_string<E: de::Error>(self, text: String) -> Result<JsonText, E> {
-                RawValue::from_string(text).map(JsonText).map_err(E::custom)
+                RawValue::from_string(text).map(JsonText::from).map_err(E::custom)
             }
         }
         deserializer.deserialize_newtype_struct(Self::NAME, Written)

@@ -4,24 +4,30 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
-use crate::allowlists::{Allowance, AllowlistStore};
+use crate::allowlists::{Allowance, AllowedArtifact, AllowlistStore, EndedAllowance};
 use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::page::Listed;
 use crate::store::{Current, StoreResult};
+use crate::time::Timestamp;
 
 use super::tables::Tables;
 use super::{MemoryStore, bytes};
 
 #[async_trait]
 impl AllowlistStore for MemoryStore {
-    async fn allowances_listed(&self, org: Id) -> StoreResult<Vec<Listed<u64>>> {
+    async fn allowances_listed(
+        &self,
+        org: Id,
+        in_force_at: Option<Timestamp>,
+    ) -> StoreResult<Vec<Listed<u64>>> {
         let newest = self.ask(org, |tables| {
             let mut seen = BTreeSet::new();
             let newest_first = tables.allowances.iter().rev();
             let newest = newest_first
                 .filter(|Current { record, .. }| seen.insert((record.environment, &record.fingerprint)));
-            newest.cloned().collect::<Vec<_>>()
+            let listed = newest.filter(|one| in_force_at.is_none_or(|at| one.record.is_in_force(at)));
+            listed.cloned().collect::<Vec<_>>()
         })?;
         let listed = |allowance: &Current<Allowance>| {
             Ok(Listed { id: allowance.revision, bytes: bytes(&allowance.record)? })
@@ -43,32 +49,65 @@ impl AllowlistStore for MemoryStore {
         environment: Id,
         fingerprints: &[Fingerprint],
         entries: u64,
-    ) -> StoreResult<Vec<(Fingerprint, u64)>> {
+        at: Timestamp,
+    ) -> StoreResult<Vec<AllowedArtifact>> {
         self.ask(org, |tables| {
-            let allowed = tables.allowed_in(environment);
-            let newest = |wanted: &Fingerprint| {
-                let (first, newest) = allowed.get(wanted)?;
-                (*first < entries).then(|| (wanted.clone(), *newest))
-            };
-            BTreeSet::from_iter(fingerprints).into_iter().filter_map(newest).collect()
+            let allowed = tables.allowed_in(environment, entries, at);
+            let wanted = BTreeSet::from_iter(fingerprints).into_iter();
+            let wanted =
+                wanted.filter_map(|wanted| allowed.get(wanted)).map(|Current { revision, record }| {
+                    let (fingerprint, expires_at) = (record.fingerprint.clone(), record.expires_at);
+                    AllowedArtifact { fingerprint, entry: *revision, expires_at }
+                });
+            wanted.collect()
         })
     }
 
-    async fn allowance_count(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64> {
-        self.ask(org, |tables| most.min(tables.allowed_in(environment).len() as u64))
+    async fn allowance_count(&self, org: Id, environment: Id, at: Timestamp, most: u64) -> StoreResult<u64> {
+        self.ask(org, |tables| most.min(tables.allowed_in(environment, u64::MAX, at).len() as u64))
+    }
+
+    async fn ended_allowances(
+        &self,
+        after: Timestamp,
+        until: Timestamp,
+        limit: u64,
+    ) -> StoreResult<Vec<EndedAllowance>> {
+        let state = self.read()?;
+        let mut rows = Vec::new();
+        for organization in state.organizations.values() {
+            let Some(tables) = state.tables.get(&organization.id) else { continue };
+            let ended = tables.allowances.iter().filter_map(|Current { record, .. }| {
+                let at = record.ends_at().filter(|at| (after < *at) && (*at <= until))?;
+                Some(EndedAllowance { at, org: organization.name.clone(), environment: record.environment })
+            });
+            rows.extend(ended);
+        }
+        rows.sort();
+        let last = usize::try_from(limit).unwrap_or(usize::MAX).checked_sub(1);
+        if let Some(last) = last.and_then(|last| rows.get(last)).map(|row| row.at) {
+            rows.retain(|row| row.at <= last);
+        }
+        rows.dedup();
+        Ok(rows)
     }
 }
 
 impl Tables {
-    /// The first and the newest entry of each artifact.
-    fn allowed_in(&self, environment: Id) -> BTreeMap<&Fingerprint, (u64, u64)> {
-        let mut allowed = BTreeMap::new();
-        for Current { revision, record } in &self.allowances {
-            if record.environment == environment {
-                let (_, newest) = allowed.entry(&record.fingerprint).or_insert((*revision, *revision));
-                *newest = *revision;
-            }
+    /// The newest entry of each artifact among the first `entries` of the ledger, where it is in force.
+    fn allowed_in(
+        &self,
+        environment: Id,
+        entries: u64,
+        at: Timestamp,
+    ) -> BTreeMap<&Fingerprint, &Current<Allowance>> {
+        let here =
+            |one: &&Current<Allowance>| one.record.environment == environment && one.revision < entries;
+        let mut newest = BTreeMap::new();
+        for one in self.allowances.iter().filter(here) {
+            newest.insert(&one.record.fingerprint, one);
         }
-        allowed
+        newest.retain(|_, one| one.record.is_in_force(at));
+        newest
     }
 }

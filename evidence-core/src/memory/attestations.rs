@@ -19,10 +19,10 @@ use super::tables::Tables;
 use super::{MemoryStore, at_most, bytes};
 
 impl DecisionFilter {
-    fn admits(&self, decision: &Attestation) -> bool {
+    fn admits(&self, decision: &DecisionRow) -> bool {
         self.is_compliant.is_none_or(|is_compliant| is_compliant == decision.is_compliant)
-            && self.from.is_none_or(|from| from <= decision.created_at)
-            && self.to.is_none_or(|to| decision.created_at <= to)
+            && self.from.is_none_or(|from| from <= decision.at)
+            && self.to.is_none_or(|to| decision.at <= to)
             && self.flows.as_ref().is_none_or(|flows| flows.contains(&decision.flow))
     }
 }
@@ -167,9 +167,15 @@ impl AttestationStore for MemoryStore {
         request: PageRequest,
     ) -> StoreResult<Page<DecisionRow>> {
         let mut found: Vec<DecisionRow> = self.ask(org, |tables| {
-            let attestations = tables.attestations.iter().map(|attestation| &attestation.record);
-            let about = attestations.filter(|attestation| attestation.details.control() == Some(control));
-            about.filter(|attestation| filter.admits(attestation)).map(DecisionRow::from).collect()
+            let about =
+                tables.attestations.iter().filter(|known| known.record.details.control() == Some(control));
+            // As it was reported, unless a clock was ahead.
+            let decision = |Current { revision, record }: &Current<Attestation>| {
+                let decision = DecisionRow::from(record);
+                let at = decision.at.min(recorded_at(tables, *revision, record));
+                DecisionRow { at, ..decision }
+            };
+            about.map(decision).filter(|decision| filter.admits(decision)).collect()
         })?;
         if filter.direction == SortDirection::Desc {
             found.reverse();

@@ -33,6 +33,13 @@ impl FlowStore for MemoryStore {
         Ok(flows.into_iter().filter(|flow| ids.contains(&flow.id)).collect())
     }
 
+    async fn flow_repo_urls(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<(Id, String)>> {
+        self.ask(org, |tables| {
+            let named = tables.flow_repos.iter().filter(|(flow, _)| flows.contains(flow));
+            named.map(|(flow, url)| (*flow, url.clone())).collect()
+        })
+    }
+
     async fn flows(&self, org: Id, filter: &FlowFilter, request: PageRequest) -> StoreResult<Page<Listed>> {
         let flows = self.ask(org, |tables| records(&tables.flows, |flow| flow.name.clone()))?;
         let found = Page::of(flows.into_iter().filter(|flow| filter.admits(flow)).collect(), request);

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crate::fact::{EncodedFact, Fact};
 use crate::id::Id;
 use crate::ledger::{Frontier, Hash, LedgerHashes, Needs};
-use crate::store::{Entry, LEDGER_PAGE, Leaf, LedgerStore, StoreResult, StoredEntry};
+use crate::store::{Entry, LEDGER_PAGE, Leaf, LedgerStore, StoreResult, StoredEntry, distinct};
 use crate::time::Timestamp;
 use crate::trails::TrailEntry;
 
@@ -34,9 +34,10 @@ impl Ledger {
     }
 
     /// Appends it, and answers the entry and its time: exactly that of `prepared`, or that of the entry before where
-    /// that is later.
+    /// that is later. Where the fact turns time back, the entries before have no later effective time any more.
     pub(super) fn append(&mut self, prepared: EncodedFact, exactly: bool) -> (Entry, Timestamp) {
         let index = self.frontier.size();
+        let exactly = exactly || prepared.fact.turns_time_back();
         let last = self.entries.last().filter(|_| !exactly);
         let at = last.map_or(prepared.at, |last| prepared.at.max(last.entry.at));
         let (trail, leaf_hash) = (trail_of(&prepared.fact), prepared.leaf_hash(index, at));
@@ -45,15 +46,26 @@ impl Ledger {
         }
         let EncodedFact { fact, actor, payload, payload_sha256, .. } = prepared;
         let kind = fact.kind().to_owned();
-        let entry = StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload };
+        if fact.turns_time_back() {
+            for Recorded { entry, .. } in &mut self.entries {
+                entry.effective_at = entry.effective_at.min(at);
+            }
+        }
+        let entry =
+            StoredEntry { index, kind, at, effective_at: at, actor, payload_sha256, leaf_hash, payload };
         self.entries.push(Recorded { entry, trail });
         (Entry { index, leaf_hash }, at)
     }
 
-    /// When the entry at this index was recorded.
+    /// When the last entry was recorded.
+    pub(super) fn last(&self) -> Option<Timestamp> {
+        self.entries.last().map(|recorded| recorded.entry.at)
+    }
+
+    /// The effective time of the entry at this index.
     pub(super) fn time(&self, index: u64) -> Option<Timestamp> {
         let entry = self.entries.get(usize::try_from(index).ok()?);
-        entry.map(|recorded| recorded.entry.at)
+        entry.map(|recorded| recorded.entry.effective_at)
     }
 
     pub(super) fn entries(&self, first: u64, limit: u64) -> Vec<StoredEntry> {
@@ -85,7 +97,7 @@ impl Ledger {
     }
 
     pub(super) fn size_at(&self, at: Timestamp) -> u64 {
-        self.entries.iter().take_while(|recorded| recorded.entry.at <= at).count() as u64
+        self.entries.iter().take_while(|recorded| recorded.entry.effective_at <= at).count() as u64
     }
 
     pub(super) fn about_members(&self, first: u64, limit: u64) -> Vec<StoredEntry> {
@@ -132,6 +144,12 @@ impl LedgerStore for MemoryStore {
         Ok(self.read()?.tables.get(&org).map(|tables| tables.ledger.frontier().clone()))
     }
 
+    async fn ledger_sizes(&self, orgs: &[Id]) -> StoreResult<Vec<(Id, u64)>> {
+        let state = self.read()?;
+        let size = |org: &Id| Some((*org, state.tables.get(org)?.ledger.frontier().size()));
+        Ok(distinct(orgs.iter().copied()).iter().filter_map(size).collect())
+    }
+
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
         self.ask(org, |tables| tables.ledger.entries(first, limit))
     }
@@ -146,7 +164,7 @@ impl LedgerStore for MemoryStore {
 
     async fn ledger_times(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<(u64, Timestamp)>> {
         let entries = self.ledger_entries_at(org, indexes).await?;
-        Ok(entries.into_iter().map(|entry| (entry.index, entry.at)).collect())
+        Ok(entries.into_iter().map(|entry| (entry.index, entry.effective_at)).collect())
     }
 
     async fn ledger_size_at(&self, org: Id, at: Timestamp) -> StoreResult<u64> {

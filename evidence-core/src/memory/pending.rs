@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::store::StoreResult;
-use crate::sweep::{AttachmentState, Pending, PendingStore};
+use crate::sweep::{AttachmentPlace, AttachmentState, Pending, PendingStore};
 use crate::time::Timestamp;
 
 use super::{MemoryStore, State, at_most};
@@ -86,5 +86,18 @@ impl PendingStore for MemoryStore {
             }
         }
         Ok(ends)
+    }
+
+    async fn attachment_place(&self) -> StoreResult<Option<AttachmentPlace>> {
+        Ok(self.read()?.attachment_place)
+    }
+
+    async fn put_attachment_place(&self, place: AttachmentPlace) -> StoreResult<bool> {
+        let mut state = self.write()?;
+        let noted = state.attachment_place.get_or_insert(place);
+        if noted.id == place.id {
+            noted.is_marked |= place.is_marked;
+        }
+        Ok(noted.id == place.id)
     }
 }

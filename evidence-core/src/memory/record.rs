@@ -74,11 +74,9 @@ impl State {
         if begun_twice || elsewhere || !admitted || !self.hashes_are_new(secrets) {
             return Err(StoreError::Conflict);
         }
-        let last = size.and_then(|size| self.tables.get(org)?.ledger.time(size.checked_sub(1)?));
-        if first.is_some()
-            && !change.facts.is_empty()
-            && change.facts.first().map(|prepared| prepared.at) < last
-        {
+        let last = self.tables.get(org).and_then(|tables| tables.ledger.last());
+        let goes_back = change.facts.first().is_some_and(|prepared| prepared.goes_back(last));
+        if first.is_some() && goes_back {
             return Err(older_entries());
         }
         Ok(())
@@ -109,6 +107,9 @@ impl State {
                 }
                 IndexRow::CommitTrail { commit, trail, flow } => {
                     tables.commit_trails.entry(commit.to_owned()).or_default().insert(trail, flow);
+                }
+                IndexRow::FlowRepo { flow, url } => {
+                    tables.flow_repos.insert(flow, url.to_owned());
                 }
                 _ => {}
             }

@@ -43,6 +43,8 @@ pub(super) struct Tables {
     /// The trails in which something names a commit in full, and their flows.
     pub(super) commit_trails: BTreeMap<String, BTreeMap<Id, Id>>,
     pub(super) repos: BTreeMap<Id, Current<Repo>>,
+    /// By flow the address of the repo that was named last.
+    pub(super) flow_repos: BTreeMap<Id, String>,
     pub(super) environments: BTreeMap<Id, Current<Environment>>,
     /// How the members of logical environments changed.
     pub(super) member_changes: Vec<(Id, MemberChange)>,
@@ -148,7 +150,9 @@ impl Tables {
             }
             Fact::PolicyCreated { record, version } => self.put_policy(record, Some(version), revision),
             Fact::PolicyUpdated { record, version, .. } => self.put_policy(record, version, revision),
-            Fact::ArtifactAllowed { record } => self.allowances.push(Current { revision, record }),
+            Fact::ArtifactAllowed { record } | Fact::AllowanceWithdrawn { record } => {
+                self.allowances.push(Current { revision, record });
+            }
             Fact::AttestationTypeCreated { record, version }
             | Fact::AttestationTypeVersioned { record, version } => {
                 self.attestation_types.insert(record.id, Current { revision, record });
@@ -177,6 +181,7 @@ impl Tables {
             Fact::TextKept { text } => {
                 self.texts.insert(Hash::of(&text), text);
             }
+            Fact::ClockCorrected { .. } => self.correct_times(at),
         }
     }
 
@@ -184,6 +189,19 @@ impl Tables {
         let key = (record.flow, record.name.clone());
         if self.trails.insert(key.clone(), Current { revision, record }).is_none() {
             self.trails_begun.push(key);
+        }
+    }
+
+    /// Nothing that was recorded before counts as later than this.
+    fn correct_times(&mut self, at: Timestamp) {
+        for snapshot in self.snapshots.values_mut() {
+            snapshot.record.at = snapshot.record.at.min(at);
+        }
+        for (_, until) in self.intervals.iter_mut().filter_map(|interval| interval.until.as_mut()) {
+            *until = at.min(*until);
+        }
+        for reported in self.reported.values_mut() {
+            reported.record = reported.record.min(at);
         }
     }
 

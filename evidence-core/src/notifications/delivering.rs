@@ -244,8 +244,9 @@ impl Post {
 
     /// Tells a target what an entry tells of, from where the delivery is.
     async fn tell(&self, entry: StoredEntry, go: &mut Go<'_>) -> Result<Told> {
-        let (index, at, leaf) = (entry.index, entry.at, entry.leaf_hash);
-        if at < go.action.record.tells_since(&go.target) || !tells(&entry.kind) {
+        let (index, at, leaf) = (entry.index, entry.effective_at, entry.leaf_hash);
+        let since = go.action.record.tells_since(&go.target, self.evidence.now());
+        if at < since || !tells(&entry.kind) {
             return Ok(Told::All);
         }
         let org = go.delivery.org;

@@ -31,7 +31,7 @@ use crate::store::error::StoreError;
 use crate::time::Timestamp;
 
 /// The name of the job, of its lease and of its cursors.
-pub(super) const NAME: &str = "notify";
+pub(crate) const NAME: &str = "notify";
 
 /// How long the job rests when it has looked at all ledgers, or at all that is due.
 pub(super) const REST: Duration = Duration::from_secs(1);
@@ -238,9 +238,10 @@ impl Post {
         match error {
             // In a conflict the action or the delivery was changed meanwhile, and is looked at again; or another process took the
             // lease, which is noticed soon.
-            Error::Store(StoreError::Conflict | StoreError::Unavailable(_)) | Error::Overloaded(_) => {
-                sleep(REST).await;
-            }
+            Error::Store(
+                StoreError::Conflict | StoreError::Unavailable(_) | StoreError::OutcomeUnknown(_),
+            )
+            | Error::Overloaded(_) => sleep(REST).await,
             _ => self.put_off(key, reached).await,
         }
     }
@@ -250,7 +251,7 @@ fn micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
 
-pub(super) fn after(now: Timestamp, pause: Duration) -> Timestamp {
+pub(crate) fn after(now: Timestamp, pause: Duration) -> Timestamp {
     Timestamp::from_micros(now.as_micros().saturating_add(micros(pause)))
 }
 

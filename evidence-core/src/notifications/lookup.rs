@@ -62,14 +62,19 @@ async fn of_snapshot(
     let (store, environment, index) = (evidence.store(), snapshot.environment, snapshot.index);
     let asks = |which: fn(&What<'_>) -> bool| events.iter().any(|event| which(&event.what));
     if index > 1 && asks(|what| matches!(what, What::Verdict(_))) {
-        let before = store.snapshots(org, &[(environment, index - 1..=index - 1)]).await?;
-        names.verdict_before = before.first().map(|before| before.compliant);
-        // Without policies there is no verdict, whatever is recorded. What a snapshot is of is long: it is read where the rest
-        // says that the verdict changed.
-        if names.verdict_before.is_some_and(|before| before != snapshot.compliant) {
-            let before = store.snapshot(org, environment, index - 1).await?;
-            let judged = before.is_some_and(|before| !before.record.policies.is_empty());
-            names.verdict_before = names.verdict_before.filter(|_| judged && !snapshot.policies.is_empty());
+        // The state without policies is unknown, whatever is recorded. A snapshot is long: it is read only where its row does
+        // not say enough.
+        if snapshot.state().is_some() {
+            let before = store.snapshots(org, &[(environment, index - 1..=index - 1)]).await?;
+            names.state_before = match before.first().map(|before| before.compliant) {
+                // Without policies no snapshot is compliant.
+                Some(true) => Some(true),
+                Some(false) => {
+                    let before = store.snapshot(org, environment, index - 1).await?;
+                    before.and_then(|before| before.record.state())
+                }
+                None => None,
+            };
         }
     }
     if asks(|what| matches!(what, What::Exited(..))) {

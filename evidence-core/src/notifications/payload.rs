@@ -107,8 +107,8 @@ pub(super) struct Names {
     pub(super) reports: BTreeMap<Id, Artifact>,
     /// What exited with the snapshot, by its key.
     pub(super) exited: BTreeMap<String, RunningArtifact>,
-    /// The verdict of the snapshot before; nothing where there is none.
-    pub(super) verdict_before: Option<bool>,
+    /// The state of the environment before: that of the snapshot before, unknown where there is none or it had no policies.
+    pub(super) state_before: Option<bool>,
 }
 
 impl Names {
@@ -186,11 +186,21 @@ pub(super) fn payload(event: &Event<'_>, at: Timestamp, names: &Names) -> Option
     })
 }
 
+/// Whether an environment that was in one state before and is in another now is to be told of: when it becomes compliant
+/// after it was not, and whenever it becomes non-compliant, be it at its first verdict.
+fn tells(before: Option<bool>, now: Option<bool>) -> bool {
+    match now {
+        Some(true) => before == Some(false),
+        Some(false) => before != Some(false),
+        None => false,
+    }
+}
+
 fn told(event: &Event<'_>, names: &Names) -> Option<(String, Told)> {
     let place = &names.place;
     Some(match &event.what {
         What::Verdict(snapshot) => {
-            if names.verdict_before? == snapshot.compliant {
+            if !tells(names.state_before, snapshot.state()) {
                 return None;
             }
             let text = format!("Environment {place} is {} now", status(snapshot.compliant));
@@ -302,6 +312,7 @@ mod tests {
     use super::*;
     use crate::fact::Fact;
     use crate::notifications::events::events;
+    use crate::snapshots::record::AppliedPolicy;
 
     const ID: &str = "00000000-0000-0000-0000-00000001";
 
@@ -370,17 +381,24 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_is_told_where_it_is_another_than_before() {
-        for (before, now, expected) in [
-            (None, true, None),
-            (None, false, None),
-            (Some(true), true, None),
-            (Some(false), false, None),
-            (Some(true), false, Some("NON_COMPLIANT_ENV")),
-            (Some(false), true, Some("COMPLIANT_ENV")),
+    fn a_verdict_is_told_where_the_state_is_another_than_before() {
+        let policies = || vec![AppliedPolicy { policy: report().id, version: 1 }];
+        for (before, policies, now, expected) in [
+            (None, policies(), true, None),
+            (None, policies(), false, Some("NON_COMPLIANT_ENV")),
+            (Some(true), policies(), true, None),
+            (Some(false), policies(), false, None),
+            (Some(true), policies(), false, Some("NON_COMPLIANT_ENV")),
+            (Some(false), policies(), true, Some("COMPLIANT_ENV")),
+            // Without policies its state is unknown.
+            (None, vec![], false, None),
+            (Some(true), vec![], false, None),
+            (Some(false), vec![], false, None),
         ] {
-            let fact = snapshot(now, "changed", &json!([]));
-            let told = posted(&fact, 0, &Names { verdict_before: before, ..names() });
+            let mut fact = snapshot(now, "changed", &json!([]));
+            let Fact::SnapshotTaken { snapshot } = &mut fact else { unreachable!() };
+            snapshot.policies = policies;
+            let told = posted(&fact, 0, &Names { state_before: before, ..names() });
             let kind = told.as_ref().map(|told| told["event_type"].as_str().unwrap());
             assert_eq!(kind, expected, "{before:?} {now}");
             assert!(told.is_none_or(|told| told["artifact"].is_null()));

@@ -58,7 +58,12 @@ impl Planning {
         while let Some(last) = after {
             let page = store.organizations_by_name(&last, PAGE).await?;
             after = page.more;
+            let ids: Vec<Id> = page.records.iter().map(|org| org.id).collect();
+            // One query for all of them: most have nothing new.
+            let sizes = BTreeMap::from_iter(store.ledger_sizes(&ids).await?);
             for org in page.records {
+                let (known, size) = (post.known(&org), sizes.get(&org.id).copied());
+                let Some(size) = size.filter(|size| known.planned != Some(*size)) else { continue };
                 while self.busy.len() >= ORGS_AT_ONCE {
                     self.ended().await;
                 }
@@ -66,7 +71,8 @@ impl Planning {
                 if self.busy.insert(id) {
                     let (turn, post) = (turn.clone(), Arc::clone(post));
                     self.running.spawn(async move {
-                        let planned = AssertUnwindSafe(plan_next(&turn, &post, org)).catch_unwind().await;
+                        let planned = plan_next(&turn, &post, &known, &org, size);
+                        let planned = AssertUnwindSafe(planned).catch_unwind().await;
                         // With the next round it is begun again.
                         let broke_off = |_| {
                             tracing::error!(org = %id, "the search for notifications broke off");
@@ -108,17 +114,13 @@ impl Planning {
     }
 }
 
-/// Goes on in an organization's ledger; answers whether it came to the end. What is damaged in one holds up no other.
-async fn plan_next(turn: &Turn, post: &Post, org: Organization) -> bool {
-    let known = post.known(&org);
+/// Goes on in an organization's ledger, which has so many entries or more; answers whether it came to the end. What is damaged
+/// in one holds up no other.
+async fn plan_next(turn: &Turn, post: &Post, known: &Known, org: &Organization, size: u64) -> bool {
     let planned = async {
-        let Some(head) = turn.evidence().store().ledger_head(org.id).await? else { return Ok(true) };
-        if known.planned == Some(head.size()) {
-            return Ok(true);
-        }
-        let is_done = plan(turn, &known, org.id).await?;
+        let is_done = plan(turn, known, org.id).await?;
         if is_done {
-            post.note_planned(org.id, head.size());
+            post.note_planned(org.id, size);
         }
         Ok::<_, crate::error::Error>(is_done)
     };
@@ -144,7 +146,7 @@ async fn plan(turn: &Turn, known: &Known, org: Id) -> Result<bool> {
             // Nothing before the first action is told: the cursor leaps there.
             let Some(since) = oldest(evidence, org).await? else { return Ok(true) };
             let since = since.max(before(evidence.now(), STALE));
-            if first.at < since {
+            if first.effective_at < since {
                 let to = store.ledger_size_at(org, before(since, Duration::from_micros(1))).await?;
                 batch.entries = store.ledger_entries(org, to.saturating_sub(1), 1).await?;
                 turn.done(&batch).await?;
@@ -199,7 +201,10 @@ impl Told {
                     let Some(fact) = telling(entry) else { continue };
                     for event in events(&fact) {
                         let at = Position { entry: entry.index, event: event.place };
-                        told.events.entry((event.at, event.trigger)).or_default().push((at, entry.at));
+                        told.events
+                            .entry((event.at, event.trigger))
+                            .or_default()
+                            .push((at, entry.effective_at));
                     }
                 }
             }
@@ -310,7 +315,7 @@ async fn note_action(
     // At the same time, so that a store may write them together.
     let notes = action.targets.iter().map(async |target| {
         let known = known.iter().find(|known| known.target == target.id);
-        let first = told.first(places, &action.triggers, action.tells_since(target));
+        let first = told.first(places, &action.triggers, action.tells_since(target, evidence.now()));
         let fresh = Delivery {
             org,
             target: target.id,

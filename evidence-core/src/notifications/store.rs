@@ -1,5 +1,6 @@
 //! What a store keeps of deliveries: how far each target of an action is, and how the last attempts went. It is no evidence:
-//! it lies beside the ledgers, is not made again from them, not copied, and not checked.
+//! it lies beside the ledgers and is neither rebuilt from them nor checked. A copy of the store takes it along, so that nothing is
+//! sent again.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};

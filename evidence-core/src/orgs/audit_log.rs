@@ -263,7 +263,7 @@ impl Change {
 impl Entry {
     fn read(org: Id, entry: StoredEntry) -> StoreResult<Self> {
         let change = unless_corrupt(org, entry.index, Change::read(&entry))?;
-        let StoredEntry { index, at, actor: by, .. } = entry;
+        let StoredEntry { index, effective_at: at, actor: by, .. } = entry;
         Ok(Self { index, at, by, change })
     }
 

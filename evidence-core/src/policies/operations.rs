@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::auth::actor::Scope;
-use crate::bounded::{Description, ShortText, push_newest};
+use crate::bounded::{Description, ShortText};
 use crate::compute::LONG_YAML;
 use crate::decode::{self, InvalidField, given};
 use crate::environments::store::KnownEnvironment;
@@ -141,8 +141,8 @@ pub struct PolicyInput {
     /// `env`, or left out.
     #[serde(default, rename = "type")]
     pub kind: PolicyKind,
-    /// What changed with the new version, which keeps it. Without a new version it is kept with the change of the
-    /// description, and no answer shows it.
+    /// What changed. A new version keeps it. Without a new version it is an event of the policy, unless it says what the
+    /// last comment says.
     #[serde(default)]
     pub comment: Description,
 }
@@ -238,13 +238,15 @@ async fn put(input: &PolicyInput, file: Option<&Uploaded>, cx: &Context<'_>) -> 
         cx.record(Draft::of(fact, Guard::Vacant(Key::Policy(input.name.clone())))).await?;
         return Ok(Done { created: true, policy: record, versioned: false });
     };
-    let new = match file {
-        Some(file) => {
-            let latest = PolicyVersion::one((record.id, record.version), cx).await?;
-            Some(file).filter(|file| file.text != latest.policy_yaml)
-        }
-        None => None,
+    let comment = input.comment.as_str();
+    let latest = match file.is_some() || !comment.is_empty() {
+        true => Some(PolicyVersion::one((record.id, record.version), cx).await?),
+        false => None,
     };
+    let is_new = |file: &&Uploaded| latest.as_ref().is_some_and(|latest| file.text != latest.policy_yaml);
+    let new = file.filter(is_new);
+    let last_comment = record.latest_comment().or_else(|| Some(latest.as_ref()?.comment.as_str()));
+    let comment = Some(comment).filter(|comment| !comment.is_empty() && Some(*comment) != last_comment);
     let most = cx.limits().policy_versions;
     if new.is_some() && record.version >= most {
         let text = format!("Policy '{}' has {most} versions and takes no more", record.name);
@@ -253,7 +255,7 @@ async fn put(input: &PolicyInput, file: Option<&Uploaded>, cx: &Context<'_>) -> 
     if let Some(file) = new {
         file.check_controls(cx).await?;
     }
-    let (policy, version) = updated(&record, input, new.map(|file| file.text.as_str()), cx);
+    let (policy, version) = updated(&record, input, comment, new.map(|file| file.text.as_str()), cx);
     if policy != record {
         let comment = Some(input.comment.clone().into_string());
         let comment = comment.filter(|comment| version.is_none() && !comment.is_empty());
@@ -279,21 +281,24 @@ fn first(input: &PolicyInput, text: &str, cx: &Context<'_>) -> (Policy, PolicyVe
     (record, version)
 }
 
-/// The policy as the input leaves it, with a new version if there is a new text.
+/// The policy as the input leaves it, with a new version if there is a new text. `comment` is that of the input, if it is new.
 fn updated(
     known: &Policy,
     input: &PolicyInput,
+    comment: Option<&str>,
     text: Option<&str>,
     cx: &Context<'_>,
 ) -> (Policy, Option<PolicyVersion>) {
     let (mut record, at) = (known.clone(), cx.now_after(known.last_modified_at));
-    if let Some(description) = input.description.clone().map(Description::into_string)
-        && description != record.description
-    {
-        record.description = description;
-        let change = DescriptionChange { at, by: cx.actor(), version: record.version };
-        push_newest(&mut record.description_changes, change);
+    // A version keeps its comment itself.
+    let comment = comment.filter(|_| text.is_none());
+    let description = input.description.clone().map(Description::into_string);
+    let description = description.filter(|description| *description != record.description);
+    if description.is_some() || comment.is_some() {
+        let comment = comment.unwrap_or_default().to_owned();
+        record.push_change(DescriptionChange { at, by: cx.actor(), version: record.version, comment });
     }
+    record.description = description.unwrap_or(record.description);
     if text.is_some() {
         record.version += 1;
     }

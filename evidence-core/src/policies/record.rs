@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::Actor;
+use crate::bounded::push_newest;
 use crate::fact::payload::{UnknownFields, keep_unknown_fields};
 use crate::id::Id;
 use crate::name::PolicyName;
@@ -26,7 +27,7 @@ pub struct Policy {
     pub created_by: Actor,
     /// When it last changed.
     pub last_modified_at: Timestamp,
-    /// When its description changed: the newest 100 times, oldest first. What else happened to it stands in its versions.
+    /// The newest 100 changes without a new version, oldest first. All other changes are versions.
     pub description_changes: Vec<DescriptionChange>,
     /// What a newer version of the program recorded beside.
     #[serde(flatten, skip_deserializing)]
@@ -35,7 +36,7 @@ pub struct Policy {
 
 keep_unknown_fields!(Policy);
 
-/// That a policy's description was changed.
+/// A change of a policy without a new version: of its description, or a comment alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DescriptionChange {
     /// When.
@@ -44,6 +45,32 @@ pub struct DescriptionChange {
     pub by: Actor,
     /// The policy's latest version at that time.
     pub version: u64,
+    /// What changed; empty where nothing was said, and where later comments take its room.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub comment: String,
+}
+
+/// A policy's record keeps comments of this many bytes, and the newest one however long it is: each fact repeats them.
+pub(super) const MAX_COMMENTS: usize = 16 << 10;
+
+impl Policy {
+    /// The comment that counts now, unless it is that of the latest version.
+    pub(super) fn latest_comment(&self) -> Option<&str> {
+        let of_version = self.description_changes.iter().rev().take_while(|one| one.version == self.version);
+        of_version.map(|one| one.comment.as_str()).find(|comment| !comment.is_empty())
+    }
+
+    /// Adds a change without a new version.
+    pub(super) fn push_change(&mut self, change: DescriptionChange) {
+        push_newest(&mut self.description_changes, change);
+        let mut room = MAX_COMMENTS;
+        for one in self.description_changes.iter_mut().rev().skip(1) {
+            match room.checked_sub(one.comment.len()) {
+                Some(left) => room = left,
+                None => one.comment.clear(),
+            }
+        }
+    }
 }
 
 /// One immutable version of a policy.
@@ -61,4 +88,35 @@ pub struct PolicyVersion {
     pub at: Timestamp,
     /// By whom.
     pub by: Actor,
+}
+
+#[cfg(all(test, feature = "conformance"))]
+mod tests {
+    use super::*;
+    use crate::conformance::fixtures::{at, id, robot};
+
+    #[test]
+    fn comments_of_earlier_changes_make_room_for_later_ones() {
+        let mut policy = Policy {
+            id: id(1),
+            name: "p".parse().unwrap(),
+            description: String::new(),
+            version: 1,
+            created_at: at(0),
+            created_by: robot(),
+            last_modified_at: at(0),
+            description_changes: Vec::new(),
+            unknown: UnknownFields::default(),
+        };
+        let lengths = [10_000, 6_000, 0, 60_000, 5, 20_000];
+        for (number, length) in (8..).zip(lengths) {
+            let comment = "x".repeat(length);
+            policy.push_change(DescriptionChange { at: at(number), by: robot(), version: 1, comment });
+        }
+        let kept = Vec::from_iter(policy.description_changes.iter().map(|one| one.comment.len()));
+        assert_eq!(kept, [10_000, 6_000, 0, 0, 5, 20_000]);
+        assert_eq!(policy.latest_comment().map(str::len), Some(20_000));
+        policy.version = 2;
+        assert_eq!(policy.latest_comment(), None);
+    }
 }

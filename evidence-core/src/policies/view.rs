@@ -13,7 +13,6 @@ use crate::environments::record::Environment;
 use crate::error::Result;
 use crate::id::Id;
 use crate::id::VersionKey;
-use crate::json::EmptyObject;
 use crate::name::{EnvironmentName, PolicyName};
 use crate::operation::versions::{Told, Version, Versioned};
 use crate::page::Listed;
@@ -52,7 +51,7 @@ pub struct BeforeVersions {
     pub created_by: String,
     /// When it was created, in epoch seconds.
     pub created_at: Seconds,
-    /// When its description changed or a version was added, in epoch seconds.
+    /// When its description changed, a version was added or a comment was made, in epoch seconds.
     pub last_modified_at: Seconds,
     /// Always false: policies stay.
     pub archived: bool,
@@ -62,7 +61,8 @@ pub struct BeforeVersions {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct AfterVersions {
-    /// What happened to it, oldest first. Of the changes of its description the newest 100 are there.
+    /// What happened to it, oldest first. Of the changes without a new version the newest 100 are there, with as many of the
+    /// newest comments as come to 16 KiB.
     pub events: Vec<PolicyEventView>,
     /// The names of the environments that it is attached to, sorted.
     pub consuming_envs: Vec<EnvironmentName>,
@@ -90,15 +90,24 @@ pub struct PolicyVersionView {
 #[schemars(rename = "PolicyEvent")]
 #[non_exhaustive]
 pub struct PolicyEventView {
-    /// What happened: `creation`, `new_version` or `metadata_update`.
+    /// What happened: `creation`, `new_version` or `metadata_update`, which is a new description, a comment, or both.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// When it happened, in epoch seconds.
     pub timestamp: Seconds,
     /// Who did it: the name of a user or service account.
     pub user: String,
-    /// Always empty.
-    pub data: EmptyObject,
+    /// What is known of it.
+    pub data: PolicyEventData,
+}
+
+/// What is known of something that happened to a policy.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct PolicyEventData {
+    /// What was said of a change without a new version; absent where nothing was. Versions have comments of their own.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub comment: String,
 }
 
 impl From<PolicyVersion> for PolicyVersionView {
@@ -115,7 +124,7 @@ impl From<PolicyVersion> for PolicyVersionView {
 
 impl PolicyEventView {
     fn new(kind: &'static str, at: Timestamp, by: &Actor) -> Self {
-        Self { kind, timestamp: at.seconds(), user: by.name.clone(), data: EmptyObject {} }
+        Self { kind, timestamp: at.seconds(), user: by.name.clone(), data: PolicyEventData::default() }
     }
 }
 
@@ -146,7 +155,7 @@ impl Version for PolicyVersion {
     }
 }
 
-/// The policy with all its versions. What happened to it follows from these, but for the changes of its description, each
+/// The policy with all its versions. What happened to it follows from these, but for the changes without a new version, each
 /// of which comes after the version that it found.
 fn versioned(policy: Policy, consumers: &Consumers) -> Result<Versioned> {
     let after = AfterVersions { events: Vec::new(), consuming_envs: consumers.of(policy.id) };
@@ -155,7 +164,9 @@ fn versioned(policy: Policy, consumers: &Consumers) -> Result<Versioned> {
     for number in 1..=policy.version {
         told.push(Told::Version((policy.id, number)));
         while let Some(change) = changes.next_if(|change| change.version <= number) {
-            told.push(Told::Event(PolicyEventView::new("metadata_update", change.at, &change.by)));
+            let event = PolicyEventView::new("metadata_update", change.at, &change.by);
+            let data = PolicyEventData { comment: change.comment.clone() };
+            told.push(Told::Event(PolicyEventView { data, ..event }));
         }
     }
     let before = BeforeVersions {

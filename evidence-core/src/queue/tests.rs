@@ -15,6 +15,10 @@ impl Task for Work {
     fn room(&self) -> Option<(Id, usize)> {
         self.0
     }
+
+    fn is_upload(&self) -> bool {
+        false
+    }
 }
 
 fn org(number: u64) -> Id {
@@ -38,8 +42,14 @@ async fn next(jobs: &mut Jobs<Work>) -> Queued<Work> {
 
 #[track_caller]
 fn refused(outcome: StoreResult<()>) -> Refused {
-    let Err(StoreError::Unavailable(source)) = outcome else { panic!("{outcome:?}") };
-    *source.downcast().expect("why it was refused")
+    let (is_unknown, source) = match outcome {
+        Err(StoreError::Unavailable(source)) => (false, source),
+        Err(StoreError::OutcomeUnknown(source)) => (true, source),
+        outcome => panic!("{outcome:?}"),
+    };
+    let refused = *source.downcast().expect("why it was refused");
+    assert_eq!(is_unknown, matches!(refused, Refused::Silent | Refused::Lost), "{refused:?}");
+    refused
 }
 
 /// Whether a job finds room: it waits then. Its room is taken for good.
@@ -99,6 +109,21 @@ async fn a_job_that_the_writer_lets_go_is_late_or_the_writer_has_ended() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_outcome_of_a_job_that_the_writer_drops_after_it_began_is_unknown() {
+    for after in [Duration::ZERO, TIMEOUT * 3 / 2] {
+        let (queue, mut jobs) = queue();
+        let mut caller = pin!(submit(&queue, None));
+        assert!(caller.as_mut().now_or_never().is_none());
+        let job = next(&mut jobs).await;
+        assert!(job.job.1.begin());
+        tokio::time::advance(after).await;
+        assert!(caller.as_mut().now_or_never().is_none());
+        drop(job);
+        assert_eq!(refused(caller.await), Refused::Lost);
+    }
+}
+
 #[tokio::test]
 async fn what_comes_after_the_end_is_refused() {
     let (queue, jobs) = queue();
@@ -153,4 +178,51 @@ async fn a_job_that_is_larger_than_all_the_room_waits_beside_it_one_at_a_time() 
     assert!(finds_room(&queue, org(2), OVERHEAD));
     while next(&mut jobs).await.job.0 != Some((org(1), 2 * ROOM)) {}
     assert!(finds_room(&queue, org(2), 2 * ROOM));
+}
+
+/// A chunk of a stored attachment, or a record.
+#[derive(Debug)]
+struct Piece {
+    org: u64,
+    is_upload: bool,
+    _reply: Reply<()>,
+}
+
+impl Task for Piece {
+    fn room(&self) -> Option<(Id, usize)> {
+        Some((org(self.org), if self.is_upload { 256 << 10 } else { 1000 }))
+    }
+
+    fn is_upload(&self) -> bool {
+        self.is_upload
+    }
+}
+
+#[tokio::test]
+async fn uploads_yield_to_records_and_organizations_take_turns() {
+    let (queue, mut jobs) = Queue::new(Bounds { bytes: 64 << 20, wait: TIMEOUT, grace: None });
+    let mut callers = Vec::new();
+    let mut hand_in = |org, is_upload| {
+        let (reply, outcome) = queue.outcome();
+        let mut caller = Box::pin(queue.submit(Piece { org, is_upload, _reply: reply }, outcome));
+        assert!(caller.as_mut().now_or_never().is_none());
+        callers.push(caller);
+    };
+    let taken = async |jobs: &mut Jobs<Piece>| {
+        let mut next = Vec::new();
+        assert_eq!(jobs.next(&mut next, 256).await, next.len());
+        Vec::from_iter(next.iter().map(|queued| (queued.job.org, queued.job.is_upload)))
+    };
+    (0..10).for_each(|_| hand_in(1, true));
+    (2..4).for_each(|org| (0..2).for_each(|_| hand_in(org, true)));
+    hand_in(4, false);
+    let upload = |org| (org, true);
+    assert_eq!(taken(&mut jobs).await, [(4, false), upload(1), upload(2), upload(3), upload(1)]);
+    // A record that arrives meanwhile waits for these few chunks, and not for all that are waiting.
+    hand_in(2, false);
+    assert_eq!(taken(&mut jobs).await, [(2, false), upload(2), upload(3), upload(1), upload(1)]);
+    assert!(jobs.has_uploads());
+    assert_eq!(taken(&mut jobs).await, [upload(1); 4]);
+    assert_eq!(taken(&mut jobs).await, [upload(1); 2]);
+    assert!(!jobs.has_uploads());
 }

@@ -1,5 +1,6 @@
 //! Repos as they are reported and recorded, and what is understood of a report: identity, host, namespace.
 
+use percent_encoding::percent_decode_str;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -199,7 +200,7 @@ pub(crate) fn vcs_instance(url: &str) -> Option<String> {
     };
     let host_and_port = authority.rsplit_once('@').map_or(authority, |(_, after)| after);
     let (host, port) = split_port(host_and_port)?;
-    let host = Some(host.to_ascii_lowercase()).filter(|host| is_host(host))?;
+    let host = Some(unescaped(host).to_lowercase()).filter(|host| is_host(host))?;
     let default = default_port(&scheme.to_ascii_lowercase());
     Some(match port.filter(|port| Some(*port) != default) {
         Some(port) => format!("{host}:{port}"),
@@ -227,6 +228,11 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
         },
         _ => Some((authority, None)),
     }
+}
+
+/// A host's name, of which a URL percent-encodes what is not ASCII.
+fn unescaped(host: &str) -> String {
+    percent_decode_str(host).decode_utf8_lossy().into_owned()
 }
 
 fn is_host(text: &str) -> bool {

@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use serde_saphyr::Error;
+use serde_saphyr::budget::BudgetBreach;
 
 use crate::name::BadText;
 
@@ -173,13 +175,14 @@ impl Examination {
         self.text(fields, key)
     }
 
-    /// An optional truth value.
+    /// An optional truth value, as YAML 1.2 or 1.1 writes it: `true`, `yes`, `on` and their opposites.
     pub(super) fn boolean(&mut self, fields: &Fields<'_>, key: &str) -> Option<bool> {
         let value = fields.get(key)?;
-        if !value.is_boolean() {
+        let read = value.as_bool().or_else(|| boolean_word(value.as_str()?));
+        if read.is_none() {
             self.refuse(fields.path(key), "Input should be a valid boolean", value);
         }
-        value.as_bool()
+        read
     }
 
     /// Refuses a field whose text is none that a name of this type may be.
@@ -218,7 +221,28 @@ impl Examination {
     }
 }
 
-/// YAML 1.2 to JSON. Only `true` and `false` are booleans, so an artifact may be named `no`;
+/// The words that YAML 1.1 has for true and false, whatever their case.
+const TRUE_WORDS: [&str; 4] = ["true", "yes", "on", "y"];
+const FALSE_WORDS: [&str; 4] = ["false", "no", "off", "n"];
+
+fn boolean_word(word: &str) -> Option<bool> {
+    let is_in = |words: &[&str]| words.iter().any(|known| word.eq_ignore_ascii_case(known));
+    if is_in(&TRUE_WORDS) { Some(true) } else { is_in(&FALSE_WORDS).then_some(false) }
+}
+
+/// The JSON Schema of a truth value.
+pub(super) fn boolean_schema(description: &str, default: bool) -> Value {
+    let letter = |c: char| format!("[{}{}]", c.to_ascii_uppercase(), c.to_ascii_lowercase());
+    let any_case = |word: &&str| word.chars().map(letter).collect::<String>();
+    let words = Vec::from_iter(TRUE_WORDS.iter().chain(&FALSE_WORDS).map(any_case)).join("|");
+    json!({
+        "description": description,
+        "anyOf": [{ "type": "boolean" }, { "type": "string", "pattern": format!("^({words})$") }],
+        "default": default,
+    })
+}
+
+/// YAML 1.2 to JSON. Only `true` and `false` become booleans, so an artifact may be named `no`;
 /// repeated keys are refused.
 fn parse(yaml: &str) -> Result<Value, String> {
     if yaml.contains('\0') {
@@ -242,15 +266,108 @@ fn parse(yaml: &str) -> Result<Value, String> {
         },
     };
     serde_saphyr::from_str_with_options(yaml, options)
-        .map_err(|error| format!("Input should be valid YAML: {}", one_line(&error.to_string())))
+        .map_err(|error| format!("Input should be valid YAML: {}", explained(&error)))
 }
 
-/// A value the way the reference service shows it: plain text, `None`, `True`, `['a']`.
+/// What is wrong with a text, and where, in words of YAML files rather than those of the parser.
+fn explained(error: &Error) -> String {
+    let error = match error.without_snippet() {
+        Error::AliasError { error, .. } => error.without_snippet(),
+        error => error,
+    };
+    let text = match error {
+        Error::Eof { .. } => "the document is empty".into(),
+        Error::MultipleDocuments { .. } | Error::Budget { breach: BudgetBreach::Documents { .. }, .. } => {
+            "only one document is allowed, and here a second begins".into()
+        }
+        Error::Budget { breach: BudgetBreach::Nodes { .. } | BudgetBreach::Events { .. }, .. } => {
+            format!("the document should have at most {MAX_NODES} values")
+        }
+        Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
+            format!("values should nest at most {MAX_DEPTH} levels deep")
+        }
+        Error::Budget { breach: BudgetBreach::ScalarBytes { .. }, .. } => {
+            format!("all texts together should have at most {MAX_SCALAR_BYTES} bytes")
+        }
+        Error::Budget { .. }
+        | Error::AliasReplayCounterOverflow { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => {
+            format!(
+                "the document should have at most {MAX_ALIASES} anchors and aliases, for few values together"
+            )
+        }
+        Error::DuplicateMappingKey { key: Some(key), .. } => {
+            format!("the key '{}' is given twice", one_line(key))
+        }
+        Error::DuplicateMappingKey { .. } => "a key is given twice".into(),
+        Error::UnknownAnchor { .. } => "the alias has no anchor".into(),
+        Error::RecursiveReferencesRequireWeakTypes { .. } => {
+            "a value should not contain its own alias".into()
+        }
+        Error::MergeValueNotMapOrSeqOfMaps { .. } | Error::MergeKeyNotAllowed { .. } => {
+            "'<<' should be followed by the alias of a dictionary".into()
+        }
+        Error::UnsupportedTag { .. }
+        | Error::InvalidBinaryBase64 { .. }
+        | Error::BinaryNotUtf8 { .. }
+        | Error::TaggedScalarCannotDeserializeIntoString { .. } => "this tag cannot be used here".into(),
+        Error::SerdeInvalidType { .. } | Error::NullIntoString { .. } => "a key should be a text".into(),
+        Error::ExternalMessage { msg, .. } => syntax(msg).into(),
+        Error::Unexpected { .. } => "a text should stand here, not a list or dictionary".into(),
+        Error::InvalidScalar { .. } | Error::InvalidBooleanStrict { .. } => {
+            "the value is not of the type that its tag names".into()
+        }
+        Error::NonFiniteFloat { .. } => "numbers should be finite".into(),
+        _ => "this part cannot be read".into(),
+    };
+    match error.location().filter(|place| place.line() > 0) {
+        Some(place) => format!("{text} (line {}, column {})", place.line(), place.column()),
+        None => text,
+    }
+}
+
+/// What is wrong with the syntax, by words of the parser's message.
+fn syntax(message: &str) -> &'static str {
+    let table: [(&[&str], &str); 11] = [
+        (&["recursion"], "values nest too deep"),
+        (&["eof", "EOF"], "the text ends before a bracket or quote is closed"),
+        (&["tab"], "a tab cannot stand here; indent with spaces"),
+        (
+            &["escape", "surrogate", "hexadecimal"],
+            "a backslash in a text in double quotes begins no escape sequence",
+        ),
+        (&["quote"], "a text in quotes is not closed, or is followed by more than a comma"),
+        (&["bracket", "flow"], "brackets do not match, or a comma between them is missing"),
+        (&["indent"], "the indentation fits none of the lines before"),
+        (
+            &["key", "mapping", "':'"],
+            "a key, or the ':' after it, stands where none can be; texts with ': ' need quotes",
+        ),
+        (&["block sequence", "block collection"], "an item of a list stands where none can be"),
+        (&["anchor", "alias"], "an anchor or alias is not written correctly"),
+        (&["tag", "TAG", "directive", "document"], "a tag or directive is not written correctly"),
+    ];
+    let is_meant = |(words, _): &&(&[&str], &str)| words.iter().any(|word| message.contains(word));
+    table
+        .iter()
+        .find(is_meant)
+        .map_or("this character cannot stand here; the text may need quotes", |(_, text)| text)
+}
+
+/// A value the way the reference service shows it: plain text, `None`, `True`, `['a']`. A text that reads as another value
+/// without its quotes is shown with them.
 fn shown(value: &Value) -> String {
     match value {
+        Value::String(text) if is_ambiguous(text) => one_line(&format!("'{text}'")),
         Value::String(text) => one_line(text),
         other => one_line(&python(other)),
     }
+}
+
+fn is_ambiguous(text: &str) -> bool {
+    text.parse::<f64>().is_ok() || ["true", "false", "null", "~"].contains(&text)
 }
 
 fn python(value: &Value) -> String {
@@ -280,4 +397,61 @@ fn one_line(text: &str) -> String {
         line.push('…');
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_text_that_is_no_yaml_is_explained_in_words_of_yaml_files() {
+        let table = [
+            ("a: 1\n---\nb: 2", "only one document is allowed, and here a second begins (line 2, column 1)"),
+            ("a: 1\nb: 2\na: 3", "the key 'a' is given twice (line 3, column 1)"),
+            ("a: *b", "the alias has no anchor (line 1, column 4)"),
+            ("a:\n\tb: 1", "a tab cannot stand here; indent with spaces (line 2, column 2)"),
+            ("a: [1, 2", "brackets do not match, or a comma between them is missing"),
+            ("a: {b: 1}}", "brackets do not match"),
+            ("a: \"\\q\"", "begins no escape sequence"),
+            ("[1]: 2", "a text should stand here, not a list or dictionary"),
+            ("a: .inf", "numbers should be finite"),
+            ("a: 'b", "is not closed"),
+            ("a: b: c", "texts with ': ' need quotes"),
+            ("a: [[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]", "values nest too deep"),
+            ("a: [[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]", "values should nest at most 16 levels deep"),
+        ];
+        for (yaml, expected) in table {
+            let text = parse(yaml).unwrap_err();
+            assert!(text.starts_with("Input should be valid YAML: "), "{text}");
+            assert!(text.contains(expected), "{yaml:?}: {text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_error_has_words_of_the_parser(yaml in "[a-b:,*&!<>|'\"{}\\[\\]%@#?~ \n\t0-9-]{0,24}|\\PC{0,24}") {
+            let words = ["budget", "breach", "scalar", "serde", "Options", "deserialize", "mapping", "policy", "::", "Error"];
+            if let Err(text) = parse(&yaml) {
+                let told = words.iter().find(|word| text.contains(**word));
+                prop_assert!(told.is_none(), "{:?}: {}", yaml, text);
+                prop_assert!(!text.contains("this part cannot be read"), "{:?}: {}", yaml, text);
+            }
+        }
+
+        #[test]
+        fn words_of_yaml_1_1_are_booleans_where_one_is_expected_and_texts_elsewhere(
+            word in "([Tt][Rr][Uu][Ee]|[Yy][Ee][Ss]|[Oo][Nn])|[Ff][Aa][Ll][Ss][Ee]|[Nn][Oo]|[Oo][Ff][Ff]",
+        ) {
+            let (mut examination, value) =
+                Examination::read("Test", &format!("flag: {word}\non: {word}\nname: '{word}'")).unwrap();
+            let fields = examination.object("", &value, &["flag", "on", "name"]).unwrap();
+            let truth = ["true", "yes", "on"].contains(&word.to_lowercase().as_str());
+            prop_assert_eq!(examination.boolean(&fields, "flag"), Some(truth));
+            prop_assert_eq!(examination.boolean(&fields, "on"), Some(truth));
+            prop_assert_eq!(examination.text(&fields, "name"), Some(word.as_str()));
+            prop_assert!(examination.finish(()).is_ok());
+        }
+    }
 }

@@ -54,6 +54,7 @@
 //! ```
 
 pub mod compliance;
+mod deep;
 pub mod document;
 pub mod egress;
 mod folding;

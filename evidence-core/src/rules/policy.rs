@@ -24,9 +24,10 @@ pub use self::evidence::*;
 use self::expression::Budget;
 pub use self::expression::{Expression, ExpressionError, Scope, Truth};
 pub use self::schema::{SCHEMA_ID, schema};
+use super::compliance::State;
 use super::document::{DocumentErrors, Examination, Fields};
 use super::template::{self, Kind};
-use crate::name::{AttestationName, AttestationTypeName, ControlIdentifier};
+use crate::name::{AttestationName, ControlIdentifier};
 
 /// Why a policy was refused. Displayed as `N validation errors for Policy` and the details.
 pub type PolicyErrors = DocumentErrors;
@@ -288,9 +289,6 @@ fn parse_attestation_rule(
         examination.fits::<AttestationName>(&fields, "name", name);
     }
     let kind = template::parse_kind(examination, &fields, &KIND_ALIASES);
-    if let Some(custom) = kind.as_ref().and_then(Kind::custom_name) {
-        examination.fits::<AttestationTypeName>(&fields, "type", custom);
-    }
     let must_be_compliant = examination.boolean(&fields, "must_be_compliant").unwrap_or(true);
     let for_control = optional_text(examination, &fields, "for_control");
     if let Some(control) = for_control {
@@ -352,32 +350,78 @@ pub(crate) fn artifact_verdict(allow_listed: bool, satisfied: &[bool]) -> Option
     (!satisfied.is_empty()).then(|| satisfied.iter().all(|satisfied| *satisfied))
 }
 
-/// Whether a snapshot is compliant: a policy is attached, and every running artifact is compliant.
-/// An empty snapshot with policies is.
-pub(crate) fn snapshot_compliant(
-    mut verdicts: impl Iterator<Item = Option<bool>>,
-    has_policies: bool,
-) -> bool {
-    has_policies && verdicts.all(|verdict| verdict == Some(true))
+/// The verdict on a running artifact of an environment that requires provenance, from what the policies say and
+/// the states of the artifact in its flows. Without policies it must be compliant in each of them, as
+/// the gate asks.
+pub(crate) fn required_provenance_verdict(
+    allow_listed: bool,
+    by_policies: Option<bool>,
+    mut in_flows: impl ExactSizeIterator<Item = State>,
+) -> Option<bool> {
+    if allow_listed {
+        return Some(true);
+    }
+    if in_flows.len() == 0 {
+        return Some(false);
+    }
+    by_policies.or_else(|| Some(in_flows.all(State::is_compliant)))
+}
+
+/// Whether a snapshot is compliant: policies or required provenance judge what runs, and every running artifact is
+/// compliant. An empty snapshot that is judged is.
+pub(crate) fn snapshot_compliant(mut verdicts: impl Iterator<Item = Option<bool>>, is_judged: bool) -> bool {
+    is_judged && verdicts.all(|verdict| verdict == Some(true))
 }
 
 /// The `state` of a physical environment: whether its latest snapshot is compliant. Unknown without
-/// policies or without snapshots.
-pub(crate) fn environment_state(latest_compliant: Option<bool>, has_policies: bool) -> Option<bool> {
-    latest_compliant.filter(|_| has_policies)
+/// snapshots, and where nothing judges what runs.
+pub(crate) fn environment_state(latest_compliant: Option<bool>, is_judged: bool) -> Option<bool> {
+    latest_compliant.filter(|_| is_judged)
 }
 
-/// The `state` of a logical environment: false if a member is not compliant, true if all are, else
-/// unknown; so also without members.
-pub(crate) fn logical_environment_state(members: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
-    members
-        .into_iter()
-        .reduce(|all, member| match (all, member) {
-            (Some(false), _) | (_, Some(false)) => Some(false),
-            (Some(true), Some(true)) => Some(true),
+/// The states of the members of a logical environment, counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct MemberStates {
+    compliant: usize,
+    violating: usize,
+    unknown: usize,
+}
+
+impl MemberStates {
+    const fn count(&mut self, state: Option<bool>) -> &mut usize {
+        match state {
+            Some(true) => &mut self.compliant,
+            Some(false) => &mut self.violating,
+            None => &mut self.unknown,
+        }
+    }
+
+    pub(crate) fn add(&mut self, state: Option<bool>) {
+        *self.count(state) += 1;
+    }
+
+    /// Takes out what was added.
+    pub(crate) fn remove(&mut self, state: Option<bool>) {
+        let count = self.count(state);
+        *count = count.saturating_sub(1);
+    }
+
+    /// The `state` of the logical environment: false if a member is not compliant, true if all are, else unknown; so also
+    /// without members.
+    pub(crate) const fn state(&self) -> Option<bool> {
+        match self {
+            Self { violating: 1.., .. } => Some(false),
+            Self { compliant: 1.., unknown: 0, .. } => Some(true),
             _ => None,
-        })
-        .flatten()
+        }
+    }
+}
+
+/// The `state` of a logical environment ([`MemberStates::state`]).
+pub(crate) fn logical_environment_state(members: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
+    let mut states = MemberStates::default();
+    members.into_iter().for_each(|member| states.add(member));
+    states.state()
 }
 
 #[cfg(test)]

@@ -1,11 +1,15 @@
-//! JSON Schemas of custom attestation types: what their data must fit. A tenant writes them and the service checks by them,
-//! beside everybody else's requests, so that a schema says beforehand what checking by it may cost.
+//! JSON Schemas of custom attestation types, which their data must fit. A tenant writes them, and the service checks by
+//! them beside the requests of all others, so the work is bounded.
 //!
-//! Before a schema is compiled it is walked (`walk`): it refers to nothing but its own definitions, and to none within
-//! itself, so that it can be thought of as a tree, whose size is bounded. What checking takes is at most that size times the
-//! size of the data, which is bounded too. Patterns run in linear time. Formats are remarks.
+//! Before a schema is compiled, [`graph`] resolves its references within the document, and finds which schemas apply to
+//! which values. A schema may refer to itself as long as each cycle descends into the data. Before data are checked,
+//! [`meter`] counts the steps of that check for these data, and refuses what exceeds the budget. Patterns run in linear
+//! time. Formats are remarks.
 
-mod walk;
+mod graph;
+mod keywords;
+mod meter;
+mod references;
 
 use std::fmt;
 
@@ -14,38 +18,42 @@ use serde_json::{Map, Number, Value};
 
 use crate::decode::shortened;
 use crate::json::JsonValue;
-use walk::Weight;
+use crate::rules::deep;
+use graph::{Graph, Node, Weight};
+use meter::Meter;
 
-/// What a pattern is compiled to is no larger than this. It takes up to 2.5 µs a byte of text.
-const MAX_PATTERN_BYTES: usize = 32 << 10;
+/// The largest size of a compiled pattern.
+const MAX_PATTERN_BYTES: usize = 256 << 10;
 
-/// Checking takes no more steps than this, of some 80 ns each.
+/// The steps that one check may take, of some 80 ns each.
 const MAX_STEPS: usize = 20_000_000;
 
-/// So many bytes of text are counted, or compared, in a step.
+/// Counting or comparing so many bytes of text is one step.
 const BYTES_PER_STEP: usize = 64;
 
-/// The steps that a pattern may take for a byte of text.
-const STEPS_PER_BYTE: usize = 32;
+/// The pointer to a schema has at most so many bytes, and those of all keywords together: each repeats the names above it.
+const MAX_PLACE: usize = 16 << 10;
+const MAX_PLACE_BYTES: usize = 8 << 20;
 
-/// All that does not fit is looked for where it takes no more steps than this: each error of each branch takes memory.
-const MAX_EXPLAINED: usize = 200_000;
+/// All places that do not fit are named where that takes no more steps than this: each error of each branch takes memory.
+const MAX_EXPLAINED: usize = 400_000;
 
-/// So many places that do not fit are named.
+/// The places that do not fit, at most.
 const MAX_MISFITS: usize = 20;
 
-/// What a schema within a schema takes, and what a pattern takes with what it remembers of the texts that it was run on.
+/// The bytes that a compiled schema takes, and a pattern with its caches.
 const SUBSCHEMA_BYTES: usize = 1 << 10;
 const PATTERN_BYTES: usize = 256 << 10;
 
-/// What a value of a schema takes, such as a constant, of which there are copies.
+/// The bytes of a value of a schema, such as a constant.
 const VALUE_BYTES: usize = 160;
 
-/// So many copies of a text of a schema are kept.
+/// The copies of each text of a schema.
 const COPIES: usize = 3;
 
-/// More steps take more than some ten milliseconds.
-const MANY_STEPS: usize = 200_000;
+/// Checking more bytes than this, or by more schemas, may take more than some ten milliseconds.
+const MANY_BYTES: usize = 4 << 10;
+const MANY_SCHEMAS: usize = 200;
 
 /// A place in a JSON document, and what is wrong there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,51 +84,35 @@ impl fmt::Display for SchemaError {
 #[derive(Debug)]
 pub struct Schema {
     validator: Validator,
+    nodes: Vec<Node>,
     weight: Weight,
 }
 
 /// Data as schemas see them.
 #[derive(Debug, Clone)]
-pub struct Data {
-    value: Value,
-    /// How many values there are.
-    values: usize,
-    /// The bytes of its strings and names.
-    bytes: usize,
-}
+pub struct Data(Value);
 
 impl Data {
     /// The data of JSON. A number that is too large for a float is the largest one.
     pub fn of(json: &JsonValue) -> Self {
-        let mut data = Self { value: Value::Null, values: 0, bytes: 0 };
-        data.value = data.read(json);
-        data
+        Self(read(json))
     }
+}
 
-    fn read(&mut self, json: &JsonValue) -> Value {
-        self.values += 1;
-        match json {
-            JsonValue::Null => Value::Null,
-            JsonValue::Bool(value) => Value::Bool(*value),
-            JsonValue::Number(text) => Value::Number(number(text)),
-            JsonValue::String(text) => {
-                self.bytes += text.len();
-                Value::String(text.clone())
-            }
-            JsonValue::Array(items) => Value::Array(items.iter().map(|item| self.read(item)).collect()),
-            JsonValue::Object(fields) => {
-                let mut read = Map::new();
-                for (name, value) in fields {
-                    self.bytes += name.len();
-                    read.insert(name.clone(), self.read(value));
-                }
-                Value::Object(read)
-            }
+fn read(json: &JsonValue) -> Value {
+    match json {
+        JsonValue::Null => Value::Null,
+        JsonValue::Bool(value) => Value::Bool(*value),
+        JsonValue::Number(text) => Value::Number(number(text)),
+        JsonValue::String(text) => Value::String(text.clone()),
+        JsonValue::Array(items) => Value::Array(items.iter().map(read).collect()),
+        JsonValue::Object(fields) => {
+            Value::Object(Map::from_iter(fields.iter().map(|(name, value)| (name.clone(), read(value)))))
         }
     }
 }
 
-/// The number that text of JSON is, in whatever comes nearest.
+/// The nearest number to the text of one.
 fn number(text: &str) -> Number {
     let integer = text.parse::<i64>().map(Number::from).or_else(|_| text.parse::<u64>().map(Number::from));
     integer.unwrap_or_else(|_| {
@@ -135,28 +127,29 @@ impl Schema {
     /// # Errors
     /// The place in the schema, and why it is refused.
     pub fn compile(schema: &JsonValue) -> Result<Self, SchemaError> {
-        let Data { mut value, .. } = Data::of(schema);
-        let weight = walk::weigh(&value)?;
-        let draft = draft(&value)?;
-        // Neither it nor what is in it is known by an address, so that none leads there; and unknown keywords take no memory.
-        walk::prune(&mut value);
-        let weight = weight.with_values_of(&value);
+        let schema = read(schema);
+        deep::run(|| Self::compile_value(&schema)).unwrap_or_else(|_| Err(SchemaError::new("", NO_THREAD)))
+    }
+
+    fn compile_value(schema: &Value) -> Result<Self, SchemaError> {
+        let draft = draft(schema)?;
+        let Graph { nodes, weight, schema } = Graph::of(schema, draft)?;
         let compiled = jsonschema::options()
             .with_draft(draft)
             .offline()
             .should_validate_formats(false)
             .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
-            .build(&value);
+            .build(&schema);
         let validator = compiled.map_err(|error| {
             let place = error.instance_path().as_str().to_owned();
             SchemaError::new(place, shortened(&error.masked().to_string()))
         })?;
-        Ok(Self { validator, weight })
+        Ok(Self { validator, nodes, weight })
     }
 
     /// About how many bytes of memory it takes.
     pub(crate) const fn bytes(&self) -> usize {
-        let Weight { subschemas, patterns, place_bytes, values, bytes, .. } = self.weight;
+        let Weight { subschemas, patterns, place_bytes, values, bytes } = self.weight;
         subschemas * SUBSCHEMA_BYTES
             + patterns * PATTERN_BYTES
             + place_bytes
@@ -166,35 +159,31 @@ impl Schema {
 
     /// Whether checking this many bytes of JSON may take longer than a short job.
     pub(crate) const fn may_take_long(&self, bytes: usize) -> bool {
-        self.steps(bytes, bytes) > MANY_STEPS
+        bytes > MANY_BYTES || self.nodes.len() > MANY_SCHEMAS
     }
 
-    /// At most so many steps does checking take of so many values, whose strings and names have so many bytes.
-    const fn steps(&self, values: usize, bytes: usize) -> usize {
-        let Weight { tree, pattern_tree, .. } = self.weight;
-        tree.saturating_mul(values.saturating_add(bytes / BYTES_PER_STEP))
-            .saturating_add(pattern_tree.saturating_mul(bytes).saturating_mul(STEPS_PER_BYTE))
-    }
-
-    /// Checks data; the places that do not fit, or the first of them.
+    /// Checks data.
     ///
     /// # Errors
-    /// What does not fit, at least one.
+    /// The places that do not fit, or the first of them: at least one.
     pub fn check(&self, data: &Data) -> Result<(), Vec<SchemaError>> {
-        let steps = self.steps(data.values, data.bytes);
-        if steps > MAX_STEPS {
-            return Err(vec![SchemaError::new(
-                "",
-                "The data are too large to be checked by a schema of this size",
-            )]);
-        }
-        if self.validator.is_valid(&data.value) {
+        deep::run(|| self.check_value(&data.0)).unwrap_or_else(|_| Err(vec![SchemaError::new("", NO_THREAD)]))
+    }
+
+    fn check_value(&self, data: &Value) -> Result<(), Vec<SchemaError>> {
+        let whole = |text: &str| Err(vec![SchemaError::new("", text)]);
+        let Some(steps) = Meter::count(&self.nodes, data, MAX_STEPS) else {
+            return whole(
+                "The data are too large to be checked by this schema: it would take too many steps",
+            );
+        };
+        if self.validator.is_valid(data) {
             return Ok(());
         }
         if steps > MAX_EXPLAINED {
-            return Err(vec![SchemaError::new("", "The data do not fit the type's schema")]);
+            return whole("The data do not fit the type's schema; they are too large to say where");
         }
-        let misfits = self.validator.iter_errors(&data.value).take(MAX_MISFITS).map(|error| {
+        let misfits = self.validator.iter_errors(data).take(MAX_MISFITS).map(|error| {
             let place = error.instance_path().as_str().to_owned();
             SchemaError::new(place, shortened(&error.masked().to_string()))
         });
@@ -202,22 +191,33 @@ impl Schema {
     }
 }
 
-/// The dialect that a schema is written in.
+fn too_long() -> SchemaError {
+    SchemaError::new("", "Names of properties that schemas stand below are too long")
+}
+
+const NO_THREAD: &str = "The server has no thread to check this at the moment";
+
+/// The dialect that a schema is written in: draft 7 where it does not say which.
 fn draft(schema: &Value) -> Result<Draft, SchemaError> {
     let Some(named) = schema.get("$schema") else { return Ok(Draft::Draft7) };
-    let name = named.as_str().unwrap_or_default().trim_end_matches('#');
-    let name = name.trim_start_matches("http://").trim_start_matches("https://");
-    Ok(match name {
-        "json-schema.org/draft-04/schema" => Draft::Draft4,
-        "json-schema.org/draft-06/schema" => Draft::Draft6,
-        "json-schema.org/draft-07/schema" | "json-schema.org/schema" => Draft::Draft7,
-        "json-schema.org/draft/2019-09/schema" => Draft::Draft201909,
-        "json-schema.org/draft/2020-12/schema" => Draft::Draft202012,
-        _ => {
-            let text = "Input should be draft-04, draft-06, draft-07, 2019-09 or 2020-12 of json-schema.org";
-            return Err(SchemaError::new("/$schema", text));
-        }
+    dialect(named).ok_or_else(|| {
+        let text = "Input should be draft-04, draft-06, draft-07, 2019-09 or 2020-12 of json-schema.org";
+        SchemaError::new("/$schema", text)
     })
+}
+
+/// The dialect of this address.
+fn dialect(named: &Value) -> Option<Draft> {
+    let name = named.as_str()?.trim_end_matches('#');
+    let name = name.trim_start_matches("http://").trim_start_matches("https://");
+    match name {
+        "json-schema.org/draft-04/schema" => Some(Draft::Draft4),
+        "json-schema.org/draft-06/schema" => Some(Draft::Draft6),
+        "json-schema.org/draft-07/schema" | "json-schema.org/schema" => Some(Draft::Draft7),
+        "json-schema.org/draft/2019-09/schema" => Some(Draft::Draft201909),
+        "json-schema.org/draft/2020-12/schema" => Some(Draft::Draft202012),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::document::{DocumentErrors, Examination, Fields};
-use crate::name::{AttestationName, TemplateReferenceName};
+use crate::name::{AttestationName, AttestationTypeName, TemplateReferenceName};
 
 /// Identifier of the JSON Schema of flow templates, its `$id`.
 pub const SCHEMA_ID: &str = "https://evidence.dev/schemas/flow-template/v1";
@@ -22,7 +22,11 @@ pub const SCHEMA_ID: &str = "https://evidence.dev/schemas/flow-template/v1";
 /// Why a template was refused. Displayed as `N validation errors for Template` and the details.
 pub type TemplateErrors = DocumentErrors;
 
-const NAMED_KINDS: [&str; 7] = ["generic", "junit", "snyk", "pull_request", "jira", "sonar", "decision"];
+const NAMED_KINDS: [&str; 9] =
+    ["generic", "junit", "snyk", "pull_request", "jira", "sonar", "decision", "sbom", "sarif"];
+/// Types as they are reported, and as they are asked for; either spelling is read.
+const SYSTEM_KINDS: [(&str, &str); 3] =
+    [("system:decision", "decision"), ("system:sbom", "sbom"), ("system:sarif", "sarif")];
 const ANY_KIND: &str = "*";
 const CUSTOM_PREFIX: &str = "custom:";
 
@@ -33,22 +37,20 @@ const CUSTOM_PREFIX: &str = "custom:";
 pub struct Kind(String);
 
 impl Kind {
-    /// Whether an attestation of this reported type is of the kind. Decisions are reported as
-    /// `system:decision` and asked for as `decision`.
+    /// Whether an attestation of this reported type is of the kind. Attestations of system types are reported as
+    /// `system:<name>` and asked for as `<name>`.
     pub fn matches(&self, reported_type: &str) -> bool {
         self.is_any() || self.0 == Self::of_reported(reported_type)
     }
 
     /// What an attestation of this reported type is asked for as.
     pub(super) fn of_reported(reported_type: &str) -> &str {
-        match reported_type {
-            "system:decision" => "decision",
-            other => other,
-        }
+        let is_it = |(reported, _): &&(&str, &str)| *reported == reported_type;
+        SYSTEM_KINDS.iter().find(is_it).map_or(reported_type, |(_, kind)| *kind)
     }
 
     /// The name of the custom attestation type, where it is one.
-    pub(super) fn custom_name(&self) -> Option<&str> {
+    fn custom_name(&self) -> Option<&str> {
         self.0.strip_prefix(CUSTOM_PREFIX)
     }
 
@@ -67,6 +69,7 @@ impl FromStr for Kind {
     type Err = UnknownKind;
 
     fn from_str(text: &str) -> Result<Self, UnknownKind> {
+        let text = Self::of_reported(text);
         let known = NAMED_KINDS.contains(&text) || text == ANY_KIND;
         if known || text.starts_with(CUSTOM_PREFIX) { Ok(Self(text.to_owned())) } else { Err(UnknownKind) }
     }
@@ -260,7 +263,11 @@ fn parse_version(examination: &mut Examination, root: &Fields<'_>) {
         // JSON Schema holds 1 and 1.0 for the same number.
         && version.as_f64() != Some(1.0)
     {
-        examination.refuse(root.path("version"), "Input should be 1", version);
+        let text = match version {
+            Value::String(_) => "Input should be the number 1, without quotes",
+            _ => "Input should be 1",
+        };
+        examination.refuse(root.path("version"), text, version);
     }
 }
 
@@ -320,23 +327,31 @@ pub(super) fn parse_kind(
     let written = examination.required_text(fields, "type")?;
     let meant =
         aliases.iter().find_map(|(alias, kind)| (*alias == written).then_some(*kind)).unwrap_or(written);
-    meant
-        .parse()
-        .map_err(|unknown: UnknownKind| {
+    let kind: Kind = match meant.parse() {
+        Ok(kind) => kind,
+        Err(unknown) => {
+            let unknown: UnknownKind = unknown;
             examination.refuse(fields.path("type"), &unknown.to_string(), &written.into());
-        })
-        .ok()
+            return None;
+        }
+    };
+    // Custom types may only have such names, so an attestation of a type of another name could never arrive.
+    if let Some(name) = kind.custom_name() {
+        examination.fits::<AttestationTypeName>(fields, "type", name);
+    }
+    Some(kind)
 }
 
 /// The schema of an attestation type that is asked for, with further spellings.
 pub(super) fn kind_schema(aliases: &[&str]) -> Value {
-    let known = [NAMED_KINDS.as_slice(), aliases].concat();
+    let known = [NAMED_KINDS.as_slice(), &SYSTEM_KINDS.map(|(reported, _)| reported), aliases].concat();
+    let custom = AttestationTypeName::PATTERN.replacen('^', &format!("^{CUSTOM_PREFIX}"), 1);
     json!({
         "description": "Type that the attestation must have; '*' is any type.",
         "type": "string",
         "anyOf": [
             { "enum": known },
-            { "pattern": r"^custom:[^\u0000]*$" },
+            { "pattern": custom, "maxLength": CUSTOM_PREFIX.len() + AttestationTypeName::MAX_LEN },
             { "const": ANY_KIND },
         ],
     })

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -25,9 +25,10 @@ use crate::ledger::Frontier;
 use crate::limits::Limits;
 use crate::name::{Fingerprint, OrgName, ServiceAccountName};
 use crate::policies::parsed::ParsedPolicies;
+use crate::spool::TemporarySpace;
 use crate::store::Store;
 use crate::store::entry::Entry;
-use crate::store::error::StoreError;
+use crate::store::error::{StoreError, is_future};
 use crate::sweep::pending;
 use crate::time::{Clock, Timestamp};
 use crate::trails::contents::TrailCache;
@@ -48,6 +49,8 @@ pub struct Context<'a> {
     settings: &'a Settings,
     templates: &'a Templates,
     compute: Compute,
+    /// Whether something of the request was recorded, or may have been.
+    has_recorded: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for Context<'_> {
@@ -102,7 +105,13 @@ impl<'a> Context<'a> {
             settings,
             templates,
             compute,
+            has_recorded: Arc::default(),
         }
+    }
+
+    /// Whether something of the request was recorded, or may have been.
+    pub(super) fn has_recorded(&self) -> bool {
+        self.has_recorded.load(Ordering::Relaxed)
     }
 
     /// The same context for an operation of [`Scope::Open`] that knows who calls: what it records with it, this service
@@ -129,8 +138,9 @@ impl<'a> Context<'a> {
         if self.access.target.scope() != Scope::Open {
             return Err(Error::Forbidden);
         }
-        let compute = self.compute.clone();
-        Ok(Context { acting: Some(acting), compute, ..Context::over(self.parts, self.access, self.now()) })
+        let (compute, has_recorded) = (self.compute.clone(), Arc::clone(&self.has_recorded));
+        let context = Context::over(self.parts, self.access, self.now());
+        Ok(Context { acting: Some(acting), compute, has_recorded, ..context })
     }
 
     /// The service account of this name, if its privilege is enough.
@@ -166,13 +176,25 @@ impl<'a> Context<'a> {
     /// # Errors
     /// [`Error::Store`], with [`StoreError::Unavailable`] where the same content is just being removed.
     pub async fn keep_attachment(&self, sha256: &Fingerprint, content: &mut dyn Chunks) -> Result<()> {
-        let places = (self.store, &**self.attachments);
-        Ok(pending::keep(places, (self.org()?, sha256), content, self.clock.now()).await?)
+        let (places, now) = ((self.store, &**self.attachments), self.clock.now());
+        // A note from the future would keep the content from being swept.
+        self.store.check_clock(now).await?;
+        let kept = pending::keep(places, (self.org()?, sha256), content, now).await;
+        // Whether the content was written does not matter: no record names it.
+        Ok(kept.map_err(|error| match error {
+            StoreError::OutcomeUnknown(source) => StoreError::Unavailable(source),
+            other => other,
+        })?)
     }
 
     /// Where the content of attachments is kept; downloads keep it beyond the operation.
     pub const fn attachments(&self) -> &'a Arc<dyn Blobs> {
         self.attachments
+    }
+
+    /// The temporary space of the request, beside that of its body.
+    pub(crate) fn temporary_space(&self) -> TemporarySpace {
+        self.parts.admission.on_behalf_of(self.access.on_behalf_of()).temporary_space().clone()
     }
 
     /// The instant of the attempt: one for all that it decides, and a later one when it has to decide again.
@@ -181,9 +203,10 @@ impl<'a> Context<'a> {
     }
 
     /// The instant of a change to what last changed then: another server's clock may be ahead, and no record goes back in
-    /// time, as its ledger does not.
+    /// time, as its ledger does not. A time that lies far in the future was written by a clock that was wrong.
     pub(crate) fn now_after(&self, last: Timestamp) -> Timestamp {
-        self.now().max(last)
+        let now = self.now();
+        if is_future(last, now) { now } else { now.max(last) }
     }
 
     /// The ledger of the organization.
@@ -401,6 +424,9 @@ impl<'a> Context<'a> {
         let updates = Vec::from_iter(facts.iter().map(|fact| CacheUpdate::of(fact, self.limits())));
         let write = Write { org, by: self.actor(), at: self.now(), facts, guards, secrets };
         let recorded = self.store.record(write).await;
+        if matches!(recorded, Ok(_) | Err(StoreError::OutcomeUnknown(_))) {
+            self.has_recorded.store(true, Ordering::Relaxed);
+        }
         if access {
             self.parts.callers.forget();
         }

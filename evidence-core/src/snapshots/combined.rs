@@ -12,6 +12,7 @@ use crate::environments::store::{EnvironmentStatus, KnownEnvironment, MemberChan
 use crate::error::Result;
 use crate::id::Id;
 use crate::name::EnvironmentName;
+use crate::rules::policy::MemberStates;
 use crate::service::Context;
 use crate::snapshots::store::{Event, Progress, SnapshotRow};
 use crate::snapshots::timeline::Told;
@@ -185,12 +186,19 @@ impl Combined {
             let members = distinct(changes.iter().map(|change| (change.member, entries)));
             (changes, members)
         };
-        let (mut changes, asked) = cx.compute().run_if(heavy, with_members).await?;
+        let (changes, asked) = cx.compute().run_if(heavy, with_members).await?;
         let found = progress(&asked, cx).await?.into_iter();
-        // Nothing shows of a member that never had a snapshot: neither it nor its spans are looked up.
-        let now = asked.into_iter().zip(found).filter(|(_, now)| now.snapshots > 0);
+        let now = asked.into_iter().zip(found);
         let now = BTreeMap::from_iter(now.map(|((member, _), now)| (member, now)));
-        let members = Vec::from_iter(now.keys().copied());
+        let is_idle = |now: &Progress| now.snapshots == 0;
+        let mut members = Vec::from_iter(now.iter().filter(|(_, now)| !is_idle(now)).map(|(id, _)| *id));
+        let idle = Vec::from_iter(now.iter().filter(|(_, now)| is_idle(now)).map(|(id, _)| *id));
+        if !idle.is_empty() {
+            // Of members without snapshots nothing is shown: all that is looked up is whether they are archived.
+            let listed = cx.store().environments_listed(org).await?;
+            let listed: BTreeSet<Id> = listed.into_iter().map(|listed| listed.id).collect();
+            members.extend(idle.into_iter().filter(|member| !listed.contains(member)));
+        }
         let (mut archived, mut names) = (Archived::new(), BTreeMap::new());
         for part in members.chunks(MEMBERS) {
             for known in cx.store().environments_by_id(org, part).await? {
@@ -206,7 +214,6 @@ impl Combined {
             return Err(StoreError::corrupt(format_args!("the member {lost} of an environment")).into());
         }
         let begun = move || {
-            changes.retain(|change| now.contains_key(&change.member));
             let (mut spans, changes) = spans(&changes, &archived);
             let mut asked = Vec::new();
             for span in &mut spans {
@@ -218,18 +225,31 @@ impl Combined {
         let (spans, asked) = cx.compute().run_if(heavy, begun).await?;
         let found = progress(&asked, cx).await?;
         let counted = move || Self::counted(environment, entries, spans, found, names);
-        cx.compute().run_if(heavy, counted).await
+        let (combined, others) = cx.compute().run_if(heavy, counted).await?;
+        combined.with_changes(others, cx).await
+    }
+
+    /// The same, where of these other changes of the members those show that come after the first snapshot: of members that
+    /// had no snapshot then, so that what is known of all members is another.
+    async fn with_changes(mut self, others: Vec<u64>, cx: &Context<'_>) -> Result<Self> {
+        let before = self.after(&others, cx).await?;
+        let shown = others.into_iter().zip(before).filter(|(_, before)| before.snapshots > 0);
+        let mut changes = BTreeSet::clone(&self.changes);
+        changes.extend(shown.map(|(entry, _)| entry));
+        self.total.snapshots += (changes.len() - self.changes.len()) as u64;
+        self.changes = Arc::new(changes);
+        Ok(self)
     }
 
     /// What follows from spans, from the entries of all changes, and from how far members were at the ends of each span
-    /// ([`Span::ends`]).
+    /// ([`Span::ends`]); with the changes of members that had no snapshot then.
     fn counted(
         environment: Id,
         entries: u64,
         (mut spans, mut changes): (Vec<Span>, BTreeSet<u64>),
         found: Vec<Progress>,
         names: BTreeMap<Id, EnvironmentName>,
-    ) -> Self {
+    ) -> (Self, Vec<u64>) {
         let mut found = found.into_iter();
         let (mut total, mut shown, mut ended) = (Progress::default(), BTreeSet::new(), BTreeMap::new());
         for span in &mut spans {
@@ -250,11 +270,11 @@ impl Combined {
             all += *of_entry;
             *of_entry = all;
         }
-        changes.retain(|entry| shown.contains(entry));
+        let others = changes.extract_if(.., |entry| !shown.contains(entry)).collect();
         total.snapshots += changes.len() as u64;
         let most = most_at_once(&spans);
         let (spans, changes) = (spans.into(), Arc::new(changes));
-        Self { environment, spans, changes, entries, total, ended, most, names }
+        (Self { environment, spans, changes, entries, total, ended, most, names }, others)
     }
 
     /// How many snapshots there are, and how many events.
@@ -376,7 +396,8 @@ impl Combined {
         Ok(Times(times.into_iter().collect()))
     }
 
-    /// The entries of the snapshots from one to another, and of each whether all that ran was allowed to.
+    /// The entries of the snapshots from one to another, and of each whether the state of the environment was compliant then:
+    /// that of a member without a snapshot is unknown.
     async fn verdicts(&self, first: u64, last: u64, cx: &Context<'_>) -> Result<BTreeMap<u64, bool>> {
         let after = self.members_after(&[first, last.saturating_add(1)], cx).await?;
         let [from, to] = after.as_slice() else { return Ok(BTreeMap::new()) };
@@ -537,30 +558,31 @@ impl Verdicts {
             Some(rows.get(after.checked_sub(1)?)?.compliant)
         };
         let now = spans.iter().filter(|span| span.covers(first));
-        let now = now.filter_map(|span| Some((span.member, stands(&span.member, first)?)));
-        let mut members = BTreeMap::<Id, bool>::from_iter(now);
-        let mut violating = members.values().filter(|compliant| !**compliant).count();
+        let now = now.map(|span| (span.member, stands(&span.member, first)));
+        let mut members = BTreeMap::<Id, Option<bool>>::from_iter(now);
+        let mut states = MemberStates::default();
+        members.values().for_each(|member| states.add(*member));
         let mut verdicts = BTreeMap::new();
         let told = changes.range(first..=last).copied().chain(taken.keys().copied());
         for entry in BTreeSet::from_iter(told) {
-            let mut put = |member: &Id, stands: Option<bool>| {
-                let was = match stands {
-                    Some(compliant) => members.insert(*member, compliant),
-                    None => members.remove(member),
-                };
-                violating -= usize::from(was == Some(false));
-                violating += usize::from(stands == Some(false));
-            };
             for member in ended.get(&entry).into_iter().flatten() {
-                put(member, None);
+                if let Some(was) = members.remove(member) {
+                    states.remove(was);
+                }
             }
+            let mut put = |member: &Id, stands: Option<bool>| {
+                if let Some(was) = members.insert(*member, stands) {
+                    states.remove(was);
+                }
+                states.add(stands);
+            };
             for member in begun.get(&entry).into_iter().flatten() {
                 put(member, stands(member, entry));
             }
             if let Some(row) = taken.get(&entry) {
                 put(&row.environment, Some(row.compliant));
             }
-            verdicts.insert(entry, violating == 0 && !members.is_empty());
+            verdicts.insert(entry, states.state() == Some(true));
         }
         verdicts
     }
@@ -653,9 +675,10 @@ mod tests {
             let (mut shown, mut expected) = (BTreeSet::new(), BTreeMap::new());
             let (mut members, mut stand) = (BTreeSet::new(), BTreeMap::<u8, bool>::new());
             for (entry, (number, what)) in (0_u64..).zip(&ledger) {
+                let is_shown = |number: &u8| stand.contains_key(number) || !expected.is_empty();
                 let shows = match what {
-                    Happens::Joins => members.insert(*number) && stand.contains_key(number),
-                    Happens::Leaves => members.remove(number) && stand.contains_key(number),
+                    Happens::Joins => members.insert(*number) && is_shown(number),
+                    Happens::Leaves => members.remove(number) && is_shown(number),
                     Happens::Has(compliant) => {
                         stand.insert(*number, *compliant);
                         members.contains(number)
@@ -671,8 +694,9 @@ mod tests {
                     shown.extend(shows.then_some(entry));
                 }
                 if shows {
-                    let running = Vec::from_iter(members.iter().filter_map(|number| stand.get(number)));
-                    expected.insert(entry, !running.is_empty() && running.into_iter().all(|compliant| *compliant));
+                    let mut states = members.iter().map(|number| stand.get(number));
+                    let is_compliant = !members.is_empty() && states.all(|state| state == Some(&true));
+                    expected.insert(entry, is_compliant);
                 }
             }
             let (spans, _) = spans(&changes, &Archived::new());

@@ -8,7 +8,7 @@ use crate::json::JsonFields;
 use crate::ledger::Hash;
 use crate::name::{Fingerprint, PolicyName};
 use crate::rules::compliance::State;
-use crate::rules::policy::{Artifact, RuleEvaluation, RuleOutcomes, UnknownCondition};
+use crate::rules::policy::{Artifact, RuleEvaluation, RuleOutcomes, UnknownCondition, environment_state};
 use crate::snapshots::key::ArtifactKey;
 use crate::time::Timestamp;
 
@@ -32,12 +32,20 @@ pub struct Snapshot {
     /// How many events the environment had before it: its own are numbered from there on, by which they are found.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub events_before: u64,
+    /// Whether the environment required provenance.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub requires_provenance: bool,
     /// The policies it was evaluated by, by id.
     pub policies: Vec<AppliedPolicy>,
     /// Artifacts that began to run, or whose data differ from the snapshot before.
     pub changes: Vec<RunningArtifact>,
     /// Artifacts that no longer run.
     pub exits: Vec<ArtifactKey>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
@@ -57,6 +65,13 @@ impl Snapshot {
     /// How many events the environment has with it.
     pub fn events_with(&self) -> u64 {
         self.events_before.saturating_add(self.events().count() as u64)
+    }
+}
+
+impl Snapshot {
+    /// The state of the environment by this snapshot: unknown where no policy was attached and no provenance required.
+    pub(crate) fn state(&self) -> Option<bool> {
+        environment_state(Some(self.compliant), !self.policies.is_empty() || self.requires_provenance)
     }
 }
 
@@ -88,8 +103,8 @@ pub struct RunningArtifact {
     pub name: String,
     /// When its instances were created, in epoch seconds, ascending; their number is the instance count.
     pub created: Vec<i64>,
-    /// What only environments of its kind tell: pods, tasks, containers, revisions. Answers show what is under `pods` and
-    /// `ecs_context`. No snapshot is taken because it differs.
+    /// What only environments of its kind tell: pods, tasks, containers, revisions. Answers show what is under `pods`,
+    /// `ecs_context`, `azure_context` and `cloud_run_context`. No snapshot is taken because it differs.
     #[serde(default, skip_serializing_if = "JsonFields::is_empty")]
     pub context: JsonFields,
     /// The first snapshot with these data.

@@ -183,8 +183,8 @@ pub(crate) struct Source {
 
 impl From<Artifact> for Source {
     fn from(report: Artifact) -> Self {
-        let told = report.repo_info.as_ref().map(|info| info.url.to_string());
         Self {
+            repo_url: report.repo_address().to_owned(),
             flow: report.flow,
             trail: report.trail,
             fingerprint: report.fingerprint,
@@ -192,7 +192,6 @@ impl From<Artifact> for Source {
             git_commit: report.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
             commit_url: report.commit_url,
             commit: report.git_commit_info,
-            repo_url: told.filter(|url| !url.is_empty()).unwrap_or(report.repo_url),
         }
     }
 }

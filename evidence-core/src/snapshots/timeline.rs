@@ -7,9 +7,8 @@ use futures_util::future::try_join;
 use futures_util::{Stream, StreamExt, stream};
 
 use crate::environments::store::KnownEnvironment;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, at_most};
 use crate::id::Id;
-use crate::limits::at_most;
 use crate::name::EnvironmentName;
 use crate::page::in_batches;
 use crate::service::{Context, OwnedContext};

@@ -11,11 +11,10 @@ use serde::Serialize;
 
 use crate::compute::{Compute, MANY_EVALUATIONS};
 use crate::environments::record::EnvironmentKind;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, at_most};
 use crate::git::GitCommitInfo;
 use crate::id::Id;
 use crate::json::JsonText;
-use crate::limits::at_most;
 use crate::operation::{Envelope, JsonList, around_last, write_json};
 use crate::rules::compliance::State;
 use crate::service::{Context, OwnedContext};
@@ -128,7 +127,7 @@ pub struct SnapshotArtifact {
     pub name: String,
     /// Its SHA-256; empty for what has no digest.
     pub fingerprint: String,
-    /// Whether it may run; null where no policy evaluates it.
+    /// Whether it may run; null where no policy evaluates it and the environment does not require provenance.
     pub compliant: Option<bool>,
     /// Retired; always empty.
     pub deployments: [(); 0],
@@ -139,10 +138,15 @@ pub struct SnapshotArtifact {
     pub pods: Option<JsonText>,
     /// Its task, in ECS environments.
     pub ecs_context: Option<JsonText>,
+    /// Its app, in Azure environments: `app_name`, `app_kind` and `digests_source`.
+    pub azure_context: Option<JsonText>,
+    /// Its service or job, in Cloud Run environments: `kind`, `service_name`, `revision_name` and `job_name`.
+    pub cloud_run_context: Option<JsonText>,
     /// How it differs from the snapshot before.
     pub annotation: Annotation,
-    /// Why it may not run, a sentence for each rule of a policy that it violates in a flow; empty where it may, and where no
-    /// policy evaluates it.
+    /// Why it may not run: a sentence for each rule of a policy that it violates in a flow, and where the environment requires
+    /// provenance that it has none, or without policies how it stands in its flows. Empty where it may run, and where nothing
+    /// evaluates it.
     pub reasons_for_incompliance: Vec<String>,
     /// The flow of the first of `flows`; empty without one.
     pub flow_name: String,
@@ -280,7 +284,9 @@ impl PartRead {
         }
         let snapshot = cx.store().snapshot(org, environment, index).await?;
         let lost = || StoreError::corrupt(format_args!("snapshot {index} of an environment is missing"));
-        let applied = AppliedVersions::read(snapshot.ok_or_else(lost)?.record.policies, cx).await?;
+        let snapshot = snapshot.ok_or_else(lost)?.record;
+        let requires_provenance = snapshot.requires_provenance;
+        let applied = AppliedVersions::read(snapshot.policies, cx).await?;
         let evaluated_before = |placed: &SnapshotEntry| placed.instance.judged_by != applied.digest;
         // What exited with this snapshot was evaluated by the policies of the one before.
         let applied_before = if placed.iter().any(evaluated_before) {
@@ -292,7 +298,11 @@ impl PartRead {
         placed.sort_by_cached_key(|placed| {
             (placed.running_instances() == 0, Reverse(placed.instance.created.last().copied()))
         });
-        Ok(Self { environment, placed, shown: ShownBy { index, shown, applied, applied_before } })
+        Ok(Self {
+            environment,
+            placed,
+            shown: ShownBy { index, requires_provenance, shown, applied, applied_before },
+        })
     }
 
     /// Its artifacts as the snapshot shows them, one after the other.
@@ -304,6 +314,9 @@ impl PartRead {
         parts.map_ok(show).try_flatten().boxed()
     }
 }
+
+/// Why an artifact may not run that was reported in no flow, where the environment requires provenance.
+const NO_PROVENANCE: &str = "the environment requires provenance, and the artifact was reported in no flow";
 
 /// What is told of all artifacts of a snapshot before they are.
 #[derive(Default)]
@@ -413,6 +426,8 @@ pub(crate) fn fingerprint(instance: &RunningArtifact) -> String {
 struct ShownBy {
     /// The environment's own snapshot.
     index: u64,
+    /// Whether the environment required provenance then.
+    requires_provenance: bool,
     shown: Shown,
     applied: AppliedVersions,
     /// Those of the snapshot before, where something was evaluated by these.
@@ -442,8 +457,11 @@ impl ShownBy {
         let flows = sources.flows_of(&instance, &replaced, self.index, cx);
         let annotation = self.annotation(&instance, exited);
         let policy_decisions = self.decisions(&instance, sources);
-        let reasons_for_incompliance =
-            if instance.compliant == Some(false) { reasons(&policy_decisions) } else { Vec::new() };
+        let mut reasons_for_incompliance = Vec::new();
+        if instance.compliant == Some(false) {
+            reasons_for_incompliance = self.missing_provenance(&instance, &flows);
+            reasons_for_incompliance.extend(reasons(&policy_decisions));
+        }
         let first = flows.first().cloned();
         let text =
             |field: fn(&ArtifactFlow) -> &String| first.as_ref().map(field).cloned().unwrap_or_default();
@@ -455,6 +473,8 @@ impl ShownBy {
             created: instance.created,
             pods: instance.context.remove("pods"),
             ecs_context: instance.context.remove("ecs_context"),
+            azure_context: instance.context.remove("azure_context"),
+            cloud_run_context: instance.context.remove("cloud_run_context"),
             annotation,
             reasons_for_incompliance,
             flow_name: text(|flow| &flow.flow_name),
@@ -467,6 +487,23 @@ impl ShownBy {
             flows,
             policy_decisions,
         }
+    }
+
+    /// What speaks against an artifact where the environment requires provenance: that there is none, or, without policies,
+    /// how it stands in its flows.
+    fn missing_provenance(&self, instance: &RunningArtifact, flows: &[ArtifactFlow]) -> Vec<String> {
+        if instance.provenance.is_empty() && (self.requires_provenance || instance.judged_by.is_none()) {
+            return vec![NO_PROVENANCE.to_owned()];
+        }
+        let own = flows.iter().filter(|_| instance.judged_by.is_none());
+        let reason = |flow: &ArtifactFlow, why: &FlowReason| {
+            format!(
+                "the artifact is {} in flow '{}': {}",
+                why.artifact_compliance_state, flow.flow_name, why.reason
+            )
+        };
+        own.flat_map(|flow| flow.flow_reasons_for_non_compliance.iter().map(move |why| reason(flow, why)))
+            .collect()
     }
 
     fn annotation(&self, instance: &RunningArtifact, exited: bool) -> Annotation {

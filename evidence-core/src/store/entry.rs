@@ -41,8 +41,11 @@ pub struct StoredEntry {
     pub index: u64,
     /// The fact's kind.
     pub kind: String,
-    /// When it happened.
+    /// When it was recorded, by the clock of the server that did so.
     pub at: Timestamp,
+    /// The time that windows and order go by: `at`, or, where the clock was ahead, the time at which that was corrected
+    /// ([`Fact::ClockCorrected`](crate::Fact::ClockCorrected)). It never goes back in a ledger.
+    pub effective_at: Timestamp,
     /// Who did it, as `user:<name>`, `service-account:<name>` or `operator:<name>`.
     pub actor: String,
     /// The SHA-256 of the payload.

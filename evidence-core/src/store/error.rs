@@ -1,5 +1,10 @@
 //! Why a store does not answer.
 
+use std::fmt;
+use std::time::Duration;
+
+use crate::time::Timestamp;
+
 /// The result of asking a store.
 pub type StoreResult<T> = Result<T, StoreError>;
 
@@ -15,6 +20,12 @@ pub enum StoreError {
     /// The store cannot be reached, is saturated, full or read-only: try again later.
     #[error("the store is not available: {0}")]
     Unavailable(#[source] Source),
+    /// The store became unavailable during a write, and nobody knows whether it wrote. Only what changes something fails so.
+    #[error("the store may or may not have written: {0}")]
+    OutcomeUnknown(#[source] Source),
+    /// The time of a write is ahead of the store's reference clock. Nothing was written.
+    #[error("{0}")]
+    ClockAhead(ClockAhead),
     /// A stored record cannot be read.
     #[error("a stored record is damaged: {what}")]
     Corrupt {
@@ -24,6 +35,83 @@ pub enum StoreError {
     /// Anything else; a defect.
     #[error("the store failed: {0}")]
     Failed(#[source] Source),
+}
+
+/// A time that is too far ahead of a reference clock to be recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClockAhead {
+    /// By how much it is ahead.
+    pub by: Duration,
+    /// Of which clock.
+    pub of: ReferenceClock,
+}
+
+/// The clock that a store compares the times of writes with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReferenceClock {
+    /// The clock of the database server, which all servers share.
+    Database,
+    /// The time at which the store was opened, and the time that a monotonic clock has counted since then.
+    Monotonic,
+}
+
+/// How far ahead of the database's clock a server's clock may be.
+pub const MAX_CLOCK_LEAD: Duration = Duration::from_secs(5 * 60);
+
+/// Whether a time that was recorded is so far ahead of the present that a clock was wrong.
+pub(crate) fn is_future(at: Timestamp, now: Timestamp) -> bool {
+    at.later_than(now).is_some_and(|by| by > MAX_CLOCK_LEAD)
+}
+
+/// How far ahead a clock may jump while the store is open.
+pub const MAX_CLOCK_JUMP: Duration = Duration::from_secs(60 * 60);
+
+impl ReferenceClock {
+    /// Checks a time against the time of this clock.
+    ///
+    /// # Errors
+    /// [`StoreError::ClockAhead`] where it is more than [`MAX_CLOCK_LEAD`] ahead of a database's clock, or more than
+    /// [`MAX_CLOCK_JUMP`] ahead of a monotonic one.
+    pub fn check(self, at: Timestamp, reference: Timestamp) -> StoreResult<()> {
+        let most = match self {
+            Self::Database => MAX_CLOCK_LEAD,
+            Self::Monotonic => MAX_CLOCK_JUMP,
+        };
+        match at.later_than(reference) {
+            Some(by) if by > most => Err(StoreError::ClockAhead(ClockAhead { by, of: self })),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for ClockAhead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by = Rounded(self.by);
+        match self.of {
+            ReferenceClock::Database => write!(
+                f,
+                "nothing was written, because this server's clock is {by} ahead of the database's clock: set the clock"
+            ),
+            ReferenceClock::Monotonic => write!(
+                f,
+                "nothing was written, because this server's clock has jumped {by} ahead since the server started: \
+                 set the clock, or start the server anew if the clock is right"
+            ),
+        }
+    }
+}
+
+/// A duration in the largest unit of which it has two.
+pub(crate) struct Rounded(pub(crate) Duration);
+
+impl fmt::Display for Rounded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        let units = [(24 * 60 * 60, "days"), (60 * 60, "hours"), (60, "minutes")];
+        let unit = units.into_iter().find(|(unit, _)| seconds >= 2 * unit);
+        let (unit, name) = unit.unwrap_or((1, "seconds"));
+        write!(f, "{} {name}", seconds / unit)
+    }
 }
 
 impl StoreError {
@@ -62,5 +150,32 @@ pub(crate) fn unless_corrupt<T>(
             Ok(None)
         }
         other => other.map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_may_be_a_little_ahead_of_a_reference_clock() {
+        let at = |seconds: u64| Timestamp::from_seconds(1_000_000).plus(Duration::from_secs(seconds));
+        for (clock, seconds, refused) in [
+            (ReferenceClock::Database, 300, None),
+            (ReferenceClock::Database, 301, Some("5 minutes ahead of the database's clock")),
+            (ReferenceClock::Database, 1100 * 86_400, Some("1100 days ahead")),
+            (ReferenceClock::Monotonic, 3600, None),
+            (ReferenceClock::Monotonic, 2 * 3600, Some("jumped 2 hours ahead since the server started")),
+        ] {
+            let checked = clock.check(at(seconds), at(0)).map_err(|error| error.to_string());
+            match refused {
+                None => assert_eq!(checked, Ok(()), "{clock:?} {seconds}"),
+                Some(text) => {
+                    let error = checked.unwrap_err();
+                    assert!(error.contains(text) && error.contains("nothing was written"), "{error}");
+                }
+            }
+        }
+        ReferenceClock::Database.check(at(0), at(1_000_000)).unwrap();
     }
 }

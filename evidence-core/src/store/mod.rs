@@ -47,7 +47,9 @@
 //!   [`StoreError::Conflict`] and nothing is written.
 //! - Each fact gets the next index. Where it has a [`subject`](crate::Fact::subject), that index is the record's revision
 //!   from then on ([`Current::revision`]): later facts about a record replace it, and say in `record` how it is.
-//! - Its entry has the time of the write, or that of the entry before where that is later: time never goes back.
+//! - Its entry has the time of the write, or that of the entry before where that is later: time never goes back, but for a
+//!   fact that says so ([`Fact::turns_time_back`](crate::Fact::turns_time_back)): its entry has exactly the time of the
+//!   write, and no entry before counts as recorded later ([`StoredEntry::effective_at`]).
 //! - It enters the rows by which the queries find it: those that the core derives from it
 //!   ([`Fact::index_rows`](crate::Fact::index_rows)), so that a store knows no fact. A body need not be stored twice: the
 //!   entry's payload holds it, and a row that points there by index is enough.
@@ -96,7 +98,9 @@ use crate::trails::store::TrailStore;
 
 pub use batch::distinct;
 pub use entry::{Current, Entry, Leaf, StoredEntry};
-pub use error::{StoreError, StoreResult, skip_corrupt};
+pub use error::{
+    ClockAhead, MAX_CLOCK_JUMP, MAX_CLOCK_LEAD, ReferenceClock, StoreError, StoreResult, skip_corrupt,
+};
 
 /// A page of a ledger ends once its payloads have so many bytes. It always has an entry, however long.
 pub const LEDGER_PAGE: u64 = 4 << 20;
@@ -113,6 +117,9 @@ pub trait Recorder: Send + Sync {
 pub trait LedgerStore: Send + Sync {
     /// The head of an organization's ledger, one; `None` when there is no such organization.
     async fn ledger_head(&self, org: Id) -> StoreResult<Option<Frontier>>;
+    /// How many entries the ledgers of these organizations have, one an organization, in any order; unknown organizations are
+    /// passed over.
+    async fn ledger_sizes(&self, orgs: &[Id]) -> StoreResult<Vec<(Id, u64)>>;
     /// The entries from index `first` on, ordered by index: at most `limit`, and none that [`LEDGER_PAGE`] bytes of others
     /// come before.
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>>;
@@ -120,9 +127,11 @@ pub trait LedgerStore: Send + Sync {
     async fn ledger_leaves(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<Leaf>>;
     /// The entries at these indexes, one an index, in any order; unknown indexes are passed over.
     async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>>;
-    /// When the entries at these indexes were recorded, one an index, in any order; unknown indexes are passed over.
+    /// The effective times of the entries at these indexes ([`StoredEntry::effective_at`]), one an index, in any order;
+    /// unknown indexes are passed over.
     async fn ledger_times(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<(u64, Timestamp)>>;
-    /// How many entries were recorded at or before this time; 0 where there is no such organization.
+    /// How many entries were recorded at or before this time, by their effective times; 0 where there is no such
+    /// organization.
     async fn ledger_size_at(&self, org: Id, at: Timestamp) -> StoreResult<u64>;
     /// The leaf hashes and stored nodes of `needs`, one each, as far as they exist.
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<LedgerHashes>;
@@ -131,8 +140,14 @@ pub trait LedgerStore: Send + Sync {
 /// Queries about the store as a whole.
 #[async_trait]
 pub trait Health: Send + Sync {
-    /// Answers once the store can be read.
+    /// Answers once the store was read and written. What it writes is a row that every call overwrites: neither a ledger nor
+    /// the store grows.
     async fn ready(&self) -> StoreResult<()>;
+    /// Refuses a time that is too far ahead of the store's reference clock ([`ReferenceClock`]) with
+    /// [`StoreError::ClockAhead`], as recording does. A store without such a clock accepts every time.
+    async fn check_clock(&self, now: Timestamp) -> StoreResult<()>;
+    /// The time of the newest entry: of the last entries of all ledgers, the latest time.
+    async fn newest_entry(&self) -> StoreResult<Option<Timestamp>>;
 }
 
 /// Everything the service needs of a store: the sum of the small traits, implemented by whatever implements them.

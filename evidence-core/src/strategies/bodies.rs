@@ -13,6 +13,7 @@ use crate::name::{
     ActionName, AttestationName, AttestationTypeName, CommitSha, ControlIdentifier, EnvironmentName,
     Fingerprint, FlowName, PolicyName, ServiceAccountName, TagKey, TemplateReferenceName, TrailName,
 };
+use crate::time::MAX_SECONDS;
 
 /// An artifact report.
 pub fn artifact() -> Shape {
@@ -28,7 +29,7 @@ pub fn artifact() -> Shape {
         .optional("repo_info", shared::repo())
         .optional("commits_list", Shape::list(&shared::commit(), 0..2))
         .optional("repo_url", shared::address())
-        .optional("is_compliant", Shape::boolean())
+        .optional("is_compliant", Shape::or_wrong(Just(json!(true)), vec![json!(false), json!("x")]))
         .required("build_url", shared::address())
         .required("commit_url", shared::address())
         .optional("template", template_names())
@@ -289,7 +290,7 @@ pub fn overriding(known: &ExistingNames) -> Shape {
 /// An attestation of a system type.
 pub fn system(known: &ExistingNames) -> Shape {
     let of_type = |name: &'static str| {
-        let wrong = vec![json!("sarif"), json!(""), json!(7), json!([])];
+        let wrong = vec![json!("spdx"), json!(""), json!(7), json!([])];
         Object::new().required("type_name", Shape::or_wrong(Just(json!(name)), wrong))
     };
     let control = || Shape::of::<ControlIdentifier>().or_valid(Just(json!("c1")));
@@ -306,7 +307,22 @@ pub fn system(known: &ExistingNames) -> Shape {
         .required("original_fingerprint", Shape::of::<Fingerprint>())
         .required("document", shared::any_object());
     let sbom = of_type("sbom").required("attestation_data", data(&document.shape()));
-    Shape::any_of(&[beside, within, sbom].map(|claim| open_attestation(&claim, known)))
+    let driver = Object::new().required("name", Shape::text()).optional("version", Shape::text());
+    let tool = Object::new().required("driver", driver.shape());
+    let result = Object::new()
+        .optional("level", Shape::choice(&["none", "note", "warning", "error"]))
+        .optional(
+            "kind",
+            Shape::choice(&["notApplicable", "pass", "fail", "review", "open", "informational"]),
+        )
+        .optional("ruleIndex", Shape::integer(-1, 9));
+    let run =
+        Object::new().required("tool", tool.shape()).optional("results", Shape::list(&result.shape(), 0..3));
+    let log = Object::new()
+        .required("version", Shape::choice(&["2.1.0"]))
+        .required("runs", Shape::list(&run.shape(), 0..3));
+    let sarif = of_type("sarif").required("attestation_data", data(&log.shape()));
+    Shape::any_of(&[beside, within, sbom, sarif].map(|claim| open_attestation(&claim, known)))
 }
 
 /// An attestation of a custom type.
@@ -348,13 +364,18 @@ fn known_names(names: &[String]) -> Shape {
 
 /// What an environment is made with.
 pub fn environment(known: &ExistingNames) -> Shape {
+    // A logical environment runs nothing that could have provenance.
+    let provenance = |kinds: &[&str]| match kinds {
+        ["logical"] => Shape::or_wrong(Just(json!(false)), vec![json!(true), json!("x")]),
+        _ => Shape::boolean(),
+    };
     let of = |kinds: &'static [&'static str], members: &[String]| {
         Object::new()
             .required("name", Shape::of::<EnvironmentName>())
             .required("type", Shape::choice(kinds))
             .required("description", shared::description())
             .optional("include_scaling", Shape::boolean())
-            .optional("require_provenance", Shape::boolean())
+            .optional("require_provenance", provenance(kinds))
             .optional("included_environments", known_names(members))
             .optional("policies", known_names(&known.policies))
             .closed()
@@ -382,8 +403,7 @@ pub fn environment_renaming() -> Shape {
 
 /// A report of what runs in an environment of this type.
 pub fn report(kind: &'static [&'static str]) -> Shape {
-    let created = Shape::integer(0, i64::MAX).or_valid((0..4_102_444_800_i64).prop_map(Value::from));
-    let no_digests = Just(Broken::whole(json!({})));
+    let created = Shape::integer(0, MAX_SECONDS).or_valid((0..4_102_444_800_i64).prop_map(Value::from));
     let digest = match kind {
         ["docker" | "server" | "S3" | "lambda"] => Shape::of::<Fingerprint>(),
         _ => {
@@ -393,9 +413,7 @@ pub fn report(kind: &'static [&'static str]) -> Shape {
         }
     };
     let digests = Shape::map(&"[a-z][a-z0-9:/.-]{0,12}".boxed(), &digest, 1..3);
-    let artifact = Object::new()
-        .required("digests", digests.or_broken(no_digests))
-        .required("creationTimestamp", created);
+    let artifact = Object::new().required("digests", digests).required("creationTimestamp", created);
     let artifact = match kind {
         ["K8S"] => {
             let owner = Object::new()
@@ -448,9 +466,34 @@ pub fn allowance() -> Shape {
     Object::new()
         .required("artifact_name", Shape::text())
         .required("artifact_fingerprint", Shape::of::<Fingerprint>())
-        .required("description", shared::description())
+        .required("description", reason())
+        .optional("expires_at", allowance_end())
         .closed()
         .shape()
+}
+
+/// Why an artifact is allowed: some letters.
+fn reason() -> Shape {
+    let valid = texts::printable().prop_filter("not blank", |text| !text.trim().is_empty());
+    Shape::or_wrong(
+        valid.prop_map(Value::from),
+        vec![json!(""), json!(" \n"), json!(7), json!("é".repeat(65_537))],
+    )
+}
+
+/// Seconds that are in the future, and others: in the past, and in milliseconds.
+fn allowance_end() -> Shape {
+    let valid = 3_900_000_000..=253_402_300_799_i64;
+    let wrong = vec![
+        json!(1),
+        json!(-1),
+        json!(0),
+        json!(1_900_000_000_000_i64),
+        json!("1"),
+        json!(1.5),
+        json!(true),
+    ];
+    Shape::or_wrong(valid.prop_map(Value::from), wrong)
 }
 
 /// What a custom attestation type is made with, beside its schema.
@@ -597,13 +640,7 @@ pub fn environment_action(known: &ExistingNames) -> Shape {
 
 /// An action about flows; about none, for nobody says which there are.
 pub fn flow_action() -> Shape {
-    let triggers = Shape::choice(&[
-        "ON_STARTED_TRAIL",
-        "ON_ATTESTED_PROVENANCE",
-        "ON_ATTESTATION",
-        "ON_APPROVAL",
-        "ON_RELEASE",
-    ]);
+    let triggers = Shape::choice(&["ON_STARTED_TRAIL", "ON_ATTESTED_PROVENANCE", "ON_ATTESTATION"]);
     let none = Shape::or_wrong(Just(json!([])), vec![json!(7), json!("web"), json!({})]);
     action(&["flow"], &triggers).required("flows", none).closed().shape()
 }

@@ -40,7 +40,7 @@ impl Sent {
     fn form(&self, parts: FormParts) -> Result<RawBody> {
         let file = self.file.as_ref().map(|text| Ok::<_, Error>((parts.file.to_owned(), upload(text)?)));
         Ok(RawBody::Form {
-            document: Some(self.document.to_string().into_bytes()),
+            document: Some(self.document.to_string().into_bytes().into()),
             files: file.transpose()?.into_iter().collect(),
         })
     }

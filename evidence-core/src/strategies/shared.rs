@@ -28,9 +28,8 @@ pub fn web_url() -> Shape {
         "ftp://example.com",
         "https://",
         "https://user@:80/",
-        "http:///path",
-        "https://e/a b",
-        "https://e\n",
+        "https://e e/",
+        "https://e:port/",
     ];
     let longer = format!("https://e/{}", "a".repeat(2048));
     let wrong = wrong.map(Value::from).into_iter().chain([json!(longer), json!(7), json!([])]);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::background::runner::{Job, Turn};
+use crate::blobs::OutsideBlobs;
 use crate::error::Result;
 use crate::id::Id;
 use crate::service::Evidence;

@@ -9,7 +9,8 @@
 
 pub(crate) mod job;
 pub(crate) mod pending;
+pub(crate) mod place;
 pub(crate) mod store;
 
 pub use job::{GRACE, GraceTooShort, LEAST_GRACE, Sweep};
-pub use store::{AttachmentState, Pending, PendingStore};
+pub use store::{AttachmentPlace, AttachmentState, Pending, PendingStore};

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::blobs::{Blobs, Chunks, OutsideBlobs};
+use crate::blobs::{Blobs, Chunks};
 use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::store::Store;
 use crate::store::error::{StoreError, StoreResult};
+use crate::sweep::place::MarkedPlace;
 use crate::sweep::store::AttachmentState;
 use crate::time::Timestamp;
 
@@ -23,7 +24,7 @@ pub(crate) enum Attachments {
     /// In the store itself.
     Inside(Arc<dyn Store>),
     /// In a place outside of it.
-    Outside(Arc<dyn OutsideBlobs>),
+    Outside(Arc<MarkedPlace>),
 }
 
 impl Attachments {

@@ -33,6 +33,15 @@ pub struct Pending {
     pub removing_at: Option<Timestamp>,
 }
 
+/// The place outside the store where the content of attachments is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttachmentPlace {
+    /// The id in the marker of the place.
+    pub id: Id,
+    /// Whether the marker was written.
+    pub is_marked: bool,
+}
+
 /// The notes of contents that no record names yet. Each call is one transaction.
 #[async_trait]
 pub trait PendingStore: Send + Sync {
@@ -55,4 +64,8 @@ pub trait PendingStore: Send + Sync {
     /// Forgets a note that is still as it is here, and removes the content from the store itself, unless a record names
     /// it; answers whether the note is gone by this. While tables are brought up to date it does nothing.
     async fn end_removal(&self, pending: &Pending) -> StoreResult<bool>;
+    /// Returns the place outside the store where the content of attachments is, if one was noted.
+    async fn attachment_place(&self) -> StoreResult<Option<AttachmentPlace>>;
+    /// Notes the place, unless another one is noted, and returns whether it did. A place that is marked stays so.
+    async fn put_attachment_place(&self, place: AttachmentPlace) -> StoreResult<bool>;
 }

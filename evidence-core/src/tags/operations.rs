@@ -6,10 +6,9 @@ use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::bounded::{Dictionary, List, ShortText, TagValue, Text};
-use crate::error::{Error, Missing, Resource, Result};
+use crate::error::{Error, Missing, Resource, Result, at_most};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
-use crate::limits::at_most;
 use crate::name::{ControlIdentifier, OrgName, TagKey};
 use crate::operation::{Acknowledged, Json, JsonList, Method, Operation};
 use crate::service::{Context, Draft};

@@ -8,10 +8,15 @@ use crate::texts::record::TextRef;
 impl Draft {
     /// Keeps a text, which the facts after this one refer to, where the organization does not have it or it cannot be read
     /// any more. Texts never go, so that this needs no guard; two writes that race may both keep one.
-    pub(crate) async fn keep_text(&mut self, text: &str, reference: TextRef, cx: &Context<'_>) -> Result<()> {
+    pub(crate) async fn keep_text(
+        &mut self,
+        text: impl AsRef<str> + Into<String>,
+        reference: TextRef,
+        cx: &Context<'_>,
+    ) -> Result<()> {
         let kept = cx.store().texts(cx.org()?, &[reference.sha256]).await?;
-        if !kept.iter().any(|kept| kept == text) {
-            self.fact(Fact::TextKept { text: text.to_owned() });
+        if !kept.iter().any(|kept| kept == text.as_ref()) {
+            self.fact(Fact::TextKept { text: text.into() });
         }
         Ok(())
     }

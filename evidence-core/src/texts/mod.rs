@@ -1,4 +1,4 @@
-//! Long texts that many records have in common, such as templates: kept once an organization, in a ledger entry of their
+//! Long texts, such as templates and the data of attestations: kept once an organization, in a ledger entry of their
 //! own ([`Fact::TextKept`](crate::Fact::TextKept)), and referred to by digest.
 
 pub(crate) mod draft;

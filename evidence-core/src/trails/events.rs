@@ -130,7 +130,7 @@ fn event(entry: StoredEntry) -> StoreResult<Option<Event>> {
         Fact::AttestationAdded { record } => TrailEventKind::Attestation(record),
         _ => return Ok(None),
     };
-    Ok(Some(Event { at: entry.at, by: Some(entry.actor), what }))
+    Ok(Some(Event { at: entry.effective_at, by: Some(entry.actor), what }))
 }
 
 /// What happened at run time to these artifacts, oldest first.

@@ -290,7 +290,7 @@ fn claim(
             .map(|(key, text)| (key.as_ref().to_owned(), text.to_string()))
             .collect(),
         commit: attestation.git_commit_info.as_ref().map(commit),
-        details: details::shown(&attestation.details),
+        details: details::shown(&attestation.details, attestation.data),
         user_data,
     }
 }

@@ -2,12 +2,17 @@
 //! where its ledger in the target ends, so that a copy which was broken off is simply begun again.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crate::blobs::Blobs;
-use crate::id::Id;
+use crate::feed::{Advance, Lease};
+use crate::id::{Id, SystemRandom};
 use crate::ledger::{Frontier, root_at, root_needs};
 use crate::name::{Fingerprint, OrgName};
+use crate::notifications::job::{NAME, after};
+use crate::notifications::store::Delivery;
 use crate::orgs::record::Organization;
+use crate::page::Listed;
 use crate::store::Store;
 use crate::store::entry::StoredEntry;
 use crate::store::error::{StoreError, StoreResult};
@@ -17,6 +22,9 @@ use crate::time::{Clock, SystemClock};
 
 use super::attachments::{Attachments, Content, Fault, GIVEN_UP, Organizations, PAGE, UNREADABLE};
 use super::{Import, Transfer};
+
+/// How long the target's lease of notifications is held at most, should this process end while it is.
+const LEASE: Duration = Duration::from_secs(30);
 
 /// What a copy found and did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -268,6 +276,7 @@ impl Ledger<'_> {
         attempts.in_a_row = 0;
         self.copy_missing_attachments(attempts, progress).await?;
         self.copy_entries(target_size, source_size, attempts, progress).await?;
+        self.copy_deliveries().await?;
         let new_attachments = attempts.counts.copied - before;
         Ok(Copied {
             organization: self.name(),
@@ -333,6 +342,45 @@ impl Ledger<'_> {
             })?;
         }
         Ok(())
+    }
+
+    /// Copies how far notifications were sent, so that the target's servers go on from there instead of repeating them.
+    async fn copy_deliveries(&self) -> Result<(), CopyError> {
+        let (from, to, org) = (self.from.store, self.to.store, self.organization.id);
+        // The position first: events behind it that are sent meanwhile are in the deliveries read after it.
+        let position = from.cursor(NAME, org).await.map_err(CopyError::Source)?;
+        let actions = from.actions_listed(org).await.map_err(CopyError::Source)?;
+        for ids in Listed::batches(actions) {
+            let actions = from.actions_by_id(org, &ids).await.map_err(CopyError::Source)?;
+            let targets = actions.into_iter().flat_map(|action| action.record.targets);
+            let targets = Vec::from_iter(targets.map(|target| target.id));
+            let sent = from.deliveries(org, &targets).await.map_err(CopyError::Source)?;
+            let known = to.deliveries(org, &targets).await.map_err(CopyError::Target)?;
+            for delivery in sent {
+                let known = known.iter().find(|known| known.target == delivery.target);
+                if known.is_some_and(|known| known.state.next > delivery.state.next) {
+                    continue;
+                }
+                let delivery = Delivery { revision: known.map_or(0, |known| known.revision), ..delivery };
+                if !to.put_delivery(&delivery, None).await.map_err(CopyError::Target)? {
+                    return Err(CopyError::Refused(self.name()));
+                }
+            }
+        }
+        let known = to.cursor(NAME, org).await.map_err(CopyError::Target)?;
+        if position > known { self.move_cursor(known, position).await } else { Ok(()) }
+    }
+
+    /// Moves the target's cursor of notifications, for which no server may hold the lease.
+    async fn move_cursor(&self, from: u64, to: u64) -> Result<(), CopyError> {
+        let (store, org, now) = (self.to.store, self.organization.id, SystemClock.now());
+        let (consumer, holder) = (NAME.to_owned(), Id::new(now, &SystemRandom));
+        let lease = Lease { name: consumer.clone(), holder, expires_at: after(now, LEASE) };
+        let advance = Advance { consumer, org, holder, from, to };
+        let is_moved = store.acquire_lease(&lease, now).await.map_err(CopyError::Target)?
+            && store.advance_cursor(&advance, now).await.map_err(CopyError::Target)?;
+        store.release_lease(&lease.name, holder).await.map_err(CopyError::Target)?;
+        if is_moved { Ok(()) } else { Err(CopyError::Refused(self.name())) }
     }
 
     async fn import(&self, entries: Vec<StoredEntry>) -> StoreResult<Import> {

@@ -71,7 +71,8 @@ impl Import {
         let first = entries.first().map_or(0, |entry| entry.index);
         let facts = (first..).zip(entries).map(|(index, entry)| checked(index, entry));
         let facts = facts.collect::<StoreResult<Vec<_>>>()?;
-        if !facts.is_sorted_by_key(|prepared| prepared.at) {
+        let goes_back = |(before, after): (&EncodedFact, &EncodedFact)| after.goes_back(Some(before.at));
+        if facts.iter().zip(facts.iter().skip(1)).any(goes_back) {
             return Err(older_entries());
         }
         Ok(Self { org, first, facts, secrets: Vec::new() })

@@ -18,7 +18,7 @@ fn entry(index: u64, fact: Fact) -> StoredEntry {
     let prepared = EncodedFact::new(fact, NOW, "user:jane".to_owned()).unwrap();
     let (kind, leaf_hash) = (prepared.fact.kind().to_owned(), prepared.leaf_hash(index, prepared.at));
     let EncodedFact { at, actor, payload, payload_sha256, .. } = prepared;
-    StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload }
+    StoredEntry { index, kind, at, effective_at: at, actor, payload_sha256, leaf_hash, payload }
 }
 
 fn key_created() -> Fact {

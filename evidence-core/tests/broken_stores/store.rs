@@ -10,7 +10,7 @@ mod trails;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use evidence_core::allowlists::{Allowance, AllowlistStore};
+use evidence_core::allowlists::{Allowance, AllowedArtifact, AllowlistStore, EndedAllowance};
 use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
 use evidence_core::auth::{KeyHash, Role};
 use evidence_core::blobs::{Blobs, Chunks};
@@ -27,7 +27,7 @@ use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use evidence_core::store::{Health, Leaf, LedgerStore, Recorder, StoreResult, StoredEntry};
-use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
+use evidence_core::sweep::{AttachmentPlace, AttachmentState, Pending, PendingStore};
 use evidence_core::tags::{TagChoice, TagStore, TaggedKind};
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
@@ -260,6 +260,15 @@ impl PendingStore for Broken {
         }
         Ok(removed)
     }
+
+    async fn attachment_place(&self) -> StoreResult<Option<AttachmentPlace>> {
+        self.whole.attachment_place().await
+    }
+
+    async fn put_attachment_place(&self, place: AttachmentPlace) -> StoreResult<bool> {
+        let noted = self.whole.put_attachment_place(place).await?;
+        Ok(noted || self.has(Defect::NotesAnotherPlace))
+    }
 }
 
 #[async_trait]
@@ -275,6 +284,10 @@ impl FlowStore for Broken {
 
     async fn flows_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Flow>> {
         self.whole.flows_by_id(org, ids).await
+    }
+
+    async fn flow_repo_urls(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<(Id, String)>> {
+        self.whole.flow_repo_urls(org, flows).await
     }
 
     async fn flows(&self, org: Id, filter: &FlowFilter, request: PageRequest) -> StoreResult<Page<Listed>> {
@@ -308,6 +321,14 @@ impl Health for Broken {
     async fn ready(&self) -> StoreResult<()> {
         self.whole.ready().await
     }
+
+    async fn check_clock(&self, now: Timestamp) -> StoreResult<()> {
+        self.whole.check_clock(now).await
+    }
+
+    async fn newest_entry(&self) -> StoreResult<Option<Timestamp>> {
+        self.whole.newest_entry().await
+    }
 }
 
 #[async_trait]
@@ -318,6 +339,10 @@ impl LedgerStore for Broken {
             None if self.has(Defect::UnknownLedgerHasAHead) => Some(Frontier::default()),
             head => head,
         })
+    }
+
+    async fn ledger_sizes(&self, orgs: &[Id]) -> StoreResult<Vec<(Id, u64)>> {
+        self.whole.ledger_sizes(orgs).await
     }
 
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
@@ -521,8 +546,13 @@ impl PolicyStore for Broken {
 
 #[async_trait]
 impl AllowlistStore for Broken {
-    async fn allowances_listed(&self, org: Id) -> StoreResult<Vec<Listed<u64>>> {
-        let listed = self.whole.allowances_listed(org).await?;
+    async fn allowances_listed(
+        &self,
+        org: Id,
+        in_force_at: Option<Timestamp>,
+    ) -> StoreResult<Vec<Listed<u64>>> {
+        let in_force_at = in_force_at.filter(|_| !self.has(Defect::ListsEndedAllowances));
+        let listed = self.whole.allowances_listed(org, in_force_at).await?;
         Ok(if self.has(Defect::RepeatsAllowances) { [listed.clone(), listed].concat() } else { listed })
     }
 
@@ -536,18 +566,35 @@ impl AllowlistStore for Broken {
         environment: Id,
         fingerprints: &[Fingerprint],
         entries: u64,
-    ) -> StoreResult<Vec<(Fingerprint, u64)>> {
-        let mut allowed = self.whole.allowed(org, environment, fingerprints, entries).await?;
-        allowed.retain(|(_, newest)| !self.has(Defect::AllowsByTheNewestEntry) || *newest < entries);
-        let first = allowed.iter().map(|(_, index)| *index).min().unwrap_or_default();
-        let since = |(fingerprint, index)| {
-            (fingerprint, if self.has(Defect::AllowsSinceTheFirst) { first } else { index })
-        };
-        Ok(allowed.into_iter().map(since).collect())
+        at: Timestamp,
+    ) -> StoreResult<Vec<AllowedArtifact>> {
+        let newest = self.has(Defect::AllowsByTheNewestEntry);
+        let within = if newest { u64::MAX } else { entries };
+        let at = if self.has(Defect::AllowancesNeverExpire) { Timestamp::from_micros(i64::MIN) } else { at };
+        let mut allowed = self.whole.allowed(org, environment, fingerprints, within, at).await?;
+        allowed.retain(|one| one.entry < entries);
+        let first = allowed.iter().map(|one| one.entry).min().unwrap_or_default();
+        if self.has(Defect::AllowsSinceTheFirst) {
+            allowed.iter_mut().for_each(|one| one.entry = first);
+        }
+        Ok(allowed)
     }
 
-    async fn allowance_count(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64> {
-        self.whole.allowance_count(org, environment, most).await
+    async fn allowance_count(&self, org: Id, environment: Id, at: Timestamp, most: u64) -> StoreResult<u64> {
+        self.whole.allowance_count(org, environment, at, most).await
+    }
+
+    async fn ended_allowances(
+        &self,
+        after: Timestamp,
+        until: Timestamp,
+        limit: u64,
+    ) -> StoreResult<Vec<EndedAllowance>> {
+        let mut ended = self.whole.ended_allowances(after, until, limit).await?;
+        if self.has(Defect::CutsEndedAllowancesAtTheLimit) {
+            ended.truncate(usize::try_from(limit).unwrap());
+        }
+        Ok(ended)
     }
 }
 

@@ -60,7 +60,6 @@ impl Bench {
             visibility: Visibility::Private,
             template: None,
             template_id: Id::new(NOW, &SystemRandom),
-            repo_url: String::new(),
             tags: Tags::from([("team".to_owned(), "a%b".to_owned())]),
             created_at: NOW,
             created_by: self.actor.clone(),

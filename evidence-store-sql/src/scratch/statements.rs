@@ -1,7 +1,7 @@
 //! The statements of a session, with `evidence.` for the schema of the store's tables and `scratch.` for that of the
 //! scratch tables. `{range}` is a condition on organizations.
 
-use crate::sql::Sql;
+use crate::sql::{CLOCK, Sql};
 
 /// One snapshot for all statements.
 pub(super) const BEGIN: Sql = Sql::each("BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ");
@@ -58,15 +58,15 @@ pub(super) const ROWS_PAST_HEAD: &str = "
 pub(super) const TABLES: Sql = Sql::each(
     "SELECT m.name, json_group_array(p.name) FROM main.sqlite_schema m, pragma_table_info(m.name, 'main') p
     WHERE m.type = 'table' AND p.pk > 0 AND m.name NOT IN
-        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'lease', 'cursor',
-            'delivery', '_evidence_migrations')
+        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'attachment_place', 'lease', 'cursor',
+            'delivery', 'known_organization', '_evidence_migrations')
     GROUP BY m.name ORDER BY m.name",
     "SELECT c.relname::text, json_agg(a.attname ORDER BY a.attnum)::text
     FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
     JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY((i.indkey::smallint[])[0:i.indnkeyatts - 1])
     WHERE i.indisprimary AND c.relnamespace = pg_my_temp_schema() AND c.relname NOT IN
-        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'lease', 'cursor',
-            'delivery', '_evidence_migrations')
+        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'attachment_place', 'lease', 'cursor',
+            'delivery', 'known_organization', '_evidence_migrations')
     GROUP BY c.relname ORDER BY c.relname",
 );
 
@@ -215,6 +215,32 @@ pub(super) const TEXTS_MISSING: Sql = Sql::each(
     FROM UNNEST($2::text[]) AS w (value) WHERE NOT EXISTS (
         SELECT 1 FROM scratch.kept_text t WHERE t.org = $1 AND t.sha256 = w.value)",
 );
+
+/// The time, in microseconds. SQLite has whole seconds.
+pub(super) const NOW: Sql = Sql::each("SELECT CAST(strftime('%s', 'now') AS integer) * 1000000", CLOCK);
+
+/// Organizations that were created and are not there any more: no ledger tells of them, nor any other table.
+pub(super) const VANISHED: &str = "
+    SELECT k.name || ' (' || k.id || ')' FROM evidence.known_organization k
+    WHERE NOT EXISTS (SELECT 1 FROM evidence.organization o WHERE o.id = k.id)
+    ORDER BY k.name, k.id";
+
+pub(super) const UNREGISTERED: &str = "
+    SELECT o.name || ' (' || o.id || ')' FROM evidence.organization o
+    WHERE NOT EXISTS (SELECT 1 FROM evidence.known_organization k WHERE k.id = o.id AND k.name = o.name)
+    ORDER BY o.name, o.id";
+
+/// A ledger tells of its organization, so that one that was forgotten is known again.
+pub(super) const REGISTER: &str = "
+    INSERT INTO evidence.known_organization (id, name) SELECT o.id, o.name FROM evidence.organization o WHERE true
+    ON CONFLICT (id) DO UPDATE SET name = excluded.name";
+
+/// The first contents that have chunks and neither a row nor a note that they are coming: nothing would remove them.
+pub(super) const ORPHANED_CHUNKS: &str = "
+    SELECT DISTINCT c.sha256 FROM evidence.blob_chunk c
+    WHERE NOT EXISTS (SELECT 1 FROM evidence.blob b WHERE b.org = c.org AND b.sha256 = c.sha256)
+        AND NOT EXISTS (SELECT 1 FROM evidence.attachment_pending p WHERE p.org = c.org AND p.sha256 = c.sha256)
+    ORDER BY c.sha256 LIMIT 10";
 
 pub(super) const FIRST_BLOB: &str =
     "SELECT b.org, b.sha256, b.size FROM evidence.blob b ORDER BY b.org, b.sha256 LIMIT 1";

@@ -1,3 +1,4 @@
+use evidence_core::admission::Admission;
 use evidence_core::digest::sha256_hex;
 use http_body_util::{BodyExt, StreamBody};
 use proptest::prelude::*;
@@ -6,6 +7,10 @@ use super::*;
 
 const ONE: FormParts = FormParts { document: "data_json", file: "template_file", many: false };
 const MANY: FormParts = FormParts { document: "data_json", file: "attachment_file", many: true };
+
+fn budget() -> RequestBudget {
+    Admission::new(&Limits::default()).on_behalf_of(None)
+}
 
 /// A body in pieces of at most `size` bytes, and how many bytes were taken of it.
 fn body(bytes: Vec<u8>, size: usize) -> (UnsyncBoxBody<Bytes, BoxError>, Arc<AtomicUsize>) {
@@ -39,7 +44,11 @@ fn form(parts: &[Sent<'_>]) -> Vec<u8> {
 type Got = (Option<String>, Vec<[String; 3]>);
 
 async fn got(bytes: Vec<u8>, size: usize, parts: FormParts) -> Result<Got> {
-    let raw = read("b".to_owned(), body(bytes, size).0, parts, &Limits::default()).await?;
+    got_within(bytes, size, parts, &Limits::default()).await
+}
+
+async fn got_within(bytes: Vec<u8>, size: usize, parts: FormParts, limits: &Limits) -> Result<Got> {
+    let raw = read("b".to_owned(), body(bytes, size).0, parts, limits.document, limits, &budget()).await?.0;
     let RawBody::Form { document, files } = raw else { unreachable!("a form is read as a form") };
     let mut texts = Vec::new();
     for (_, file) in files {
@@ -49,7 +58,7 @@ async fn got(bytes: Vec<u8>, size: usize, parts: FormParts) -> Result<Got> {
         assert_eq!((size, sha256.as_str()), (content.len() as u64, sha256_hex(&content).as_str()));
         texts.push([name, media_type, String::from_utf8(content).unwrap()]);
     }
-    Ok((document.map(|text| String::from_utf8(text).unwrap()), texts))
+    Ok((document.map(|text| String::from_utf8(text.to_vec()).unwrap()), texts))
 }
 
 #[tokio::test]
@@ -175,10 +184,10 @@ async fn a_malformed_form_is_refused_by_name() {
 #[tokio::test]
 async fn sizes_are_limited_to_the_byte() {
     const FILE: &str = "name=\"template_file\"; filename=\"f\"";
-    let limits = Limits::default();
+    let limits = Limits { file: 1 << 20, document: 200 << 10, form: 4 << 20, ..Limits::default() };
     let text = |size: u64| "x".repeat(usize::try_from(size).unwrap());
     let outcome = async |disposition: &str, size: u64| {
-        got(form(&[(disposition, &[], &text(size))]), PIECE, ONE).await.map(|_| ())
+        got_within(form(&[(disposition, &[], &text(size))]), PIECE, ONE, &limits).await.map(|_| ())
     };
     assert!(outcome(FILE, limits.file).await.is_ok());
     assert!(matches!(outcome(FILE, limits.file + 1).await, Err(Error::TooLarge { file: true, .. })));
@@ -202,7 +211,9 @@ async fn an_attack_is_dropped_before_it_fills_the_memory() {
     for (name, bytes) in attacks {
         for size in [PIECE, 100] {
             let (body, taken) = body(bytes.clone(), size);
-            let error = read("b".to_owned(), body, MANY, &Limits::default()).await.expect_err(name);
+            let limits = Limits::default();
+            let error =
+                read("b".to_owned(), body, MANY, limits.document, &limits, &budget()).await.expect_err(name);
             assert_eq!(refused_field(&error), "body", "{name}");
             let taken = taken.load(Ordering::Relaxed);
             assert!(taken <= MAX_UNPARSED + 3 * PIECE, "{name}: {taken} bytes were read");
@@ -237,7 +248,9 @@ proptest! {
         size in 1_usize..64,
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let outcome = runtime.block_on(read("b".to_owned(), body(bytes, size).0, MANY, &Limits::default()));
+        let (limits, budget) = (Limits::default(), budget());
+        let form = read("b".to_owned(), body(bytes, size).0, MANY, limits.document, &limits, &budget);
+        let outcome = runtime.block_on(form).map(|(body, _)| body);
         prop_assert!(matches!(outcome, Ok(RawBody::Form { .. }) | Err(Error::Invalid { .. })), "{outcome:?}");
     }
 }

@@ -171,6 +171,7 @@ async fn bad_input_is_named_and_nothing_is_stored() {
             (with("name", json!("")), "name"),
             (with("type", json!("flow")), "type"),
             (with("triggers", json!(["ON_STARTED_TRAIL"])), "triggers[0]"),
+            (with("triggers", json!(["ON_STARTED_ARTIFACT", "ON_APPROVAL"])), "triggers[1]"),
             (with("triggers", json!("ON_STARTED_ARTIFACT")), "triggers"),
             (with("flows", json!([])), "flows"),
             (with("targets", Value::Array(vec![json!({"webhook": HOOK}); 21])), "targets"),

@@ -1,9 +1,19 @@
 //! The allowlist (specification, Allowlist record; GET /allowlists/{org}).
 
-use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
 
+use evidence_core::allowlists::ReevaluateEnded;
+use evidence_core::background::LEASE;
+use evidence_core::id::SystemRandom;
+use evidence_core::{Evidence, Settings};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::mounts::Mount;
+use crate::support::environments::PROVENANCE;
 use crate::support::json::{FORBIDDEN, INVALID};
-use crate::support::{JOHN, on_every_store_and_mount};
+use crate::support::{Api, JOHN, ManualClock, NOW, fixture, on_every_store_and_mount, stores};
 
 const LIST: &str = "/allowlists/acme";
 const PRODUCTION: &str = "/allowlists/acme/production";
@@ -57,12 +67,12 @@ async fn the_body_is_closed_and_every_field_is_required() {
     on_every_store_and_mount(async |api| {
         api.environment("production").await;
         let without = |field: &str| {
-            let mut body = allowance("a", "");
+            let mut body = allowance("a", "known");
             body.as_object_mut().unwrap().remove(field);
             body
         };
         let with = |field: &str, value: Value| {
-            let mut body = allowance("a", "");
+            let mut body = allowance("a", "known");
             body[field] = value;
             body
         };
@@ -88,6 +98,11 @@ async fn the_body_is_closed_and_every_field_is_required() {
                 format!("{pattern} [input: {}]", "a".repeat(63)),
             ),
             (
+                with("description", json!("")),
+                "description",
+                "String should have at least 1 character [input: ]".to_owned(),
+            ),
+            (
                 with("description", json!(null)),
                 "description",
                 "Input should be a valid string [input: None]".to_owned(),
@@ -105,7 +120,7 @@ async fn the_body_is_closed_and_every_field_is_required() {
 #[tokio::test]
 async fn the_environment_must_exist_and_the_caller_may_write() {
     on_every_store_and_mount(async |api| {
-        let body = allowance("a", "");
+        let body = allowance("a", "known");
         api.put(PRODUCTION).json(&body).await.refused(
             404,
             "Environment not found",
@@ -123,4 +138,163 @@ async fn the_environment_must_exist_and_the_caller_may_write() {
         assert_eq!(api.get(LIST).key(JOHN).await.message(403), FORBIDDEN);
     })
     .await;
+}
+
+/// The seconds of [`NOW`], and so many more.
+fn seconds(more: i64) -> i64 {
+    NOW.as_micros() / 1_000_000 + more
+}
+
+#[tokio::test]
+async fn an_entry_is_withdrawn_and_the_environment_is_evaluated_again() {
+    on_every_store_and_mount(async |api| {
+        api.given_environments("docker", &["production", "other"]).await;
+        api.put_policy("p", PROVENANCE).await.created();
+        let runs = [('a', &[10][..])];
+        for environment in ["production", "other"] {
+            api.attach(environment, "p").await;
+            api.put(&format!("/allowlists/acme/{environment}")).json(allowance("a", "known")).await.created();
+            api.report_running(environment, &runs).await.created();
+            api.get(&format!("/environments/acme/{environment}")).await.expect(200, json!({"state": true}));
+        }
+        let entry = format!("{PRODUCTION}/{}", "a".repeat(64));
+        api.delete(&entry).await.expect_exactly(200, json!("OK"));
+        api.get("/environments/acme/production").await.expect(200, json!({"state": false}));
+        let artifact =
+            json!({"compliant": false, "annotation": {"type": "became-non-compliant", "was": 1, "now": 1}});
+        api.get("/snapshots/acme/production/-1").await.expect(200, json!({"artifacts": [artifact]}));
+        api.get("/environments/acme/other").await.expect(200, json!({"state": true}));
+        // Neither a report nor the gate counts it any more.
+        api.report_running("production", &runs).await.created();
+        api.get("/environments/acme/production").await.expect(200, json!({"state": false}));
+        let gate = format!("/asserts/acme/fingerprint/{}?environment_name=production", "a".repeat(64));
+        assert_eq!(api.get(&gate).await.message(404), "Artifact not found");
+        let of = |records: &Value| {
+            let records = records.as_array().unwrap().iter();
+            Vec::from_iter(records.map(|one| one["environment_name"].as_str().unwrap().to_owned()))
+        };
+        assert_eq!(of(&api.get(LIST).await.ok()), ["other"]);
+        let all = api.get(&format!("{LIST}?include_ended=true")).await.ok();
+        assert_eq!(of(&all), ["production", "other"]);
+        assert_eq!((&all[0]["withdrawn_by"], &all[0]["ended_at"]), (&json!("jane"), &json!(seconds(0))));
+        assert_eq!((&all[0]["description"], all[1].get("ended_at")), (&json!("known"), None));
+        // Once; and it may be allowed again.
+        let missing = format!(
+            "the allowlist of environment 'production' has no entry in force for '{}'",
+            "a".repeat(64)
+        );
+        api.delete(&entry).await.refused(404, "Allowlist entry not found", &[("fingerprint", &missing)]);
+        api.put(PRODUCTION).json(allowance("a", "again")).await.created();
+        api.report_running("production", &runs).await.created();
+        api.get("/environments/acme/production").await.expect(200, json!({"state": true}));
+        assert_eq!(of(&api.get(LIST).await.ok()), ["production", "other"]);
+        for role in ["reader", "snapshotter"] {
+            assert_eq!(api.delete(&entry).key(&format!("{role}-key")).await.message(403), FORBIDDEN);
+        }
+        assert_eq!(
+            api.delete(&entry.replace("production", "nowhere")).await.message(404),
+            "Environment not found"
+        );
+        api.delete(&format!("{PRODUCTION}/xyz")).await.refuses_field(400, "fingerprint");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_end_is_in_the_future_and_in_seconds() {
+    on_every_store_and_mount(async |api| {
+        api.environment("production").await;
+        let until = |end: Value| {
+            let mut body = allowance("a", "known");
+            body["expires_at"] = end;
+            body
+        };
+        let in_seconds = "Input should be in epoch seconds, not in milliseconds, microseconds or nanoseconds";
+        let past = "expires_at cannot be in the past; it is in epoch seconds";
+        for (end, text) in [
+            (json!(seconds(0)), past.to_owned()),
+            (json!(-1), past.to_owned()),
+            (json!(0), past.to_owned()),
+            (json!(seconds(9) * 1_000), format!("{in_seconds} [input: {}]", seconds(9) * 1_000)),
+            (
+                json!(seconds(9) * 1_000_000_000),
+                format!("{in_seconds} [input: {}]", seconds(9) * 1_000_000_000),
+            ),
+        ] {
+            let refused = api.put(PRODUCTION).json(until(end)).await;
+            refused.refused(400, INVALID, &[("expires_at", &text)]);
+        }
+        for end in [json!("2026-01-01"), json!(1.5), json!(true)] {
+            api.put(PRODUCTION).json(until(end)).await.refuses_field(400, "expires_at");
+        }
+        api.put(PRODUCTION).json(allowance("a", " \t")).await.refuses_field(400, "description");
+        assert_eq!(api.get(&format!("{LIST}?include_ended=true")).await.ok(), json!([]));
+        let sent = until(json!(seconds(1)));
+        assert_eq!(api.put(PRODUCTION).json(&sent).await.created(), sent);
+        let listed = &api.get(LIST).await.ok()[0];
+        assert_eq!((&listed["expires_at"], listed.get("ended_at")), (&json!(seconds(1)), None));
+    })
+    .await;
+}
+
+/// An expired entry counts neither in the gate nor in a report, and without a report the job turns the environment red.
+#[tokio::test]
+async fn an_entry_expires_and_the_environment_is_evaluated_again() {
+    for stored in stores().await {
+        drop(fixture(Arc::clone(&stored.store), Settings::default()).await);
+        let (clock, random) = (Arc::new(ManualClock::default()), Arc::new(SystemRandom));
+        let (store, settings) = (Arc::clone(&stored.store), Settings::default());
+        let evidence = Evidence::with_sources(store, settings, Arc::clone(&clock) as _, random);
+        let api = Api::new(evidence.clone(), Mount::Tower, stored.name).await;
+        api.given_environments("docker", &["reported", "idle"]).await;
+        api.put_policy("p", PROVENANCE).await.created();
+        let runs = [('a', &[10][..]), ('b', &[10][..])];
+        for environment in ["reported", "idle"] {
+            api.attach(environment, "p").await;
+            let path = format!("/allowlists/acme/{environment}");
+            let mut until = allowance("a", "for now");
+            until["expires_at"] = json!(seconds(60));
+            api.put(&path).json(until).await.created();
+            api.put(&path).json(allowance("b", "for ever")).await.created();
+            api.report_running(environment, &runs).await.created();
+        }
+        let state = async |environment: &str| {
+            api.get(&format!("/environments/acme/{environment}")).await.ok()["state"].clone()
+        };
+        let gate =
+            |digit: &str| format!("/asserts/acme/fingerprint/{}?environment_name=reported", digit.repeat(64));
+        clock.set(59);
+        api.report_running("reported", &runs).await.created();
+        let passes = api.get(&gate("a")).await.ok();
+        assert_eq!(
+            (&passes["compliant"], &passes["allow_listing"]["expires_at"]),
+            (&json!(true), &json!(seconds(60)))
+        );
+        assert_eq!((state("reported").await, state("idle").await), (json!(true), json!(true)));
+        clock.set(60);
+        assert_eq!(api.get(&gate("a")).await.message(404), "Artifact not found");
+        assert_eq!(api.get(&gate("b")).await.ok()["compliant"], true);
+        // The evaluation before the end is still cached.
+        api.report_running("reported", &runs).await.created();
+        assert_eq!(state("reported").await, json!(false), "{}: a report", stored.name);
+        assert_eq!(state("idle").await, json!(true));
+        let background = evidence.background(LEASE, vec![Arc::new(ReevaluateEnded::default())]);
+        let begun = Instant::now();
+        while state("idle").await != json!(false) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{}: no report", stored.name);
+            sleep(Duration::from_millis(10)).await;
+        }
+        background.stop().await;
+        for environment in ["reported", "idle"] {
+            let expected =
+                json!({"compliant": false, "artifacts": [{"compliant": false}, {"compliant": true}]});
+            api.get(&format!("/snapshots/acme/{environment}/-1")).await.expect(200, expected);
+            api.expect_snapshots(environment, 2).await;
+        }
+        let all = api.get(&format!("{LIST}?include_ended=true")).await.ok();
+        let ended =
+            all.as_array().unwrap().iter().filter(|one| one["ended_at"] == json!(seconds(60))).count();
+        assert_eq!((ended, api.get(LIST).await.ok().as_array().unwrap().len()), (2, 2));
+        drop(stored.guard);
+    }
 }

@@ -112,7 +112,7 @@ async fn links_and_remarks_come_back_as_they_were_sent() {
             ("external_urls".to_owned(), urls.clone()),
             ("annotations".to_owned(), remarks.clone()),
             ("template".to_owned(), json!(["one", "two"])),
-            ("is_compliant".to_owned(), json!(false)),
+            ("is_compliant".to_owned(), json!(true)),
         ]);
         api.post("/artifacts/acme/shop").json(&body).await.created();
         let mut found = urls;
@@ -154,6 +154,8 @@ async fn a_report_is_validated_field_by_field_and_stores_nothing_when_refused() 
             (json!({"template_reference_name": "a.b"}), "template_reference_name"),
             (json!({"template_reference_name": ""}), "template_reference_name"),
             (json!({"annotations": ""}), "annotations"),
+            (json!({"is_compliant": false}), "is_compliant"),
+            (json!({"is_compliant": 0}), "is_compliant"),
             (json!({"user_data": 5}), "user_data"),
             (json!({"git_commit_info": {"sha1": COMMIT, "timestamp": true}}), "git_commit_info.timestamp"),
             (

@@ -148,6 +148,15 @@ async fn attestations_are_narrowed_by_all_that_is_given() {
     with_attestations(async |api| {
         let id = api.get("/attestations/acme/tool/trail/t/unit").await.ok()[0]["attestation_id"].clone();
         let id = id.as_str().unwrap();
+        let known = json!({"name": "known"}).to_string();
+        let known = [("name=\"data_json\"", known.as_str())];
+        api.post("/custom-attestation-types/acme").form(&known).await.created();
+        for path in [
+            format!("{ALL}?type=junit&type=custom:unknown"),
+            format!("{BY_COMMIT}?commit_list={COMMIT}&attestation_type=custom:unknown"),
+        ] {
+            assert_eq!(api.get(&path).await.message(404), "Custom attestation type not found", "{path}");
+        }
         for (query, expected) in [
             ("name=unit".to_owned(), "5 2 1"),
             ("name=Unit".to_owned(), ""),
@@ -160,7 +169,7 @@ async fn attestations_are_narrowed_by_all_that_is_given() {
             ("type=junit".to_owned(), "5"),
             ("type=decision".to_owned(), "6"),
             ("type=system:decision&type=junit".to_owned(), "6 5"),
-            ("type=custom:unit".to_owned(), ""),
+            ("type=custom:known".to_owned(), ""),
             ("type=system:junit".to_owned(), ""),
             ("is_compliant=false".to_owned(), "2"),
             ("is_compliant=true&type=generic".to_owned(), "4 3 1"),
@@ -277,6 +286,8 @@ async fn attestations_are_found_by_the_commit_that_they_are_about() {
         about(&api, "u", 6, None, Some(&own)).await;
         about(&api, "u", 7, None, None).await;
         about(&api, "u", 8, None, Some("aaaaaaa")).await;
+        let five = api.get("/attestations/acme/shop/trail/t/check5").await.ok()[0]["attestation_id"].clone();
+        let five = five.as_str().unwrap();
         for (query, expected) in [
             (format!("commit_list={own}"), vec![(&own, "6 5 4")]),
             (format!("commit_list={built}"), vec![(&built, "2")]),
@@ -288,7 +299,12 @@ async fn attestations_are_found_by_the_commit_that_they_are_about() {
             (format!("commit_list={own}&attestation_name=check5"), vec![(&own, "5")]),
             (format!("commit_list={own}&attestation_type=junit"), vec![(&own, "")]),
             (format!("commit_list={own}&attestation_type=generic&flow_name=shop"), vec![(&own, "6 5 4")]),
-            (format!("commit_list={COMMIT}&attestation_id=x"), vec![(&COMMIT.to_owned(), "")]),
+            (format!("commit_list={own}&attestation_id={five}"), vec![(&own, "5")]),
+            (
+                format!("commit_list={built}&commit_list={own}&attestation_id={five}"),
+                vec![(&built, ""), (&own, "5")],
+            ),
+            (format!("commit_list={own}&attestation_id=x"), vec![(&own, "")]),
         ] {
             let found = api.get(&format!("{BY_COMMIT}?{query}")).await.ok();
             let expected: Vec<_> =

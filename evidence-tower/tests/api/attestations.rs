@@ -91,6 +91,64 @@ async fn a_pull_request_may_be_sent_back_as_it_was_answered() {
 }
 
 #[tokio::test]
+async fn a_null_among_pull_requests_or_approvers_is_skipped_and_counted() {
+    on_every_store_and_mount(async |api| {
+        let mut sent = document();
+        let mut pull_request = sent["pull_requests"][0].clone();
+        pull_request["approvers"] = json!([null, "bob", null]);
+        sent["pull_requests"] = json!([null, pull_request]);
+        let reply = api.attest("pull_request", &sent).await;
+        assert_eq!(reply.headers["evidence-skipped-elements"], "3");
+        reply.created();
+        let answered = api.get("/attestations/acme/shop/trail/t/review").await.ok();
+        let answered = answered[0]["pull_requests"].as_array().unwrap().clone();
+        assert_eq!(answered.len(), 1);
+        assert_eq!(answered[0]["approvers"].as_array().unwrap().len(), 1);
+
+        // Nothing is left, and that is not compliant.
+        sent["pull_requests"] = json!([null]);
+        api.attest("pull_request", &sent).await.created();
+        let answered = api.get("/attestations/acme/shop/trail/t/review").await.ok();
+        assert_eq!(
+            (&answered[0]["is_compliant"], &answered[0]["pull_requests"]),
+            (&json!(false), &json!([]))
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_could_improve_a_verdict_is_never_skipped() {
+    on_every_store_and_mount(async |api| {
+        let suite = json!({"name": "s", "failures": 0, "errors": 0, "skipped": 0, "total": 1, "duration": 1});
+        let issue = json!({"issue_id": "A-1", "issue_url": "u", "issue_exists": true});
+        let counts = json!({"low_count": 0, "medium_count": 0, "high_count": 0});
+        let mut commits = document()["pull_requests"].clone();
+        commits[0]["commits"] = json!([null]);
+        let table = [
+            ("junit", json!({"junit_results": [suite, null]}), "junit_results[1]"),
+            ("jira", json!({"jira_results": [issue, null]}), "jira_results[1]"),
+            (
+                "snyk",
+                json!({"snyk_results": {"tool": {"name": "n", "version": "1"}, "results": [counts, null]}}),
+                "snyk_results.results[1]",
+            ),
+            (
+                "pull_request",
+                json!({"git_provider": "github", "pull_requests": commits}),
+                "pull_requests[0].commits[0]",
+            ),
+        ];
+        for (kind, claim, field) in table {
+            let mut sent = json!({"attestation_name": "checked"});
+            sent.as_object_mut().unwrap().extend(claim.as_object().unwrap().clone());
+            api.attest(kind, &sent).await.refuses_field(400, field);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn field_git_provider_takes_the_repo_providers_and_azure() {
     on_every_store_and_mount(async |api| {
         let providers = [
@@ -281,10 +339,11 @@ async fn the_data_of_a_system_type_fit_the_schema_that_is_told() {
     on_every_store_and_mount(async |api| {
         let types = api.get("/attestations/system-attestation-types").await.ok();
         let names = Vec::from_iter(types.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()));
-        assert_eq!(names, ["decision", "sbom"]);
+        assert_eq!(names, ["decision", "sarif", "sbom"]);
         let sbom = json!({"format": "spdx", "original_fingerprint": "a".repeat(64), "document": {"package_count": 7}});
         let decision = json!({"is_compliant": true, "control": "c"});
-        for (kind, data) in types.as_array().unwrap().iter().zip([&decision, &sbom]) {
+        let sarif = json!({"version": "2.1.0", "runs": [{"tool": {"driver": {"name": "scan"}}, "results": []}]});
+        for (kind, data) in types.as_array().unwrap().iter().zip([&decision, &sarif, &sbom]) {
             let (name, version) = (&kind["name"], &kind["versions"][0]);
             assert_eq!(version["version"], 1);
             let is_valid = |data: &Value| jsonschema::validator_for(&version["type_schema"]).unwrap().is_valid(data);
@@ -313,9 +372,71 @@ async fn the_data_of_a_system_type_fit_the_schema_that_is_told() {
                 assert_eq!(&found[0][field], value);
             }
         }
-        let other = json!({"attestation_name": "x", "type_name": "sarif", "attestation_data": {}});
-        let refused = json!({"message": INVALID, "errors": {"type_name": "Input should be 'decision' or 'sbom' [input: sarif]"}});
+        let other = json!({"attestation_name": "x", "type_name": "spdx", "attestation_data": {}});
+        let refused = json!({"message": INVALID, "errors": {"type_name": "Input should be 'decision', 'sbom' or 'sarif' [input: spdx]"}});
         api.attest("system", &other).await.expect_exactly(400, refused);
+    })
+    .await;
+}
+
+/// Templates and policies ask for bills of materials and for SARIF logs by either spelling of their types; answers have
+/// their summaries.
+#[tokio::test]
+async fn bills_of_materials_and_sarif_logs_are_asked_for_and_shown_in_short() {
+    on_every_store_and_mount(async |api| {
+        for (flow, sbom, sarif) in [("short", "sbom", "sarif"), ("long", "system:sbom", "system:sarif")] {
+            let template = format!(
+                "version: 1\ntrail:\n  attestations:\n  - {{name: bill, type: '{sbom}'}}\n  - {{name: scan, type: '{sarif}'}}\n                \x20 artifacts:\n  - {{name: app}}\n"
+            );
+            let document = json!({"name": flow, "description": ""}).to_string();
+            let file = ("name=\"template_file\"; filename=\"t.yml\"", template.as_str());
+            api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document), file]).await.created();
+            let policy = format!(
+                "_schema: https://example.com/v1\nartifacts: {{attestations: [{{type: '{sbom}'}}, {{type: '{sarif}'}}]}}"
+            );
+            api.put_policy(flow, &policy).await.created();
+            let artifact = json!({
+                "trail_name": "t", "template_reference_name": "app", "fingerprint": "a".repeat(64), "filename": "x",
+                "build_url": "", "commit_url": "",
+            });
+            api.post(&format!("/artifacts/acme/{flow}")).json(artifact).await.created();
+            let attest = async |name: &str, kind: &str, data: Value| {
+                let document = json!({"attestation_name": name, "type_name": kind, "attestation_data": data}).to_string();
+                let attest = api.post(&format!("/attestations/acme/{flow}/trail/t/system"));
+                attest.form(&[("name=\"data_json\"", &document)]).await.created();
+            };
+            let is_compliant = async || {
+                let gate = format!("/asserts/acme/fingerprint/{}", "a".repeat(64));
+                let by_flow = api.get(&format!("{gate}?flow_name={flow}")).await.ok()["compliant"].clone();
+                let by_policy = api.get(&format!("{gate}?flow_name={flow}&policy_name={flow}")).await.ok();
+                assert_eq!(by_policy["compliant"], by_flow, "{flow}");
+                by_flow
+            };
+            attest("bill", "sbom", json!({
+                "format": "cyclonedx", "original_fingerprint": "b".repeat(64),
+                "document": {"package_count": 7, "tools": ["syft"], "subject": {"name": "shop", "version": "1"}},
+            })).await;
+            assert_eq!(is_compliant().await, json!(false), "{flow}: no scan");
+            let log = |results: Value| json!({
+                "version": "2.1.0", "runs": [{"tool": {"driver": {"name": "scan", "version": "2"}}, "results": results}],
+            });
+            attest("scan", "sarif", log(json!([{"level": "error"}, {"level": "note"}, {"kind": "pass"}]))).await;
+            assert_eq!(is_compliant().await, json!(false), "{flow}: findings");
+            let scan = api.get(&format!("/attestations/acme/{flow}/trail/t/scan")).await.ok();
+            let summary = json!({
+                "tools": [{"name": "scan", "version": "2"}], "error_count": 1, "warning_count": 0, "note_count": 1,
+                "none_count": 1, "suppressed_count": 0, "failed_run_count": 0,
+            });
+            assert_eq!((&scan[0]["processed_sarif_results"], &scan[0]["is_compliant"]), (&summary, &json!(false)));
+            assert_eq!((&scan[0]["attestation_type"], &scan[0]["type_name"]), (&json!("system:sarif"), &json!("sarif")));
+            attest("scan", "sarif", log(json!([]))).await;
+            assert_eq!(is_compliant().await, json!(true), "{flow}");
+            let bill = api.get(&format!("/attestations/acme/{flow}/trail/t/bill")).await.ok();
+            let summary = json!({
+                "format": "cyclonedx", "component_count": 7, "tools": ["syft"], "subject": "shop", "subject_version": "1",
+            });
+            assert_eq!(bill[0]["processed_sbom"], summary);
+        }
     })
     .await;
 }

@@ -76,7 +76,7 @@ const WRITES: Allowed = From(Role::Member);
 const MANAGES: Allowed = ToItsManagers(Role::Snapshotter);
 
 const ALLOWANCE: Sent = Json(
-    r#"{"artifact_name": "x", "description": "", "artifact_fingerprint": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}"#,
+    r#"{"artifact_name": "x", "description": "known", "artifact_fingerprint": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}"#,
 );
 const ENVIRONMENT_ACTION: Sent =
     Json(r#"{"name": "a", "environments": ["prod"], "triggers": ["ON_STARTED_ARTIFACT"], "targets": []}"#);
@@ -118,6 +118,7 @@ const TABLE: &[Row] = &[
     row("get_action", READS, Nothing, 200).without("action_number", 404),
     row("list_allowlist", READS, Nothing, 200),
     row("allow_artifact_for_env", WRITES, ALLOWANCE, 201).without("env_name", 404),
+    row("withdraw_artifact_from_env", WRITES, Nothing, 200).without("env_name", 404),
     row("list_artifacts", READS, Nothing, 200),
     row("create_artifact", WRITES, ARTIFACT, 201).without("flow_name", 201),
     row("get_artifact_by_commit_sha", READS_FLOW, Nothing, 200).without("flow_name", 404),
@@ -188,6 +189,7 @@ const TABLE: &[Row] = &[
     row("get_flow", READS_FLOW, Nothing, 200).without("flow_name", 404),
     row("archive_flow", WRITES, Nothing, 200).without("flow_name", 404),
     row("rename_flow", WRITES, Json(r#"{"new_name": "renamed"}"#), 200).without("flow_name", 404),
+    row("get_limits", ToAnybody, Nothing, 200),
     row("list_audit_log", READS, Nothing, 200),
     row("get_organization", READS, Nothing, 200),
     row("get_environment_notifications", READS, Nothing, 200),
@@ -352,6 +354,8 @@ impl World {
             "attestation_data": {"is_compliant": true}}"#;
         let decide = api.post("/attestations/acme/shop/trail/t/system");
         decide.form(&[("name=\"data_json\"", decision)]).await.created();
+        let Json(allowance) = ALLOWANCE else { unreachable!() };
+        api.put("/allowlists/acme/prod").bytes("application/json", allowance).await.created();
         let decisions = api.get("/controls/acme/c1/decisions").await.ok();
         let repos = api.get("/repos/acme").await.ok();
         api.report_running("prod", &[('a', &[1])]).await.created();

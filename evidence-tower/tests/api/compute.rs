@@ -22,7 +22,7 @@ use tower::ServiceExt;
 use crate::faults::Log;
 use crate::mounts::Mount;
 use crate::support::environments::{PROVENANCE, fingerprint};
-use crate::support::{Api, Ask, JANE, JOHN, Reply, in_memory};
+use crate::support::{Api, Ask, JANE, JOHN, Marker, Reply, in_memory};
 
 /// A pool whose jobs wait until they are taken.
 #[derive(Clone)]
@@ -474,13 +474,16 @@ async fn an_answer_that_is_being_sent_waits_for_its_turn_however_much_waits() {
 
 /// An object store that remembers the longest piece it was given.
 #[derive(Clone, Default)]
-struct Longest(Arc<Mutex<usize>>);
+struct Longest {
+    longest: Arc<Mutex<usize>>,
+    marker: Marker,
+}
 
 #[async_trait]
 impl Blobs for Longest {
     async fn put(&self, _: Id, _: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
         while let Some(piece) = content.next().await.unwrap() {
-            let mut longest = self.0.lock().unwrap();
+            let mut longest = self.longest.lock().unwrap();
             *longest = piece.len().max(*longest);
         }
         Ok(())
@@ -493,8 +496,20 @@ impl Blobs for Longest {
 
 #[async_trait]
 impl OutsideBlobs for Longest {
+    async fn ready(&self) -> StoreResult<()> {
+        Ok(())
+    }
+
     async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
         Ok(())
+    }
+
+    async fn marker(&self) -> StoreResult<Option<Id>> {
+        Ok(self.marker.get())
+    }
+
+    async fn put_marker(&self, id: Id) -> StoreResult<()> {
+        self.marker.put(id)
     }
 }
 
@@ -513,6 +528,6 @@ async fn files_and_their_archive_are_never_in_memory_whole() {
         ("name=\"attachment_file.2\"; filename=\"b\"", "short"),
     ];
     api.post("/attestations/acme/web/trail/t/generic").form(&files).await.created();
-    let longest = *attachments.0.lock().unwrap();
+    let longest = *attachments.longest.lock().unwrap();
     assert!((1..=CHUNK).contains(&longest), "{longest}");
 }

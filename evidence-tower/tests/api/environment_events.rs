@@ -292,6 +292,7 @@ async fn the_audit_log_is_a_file_without_formulas() {
         api.given_environments("server", &["prod"]).await;
         given_built(&api, '1', "web", "acme/web", "https://github.com/acme/web").await;
         given_built(&api, '1', "shop", "acme/shop", "https://github.com/acme/shop").await;
+        given_built(&api, '9', "other", "acme/other", "https://github.com/acme/other").await;
         let artifact = |name: &str, digit: char| json!({"digests": {name: fingerprint(digit)}, "creationTimestamp": 1});
         let report = async |artifacts: Value| {
             let report = api.put("/environments/acme/prod/report/server");
@@ -313,16 +314,17 @@ async fn the_audit_log_is_a_file_without_formulas() {
             format!("{at},prod,2,exited,exited,1 instance stopped running (from 1 to 0),\"'=HYPERLINK(\"\"http://x\"\",1)\",{two},,false,,,,"),
             format!("{at},prod,3,changed,became-compliant,1 instance changed,app,{one},true,true,{known}"),
         ];
-        let table: [(&str, &[usize]); 12] = [
+        let table: [(&str, &[usize]); 13] = [
             ("", &[1, 2, 3, 4]),
             ("event_types=started", &[1, 2]),
             ("event_types=exited,changed", &[3, 4]),
             ("event_types=", &[1, 2, 3, 4]),
             ("flow_names=web", &[1, 4]),
-            ("flow_names=shop,server", &[1, 4]),
+            ("flow_names=shop,web", &[1, 4]),
+            ("flow_names=,%20shop%20,", &[1, 4]),
             ("flow_names=no%20provenance", &[2, 3]),
             ("flow_names=web,no%20provenance&event_types=started", &[1, 2]),
-            ("flow_names=server", &[]),
+            ("flow_names=other", &[]),
             ("repo_names=acme/shop", &[1, 4]),
             ("repo_names=acme/shop,%20acme/web&event_types=changed", &[4]),
             ("from_timestamp=0&to_timestamp=1", &[]),
@@ -345,6 +347,15 @@ async fn the_audit_log_is_a_file_without_formulas() {
             api.get(&format!("{LOG}?{query}")).await.refuses_field(400, field);
         }
         api.get(&format!("{LOG}?repo_names=acme/none")).await.refuses_field(404, "query.repo_names");
+        for unknown in ["webb", "web,webb", "No%20provenance"] {
+            api.get(&format!("{LOG}?flow_names={unknown}")).await.refuses_field(404, "query.flow_names");
+        }
+        let many = Vec::from_iter((0..101).map(|number| number.to_string())).join(",");
+        api.get(&format!("{LOG}?flow_names={many}")).await.refuses_field(400, "query.flow_names");
+        api.put("/flows/acme/web/rename").json(json!({"new_name": "web2"})).await.ok();
+        let [former, present] = ["web", "web2"].map(|name| api.get(&format!("{LOG}?flow_names={name}")).into_future());
+        let (former, present) = (former.await.body, present.await.body);
+        assert!(former == present && former.len() > lines[0].len() + 2);
         api.get("/environments/acme/none/auditlog").await.expect(404, json!({"message": "Environment not found"}));
     })
     .await;
@@ -549,7 +560,7 @@ async fn a_snapshot_says_why_an_artifact_may_not_run() {
             },
         ]});
         api.get("/snapshots/acme/prod/-1").await.expect(200, expected);
-        let allowed = json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('3'), "description": ""});
+        let allowed = json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('3'), "description": "known"});
         api.put("/allowlists/acme/prod").json(allowed).await.created();
         api.report_running("prod", &[('3', &[10])]).await.created();
         let reasons = json!({"artifacts": [{"compliant": true, "reasons_for_incompliance": []}, {}, {}]});

@@ -22,16 +22,23 @@ async fn a_patch_changes_what_it_says_and_clears_a_description() {
         api.given_environments("docker", &["a", "b"]).await;
         api.put_policy("p", PROVENANCE).await.created();
         let all = json!({"name": "all", "type": "logical", "description": "live", "included_environments": ["b", "a"],
-                         "policies": ["p"]});
+                         "policies": []});
         api.put("/environments/acme").json(all).await.created();
+        let a = json!({"name": "a", "type": "docker", "description": "live", "policies": ["p"]});
+        api.put("/environments/acme").json(a).await.created();
         let path = "/environments/acme/all";
         let patch = |body: Value| api.patch(path).json(body);
         let is = async |expected: Value| api.get(path).await.expect(200, expected);
         patch(json!({})).await.expect_exactly(200, json!("OK"));
-        is(json!({"description": "live", "included_environments": ["b", "a"], "policies": ["p"]})).await;
+        is(json!({"description": "live", "included_environments": ["b", "a"], "policies": []})).await;
         let nothing = json!({"description": null, "include_scaling": null, "included_environments": null, "policies": null});
         patch(nothing).await.expect_exactly(200, json!("OK"));
-        is(json!({"description": "live", "include_scaling": false, "policies": ["p"]})).await;
+        is(json!({"description": "live", "include_scaling": false, "policies": []})).await;
+        let nothing = json!({"description": null, "include_scaling": null, "included_environments": null, "policies": null});
+        api.patch("/environments/acme/a").json(nothing).await.expect_exactly(200, json!("OK"));
+        api.get("/environments/acme/a").await.expect(200, json!({"description": "live", "policies": ["p"]}));
+        api.patch("/environments/acme/a").json(json!({"policies": []})).await.ok();
+        api.get("/environments/acme/a").await.expect(200, json!({"description": "live", "policies": []}));
         patch(json!({"description": "", "include_scaling": true})).await.ok();
         is(json!({"description": "", "include_scaling": true, "included_environments": ["b", "a"]})).await;
         patch(json!({"included_environments": ["a"], "policies": []})).await.ok();
@@ -41,6 +48,7 @@ async fn a_patch_changes_what_it_says_and_clears_a_description() {
             (json!({"name": "b"}), "name"),
             (json!({"description": 1}), "description"),
             (json!({"included_environments": ["all"]}), "included_environments"),
+            (json!({"policies": ["p"]}), "policies"),
         ] {
             let reply = patch(body).await;
             assert_eq!(reply.status, 400, "{reply:?}");

@@ -10,10 +10,12 @@ use serde_json::{Value, json};
 
 use crate::intercepting_store::{InterceptingStore, take_counts};
 use crate::mounts::Mount;
-use crate::support::environments::{COMPLIANCE, PROVENANCE};
+use crate::support::environments::{COMPLIANCE, PROVENANCE, fingerprint};
 use crate::support::{Api, NOW, fixture, on_every_store_and_mount};
 use crate::unreadable::{inject, on_every_store_without_rebuild};
 
+/// A policy that asks for nothing.
+const EMPTY: &str = "_schema: https://example.com/schemas/policy/v1\n";
 const ONLY_PHYSICAL: &str = "Can only add physical environments to logical environments";
 
 fn unknown(field: &str, name: &str) -> Value {
@@ -34,7 +36,7 @@ async fn an_environment_is_created_and_got() {
             json!({
                 "org": "acme", "name": "prod", "type": "K8S", "description": "live", "last_modified_at": now,
                 "last_reported_at": null, "last_changed_at": null, "state": null, "include_scaling": true,
-                "tags": {}, "policies": [], "included_environments": null
+                "require_provenance": true, "tags": {}, "policies": [], "included_environments": null
             }),
         );
         api.get("/environments/acme/other").await.expect_exactly(404, unknown("env_name", "other"));
@@ -415,4 +417,71 @@ async fn a_long_list_of_environments_is_read_some_at_a_time() {
         (&json!(70), &json!(7), &json!(7))
     );
     assert_eq!(about_environments(), [0, 1, 6]);
+}
+
+#[tokio::test]
+async fn what_has_no_provenance_may_not_run_where_it_is_required() {
+    const WITHOUT: &str = "the environment requires provenance, and the artifact was reported in no flow";
+    on_every_store_and_mount(async |api| {
+        api.given_flow_with_template().await;
+        api.given_artifact('1', "t").await;
+        api.given_test('1', "t", true).await;
+        api.given_artifact('3', "u").await;
+        let put = |required: Value| {
+            let body = json!({"name": "prod", "type": "docker", "description": "", "require_provenance": required});
+            api.put("/environments/acme").json(body)
+        };
+        put(Value::Null).await.created();
+        let shows = async |state: Option<bool>, expected: &[(char, Option<bool>, Value)]| {
+            let environment = api.get("/environments/acme/prod").await.ok();
+            assert_eq!(environment["state"], json!(state), "{environment}");
+            let snapshot = api.get("/snapshots/acme/prod/-1").await.ok();
+            assert_eq!(snapshot["compliant"], json!(state.unwrap_or_default()), "{snapshot}");
+            for (digit, compliant, reasons) in expected {
+                let artifacts = snapshot["artifacts"].as_array().unwrap();
+                let found = artifacts.iter().find(|one| one["fingerprint"] == fingerprint(*digit)).unwrap();
+                assert_eq!(found["compliant"], json!(compliant), "{found}");
+                assert_eq!(&found["reasons_for_incompliance"], reasons, "{found}");
+            }
+        };
+        let (none, missing) = (json!([]), json!([WITHOUT]));
+        let running: [(char, &[i64]); 3] = [('1', &[1]), ('2', &[2]), ('3', &[3])];
+        api.report_running("prod", &running).await.created();
+        let unknown = [('1', None, none.clone()), ('2', None, none.clone()), ('3', None, none.clone())];
+        shows(None, &unknown).await;
+
+        // What runs is evaluated at once, and by the next report.
+        let incomplete = json!(["the artifact is INCOMPLETE in flow 'web': An expected attestation of the artifact or of its trail is missing."]);
+        let required =
+            [('1', Some(true), none.clone()), ('2', Some(false), missing.clone()), ('3', Some(false), incomplete)];
+        put(json!(true)).await.created();
+        assert_eq!(api.get("/environments/acme/prod").await.ok()["require_provenance"], true);
+        shows(Some(false), &required).await;
+        api.expect_snapshots("prod", 2).await;
+        put(Value::Null).await.created();
+        api.report_running("prod", &running).await.ok();
+        api.expect_snapshots("prod", 2).await;
+        put(json!(false)).await.created();
+        shows(None, &unknown).await;
+        put(json!(true)).await.created();
+        shows(Some(false), &required).await;
+
+        // Policies decide about what was reported, and an exception of theirs waives no requirement of the environment.
+        api.put_policy("p", EMPTY).await.created();
+        api.attach("prod", "p").await;
+        let by_policy =
+            [('1', Some(true), none.clone()), ('2', Some(false), missing.clone()), ('3', Some(true), none.clone())];
+        shows(Some(false), &by_policy).await;
+        let allowed = json!({"artifact_name": "x", "artifact_fingerprint": fingerprint('2'), "description": "why"});
+        api.put("/allowlists/acme/prod").json(allowed).await.created();
+        api.report_running("prod", &running).await.created();
+        shows(Some(true), &[('2', Some(true), none.clone())]).await;
+        api.report_running("prod", &[('1', &[1]), ('4', &[4])]).await.created();
+        shows(Some(false), &[('4', Some(false), missing)]).await;
+
+        let logical = |required: bool| json!({"name": "all", "type": "logical", "description": "", "require_provenance": required});
+        api.put("/environments/acme").json(logical(true)).await.refuses_field(400, "require_provenance");
+        api.put("/environments/acme").json(logical(false)).await.created();
+    })
+    .await;
 }

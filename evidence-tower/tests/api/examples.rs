@@ -242,6 +242,13 @@ impl Calls {
             "artifact_name": "proxy", "artifact_fingerprint": "b".repeat(64), "description": "Comes from its vendor",
         }));
         self.show("allow_artifact_for_env", 201, production.clone(), allowed).await;
+        let until = Sent::Json(json!({
+            "artifact_name": "probe", "artifact_fingerprint": "d".repeat(64), "description": "For one night",
+            "expires_at": 3_900_000_000_i64,
+        }));
+        assert_eq!(self.call("allow_artifact_for_env", &production, &until).await.status, 201);
+        let probe = json!({"org": "acme", "env_name": "production", "fingerprint": "d".repeat(64)});
+        self.show("withdraw_artifact_from_env", 200, probe, Sent::Nothing).await;
         self.notify().await;
         let running = |name: &str, fingerprint: &str| {
             Sent::Json(json!({
@@ -439,6 +446,9 @@ impl Calls {
         let first = json!({"org": "acme", "identifier": "SDLC-4", "version_number": 1});
         self.get("get_control_version", first).await;
         self.get("list_controls", json!({"org": "acme", "search": "review"})).await;
+        self.get("get_limits", json!({})).await;
+        let limits = self.shown["get_limits"]["answer"]["limits"].as_array_mut().unwrap();
+        limits.retain(|limit| ["attestation_data", "file"].contains(&limit["name"].as_str().unwrap()));
         // Their beginnings: the rest has references of its own, which tools would look for in the document.
         for (operation, shown) in
             [("environment_policy_schema_v1", "_schema"), ("flow_template_schema_v1", "version")]
@@ -499,7 +509,7 @@ impl Calls {
         self.get("list_repo_tag_choices", org.clone()).await;
         self.get("get_repo_live_artifacts", with(&org, "repo_name", "acme/shop")).await;
         self.get("get_repo", with(&org, "repo_name", "acme/shop")).await;
-        self.get("list_allowlist", org.clone()).await;
+        self.get("list_allowlist", with(&org, "include_ended", "true")).await;
         self.get("list_policies", org.clone()).await;
         self.get("get_policy", with(&org, "policy_name", "release")).await;
         self.get("list_envs", with(&org, "type", "docker")).await;

@@ -2,19 +2,23 @@
 
 use std::future::IntoFuture;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use evidence_core::admission::Admission;
 use evidence_core::auth::{Access, Credential, Principal, Target};
 use evidence_core::blobs::{Blobs, CHUNK, Chunks, OutsideBlobs};
 use evidence_core::compute::Compute;
 use evidence_core::id::Id;
+use evidence_core::memory::MemoryStore;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
-use evidence_core::{Error, Evidence, EvidenceService, Limits, Operation, Result, StoreError, Wording};
+use evidence_core::{
+    Error, Evidence, EvidenceService, Limits, Operation, Result, Settings, StoreError, Wording,
+};
 use evidence_tower::EvidenceApi;
 use futures_util::FutureExt;
 use http::header::RETRY_AFTER;
@@ -25,8 +29,9 @@ use tower::ServiceExt;
 use tracing::Dispatch;
 use tracing::subscriber::NoSubscriber;
 
+use crate::intercepting_store::{Call, InterceptingStore};
 use crate::mounts::{MOUNTS, Mount};
-use crate::support::{Api, JANE, in_memory};
+use crate::support::{Api, JANE, Marker, fixture, in_memory};
 
 const SECRET: &str = "password=hunter2";
 
@@ -82,6 +87,10 @@ impl EvidenceService for Faulty {
 
     fn compute(&self) -> Compute {
         self.evidence.compute()
+    }
+
+    fn admission(&self) -> Admission {
+        self.evidence.admission()
     }
 
     async fn ready(&self) -> Result<()> {
@@ -145,7 +154,15 @@ async fn a_failure_is_answered_without_its_cause_and_logged_with_it() {
                 api.get("/flows/acme").await
             };
             drop(guard);
+            let is_told = is_write && status == 503;
+            let outcome = is_told.then_some("not-written");
+            let message = match is_told {
+                true => format!("{message}: nothing was recorded, so try again later"),
+                false => message.to_owned(),
+            };
             let reply = reply.expect_exactly(status, json!({"message": message}));
+            let told = reply.headers.get("evidence-write-outcome");
+            assert_eq!(told.map(|value| value.to_str().unwrap()), outcome, "{fault:?}");
             assert_eq!(
                 reply.headers.get(RETRY_AFTER).map(|value| value.to_str().unwrap()),
                 retry,
@@ -162,9 +179,41 @@ async fn a_failure_is_answered_without_its_cause_and_logged_with_it() {
     }
 }
 
+#[tokio::test]
+async fn a_503_to_a_write_of_which_a_part_was_recorded_says_that_the_outcome_is_unknown() {
+    const POLICY: &str = "_schema: https://example.com/schemas/policy/v1\n";
+    let store = Arc::new(MemoryStore::new());
+    fixture(store.clone(), Settings::default()).await;
+    // How many writes are taken before one is refused.
+    let (left, refuses) = (Arc::new(AtomicIsize::new(isize::MAX)), Arc::new(AtomicBool::new(false)));
+    let (count, refuse) = (Arc::clone(&left), Arc::clone(&refuses));
+    let store = InterceptingStore::new(store, move |call| {
+        if call == Call::Write && count.fetch_sub(1, Ordering::SeqCst) <= 0 {
+            refuse.store(true, Ordering::SeqCst);
+        }
+        async {}.boxed()
+    });
+    let evidence = Evidence::new(Arc::new(store.refusing(refuses)), Settings::default());
+    let api = Api::new(evidence, Mount::Tower, "refusing").await;
+    api.given_environments("docker", &["prod"]).await;
+    api.put_policy("p", POLICY).await.created();
+    api.attach("prod", "p").await;
+    api.report_running("prod", &[('1', &[1])]).await.created();
+    // The new version is recorded, and the evaluation by it is not.
+    left.store(1, Ordering::SeqCst);
+    let version = format!("{POLICY}artifacts:\n  provenance:\n    required: true\n");
+    let reply = api.put_policy("p", &version).await;
+    let message = reply.expect(503, json!({})).expect_header("evidence-write-outcome", "unknown").json();
+    assert!(message["message"].as_str().unwrap().contains("not known whether"), "{message}");
+    // Nothing more is recorded from here on.
+    let refused = api.put_policy("q", POLICY).await.expect(503, json!({}));
+    refused.expect_header("evidence-write-outcome", "not-written");
+}
+
 /// An object store that stops answering, or that has lost its attachments.
 #[derive(Default)]
 struct Nowhere {
+    marker: Marker,
     is_away: AtomicBool,
 }
 
@@ -185,8 +234,24 @@ impl Blobs for Nowhere {
 
 #[async_trait]
 impl OutsideBlobs for Nowhere {
+    async fn ready(&self) -> StoreResult<()> {
+        if self.is_away.load(Ordering::Relaxed) {
+            Err(StoreError::Unavailable(SECRET.into()))
+        } else {
+            Ok(())
+        }
+    }
+
     async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
         Ok(())
+    }
+
+    async fn marker(&self) -> StoreResult<Option<Id>> {
+        Ok(self.marker.get())
+    }
+
+    async fn put_marker(&self, id: Id) -> StoreResult<()> {
+        self.marker.put(id)
     }
 }
 
@@ -213,6 +278,7 @@ async fn a_download_of_what_is_not_to_be_had_fails_before_it_begins() {
 
 /// An object store that has lost all but the first chunk, or that answers more than was put.
 struct Lossy {
+    marker: Marker,
     repeats: bool,
 }
 
@@ -230,15 +296,28 @@ impl Blobs for Lossy {
 
 #[async_trait]
 impl OutsideBlobs for Lossy {
+    async fn ready(&self) -> StoreResult<()> {
+        Ok(())
+    }
+
     async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
         Ok(())
+    }
+
+    async fn marker(&self) -> StoreResult<Option<Id>> {
+        Ok(self.marker.get())
+    }
+
+    async fn put_marker(&self, id: Id) -> StoreResult<()> {
+        self.marker.put(id)
     }
 }
 
 #[tokio::test]
 async fn a_download_that_lost_a_chunk_breaks_off_and_never_ends_as_if_it_were_whole() {
     for repeats in [false, true] {
-        let evidence = in_memory().await.with_attachments(Arc::new(Lossy { repeats }));
+        let evidence =
+            in_memory().await.with_attachments(Arc::new(Lossy { repeats, marker: Marker::default() }));
         let api = Api::new(evidence.clone(), Mount::Tower, "lossy").await;
         let file = "x".repeat(CHUNK + 1);
         let parts = [
@@ -295,6 +374,10 @@ impl EvidenceService for Slow {
 
     fn compute(&self) -> Compute {
         self.evidence.compute()
+    }
+
+    fn admission(&self) -> Admission {
+        self.evidence.admission()
     }
 
     async fn ready(&self) -> Result<()> {

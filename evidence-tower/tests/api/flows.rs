@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use evidence_core::Settings;
 use evidence_core::memory::MemoryStore;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::intercepting_store::{InterceptingStore, take_counts};
 use crate::mounts::Mount;
@@ -282,6 +282,50 @@ async fn older_clients_put_a_flow_with_a_list_of_names() {
         }
         let list = ("name=\"template_file\"; filename=\"t.yml\"", r#"["unit-test"]"#);
         api.put("/flows/acme/template_file").form(&[document, list]).await.refuses_field(400, "template_file");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_repo_of_a_flow_is_the_one_that_was_reported_last() {
+    on_every_store_and_mount(async |api| {
+        let artifact = |digit: char, trail: &str, repo_url: &str, repo: Value| {
+            json!({
+                "fingerprint": digit.to_string().repeat(64), "filename": "f", "build_url": "https://c/1",
+                "commit_url": "https://g/1", "trail_name": trail, "repo_url": repo_url, "repo_info": repo,
+            })
+        };
+        let repo = |url: &str| json!({"name": "example/app", "url": url});
+        let shows = async |expected: &str| {
+            assert_eq!(api.get("/flows/acme/ru").await.ok()["repo_url"], expected);
+            let listed = api.get("/flows/acme").await.ok();
+            let flow = listed.as_array().unwrap().iter().find(|flow| flow["name"] == "ru").unwrap();
+            assert_eq!(flow["repo_url"], expected);
+        };
+        api.flow("ru", TEMPLATE).await;
+        api.flow("other", TEMPLATE).await;
+        shows("").await;
+        let post = |body: Value| api.post("/artifacts/acme/ru").json(body);
+        post(artifact('a', "t", "", Value::Null)).await.created();
+        shows("").await;
+        post(artifact('b', "t", "https://github.com/example/app", Value::Null)).await.created();
+        shows("https://github.com/example/app").await;
+        post(artifact('c', "u", "", Value::Null)).await.created();
+        shows("https://github.com/example/app").await;
+        post(artifact('d', "u", "https://e/other", repo("https://e/told"))).await.created();
+        shows("https://e/told").await;
+        let trail = json!({"name": "v", "description": "", "repo_info": repo("https://e/trail")});
+        api.begin("ru", &trail).await.created();
+        shows("https://e/trail").await;
+        let generic =
+            json!({"attestation_name": "x", "is_compliant": true, "repo_info": repo("https://e/attested")});
+        let attest = api.post("/attestations/acme/ru/trail/v/generic");
+        attest.form(&[("name=\"data_json\"", &generic.to_string())]).await.created();
+        shows("https://e/attested").await;
+        // A description is no news of a repo.
+        api.begin("ru", &json!({"name": "v", "description": "new"})).await.ok();
+        shows("https://e/attested").await;
+        assert_eq!(api.get("/flows/acme/other").await.ok()["repo_url"], "");
     })
     .await;
 }

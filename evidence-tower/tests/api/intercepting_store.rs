@@ -37,7 +37,7 @@ use evidence_core::snapshots::{
     SnapshotStore, Start,
 };
 use evidence_core::store::{Health, Leaf, LedgerStore, Recorder, StoreResult, StoredEntry};
-use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
+use evidence_core::sweep::{AttachmentPlace, AttachmentState, Pending, PendingStore};
 use evidence_core::tags::{TagChoice, TagStore, TaggedKind};
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
@@ -274,6 +274,14 @@ impl Health for InterceptingStore {
     async fn ready(&self) -> StoreResult<()> {
         self.ask("ready", self.inner.ready()).await
     }
+
+    async fn check_clock(&self, now: Timestamp) -> StoreResult<()> {
+        self.ask("check_clock", self.inner.check_clock(now)).await
+    }
+
+    async fn newest_entry(&self) -> StoreResult<Option<Timestamp>> {
+        self.ask("newest_entry", self.inner.newest_entry()).await
+    }
 }
 
 #[async_trait]
@@ -312,12 +320,24 @@ impl PendingStore for InterceptingStore {
     async fn end_removal(&self, pending: &Pending) -> StoreResult<bool> {
         self.ask("end_removal", self.inner.end_removal(pending)).await
     }
+
+    async fn attachment_place(&self) -> StoreResult<Option<AttachmentPlace>> {
+        self.ask("attachment_place", self.inner.attachment_place()).await
+    }
+
+    async fn put_attachment_place(&self, place: AttachmentPlace) -> StoreResult<bool> {
+        self.ask("put_attachment_place", self.inner.put_attachment_place(place)).await
+    }
 }
 
 #[async_trait]
 impl LedgerStore for InterceptingStore {
     async fn ledger_head(&self, org: Id) -> StoreResult<Option<Frontier>> {
         self.ask("ledger_head", self.inner.ledger_head(org)).await
+    }
+
+    async fn ledger_sizes(&self, orgs: &[Id]) -> StoreResult<Vec<(Id, u64)>> {
+        self.ask("ledger_sizes", self.inner.ledger_sizes(orgs)).await
     }
 
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
@@ -424,6 +444,10 @@ impl FlowStore for InterceptingStore {
 
     async fn flows_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Flow>> {
         self.ask("flows_by_id", self.inner.flows_by_id(org, ids)).await
+    }
+
+    async fn flow_repo_urls(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<(Id, String)>> {
+        self.ask("flow_repo_urls", self.inner.flow_repo_urls(org, flows)).await
     }
 
     async fn flows(&self, org: Id, filter: &FlowFilter, request: PageRequest) -> StoreResult<Page<Listed>> {

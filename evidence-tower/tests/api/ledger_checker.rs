@@ -111,8 +111,22 @@ impl LedgerChecker {
                 self.expect("the members that joined", beyond(&record.included, &before), joined);
                 self.expect("the members that left", beyond(&before, &record.included), left);
                 self.environment("an updated environment", record, |before, record| {
-                    let Environment { description, included, policies, include_scaling, .. } = record.clone();
-                    Environment { description, included, policies, include_scaling, ..before }
+                    let Environment {
+                        description,
+                        included,
+                        policies,
+                        include_scaling,
+                        require_provenance,
+                        ..
+                    } = record.clone();
+                    Environment {
+                        description,
+                        included,
+                        policies,
+                        include_scaling,
+                        require_provenance,
+                        ..before
+                    }
                 });
             }
             Fact::EnvironmentTagged { record } => {

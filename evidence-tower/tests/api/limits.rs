@@ -1,5 +1,6 @@
 //! How much the API takes in: what a host sets is what is taken, and what is refused stores nothing.
 
+use evidence_core::limits::Unit;
 use evidence_core::{Limits, Settings};
 use serde_json::{Value, json};
 
@@ -128,7 +129,10 @@ async fn every_size_is_the_one_that_the_host_sets() {
         ..Limits::default()
     };
     let api = limited(limits).await;
-    let too_large = || json!({"message": "Request body too large"});
+    let too_large = |part: &str, bytes: u64| {
+        let text = format!("Input should have at most {bytes} bytes");
+        json!({"message": "Request body too large", "errors": {part: text}})
+    };
     let text = |start: &str, size: usize| format!("{start}{}", "#".repeat(size - start.len()));
 
     let flow = |template: &str| {
@@ -136,16 +140,16 @@ async fn every_size_is_the_one_that_the_host_sets() {
         api.put("/flows/acme/template_file")
             .form(&[document, ("name=\"template_file\"; filename=\"t\"", template)])
     };
-    flow(&text("version: 1\n", 51)).await.expect_exactly(413, too_large());
+    flow(&text("version: 1\n", 51)).await.expect_exactly(413, too_large("template_file", 50));
     flow(&text("version: 1\n", 50)).await.expect_exactly(201, json!("OK"));
     let trail = |template: &str| {
         let document = ("name=\"data_json\"", r#"{"name": "t"}"#);
         api.put("/trails/acme/web").form(&[document, ("name=\"template_file\"; filename=\"t\"", template)])
     };
-    trail(&text("version: 1\n", 51)).await.expect_exactly(413, too_large());
+    trail(&text("version: 1\n", 51)).await.expect_exactly(413, too_large("template_file", 50));
     trail(&text("version: 1\n", 50)).await.expect_exactly(201, json!("OK"));
     let policy = "_schema: https://example.com/schemas/policy/v1\n";
-    api.put_policy("p", &text(policy, 61)).await.expect_exactly(413, too_large());
+    api.put_policy("p", &text(policy, 61)).await.expect_exactly(413, too_large("policy_file", 60));
     api.put_policy("p", &text(policy, 60)).await.expect(201, json!({"name": "p"}));
     let schema = |size: usize| {
         let document = ("name=\"data_json\"", r#"{"name": "review"}"#);
@@ -153,7 +157,7 @@ async fn every_size_is_the_one_that_the_host_sets() {
         let file = ("name=\"type_schema\"; filename=\"s\"", schema.as_str());
         api.post("/custom-attestation-types/acme").form(&[document, file])
     };
-    schema(71).await.expect_exactly(413, too_large());
+    schema(71).await.expect_exactly(413, too_large("type_schema", 70));
     schema(70).await.expect_exactly(201, json!("OK"));
 
     api.given_environments("docker", &["prod"]).await;
@@ -163,10 +167,10 @@ async fn every_size_is_the_one_that_the_host_sets() {
     let environment = |size| {
         padded("/environments/acme", json!({"name": "prod", "type": "docker", "description": ""}), size)
     };
-    environment(301).await.expect_exactly(413, too_large());
+    environment(301).await.expect_exactly(413, too_large("body", 300));
     environment(300).await.expect_exactly(201, json!("OK"));
     let report = |size| padded("/environments/acme/prod/report/docker", json!({"artifacts": []}), size);
-    report(401).await.expect_exactly(413, too_large());
+    report(401).await.expect_exactly(413, too_large("body", 400));
     report(400).await.expect_exactly(201, json!("OK"));
 
     let attest = |document: usize, file: usize| {
@@ -176,7 +180,7 @@ async fn every_size_is_the_one_that_the_host_sets() {
         let attest = api.post("/attestations/acme/web/trail/t/generic");
         attest.form(&[("name=\"data_json\"", &data), ("name=\"attachment_file\"; filename=\"f\"", &file)])
     };
-    attest(101, 1).await.expect_exactly(413, too_large());
+    attest(101, 1).await.expect_exactly(413, too_large("data_json", 100));
     attest(100, (2 << 20) + 1).await.expect_exactly(413, json!({"message": "File size exceeds 2MB limit"}));
     attest(100, 2 << 20).await.expect_exactly(201, json!("OK"));
 
@@ -188,6 +192,163 @@ async fn every_size_is_the_one_that_the_host_sets() {
     };
     assert_eq!(api.get(&path(201)).await.status, 414);
     api.get(&path(200)).await.expect_exactly(200, json!([]));
+}
+
+/// Real input that former versions refused: data of bills of materials, messages of squashed commits, pull requests of many
+/// commits, and scans with many findings.
+#[tokio::test]
+async fn large_input_is_accepted_up_to_the_limit_and_the_error_names_it() {
+    let api = limited(Limits::default()).await;
+    let document = json!({"name": "any"}).to_string();
+    api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", &document)]).await.created();
+
+    let custom = |data: Value| {
+        api.attest(
+            "custom",
+            &json!({"attestation_name": "bom", "type_name": "any", "attestation_data": data}),
+        )
+    };
+    // Two bytes are the quotation marks.
+    let text = |bytes: usize| json!({"a": "x".repeat(bytes - r#"{"a":""}"#.len())});
+    custom(text(16 << 20)).await.created();
+    custom(json!(text(16 << 20).to_string())).await.created();
+    let excess = "Input should have at most 16777216 bytes as JSON (limit attestation_data)";
+    let refused = custom(text((16 << 20) + 1)).await.expect(400, json!({}));
+    let told = refused.json()["errors"]["attestation_data"].as_str().unwrap().to_owned();
+    assert!(told.starts_with(excess), "{told}");
+    let components: Vec<_> = (0..100_000)
+        .map(|n| json!({"name": format!("lib-{n}"), "purl": format!("pkg:npm/lib-{n}@1.0.0")}))
+        .collect();
+    custom(json!({ "components": components })).await.created();
+
+    let trail = |bytes: usize| {
+        api.begin(
+            "shop",
+            &json!({"name": "t", "git_commit_info": {"sha1": "a".repeat(40), "message": "m".repeat(bytes)}}),
+        )
+    };
+    trail(1 << 20).await.created();
+    trail((1 << 20) + 1).await.refuses_field(400, "git_commit_info.message");
+
+    let commits = |many: usize| {
+        let commit = |n: usize| json!({"sha1": format!("{n:040x}"), "message": "Fix the build", "author": "Ann <a@example.com>"});
+        let commits: Vec<_> = (0..many).map(commit).collect();
+        let pull_request = json!({"url": "https://example.com/1", "state": "MERGED", "commits": commits});
+        api.attest(
+            "pull_request",
+            &json!({"attestation_name": "pr", "git_provider": "github", "pull_requests": [pull_request]}),
+        )
+    };
+    commits(10_000).await.created();
+    commits(10_001).await.refuses_field(400, "pull_requests[0].commits");
+
+    let findings = |low: usize, high: usize| {
+        let finding =
+            json!({"id": "SNYK-1", "message": "m".repeat(200), "locations": [{"uri": "a.js", "lines": "1"}]});
+        let project = json!({
+            "low_count": low, "medium_count": 0, "high_count": high,
+            "low": vec![&finding; low], "high": vec![&finding; high],
+        });
+        let results = json!({"tool": {"name": "Snyk", "version": "1"}, "results": [project]});
+        api.attest("snyk", &json!({"attestation_name": "scan", "snyk_results": results}))
+    };
+    findings(60_000, 40_000).await.created();
+    findings(60_000, 40_001).await.refuses_field(400, "snyk_results.results");
+    findings(0, 100_001).await.refuses_field(400, "snyk_results.results[0].high");
+
+    let suites = |many: usize| {
+        let suite =
+            json!({"name": "s", "failures": 0, "errors": 0, "skipped": 0, "total": 2, "duration": 0.5});
+        api.attest("junit", &json!({"attestation_name": "unit", "junit_results": vec![suite; many]}))
+    };
+    suites(100_000).await.created();
+    suites(100_001).await.refuses_field(400, "junit_results");
+}
+
+#[tokio::test]
+async fn the_sizes_of_parts_are_those_that_the_host_sets() {
+    let limits = Limits {
+        attestation_data: 20,
+        user_data: 10,
+        commit_message: 5,
+        commits: 2,
+        findings: 3,
+        junit_suites: 1,
+        json_values: 40,
+        ..Limits::default()
+    };
+    let api = limited(limits).await;
+    let document = json!({"name": "any"}).to_string();
+    api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", &document)]).await.created();
+    let custom = |data: &str| json!({"attestation_name": "x", "type_name": "any", "attestation_data": data});
+    let commit =
+        |message: &str| json!({"name": "t", "git_commit_info": {"sha1": "a".repeat(40), "message": message}});
+    let pull_requests = |commits: usize| {
+        let commits = vec![json!({"sha1": "a".repeat(40)}); commits];
+        let pull_request = json!({"url": "u", "state": "open", "commits": commits});
+        json!({"attestation_name": "x", "git_provider": "github", "pull_requests": [pull_request]})
+    };
+    let findings = |low: usize, high: usize| {
+        let finding = json!({"id": "a", "message": "m"});
+        let project = json!({"low_count": 1, "medium_count": 0, "high_count": 1,
+                             "low": vec![&finding; low], "high": vec![&finding; high]});
+        let results = json!({"tool": {"name": "Snyk", "version": "1"}, "results": [project]});
+        json!({"attestation_name": "x", "snyk_results": results})
+    };
+    let suite = json!({"name": "s", "failures": 0, "errors": 0, "skipped": 0, "total": 2, "duration": 0.5});
+    let suites = |many: usize| json!({"attestation_name": "x", "junit_results": vec![&suite; many]});
+    let with_user_data =
+        |data: Value| json!({"attestation_name": "x", "is_compliant": true, "user_data": data});
+    let values = |many: usize| with_user_data(json!(vec![1; many]));
+
+    api.begin("shop", &commit("é123")).await.created();
+    api.begin("shop", &commit("é1234")).await.refuses_field(400, "git_commit_info.message");
+    let table = [
+        ("custom", custom("[1,2,3,4,5,6,7,8,90]"), None),
+        ("custom", custom("[1,2,3,4,5,6,7,8,900]"), Some("attestation_data")),
+        ("pull_request", pull_requests(2), None),
+        ("pull_request", pull_requests(3), Some("pull_requests[0].commits")),
+        ("snyk", findings(2, 1), None),
+        ("snyk", findings(2, 2), Some("snyk_results.results")),
+        ("snyk", findings(4, 0), Some("snyk_results.results[0].low")),
+        ("junit", suites(1), None),
+        ("junit", suites(2), Some("junit_results")),
+        ("generic", with_user_data(json!([1, 2, 3456])), None),
+        ("generic", with_user_data(json!([1, 2, 34567])), Some("user_data")),
+        ("generic", values(40), Some("data_json")),
+    ];
+    for (kind, body, refused) in table {
+        let reply = api.attest(kind, &body).await;
+        match refused {
+            None => drop(reply.created()),
+            Some(field) => reply.refuses_field(400, field),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_template_over_100_mb_is_a_file_that_is_too_large() {
+    let template = "x".repeat((100 << 20) + 1);
+    let file = ("name=\"template_file\"; filename=\"t\"", template.as_str());
+    let reply = limited(Limits::default()).await.put("/flows/acme/template_file").form(&[file]).await;
+    reply.expect_exactly(413, json!({"message": "File size exceeds 100MB limit"}));
+}
+
+#[tokio::test]
+async fn the_limits_are_shown_to_every_caller_as_the_host_set_them() {
+    let limits = Limits { file: 7 << 20, runs: 3, ..Limits::default() };
+    let api = limited(limits).await;
+    let shown = api.get("/limits").await.ok();
+    let expected = limits.all().into_iter().map(|limit| {
+        let unit = if limit.unit == Unit::Bytes { "bytes" } else { "count" };
+        json!({"name": limit.name, "unit": unit, "value": limit.value, "default": limit.default, "bounds": limit.bounds})
+    });
+    assert_eq!(shown, json!({"limits": expected.collect::<Vec<_>>()}));
+    let value = |name: &str| {
+        let limits = shown["limits"].as_array().unwrap();
+        limits.iter().find(|limit| limit["name"] == name).map(|limit| limit["value"].clone()).unwrap()
+    };
+    assert_eq!([value("file"), value("runs"), value("files")], [json!(7 << 20), json!(3), json!(32)]);
 }
 
 #[tokio::test]
@@ -479,7 +640,8 @@ async fn a_key_an_allowance_and_a_version_too_many_are_refused() {
 
     api.given_environments("docker", &["prod", "test"]).await;
     let allow = |environment: &str, digit: &str| {
-        let body = json!({"artifact_name": "a", "artifact_fingerprint": digit.repeat(64), "description": ""});
+        let body =
+            json!({"artifact_name": "a", "artifact_fingerprint": digit.repeat(64), "description": "known"});
         api.put(&format!("/allowlists/acme/{environment}")).json(body)
     };
     for digit in ["1", "2", "1"] {
@@ -547,7 +709,7 @@ async fn image_references_and_titles_may_be_long() {
         let report =
             json!({"artifacts": [{"digests": {name.clone(): fingerprint('2')}, "creationTimestamp": 1}]});
         let allowance =
-            json!({"artifact_name": name, "artifact_fingerprint": fingerprint('1'), "description": ""});
+            json!({"artifact_name": name, "artifact_fingerprint": fingerprint('1'), "description": "known"});
         let pull_request = json!({"url": "https://example.com/1", "merge_commit": "c".repeat(40), "state": "MERGED",
                                   "title": "x".repeat(length), "approvers": []});
         let pull_requests =

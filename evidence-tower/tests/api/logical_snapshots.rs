@@ -37,20 +37,21 @@ async fn archive(api: &Api, environment: &str) {
 /// | 6 | `eu` is back |
 /// | 7 | `us` is archived |
 async fn given_a_story(api: &Api) {
-    api.given_environments("docker", &["eu", "us", "idle"]).await;
-    put_all(api, &["eu", "idle"]).await;
+    api.given_environments("docker", &["eu", "us"]).await;
+    put_all(api, &["eu"]).await;
     api.report_running("eu", &[('1', &[10])]).await.created();
     api.report_running("us", &[('1', &[11, 12])]).await.created();
     api.put("/environments/acme/all/join").json(json!({"physical_env_name": "us"})).await.ok();
     api.report_running("eu", &[('1', &[10]), ('2', &[20])]).await.created();
     api.report_running("us", &[]).await.created();
-    put_all(api, &["idle", "us"]).await;
+    put_all(api, &["us"]).await;
     // What a former member does tells nothing.
     api.report_running("eu", &[('2', &[20])]).await.created();
-    // Neither do another order, a description, and members without snapshots.
-    put_all(api, &["us", "idle"]).await;
+    // Neither does a description.
     api.patch("/environments/acme/all").json(json!({"description": "d"})).await.ok();
-    put_all(api, &["us"]).await;
+    put_all(api, &["us", "eu"]).await;
+    // Nor another order.
+    put_all(api, &["eu", "us"]).await;
     put_all(api, &["us", "eu"]).await;
     archive(api, "us").await;
 }
@@ -134,6 +135,57 @@ async fn a_logical_environment_has_the_snapshots_of_its_members() {
             let whole = expected.iter().map(|index| &list[usize::try_from(7 - index).unwrap()]);
             assert_eq!(page.iter().collect::<Vec<_>>(), Vec::from_iter(whole), "{query}");
         }
+    })
+    .await;
+}
+
+/// The state and the latest snapshot of a logical environment say the same, whatever its members are and do.
+#[tokio::test]
+async fn the_state_of_a_logical_environment_is_that_of_its_latest_snapshot() {
+    on_every_store_and_mount(async |api| {
+        api.given_environments("docker", &["good", "bad", "free", "idle", "gone"]).await;
+        api.put_policy("p", PROVENANCE).await.created();
+        for environment in ["good", "bad", "idle", "gone"] {
+            api.attach(environment, "p").await;
+        }
+        api.report_running("bad", &[('1', &[1])]).await.created();
+        api.report_running("free", &[]).await.created();
+        put_all(&api, &["idle", "good"]).await;
+        let expect = async |step: &str, snapshots: usize, state: Value| {
+            let environment = api.get("/environments/acme/all").await.ok();
+            assert_eq!(environment["state"], state, "{step}");
+            let list = api.get("/snapshots/acme/all").await.ok();
+            let list = list.as_array().unwrap();
+            assert_eq!(list.len(), snapshots, "{step}");
+            let Some(latest) = list.first() else { return };
+            assert_eq!(latest["compliant"], json!(state == true), "{step}: {latest}");
+            let snapshot = api.get("/snapshots/acme/all/-1").await.ok();
+            assert_eq!(snapshot["compliant"], latest["compliant"], "{step}");
+        };
+        // Nothing shows before the first snapshot of a member.
+        expect("no member was reported on", 0, json!(null)).await;
+        api.report_running("good", &[]).await.created();
+        expect("one member was not reported on", 1, json!(null)).await;
+        put_all(&api, &["good"]).await;
+        expect("it left", 2, json!(true)).await;
+        api.put("/environments/acme/all/join").json(json!({"physical_env_name": "idle"})).await.ok();
+        expect("it is back", 3, json!(null)).await;
+        api.report_running("idle", &[]).await.created();
+        expect("it is reported on", 4, json!(true)).await;
+        api.put("/environments/acme/all/join").json(json!({"physical_env_name": "gone"})).await.ok();
+        expect("another", 5, json!(null)).await;
+        archive(&api, "gone").await;
+        expect("it is archived", 6, json!(true)).await;
+        api.put("/environments/acme/all/join").json(json!({"physical_env_name": "free"})).await.ok();
+        expect("a member has no policies", 7, json!(null)).await;
+        api.put("/environments/acme/all/join").json(json!({"physical_env_name": "bad"})).await.ok();
+        expect("a member is not compliant", 8, json!(false)).await;
+        put_all(&api, &["good"]).await;
+        expect("one is left", 9, json!(true)).await;
+        // What the older ones say stays.
+        let list = api.get("/snapshots/acme/all").await.ok();
+        let verdicts = Vec::from_iter(list.as_array().unwrap().iter().map(|row| row["compliant"] == true));
+        assert_eq!(verdicts, [true, false, false, true, false, true, false, true, false]);
     })
     .await;
 }

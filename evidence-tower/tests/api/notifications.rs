@@ -12,6 +12,7 @@ use evidence_core::feed::Lease;
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::memory::MemoryStore;
 use evidence_core::notifications::{MailStatus, Message, NotSent, Notify, Sender, replay};
+use evidence_core::seed::Seed;
 use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, Settings, Store};
 use futures_util::future::BoxFuture;
@@ -20,9 +21,9 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::faults::Log;
-use crate::intercepting_store::{Call, InterceptingStore};
+use crate::intercepting_store::{Call, InterceptingStore, take_counts, take_queries};
 use crate::mounts::Mount;
-use crate::support::environments::fingerprint;
+use crate::support::environments::{PROVENANCE, fingerprint};
 use crate::support::{Api, JOHN, ManualClock, NOW, TEST_TIMEOUT, acme, fixture, stores};
 
 const ENVIRONMENTS: &str = "/actions/acme/environments";
@@ -433,6 +434,65 @@ async fn what_is_known_of_a_target_goes_though_much_happens_before_that_is_notic
     background.stop().await;
 }
 
+/// Each step, and whether it makes the environment non-compliant or compliant: the state before may be unknown.
+#[tokio::test]
+async fn that_an_environment_becomes_non_compliant_is_told_whatever_it_was_before() {
+    on_every_store(async |bench| {
+        let api = &bench.api;
+        api.given_environments("docker", &["prod", "last"]).await;
+        for (name, text) in [("empty", "_schema: https://example.com/v1"), ("strict", PROVENANCE), ("strict2", PROVENANCE)] {
+            api.put_policy(name, text).await.created();
+        }
+        api.attach("last", "strict").await;
+        for (name, trigger, environment) in [
+            ("bad", "ON_NON_COMPLIANT_ENV", "prod"),
+            ("good", "ON_COMPLIANT_ENV", "prod"),
+            ("end", "ON_NON_COMPLIANT_ENV", "last"),
+        ] {
+            let action = json!({"name": name, "environments": [environment], "triggers": [trigger], "targets": [hook(name)]});
+            api.put(ENVIRONMENTS).json(action).await.created();
+        }
+        let attach = async |policy: &str| api.attach("prod", policy).await;
+        let detach = async |policy: &str| {
+            let names = json!({"policy_names": [policy]});
+            api.delete("/environments/acme/prod/policies").json(names).await.ok();
+        };
+        // How often each was told after so many steps.
+        let (mut bad, mut good) = (0, 0);
+        let table: [(&str, &str, usize, usize); 12] = [
+            ("runs", "1", 0, 0),
+            ("attach", "strict", 1, 0),
+            ("runs", "12", 0, 0),
+            ("attach", "strict2", 0, 0),
+            ("runs", "", 0, 1),
+            ("runs", "1", 1, 0),
+            ("detach", "strict", 0, 0),
+            ("detach", "strict2", 0, 0),
+            ("attach", "strict", 1, 0),
+            ("detach", "strict", 0, 0),
+            ("attach", "empty", 0, 0),
+            ("attach", "strict", 1, 0),
+        ];
+        for (step, with, more_bad, more_good) in table {
+            match step {
+                "runs" => bench.runs("prod", with).await,
+                "attach" => attach(with).await,
+                _ => detach(with).await,
+            }
+            (bad, good) = (bad + more_bad, good + more_good);
+        }
+        // Its first verdict, after all that.
+        bench.runs("last", "1").await;
+        let last = || bench.postbox.told("end").len() == 1;
+        until("the first verdict is told", async || last()).await;
+        until("all is told", async || {
+            (bench.postbox.told("bad").len(), bench.postbox.told("good").len()) == (bad, good)
+        })
+        .await;
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_logical_environment_stands_for_its_members() {
     on_every_store(async |bench| {
@@ -458,10 +518,6 @@ async fn a_logical_environment_stands_for_its_members() {
         bench.until_told("group", &["1", "3", "4"]).await;
         bench.until_told("both", &["1", "3", "4"]).await;
         bench.until_told("mixed", &["1", "2", "3", "4"]).await;
-        // What is allowed there, in the same batch.
-        let allowed =
-            json!({"artifact_name": "x", "artifact_fingerprint": fingerprint('9'), "description": ""});
-        api.put("/allowlists/acme/all").json(allowed).await.created();
         bench.runs("prod", "147").await;
         bench.until_told("group", &["1", "3", "4", "7"]).await;
         // What is archived is watched no more.
@@ -666,6 +722,26 @@ async fn a_server_that_was_taken_over_notes_no_target_to_have_nothing_left() {
         assert_eq!((known.len(), bench.postbox.attempts().len()), (1, 1), "{}", stored.name);
         drop(stored.guard);
     }
+}
+
+#[tokio::test]
+async fn organizations_in_which_nothing_happens_cost_no_query_each() {
+    const ORGS: usize = 40;
+    let (store, answered) = InterceptingStore::measured(Arc::new(MemoryStore::new()));
+    let bench = Bench::over(Arc::new(store), "measured").await;
+    let orgs = (0..ORGS).map(|number| format!("idle-{number}").parse().unwrap()).collect();
+    let seed = Seed { user: "jane".parse().unwrap(), orgs, api_key: None };
+    bench.service.seed(&seed).await.unwrap();
+    until("the ledgers were read", async || {
+        let [read] = take_counts(&answered, ["ledger_entries"]);
+        sleep(Duration::from_secs(2)).await;
+        read == 0
+    })
+    .await;
+    take_queries(&answered);
+    sleep(Duration::from_secs(3)).await;
+    let queries = take_queries(&answered);
+    assert!(queries.contains(&"ledger_sizes") && queries.len() < ORGS, "{queries:?}");
 }
 
 /// A process that no test starts.

@@ -102,13 +102,31 @@ async fn comment_and_description_are_kept_and_a_text_may_be_left_out_of_an_updat
         let expected = json!({"description": "e", "versions": [{"comment": "c"}], "events": events});
         put(described, None).await.expect(200, expected.clone());
         put(json!({"name": "p"}), None).await.expect(200, expected.clone());
-        // A comment is about a new version, and no version changes.
-        let commented = || json!({"name": "p", "comment": "other"});
-        for text in [Some(EMPTY), None] {
-            put(commented(), text).await.expect(200, expected.clone());
+        // What the last comment says is nothing new, and an empty one says nothing.
+        for (comment, text) in [("c", Some(EMPTY)), ("c", None), ("", None)] {
+            put(json!({"name": "p", "comment": comment}), text).await.expect(200, expected.clone());
+        }
+        let commented = |comment: &str, description: &str| {
+            json!({"name": "p", "comment": comment, "description": description})
+        };
+        for (payload, text, added) in [
+            (commented("other", "e"), None, Some("other")),
+            (commented("other", "e"), Some(EMPTY), None),
+            (commented("third", "e"), Some(EMPTY), Some("third")),
+            (commented("fourth", "f"), None, Some("fourth")),
+            (commented("fourth", "e"), None, Some("")),
+        ] {
+            let before = api.get("/policies/acme/p").await.ok()["events"].as_array().unwrap().len();
+            let shown = put(payload, text).await.ok();
+            let events = &shown["events"].as_array().unwrap()[before..];
+            let data = |comment: &str| if comment.is_empty() { json!({}) } else { json!({ "comment": comment }) };
+            let added = added.map(|comment| ("metadata_update", data(comment)));
+            let found = events.iter().map(|event| (event["type"].as_str().unwrap(), event["data"].clone()));
+            assert_eq!(Vec::from_iter(found), Vec::from_iter(added));
+            assert_eq!(shown["versions"].as_array().unwrap().len(), 1);
         }
         let versions = json!([{"comment": "c"}, {"comment": "other"}]);
-        put(commented(), Some(PROVENANCE)).await.expect(200, json!({ "versions": versions }));
+        put(commented("other", "e"), Some(PROVENANCE)).await.expect(200, json!({ "versions": versions }));
     })
     .await;
 }
@@ -123,7 +141,7 @@ async fn a_comment_on_a_new_description_is_in_the_ledger() {
                 [("name=\"payload\"", payload.as_str()), ("name=\"policy_file\"; filename=\"p\"", EMPTY)];
             api.put("/policies/acme").form(&parts)
         };
-        for (description, comment) in [("a", "told why"), ("a", "nothing is new"), ("b", "")] {
+        for (description, comment) in [("a", "told why"), ("a", "told why"), ("b", "")] {
             put(description, comment).await.ok();
         }
         let acme = acme(&*store).await;
@@ -247,7 +265,7 @@ async fn environments_that_a_new_version_did_not_reach_are_evaluated_by_it_in_th
         timeout(Duration::from_secs(1), put).await.map(|_| "it answered").unwrap_err();
         let evidence = Evidence::new(Arc::clone(&stored.store), Settings::default());
         let api = Api::new(evidence.clone(), Mount::Tower, stored.name).await;
-        let background = evidence.background(LEASE, vec![Arc::new(Reevaluate)]);
+        let background = evidence.background(LEASE, vec![Arc::new(Reevaluate::default())]);
         for name in ["a", "b"] {
             let path = format!("/environments/acme/{name}");
             let begun = Instant::now();

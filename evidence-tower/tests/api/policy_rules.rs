@@ -293,7 +293,7 @@ async fn an_artifact_on_the_allowlist_may_run_whatever_the_rules_say() {
         api.given_built("web", "t").await;
         let missing = ["attestation false: web missing_attestation"];
         api.expect_rules(false, &missing).await;
-        let allowed = json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": ""});
+        let allowed = json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": "known"});
         api.put("/allowlists/acme/prod").json(allowed).await.created();
         api.report_running("prod", &RUNNING).await.created();
         let expected = json!({
@@ -542,7 +542,7 @@ impl Api {
             "report" => self.given_built("web", "u").await,
             "name" => self.given_artifact('1', "t").await,
             "allow" => {
-                let allowed = json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": ""});
+                let allowed = json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": "known"});
                 self.put("/allowlists/acme/prod").json(allowed).await.created();
             }
             "policy" => {
@@ -611,7 +611,7 @@ async fn a_verdict_can_be_reached_again_from_what_the_ledger_had() {
         api.tag_flow("web", "kind", "final").await;
         api.put_policy("p", &policy(&format!("attestations: [{rule}]"))).await.ok();
         let allowed =
-            json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": ""});
+            json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": "known"});
         api.put("/allowlists/acme/prod").json(allowed).await.created();
         api.report_running("prod", &RUNNING).await.created();
         api.attest_at("web/trail/t", "generic", data(true)).await;

@@ -10,7 +10,7 @@ use evidence_core::operation::{Operation, Visitor};
 use evidence_core::{Evidence, Settings, Store, api};
 use futures_util::FutureExt;
 use http::header::ETAG;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::intercepting_store::{Call, InterceptingStore};
 use crate::mounts::Mount;
@@ -127,6 +127,60 @@ async fn a_stranger_learns_nothing_of_environments_from_a_public_flow() {
         ] {
             assert_eq!(artifact[field], empty, "{field}");
         }
+    })
+    .await;
+}
+
+/// An archived flow is its organization's own, whatever its visibility, which can still be changed.
+#[tokio::test]
+async fn a_stranger_sees_nothing_of_a_public_flow_that_is_archived() {
+    on_every_store_and_mount(async |api| {
+        given_an_open_flow(&api).await;
+        let before = queries(&api).await;
+        // These answers are cached.
+        answers(&api, &before, JOHN).await;
+        answers(&api, &before, JANE).await;
+        api.put("/flows/acme/open/archive").await.ok();
+        let trails = api.get("/trails/acme").await.ok();
+        let name = trails["data"][0]["flow"]["name"].as_str().unwrap();
+        assert!(name.starts_with("open-archived-at-"), "{name}");
+        let archived = |path: &str| path.replace("/open", &format!("/{name}"));
+        let after: BTreeMap<_, _> =
+            before.iter().map(|(operation, path)| (*operation, archived(path))).collect();
+        let expect_hidden = async || {
+            answers(&api, &after, JANE).await;
+            for (operation, path) in before.iter().chain(&after) {
+                assert_eq!(api.get(path).key(JOHN).await.status, 403, "{operation}: {path}");
+            }
+        };
+        expect_hidden().await;
+        let put = async |key: &str, document: Value| {
+            let document = document.to_string();
+            api.put("/flows/acme/template_file").key(key).form(&[("name=\"data_json\"", &document)]).await
+        };
+        let visibility = async || api.get(&after["get_flow"]).await.ok()["visibility"].clone();
+        for wanted in ["private", "public", "public"] {
+            assert_eq!(
+                put(JOHN, json!({"name": name, "description": "", "visibility": wanted})).await.status,
+                403
+            );
+            put(JANE, json!({"name": name, "description": "", "visibility": wanted})).await.ok();
+            assert_eq!(visibility().await, json!(wanted));
+            expect_hidden().await;
+        }
+        // Nothing else of it can.
+        for document in [
+            json!({"name": name, "description": "other", "visibility": "private"}),
+            json!({"name": name, "description": ""}),
+        ] {
+            assert_eq!(put(JANE, document).await.message(404), "Flow not found");
+        }
+        let template = ("name=\"template_file\"; filename=\"t.yml\"", "version: 1");
+        let document = json!({"name": name, "description": "", "visibility": "private"}).to_string();
+        let with_template =
+            api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document), template]);
+        assert_eq!(with_template.await.message(404), "Flow not found");
+        assert_eq!(visibility().await, json!("public"));
     })
     .await;
 }

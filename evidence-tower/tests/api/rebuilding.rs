@@ -18,7 +18,7 @@ pub(crate) type Asked = Arc<Mutex<BTreeMap<String, (String, HeaderMap)>>>;
 
 /// Tables that `rebuild` does not make: the ledger, attachments, leases, cursors, migrations; and `api_key`, whose hashes are
 /// kept.
-const KEPT: &str = "('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'lease', 'cursor', '_evidence_migrations', 'api_key')";
+const KEPT: &str = "('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'attachment_place', 'lease', 'cursor', '_evidence_migrations', 'api_key')";
 
 /// Takes from the keys everything but the hashes.
 const KEYS_LOST: &str =

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use evidence_core::admission::Admission;
 use evidence_core::auth::{Access, Credential, Principal, Target};
 use evidence_core::compute::{BlockingPool, Compute};
 use evidence_core::environments::replay;
@@ -125,7 +126,7 @@ impl Api {
             }
             10 if numbers.below(4) == 0 => {
                 let allowed =
-                    json!({"artifact_name": "x", "artifact_fingerprint": artifact, "description": ""});
+                    json!({"artifact_name": "x", "artifact_fingerprint": artifact, "description": "known"});
                 self.put("/allowlists/acme/prod").json(allowed).await.created();
             }
             10 => {
@@ -231,6 +232,10 @@ impl EvidenceService for Forgetful {
 
     fn compute(&self) -> Compute {
         self.0.compute()
+    }
+
+    fn admission(&self) -> Admission {
+        self.0.admission()
     }
 
     async fn ready(&self) -> Result<()> {

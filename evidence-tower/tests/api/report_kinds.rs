@@ -118,6 +118,61 @@ async fn what_is_wrong_in_a_report_is_named_and_nothing_is_recorded() {
 }
 
 #[tokio::test]
+async fn an_element_that_has_no_digest_is_skipped_and_counted() {
+    on_every_store_and_mount(async |api| {
+        for (kind, entry, _) in kinds() {
+            api.given_environments(kind, &[kind]).await;
+            let report = |artifacts: Value| {
+                api.put(&format!("/environments/acme/{kind}/report/{kind}"))
+                    .json(json!({"artifacts": artifacts}))
+            };
+            let with_digests = |digests: Value| {
+                let mut entry = entry.clone();
+                entry["digests"] = digests;
+                entry
+            };
+            let (evicted, no_map) = (with_digests(json!({})), with_digests(Value::Null));
+            let reply = report(json!([evicted, entry, null, no_map])).await;
+            assert_eq!(reply.headers["evidence-skipped-elements"], "3", "{kind}");
+            reply.expect_exactly(201, json!("OK"));
+            let reply = report(json!([entry])).await;
+            assert!(reply.headers.get("evidence-skipped-elements").is_none(), "{kind}");
+            reply.expect_exactly(200, json!("OK"));
+            let snapshot = api.get(&format!("/snapshots/acme/{kind}/-1")).await.ok();
+            assert_eq!(snapshot["artifacts"].as_array().unwrap().len(), 1, "{kind}");
+
+            // They may all be there because the reporter sees no digest at all.
+            for artifacts in [json!([evicted]), json!([null]), json!([no_map, evicted])] {
+                assert_eq!(report(artifacts).await.message(400), "Invalid report data", "{kind}");
+            }
+            // It runs, and nobody knows what it is.
+            let unknown = with_digests(json!({"registry.example.com/shop:1": "0123"}));
+            assert_eq!(report(json!([entry, unknown])).await.message(400), "Invalid report data", "{kind}");
+            api.expect_snapshots(kind, 1).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_digest_that_is_null_is_that_of_something_unknown_which_is_not_compliant() {
+    on_every_store_and_mount(async |api| {
+        for (kind, entry, _) in kinds().into_iter().skip(4) {
+            api.given_environments(kind, &[kind]).await;
+            let mut unknown = entry;
+            unknown["digests"] = json!({"registry.example.com/shop:1": null});
+            unknown["creationTimestamp"] = Value::Null;
+            let path = format!("/environments/acme/{kind}/report/{kind}");
+            api.put(&path).json(json!({"artifacts": [unknown]})).await.expect_exactly(201, json!("OK"));
+            let snapshot = api.get(&format!("/snapshots/acme/{kind}/-1")).await.ok();
+            assert_eq!(snapshot["artifacts"][0]["name"], "registry.example.com/shop:1");
+            assert_eq!(snapshot["artifacts"][0]["creationTimestamp"], json!([0]));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn what_has_no_digest_is_told_apart_by_its_name_and_takes_one_snapshot() {
     on_every_store_and_mount(async |api| {
         for (kind, entry, _) in kinds().into_iter().skip(4) {
@@ -180,9 +235,8 @@ async fn a_snapshot_shows_pods_by_name_and_the_newest_task() {
     .await;
 }
 
-/// No answer shows what only these kinds tell, which is recorded all the same.
 #[tokio::test]
-async fn what_apps_and_cloud_run_tell_is_recorded_of_the_newest() {
+async fn what_apps_and_cloud_run_tell_is_recorded_and_shown_of_the_newest() {
     on_every_store(async |api, store| {
         let entries = |older: Value, newer: Value| {
             let with = |more: Value, created: u64| {
@@ -220,6 +274,11 @@ async fn what_apps_and_cloud_run_tell_is_recorded_of_the_newest() {
             let recorded = serde_json::to_string(&running[0].instance).unwrap();
             let recorded: Value = serde_json::from_str(&recorded).unwrap();
             assert_eq!(recorded["context"], json!({ field: expected }), "{recorded}");
+            let shown = api.get(&format!("/snapshots/acme/{name}/1")).await.ok()["artifacts"][0].clone();
+            for context in ["pods", "ecs_context", "azure_context", "cloud_run_context"] {
+                let expected = if context == field { &expected } else { &Value::Null };
+                assert_eq!(shown.get(context), Some(expected), "{kind}: {context}");
+            }
         }
     })
     .await;

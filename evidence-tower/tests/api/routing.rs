@@ -24,20 +24,42 @@ fn what_is_routed_is_the_list_of_operations() {
 #[tokio::test]
 async fn an_unknown_path_is_not_found() {
     on_every_store_and_mount(async |api| {
-        let mut paths = vec![
-            "/",
-            "/flows",
-            "/flows/",
-            "/flows/acme/",
-            "/flows/acme/a/b/c/d",
-            "/flows/acme/a%2Fb/c/d/e/f",
-        ];
+        let mut paths = vec!["/", "/flows", "/flows/", "/flows/acme/", "/nowhere/acme/a/b/c/d"];
         if api.mount != Mount::Axum {
             // axum strips one slash more than the prefix has.
             paths.push("//flows/acme");
         }
         for path in paths {
             api.get(path).await.expect_exactly(404, json!({"message": "Not found"}));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_name_with_slashes_in_a_path_is_named() {
+    on_every_store_and_mount(async |api| {
+        let table = [
+            (
+                Method::POST,
+                "/attestations/acme/app/trail/feature/login/generic",
+                "trail_name",
+                "trail name 'feature/login'",
+            ),
+            (Method::PUT, "/environments/acme/eu/prod/report/K8S", "env_name", "environment name 'eu/prod'"),
+            (
+                Method::GET,
+                "/trails/acme/app/feature/log%20in/x",
+                "trail_name",
+                "trail name 'feature/log in/x'",
+            ),
+            (Method::GET, "/flows/acme/a%2Fb/c/d/e/f", "flow_name", "flow name 'a/b/c/d/e/f'"),
+        ];
+        for (method, path, field, name) in table {
+            let text = format!("{name} should not contain '/'");
+            let errors = json!({field: format!("The {text}")});
+            let expected = json!({"message": format!("Not found: the {text}"), "errors": errors});
+            api.request(method, path).await.expect_exactly(404, expected);
         }
     })
     .await;
@@ -110,6 +132,43 @@ async fn parameters_are_decoded_and_misfits_are_named() {
         for (path, body) in table {
             api.get(path).await.expect_exactly(200, body);
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn query_parameters_that_an_operation_does_not_have_are_named_in_a_header() {
+    const IGNORED: &str = "evidence-ignored-parameters";
+    on_every_store_and_mount(async |api| {
+        let table = [
+            (Method::GET, "/flows/acme?page=1&tag=a&space_id=b", 200, None),
+            (Method::GET, "/flows/acme?flow_name=a&page=1&Page=2", 200, Some("flow_name, Page")),
+            (Method::GET, "/flows/acme?org=other&per_page=1", 200, Some("org")),
+            (
+                Method::GET,
+                "/flows/acme?a%0d%0aSet-Cookie:b=1&%C3%A9",
+                200,
+                Some("a%0D%0ASet-Cookie%3Ab, %C3%A9"),
+            ),
+            (Method::GET, "/flows/acme?per_page=0&pagesize=1", 400, Some("pagesize")),
+            (Method::GET, "/flows/acme/none?tag=a", 404, Some("tag")),
+            (Method::GET, "/artifacts/acme?flow_names=a", 200, Some("flow_names")),
+            (Method::PUT, "/flows/acme/none/archive?force=1", 404, Some("force")),
+            (Method::HEAD, "/flows/acme?x=1", 200, Some("x")),
+            (Method::GET, "/schemas/flow-template/v1?x", 200, Some("x")),
+        ];
+        for (method, path, status, expected) in table {
+            let reply = api.request(method, path).await;
+            let found = reply.headers.get(IGNORED).map(|names| names.to_str().unwrap());
+            assert_eq!((reply.status.as_u16(), found), (status, expected), "{path}");
+        }
+        // A request that may not be made is told the same; one of no operation is not.
+        let denied = api.get("/flows/acme?x=1").anonymous().await;
+        assert_eq!(
+            (denied.status.as_u16(), denied.headers.get(IGNORED).unwrap().as_bytes()),
+            (401, &b"x"[..])
+        );
+        assert!(!api.get("/nothing?x=1").await.headers.contains_key(IGNORED));
     })
     .await;
 }

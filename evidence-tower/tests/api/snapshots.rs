@@ -305,6 +305,7 @@ async fn what_has_no_digest_is_shown_with_its_context_and_evaluated_as_without_p
             compliant: false,
             reported: true,
             rests_on: None,
+            requires_provenance: false,
             events_before: 0,
             policies: vec![],
             changes: vec![

@@ -143,8 +143,7 @@ pub(crate) async fn fill(api: &Api, many: usize) {
         let artifact = json!({"digests": {"app": fingerprint(number)}, "creationTimestamp": 1});
         running.push(artifact.clone());
         report_running(api, &[artifact]).await;
-        let allowed =
-            json!({"artifact_name": "a", "artifact_fingerprint": fingerprint(number), "description": ""});
+        let allowed = json!({"artifact_name": "a", "artifact_fingerprint": fingerprint(number), "description": "known"});
         api.put("/allowlists/acme/prod").json(allowed).await.created();
     }
     report_running(api, &running).await;
@@ -207,7 +206,7 @@ const LOOK_UPS: usize = 6;
 const WARM: usize = 2;
 
 /// Reads that take more, and how many: what they answer is in several tables, which are asked one after the other.
-const WARM_AND_MORE: [(&str, usize); 45] = [
+const WARM_AND_MORE: [(&str, usize); 46] = [
     ("assert_artifact", 5),
     ("download_trail_audit_pdf", 8),
     ("get_action", 3),
@@ -225,7 +224,8 @@ const WARM_AND_MORE: [(&str, usize); 45] = [
     ("get_environment_notification", 3),
     ("get_environment_notifications", 4),
     ("get_flow_attestations", 5),
-    ("get_flows", 6),
+    ("get_flow", 3),
+    ("get_flows", 7),
     ("get_policy", 5),
     ("get_repo_live_artifacts", 5),
     ("get_search", 6),

@@ -6,8 +6,8 @@ pub(crate) mod json;
 use std::any::Any;
 use std::future::IntoFuture;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use evidence_core::id::{Id, Random};
 use evidence_core::memory::MemoryStore;
 use evidence_core::seed::Seed;
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount};
+use evidence_core::store::StoreResult;
 use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, EvidenceService, Settings, Store};
 use evidence_store_postgres::PostgresStore;
@@ -52,6 +53,21 @@ pub(crate) const KEYS: [(Role, &str); 4] = [
 pub(crate) const EXPIRED: &str = "expired-key";
 /// A key of acme's that was revoked just now.
 pub(crate) const REVOKED: &str = "revoked-key";
+
+/// The marker of an object store of a test.
+#[derive(Clone, Default)]
+pub(crate) struct Marker(Arc<OnceLock<Id>>);
+
+impl Marker {
+    pub(crate) fn get(&self) -> Option<Id> {
+        self.0.get().copied()
+    }
+
+    pub(crate) fn put(&self, id: Id) -> StoreResult<()> {
+        self.0.get_or_init(|| id);
+        Ok(())
+    }
+}
 
 /// An empty store, with what a case may need of its database.
 pub(crate) struct StoreUnderTest {

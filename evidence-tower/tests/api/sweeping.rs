@@ -24,7 +24,7 @@ use tempfile::TempDir;
 
 use crate::intercepting_store::InterceptingStore;
 use crate::mounts::Mount;
-use crate::support::{Api, ManualClock, StoreUnderTest, acme, fixture, in_memory, org_id, stores};
+use crate::support::{Api, ManualClock, Marker, StoreUnderTest, acme, fixture, in_memory, org_id, stores};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -236,12 +236,15 @@ async fn a_note_that_was_left_behind_goes_without_the_content() {
 }
 
 /// An object store in which time passes while something is put.
-struct Slow(Arc<ManualClock>);
+struct Slow {
+    clock: Arc<ManualClock>,
+    marker: Marker,
+}
 
 #[async_trait]
 impl Blobs for Slow {
     async fn put(&self, _: Id, _: &Fingerprint, _: &mut dyn Chunks) -> StoreResult<()> {
-        self.0.advance(30 * MINUTE);
+        self.clock.advance(30 * MINUTE);
         Ok(())
     }
 
@@ -252,13 +255,34 @@ impl Blobs for Slow {
 
 #[async_trait]
 impl OutsideBlobs for Slow {
+    async fn ready(&self) -> StoreResult<()> {
+        Ok(())
+    }
+
     async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
         Ok(())
+    }
+
+    async fn marker(&self) -> StoreResult<Option<Id>> {
+        Ok(self.marker.get())
+    }
+
+    async fn put_marker(&self, id: Id) -> StoreResult<()> {
+        self.marker.put(id)
     }
 }
 
 /// An object store that does not remove some contents.
-struct Stubborn(Vec<Fingerprint>);
+struct Stubborn {
+    stuck: Vec<Fingerprint>,
+    marker: Marker,
+}
+
+impl Stubborn {
+    fn new(stuck: impl Into<Vec<Fingerprint>>) -> Self {
+        Self { stuck: stuck.into(), marker: Marker::default() }
+    }
+}
 
 #[async_trait]
 impl Blobs for Stubborn {
@@ -273,8 +297,20 @@ impl Blobs for Stubborn {
 
 #[async_trait]
 impl OutsideBlobs for Stubborn {
+    async fn ready(&self) -> StoreResult<()> {
+        Ok(())
+    }
+
     async fn remove(&self, _: Id, sha256: &Fingerprint) -> StoreResult<()> {
-        if self.0.contains(sha256) { Err(StoreError::Unavailable("it stays".into())) } else { Ok(()) }
+        if self.stuck.contains(sha256) { Err(StoreError::Unavailable("it stays".into())) } else { Ok(()) }
+    }
+
+    async fn marker(&self) -> StoreResult<Option<Id>> {
+        Ok(self.marker.get())
+    }
+
+    async fn put_marker(&self, id: Id) -> StoreResult<()> {
+        self.marker.put(id)
     }
 }
 
@@ -292,7 +328,7 @@ async fn what_cannot_be_removed_keeps_nothing_else() {
         clock.advance(LEAST_GRACE);
         let (settings, random) = (Settings::default(), Arc::new(SystemRandom));
         let evidence = Evidence::with_sources(Arc::clone(&store), settings, clock, random);
-        let evidence = evidence.with_attachments(Arc::new(Stubborn(contents[..1].to_vec())));
+        let evidence = evidence.with_attachments(Arc::new(Stubborn::new(&contents[..1])));
         let error = sweep().pass(&evidence).await.unwrap_err();
         assert!(matches!(error, evidence_core::Error::Store(StoreError::Unavailable(_))), "{error:?}");
         let left: Vec<_> =
@@ -320,7 +356,7 @@ async fn what_cannot_be_removed_of_one_organization_keeps_nothing_of_another() {
             let settings = Settings::default();
             let evidence =
                 Evidence::with_sources(Arc::clone(&store), settings, clock.clone(), random.clone());
-            let evidence = evidence.with_attachments(Arc::new(Stubborn(contents)));
+            let evidence = evidence.with_attachments(Arc::new(Stubborn::new(contents)));
             sweep().pass(&evidence).await.unwrap_err();
             let notes = store.pending(None, 100).await.unwrap();
             assert!(
@@ -349,7 +385,7 @@ async fn a_place_that_removes_nothing_refuses_no_upload() {
         clock.advance(LEAST_GRACE);
         let random = Arc::new(SystemRandom);
         let evidence = Evidence::with_sources(Arc::clone(&store), Settings::default(), clock.clone(), random);
-        let evidence = evidence.with_attachments(Arc::new(Stubborn(contents)));
+        let evidence = evidence.with_attachments(Arc::new(Stubborn::new(contents)));
         let api = Api::new(evidence.clone(), Mount::Tower, stored.name).await;
         // Those that were tried rest for another grace, so that each has its turn.
         for rests in [16, 32, 40] {
@@ -368,6 +404,7 @@ async fn a_place_that_removes_nothing_refuses_no_upload() {
 
 /// An object store whose removals have an unknown outcome: they fail, or are not answered.
 struct Silent {
+    marker: Marker,
     fails: bool,
 }
 
@@ -384,15 +421,27 @@ impl Blobs for Silent {
 
 #[async_trait]
 impl OutsideBlobs for Silent {
+    async fn ready(&self) -> StoreResult<()> {
+        Ok(())
+    }
+
     async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
         if self.fails { Err(StoreError::Failed("cut off".into())) } else { std::future::pending().await }
+    }
+
+    async fn marker(&self) -> StoreResult<Option<Id>> {
+        Ok(self.marker.get())
+    }
+
+    async fn put_marker(&self, id: Id) -> StoreResult<()> {
+        self.marker.put(id)
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_may_still_be_removed_is_not_kept_meanwhile() {
     for fails in [true, false] {
-        may_still_be_removed(Silent { fails }).await;
+        may_still_be_removed(Silent { fails, marker: Marker::default() }).await;
     }
 }
 
@@ -416,7 +465,8 @@ async fn what_was_kept_too_long_ago_is_not_recorded() {
     fixture(Arc::clone(&store), Settings::default()).await;
     let clock = Arc::new(ManualClock::default());
     let evidence = Evidence::with_sources(store, Settings::default(), clock.clone(), Arc::new(SystemRandom));
-    let api = Api::new(evidence.with_attachments(Arc::new(Slow(clock))), Mount::Tower, "memory").await;
+    let evidence = evidence.with_attachments(Arc::new(Slow { clock, marker: Marker::default() }));
+    let api = Api::new(evidence, Mount::Tower, "memory").await;
     assert_eq!(attest(&api, &["a"]).await, AWAY);
     assert_eq!(attest(&api, &[]).await, CREATED);
     api.get("/attestations/acme/shop/trail/t/one").await.expect(200, json!([{"attachments": []}]));

@@ -129,6 +129,40 @@ async fn a_template_that_breaks_the_rules_is_refused_with_every_mistake() {
 }
 
 #[tokio::test]
+async fn a_url_is_recorded_as_it_was_sent_or_with_what_the_standard_does_not_allow_encoded() {
+    on_every_store_and_mount(async |api| {
+        let table = [
+            (
+                "https://dev.azure.com/exampleorg/My Project/_build/results?buildId=12",
+                "https://dev.azure.com/exampleorg/My%20Project/_build/results?buildId=12",
+            ),
+            (
+                "https://jenkins.example.com/job/[a]/job/Ü/1/",
+                "https://jenkins.example.com/job/%5Ba%5D/job/%C3%9C/1/",
+            ),
+            ("HTTPS://Example.com:443/a/../b?c=%41", "HTTPS://Example.com:443/a/../b?c=%41"),
+            ("https://user:secret@example.com/a", "https://example.com/a"),
+            ("https://user@example.com/a", "https://example.com/a"),
+        ];
+        for (sent, recorded) in table {
+            let commit = json!({"sha1": "f".repeat(40), "url": sent});
+            let repo = json!({"name": "acme/shop", "url": sent});
+            let trail = json!({"name": "t", "origin_url": sent, "external_urls": {"a": {"href": sent}},
+                               "git_commit_info": commit, "repo_info": repo});
+            api.begin("shop", &trail).await;
+            let trail = api.get("/trails/acme/shop/t").await.ok();
+            assert_eq!(trail["origin_url"], recorded);
+            assert_eq!(trail["external_urls"]["a"]["href"], recorded);
+            assert_eq!(trail["git_commit_info"]["url"], recorded);
+            let repos = api.get("/repos/acme?name=acme/shop").await.ok().to_string();
+            assert!(repos.contains(recorded), "{repos}");
+            assert!(!repos.contains("secret") && !trail.to_string().contains("secret"), "{sent}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn field_trail_name_pattern_and_length_255() {
     on_every_store_and_mount(async |api| {
         let pattern = r"^[a-zA-Z0-9][a-zA-Z0-9\-_.~]*$";
@@ -165,6 +199,10 @@ async fn optional_parts_of_a_trail_are_validated() {
             (json!({"git_commit_info": ""}), "git_commit_info"),
             (json!({"git_commit_info": {}}), "git_commit_info.sha1"),
             (json!({"git_commit_info": {"sha1": "x", "timestamp": "now"}}), "git_commit_info.timestamp"),
+            (
+                json!({"git_commit_info": {"sha1": "x", "timestamp": 1_776_252_299_785_i64}}),
+                "git_commit_info.timestamp",
+            ),
             (json!({"repo_info": {"url": "u"}}), "repo_info.name"),
             (
                 json!({"repo_info": {"name": "n", "url": "u", "provider": "sourceforge"}}),

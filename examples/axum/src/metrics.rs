@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use evidence_core::admission::Admission;
 use evidence_core::auth::{Access, Credential, Principal, Target};
 use evidence_core::compute::Compute;
 use evidence_core::{EvidenceService, Limits, Operation, Result, Wording};
@@ -88,7 +89,15 @@ impl<S: EvidenceService> EvidenceService for Metered<S> {
         self.service.compute()
     }
 
+    fn admission(&self) -> Admission {
+        self.service.admission()
+    }
+
     async fn ready(&self) -> Result<()> {
         self.service.ready().await
+    }
+
+    async fn warnings(&self) -> Vec<String> {
+        self.service.warnings().await
     }
 }

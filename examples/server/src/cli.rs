@@ -1,17 +1,21 @@
 //! The command line: commands, options and their environment variables. Nothing is done here.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use evidence_core::Wording;
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use evidence_core::api_keys::KeyDescription;
 use evidence_core::auth::Role;
 use evidence_core::background::LEASE;
 use evidence_core::id::Id;
+use evidence_core::limits::BadLimit;
 use evidence_core::name::OrgName;
 use evidence_core::rules::egress::IpRange;
 use evidence_core::sweep::Sweep;
+use evidence_core::{Limits, Wording};
 use evidence_notify::SigningKey;
 
 const DEFAULT_SCHEMA: &str = "evidence";
@@ -20,7 +24,7 @@ const DEFAULT_CONNECTIONS: u32 = 8;
 
 /// Keeps software delivery evidence and answers for it over HTTP.
 #[derive(Debug, Parser)]
-#[command(name = "evidence-server", version, args_conflicts_with_subcommands = true)]
+#[command(name = "evidence-server", version)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -28,10 +32,36 @@ pub(crate) struct Cli {
     serve: ServeOptions,
 }
 
+/// Commands that use no database, or that name theirs by other options.
+const WITHOUT_DATABASE: [&str; 3] = ["copy", "demo", "openapi"];
+
 impl Cli {
-    /// The command that was asked for; `serve` when none was named.
-    pub(crate) fn command(self) -> Command {
-        self.command.unwrap_or(Command::Serve(self.serve))
+    /// The command of these arguments; `serve` if they name none. The options of the database stand before or after it, all
+    /// others after it.
+    pub(crate) fn read(
+        arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Command, clap::Error> {
+        let mut interface = Self::command();
+        let matches = interface.try_get_matches_from_mut(arguments)?;
+        if let Some((command, _)) = matches.subcommand() {
+            let is_given = |option: &&Arg| {
+                matches.value_source(option.get_id().as_str()) == Some(ValueSource::CommandLine)
+            };
+            let misplaced = |option: &&Arg| {
+                is_given(option) && (!option.is_global_set() || WITHOUT_DATABASE.contains(&command))
+            };
+            let misplaced = interface.get_arguments().find(misplaced);
+            if let Some(option) = misplaced.and_then(|option| option.get_long().map(str::to_owned)) {
+                let text = if WITHOUT_DATABASE.contains(&command) {
+                    format!("'{command}' does not use the option '--{option}'")
+                } else {
+                    format!("the option '--{option}' should stand after '{command}', if that has it")
+                };
+                return Err(interface.error(ErrorKind::ArgumentConflict, text));
+            }
+        }
+        let cli = Self::from_arg_matches(&matches)?;
+        Ok(cli.command.unwrap_or(Command::Serve(cli.serve)))
     }
 }
 
@@ -58,8 +88,12 @@ pub(crate) enum Command {
     /// What receivers of notifications need.
     #[command(subcommand)]
     Notifications(NotificationsCommand),
+    /// Show or correct the ledger of an organization.
+    #[command(subcommand)]
+    Ledger(LedgerCommand),
     /// Recompute every ledger, and every table and attachment that follows from it, and compare them with what is stored.
-    /// The store must be there, in the version of this program.
+    /// Prints each problem, then the size and the root of each ledger. The store must be there, in the version of this
+    /// program.
     Fsck(FsckOptions),
     /// Copy a store into another one, which is made if it is not there: from SQLite to PostgreSQL, say. Begun again, it
     /// goes on where it stopped.
@@ -85,6 +119,7 @@ pub(crate) struct StoreOptions {
     /// The store: sqlite://FILE, or postgres://USER:PASSWORD@HOST/DATABASE.
     #[arg(
         long,
+        global = true,
         env = "EVIDENCE_DATABASE_URL",
         value_name = "URL",
         default_value = "sqlite://evidence.db",
@@ -92,11 +127,18 @@ pub(crate) struct StoreOptions {
     )]
     pub(crate) database_url: String,
     /// The schema of a PostgreSQL database that holds the tables. Created by `serve` and `seed` if missing.
-    #[arg(long, env = "EVIDENCE_DATABASE_SCHEMA", value_name = "NAME", default_value = DEFAULT_SCHEMA)]
+    #[arg(
+        long,
+        global = true,
+        env = "EVIDENCE_DATABASE_SCHEMA",
+        value_name = "NAME",
+        default_value = DEFAULT_SCHEMA
+    )]
     pub(crate) database_schema: String,
     /// The most connections for reading from a PostgreSQL database; one more is for writing.
     #[arg(
         long,
+        global = true,
         env = "EVIDENCE_DATABASE_CONNECTIONS",
         value_name = "NUMBER",
         default_value_t = DEFAULT_CONNECTIONS,
@@ -187,6 +229,16 @@ pub(crate) struct ApiOptions {
     #[arg(long, env = "EVIDENCE_IMPLICIT_FLOWS", value_enum, default_value_t)]
     pub(crate) implicit_flows: Switch,
 
+    /// Sets a limit of requests, such as file=200MiB; repeatable. `--help` lists the limits and their defaults.
+    #[arg(
+        long = "limit",
+        env = "EVIDENCE_LIMITS",
+        value_name = "NAME=SIZE",
+        value_delimiter = ',',
+        value_parser = limit,
+        long_help = limits_help()
+    )]
+    pub(crate) limits: Vec<String>,
     /// The least number of seconds between two recorded reports of an environment in which nothing has changed.
     #[arg(long, env = "EVIDENCE_HEARTBEAT_SECONDS", value_name = "SECONDS", default_value_t = 60)]
     pub(crate) heartbeat_seconds: u64,
@@ -213,6 +265,16 @@ pub(crate) struct ApiOptions {
     pub(crate) notify: NotifyOptions,
     #[command(flatten)]
     pub(crate) log: LogOptions,
+}
+
+impl ApiOptions {
+    /// The limits of requests.
+    pub(crate) fn limits(&self) -> Result<Limits, BadLimit> {
+        let mut limits = Limits::default();
+        self.limits.iter().try_for_each(|assignment| limits.set(assignment))?;
+        limits.check()?;
+        Ok(limits)
+    }
 }
 
 #[derive(Debug, Args)]
@@ -270,6 +332,24 @@ pub(crate) enum NotificationsCommand {
         /// From when on, in epoch seconds.
         #[arg(long, value_name = "SECONDS")]
         since: i64,
+        #[command(flatten)]
+        host: HostOptions,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LedgerCommand {
+    /// Record that the clock which dated the newest entries of a ledger was ahead. These entries stay as they are and count as
+    /// recorded now; later entries carry the true time again. Correct the clocks of all servers first.
+    EndFuture {
+        org: OrgName,
+        #[command(flatten)]
+        host: HostOptions,
+    },
+    /// Print the number of entries and the root of a ledger, with a space between. Kept elsewhere, they show later whether
+    /// the ledger was changed.
+    Root {
+        org: OrgName,
         #[command(flatten)]
         host: HostOptions,
     },
@@ -455,6 +535,22 @@ fn sweep(hours: &str) -> Result<Sweep, String> {
     Sweep::after(grace).map_err(|error| error.to_string())
 }
 
+/// A limit that can be set as this says.
+fn limit(assignment: &str) -> Result<String, BadLimit> {
+    Limits::default().set(assignment).map(|()| assignment.to_owned())
+}
+
+fn limits_help() -> String {
+    let mut help = "Sets a limit of requests; repeatable. A size may end in KiB, MiB or GiB. EVIDENCE_LIMITS takes \
+                    several, separated by commas. Callers see the limits at GET /api/v2/limits. The limits and their \
+                    defaults:\n"
+        .to_owned();
+    for limit in Limits::default().all() {
+        help.push_str(&format!("\n{limit}"));
+    }
+    help
+}
+
 fn signing_key(text: &str) -> Result<SigningKey, String> {
     SigningKey::new(text).ok_or_else(|| format!("it must have {} bytes or more", SigningKey::LEAST))
 }
@@ -478,8 +574,60 @@ mod tests {
 
     #[test]
     fn no_command_means_serve() {
-        let cli = Cli::try_parse_from(["evidence-server", "--listen", "127.0.0.1:0"]).unwrap();
-        assert!(matches!(cli.command(), Command::Serve(options) if options.api.listen.port() == 0));
+        let command = Cli::read(["evidence-server", "--listen", "127.0.0.1:0"]).unwrap();
+        assert!(matches!(command, Command::Serve(options) if options.api.listen.port() == 0));
+    }
+
+    /// The database of a command.
+    fn database(command: Command) -> StoreOptions {
+        match command {
+            Command::Serve(options) => options.store,
+            Command::Seed(options) => options.store,
+            Command::Fsck(options) => options.store,
+            Command::User(UserCommand::Add { host, .. } | UserCommand::List { host }) => host.store,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_database_is_named_before_or_after_the_command() {
+        let table = [
+            "--database-url sqlite://a.db --database-schema b --database-connections 3",
+            "--database-url sqlite://a.db --database-schema b --database-connections 3 serve",
+            "serve --database-url sqlite://a.db --database-schema b --database-connections 3",
+            "--database-url=sqlite://a.db serve --database-schema b --database-connections 3",
+            "--database-url sqlite://a.db seed --user jane --database-schema b --database-connections 3",
+            "--database-url sqlite://a.db --database-schema b --database-connections 3 seed --user jane",
+            "--database-schema b --database-connections 3 fsck --rebuild --database-url sqlite://a.db",
+            "--database-url sqlite://a.db --database-schema b --database-connections 3 user add jane",
+            "user --database-url sqlite://a.db --database-schema b --database-connections 3 list",
+            "user list --database-url sqlite://a.db --database-schema b --database-connections 3",
+            "--database-url sqlite://b.db user list --database-url sqlite://a.db --database-schema b --database-connections 3",
+        ];
+        for line in table {
+            let arguments = std::iter::once("evidence-server").chain(line.split(' '));
+            let store = database(Cli::read(arguments).unwrap_or_else(|error| panic!("{line}: {error}")));
+            let named =
+                (store.database_url.as_str(), store.database_schema.as_str(), store.database_connections);
+            assert_eq!(named, ("sqlite://a.db", "b", 3), "{line}");
+        }
+    }
+
+    #[test]
+    fn an_option_without_effect_is_refused() {
+        let table = [
+            ("--listen 127.0.0.1:0 serve", "'--listen' should stand after 'serve'"),
+            ("--listen 127.0.0.1:0 seed --user jane", "'--listen' should stand after 'seed'"),
+            ("--database-url sqlite://a.db openapi", "'openapi' does not use the option '--database-url'"),
+            ("demo --database-url sqlite://a.db", "'demo' does not use the option '--database-url'"),
+            ("--database-schema a copy --from sqlite://a --to sqlite://b", "'copy' does not use the option"),
+            ("user list --listen 127.0.0.1:0", "unexpected argument '--listen'"),
+        ];
+        for (line, expected) in table {
+            let arguments = std::iter::once("evidence-server").chain(line.split(' '));
+            let refusal = Cli::read(arguments).unwrap_err().to_string();
+            assert!(refusal.contains(expected), "{line}: {refusal}");
+        }
     }
 
     #[test]
@@ -493,6 +641,35 @@ mod tests {
             assert!(refusal.contains("--sweep-after-hours"), "{refusal}");
         }
         assert!(swept("1").unwrap_err().to_string().contains("cannot be swept after 3600 seconds"));
+    }
+
+    #[test]
+    fn every_limit_is_an_option_that_the_help_lists() {
+        let help = Cli::try_parse_from(["evidence-server", "serve", "--help"]).unwrap_err().to_string();
+        for limit in Limits::default().all() {
+            let shown = format!("{}={}: ", limit.name, limit.shown_default());
+            assert!(help.contains(&shown), "{shown} is not in\n{help}");
+        }
+        let limits = |arguments: &[&str]| {
+            let command = Cli::read(["evidence-server"].iter().chain(arguments));
+            let Command::Serve(options) = command.map_err(|error| error.to_string())? else {
+                panic!("serve")
+            };
+            options.api.limits().map_err(|error| error.to_string())
+        };
+        let set = limits(&["--limit", "file=1MiB,form=96MiB", "--limit", "tags=7"]).unwrap();
+        assert_eq!(set, Limits { file: 1 << 20, form: 96 << 20, tags: 7, ..Limits::default() });
+        assert_eq!(limits(&[]), Ok(Limits::default()));
+        for (assignment, refused) in [
+            ("fiel=1MiB", "there is no limit 'fiel'; the limits are url, body"),
+            ("file=a lot", "the limit 'file' should be a number of bytes"),
+            ("tags=1MiB", "the limit 'tags' should be a whole number"),
+            ("file", "'file' should be NAME=SIZE"),
+            ("file=1GiB", "the limit 'form' (256MiB) should be at least the limit 'file' (1GiB)"),
+        ] {
+            let told = limits(&["--limit", assignment]).unwrap_err();
+            assert!(told.contains(refused), "{told}");
+        }
     }
 
     #[test]

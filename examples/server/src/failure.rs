@@ -23,6 +23,10 @@ pub(crate) enum Failure {
     Notifications(#[from] evidence_notify::NoNotifier),
     #[error("the store failed: {0}")]
     Store(#[from] evidence_core::StoreError),
+    #[error(
+        "nothing was changed, because this machine's clock is behind the database's clock: set the clock"
+    )]
+    ClockBehind,
     #[error("there is nothing to copy: the source has no organization")]
     NothingToCopy,
     #[error("the copy failed: {0}")]
@@ -33,6 +37,8 @@ pub(crate) enum Failure {
     Listen { address: SocketAddr, source: std::io::Error },
     #[error("cannot wait for signals: {0}")]
     Signals(std::io::Error),
+    #[error("{0}")]
+    Limits(#[from] evidence_core::limits::BadLimit),
     #[error("the log filter is not understood: {0}")]
     LogFilter(#[from] tracing_subscriber::filter::ParseError),
     #[error("{}", with_fields(.0))]
@@ -81,4 +87,44 @@ fn with_fields(error: &Error) -> String {
     };
     let fields: Vec<String> = fields.iter().map(|(field, text)| format!("{field}: {text}")).collect();
     format!("{message}: {}", fields.join("; "))
+}
+
+/// Removes the user and password of every URL among this process's arguments and settings from a text for standard error,
+/// which often ends in a log. A mistyped URL may be quoted in any message.
+pub(crate) fn without_credentials(text: &str) -> String {
+    let settings = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("EVIDENCE_"));
+    let values = std::env::args_os().skip(1).chain(settings.map(|(_, value)| value));
+    let values = values.map(|value| value.to_string_lossy().into_owned());
+    values.fold(text.to_owned(), |text, value| match credentials(&value) {
+        Some(credentials) => text.replace(credentials, "…"),
+        None => text,
+    })
+}
+
+/// Returns all of a value between its scheme, if it has one, and its last `@`: a password may have any character.
+fn credentials(value: &str) -> Option<&str> {
+    let (before, _) = value.rsplit_once('@')?;
+    let (_, credentials) =
+        before.split_once("://").or_else(|| before.split_once('=')).unwrap_or(("", before));
+    Some(credentials).filter(|credentials| credentials.contains(':'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_all_that_precedes_the_host() {
+        for (value, expected) in [
+            ("postgres://user:pass@host/db", Some("user:pass")),
+            ("--database-url=postgre://user:p@ss/w rd@host", Some("user:p@ss/w rd")),
+            ("user:pass@host/db", Some("user:pass")),
+            ("--database-url=user:pass@host/db", Some("user:pass")),
+            ("postgres://user@host/db", None),
+            ("jane@example.com", None),
+            ("sqlite://evidence.db", None),
+        ] {
+            assert_eq!(credentials(value), expected, "{value}");
+        }
+    }
 }

@@ -2,13 +2,13 @@
 
 use evidence_core::transfer::check_attachments;
 use evidence_object_store::ObjectBlobs;
-use evidence_store_sqlite::{FsckReport, RebuildReport};
+use evidence_store_sqlite::{FsckReport, LedgerState, RebuildReport};
 
 use crate::cli::FsckOptions;
 use crate::failure::Failure;
 use crate::store::{self, AnyStore};
 
-/// Runs the command: every problem on a line of standard output, then a summary.
+/// Runs the command: every problem and every ledger on a line of standard output, then a summary.
 pub(crate) async fn run(options: &FsckOptions) -> Result<(), Failure> {
     let attachments = options.attachments.as_deref().map(ObjectBlobs::open).transpose()?;
     let store = store::open_existing(&options.store).await?;
@@ -26,7 +26,7 @@ async fn checked(store: &AnyStore, rebuild: bool, attachments: Option<&ObjectBlo
         }
         println!("{rows} rows were not what the ledgers say and were made again");
     }
-    let FsckReport { organizations, entries, missing_attachments, first_missing, problems, .. } =
+    let FsckReport { organizations, entries, missing_attachments, first_missing, ledgers, problems, .. } =
         store.fsck().await?;
     let mut count = 0;
     let mut report = |problem: String| {
@@ -43,6 +43,9 @@ async fn checked(store: &AnyStore, rebuild: bool, attachments: Option<&ObjectBlo
                 "{missing_attachments} attachments are not in the database: if they are elsewhere, say where with --attachments"
             ));
         }
+    }
+    for LedgerState { organization, size, root, .. } in ledgers {
+        println!("ledger of {organization}: {size} entries, root {root}");
     }
     println!("{organizations} organizations, {entries} entries, {count} problems");
     if count == 0 { Ok(()) } else { Err(Failure::Damaged(count)) }

@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::rt::Executor;
 use tokio::time::{Instant, sleep_until};
 
-use crate::timeouts::{ActiveRequest, ActiveRequests};
+use crate::timeouts::{ActiveRequest, ActiveRequests, OpenRequest};
 
 tokio::task_local! {
     /// The HTTP/2 stream of the request that this task answers.
@@ -138,13 +138,14 @@ pub(crate) struct TrackedBody<B> {
     stream: Option<Arc<Stream>>,
     requests: ActiveRequests,
     active: Option<ActiveRequest>,
+    _open: OpenRequest,
 }
 
 impl<B> TrackedBody<B> {
-    /// The body of an answer on the connection of these requests; called in the task that answers.
-    pub(crate) fn new(body: B, requests: ActiveRequests) -> Self {
+    /// The body of an answer to `open` on the connection of these requests; called in the task that answers.
+    pub(crate) fn new(body: B, requests: ActiveRequests, open: OpenRequest) -> Self {
         let stream = STREAM.try_with(Arc::clone).ok();
-        Self { body, body_ended: false, stream, requests, active: None }
+        Self { body, body_ended: false, stream, requests, active: None, _open: open }
     }
 }
 

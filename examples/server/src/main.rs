@@ -13,6 +13,7 @@ mod descriptors;
 mod failure;
 mod fsck;
 mod http2_send_timeout;
+mod ledger;
 mod lingering;
 mod logging;
 mod notifications;
@@ -23,10 +24,8 @@ mod timeouts;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::cli::{Cli, Command};
-use crate::failure::Failure;
+use crate::failure::{Failure, without_credentials};
 
 /// A request is many short-lived strings, freed on other threads too: with glibc's allocator recording costs a quarter
 /// more.
@@ -35,10 +34,19 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(Cli::parse().command()).await {
+    let command = match Cli::read(std::env::args_os()) {
+        Ok(command) => command,
+        Err(error) if error.use_stderr() => {
+            eprint!("{}", without_credentials(&error.to_string()));
+            return ExitCode::from(2);
+        }
+        // Help, or the version.
+        Err(error) => error.exit(),
+    };
+    match run(command).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("{failure}");
+            eprintln!("{}", without_credentials(&failure.to_string()));
             ExitCode::FAILURE
         }
     }
@@ -54,6 +62,7 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Member(command) => administer::member(command).await,
         Command::Key(command) => administer::key(command).await,
         Command::Notifications(command) => notifications::run(command).await,
+        Command::Ledger(command) => ledger::run(command).await,
         Command::Fsck(options) => fsck::run(&options).await,
         Command::Copy(options) => copy::run(&options).await,
         Command::Openapi => {

@@ -10,6 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use evidence_core::background::{Job, jobs};
 use evidence_core::notifications::Notify;
+use evidence_core::store::MAX_CLOCK_LEAD;
+use evidence_core::time::{Clock, SystemClock};
 use evidence_core::{Evidence, Limits, Settings};
 use evidence_object_store::ObjectBlobs;
 use evidence_tower::EvidenceApi;
@@ -19,10 +21,9 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tower::{Service, ServiceExt};
 
 use crate::cli::{ApiOptions, ServeOptions, Switch};
@@ -35,12 +36,14 @@ use crate::notifications;
 use crate::store::{self, AnyStore};
 use crate::timeouts::{ActiveRequests, BodyDeadline, BodyTimeouts, BoxError, IdleTimeout};
 
-/// How long a peer may take for its first byte and for a request's head, and how long a connection may be idle.
+/// How long a peer may take for its first byte and for a request's head, and how long it may be silent between requests.
 const HEAD_OR_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How much is buffered of an answer before another piece of it is taken, and, on HTTP/1, of a request: a longer head is refused.
 const MAX_BUFFER: usize = 64 << 10;
 /// How long a peer may make no progress in the middle of a request or an answer.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a connection may be open without a request, whatever its peer sends meanwhile.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the body of a request may take to come.
 const BODY_TIMEOUTS: BodyTimeouts = BodyTimeouts { piece: STALL_TIMEOUT, whole: Duration::from_secs(600) };
 /// How long, and for how much, a connection is read on that ends with its last answer.
@@ -57,7 +60,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Runs the command.
 pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
     let ServeOptions { store: store_options, api, attachments } = options;
-    logging::start(&api.log)?;
+    let _log = logging::start(&api.log)?;
+    let limits = api.limits()?;
     let attachments = attachments.as_deref().map(ObjectBlobs::open).transpose()?;
     let store = store::open(&store_options).await?;
     if store.is_empty().await? {
@@ -66,15 +70,40 @@ pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
             "The store is empty. To make a user and a key: evidence-server seed --user NAME, with the same --database-url"
         );
     }
+    warn_of_clock(&store).await;
     let work = Work::new(&api)?;
     let listener = Listener::open(&api).await?;
-    let service = Evidence::new(store.store(), listener.settings(&api));
+    let service = Evidence::new(store.store(), listener.settings(&api, limits));
     let service = match attachments {
         Some(attachments) => service.with_attachments(Arc::new(attachments)),
         None => service,
     };
     println!("Listening on http://{}", listener.address);
     listener.serve(service, work, &store).await
+}
+
+/// A clock that is so much later than the last entry is unusual for a store that no database server has a clock for.
+const UNUSUAL_SILENCE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Logs where the clock may be wrong, or was.
+async fn warn_of_clock(store: &AnyStore) {
+    let newest = match store.store().newest_entry().await {
+        Ok(Some(newest)) => newest,
+        Ok(None) => return,
+        Err(error) => {
+            tracing::warn!(%error, "the time of the last entry cannot be read");
+            return;
+        }
+    };
+    let now = SystemClock.now();
+    if newest.later_than(now).is_some_and(|by| by > MAX_CLOCK_LEAD) {
+        tracing::warn!(%newest, %now, "a ledger has entries in the future: 'evidence-server fsck' names the organization");
+    }
+    let silence = now.later_than(newest).filter(|silence| *silence > UNUSUAL_SILENCE);
+    if let (AnyStore::Sqlite(_), Some(silence)) = (store, silence) {
+        let days = silence.as_secs() / (24 * 60 * 60);
+        tracing::warn!(%newest, %now, "the clock is {days} days after the last entry: check that it is right");
+    }
 }
 
 /// What is done beside answering.
@@ -115,13 +144,13 @@ impl Listener {
     }
 
     /// The settings of a service that is reached at this address.
-    pub(crate) fn settings(&self, options: &ApiOptions) -> Settings {
+    pub(crate) fn settings(&self, options: &ApiOptions, limits: Limits) -> Settings {
         let local = || format!("http://localhost:{}", self.address.port());
         Settings {
             public_url: options.public_url.clone().unwrap_or_else(local),
             wording: options.wording.into(),
             implicit_flows: options.implicit_flows == Switch::On,
-            limits: Limits::default(),
+            limits,
             heartbeat_interval: Duration::from_secs(options.heartbeat_seconds),
             egress: notifications::egress(&options.notify),
             ..Settings::default()
@@ -188,7 +217,8 @@ fn set_nodelay(stream: &TcpStream) {
 struct Connections<A> {
     api: A,
     http: auto::Builder<StreamExecutor>,
-    running: GracefulShutdown,
+    /// Asks connections to end. Each of them has a receiver.
+    stop: watch::Sender<()>,
 }
 
 impl<A, B> Connections<A>
@@ -208,7 +238,7 @@ where
             .timer(TokioTimer::new())
             .keep_alive_interval(HEAD_OR_IDLE_TIMEOUT)
             .max_send_buf_size(MAX_BUFFER);
-        Self { api, http, running: GracefulShutdown::new() }
+        Self { api, http, stop: watch::Sender::new(()) }
     }
 
     /// Serves a connection until it ends.
@@ -217,20 +247,42 @@ where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (api, requests) = (self.api.clone(), ActiveRequests::default());
+        let of_connection = requests.clone();
         let stream = IdleTimeout::new(stream, STALL_TIMEOUT, requests.clone())
             .with_first_byte_timeout(HEAD_OR_IDLE_TIMEOUT);
         let stream = TokioIo::new(Lingering::new(stream, LINGER_BOUNDS));
         let service = service_fn(move |request: Request<Incoming>| {
-            let (api, requests, active) = (api.clone(), requests.clone(), requests.begin());
+            let (api, requests) = (api.clone(), requests.clone());
+            let (active, open) = (requests.begin(), requests.open());
             async move {
                 let response = api.oneshot(request.map(|body| BodyDeadline::new(body, BODY_TIMEOUTS))).await;
                 drop(active);
-                response.map(|response| response.map(|body| TrackedBody::new(body, requests)))
+                response.map(|response| response.map(|body| TrackedBody::new(body, requests, open)))
             }
         });
-        let connection = self.running.watch(self.http.serve_connection(stream, service).into_owned());
+        let connection = self.http.serve_connection(stream, service).into_owned();
+        // Until the connection ends, for `drain` waits until no receiver is left.
+        let mut stop = self.stop.subscribe();
         async move {
-            if let Err(error) = connection.await {
+            let mut connection = pin!(connection);
+            let idle = || of_connection.idle(IDLE_TIMEOUT);
+            let ended = tokio::select! {
+                ended = connection.as_mut() => Some(ended),
+                _ = stop.changed() => None,
+                () = idle() => None,
+            };
+            let ended = match ended {
+                Some(ended) => ended,
+                None => {
+                    connection.as_mut().graceful_shutdown();
+                    tokio::select! {
+                        ended = connection => ended,
+                        // A peer that agrees to nothing.
+                        () = idle() => Ok(()),
+                    }
+                }
+            };
+            if let Err(error) = ended {
                 tracing::debug!(error, "a connection broke");
             }
         }
@@ -238,7 +290,8 @@ where
 
     /// Waits until every connection has answered what it was asked, and has ended.
     async fn drain(self) {
-        self.running.shutdown().await;
+        self.stop.send_replace(());
+        self.stop.closed().await;
     }
 }
 

@@ -4,31 +4,88 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 /// Any error, as bodies have them.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How many requests of a connection are being answered.
+/// The requests of a connection. One is *open* from its head to the end of its response, and *active* meanwhile whenever the
+/// service works on it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ActiveRequests(Arc<AtomicUsize>);
+pub(crate) struct ActiveRequests(Arc<Requests>);
+
+#[derive(Debug)]
+struct Requests {
+    active: AtomicUsize,
+    open: Mutex<OpenRequests>,
+}
+
+#[derive(Debug)]
+struct OpenRequests {
+    count: usize,
+    /// When the last one ended; at first when the connection was opened.
+    last_ended: Instant,
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        let open = OpenRequests { count: 0, last_ended: Instant::now() };
+        Self { active: AtomicUsize::new(0), open: Mutex::new(open) }
+    }
+}
 
 impl ActiveRequests {
     /// Counts one more until the returned guard is dropped.
     pub(crate) fn begin(&self) -> ActiveRequest {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.0.active.fetch_add(1, Ordering::Relaxed);
         ActiveRequest(self.clone())
     }
 
     fn is_any(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > 0
+        self.0.active.load(Ordering::Relaxed) > 0
+    }
+
+    /// Counts an open request until the returned guard is dropped.
+    pub(crate) fn open(&self) -> OpenRequest {
+        self.change(|open| open.count += 1);
+        OpenRequest(self.clone())
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut OpenRequests) -> T) -> T {
+        change(&mut self.0.open.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Completes once no request was open for `timeout`, whatever else the peer sends, such as pings.
+    pub(crate) async fn idle(&self, timeout: Duration) {
+        loop {
+            let now = Instant::now();
+            let since = self.change(|open| if open.count > 0 { now } else { open.last_ended });
+            let deadline = since + timeout;
+            if deadline <= now {
+                return;
+            }
+            sleep_until(deadline).await;
+        }
+    }
+}
+
+/// A request whose response has not ended.
+#[derive(Debug)]
+pub(crate) struct OpenRequest(ActiveRequests);
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.0.change(|open| {
+            open.count -= 1;
+            open.last_ended = Instant::now();
+        });
     }
 }
 
@@ -38,7 +95,7 @@ pub(crate) struct ActiveRequest(ActiveRequests);
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.0.active.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

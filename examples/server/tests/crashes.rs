@@ -65,8 +65,11 @@ fn cramped(blocks: &str) -> Command {
 
 /// Puts an environment that takes some room, and answers the status and the whole answer.
 fn put_large(server: &Server, number: usize) -> (u16, String) {
-    let description = "x".repeat(60_000);
-    let body = format!(r#"{{"name":"env-{number}","type":"server","description":"{description}"}}"#);
+    put(server, &format!("env-{number}"), &"x".repeat(60_000))
+}
+
+fn put(server: &Server, name: &str, description: &str) -> (u16, String) {
+    let body = format!(r#"{{"name":"{name}","type":"server","description":"{description}"}}"#);
     server.ask("PUT", &format!("/api/v2/environments/{ORG}"), "application/json", &body)
 }
 
@@ -80,14 +83,19 @@ fn a_full_disk_refuses_writes_and_nothing_else_and_needs_no_repair() {
     let (status, text) = put_large(&server, written);
     assert_eq!(status, 503, "{text}");
     assert!(text.contains("retry-after: 1\r\n") && text.contains("Service unavailable"), "{text}");
+    assert!(text.contains("\r\nevidence-write-outcome: "), "{text}");
+    let small = (0..1000).take_while(|number| put(&server, &format!("small-{number}"), "").0 == 201).count();
+    assert!(small < 1000);
     let last = format!("/api/v2/environments/{ORG}/env-{}", written - 1);
-    for path in [last.as_str(), "/ready"] {
-        assert_eq!(server.ask("GET", path, "application/json", "").0, 200, "{path}");
-    }
+    assert_eq!(server.ask("GET", &last, "application/json", "").0, 200);
+    let (status, text) = server.ask("GET", "/ready", "text/plain", "");
+    assert!(status == 503 && text.contains("\"Not ready: "), "{text}");
     drop(server);
 
     let server = Server::serve(&database, &key);
-    assert_eq!(server.ask("GET", &last, "application/json", "").0, 200);
+    for path in [last.as_str(), "/ready"] {
+        assert_eq!(server.ask("GET", path, "application/json", "").0, 200, "{path}");
+    }
     assert_eq!(put_large(&server, written).0, 201);
     let checked = program(&["fsck", "--database-url", &database.url]).output().unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));

@@ -82,3 +82,29 @@ fn a_store_of_another_version_is_left_as_it_is() {
         expect_refused(&database, sentence);
     }
 }
+
+#[test]
+fn a_mistyped_database_url_is_never_printed_whole() {
+    for url in [
+        "postgre://jane:s3cret@db.example.com/evidence",
+        "postgres://jane:s3cret@db.example.com:port/evidence",
+        "postgres://jane:s3cret@[::1/evidence",
+        "sqlite://jane:s3cret@db.example.com/evidence",
+        "jane:s3cret@db.example.com/evidence",
+    ] {
+        for arguments in [
+            &["serve", "--database-url", url][..],
+            &["--database-url", url, "fsck"],
+            &["fsck", "--database-ur", url],
+            &["fsck", url],
+            &[url],
+            &["copy", "--from", url, "--to", url],
+        ] {
+            let refused = program(arguments).env("EVIDENCE_DATABASE_URL", url).output().unwrap();
+            let printed = [refused.stdout, refused.stderr].concat();
+            let printed = String::from_utf8(printed).unwrap();
+            assert!(!refused.status.success() && !printed.is_empty(), "{arguments:?}");
+            assert!(!printed.contains("s3cret"), "{arguments:?}: {printed}");
+        }
+    }
+}

@@ -85,7 +85,17 @@ fn seeding_prints_the_key_alone_and_the_same_key_twice_is_success() {
     let checked = program(&["fsck", "--database-url", &url]).output().unwrap();
     assert!(checked.status.success());
     let summary = String::from_utf8(checked.stdout).unwrap();
-    assert!(summary.starts_with("1 organizations, ") && summary.ends_with(" 0 problems\n"), "{summary}");
+    let (ledgers, summary) = summary.trim_end().rsplit_once('\n').unwrap();
+    assert!(summary.starts_with("1 organizations, ") && summary.ends_with(" 0 problems"), "{summary}");
+    // The size and the root of the ledger, which another command prints alone.
+    let root = program(&["ledger", "root", "jane", "--database-url", &url]).output().unwrap();
+    let root = String::from_utf8(root.stdout).unwrap();
+    let (size, hash) = root.trim_end().split_once(' ').unwrap();
+    assert!(size.parse::<u64>().unwrap() > 2 && hash.len() == 64, "{root}");
+    assert_eq!(ledgers, format!("ledger of jane: {size} entries, root {hash}"));
+    let refused = program(&["ledger", "end-future", "jane", "--database-url", &url]).output().unwrap();
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && text.contains("has no entries in the future"), "{text}");
 }
 
 #[test]
@@ -315,6 +325,22 @@ fn bodies_on_their_way_are_not_held_in_memory() {
 }
 
 #[test]
+fn limits_are_set_by_the_environment_and_shown_to_callers() {
+    let database = Database::default();
+    let key = Server::start(&database).key.clone();
+    let mut program = program(&[]);
+    program.env("EVIDENCE_LIMITS", "file=3MiB,tags=7");
+    let server = Server::run(program, &database, &key);
+    let (status, text) = server.ask("GET", "/api/v2/limits", "application/json", "");
+    assert_eq!(status, 200, "{text}");
+    for (name, value) in [("file", 3 << 20), ("tags", 7), ("files", 32)] {
+        let unit = if name == "file" { "bytes" } else { "count" };
+        let shown = format!(r#"{{"name":"{name}","unit":"{unit}","value":{value},"#);
+        assert!(text.contains(&shown), "{text}");
+    }
+}
+
+#[test]
 fn attachments_are_kept_in_the_directory_that_is_named() {
     let database = Database::default();
     let key = Server::start(&database).key.clone();
@@ -343,6 +369,49 @@ fn attachments_are_kept_in_the_directory_that_is_named() {
     let files = std::fs::read_dir(organizations[0].as_ref().unwrap().path()).unwrap();
     let kept: Vec<_> = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
     assert_eq!(kept, ["nothing found"]);
+}
+
+#[test]
+fn a_server_whose_attachments_cannot_be_written_is_not_ready() {
+    let (database, parent) = (Database::default(), tempfile::tempdir().unwrap());
+    let key = Server::start(&database).key.clone();
+    let (directory, away) = (parent.path().join("attachments"), parent.path().join("away"));
+    std::fs::create_dir(&directory).unwrap();
+    let mut program = program(&[]);
+    program.env("EVIDENCE_ATTACHMENTS", format!("file://{}", directory.display()));
+    let server = Server::run(program, &database, &key);
+    let ready = || server.ask("GET", "/ready", "text/plain", "");
+    assert_eq!(ready().0, 200);
+    std::fs::rename(&directory, &away).unwrap();
+    std::fs::write(&directory, "no directory").unwrap();
+    // A success is cached for a second.
+    sleep(Duration::from_secs(1));
+    let (status, text) = ready();
+    assert!(status == 503 && text.contains("Not ready: ") && text.contains("attachments"), "{text}");
+    // Anybody may ask.
+    assert!(!text.contains(parent.path().to_str().unwrap()), "{text}");
+    std::fs::remove_file(&directory).unwrap();
+    std::fs::rename(&away, &directory).unwrap();
+    assert_eq!(ready().0, 200);
+}
+
+#[test]
+fn a_log_that_nobody_reads_keeps_no_request_waiting() {
+    let database = Database::default();
+    let key = Server::start(&database).key.clone();
+    let mut program = program(&[]);
+    program.env("EVIDENCE_LOG_FILTER", "trace").stderr(Stdio::piped());
+    let mut server = Server::run(program, &database, &key);
+    // Far more than a pipe holds, and than lines are buffered.
+    for _ in 0..1500 {
+        assert_eq!(server.ask("GET", "/api/v2/flows/acme", "text/plain", "").0, 200);
+    }
+    // Once somebody reads, the log tells how much is missing.
+    let log = BufReader::new(server.child.stderr.take().unwrap());
+    let told = log.lines().map(Result::unwrap).find(|line| line.contains("log lines were dropped"));
+    assert!(told.is_some());
+    terminate(&server);
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
 }
 
 #[test]

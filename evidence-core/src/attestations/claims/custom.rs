@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Claim, Claimed, Verdict};
+use crate::attestation_types::compiled::Evaluation;
 use crate::attestation_types::operations::refuse_archived;
 use crate::attestations::custom::RuleResult;
 use crate::attestations::details::{CustomDetails, Details};
@@ -14,10 +15,12 @@ use crate::bounded::AttestationData;
 use crate::error::{Resource, Result};
 use crate::fact::names::{Guard, RecordKind};
 use crate::id::VersionKey;
+use crate::limits::Limits;
 use crate::lock::locked;
 use crate::name::AttestationTypeName;
 use crate::operation::Form;
 use crate::service::Context;
+use crate::time::Timestamp;
 
 /// The data have to fit the schema of the type's latest version, and are compliant when all of its rules are true; without
 /// rules, when they fit. A rule that ends in an error, or needs more than a rule may have, is not true. A type that is
@@ -33,20 +36,20 @@ pub struct Custom {
     evaluated: Evaluated,
 }
 
-/// What the rules of a version of a type made of the data.
-type Results = (VersionKey, Vec<RuleResult>);
+/// A version of a type, and the time of the record where the version asks for that.
+type EvaluatedBy = (VersionKey, Option<Timestamp>);
 
 /// The results of the version that the data were evaluated by last, which stay the same when the claim is drafted again.
 #[derive(Debug, Clone, Default)]
-struct Evaluated(Arc<Mutex<Option<Results>>>);
+struct Evaluated(Arc<Mutex<Option<(EvaluatedBy, Evaluation)>>>);
 
 impl Evaluated {
     /// The results of this version, evaluated unless they are known.
     async fn or(
         &self,
-        key: VersionKey,
-        evaluate: impl AsyncFnOnce() -> Result<Vec<RuleResult>>,
-    ) -> Result<Vec<RuleResult>> {
+        key: EvaluatedBy,
+        evaluate: impl AsyncFnOnce() -> Result<Evaluation>,
+    ) -> Result<Evaluation> {
         let known = locked(&self.0).clone();
         match known {
             Some((known, results)) if known == key => Ok(results),
@@ -66,6 +69,10 @@ impl Claim for Custom {
     const SCHEMA: &'static str = "CustomAttestationPostInput";
     type Body = Form<AttestationInput<Self>>;
 
+    fn document_limit(limits: &Limits) -> u64 {
+        limits.attestation
+    }
+
     async fn evaluate(&self, _: &Claimed<'_>, cx: &Context<'_>) -> Result<Verdict> {
         let (name, attestation_data) = (&self.type_name, &self.attestation_data.0);
         let known = cx.store().attestation_type(cx.org()?, name.as_str()).await?;
@@ -74,14 +81,17 @@ impl Claim for Custom {
         refuse_archived(&known.record, "type_name", "An archived type takes no attestations", cx)?;
         let (type_id, type_version) = (known.record.id, known.record.version);
         let key = (type_id, type_version);
+        let (compiled, now) = (cx.compiled_type(key).await?, cx.now());
+        let by = (key, compiled.asks_for_time().then_some(now));
         let evaluate = async || {
-            let (compiled, data) = (cx.compiled_type(key).await?, attestation_data.clone());
+            let data = attestation_data.clone();
             let may_take_long = compiled.may_take_long(&data);
-            let evaluate = move || compiled.evaluate(&data);
+            let limits = *cx.limits();
+            let evaluate = move || limits.apply(|| compiled.evaluate(&data, now));
             let compute = cx.compute();
             if may_take_long { compute.run_long(evaluate).await? } else { compute.run(evaluate).await? }
         };
-        let rule_results = self.evaluated.or(key, evaluate).await?;
+        let Evaluation { rule_results, summary } = self.evaluated.or(by, evaluate).await?;
         let is_compliant = rule_results.iter().all(RuleResult::has_passed);
         let details = Details::Custom(CustomDetails {
             type_name: name.to_string(),
@@ -89,6 +99,7 @@ impl Claim for Custom {
             type_version,
             attestation_data: attestation_data.clone(),
             rule_results,
+            summary,
         });
         let guard = Guard::Revision(RecordKind::AttestationType, type_id, known.revision);
         Ok(Verdict { guards: vec![guard], ..Verdict::of(format!("custom:{name}"), is_compliant, details) })
@@ -106,14 +117,26 @@ mod tests {
         let evaluated = Evaluated::default();
         let mut evaluations = 0;
         for (version, expected) in [(1, 1), (1, 1), (2, 2), (2, 2)] {
-            let results = evaluated.or((id(1), version), async || {
+            let results = evaluated.or(((id(1), version), None), async || {
                 evaluations += 1;
-                Ok(Vec::new())
+                Ok(Evaluation::default())
             });
-            assert_eq!(results.await.unwrap(), []);
+            assert_eq!(results.await.unwrap(), Evaluation::default());
             assert_eq!(evaluations, expected);
         }
-        evaluated.or((id(1), 3), async || Err(Error::Forbidden)).await.unwrap_err();
-        assert_eq!(evaluated.or((id(1), 3), async || Ok(Vec::new())).await.unwrap(), []);
+        let third = ((id(1), 3), None);
+        evaluated.or(third, async || Err(Error::Forbidden)).await.unwrap_err();
+        let again = evaluated.or(third, async || Ok(Evaluation::default()));
+        assert_eq!(again.await.unwrap(), Evaluation::default());
+        let mut later = 0;
+        for now in [1, 1, 2] {
+            let now = Some(Timestamp::from_seconds(now));
+            let results = evaluated.or(((id(1), 3), now), async || {
+                later += 1;
+                Ok(Evaluation::default())
+            });
+            results.await.unwrap();
+        }
+        assert_eq!(later, 2, "a rule that asks for the time is evaluated at the time of its record");
     }
 }

@@ -1,24 +1,29 @@
-//! Attestations of the types that the service brings along: decisions about controls, and bills of materials.
+//! Attestations of the types that the service brings along: decisions about controls, bills of materials, and findings of
+//! scanners.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::{Claim, Claimed, Verdict};
-use crate::attestations::details::{DecisionDetails, Details, SbomDetails};
+use crate::attestations::details::{DecisionDetails, Details, SarifDetails, SbomDetails};
 use crate::attestations::operations::AttestationInput;
-use crate::bounded::{AttestationData, FreeForm, ShortText};
+use crate::attestations::sarif::{SarifData, SarifSummary};
+use crate::attestations::sbom::SbomSummary;
+use crate::bounded::{AttestationData, DataObject, ShortText};
 use crate::compute::LONG_JSON;
 use crate::decode::{self, InvalidField};
 use crate::error::{Error, Result};
 use crate::fact::names::{Guard, Key, RecordKind};
 use crate::json::{self, CheckedJson};
+use crate::limits::Limits;
 use crate::name::{ControlIdentifier, Fingerprint};
 use crate::operation::Form;
 use crate::service::Context;
 
 /// A decision about a control is compliant when its data say so; the organization need not have the control, and where it has
-/// it, its latest version is recorded. A bill of materials is compliant.
+/// it, its latest version is recorded. A bill of materials is compliant. A SARIF log is compliant where each of its scans came
+/// to its end and found no error, warning or note that is not suppressed.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub struct System {
     /// The type of the data.
@@ -39,6 +44,8 @@ pub enum SystemType {
     Decision,
     /// What something is made of.
     Sbom,
+    /// What a scanner found, as a SARIF log.
+    Sarif,
 }
 
 /// The data of a decision. Whatever else they have is kept.
@@ -52,20 +59,21 @@ pub(crate) struct DecisionData {
 
 /// The data of a bill of materials. Whatever else they have is kept.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[expect(dead_code, reason = "the data are kept as they came; this is what they are checked against")]
 pub(crate) struct SbomData {
     /// The format of the attached document.
     format: ShortText,
     /// The SHA-256 of the attached document.
+    #[expect(dead_code, reason = "the data are kept as they came; this is what they are checked against")]
     original_fingerprint: Fingerprint,
     /// What the document is about, in short.
-    document: FreeForm,
+    document: DataObject,
 }
 
 /// What a claim says once its data are read.
 enum Read {
     Decision { control: ControlIdentifier, is_compliant: bool },
-    Sbom,
+    Sbom(SbomSummary),
+    Sarif(SarifSummary),
 }
 
 /// The field with the data.
@@ -87,7 +95,13 @@ impl System {
                     (None, None) => Err(InvalidField::missing("control")),
                 }
             }
-            SystemType::Sbom => self.data::<SbomData>().map(|_| Read::Sbom),
+            SystemType::Sbom => {
+                let SbomData { format, document, .. } = self.data()?;
+                // Numbers that JSON texts may have and this reader does not know are those of no count.
+                let document = serde_json::from_str(document.0.as_str()).unwrap_or_default();
+                Ok(Read::Sbom(SbomSummary::of(&format, &document)))
+            }
+            SystemType::Sarif => self.data::<SarifData>().map(|log| Read::Sarif(SarifSummary::from(&log))),
         }
     }
 
@@ -105,6 +119,10 @@ impl Claim for System {
     const SCHEMA: &'static str = "SystemAttestationPostInput";
     type Body = Form<AttestationInput<Self>>;
 
+    fn document_limit(limits: &Limits) -> u64 {
+        limits.attestation
+    }
+
     fn read(text: CheckedJson<'_>, is_own: fn(&str) -> bool) -> Result<Self, InvalidField> {
         let claim: Self = decode::from_fields(text, is_own)?;
         claim.read_data().map(|_| claim)
@@ -112,8 +130,8 @@ impl Claim for System {
 
     async fn evaluate(&self, _: &Claimed<'_>, cx: &Context<'_>) -> Result<Verdict> {
         let heavy = self.attestation_data.0.as_str().len() > LONG_JSON;
-        let claim = self.clone();
-        let read = cx.compute().run_if(heavy, move || claim.read_data()).await?;
+        let (claim, limits) = (self.clone(), *cx.limits());
+        let read = cx.compute().run_if(heavy, move || limits.apply(|| claim.read_data())).await?;
         let attestation_data = self.attestation_data.0.clone();
         match read.map_err(|misfit| Error::invalid_field(&misfit, DATA))? {
             Read::Decision { control, is_compliant } => {
@@ -124,8 +142,14 @@ impl Claim for System {
                 let verdict = Verdict::of("system:decision", is_compliant, details);
                 Ok(Verdict { guards: vec![guard], ..verdict })
             }
-            Read::Sbom => {
-                Ok(Verdict::of("system:sbom", true, Details::Sbom(SbomDetails { attestation_data })))
+            Read::Sbom(summary) => {
+                let details = SbomDetails { attestation_data, processed_sbom: Some(summary) };
+                Ok(Verdict::of("system:sbom", true, Details::Sbom(details)))
+            }
+            Read::Sarif(processed_sarif_results) => {
+                let is_compliant = processed_sarif_results.is_compliant();
+                let details = SarifDetails { attestation_data, processed_sarif_results };
+                Ok(Verdict::of("system:sarif", is_compliant, Details::Sarif(details)))
             }
         }
     }
@@ -207,7 +231,10 @@ mod tests {
 
     #[test]
     fn other_types_are_refused_with_those_that_there_are() {
-        let refused = read(&json!({"type_name": "sarif", "attestation_data": {}})).unwrap_err();
-        assert_eq!(refused.to_string(), "type_name: Input should be 'decision' or 'sbom' [input: sarif]");
+        let refused = read(&json!({"type_name": "spdx", "attestation_data": {}})).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "type_name: Input should be 'decision', 'sbom' or 'sarif' [input: spdx]"
+        );
     }
 }

@@ -79,13 +79,21 @@ async fn a_generic_claim_carries_its_verdict() {
 
 #[tokio::test]
 async fn test_results_are_compliant_when_nothing_failed_or_broke() {
-    let suite = |failures: i64, errors: i64| json!({"name": "s", "failures": failures, "errors": errors, "skipped": 3, "total": 9, "duration": 1.5});
+    let numbers = |failures: i64, errors: i64, skipped: i64, total: i64| json!({"name": "s", "failures": failures, "errors": errors, "skipped": skipped, "total": total, "duration": 1.5});
+    let suite = |failures: i64, errors: i64| numbers(failures, errors, 3, 9);
     let table = [
         (json!([]), true),
         (json!([suite(0, 0)]), true),
         (json!([suite(1, 0)]), false),
         (json!([suite(0, 1)]), false),
         (json!([suite(0, 0), suite(0, 2)]), false),
+        (json!([numbers(0, 0, 0, 0)]), true),
+        (json!([numbers(0, 0, 9, 9)]), true),
+        (json!([numbers(0, 0, 10, 9)]), false),
+        (json!([numbers(0, 0, -1, 9)]), false),
+        (json!([numbers(0, 0, 0, -1)]), false),
+        (json!([numbers(-1, 0, 0, 9)]), false),
+        (json!([numbers(0, -1, 0, 9)]), false),
     ];
     for (suites, compliant) in table {
         let found = verdict::<Junit>(json!({"junit_results": suites})).await;

@@ -26,13 +26,17 @@ use crate::snapshots::record::{DeploymentSource, Provenance};
 use crate::store::batch::distinct;
 use crate::store::error::StoreError;
 use crate::texts::record::in_parts;
+use crate::time::Timestamp;
 use crate::trails::evaluation::evaluated;
 use crate::trails::store::TrailContents;
+
+/// What is on the allowlist, each with the time when its entry expires, if it does.
+type Allowed = BTreeMap<Fingerprint, Option<Timestamp>>;
 
 /// What running artifacts are evaluated by, policies aside; by their digests, so that one without has no provenance and is on
 /// no allowlist.
 pub(super) struct EvaluationInputs {
-    pub(super) allowed: BTreeSet<Fingerprint>,
+    pub(super) allowed: Allowed,
     pub(super) sources: BTreeMap<Fingerprint, Vec<Source>>,
 }
 
@@ -72,7 +76,7 @@ impl Source {
 pub(super) struct Reports {
     /// How many entries the ledger had.
     rests_on: u64,
-    allowed: BTreeSet<Fingerprint>,
+    allowed: Allowed,
     /// One of each flow.
     origins: Vec<Origin>,
     flows: BTreeMap<Id, FlowLabel>,
@@ -84,7 +88,7 @@ impl Reports {
     pub(super) async fn read(
         environment: Id,
         running: &ReportedState,
-        rests_on: u64,
+        (rests_on, at): (u64, Timestamp),
         cx: &Context<'_>,
     ) -> Result<Self> {
         let org = cx.org()?;
@@ -94,13 +98,13 @@ impl Reports {
             match fingerprints.as_slice() {
                 [] => Ok((Vec::new(), Vec::new())),
                 some => {
-                    let allowed = cx.store().allowed(org, environment, some, rests_on);
+                    let allowed = cx.store().allowed(org, environment, some, rests_on, at);
                     try_join(allowed, cx.store().provenance(org, some, rests_on)).await
                 }
             }
         };
         let (allowed, origins) = reported.await?;
-        let allowed = allowed.into_iter().map(|(fingerprint, _)| fingerprint).collect();
+        let allowed = allowed.into_iter().map(|one| (one.fingerprint, one.expires_at)).collect();
         let flows = distinct(origins.iter().map(|origin| origin.report.flow));
         let (flows, alone) = try_join(cx.flow_labels(&flows), without_trail(&origins, cx)).await?;
         Ok(Self { rests_on, allowed, origins, flows, alone })
@@ -240,7 +244,7 @@ impl InTrail {
 
 /// How what runs stands wherever it was reported.
 pub(super) struct EvaluatedReports {
-    allowed: BTreeSet<Fingerprint>,
+    allowed: Allowed,
     pub(super) origins: Vec<Origin>,
     flows: BTreeMap<Id, FlowLabel>,
     trails: BTreeMap<Id, InTrail>,

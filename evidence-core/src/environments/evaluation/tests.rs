@@ -43,6 +43,7 @@ fn evaluated(digit: char, compliant: Option<bool>) -> EvaluatedArtifact {
         },
         found: Arc::new(ArtifactEvaluation {
             compliant,
+            is_allowed: false,
             provenance: vec![from_report(1)],
             source: Some(source(1)),
             trails: vec![],
@@ -51,9 +52,9 @@ fn evaluated(digit: char, compliant: Option<bool>) -> EvaluatedArtifact {
             outcomes: vec![],
             inputs: None,
             not_evaluated: None,
-            is_allowed: false,
             name: "api".to_owned(),
             is_final: true,
+            allowed_until: None,
         }),
     }
 }
@@ -322,7 +323,7 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
     };
     let running = |artifact: EvaluatedArtifact| ReportedState::from([(artifact.key, artifact.observed)]);
     let findings = |allowed: bool| EvaluationInputs {
-        allowed: allowed.then(|| known.clone()).into_iter().collect(),
+        allowed: allowed.then(|| (known.clone(), None)).into_iter().collect(),
         sources: [(known.clone(), vec![reported(flow.clone())])].into(),
     };
     // Its name is the text of a fingerprint that has provenance.

@@ -20,6 +20,7 @@ fn from_trails(trails: &[u8]) -> Arc<ArtifactEvaluation> {
     };
     Arc::new(ArtifactEvaluation {
         compliant: Some(true),
+        is_allowed: false,
         provenance: vec![provenance],
         source: None,
         trails: trails.iter().copied().map(id).collect(),
@@ -28,9 +29,9 @@ fn from_trails(trails: &[u8]) -> Arc<ArtifactEvaluation> {
         outcomes: vec![],
         inputs: None,
         not_evaluated: None,
-        is_allowed: false,
         name: "api".to_owned(),
         is_final: true,
+        allowed_until: None,
     })
 }
 
@@ -99,10 +100,10 @@ fn a_fact_affects_what_comes_from_its_content_trail_or_flow() {
 }
 
 #[test]
-fn what_is_allowed_affects_its_environment_alone() {
-    for mut fact in examples("artifact_allowed") {
+fn what_is_allowed_or_no_longer_allowed_affects_its_environment_alone() {
+    for mut fact in ["artifact_allowed", "allowance_withdrawn"].into_iter().flat_map(examples) {
         for environment in [0, 1] {
-            if let Fact::ArtifactAllowed { record } = &mut fact {
+            if let Fact::ArtifactAllowed { record } | Fact::AllowanceWithdrawn { record } = &mut fact {
                 (record.environment, record.fingerprint) = (id(environment), fingerprint('1'));
             }
             let key = ArtifactKey::from(&fingerprint('1'));
@@ -117,6 +118,7 @@ fn what_cannot_be_read_affects_everything() {
         index: 7,
         kind: "text_kept".to_owned(),
         at: Timestamp::from_seconds(0),
+        effective_at: Timestamp::from_seconds(0),
         actor: "user:jane".to_owned(),
         payload_sha256: Hash::of(digest),
         leaf_hash: Hash::of(""),
@@ -176,7 +178,8 @@ fn an_evaluation_is_as_old_as_the_oldest_part_that_it_reuses() {
         artifacts: artifacts.clone(),
         kept: BTreeMap::new(),
     };
-    let remembered = Remembered { last: Arc::new(last), affected: Affected::default(), same_policies: true };
+    let (last, affected) = (Arc::new(last), Affected::default());
+    let remembered = Remembered { last, affected, same_policies: true, now: at };
     let none = Evaluated::new();
     for (reused, snapshots, since) in
         [(&none, 3, Some(at)), (&none, 4, None), (&artifacts, 4, Some(at)), (&artifacts, 3, Some(at))]

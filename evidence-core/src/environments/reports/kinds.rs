@@ -8,10 +8,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::bounded::{List, LongText, ShortText};
+use crate::bounded::{Collected, LongText, ShortText};
 use crate::environments::record::EnvironmentKind;
-use crate::json::{JsonFields, JsonText, MAX_VALUES};
+use crate::json::{JsonFields, JsonText};
 use crate::name::{BadText, Fingerprint};
+use crate::time::{MAX_SECONDS, check_seconds};
 
 /// A kind of environment that is reported on, as the `type` of its reports: the type has that one value.
 pub trait ReportType:
@@ -59,30 +60,29 @@ pub struct EnvironmentReport<T: ReportType> {
     /// The environment's type, or left out.
     #[serde(default, rename = "type")]
     pub kind: T,
-    /// What runs. An artifact that is there several times is one with several instances.
-    pub artifacts: List<T::Instance, MAX_RUNNING>,
+    /// What runs. An artifact that is there several times is one with several instances. Elements that are null or have no
+    /// digest are skipped.
+    pub artifacts: Collected<T::Instance, MAX_RUNNING>,
 }
 
-/// The instances of one report: each is four values of JSON at least.
-const MAX_RUNNING: usize = MAX_VALUES / 4 - 1;
+/// The instances of one report: each is four values of JSON at least, of which
+/// [`Limits::json_values`](crate::Limits::json_values) allows a million by default.
+const MAX_RUNNING: usize = (1 << 18) - 1;
 
 /// The artifacts that one instance consists of.
 const MAX_DIGESTS: usize = 1000;
 
-/// What an instance consists of: the names of its artifacts, and the SHA-256 of each; at least one.
+/// The artifacts of an instance: their names, and the SHA-256 of each. Empty or null if the instance has none, as an evicted pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Digests<D = Fingerprint>(pub BTreeMap<LongText, D>);
 
 impl<'de, D: Deserialize<'de>> Deserialize<'de> for Digests<D> {
     fn deserialize<R: Deserializer<'de>>(deserializer: R) -> Result<Self, R::Error> {
-        let digests = BTreeMap::<LongText, D>::deserialize(deserializer)?;
+        let digests = Option::<BTreeMap<LongText, D>>::deserialize(deserializer)?.unwrap_or_default();
         if digests.len() > MAX_DIGESTS {
             let text = format_args!("Dictionary should have at most {MAX_DIGESTS} items");
             return Err(serde::de::Error::custom(text));
-        }
-        if digests.is_empty() {
-            return Err(serde::de::Error::custom("Dictionary should have at least 1 item"));
         }
         Ok(Self(digests))
     }
@@ -99,7 +99,7 @@ impl<D: JsonSchema> JsonSchema for Digests<D> {
         let digest = generator.subschema_for::<D>();
         let name = generator.subschema_for::<LongText>();
         schemars::json_schema!({
-            "type": "object", "minProperties": 1, "maxProperties": MAX_DIGESTS, "propertyNames": name,
+            "type": ["object", "null"], "maxProperties": MAX_DIGESTS, "propertyNames": name,
             "additionalProperties": digest,
         })
     }
@@ -117,16 +117,16 @@ impl Digests<DigestOrNone> {
     }
 }
 
-/// The SHA-256 of an artifact, 64 lower-case hex digits, or an empty text where the environment knows none.
+/// The SHA-256 of an artifact, 64 lower-case hex digits, or an empty text or null where the environment knows none.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[serde(try_from = "Option<String>")]
 pub struct DigestOrNone(pub Option<Fingerprint>);
 
-impl TryFrom<String> for DigestOrNone {
+impl TryFrom<Option<String>> for DigestOrNone {
     type Error = BadText;
 
-    fn try_from(text: String) -> Result<Self, BadText> {
-        Ok(Self(if text.is_empty() { None } else { Some(text.try_into()?) }))
+    fn try_from(text: Option<String>) -> Result<Self, BadText> {
+        text.filter(|text| !text.is_empty()).map(TryInto::try_into).transpose().map(Self)
     }
 }
 
@@ -138,21 +138,22 @@ impl JsonSchema for DigestOrNone {
         "DigestOrNone".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        schemars::json_schema!({ "type": "string", "pattern": "^([a-f0-9]{64})?$", "maxLength": 64 })
+        schemars::json_schema!({ "type": ["string", "null"], "pattern": "^([a-f0-9]{64})?$", "maxLength": 64 })
     }
 }
 
-/// When something was created: an integer of epoch seconds, 0 or later.
+/// When something was created: an integer of epoch seconds, 0 or later. Null is read as 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Creation(pub i64);
 
 impl<'de> Deserialize<'de> for Creation {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let seconds = i64::deserialize(deserializer)?;
+        let seconds = Option::<i64>::deserialize(deserializer)?.unwrap_or_default();
         if seconds < 0 {
             return Err(serde::de::Error::custom("Input should be greater than or equal to 0"));
         }
+        check_seconds(seconds).map_err(serde::de::Error::custom)?;
         Ok(Self(seconds))
     }
 }
@@ -165,7 +166,7 @@ impl JsonSchema for Creation {
         "Creation".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        schemars::json_schema!({ "type": "integer", "minimum": 0, "maximum": i64::MAX })
+        schemars::json_schema!({ "type": ["integer", "null"], "minimum": 0, "maximum": MAX_SECONDS })
     }
 }
 
@@ -173,7 +174,8 @@ impl JsonSchema for Creation {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlainArtifact {
-    /// Its names, and the SHA-256 of each: one at least.
+    /// Its names, and the SHA-256 of each. Without one it is
+    /// skipped.
     pub digests: Digests,
     /// When it was created, in epoch seconds: 0 or later.
     #[serde(rename = "creationTimestamp")]
@@ -205,13 +207,14 @@ pub struct Pod {
     pub name: ShortText,
     /// The namespace it is in.
     pub namespace: ShortText,
-    /// The images of its containers, and the SHA-256 of each, empty where it is not known: one at least.
+    /// The images of its containers, and the SHA-256 of each, empty where it is not known. Without one it is
+    /// skipped.
     pub digests: Digests<DigestOrNone>,
     /// When it was created, in epoch seconds: 0 or later.
     #[serde(rename = "creationTimestamp")]
     pub created: Creation,
     /// The objects that own it, as Kubernetes tells them.
-    pub owners: Option<List<PodOwner, 100>>,
+    pub owners: Option<Collected<PodOwner, 100>>,
 }
 
 /// An object that owns a pod; fields beside these are accepted and not kept.
@@ -268,14 +271,14 @@ impl Instance for Pod {
         } else {
             self.name.to_string()
         };
-        let owners = self.owners.as_ref().map(|owners| owners.0.clone()).unwrap_or_default();
+        let owners = self.owners.as_ref().map(|owners| owners.items.clone()).unwrap_or_default();
         pods.insert(
             name,
             PodContext { namespace: self.namespace.to_string(), created: self.created, owners },
         );
     }
     fn context_bytes(&self) -> usize {
-        let owners = self.owners.iter().flat_map(|owners| &owners.0).map(PodOwner::bytes);
+        let owners = self.owners.iter().flat_map(|owners| &owners.items).map(PodOwner::bytes);
         size_of::<PodContext>() + self.name.len() + self.namespace.len() + owners.sum::<usize>()
     }
     fn fields(pods: Self::Context) -> serde_json::Result<JsonFields> {
@@ -288,7 +291,8 @@ impl Instance for Pod {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ECSArtifact")]
 pub struct EcsTask {
-    /// The images of its containers, and the SHA-256 of each, empty where it is not known: one at least.
+    /// The images of its containers, and the SHA-256 of each, empty where it is not known. Without one it is
+    /// skipped.
     pub digests: Digests<DigestOrNone>,
     /// Its ARN.
     #[serde(rename = "taskArn")]
@@ -340,7 +344,8 @@ impl Instance for EcsTask {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "AzureAppsArtifact")]
 pub struct AzureApp {
-    /// Its images, and the SHA-256 of each, empty where it is not known: one at least.
+    /// Its images, and the SHA-256 of each, empty where it is not known. Without one it is
+    /// skipped.
     pub digests: Digests<DigestOrNone>,
     /// Where the digests come from.
     pub digests_source: AzureDigests,
@@ -402,7 +407,8 @@ impl Instance for AzureApp {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "CloudRunArtifact")]
 pub struct CloudRunResource {
-    /// Its images, and the SHA-256 of each, empty where it is not known: one at least.
+    /// Its images, and the SHA-256 of each, empty where it is not known. Without one it is
+    /// skipped.
     pub digests: Digests<DigestOrNone>,
     /// When its revision or execution was created, in epoch seconds: 0 or later.
     #[serde(rename = "creationTimestamp")]

@@ -15,7 +15,7 @@ pub enum Limit {
     Fuel,
     /// It made too much.
     Memory,
-    /// It made something that nests too deep.
+    /// Its calls, or something that it made, nest too deep.
     Depth,
     /// It had too many results.
     Outputs,

@@ -1,8 +1,10 @@
 //! Functions that run their arguments themselves.
 
+use super::env::Env;
 use super::eval::{Emit, Machine, Run, Stop, error};
 use super::native;
 use super::order;
+use super::paths;
 use super::tree::{Control, Node};
 use super::value::{Fields, Value};
 
@@ -12,38 +14,39 @@ impl Machine<'_> {
         &mut self,
         control: Control,
         arguments: &[Node],
+        env: Env<'_>,
         input: Value,
         emit: Emit<'_>,
     ) -> Run {
         match (control, arguments) {
-            (Control::Select, [condition]) => self.run(condition, input.clone(), &mut |this, holds| {
+            (Control::Select, [condition]) => self.run(condition, env, input.clone(), &mut |this, holds| {
                 if holds.is_truthy() { emit(this, input.clone()) } else { Ok(()) }
             }),
-            (Control::Map, [of]) => self.map(of, &input, emit),
-            (Control::MapValues, [of]) => self.map_values(of, &input, emit),
+            (Control::Map, [of]) => self.map(of, env, &input, emit),
+            (Control::MapValues, [of]) => self.map_values(of, env, &input, emit),
             (Control::WithEntries, [of]) => {
                 let entries = native::to_entries(self, &input)?;
-                self.map(of, &entries, &mut |this, entries| {
+                self.map(of, env, &entries, &mut |this, entries| {
                     let object = native::from_entries(this, &entries)?;
                     emit(this, object)
                 })
             }
-            (Control::AnyOf, _) => self.some(true, None, None, &input, emit),
-            (Control::AnyBy, [condition]) => self.some(true, None, Some(condition), &input, emit),
-            (Control::Any, [of, condition]) => self.some(true, Some(of), Some(condition), &input, emit),
-            (Control::AllOf, _) => self.some(false, None, None, &input, emit),
-            (Control::AllBy, [condition]) => self.some(false, None, Some(condition), &input, emit),
-            (Control::All, [of, condition]) => self.some(false, Some(of), Some(condition), &input, emit),
-            (Control::First, [of]) => self.first(1, of, input, emit),
-            (Control::Limit, [most, of]) => {
-                self.run(most, input.clone(), &mut |this, most| match most.as_float() {
-                    Some(most) if most >= 0.0 => this.first(most.ceil() as usize, of, input.clone(), emit),
-                    _ => error(format!("limit takes a count, not {} ({})", most.kind(), most.shown())),
-                })
-            }
+            (Control::AnyOf, _) => self.some(true, None, None, env, &input, emit),
+            (Control::AnyBy, [condition]) => self.some(true, None, Some(condition), env, &input, emit),
+            (Control::Any, [of, condition]) => self.some(true, Some(of), Some(condition), env, &input, emit),
+            (Control::AllOf, _) => self.some(false, None, None, env, &input, emit),
+            (Control::AllBy, [condition]) => self.some(false, None, Some(condition), env, &input, emit),
+            (Control::All, [of, condition]) => self.some(false, Some(of), Some(condition), env, &input, emit),
+            (Control::First, [of]) => self.first(1, of, env, input, emit),
+            (Control::Limit, [most, of]) => self.run(most, env, input.clone(), &mut |this, most| match most
+                .as_float()
+            {
+                Some(most) if most >= 0.0 => this.first(most.ceil() as usize, of, env, input.clone(), emit),
+                _ => error(format!("limit takes a count, not {} ({})", most.kind(), most.shown())),
+            }),
             (Control::Last, [of]) => {
                 let mut last = None;
-                self.run(of, input, &mut |_, value| {
+                self.run(of, env, input, &mut |_, value| {
                     last = Some(value);
                     Ok(())
                 })?;
@@ -52,19 +55,19 @@ impl Machine<'_> {
             (Control::IsEmpty, [of]) => {
                 let mut empty = true;
                 self.cut(|this, mark| {
-                    this.run(of, input, &mut |_, _| {
+                    this.run(of, env, input, &mut |_, _| {
                         empty = false;
                         Err(Stop::Cut(mark))
                     })
                 })?;
                 emit(self, Value::Bool(empty))
             }
-            (Control::IsIn, [of]) => self.is_in(of, &input, &input, emit),
+            (Control::IsIn, [of]) => self.is_in(of, env, &input, &input, emit),
             (Control::AnyIn, [wanted, of]) => {
                 let mut found = false;
                 self.cut(|this, mark| {
-                    this.run(wanted, input.clone(), &mut |this, wanted| {
-                        this.is_in(of, &input, &wanted, &mut |_, holds| match holds.is_truthy() {
+                    this.run(wanted, env, input.clone(), &mut |this, wanted| {
+                        this.is_in(of, env, &input, &wanted, &mut |_, holds| match holds.is_truthy() {
                             true => {
                                 found = true;
                                 Err(Stop::Cut(mark))
@@ -78,35 +81,35 @@ impl Machine<'_> {
             (Control::Paths, _) => self.paths(&input, &[], emit),
             (Control::PathsTo, [condition]) => self.paths(&input, &[], &mut |this, path| {
                 let value = native::get_path(this, &input, &path)?;
-                this.run(condition, value, &mut |this, holds| {
+                this.run(condition, env, value, &mut |this, holds| {
                     if holds.is_truthy() { emit(this, path.clone()) } else { Ok(()) }
                 })
             }),
             (Control::RangeTo, [to]) => {
-                self.run(to, input, &mut |this, to| this.range(&Value::Int(0), &to, emit))
+                self.run(to, env, input, &mut |this, to| this.range(&Value::Int(0), &to, emit))
             }
             (Control::Range, bounds) => {
-                self.arguments(bounds, &input, &mut Vec::new(), &mut |this, bounds| match bounds {
+                self.arguments(bounds, env, &input, &mut Vec::new(), &mut |this, bounds| match bounds {
                     [from, to] => this.range(from, to, emit),
                     _ => Ok(()),
                 })
             }
             (Control::Sum, [of]) => {
-                let values = self.all(of, input)?;
+                let values = self.all(of, env, input)?;
                 let sum = native::sum(self, values.iter())?;
                 emit(self, sum)
             }
-            (Control::MinBy, [by]) => self.extreme(by, &input, false, emit),
-            (Control::MaxBy, [by]) => self.extreme(by, &input, true, emit),
+            (Control::MinBy, [by]) => self.extreme(by, env, &input, false, emit),
+            (Control::MaxBy, [by]) => self.extreme(by, env, &input, true, emit),
             (Control::UniqueBy, [by]) => {
-                let groups = self.groups(by, &input)?;
+                let groups = self.groups(by, env, &input)?;
                 let firsts = groups.into_iter().filter_map(|group| group.into_iter().next());
                 let firsts = self.list(firsts.collect())?;
                 emit(self, firsts)
             }
             (Control::GroupBy, [by]) => {
                 let mut lists = Vec::new();
-                for group in self.groups(by, &input)? {
+                for group in self.groups(by, env, &input)? {
                     let group = self.list(group)?;
                     self.keep(&mut lists, group)?;
                 }
@@ -114,7 +117,7 @@ impl Machine<'_> {
                 emit(self, lists)
             }
             (Control::SortBy, [by]) => {
-                let keyed = self.keyed(by, &input)?;
+                let keyed = self.keyed(by, env, &input)?;
                 let sorted = order::sort(self, keyed)?;
                 let sorted = self.list(sorted.into_iter().map(|(_, item)| item).collect())?;
                 emit(self, sorted)
@@ -129,16 +132,116 @@ impl Machine<'_> {
             (Control::Scalars, _) => keep_if(self, !is_iterable(&input), input, emit),
             (Control::Iterables, _) => keep_if(self, is_iterable(&input), input, emit),
             (Control::Empty, _) => Ok(()),
+            (Control::Path, [of]) => self.located(of, env, &input, &mut |this, path| {
+                let path = this.list(path)?;
+                emit(this, path)
+            }),
+            (Control::Delete, [of]) => {
+                let mut paths = Vec::new();
+                self.located(of, env, &input, &mut |this, path| {
+                    let path = this.list(path)?;
+                    this.keep(&mut paths, path)
+                })?;
+                let rest = paths::delete_all(self, input, paths)?;
+                emit(self, rest)
+            }
+            (Control::Walk, [of]) => self.walk(of, env, input, emit),
+            (Control::Recurse | Control::Repeat, [of]) => self.unfold(Unfold::by(of, env), input, emit),
+            (Control::RecurseIf, [of, condition]) => {
+                let unfold = Unfold { only: Some(condition), ..Unfold::by(of, env) };
+                self.unfold(unfold, input, emit)
+            }
+            (Control::While, [condition, of]) => {
+                let unfold = Unfold { during: Some(condition), ..Unfold::by(of, env) };
+                self.unfold(unfold, input, emit)
+            }
+            (Control::Until, [condition, of]) => {
+                let unfold = Unfold { until: Some(condition), ..Unfold::by(of, env) };
+                self.unfold(unfold, input, emit)
+            }
             // Lowering gives each its arguments.
             (control, arguments) => error(format!("{control:?} takes no {} arguments", arguments.len())),
         }
     }
 
+    /// A value and what follows from it, again and again: without recursion, so that it may take many turns.
+    fn unfold(&mut self, unfold: Unfold<'_>, input: Value, emit: Emit<'_>) -> Run {
+        let Unfold { next, env, only, during, until } = unfold;
+        let holds = |this: &mut Self, condition: Option<&Node>, value: &Value| match condition {
+            Some(condition) => Ok(this.all(condition, env, value.clone())?.iter().any(Value::is_truthy)),
+            None => Ok::<_, Stop>(true),
+        };
+        let mut open = vec![Turn::Value(input)];
+        while let Some(turn) = open.pop() {
+            self.step()?;
+            let value = match turn {
+                Turn::Value(value) => value,
+                Turn::Stop(stop) => return Err(stop),
+            };
+            if !holds(self, during, &value)? {
+                continue;
+            }
+            match until {
+                None => emit(self, value.clone())?,
+                Some(_) if holds(self, until, &value)? => {
+                    emit(self, value)?;
+                    continue;
+                }
+                Some(_) => {}
+            }
+            let (values, ended) = self.kept(next, env, value);
+            if let Err(stop) = ended {
+                open.push(Turn::Stop(stop));
+            }
+            for value in values.into_iter().rev() {
+                if holds(self, only, &value)? {
+                    self.budget.allocate(super::value::ITEM)?;
+                    open.push(Turn::Value(value));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A part of all values within a value, from the inside out.
+    fn walk(&mut self, of: &Node, env: Env<'_>, value: Value, emit: Emit<'_>) -> Run {
+        self.nested(|this| this.walk_value(of, env, value, emit))
+    }
+
+    fn walk_value(&mut self, of: &Node, env: Env<'_>, value: Value, emit: Emit<'_>) -> Run {
+        let walked = match &value {
+            Value::Array(array) => {
+                let mut items = Vec::new();
+                for item in &array.items {
+                    self.walk(of, env, item.clone(), &mut |this, value| this.keep(&mut items, value))?;
+                }
+                self.list(items)?
+            }
+            Value::Object(object) => {
+                let mut fields = Fields::new();
+                for (name, value) in &object.fields {
+                    self.step()?;
+                    let mut first = None;
+                    self.walk(of, env, value.clone(), &mut |_, value| {
+                        first.get_or_insert(value);
+                        Ok(())
+                    })?;
+                    if let Some(value) = first {
+                        fields.insert(name.clone(), value);
+                    }
+                }
+                self.object(fields)?
+            }
+            _ => value,
+        };
+        self.run(of, env, walked, emit)
+    }
+
     /// Whether one of the results of a part is this value.
-    fn is_in(&mut self, of: &Node, input: &Value, wanted: &Value, emit: Emit<'_>) -> Run {
+    fn is_in(&mut self, of: &Node, env: Env<'_>, input: &Value, wanted: &Value, emit: Emit<'_>) -> Run {
         let mut found = false;
         self.cut(|this, mark| {
-            this.run(of, input.clone(), &mut |this, value| {
+            this.run(of, env, input.clone(), &mut |this, value| {
                 found = value.equals(wanted, this.budget)?;
                 if found { Err(Stop::Cut(mark)) } else { Ok(()) }
             })
@@ -176,23 +279,23 @@ impl Machine<'_> {
         self.paths(value, &path, emit)
     }
 
-    fn map(&mut self, of: &Node, input: &Value, emit: Emit<'_>) -> Run {
+    fn map(&mut self, of: &Node, env: Env<'_>, input: &Value, emit: Emit<'_>) -> Run {
         let mut items = Vec::new();
         self.each(input, false, &mut |this, item| {
-            this.run(of, item, &mut |this, value| this.keep(&mut items, value))
+            this.run(of, env, item, &mut |this, value| this.keep(&mut items, value))
         })?;
         let list = self.list(items)?;
         emit(self, list)
     }
 
     /// The first result for each, and nothing where there is none.
-    fn map_values(&mut self, of: &Node, input: &Value, emit: Emit<'_>) -> Run {
+    fn map_values(&mut self, of: &Node, env: Env<'_>, input: &Value, emit: Emit<'_>) -> Run {
         match input {
             Value::Object(object) => {
                 let mut fields = Fields::new();
                 for (name, value) in &object.fields {
                     self.step()?;
-                    self.first(1, of, value.clone(), &mut |_, value| {
+                    self.first(1, of, env, value.clone(), &mut |_, value| {
                         fields.insert(name.clone(), value);
                         Ok(())
                     })?;
@@ -203,7 +306,7 @@ impl Machine<'_> {
             other => {
                 let mut items = Vec::new();
                 self.each(other, false, &mut |this, item| {
-                    this.first(1, of, item, &mut |this, value| this.keep(&mut items, value))
+                    this.first(1, of, env, item, &mut |this, value| this.keep(&mut items, value))
                 })?;
                 let list = self.list(items)?;
                 emit(self, list)
@@ -217,6 +320,7 @@ impl Machine<'_> {
         looks_for: bool,
         of: Option<&Node>,
         condition: Option<&Node>,
+        env: Env<'_>,
         input: &Value,
         emit: Emit<'_>,
     ) -> Run {
@@ -230,11 +334,11 @@ impl Machine<'_> {
                 Ok(())
             };
             let mut each = |this: &mut Machine<'_>, item: Value| match condition {
-                Some(condition) => this.run(condition, item, &mut |_, holds| look(&holds)),
+                Some(condition) => this.run(condition, env, item, &mut |_, holds| look(&holds)),
                 None => look(&item),
             };
             match of {
-                Some(of) => this.run(of, input.clone(), &mut each),
+                Some(of) => this.run(of, env, input.clone(), &mut each),
                 None => this.each(input, false, &mut each),
             }
         })?;
@@ -242,13 +346,20 @@ impl Machine<'_> {
     }
 
     /// The first results of a part.
-    fn first(&mut self, most: usize, of: &Node, input: Value, emit: Emit<'_>) -> Run {
+    pub(super) fn first(
+        &mut self,
+        most: usize,
+        of: &Node,
+        env: Env<'_>,
+        input: Value,
+        emit: Emit<'_>,
+    ) -> Run {
         if most == 0 {
             return Ok(());
         }
         let mut left = most;
         self.cut(|this, mark| {
-            this.run(of, input, &mut |this, value| {
+            this.run(of, env, input, &mut |this, value| {
                 left -= 1;
                 emit(this, value)?;
                 if left == 0 { Err(Stop::Cut(mark)) } else { Ok(()) }
@@ -280,14 +391,14 @@ impl Machine<'_> {
     }
 
     /// The items of a list, each with its key.
-    fn keyed(&mut self, by: &Node, input: &Value) -> Run<Vec<(Value, Value)>> {
+    fn keyed(&mut self, by: &Node, env: Env<'_>, input: &Value) -> Run<Vec<(Value, Value)>> {
         let Value::Array(array) = input else {
             return error(format!("Cannot index {} with number", input.kind()));
         };
         let mut keyed = Vec::new();
         for item in &array.items {
             self.step()?;
-            let keys = self.all(by, item.clone())?;
+            let keys = self.all(by, env, item.clone())?;
             let key = self.list(keys)?;
             self.budget.allocate(2 * super::value::ITEM)?;
             keyed.push((key, item.clone()));
@@ -296,8 +407,8 @@ impl Machine<'_> {
     }
 
     /// Items of one key, by key.
-    fn groups(&mut self, by: &Node, input: &Value) -> Run<Vec<Vec<Value>>> {
-        let keyed = self.keyed(by, input)?;
+    fn groups(&mut self, by: &Node, env: Env<'_>, input: &Value) -> Run<Vec<Vec<Value>>> {
+        let keyed = self.keyed(by, env, input)?;
         let mut groups: Vec<(Value, Vec<Value>)> = Vec::new();
         for (key, item) in order::sort(self, keyed)? {
             match groups.last_mut() {
@@ -312,8 +423,8 @@ impl Machine<'_> {
     }
 
     /// The first item of the least key, or the last of the greatest.
-    fn extreme(&mut self, by: &Node, input: &Value, greatest: bool, emit: Emit<'_>) -> Run {
-        let keyed = self.keyed(by, input)?;
+    fn extreme(&mut self, by: &Node, env: Env<'_>, input: &Value, greatest: bool, emit: Emit<'_>) -> Run {
+        let keyed = self.keyed(by, env, input)?;
         let found = order::extreme(self, keyed, greatest)?;
         emit(self, found)
     }
@@ -325,4 +436,30 @@ const fn is_iterable(value: &Value) -> bool {
 
 fn keep_if(machine: &mut Machine<'_>, keep: bool, value: Value, emit: Emit<'_>) -> Run {
     if keep { emit(machine, value) } else { Ok(()) }
+}
+
+/// How values follow from a value.
+struct Unfold<'n> {
+    /// The values that follow from one.
+    next: &'n Node,
+    env: Env<'n>,
+    /// Only values that follow and fit this.
+    only: Option<&'n Node>,
+    /// The values before the first that does not fit this.
+    during: Option<&'n Node>,
+    /// The first value that fits this.
+    until: Option<&'n Node>,
+}
+
+impl<'n> Unfold<'n> {
+    const fn by(next: &'n Node, env: Env<'n>) -> Self {
+        Self { next, env, only: None, during: None, until: None }
+    }
+}
+
+/// A turn that is left.
+enum Turn {
+    Value(Value),
+    /// What follows from a value ended so.
+    Stop(Stop),
 }

@@ -1,13 +1,20 @@
-//! Runs a lowered filter. Each part hands its results on one by one, to what goes on with them; nothing is called that
-//! does not ask the budget first.
+//! Runs a lowered filter. Each part hands on its results one by one, while it runs. Nothing is called that does not ask the
+//! budget first, and calls nest only so deep.
 
 use std::sync::Arc;
 
 use super::budget::{Budget, Limit};
+use super::env::{Bound, Env, Link, find};
+use super::format::Format;
+use super::matching::Patterns;
 use super::native;
-use super::text;
-use super::tree::{Binding, Comparison, Fold, Node, Part, Step};
+use super::tree::{Binding, Comparison, Fold, Function, Node, Part, Step};
 use super::value::{Fields, ITEM, STRING, Value};
+use crate::time::Timestamp;
+
+/// Calls nest no deeper than this: one of a function of the filter is some ten. The stack of [`deep`](crate::rules::deep)
+/// has room for several times as many, also where nothing is optimised.
+pub(super) const MAX_CALLS: usize = 10_000;
 
 /// Why a run does not go on.
 #[derive(Debug, Clone)]
@@ -16,7 +23,7 @@ pub(super) enum Stop {
     Error(Value),
     /// A limit, which it may not.
     Limit(Limit),
-    /// Whoever marked the run with this number has what it needs.
+    /// The part that marked the run with this number needs no more.
     Cut(usize),
 }
 
@@ -35,8 +42,14 @@ pub(super) type Emit<'e> = &'e mut dyn FnMut(&mut Machine<'_>, Value) -> Run;
 #[derive(Debug)]
 pub(super) struct Machine<'b> {
     pub(super) budget: &'b mut Budget,
-    slots: Vec<Value>,
+    /// The functions of the library that the filter calls.
+    library: &'b [Function],
+    /// The time of the record.
+    pub(super) now: Timestamp,
+    /// Patterns that were compiled in this run.
+    pub(super) patterns: Patterns,
     cuts: usize,
+    depth: usize,
 }
 
 /// An error with this text.
@@ -45,8 +58,12 @@ pub(super) fn error<T>(text: impl AsRef<str>) -> Run<T> {
 }
 
 impl<'b> Machine<'b> {
-    pub(super) fn new(slots: usize, budget: &'b mut Budget) -> Self {
-        Self { budget, slots: vec![Value::Null; slots], cuts: 0 }
+    pub(super) fn new(library: &'b [Function], now: Timestamp, budget: &'b mut Budget) -> Self {
+        Self { budget, library, now, patterns: Patterns::default(), cuts: 0, depth: 0 }
+    }
+
+    pub(super) const fn library(&self) -> &'b [Function] {
+        self.library
     }
 
     pub(super) fn step(&mut self) -> Run {
@@ -73,86 +90,161 @@ impl<'b> Machine<'b> {
         Ok(Value::string(text, self.budget)?)
     }
 
-    /// Runs a part on an input.
-    pub(super) fn run(&mut self, node: &Node, input: Value, emit: Emit<'_>) -> Run {
+    /// Runs something one level deeper.
+    pub(super) fn nested<T>(&mut self, run: impl FnOnce(&mut Self) -> Run<T>) -> Run<T> {
         self.step()?;
+        if self.depth == MAX_CALLS {
+            return Err(Limit::Depth.into());
+        }
+        self.depth += 1;
+        let ended = run(self);
+        self.depth -= 1;
+        ended
+    }
+
+    /// Runs a part on an input.
+    pub(super) fn run(&mut self, node: &Node, env: Env<'_>, input: Value, emit: Emit<'_>) -> Run {
+        self.nested(|this| this.node(node, env, input, emit))
+    }
+
+    fn node(&mut self, node: &Node, env: Env<'_>, input: Value, emit: Emit<'_>) -> Run {
         match node {
             Node::Identity => emit(self, input),
             Node::Descend => self.descend(input, emit),
             Node::Constant(value) => emit(self, value.clone()),
-            Node::Text(parts) => self.text(parts, &input, "", emit),
-            Node::List(items) => self.collected(items, input, emit),
-            Node::Object(entries) => self.entries(entries, &input, &Fields::new(), emit),
-            Node::Negate(of) => self.negate(of, input, emit),
-            Node::Pipe(first, then) => self.run(first, input, &mut |this, value| this.run(then, value, emit)),
-            Node::Comma(first, then) => {
-                self.run(first, input.clone(), emit)?;
-                self.run(then, input, emit)
+            Node::Text(format, parts) => self.text(*format, parts, env, &input, "", emit),
+            Node::Format(format) => self.formatted(*format, &input, emit),
+            Node::List(items) => self.collected(items, env, input, emit),
+            Node::Object(entries) => self.entries(entries, env, &input, &Fields::new(), emit),
+            Node::Negate(of) => self.negate(of, env, input, emit),
+            Node::Pipe(first, then) => {
+                self.run(first, env, input, &mut |this, value| this.run(then, env, value, emit))
             }
-            Node::Alternative(first, otherwise) => self.alternative(first, otherwise, input, emit),
-            Node::Or(left, right) => self.logic(left, right, true, &input, emit),
-            Node::And(left, right) => self.logic(left, right, false, &input, emit),
-            Node::Math(left, op, right) => self.pairs(left, right, &input, &mut |this, left, right| {
+            Node::Comma(first, then) => {
+                self.run(first, env, input.clone(), emit)?;
+                self.run(then, env, input, emit)
+            }
+            Node::Alternative(first, otherwise) => self.alternative(first, otherwise, env, input, emit),
+            Node::Or(left, right) => self.logic(left, right, true, env, &input, emit),
+            Node::And(left, right) => self.logic(left, right, false, env, &input, emit),
+            Node::Math(left, op, right) => self.pairs(left, right, env, &input, &mut |this, left, right| {
                 let value = native::math(this, *op, &left, &right)?;
                 emit(this, value)
             }),
-            Node::Compare(left, op, right) => self.pairs(left, right, &input, &mut |this, left, right| {
-                let order = left.compare(&right, this.budget)?;
-                let holds = match op {
-                    Comparison::Less => order.is_lt(),
-                    Comparison::LessOrEqual => order.is_le(),
-                    Comparison::Greater => order.is_gt(),
-                    Comparison::GreaterOrEqual => order.is_ge(),
-                    Comparison::Equal => order.is_eq(),
-                    Comparison::NotEqual => order.is_ne(),
-                };
-                emit(this, Value::Bool(holds))
-            }),
-            Node::Reduce(fold) => self.reduce(fold, &input, emit),
-            Node::Foreach(fold, extract) => self.foreach(fold, extract, &input, emit),
-            Node::Try(tried, caught) => self.attempt(tried, caught.as_deref(), input, emit),
-            Node::If(cases, otherwise) => self.branch(cases, otherwise, &input, emit),
-            Node::Variable(slot) => {
-                let value = self.slots.get(*slot).cloned().unwrap_or(Value::Null);
-                emit(self, value)
+            Node::Compare(left, op, right) => {
+                self.pairs(left, right, env, &input, &mut |this, left, right| {
+                    let holds = compared(this, *op, &left, &right)?;
+                    emit(this, Value::Bool(holds))
+                })
             }
-            Node::Bind(of, binding, then) => self.run(of, input.clone(), &mut |this, value| {
-                this.bind(&[(binding, value)], &input, &mut |this| this.run(then, input.clone(), emit))
+            Node::Assign(paths, how, value) => self.assign(paths, *how, value, env, &input, emit),
+            Node::Reduce(fold) => self.reduce(fold, env, &input, emit),
+            Node::Foreach(fold, extract) => self.foreach(fold, extract, env, &input, emit),
+            Node::Try(tried, caught) => self.attempt(tried, caught.as_deref(), env, input, emit),
+            Node::If(cases, otherwise) => self.branch(cases, otherwise, env, &input, emit),
+            Node::Variable(distance) => match find(env, *distance) {
+                Some(Link { bound: Bound::Value(value), .. }) => emit(self, value.clone()),
+                _ => lost(),
+            },
+            Node::Bind(of, binding, then) => self.run(of, env, input.clone(), &mut |this, value| {
+                this.bind(&[(binding, value)], env, &input, &mut |this, env| {
+                    this.run(then, env, input.clone(), emit)
+                })
             }),
-            Node::Path(of, steps) => {
-                self.run(of, input.clone(), &mut |this, value| this.path(value, steps, &input, emit))
-            }
+            Node::Path(of, steps) => self
+                .run(of, env, input.clone(), &mut |this, value| this.path(value, steps, env, &input, emit)),
             Node::Call(native, arguments) => {
-                self.arguments(arguments, &input, &mut Vec::new(), &mut |this, values| {
+                self.arguments(arguments, env, &input, &mut Vec::new(), &mut |this, values| {
                     let value = native::call(this, *native, &input, values)?;
                     emit(this, value)
                 })
             }
-            Node::Control(control, arguments) => self.control(*control, arguments, input, emit),
-            Node::Test(pattern) => match &input {
-                Value::Str(text) => {
-                    let found = pattern.is_in(text, self.budget)?;
-                    emit(self, Value::Bool(found))
-                }
-                other => error(format!(
-                    "{} ({}) cannot be matched, as it is not a string",
-                    other.kind(),
-                    other.shown()
-                )),
+            Node::Control(control, arguments) => self.control(*control, arguments, env, input, emit),
+            Node::Match(matching, source, replacement) => {
+                self.matched(*matching, source, replacement.as_deref(), env, &input, emit)
+            }
+            Node::Define(functions, rest) => {
+                self.define(functions, env, &mut |this, env| this.run(rest, env, input.clone(), emit))
+            }
+            Node::Apply(distance, arguments) => {
+                self.apply(*distance, arguments, env, &mut |this, body, env| {
+                    this.run(body, env, input.clone(), emit)
+                })
+            }
+            Node::Library(position, arguments) => {
+                let Some(function) = self.library.get(*position) else { return lost() };
+                self.call(function, None, arguments, env, &mut |this, body, env| {
+                    this.run(body, env, input.clone(), emit)
+                })
+            }
+            Node::Label(body) => self.cut(|this, mark| {
+                this.run(body, Some(&Link { bound: Bound::Label(mark), before: env }), input, emit)
+            }),
+            Node::Break(distance) => match find(env, *distance) {
+                Some(Link { bound: Bound::Label(mark), .. }) => Err(Stop::Cut(*mark)),
+                _ => lost(),
             },
         }
     }
 
-    /// The results of a part, kept; an error after some of them too.
-    pub(super) fn kept(&mut self, node: &Node, input: Value) -> (Vec<Value>, Run) {
+    /// Goes on with what sees these functions.
+    pub(super) fn define(
+        &mut self,
+        functions: &[Function],
+        env: Env<'_>,
+        then: &mut dyn FnMut(&mut Machine<'_>, Env<'_>) -> Run,
+    ) -> Run {
+        let Some((function, rest)) = functions.split_first() else { return then(self, env) };
+        self.nested(|this| {
+            this.define(rest, Some(&Link { bound: Bound::Function(function), before: env }), then)
+        })
+    }
+
+    /// Goes on with what a name stands for, and with what that sees.
+    pub(super) fn apply(&mut self, distance: usize, arguments: &[Node], env: Env<'_>, then: Body<'_>) -> Run {
+        self.budget.steps(distance / 8)?;
+        match find(env, distance) {
+            Some(Link { bound: Bound::Closure(node, env), .. }) => then(self, node, *env),
+            Some(link @ Link { bound: Bound::Function(function), .. }) => {
+                self.call(function, Some(link), arguments, env, then)
+            }
+            _ => lost(),
+        }
+    }
+
+    /// Goes on with the body of a function, which sees its arguments and then `scope`.
+    pub(super) fn call(
+        &mut self,
+        function: &Function,
+        scope: Env<'_>,
+        arguments: &[Node],
+        env: Env<'_>,
+        then: Body<'_>,
+    ) -> Run {
+        let Some((argument, rest)) = arguments.split_first() else {
+            return then(self, &function.body, scope);
+        };
+        let mut bound = Bound::Closure(argument, env);
+        if let Node::Apply(distance, own) = argument
+            && own.is_empty()
+            && let Some(Link { bound: Bound::Closure(node, env), .. }) = find(env, *distance)
+        {
+            // An argument that is handed on is the argument itself.
+            bound = Bound::Closure(node, *env);
+        }
+        self.nested(|this| this.call(function, Some(&Link { bound, before: scope }), rest, env, then))
+    }
+
+    /// The results of a part, kept; also those before an error.
+    pub(super) fn kept(&mut self, node: &Node, env: Env<'_>, input: Value) -> (Vec<Value>, Run) {
         let mut values = Vec::new();
-        let ended = self.run(node, input, &mut |this, value| this.keep(&mut values, value));
+        let ended = self.run(node, env, input, &mut |this, value| this.keep(&mut values, value));
         (values, ended)
     }
 
     /// The results of a part; an error where it ends in one.
-    pub(super) fn all(&mut self, node: &Node, input: Value) -> Run<Vec<Value>> {
-        let (values, ended) = self.kept(node, input);
+    pub(super) fn all(&mut self, node: &Node, env: Env<'_>, input: Value) -> Run<Vec<Value>> {
+        let (values, ended) = self.kept(node, env, input);
         ended.map(|()| values)
     }
 
@@ -163,6 +255,30 @@ impl<'b> Machine<'b> {
         match body(self, mark) {
             Err(Stop::Cut(cut)) if cut == mark => Ok(()),
             other => other,
+        }
+    }
+
+    /// Runs `body`, which hands its results on to what may stop, and how that stopped where it did. The result is how
+    /// `body` ended by itself.
+    pub(super) fn guarded<V>(
+        &mut self,
+        emit: &mut dyn FnMut(&mut Machine<'_>, V) -> Run,
+        body: impl FnOnce(&mut Self, &mut dyn FnMut(&mut Machine<'_>, V) -> Run) -> Run,
+    ) -> Run<Run> {
+        let mut beyond = None;
+        let mut ended = Ok(());
+        self.cut(|this, mark| {
+            ended = body(this, &mut |this, value| {
+                emit(this, value).map_err(|stop| {
+                    beyond = Some(stop);
+                    Stop::Cut(mark)
+                })
+            });
+            Ok(())
+        })?;
+        match beyond {
+            Some(stop) => Err(stop),
+            None => Ok(ended),
         }
     }
 
@@ -189,53 +305,73 @@ impl<'b> Machine<'b> {
     }
 
     /// The parts of a string from the last to the first, each with those that come behind it.
-    fn text(&mut self, parts: &[Part], input: &Value, tail: &str, emit: Emit<'_>) -> Run {
-        self.step()?;
-        match parts.split_last() {
+    fn text(
+        &mut self,
+        format: Format,
+        parts: &[Part],
+        env: Env<'_>,
+        input: &Value,
+        tail: &str,
+        emit: Emit<'_>,
+    ) -> Run {
+        self.nested(|this| match parts.split_last() {
             None => {
-                let text = self.string(tail)?;
-                emit(self, text)
+                let text = this.string(tail)?;
+                emit(this, text)
             }
             Some((Part::Text(text), parts)) => {
-                self.budget.bytes(text.len() + tail.len())?;
-                self.text(parts, input, &format!("{text}{tail}"), emit)
-            }
-            Some((Part::Filter(node), parts)) => self.run(node, input.clone(), &mut |this, value| {
-                let text = text::to_text(this, &value)?;
                 this.budget.bytes(text.len() + tail.len())?;
-                this.text(parts, input, &format!("{text}{tail}"), emit)
+                this.text(format, parts, env, input, &format!("{text}{tail}"), emit)
+            }
+            Some((Part::Filter(node), parts)) => this.run(node, env, input.clone(), &mut |this, value| {
+                let text = format.of(this, &value)?;
+                this.budget.bytes(text.len() + tail.len())?;
+                this.text(format, parts, env, input, &format!("{text}{tail}"), emit)
             }),
-        }
+        })
     }
 
-    fn collected(&mut self, items: &Node, input: Value, emit: Emit<'_>) -> Run {
-        let items = self.all(items, input)?;
+    fn formatted(&mut self, format: Format, input: &Value, emit: Emit<'_>) -> Run {
+        let text = format.of(self, input)?;
+        let text = self.string(&text)?;
+        emit(self, text)
+    }
+
+    fn collected(&mut self, items: &Node, env: Env<'_>, input: Value, emit: Emit<'_>) -> Run {
+        let items = self.all(items, env, input)?;
         let list = self.list(items)?;
         emit(self, list)
     }
 
-    fn entries(&mut self, entries: &[(Node, Node)], input: &Value, before: &Fields, emit: Emit<'_>) -> Run {
+    fn entries(
+        &mut self,
+        entries: &[(Node, Node)],
+        env: Env<'_>,
+        input: &Value,
+        before: &Fields,
+        emit: Emit<'_>,
+    ) -> Run {
         let Some(((key, value), rest)) = entries.split_first() else {
             let object = self.object(before.clone())?;
             return emit(self, object);
         };
-        self.run(key, input.clone(), &mut |this, key| {
+        self.run(key, env, input.clone(), &mut |this, key| {
             let Value::Str(name) = key else {
                 return error(format!("Object keys must be strings, not {} ({})", key.kind(), key.shown()));
             };
-            this.run(value, input.clone(), &mut |this, value| {
+            this.run(value, env, input.clone(), &mut |this, value| {
                 this.budget.steps(1 + before.len())?;
                 this.budget.read(name.len())?;
                 this.budget.allocate((1 + before.len()).saturating_mul(2 * ITEM))?;
                 let mut fields = before.clone();
                 fields.insert(Arc::clone(&name), value);
-                this.entries(rest, input, &fields, emit)
+                this.entries(rest, env, input, &fields, emit)
             })
         })
     }
 
-    fn negate(&mut self, of: &Node, input: Value, emit: Emit<'_>) -> Run {
-        self.run(of, input, &mut |this, value| {
+    fn negate(&mut self, of: &Node, env: Env<'_>, input: Value, emit: Emit<'_>) -> Run {
+        self.run(of, env, input, &mut |this, value| {
             let negated = match value {
                 Value::Int(number) => number
                     .checked_neg()
@@ -251,30 +387,46 @@ impl<'b> Machine<'b> {
         })
     }
 
-    fn alternative(&mut self, first: &Node, otherwise: &Node, input: Value, emit: Emit<'_>) -> Run {
-        let (values, ended) = self.kept(first, input.clone());
-        match ended {
-            Ok(()) | Err(Stop::Error(_)) => {}
-            stop => return stop,
-        }
+    fn alternative(
+        &mut self,
+        first: &Node,
+        otherwise: &Node,
+        env: Env<'_>,
+        input: Value,
+        emit: Emit<'_>,
+    ) -> Run {
         let mut found = false;
-        for value in values {
-            self.step()?;
-            if value.is_truthy() {
+        let ended = self.guarded(emit, |this, emit| {
+            this.run(first, env, input.clone(), &mut |this, value| {
+                if !value.is_truthy() {
+                    return Ok(());
+                }
                 found = true;
-                emit(self, value)?;
-            }
+                emit(this, value)
+            })
+        })?;
+        match ended {
+            Ok(()) | Err(Stop::Error(_)) if found => Ok(()),
+            Ok(()) | Err(Stop::Error(_)) => self.run(otherwise, env, input, emit),
+            stop => stop,
         }
-        if found { Ok(()) } else { self.run(otherwise, input, emit) }
     }
 
     /// `or` where `decides` is true, and else `and`: what decides it by itself needs no right side.
-    fn logic(&mut self, left: &Node, right: &Node, decides: bool, input: &Value, emit: Emit<'_>) -> Run {
-        self.run(left, input.clone(), &mut |this, left| {
+    fn logic(
+        &mut self,
+        left: &Node,
+        right: &Node,
+        decides: bool,
+        env: Env<'_>,
+        input: &Value,
+        emit: Emit<'_>,
+    ) -> Run {
+        self.run(left, env, input.clone(), &mut |this, left| {
             if left.is_truthy() == decides {
                 return emit(this, Value::Bool(decides));
             }
-            this.run(right, input.clone(), &mut |this, right| emit(this, Value::Bool(right.is_truthy())))
+            this.run(right, env, input.clone(), &mut |this, right| emit(this, Value::Bool(right.is_truthy())))
         })
     }
 
@@ -283,11 +435,12 @@ impl<'b> Machine<'b> {
         &mut self,
         left: &Node,
         right: &Node,
+        env: Env<'_>,
         input: &Value,
         then: &mut dyn FnMut(&mut Machine<'_>, Value, Value) -> Run,
     ) -> Run {
-        self.run(right, input.clone(), &mut |this, right| {
-            this.run(left, input.clone(), &mut |this, left| {
+        self.run(right, env, input.clone(), &mut |this, right| {
+            this.run(left, env, input.clone(), &mut |this, left| {
                 this.step()?;
                 then(this, left, right.clone())
             })
@@ -298,29 +451,30 @@ impl<'b> Machine<'b> {
     pub(super) fn arguments(
         &mut self,
         arguments: &[Node],
+        env: Env<'_>,
         input: &Value,
         values: &mut Vec<Value>,
         then: &mut dyn FnMut(&mut Machine<'_>, &[Value]) -> Run,
     ) -> Run {
         self.step()?;
         let Some((argument, rest)) = arguments.split_first() else { return then(self, values) };
-        self.run(argument, input.clone(), &mut |this, value| {
+        self.run(argument, env, input.clone(), &mut |this, value| {
             values.push(value);
-            let ended = this.arguments(rest, input, values, then);
+            let ended = this.arguments(rest, env, input, values, then);
             values.pop();
             ended
         })
     }
 
-    fn reduce(&mut self, fold: &Fold, input: &Value, emit: Emit<'_>) -> Run {
+    fn reduce(&mut self, fold: &Fold, env: Env<'_>, input: &Value, emit: Emit<'_>) -> Run {
         let Fold { source, binding, first, update } = fold;
-        self.run(first, input.clone(), &mut |this, first| {
+        self.run(first, env, input.clone(), &mut |this, first| {
             let mut state = first;
-            this.run(source, input.clone(), &mut |this, value| {
-                this.bind(&[(binding, value)], input, &mut |this| {
+            this.run(source, env, input.clone(), &mut |this, value| {
+                this.bind(&[(binding, value)], env, input, &mut |this, env| {
                     let mut next = Value::Null;
                     let before = std::mem::replace(&mut state, Value::Null);
-                    this.run(update, before, &mut |_, value| {
+                    this.run(update, env, before, &mut |_, value| {
                         next = value;
                         Ok(())
                     })?;
@@ -332,88 +486,98 @@ impl<'b> Machine<'b> {
         })
     }
 
-    fn foreach(&mut self, fold: &Fold, extract: &Node, input: &Value, emit: Emit<'_>) -> Run {
+    fn foreach(&mut self, fold: &Fold, extract: &Node, env: Env<'_>, input: &Value, emit: Emit<'_>) -> Run {
         let Fold { source, binding, first, update } = fold;
-        self.run(first, input.clone(), &mut |this, first| {
+        self.run(first, env, input.clone(), &mut |this, first| {
             let mut state = first;
-            this.run(source, input.clone(), &mut |this, value| {
-                this.bind(&[(binding, value)], input, &mut |this| {
-                    // What is emitted goes on only once the update is done, so that it finds the variables as they are.
-                    let updates = this.all(update, state.clone())?;
-                    for value in updates {
+            this.run(source, env, input.clone(), &mut |this, value| {
+                this.bind(&[(binding, value)], env, input, &mut |this, env| {
+                    let before = state.clone();
+                    this.run(update, env, before, &mut |this, value| {
                         state = value.clone();
-                        this.run(extract, value, emit)?;
-                    }
-                    Ok(())
+                        this.run(extract, env, value, emit)
+                    })
                 })
             })
         })
     }
 
-    fn attempt(&mut self, tried: &Node, caught: Option<&Node>, input: Value, emit: Emit<'_>) -> Run {
-        let (values, ended) = self.kept(tried, input);
-        let failed = match ended {
-            Ok(()) => None,
-            Err(Stop::Error(value)) => {
-                // What errors say is made before anybody keeps it.
-                if let Value::Str(text) = &value {
-                    self.budget.allocate(STRING + text.len())?;
-                }
-                Some(value)
-            }
-            // Nobody asks for more of what it has already, and a limit is nobody's to catch.
-            Err(stop) => return Err(stop),
-        };
-        for value in values {
-            self.step()?;
-            emit(self, value)?;
-        }
-        match (failed, caught) {
-            (Some(value), Some(caught)) => self.run(caught, value, emit),
+    fn attempt(
+        &mut self,
+        tried: &Node,
+        caught: Option<&Node>,
+        env: Env<'_>,
+        input: Value,
+        emit: Emit<'_>,
+    ) -> Run {
+        let ended = self.guarded(emit, |this, emit| this.run(tried, env, input, emit))?;
+        match (self.failed(ended)?, caught) {
+            (Some(value), Some(caught)) => self.run(caught, env, value, emit),
             _ => Ok(()),
         }
     }
 
-    fn branch(&mut self, cases: &[(Node, Node)], otherwise: &Node, input: &Value, emit: Emit<'_>) -> Run {
+    /// The value of an error that may be caught.
+    pub(super) fn failed(&mut self, ended: Run) -> Run<Option<Value>> {
+        match ended {
+            Ok(()) => Ok(None),
+            Err(Stop::Error(value)) => {
+                // The text of an error is made before it is known whether it is kept.
+                if let Value::Str(text) = &value {
+                    self.budget.allocate(STRING + text.len())?;
+                }
+                Ok(Some(value))
+            }
+            // A limit cannot be caught.
+            Err(stop) => Err(stop),
+        }
+    }
+
+    fn branch(
+        &mut self,
+        cases: &[(Node, Node)],
+        otherwise: &Node,
+        env: Env<'_>,
+        input: &Value,
+        emit: Emit<'_>,
+    ) -> Run {
         let Some(((condition, then), rest)) = cases.split_first() else {
-            return self.run(otherwise, input.clone(), emit);
+            return self.run(otherwise, env, input.clone(), emit);
         };
-        self.run(condition, input.clone(), &mut |this, holds| {
+        self.run(condition, env, input.clone(), &mut |this, holds| {
             this.step()?;
             match holds.is_truthy() {
-                true => this.run(then, input.clone(), emit),
-                false => this.branch(rest, otherwise, input, emit),
+                true => this.run(then, env, input.clone(), emit),
+                false => this.branch(rest, otherwise, env, input, emit),
             }
         })
     }
 
     /// Takes values apart to variables, for each combination of the keys' results.
-    fn bind(
+    pub(super) fn bind(
         &mut self,
         bindings: &[(&Binding, Value)],
+        env: Env<'_>,
         input: &Value,
-        then: &mut dyn FnMut(&mut Machine<'_>) -> Run,
+        then: &mut dyn FnMut(&mut Machine<'_>, Env<'_>) -> Run,
     ) -> Run {
-        self.step()?;
-        let Some(((binding, value), rest)) = bindings.split_first() else { return then(self) };
-        match binding {
-            Binding::Variable(slot) => {
-                if let Some(place) = self.slots.get_mut(*slot) {
-                    *place = value.clone();
-                }
-                self.bind(rest, input, then)
+        let Some(((binding, value), rest)) = bindings.split_first() else { return then(self, env) };
+        self.nested(|this| match binding {
+            Binding::Variable => {
+                let link = Link { bound: Bound::Value(value.clone()), before: env };
+                this.bind(rest, Some(&link), input, then)
             }
             Binding::Array(items) => {
                 let mut inner = Vec::new();
                 for (position, item) in (0_i64..).zip(items) {
-                    inner.push((item, native::index(self, value, &Value::Int(position))?));
+                    inner.push((item, native::index(this, value, &Value::Int(position))?));
                 }
                 inner.extend(rest.iter().cloned());
-                self.budget.steps(inner.len())?;
-                self.bind(&inner, input, then)
+                this.budget.steps(inner.len())?;
+                this.bind(&inner, env, input, then)
             }
-            Binding::Object(entries) => self.bind_fields(entries, value, rest, input, then),
-        }
+            Binding::Object(entries) => this.bind_fields(entries, value, rest, env, input, then),
+        })
     }
 
     fn bind_fields(
@@ -421,54 +585,72 @@ impl<'b> Machine<'b> {
         entries: &[(Node, Binding)],
         of: &Value,
         rest: &[(&Binding, Value)],
+        env: Env<'_>,
         input: &Value,
-        then: &mut dyn FnMut(&mut Machine<'_>) -> Run,
+        then: &mut dyn FnMut(&mut Machine<'_>, Env<'_>) -> Run,
     ) -> Run {
         let Some(((key, binding), others)) = entries.split_first() else {
-            return self.bind(rest, input, then);
+            return self.bind(rest, env, input, then);
         };
-        self.run(key, input.clone(), &mut |this, key| {
+        self.run(key, env, input.clone(), &mut |this, key| {
             let Value::Str(_) = key else {
                 return error(format!("Cannot index {} with {}", of.kind(), key.kind()));
             };
             let value = native::index(this, of, &key)?;
-            this.bind(&[(binding, value)], input, &mut |this| this.bind_fields(others, of, rest, input, then))
+            this.bind(&[(binding, value)], env, input, &mut |this, env| {
+                this.bind_fields(others, of, rest, env, input, then)
+            })
         })
     }
 
-    fn path(&mut self, value: Value, steps: &[(Step, bool)], input: &Value, emit: Emit<'_>) -> Run {
-        self.step()?;
+    fn path(
+        &mut self,
+        value: Value,
+        steps: &[(Step, bool)],
+        env: Env<'_>,
+        input: &Value,
+        emit: Emit<'_>,
+    ) -> Run {
         let Some(((step, optional), rest)) = steps.split_first() else { return emit(self, value) };
-        match step {
+        self.nested(|this| match step {
             Step::Each => {
-                self.each(&value, *optional, &mut |this, value| this.path(value, rest, input, emit))
+                this.each(&value, *optional, &mut |this, value| this.path(value, rest, env, input, emit))
             }
-            Step::Index(index) => self.run(index, input.clone(), &mut |this, index| match (
+            Step::Index(index) => this.run(index, env, input.clone(), &mut |this, index| match (
                 native::index(this, &value, &index),
                 optional,
             ) {
                 (Err(Stop::Error(_)), true) => Ok(()),
-                (found, _) => this.path(found?, rest, input, emit),
+                (found, _) => this.path(found?, rest, env, input, emit),
             }),
             Step::Slice(from, to) => {
-                let mut none = |this: &mut Machine<'_>, from: Value| {
-                    let mut sliced = |this: &mut Machine<'_>, to: Value| match (
-                        native::slice(this, &value, &from, &to),
-                        optional,
-                    ) {
-                        (Err(Stop::Error(_)), true) => Ok(()),
-                        (found, _) => this.path(found?, rest, input, emit),
-                    };
-                    match to {
-                        Some(to) => this.run(to, input.clone(), &mut sliced),
-                        None => sliced(this, Value::Null),
-                    }
-                };
-                match from {
-                    Some(from) => self.run(from, input.clone(), &mut none),
-                    None => none(self, Value::Null),
-                }
+                this.bounds(from.as_ref(), to.as_ref(), env, input, &mut |this, from, to| match (
+                    native::slice(this, &value, from, to),
+                    optional,
+                ) {
+                    (Err(Stop::Error(_)), true) => Ok(()),
+                    (found, _) => this.path(found?, rest, env, input, emit),
+                })
             }
+        })
+    }
+
+    /// The bounds of a slice: null where there is none.
+    pub(super) fn bounds(
+        &mut self,
+        from: Option<&Node>,
+        to: Option<&Node>,
+        env: Env<'_>,
+        input: &Value,
+        then: &mut dyn FnMut(&mut Machine<'_>, &Value, &Value) -> Run,
+    ) -> Run {
+        let mut begun = |this: &mut Machine<'_>, from: Value| match to {
+            Some(to) => this.run(to, env, input.clone(), &mut |this, to| then(this, &from, &to)),
+            None => then(this, &from, &Value::Null),
+        };
+        match from {
+            Some(from) => self.run(from, env, input.clone(), &mut begun),
+            None => begun(self, Value::Null),
         }
     }
 
@@ -493,4 +675,24 @@ impl<'b> Machine<'b> {
             other => error(format!("Cannot iterate over {} ({})", other.kind(), other.shown())),
         }
     }
+}
+
+/// What goes on with the body of a function and what it sees.
+pub(super) type Body<'f> = &'f mut dyn FnMut(&mut Machine<'_>, &Node, Env<'_>) -> Run;
+
+/// Lowering gives each name its place.
+pub(super) fn lost<T>() -> Run<T> {
+    error("a name is lost")
+}
+
+fn compared(machine: &mut Machine<'_>, op: Comparison, left: &Value, right: &Value) -> Run<bool> {
+    let order = left.compare(right, machine.budget)?;
+    Ok(match op {
+        Comparison::Less => order.is_lt(),
+        Comparison::LessOrEqual => order.is_le(),
+        Comparison::Greater => order.is_gt(),
+        Comparison::GreaterOrEqual => order.is_ge(),
+        Comparison::Equal => order.is_eq(),
+        Comparison::NotEqual => order.is_ne(),
+    })
 }

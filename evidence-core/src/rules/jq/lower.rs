@@ -1,23 +1,29 @@
-//! Lowers a parsed filter to a [`Node`]. This is the list of what is allowed: what has no line here is refused, by its name.
+//! Lowers a parsed filter to a [`Node`]. This is the list of what is allowed: anything else is refused by its name.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jaq_core::load::lex::{Lexer, StrPart};
-use jaq_core::load::parse::{BinaryOp, Parser, Pattern as BindingPattern, Term};
+use jaq_core::load::parse::{BinaryOp, Def, Parser, Pattern as BindingPattern, Term};
 use jaq_core::ops;
 use jaq_core::path;
 
 use super::Refused;
+use super::format::Format;
+use super::library::{LIBRARY, REFUSED};
 use super::pattern::{Flags, Pattern};
 use super::scan::scan;
-use super::tree::{Binding, CONTROLS, Comparison, Fold, Math, NATIVES, Node, Part, Step};
+use super::tree::{
+    Assignment, Binding, CONTROLS, Comparison, Control, Fold, Function, Matching, Math, NATIVES, Native,
+    Node, Part, Source, Step,
+};
 use super::value::Value;
 
 /// A filter is no longer than this, in bytes.
 pub(super) const MAX_SOURCE: usize = 4 << 10;
 
 /// Of no more parts than this.
-pub(super) const MAX_NODES: usize = 256;
+pub(super) const MAX_NODES: usize = 512;
 
 /// A filter's parts stand in each other no deeper than this.
 const MAX_NESTING: usize = 128;
@@ -26,8 +32,12 @@ const MAX_NESTING: usize = 128;
 #[derive(Debug)]
 pub(super) struct Lowered {
     pub(super) node: Node,
-    /// How many variables it has.
-    pub(super) slots: usize,
+    /// The functions of the library that it calls.
+    pub(super) library: Vec<Function>,
+    /// Whether its calls may nest deep.
+    pub(super) is_deep: bool,
+    /// Whether it asks for the time of the record.
+    pub(super) asks_for_time: bool,
     /// How many parts it has.
     pub(super) nodes: usize,
     /// How many patterns it has.
@@ -42,48 +52,59 @@ pub(super) fn lower(source: &str, max_patterns: usize) -> Result<Lowered, Refuse
         return Err(Refused::whole(format!("should have at most {MAX_SOURCE} bytes")));
     }
     scan(source)?;
-    let tokens = Lexer::new(source).lex().map_err(|errors| {
-        let found = errors.first();
-        let at = found.map_or(0, |(_, rest)| source.len() - rest.len());
-        let expected = found.map_or("another text", |(expected, _)| match expected {
-            jaq_core::load::lex::Expect::Delim(_) => "a closing bracket or quote",
-            expected => expected.as_str(),
-        });
-        Refused::at(source, at, format!("expected {expected}"))
-    })?;
-    let term = Parser::new(&tokens).parse(Parser::term).map_err(|errors| {
-        let found = errors.first();
-        let expected = found.map_or("another text", |(expected, _)| expected.as_str());
-        let expected = if expected.is_empty() { "nothing more" } else { expected };
-        let token = found.and_then(|(_, token)| *token).map(|token| token.as_str());
-        let at = token.map_or(source.len(), |token| place(source, token));
-        Refused::at(source, at, format!("expected {expected}"))
-    })?;
     let mut lower = Lower {
         source,
         names: Vec::new(),
-        slots: 0,
+        library: Vec::new(),
+        known: BTreeMap::new(),
+        is_deep: false,
+        asks_for_time: false,
         nodes: 0,
         depth: 0,
         patterns: 0,
         pattern_bytes: 0,
         max_patterns,
     };
-    let node = lower.term(&term)?;
-    let Lower { slots, nodes, patterns, pattern_bytes, .. } = lower;
-    Ok(Lowered { node, slots, nodes, patterns, pattern_bytes })
+    let node = lower.parsed(source, |lower, term| lower.term(term))?;
+    let Lower { library, nodes, patterns, pattern_bytes, is_deep, asks_for_time, .. } = lower;
+    let library = library.into_iter().flatten().collect();
+    Ok(Lowered {
+        node,
+        library,
+        is_deep: is_deep || nodes > SHALLOW,
+        asks_for_time,
+        nodes,
+        patterns,
+        pattern_bytes,
+    })
 }
+
+/// Filters of no more parts than this run on any stack.
+const SHALLOW: usize = 128;
 
 /// Where a part of the source stands in it.
 fn place(source: &str, part: &str) -> usize {
     (part.as_ptr() as usize).saturating_sub(source.as_ptr() as usize).min(source.len())
 }
 
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Name<'s> {
+    Variable(&'s str),
+    /// A function, or an argument of one, with how many arguments it has.
+    Function(&'s str, usize),
+    Label(&'s str),
+}
+
 struct Lower<'s> {
     source: &'s str,
-    /// The variables that are bound here, the innermost last, with their slots.
-    names: Vec<(&'s str, usize)>,
-    slots: usize,
+    /// The names that are seen here, the innermost last.
+    names: Vec<Name<'s>>,
+    /// The functions of the library that are called; none while one is lowered.
+    library: Vec<Option<Function>>,
+    known: BTreeMap<(&'static str, usize), usize>,
+    is_deep: bool,
+    asks_for_time: bool,
     nodes: usize,
     depth: usize,
     patterns: usize,
@@ -94,6 +115,32 @@ struct Lower<'s> {
 type Result<T, E = Refused> = std::result::Result<T, E>;
 
 impl<'s> Lower<'s> {
+    /// Parses text, and lowers it.
+    fn parsed<T>(
+        &mut self,
+        text: &'s str,
+        lower: impl FnOnce(&mut Self, &Term<&'s str>) -> Result<T>,
+    ) -> Result<T> {
+        let tokens = Lexer::new(text).lex().map_err(|errors| {
+            let found = errors.first();
+            let at = found.map_or(0, |(_, rest)| text.len() - rest.len());
+            let expected = found.map_or("another text", |(expected, _)| match expected {
+                jaq_core::load::lex::Expect::Delim(_) => "a closing bracket or quote",
+                expected => expected.as_str(),
+            });
+            Refused::at(text, at, format!("expected {expected}"))
+        })?;
+        let term = Parser::new(&tokens).parse(Parser::term).map_err(|errors| {
+            let found = errors.first();
+            let expected = found.map_or("another text", |(expected, _)| expected.as_str());
+            let expected = if expected.is_empty() { "nothing more" } else { expected };
+            let token = found.and_then(|(_, token)| *token).map(|token| token.as_str());
+            let at = token.map_or(text.len(), |token| place(text, token));
+            Refused::at(text, at, format!("expected {expected}"))
+        })?;
+        lower(self, &term)
+    }
+
     fn refuse<T>(&self, part: &str, text: impl Into<String>) -> Result<T> {
         Err(Refused::at(self.source, place(self.source, part), text.into()))
     }
@@ -124,15 +171,22 @@ impl<'s> Lower<'s> {
                 Some(number) => Node::Constant(number),
                 None => return self.refuse(text, "expected a number"),
             },
-            Term::Str(None, parts) => self.text(parts)?,
-            Term::Str(Some(format), _) => return self.refuse(format, format!("not allowed: {format}")),
-            Term::Arr(None) => Node::List(Box::new(Node::Control(super::tree::Control::Empty, Vec::new()))),
+            Term::Str(None, parts) => self.text(Format::Text, parts)?,
+            Term::Str(Some(name), parts) => match Format::named(name) {
+                Some(format) => self.text(format, parts)?,
+                None => return self.unknown(name, name),
+            },
+            Term::Arr(None) => Node::List(Box::new(Node::Control(Control::Empty, Vec::new()))),
             Term::Arr(Some(items)) => Node::List(self.boxed(items)?),
             Term::Obj(entries) => self.object(entries)?,
             Term::Neg(term) => Node::Negate(self.boxed(term)?),
             Term::BinOp(left, op, right) => self.operation(left, op, right)?,
-            Term::Label(name, _) => return self.refuse(name, format!("not allowed: label {name}")),
-            Term::Break(name) => return self.refuse(name, format!("not allowed: break {name}")),
+            Term::Label(name, body) => {
+                let names = self.names.len();
+                self.names.push(Name::Label(name));
+                Node::Label(self.scoped(names, |lower| lower.boxed(body))?)
+            }
+            Term::Break(name) => Node::Break(self.distance(name, Name::Label(name))?),
             Term::Fold(word, source, taken, arguments) => self.fold(word, source, taken, arguments)?,
             Term::TryCatch(tried, caught) => {
                 let caught = caught.as_ref().map(|caught| self.boxed(caught));
@@ -147,12 +201,17 @@ impl<'s> Lower<'s> {
                     otherwise.as_ref().map_or(Ok(Box::new(Node::Identity)), |term| self.boxed(term));
                 Node::If(lowered, otherwise?)
             }
-            Term::Def(definitions, _) => {
-                let name = definitions.first().map_or("", |definition| definition.name);
-                return self.refuse(name, format!("not allowed: def {name}"));
+            Term::Def(definitions, rest) => {
+                let names = self.names.len();
+                self.is_deep = true;
+                self.scoped(names, |lower| {
+                    let functions = definitions.iter().map(|definition| lower.definition(definition));
+                    let functions = functions.collect::<Result<_>>()?;
+                    Ok(Node::Define(functions, lower.boxed(rest)?))
+                })?
             }
             Term::Call(name, arguments) => self.call(name, arguments)?,
-            Term::Var(name) => Node::Variable(self.slot(name)?),
+            Term::Var(name) => Node::Variable(self.distance(name, Name::Variable(name))?),
             Term::Path(of, path::Path(steps)) => {
                 let of = self.boxed(of)?;
                 let steps = steps
@@ -177,11 +236,46 @@ impl<'s> Lower<'s> {
         })
     }
 
-    fn slot(&self, name: &str) -> Result<usize> {
-        match self.names.iter().rev().find(|(known, _)| *known == name) {
-            Some((_, slot)) => Ok(*slot),
-            None => self.refuse(name, format!("not allowed: {name}")),
+    /// How far away a name is.
+    fn distance(&self, part: &str, name: Name<'s>) -> Result<usize> {
+        match self.names.iter().rev().position(|known| *known == name) {
+            Some(distance) => Ok(distance),
+            None => self.unknown(part, part),
         }
+    }
+
+    /// Refuses a name, with the reason where there is one.
+    fn unknown<T>(&self, part: &str, name: &str) -> Result<T> {
+        let bare = name.split('/').next().unwrap_or(name);
+        let reason = REFUSED.iter().find(|(names, _)| names.contains(&bare)).map(|(_, reason)| *reason);
+        match reason {
+            Some(reason) => self.refuse(part, format!("not allowed: {name}: {reason}")),
+            None => self.refuse(part, format!("not allowed: {name}")),
+        }
+    }
+
+    /// A function sees itself, and its arguments. An argument `$x` is also a variable.
+    fn definition(&mut self, definition: &Def<&'s str>) -> Result<Function> {
+        self.count()?;
+        self.names.push(Name::Function(definition.name, definition.args.len()));
+        let names = self.names.len();
+        self.scoped(names, |lower| {
+            for argument in &definition.args {
+                lower.names.push(Name::Function(argument.trim_start_matches('$'), 0));
+            }
+            let mut values = Vec::new();
+            for argument in definition.args.iter().filter(|argument| argument.starts_with('$')) {
+                lower.count()?;
+                let closure = Name::Function(argument.trim_start_matches('$'), 0);
+                values.push(Node::Apply(lower.distance(argument, closure)?, Vec::new()));
+                lower.names.push(Name::Variable(argument));
+            }
+            let mut body = lower.term(&definition.body)?;
+            for value in values.into_iter().rev() {
+                body = Node::Bind(Box::new(value), Binding::Variable, Box::new(body));
+            }
+            Ok(Function { body })
+        })
     }
 
     /// Lowers what a variable is seen in.
@@ -195,9 +289,8 @@ impl<'s> Lower<'s> {
         self.count()?;
         Ok(match taken {
             BindingPattern::Var(name) => {
-                self.names.push((name, self.slots));
-                self.slots += 1;
-                Binding::Variable(self.slots - 1)
+                self.names.push(Name::Variable(name));
+                Binding::Variable
             }
             BindingPattern::Arr(items) => {
                 Binding::Array(items.iter().map(|item| self.binding(item)).collect::<Result<_>>()?)
@@ -212,7 +305,7 @@ impl<'s> Lower<'s> {
         })
     }
 
-    fn text(&mut self, parts: &[StrPart<&'s str, Term<&'s str>>]) -> Result<Node> {
+    fn text(&mut self, format: Format, parts: &[StrPart<&'s str, Term<&'s str>>]) -> Result<Node> {
         let mut lowered = Vec::new();
         for part in parts {
             match (part, lowered.last_mut()) {
@@ -226,7 +319,7 @@ impl<'s> Lower<'s> {
         Ok(match lowered.as_slice() {
             [] => Node::Constant(Value::Str("".into())),
             [Part::Text(text)] => Node::Constant(Value::Str(text.as_str().into())),
-            _ => Node::Text(lowered),
+            _ => Node::Text(format, lowered),
         })
     }
 
@@ -270,25 +363,11 @@ impl<'s> Lower<'s> {
             ops::Cmp::Eq => Comparison::Equal,
             ops::Cmp::Ne => Comparison::NotEqual,
         };
-        let sign = match op {
-            BinaryOp::Pipe(Some(taken)) => {
-                let (left, names) = (self.boxed(left)?, self.names.len());
-                let (binding, right) =
-                    self.scoped(names, |lower| Ok((lower.binding(taken)?, lower.boxed(right)?)))?;
-                return Ok(Node::Bind(left, binding, right));
-            }
-            BinaryOp::Assign => "=",
-            BinaryOp::Update => "|=",
-            BinaryOp::UpdateMath(ops::Math::Add) => "+=",
-            BinaryOp::UpdateMath(ops::Math::Sub) => "-=",
-            BinaryOp::UpdateMath(ops::Math::Mul) => "*=",
-            BinaryOp::UpdateMath(ops::Math::Div) => "/=",
-            BinaryOp::UpdateMath(ops::Math::Rem) => "%=",
-            BinaryOp::UpdateAlt => "//=",
-            _ => "",
-        };
-        if !sign.is_empty() {
-            return Err(Refused::whole(format!("not allowed: {sign}")));
+        if let BinaryOp::Pipe(Some(taken)) = op {
+            let (left, names) = (self.boxed(left)?, self.names.len());
+            let (binding, right) =
+                self.scoped(names, |lower| Ok((lower.binding(taken)?, lower.boxed(right)?)))?;
+            return Ok(Node::Bind(left, binding, right));
         }
         let (left, right) = (self.boxed(left)?, self.boxed(right)?);
         Ok(match op {
@@ -298,11 +377,11 @@ impl<'s> Lower<'s> {
             BinaryOp::And => Node::And(left, right),
             BinaryOp::Math(op) => Node::Math(left, math(op), right),
             BinaryOp::Cmp(op) => Node::Compare(left, comparison(op), right),
-            BinaryOp::Pipe(_)
-            | BinaryOp::Assign
-            | BinaryOp::Update
-            | BinaryOp::UpdateMath(_)
-            | BinaryOp::UpdateAlt => Node::Pipe(left, right),
+            BinaryOp::Pipe(_) => Node::Pipe(left, right),
+            BinaryOp::Assign => Node::Assign(left, Assignment::Set, right),
+            BinaryOp::Update => Node::Assign(left, Assignment::Modify, right),
+            BinaryOp::UpdateMath(op) => Node::Assign(left, Assignment::Math(math(op)), right),
+            BinaryOp::UpdateAlt => Node::Assign(left, Assignment::Alternative, right),
         })
     }
 
@@ -335,53 +414,116 @@ impl<'s> Lower<'s> {
     }
 
     fn call(&mut self, name: &'s str, arguments: &[Term<&'s str>]) -> Result<Node> {
+        let arity = arguments.len();
+        if let Ok(distance) = self.distance(name, Name::Function(name, arity)) {
+            return Ok(Node::Apply(distance, self.terms(arguments)?));
+        }
         match (name, arguments) {
             ("true", []) => return Ok(Node::Constant(Value::Bool(true))),
             ("false", []) => return Ok(Node::Constant(Value::Bool(false))),
             ("null", []) => return Ok(Node::Constant(Value::Null)),
-            ("test", [pattern, flags @ ..]) if flags.len() < 2 => {
-                return self.test(name, pattern, flags.first());
-            }
+            ("recurse", []) => return Ok(Node::Descend),
             _ => {}
         }
-        let arity = arguments.len();
+        if let Some((_, matching, _)) =
+            MATCHINGS.iter().find(|(known, _, takes)| *known == name && takes.contains(&arity))
+        {
+            return self.matching(name, *matching, arguments);
+        }
+        if let ([], Some(format)) = (arguments, Format::named(name)) {
+            return Ok(Node::Format(format));
+        }
         let fits = |known: &str, takes: usize| known == name && takes == arity;
         if let Some((.., native)) = NATIVES.iter().find(|(known, takes, _)| fits(known, *takes)) {
+            self.asks_for_time |= *native == Native::Now;
             return Ok(Node::Call(*native, self.terms(arguments)?));
         }
         if let Some((.., control)) = CONTROLS.iter().find(|(known, takes, _)| fits(known, *takes)) {
+            self.is_deep |= matches!(control, Control::Walk | Control::Path | Control::Delete);
             return Ok(Node::Control(*control, self.terms(arguments)?));
         }
-        self.refuse(name, format!("not allowed: {name}/{arity}"))
+        if let Some((known, takes, text)) = LIBRARY.iter().find(|(known, takes, _)| fits(known, *takes)) {
+            let position = self.library(known, *takes, text)?;
+            return Ok(Node::Library(position, self.terms(arguments)?));
+        }
+        self.unknown(name, &format!("{name}/{arity}"))
+    }
+
+    /// The place of a function of the library, lowered when it is called first.
+    fn library(&mut self, name: &'static str, arity: usize, text: &'static str) -> Result<usize> {
+        if let Some(known) = self.known.get(&(name, arity)) {
+            return Ok(*known);
+        }
+        self.is_deep = true;
+        let position = self.library.len();
+        self.library.push(None);
+        self.known.insert((name, arity), position);
+        let names = std::mem::take(&mut self.names);
+        let lowered = self.parsed(text, |lower, term| match term {
+            Term::Def(definitions, _) => {
+                definitions.first().map(|definition| lower.definition(definition)).transpose()
+            }
+            _ => Ok(None),
+        });
+        self.names = names;
+        if let (Some(place), Some(function)) = (self.library.get_mut(position), lowered?) {
+            *place = Some(function);
+        }
+        Ok(position)
     }
 
     fn terms(&mut self, terms: &[Term<&'s str>]) -> Result<Vec<Node>> {
         terms.iter().map(|term| self.term(term)).collect()
     }
 
-    fn test(&mut self, name: &str, pattern: &Term<&'s str>, flags: Option<&Term<&'s str>>) -> Result<Node> {
-        let mut literal = |term: &Term<&'s str>| match self.term(term)? {
-            Node::Constant(Value::Str(text)) => Ok(Some(text)),
-            _ => Ok(None),
+    /// A function of a pattern, which is compiled now where it is a literal.
+    fn matching(&mut self, name: &'s str, matching: Matching, arguments: &[Term<&'s str>]) -> Result<Node> {
+        let mut lowered = self.terms(arguments)?.into_iter();
+        let pattern = lowered.next().map_or(Node::Constant(Value::Null), |node| node);
+        let replacement = (matching == Matching::Sub).then(|| lowered.next().map(Box::new)).flatten();
+        // 'split' has a pattern only with flags, of which there may be none.
+        let flags = lowered.next().unwrap_or(Node::Constant(Value::Null));
+        let global = if name == "gsub" { "g" } else { "" };
+        let letters = match &flags {
+            Node::Constant(Value::Str(letters)) => Some(format!("{letters}{global}")),
+            Node::Constant(Value::Null) => Some(global.to_owned()),
+            _ => None,
         };
-        let (pattern, flags) = (literal(pattern)?, flags.map(literal).transpose()?);
-        let (Some(pattern), Some(flags)) = (pattern, flags.unwrap_or_else(|| Some("".into()))) else {
-            return self.refuse(name, "not allowed: test with a pattern or flags that are no literal string");
+        let (Node::Constant(Value::Str(text)), Some(letters)) = (&pattern, letters) else {
+            let flags = if global.is_empty() {
+                flags
+            } else {
+                Node::Math(Box::new(flags), Math::Add, Box::new(Node::Constant(Value::Str(global.into()))))
+            };
+            let source = Source::Dynamic(Box::new(pattern), Box::new(flags));
+            return Ok(Node::Match(matching, source, replacement));
         };
-        let flags = match Flags::read(&flags) {
+        let flags = match Flags::read(&letters) {
             Ok(flags) => flags,
-            Err(flag) => return self.refuse(name, format!("not allowed: test with the flag '{flag}'")),
+            Err(flag) => return self.refuse(name, format!("not allowed: {name} with the flag '{flag}'")),
         };
         self.patterns += 1;
         if self.patterns > self.max_patterns {
             return self.refuse(name, "there are too many patterns");
         }
-        match Pattern::new(&pattern, flags) {
+        match Pattern::new(text, flags, matching != Matching::Test) {
             Ok(pattern) => {
                 self.pattern_bytes += pattern.bytes();
-                Ok(Node::Test(pattern))
+                Ok(Node::Match(matching, Source::Literal(Box::new(pattern), flags), replacement))
             }
-            Err(text) => self.refuse(name, format!("not allowed: test with this pattern: {text}")),
+            Err(text) => self.refuse(name, format!("not allowed: {name} with this pattern: {text}")),
         }
     }
 }
+
+/// Functions of patterns, each with how many arguments it may have.
+const MATCHINGS: [(&str, Matching, &[usize]); 8] = [
+    ("test", Matching::Test, &[1, 2]),
+    ("match", Matching::Match, &[1, 2]),
+    ("capture", Matching::Capture, &[1, 2]),
+    ("scan", Matching::Scan, &[1, 2]),
+    ("split", Matching::Split, &[2]),
+    ("splits", Matching::Splits, &[1, 2]),
+    ("sub", Matching::Sub, &[2, 3]),
+    ("gsub", Matching::Sub, &[2, 3]),
+];

@@ -4,7 +4,12 @@ use std::sync::Arc;
 
 use super::eval::{Machine, Run, Stop, error};
 use super::order::{extreme_item, sorted};
-use super::text::{both_texts, from_date, join, letters, split, to_json, to_number, trim};
+use super::paths;
+use super::text::{
+    both_texts, explode, from_json, implode, join, letters, repeated, split, to_json, to_number, trim,
+    trim_space,
+};
+use super::time;
 use super::tree::{Math, Native};
 use super::value::{Array, Fields, ITEM, Object, STRING, Value};
 
@@ -31,6 +36,44 @@ pub(super) fn call(
         Native::Contains => Ok(Value::Bool(contains(machine, input, argument)?)),
         Native::Inside => Ok(Value::Bool(contains(machine, argument, input)?)),
         Native::Index => index_of(machine, input, argument),
+        Native::Indices => indices(machine, input, argument),
+        Native::LastIndex => {
+            let all = indices(machine, input, argument)?;
+            index(machine, &all, &Value::Int(-1))
+        }
+        Native::SetPath => {
+            let value = arguments.get(1).unwrap_or(&Value::Null);
+            paths::set_path(machine, input, argument, value)
+        }
+        Native::DelPaths => paths::delete_paths(machine, input, argument),
+        Native::FromJson => from_json(machine, input),
+        Native::Explode => explode(machine, input),
+        Native::Implode => implode(machine, input),
+        Native::Trim => trim_space(machine, input, str::trim),
+        Native::TrimLeft => trim_space(machine, input, str::trim_start),
+        Native::TrimRight => trim_space(machine, input, str::trim_end),
+        Native::TrimBoth => {
+            let begun = trim(machine, input, argument, |text, part| text.strip_prefix(part))?;
+            trim(machine, &begun, argument, |text, part| text.strip_suffix(part))
+        }
+        Native::Sqrt => mathematical(input, f64::sqrt),
+        Native::Trunc => rounded(input, f64::trunc),
+        Native::FAbs => mathematical(input, f64::abs),
+        Native::Log => mathematical(input, f64::ln),
+        Native::Log2 => mathematical(input, f64::log2),
+        Native::Log10 => mathematical(input, f64::log10),
+        Native::Exp => mathematical(input, f64::exp),
+        Native::Exp2 => mathematical(input, f64::exp2),
+        Native::Exp10 => mathematical(input, |power| 10_f64.powf(power)),
+        Native::Pow => match (argument.as_float(), arguments.get(1).and_then(Value::as_float)) {
+            (Some(base), Some(power)) => float(base.powf(power)),
+            _ => refuse(argument, "number required"),
+        },
+        Native::Now => float(machine.now.as_micros() as f64 / 1e6),
+        Native::MakeTime => time::make_time(input),
+        Native::Gmtime => time::gmtime(machine, input),
+        Native::FormatTime => time::format_time(machine, input, argument),
+        Native::ParseTime => time::parse_time(machine, input, argument),
         Native::Type => machine.string(input.kind()),
         Native::Add => match input {
             Value::Object(object) => sum(machine, object.fields.values()),
@@ -50,7 +93,7 @@ pub(super) fn call(
         Native::ToEntries => to_entries(machine, input),
         Native::FromEntries => from_entries(machine, input),
         Native::GetPath => get_path(machine, input, argument),
-        Native::FromDate => from_date(machine, input),
+        Native::FromDate => time::from_date(machine, input),
         Native::StartsWith => {
             both_texts(machine, input, argument, "startswith", |text, part| text.starts_with(part))
         }
@@ -236,6 +279,47 @@ fn index_of(machine: &mut Machine<'_>, input: &Value, wanted: &Value) -> Run<Val
     }
 }
 
+/// `indices`: where a string or a list has another one, or a list has a value.
+fn indices(machine: &mut Machine<'_>, input: &Value, wanted: &Value) -> Run<Value> {
+    let mut found = Vec::new();
+    match (input, wanted) {
+        (Value::Null, _) => return Ok(Value::Null),
+        (Value::Str(within), Value::Str(part)) => {
+            let mut letters = 0;
+            for (at, _) in within.char_indices().filter(|_| !part.is_empty()) {
+                machine.budget.steps(1 + part.len() / 16)?;
+                if within.get(at..).is_some_and(|rest| rest.starts_with(&**part)) {
+                    machine.keep(&mut found, count(letters))?;
+                }
+                letters += 1;
+            }
+        }
+        (Value::Array(array), Value::Array(part)) => {
+            for (at, window) in array.items.windows(part.items.len().max(1)).enumerate() {
+                machine.step()?;
+                let mut same = !part.items.is_empty();
+                for (item, wanted) in window.iter().zip(&part.items) {
+                    same = same && item.equals(wanted, machine.budget)?;
+                }
+                if same {
+                    machine.keep(&mut found, count(at))?;
+                }
+            }
+        }
+        (Value::Array(array), wanted) => {
+            for (at, item) in array.items.iter().enumerate() {
+                if item.equals(wanted, machine.budget)? {
+                    machine.keep(&mut found, count(at))?;
+                }
+            }
+        }
+        (input, wanted) => {
+            return error(format!("Cannot determine indices of {} in {}", wanted.kind(), input.kind()));
+        }
+    }
+    machine.list(found)
+}
+
 /// `.[f]`
 pub(super) fn index(machine: &mut Machine<'_>, of: &Value, key: &Value) -> Run<Value> {
     machine.step()?;
@@ -265,6 +349,20 @@ fn position(number: &Value, length: usize, whole: fn(f64) -> f64) -> Option<usiz
     (from_begin >= 0.0).then(|| from_begin.min(length as f64) as usize)
 }
 
+/// The places between the bounds of a slice, the first of them no later than the second.
+fn between(from: &Value, to: &Value, length: usize) -> (usize, usize) {
+    let from = if matches!(from, Value::Null) { 0 } else { position(from, length, f64::floor).unwrap_or(0) };
+    let to = if matches!(to, Value::Null) { length } else { position(to, length, f64::ceil).unwrap_or(0) };
+    (from, to.max(from))
+}
+
+/// The same for a slice that is a key of a path.
+pub(super) fn slice_bounds(key: &Value, length: usize) -> (usize, usize) {
+    let Value::Object(bounds) = key else { return (0, 0) };
+    let bound = |name: &str| bounds.fields.get(name).unwrap_or(&Value::Null);
+    between(bound("start"), bound("end"), length)
+}
+
 /// `.[f:g]`
 pub(super) fn slice(machine: &mut Machine<'_>, of: &Value, from: &Value, to: &Value) -> Run<Value> {
     machine.step()?;
@@ -277,11 +375,8 @@ pub(super) fn slice(machine: &mut Machine<'_>, of: &Value, from: &Value, to: &Va
         ));
     }
     let range = |length: usize| {
-        let from =
-            if matches!(from, Value::Null) { 0 } else { position(from, length, f64::floor).unwrap_or(0) };
-        let to =
-            if matches!(to, Value::Null) { length } else { position(to, length, f64::ceil).unwrap_or(0) };
-        (from, to.saturating_sub(from))
+        let (from, to) = between(from, to, length);
+        (from, to - from)
     };
     match of {
         Value::Null => Ok(Value::Null),
@@ -349,6 +444,11 @@ pub(super) fn math(machine: &mut Machine<'_>, op: Math, left: &Value, right: &Va
         }
         (Math::Multiply, Value::Object(left), Value::Object(right)) => merge(machine, left, right),
         (Math::Divide, Value::Str(_), Value::Str(_)) => split(machine, left, right),
+        (Math::Multiply, Value::Str(text), times) | (Math::Multiply, times, Value::Str(text))
+            if times.as_float().is_some() =>
+        {
+            repeated(machine, text, times.as_float().unwrap_or_default())
+        }
         _ => impossible(op, left, right),
     }
 }
@@ -546,6 +646,13 @@ pub(super) fn get_path(machine: &mut Machine<'_>, input: &Value, path: &Value) -
         found = index(machine, &found, key)?;
     }
     Ok(found)
+}
+
+fn mathematical(input: &Value, function: fn(f64) -> f64) -> Run<Value> {
+    match input.as_float() {
+        Some(number) => float(function(number)),
+        None => refuse(input, "number required"),
+    }
 }
 
 fn rounded(input: &Value, round: fn(f64) -> f64) -> Run<Value> {

@@ -1,7 +1,11 @@
-//! The patterns that filters look for, compiled with them, so that what a search costs is known beforehand.
+//! The patterns of filters. All of them are searched in linear time; finding many places in one text is bounded by the steps
+//! of each search.
 
 use std::fmt;
 
+use regex::Regex;
+use regex_automata::Input;
+use regex_automata::dfa::Automaton;
 use regex_automata::dfa::dense::DFA;
 use regex_automata::util::syntax;
 
@@ -10,12 +14,17 @@ use crate::rules::folding::{self, MAX_NESTING};
 use crate::rules::pattern::{is_in, last_line, table};
 
 /// A compiled pattern.
-pub(super) enum Pattern {
-    /// A table in which each byte of the text is one look-up.
-    Table(Box<DFA<Vec<u32>>>),
-    /// Where a table would be too large, with the steps that it takes for each byte.
-    Program(regex::Regex, usize),
+pub(super) struct Pattern {
+    /// A table in which each byte of the text is one look-up; none where it would be too large.
+    table: Option<Box<DFA<Vec<u32>>>>,
+    /// The program that finds places and groups; none where only the table is needed.
+    program: Option<Regex>,
+    /// The steps that the program takes for each byte.
+    steps: usize,
 }
+
+/// The places of a pattern's groups in a text, in bytes; the first is the whole.
+pub(super) type Found = Vec<Option<(usize, usize)>>;
 
 /// Patterns are no longer than this.
 pub(super) const MAX_PATTERN: usize = 512;
@@ -23,20 +32,23 @@ pub(super) const MAX_PATTERN: usize = 512;
 const MAX_TABLE: usize = 512 << 10;
 
 /// The sizes that a program may have, and the steps that it takes for each byte then: its size is its factor.
-const PROGRAMS: [(usize, usize); 2] = [(16 << 10, 64), (64 << 10, 256)];
+const PROGRAMS: [(usize, usize); 3] = [(16 << 10, 64), (64 << 10, 256), (256 << 10, 1024)];
 
-/// What a program takes, with what it remembers of the texts that it was run on.
+/// The bytes of a program and its caches.
 const PROGRAM_BYTES: usize = 256 << 10;
 
 /// A table reads so many bytes in one step.
 const TABLE_BYTES: usize = 4;
 
 /// How a pattern is meant.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Flags {
     case_insensitive: bool,
     extended: bool,
     not_empty: bool,
+    dot_is_any: bool,
+    /// Whether all places are meant, not only the first.
+    pub(super) global: bool,
 }
 
 impl Flags {
@@ -45,11 +57,13 @@ impl Flags {
         let mut flags = Self::default();
         for letter in letters.chars() {
             match letter {
+                'g' => flags.global = true,
                 'i' => flags.case_insensitive = true,
                 'x' => flags.extended = true,
                 'n' => flags.not_empty = true,
-                // The beginning and the end are those of the text in any case, and one place that fits is enough.
-                's' | 'g' => {}
+                'p' => flags.dot_is_any = true,
+                // The beginning and the end are those of the text in any case.
+                's' => {}
                 other => return Err(other),
             }
         }
@@ -58,74 +72,131 @@ impl Flags {
 }
 
 impl Pattern {
-    /// Compiles a pattern.
-    pub(super) fn new(pattern: &str, flags: Flags) -> Result<Self, String> {
-        if pattern.len() > MAX_PATTERN {
-            return Err(format!("a pattern should have at most {MAX_PATTERN} bytes"));
+    /// Compiles a pattern whose places are asked for, or only whether it is in a text.
+    pub(super) fn new(pattern: &str, flags: Flags, places: bool) -> Result<Self, String> {
+        let syntax = checked(pattern, flags)?;
+        let table = table(pattern, syntax, MAX_TABLE).map(Box::new);
+        if table.is_some() && !places {
+            return Ok(Self { table, program: None, steps: 0 });
         }
-        folding::check(pattern, flags.case_insensitive)?;
-        let syntax = syntax::Config::new()
-            .case_insensitive(flags.case_insensitive)
-            .ignore_whitespace(flags.extended)
-            .nest_limit(MAX_NESTING);
-        if flags.not_empty {
-            let parsed =
-                syntax::parse_with(pattern, &syntax).map_err(|error| last_line(&error.to_string()))?;
-            // What fits with a character or more could not be told from it.
-            if parsed.properties().minimum_len().is_none_or(|least| least == 0) {
-                return Err("with the flag 'n' it should not fit an empty text".to_owned());
-            }
-        }
-        if let Some(table) = table(pattern, syntax, MAX_TABLE) {
-            return Ok(Self::Table(Box::new(table)));
-        }
-        let mut refused = String::new();
-        for (size, steps) in PROGRAMS {
-            let program = regex::RegexBuilder::new(pattern)
-                .case_insensitive(flags.case_insensitive)
-                .ignore_whitespace(flags.extended)
-                .nest_limit(MAX_NESTING)
-                .size_limit(size)
-                .build();
-            match program {
-                Ok(program) => return Ok(Self::Program(program, steps)),
-                Err(regex::Error::CompiledTooBig(_)) => {
-                    "the pattern is too large once it is compiled".clone_into(&mut refused);
-                }
-                Err(error) => return Err(last_line(&error.to_string())),
-            }
-        }
-        Err(refused)
+        let (program, steps) = program(pattern, flags, &PROGRAMS)?;
+        Ok(Self { table, program: Some(program), steps })
+    }
+
+    /// Compiles a pattern while a filter runs: a small one, without a table.
+    pub(super) fn small(pattern: &str, flags: Flags) -> Result<Self, String> {
+        checked(pattern, flags)?;
+        let (program, steps) = program(pattern, flags, PROGRAMS.get(..1).unwrap_or_default())?;
+        Ok(Self { table: None, program: Some(program), steps })
     }
 
     /// About how many bytes of memory it takes.
     pub(super) fn bytes(&self) -> usize {
-        match self {
-            Self::Table(table) => table.memory_usage(),
-            Self::Program(..) => PROGRAM_BYTES,
-        }
+        let table = self.table.as_ref().map_or(0, |table| table.memory_usage());
+        table + if self.program.is_some() { PROGRAM_BYTES } else { 0 }
+    }
+
+    /// The names of its groups, the whole first.
+    pub(super) fn names(&self) -> Vec<Option<&str>> {
+        self.program.iter().flat_map(Regex::capture_names).collect()
     }
 
     /// Whether the text has a place that fits.
     pub(super) fn is_in(&self, text: &str, budget: &mut Budget) -> Result<bool, Limit> {
-        match self {
-            Self::Table(table) => {
+        match (&self.table, &self.program) {
+            (Some(table), _) => {
                 budget.steps(1 + text.len() / TABLE_BYTES)?;
                 is_in(table, text).map_err(|_| Limit::Fuel)
             }
-            Self::Program(program, steps) => {
-                budget.steps(1 + text.len().saturating_mul(*steps))?;
+            (None, Some(program)) => {
+                budget.steps(1 + text.len().saturating_mul(self.steps))?;
                 Ok(program.is_match(text))
             }
+            (None, None) => Ok(false),
         }
     }
+
+    /// The first place from here on.
+    pub(super) fn find(&self, text: &str, from: usize, budget: &mut Budget) -> Result<Option<Found>, Limit> {
+        let Some(program) = &self.program else { return Ok(None) };
+        match &self.table {
+            Some(table) => {
+                let read = bytes_read(table, text, from).ok_or(Limit::Fuel)?;
+                budget.steps(1 + read / TABLE_BYTES)?;
+            }
+            None => budget.steps(1 + text.len().saturating_sub(from).saturating_mul(self.steps))?,
+        }
+        let Some(found) = program.captures_at(text, from) else { return Ok(None) };
+        let groups =
+            Vec::from_iter(found.iter().map(|group| group.map(|group| (group.start(), group.end()))));
+        if let (Some(Some((begin, end))), Some(_), true) = (groups.first(), &self.table, groups.len() > 1) {
+            budget.steps((end - begin).saturating_mul(self.steps / 16))?;
+        }
+        budget.allocate(groups.len().saturating_mul(size_of::<Option<(usize, usize)>>()))?;
+        Ok(Some(groups))
+    }
+}
+
+/// Checks what no engine refuses, and reads the flags.
+fn checked(pattern: &str, flags: Flags) -> Result<syntax::Config, String> {
+    if pattern.len() > MAX_PATTERN {
+        return Err(format!("a pattern should have at most {MAX_PATTERN} bytes"));
+    }
+    folding::check(pattern, flags.case_insensitive)?;
+    let syntax = syntax::Config::new()
+        .case_insensitive(flags.case_insensitive)
+        .ignore_whitespace(flags.extended)
+        .dot_matches_new_line(flags.dot_is_any)
+        .nest_limit(MAX_NESTING);
+    if flags.not_empty {
+        let parsed = syntax::parse_with(pattern, &syntax).map_err(|error| last_line(&error.to_string()))?;
+        // Places with a character or more could not be found past it.
+        if parsed.properties().minimum_len().is_none_or(|least| least == 0) {
+            return Err("with the flag 'n' it should not fit an empty text".to_owned());
+        }
+    }
+    Ok(syntax)
+}
+
+fn program(pattern: &str, flags: Flags, sizes: &[(usize, usize)]) -> Result<(Regex, usize), String> {
+    for (size, steps) in sizes {
+        let program = regex::RegexBuilder::new(pattern)
+            .case_insensitive(flags.case_insensitive)
+            .ignore_whitespace(flags.extended)
+            .dot_matches_new_line(flags.dot_is_any)
+            .nest_limit(MAX_NESTING)
+            .size_limit(*size)
+            .build();
+        match program {
+            Ok(program) => return Ok((program, *steps)),
+            Err(regex::Error::CompiledTooBig(_)) => {}
+            Err(error) => return Err(last_line(&error.to_string())),
+        }
+    }
+    Err("the pattern is too large once it is compiled".to_owned())
+}
+
+/// How many bytes a search from here reads until it is decided.
+fn bytes_read(table: &DFA<Vec<u32>>, text: &str, from: usize) -> Option<usize> {
+    let input = Input::new(text).span(from..text.len());
+    let mut state = table.start_state_forward(&input).ok()?;
+    for (read, byte) in text.as_bytes().get(from..)?.iter().enumerate() {
+        state = table.next_state(state, *byte);
+        if table.is_dead_state(state) {
+            return Some(read + 1);
+        }
+        if table.is_quit_state(state) {
+            return None;
+        }
+    }
+    Some(text.len() - from)
 }
 
 impl fmt::Debug for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Table(_) => f.write_str("Table"),
-            Self::Program(program, _) => write!(f, "Program({program})"),
-        }
+        f.debug_struct("Pattern")
+            .field("program", &self.program)
+            .field("steps", &self.steps)
+            .finish_non_exhaustive()
     }
 }

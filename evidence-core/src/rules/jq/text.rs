@@ -1,8 +1,5 @@
 //! Functions of strings.
 
-use jiff::fmt::strtime;
-use jiff::tz::TimeZone;
-
 use super::eval::{Machine, Run, error};
 use super::native::{items, refuse, text};
 use super::value::Value;
@@ -99,18 +96,56 @@ pub(super) fn join(machine: &mut Machine<'_>, input: &Value, by: &Value) -> Run<
     machine.string(&joined)
 }
 
-/// The seconds since the epoch of a time that is written as in `2015-03-05T23:51:47Z`.
-pub(super) fn from_date(machine: &mut Machine<'_>, input: &Value) -> Run<Value> {
-    const FORMAT: &str = "%Y-%m-%dT%H:%M:%SZ";
-    let Value::Str(text) = input else {
-        return refuse(input, "is no time: strptime/1 requires string inputs");
-    };
+/// A string several times; null where that is none at all.
+pub(super) fn repeated(machine: &mut Machine<'_>, text: &str, times: f64) -> Run<Value> {
+    if times <= 0.0 {
+        return Ok(Value::Null);
+    }
+    let times = times.max(1.0) as usize;
+    machine.budget.bytes(text.len().saturating_mul(times))?;
+    machine.string(&text.repeat(times))
+}
+
+pub(super) fn trim_space(machine: &mut Machine<'_>, input: &Value, strip: fn(&str) -> &str) -> Run<Value> {
+    let text = text(input)?;
     machine.budget.read(text.len())?;
-    let at = strtime::parse(FORMAT, text.as_bytes()).and_then(|read| read.to_datetime());
-    let at = at.and_then(|at| TimeZone::UTC.to_timestamp(at));
-    match at {
-        Ok(at) => Ok(Value::Int(at.as_second())),
-        Err(_) => error(format!("date {} does not match format \"{FORMAT}\"", input.shown())),
+    machine.string(strip(text))
+}
+
+pub(super) fn explode(machine: &mut Machine<'_>, input: &Value) -> Run<Value> {
+    let text = text(input)?;
+    let mut points = Vec::new();
+    for letter in text.chars() {
+        machine.keep(&mut points, Value::Int(i64::from(u32::from(letter))))?;
+    }
+    machine.list(points)
+}
+
+pub(super) fn implode(machine: &mut Machine<'_>, input: &Value) -> Run<Value> {
+    let mut letters = String::new();
+    for point in &items(input)?.items {
+        machine.step()?;
+        let letter = match point {
+            Value::Int(point) => u32::try_from(*point).ok().and_then(char::from_u32),
+            _ => None,
+        };
+        let Some(letter) = letter else { return refuse(point, "is no Unicode codepoint") };
+        machine.budget.allocate(letter.len_utf8())?;
+        letters.push(letter);
+    }
+    machine.string(&letters)
+}
+
+/// The values of JSON text take about so many bytes for each of its bytes.
+const READ: usize = 32;
+
+pub(super) fn from_json(machine: &mut Machine<'_>, input: &Value) -> Run<Value> {
+    let text = text(input)?;
+    machine.budget.steps(text.len())?;
+    machine.budget.allocate(text.len().saturating_mul(READ))?;
+    match crate::json::parse(text.as_bytes()) {
+        Ok(json) => Ok(Value::of(&json)),
+        Err(why) => error(format!("{} ({why})", input.shown())),
     }
 }
 

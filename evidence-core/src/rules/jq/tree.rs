@@ -1,6 +1,7 @@
-//! What filters are lowered to: a tree in which everything is known, and no part is run by a part below it.
+//! What filters are lowered to: a tree in which every name is known. Names are distances in the environment.
 
-use super::pattern::Pattern;
+use super::format::Format;
+use super::pattern::{Flags, Pattern};
 use super::value::Value;
 
 /// A part of a filter.
@@ -12,8 +13,10 @@ pub(super) enum Node {
     Descend,
     /// A literal.
     Constant(Value),
-    /// `"a \(f) b"`
-    Text(Vec<Part>),
+    /// `"a \(f) b"`, `@csv "a \(f) b"`
+    Text(Format, Vec<Part>),
+    /// `@csv`
+    Format(Format),
     /// `[f]`
     List(Box<Node>),
     /// `{a: f, (g): h}`
@@ -34,6 +37,8 @@ pub(super) enum Node {
     Math(Box<Node>, Math, Box<Node>),
     /// `f == g` and the like.
     Compare(Box<Node>, Comparison, Box<Node>),
+    /// `f = g`, `f |= g`, `f += g` and the like.
+    Assign(Box<Node>, Assignment, Box<Node>),
     /// `reduce f as $x (g; h)`
     Reduce(Box<Fold>),
     /// `foreach f as $x (g; h; i)`
@@ -52,8 +57,54 @@ pub(super) enum Node {
     Call(Native, Vec<Node>),
     /// A function whose arguments are run by itself.
     Control(Control, Vec<Node>),
-    /// `test("…")`
-    Test(Pattern),
+    /// `test("…")`, `sub("…"; f)` and the like.
+    Match(Matching, Source, Option<Box<Node>>),
+    /// `def f(g): h; i`
+    Define(Vec<Function>, Box<Node>),
+    /// A function that the filter defines, or an argument of one.
+    Apply(usize, Vec<Node>),
+    /// A function of the library that is written in jq.
+    Library(usize, Vec<Node>),
+    /// `label $x | f`
+    Label(Box<Node>),
+    /// `break $x`
+    Break(usize),
+}
+
+/// A function that is written in jq.
+#[derive(Debug)]
+pub(super) struct Function {
+    pub(super) body: Node,
+}
+
+/// What is done with the places of a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Matching {
+    Test,
+    Match,
+    Capture,
+    Scan,
+    Split,
+    Splits,
+    Sub,
+}
+
+/// Where a pattern comes from.
+#[derive(Debug)]
+pub(super) enum Source {
+    /// It is a literal, and was compiled with the filter.
+    Literal(Box<Pattern>, Flags),
+    /// It and its flags are the results of filters.
+    Dynamic(Box<Node>, Box<Node>),
+}
+
+/// A kind of assignment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Assignment {
+    Set,
+    Modify,
+    Math(Math),
+    Alternative,
 }
 
 /// A part of a string.
@@ -77,8 +128,8 @@ pub(super) struct Fold {
 /// What a value is taken apart to.
 #[derive(Debug)]
 pub(super) enum Binding {
-    /// `$x`: a slot, which no part of the filter fills while another still reads it.
-    Variable(usize),
+    /// `$x`
+    Variable,
     /// `[$a, $b]`
     Array(Vec<Binding>),
     /// `{a: $x, (f): $y}`
@@ -155,7 +206,33 @@ functions! {
         ToEntries = "to_entries" / 0,
         FromEntries = "from_entries" / 0,
         GetPath = "getpath" / 1,
+        SetPath = "setpath" / 2,
+        DelPaths = "delpaths" / 1,
+        Indices = "indices" / 1,
+        LastIndex = "rindex" / 1,
+        FromJson = "fromjson" / 0,
+        Explode = "explode" / 0,
+        Implode = "implode" / 0,
+        Trim = "trim" / 0,
+        TrimLeft = "ltrim" / 0,
+        TrimRight = "rtrim" / 0,
+        TrimBoth = "trimstr" / 1,
+        Sqrt = "sqrt" / 0,
+        Trunc = "trunc" / 0,
+        FAbs = "fabs" / 0,
+        Log = "log" / 0,
+        Log2 = "log2" / 0,
+        Log10 = "log10" / 0,
+        Exp = "exp" / 0,
+        Exp2 = "exp2" / 0,
+        Exp10 = "exp10" / 0,
+        Pow = "pow" / 2,
+        Now = "now" / 0,
         FromDate = "fromdateiso8601" / 0,
+        MakeTime = "mktime" / 0,
+        Gmtime = "gmtime" / 0,
+        FormatTime = "strftime" / 1,
+        ParseTime = "strptime" / 1,
         StartsWith = "startswith" / 1,
         EndsWith = "endswith" / 1,
         TrimStart = "ltrimstr" / 1,
@@ -198,6 +275,14 @@ functions! {
         AnyIn = "IN" / 2,
         Paths = "paths" / 0,
         PathsTo = "paths" / 1,
+        Path = "path" / 1,
+        Delete = "del" / 1,
+        Walk = "walk" / 1,
+        Recurse = "recurse" / 1,
+        RecurseIf = "recurse" / 2,
+        Repeat = "repeat" / 1,
+        While = "while" / 2,
+        Until = "until" / 2,
         RangeTo = "range" / 1,
         Range = "range" / 2,
         Sum = "add" / 1,

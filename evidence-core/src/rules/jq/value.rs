@@ -29,17 +29,35 @@ pub enum Value {
 }
 
 /// The items of a list.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Array {
     pub(super) items: Vec<Value>,
     depth: usize,
 }
 
 /// The fields of an object.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Object {
     pub(super) fields: Fields,
     depth: usize,
+}
+
+impl Array {
+    /// Puts an item in the place of another one.
+    pub(super) fn put(&mut self, at: usize, item: Value) {
+        self.depth = self.depth.max(1 + item.depth());
+        if let Some(place) = self.items.get_mut(at) {
+            *place = item;
+        }
+    }
+}
+
+impl Object {
+    /// Puts a field in.
+    pub(super) fn put(&mut self, name: &Arc<str>, value: Value) {
+        self.depth = self.depth.max(1 + value.depth());
+        self.fields.insert(Arc::clone(name), value);
+    }
 }
 
 /// Values by their names.
@@ -101,6 +119,14 @@ impl Value {
         }
     }
 
+    /// The elements of a list; none of another value.
+    pub fn elements(&self) -> Option<&[Self]> {
+        match self {
+            Self::Array(array) => Some(&array.items),
+            _ => None,
+        }
+    }
+
     fn list(items: Vec<Self>) -> Self {
         let depth = 1 + items.iter().map(Self::depth).max().unwrap_or(0);
         Self::Array(Arc::new(Array { items, depth }))
@@ -133,7 +159,7 @@ impl Value {
         Self::fields(fields).shallow()
     }
 
-    fn shallow(self) -> Result<Self, Limit> {
+    pub(super) fn shallow(self) -> Result<Self, Limit> {
         if self.depth() > MAX_DEPTH { Err(Limit::Depth) } else { Ok(self) }
     }
 
@@ -277,6 +303,11 @@ impl Value {
         let mut text = String::new();
         self.write(&mut text, budget)?;
         Ok(text)
+    }
+
+    /// Its JSON text; none where that has more bytes than this.
+    pub fn to_json(&self, most: usize) -> Option<String> {
+        self.json(&mut Budget::new(usize::MAX, most.saturating_mul(2))).ok().filter(|text| text.len() <= most)
     }
 
     /// The beginning of its JSON text, for a message: whatever it is, this takes little time.

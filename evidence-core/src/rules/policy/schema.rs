@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{ANY_NAME, KIND_ALIASES, MAX_RULES};
+use crate::rules::document::boolean_schema;
 use crate::rules::template;
 
 /// Identifier of the JSON Schema of environment policies, its `$id`.
@@ -65,11 +66,7 @@ pub fn schema() -> Value {
                 "type": "object",
                 "additionalProperties": false,
                 "properties": {
-                    "required": {
-                        "description": "Whether the rule applies at all.",
-                        "type": "boolean",
-                        "default": false,
-                    },
+                    "required": boolean_schema("Whether the rule applies at all.", false),
                     "exceptions": {
                         "description": "Any that is true waives the rule.",
                         "type": "array",
@@ -96,11 +93,8 @@ pub fn schema() -> Value {
                         "default": ANY_NAME,
                     },
                     "type": template::kind_schema(&aliases),
-                    "must_be_compliant": {
-                        "description": "Whether the attestation must be compliant, or must only be there.",
-                        "type": "boolean",
-                        "default": true,
-                    },
+                    "must_be_compliant":
+                        boolean_schema("Whether the attestation must be compliant, or must only be there.", true),
                     "for_control": {
                         "description": "Control that the attestation, a decision, must be about.",
                         "type": ["string", "null"],
@@ -112,7 +106,7 @@ pub fn schema() -> Value {
                     "properties": { "name": { "const": ANY_NAME }, "type": { "const": ANY_NAME } },
                 },
                 "if": { "properties": { "for_control": { "type": "string" } }, "required": ["for_control"] },
-                "then": { "properties": { "type": { "const": "decision" } } },
+                "then": { "properties": { "type": { "enum": ["decision", "system:decision"] } } },
             },
         },
     })
@@ -124,7 +118,7 @@ mod tests {
     use crate::rules::policy::Policy;
 
     /// What stands after the line of the format, and whether it is a policy.
-    const TABLE: [(&str, bool); 44] = [
+    const TABLE: [(&str, bool); 47] = [
         ("", true),
         ("artifacts: {}", true),
         ("artifacts: null", false),
@@ -166,6 +160,12 @@ mod tests {
         ("artifacts: {attestations: [{type: snyk, must_be_compliant: false}]}", true),
         ("artifacts: {attestations: [{type: snyk, must_be_compliant: 0}]}", false),
         ("artifacts: {attestations: [{type: decision, for_control: C-1}]}", true),
+        ("artifacts: {attestations: [{type: 'system:decision', for_control: C-1}]}", true),
+        (
+            "artifacts: {attestations: [{type: sbom}, {type: 'system:sbom'}, {type: sarif}, {type: 'system:sarif'}]}",
+            true,
+        ),
+        ("artifacts: {attestations: [{type: 'system:junit'}]}", false),
         ("artifacts: {attestations: [{type: snyk, for_control: C-1}]}", false),
         ("artifacts: {attestations: [{type: snyk, for_control: null}]}", true),
         ("artifacts: {attestations: [{type: snyk, exceptions: []}]}", false),

@@ -125,8 +125,8 @@ fn mistakes_are_named_with_their_place() {
         ("{trail_compliance: {}}", "artifacts.trail_compliance: Extra inputs are not permitted [input: {}]"),
         ("{provenance: true}", "artifacts.provenance: Input should be a valid dictionary [input: True]"),
         (
-            "{provenance: {required: yes}}",
-            "artifacts.provenance.required: Input should be a valid boolean [input: yes]",
+            "{provenance: {required: maybe}}",
+            "artifacts.provenance.required: Input should be a valid boolean [input: maybe]",
         ),
         (
             "{provenance: {needed: true}}",
@@ -172,6 +172,18 @@ fn mistakes_are_named_with_their_place() {
     ];
     for (artifacts, expected) in table {
         assert_eq!(problems(&with(artifacts)), [expected]);
+    }
+}
+
+#[test]
+fn booleans_are_those_of_yaml_1_1_too() {
+    for (word, required) in [("yes", true), ("On", true), ("TRUE", true), ("no", false), ("OFF", false)] {
+        let policy = parse(&with(&format!(
+            "{{provenance: {{required: {word}}}, attestations: [{{type: junit, name: on, must_be_compliant: {word}}}]}}"
+        )));
+        assert_eq!(policy.provenance.required, required, "{word}");
+        assert_eq!(policy.attestations[0].must_be_compliant, required, "{word}");
+        assert_eq!(policy.attestations[0].name, "on");
     }
 }
 
@@ -508,6 +520,24 @@ fn a_snapshot_needs_policies_and_only_compliant_artifacts() {
 
 #[test]
 fn an_environment_has_no_state_without_policies_or_snapshots() {
+    let (good, bad, open) = (State::Compliant, State::NonCompliant, State::Incomplete);
+    let table: [(bool, Option<bool>, &[State], Option<bool>); 10] = [
+        (false, None, &[], Some(false)),
+        (false, Some(true), &[], Some(false)),
+        (true, None, &[], Some(true)),
+        (true, Some(false), &[bad], Some(true)),
+        (false, None, &[good], Some(true)),
+        (false, None, &[good, open], Some(false)),
+        (false, None, &[bad], Some(false)),
+        (false, Some(true), &[bad], Some(true)),
+        (false, Some(false), &[good], Some(false)),
+        (false, None, &[good, good], Some(true)),
+    ];
+    for (allow_listed, by_policies, in_flows, expected) in table {
+        let states = in_flows.iter().copied();
+        let found = required_provenance_verdict(allow_listed, by_policies, states);
+        assert_eq!(found, expected, "{allow_listed}, {by_policies:?}, {in_flows:?}");
+    }
     assert_eq!(environment_state(Some(true), true), Some(true));
     assert_eq!(environment_state(Some(false), true), Some(false));
     assert_eq!(environment_state(Some(false), false), None);

@@ -88,8 +88,16 @@ fn one_mistake_is_reported_in_the_phrase_of_the_public_client() {
         errors.to_string(),
         "1 validation errors for Template\n\
          trail.attestations[0].type: Input should be 'generic', 'junit', 'snyk', 'pull_request', \
-         'jira', 'sonar', 'decision', 'custom:<name>' or '*' [input: not-supported]"
+         'jira', 'sonar', 'decision', 'sbom', 'sarif', 'custom:<name>' or '*' [input: not-supported]"
     );
+}
+
+#[test]
+fn a_version_in_quotes_is_told_from_a_number() {
+    let errors = refusal("version: \"1\"");
+    let expected =
+        [("version".to_owned(), "Input should be the number 1, without quotes [input: '1']".to_owned())];
+    assert_eq!(errors.problems(), expected);
 }
 
 #[test]
@@ -202,6 +210,14 @@ fn a_kind_says_which_reported_types_it_takes() {
         ("decision", "system:decision", true),
         ("decision", "decision", true),
         ("decision", "generic", false),
+        ("system:decision", "system:decision", true),
+        ("sbom", "system:sbom", true),
+        ("system:sbom", "system:sbom", true),
+        ("sbom", "system:sarif", false),
+        ("sarif", "system:sarif", true),
+        ("system:sarif", "system:sarif", true),
+        ("sbom", "custom:sbom", false),
+        ("*", "system:sarif", true),
         ("generic", "system:decision", false),
         ("custom:a", "custom:a", true),
         ("custom:a", "custom:b", false),
@@ -215,7 +231,7 @@ fn a_kind_says_which_reported_types_it_takes() {
 }
 
 /// Documents and whether they are templates.
-const TABLE: [(&str, bool); 32] = [
+const TABLE: [(&str, bool); 34] = [
     ("version: 1", true),
     ("version: 1.0", true),
     ("version: 2", false),
@@ -234,8 +250,10 @@ const TABLE: [(&str, bool); 32] = [
     ("trail: {attestations: [{type: junit}]}", false),
     ("trail: {attestations: [{name: a, type: junit}]}", true),
     ("trail: {attestations: [{name: a, type: pull-request}]}", false),
-    ("trail: {attestations: [{name: a, type: 'custom:x y'}]}", true),
-    ("trail: {attestations: [{name: a, type: 'custom:'}]}", true),
+    ("trail: {attestations: [{name: a, type: 'custom:x y'}]}", false),
+    ("trail: {attestations: [{name: a, type: 'custom:'}]}", false),
+    ("trail: {attestations: [{name: a, type: 'custom:-x'}]}", false),
+    ("trail: {attestations: [{name: a, type: 'custom:x.v1~2'}]}", true),
     ("trail: {attestations: [{name: a, type: custom}]}", false),
     ("trail: {attestations: [{name: a, type: '*'}]}", true),
     ("trail: {attestations: [{name: '', type: '*'}]}", false),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::artifacts::record::Artifact;
 use crate::attestations::record::{Attestation, Binding};
 use crate::bounded::{Address, Description, FreeForm, List, ShortText, or_empty};
-use crate::git::GitCommit;
+use crate::git::{GitCommit, GitCommitInfo};
 use crate::id::Id;
 use crate::name::{AttestationName, EnvironmentName, Fingerprint, TrailName};
 use crate::repos::record::{RepoInfo, VcsProvider, vcs_instance};
@@ -76,6 +76,10 @@ pub enum EventDetails {
         template_reference_name: String,
         /// The commit it was built from, in full; `""` where none was told in full.
         git_commit: String,
+        /// What it is about, as reported; `""` where nothing was.
+        description: String,
+        /// The commits since the artifact before it, as reported.
+        commits_list: Vec<GitCommitInfo>,
     },
     /// An attestation of the trail was reported.
     TrailAttestationReported {
@@ -302,6 +306,8 @@ fn reported(artifact: &Artifact, org: Id) -> EventDetails {
         artifact_id: artifact.id,
         template_reference_name: artifact.template_reference_name.clone(),
         git_commit: or_empty(artifact.git_commit.as_ref().map(AsRef::as_ref)),
+        description: artifact.description.clone(),
+        commits_list: artifact.commits_list.iter().map(GitCommitInfo::from).collect(),
     }
 }
 

@@ -3,15 +3,32 @@
 use crate::attestations::details::{CustomDetails, Details, JunitSuite};
 use crate::attestations::jira::JiraItem;
 use crate::attestations::pull_requests::PullRequest;
-use crate::attestations::snyk::{FindingCounts, SnykResultsSummary};
+use crate::attestations::snyk::SnykResultsSummary;
 use crate::attestations::sonar::SonarResults;
 use crate::bounded::or_empty;
 use crate::json::JsonText;
 use crate::pdf;
+use crate::texts::record::TextRef;
 
-/// The part of the attestation's type.
-pub(super) fn shown(details: &Details) -> pdf::Details {
+/// The part of the attestation's type. Of data that are stored apart it shows the size and the digest.
+pub(super) fn shown(details: &Details, data: Option<TextRef>) -> pdf::Details {
+    let note = data
+        .map(|data| format!("{} bytes, which this report does not show; SHA-256 {}", data.size, data.sha256));
     let facts: Vec<(String, String)> = match details {
+        Details::Snyk(details) => {
+            let findings = note.map(|note| fact("findings", note));
+            scan(&details.snyk_results).into_iter().chain(findings).collect()
+        }
+        Details::Custom(details) => evaluation(details, note),
+        other if note.is_some() => {
+            let key = other.data_key().unwrap_or_default();
+            let fields = other.clone().view().without(key).fields();
+            let shown = |(name, value): (&str, &JsonText)| match &note {
+                Some(note) if name == key => fact(name, note.as_str()),
+                _ => fact(name, text(value)),
+            };
+            fields.iter().map(shown).collect()
+        }
         Details::Junit(details) => {
             return pdf::Details::Suites(details.junit_results.iter().cloned().map(suite).collect());
         }
@@ -20,9 +37,7 @@ pub(super) fn shown(details: &Details) -> pdf::Details {
             return pdf::Details::PullRequests(pull_requests);
         }
         Details::Jira(details) => details.jira_results.iter().map(issue).collect(),
-        Details::Snyk(details) => scan(&details.snyk_results),
         Details::Sonar(details) => analysis(&details.sonar_results),
-        Details::Custom(details) => evaluation(details),
         other => {
             other.clone().view().fields().iter().map(|(name, value)| (name.to_owned(), text(value))).collect()
         }
@@ -46,11 +61,8 @@ fn issue(issue: &JiraItem) -> (String, String) {
 
 fn scan(found: &SnykResultsSummary) -> Vec<(String, String)> {
     let tool = fact("tool", format!("{} {}", found.tool.name, found.tool.version));
-    let project = |(number, FindingCounts { low_count, medium_count, high_count }): (usize, _)| {
-        fact(
-            &format!("project {}", number + 1),
-            format!("{high_count} high, {medium_count} medium, {low_count} low"),
-        )
+    let project = |(number, [low, medium, high]): (usize, [i64; 3])| {
+        fact(&format!("project {}", number + 1), format!("{high} high, {medium} medium, {low} low"))
     };
     [tool].into_iter().chain(found.counts().enumerate().map(project)).collect()
 }
@@ -72,12 +84,17 @@ fn analysis(results: &SonarResults) -> Vec<(String, String)> {
     facts
 }
 
-fn evaluation(details: &CustomDetails) -> Vec<(String, String)> {
+/// Of data that are stored apart the note.
+fn evaluation(details: &CustomDetails, note: Option<String>) -> Vec<(String, String)> {
     let mut facts = vec![
         fact("type_name", details.type_name.as_str()),
         fact("type_version", details.type_version.to_string()),
-        fact("attestation_data", details.attestation_data.to_string()),
+        fact("attestation_data", note.unwrap_or_else(|| details.attestation_data.to_string())),
     ];
+    facts.extend(details.summary.iter().map(|row| {
+        let item = row.item.map(|item| format!(" ({})", item.saturating_add(1))).unwrap_or_default();
+        fact(&format!("{}{item}", row.name), row.shown())
+    }));
     facts.extend(details.rule_results.iter().zip(1..).map(|(result, number)| {
         let message = result.message.as_ref().map(|message| format!(" ({message})")).unwrap_or_default();
         fact(&format!("rule {number}"), format!("{}{message}", result.outcome.as_str()))
@@ -108,7 +125,7 @@ fn pull_request(one: PullRequest) -> pdf::PullRequest {
         merged_at: one.merged_at.map(|at| at.0),
         approvers: one
             .approvers
-            .0
+            .items
             .into_iter()
             .map(|approver| pdf::Approver {
                 name: approver.username.into_string(),
@@ -126,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_type_without_a_table_shows_names_and_values() {
-        let shown = |details: &str| match shown(&serde_json::from_str(details).unwrap()) {
+        let shown = |details: &str| match shown(&serde_json::from_str(details).unwrap(), None) {
             pdf::Details::Facts(facts) => {
                 facts.into_iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>()
             }
@@ -159,11 +176,16 @@ mod tests {
             (
                 r#"{"type":"custom","type_name":"t","type_id":"01234567-89ab-cdef-0123-456789ab","type_version":2,
                     "attestation_data":{"n":1},"rule_results":[{"outcome":"passed"},
-                        {"outcome":"limit","message":"fuel"},{"outcome":"skipped"}]}"#,
+                        {"outcome":"limit","message":"fuel"},{"outcome":"skipped"}],
+                    "summary":[{"name":"Score","values":[1e400]},{"name":"By","item":0,"values":["ann \"x\"",null]},
+                        {"name":"By","item":1,"values":[],"error":"no name"}]}"#,
                 &[
                     "type_name: t",
                     "type_version: 2",
                     "attestation_data: {\"n\":1}",
+                    "Score: 1e400",
+                    "By (1): ann \"x\", null",
+                    "By (2): error: no name",
                     "rule 1: passed",
                     "rule 2: limit (fuel)",
                     "rule 3: skipped",
@@ -175,6 +197,35 @@ mod tests {
             assert_eq!(shown(details), expected);
         }
     }
+
+    #[test]
+    fn of_data_that_are_stored_apart_the_size_and_the_digest_are_shown() {
+        let data = TextRef::of(&"x".repeat(70_000));
+        let note = format!("70000 bytes, which this report does not show; SHA-256 {}", data.sha256);
+        let table = [
+            (r#"{"type":"junit","junit_results":[]}"#, "junit_results"),
+            (r#"{"type":"pull_request","git_provider":"github","pull_requests":[]}"#, "pull_requests"),
+            (r#"{"type":"jira","jira_results":[]}"#, "jira_results"),
+            (r#"{"type":"sbom","attestation_data":null}"#, "attestation_data"),
+            (
+                r#"{"type":"custom","type_name":"t","type_id":"01234567-89ab-cdef-0123-456789ab","type_version":2,
+                    "attestation_data":null,"rule_results":[]}"#,
+                "attestation_data",
+            ),
+            (
+                r#"{"type":"snyk","snyk_results":{"tool":{"name":"Snyk","version":"1"},"results":[]}}"#,
+                "findings",
+            ),
+        ];
+        for (details, key) in table {
+            let pdf::Details::Facts(facts) = shown(&serde_json::from_str(details).unwrap(), Some(data))
+            else {
+                panic!("{details}")
+            };
+            assert!(facts.contains(&(key.to_owned(), note.clone())), "{details}: {facts:?}");
+        }
+    }
+
     #[test]
     fn counts_are_shown_as_they_were_recorded() {
         let count = -1;

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use evidence_core::Current;
-use evidence_core::allowlists::{Allowance, AllowlistStore};
+use evidence_core::allowlists::{Allowance, AllowedArtifact, AllowlistStore, EndedAllowance};
 use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
 use evidence_core::controls::{Control, ControlFilter, ControlStore, ControlVersion};
 use evidence_core::id::Id;
@@ -10,6 +10,7 @@ use evidence_core::name::Fingerprint;
 use evidence_core::page::{Listed, Page, PageRequest};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
 
 use super::InterceptingStore;
 
@@ -50,8 +51,12 @@ impl PolicyStore for InterceptingStore {
 
 #[async_trait]
 impl AllowlistStore for InterceptingStore {
-    async fn allowances_listed(&self, org: Id) -> StoreResult<Vec<Listed<u64>>> {
-        self.ask("allowances_listed", self.inner.allowances_listed(org)).await
+    async fn allowances_listed(
+        &self,
+        org: Id,
+        in_force_at: Option<Timestamp>,
+    ) -> StoreResult<Vec<Listed<u64>>> {
+        self.ask("allowances_listed", self.inner.allowances_listed(org, in_force_at)).await
     }
 
     async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<Allowance>> {
@@ -64,12 +69,22 @@ impl AllowlistStore for InterceptingStore {
         environment: Id,
         fingerprints: &[Fingerprint],
         entries: u64,
-    ) -> StoreResult<Vec<(Fingerprint, u64)>> {
-        self.ask("allowed", self.inner.allowed(org, environment, fingerprints, entries)).await
+        at: Timestamp,
+    ) -> StoreResult<Vec<AllowedArtifact>> {
+        self.ask("allowed", self.inner.allowed(org, environment, fingerprints, entries, at)).await
     }
 
-    async fn allowance_count(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64> {
-        self.ask("allowance_count", self.inner.allowance_count(org, environment, most)).await
+    async fn allowance_count(&self, org: Id, environment: Id, at: Timestamp, most: u64) -> StoreResult<u64> {
+        self.ask("allowance_count", self.inner.allowance_count(org, environment, at, most)).await
+    }
+
+    async fn ended_allowances(
+        &self,
+        after: Timestamp,
+        until: Timestamp,
+        limit: u64,
+    ) -> StoreResult<Vec<EndedAllowance>> {
+        self.ask("ended_allowances", self.inner.ended_allowances(after, until, limit)).await
     }
 }
 

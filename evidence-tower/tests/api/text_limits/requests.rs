@@ -118,7 +118,7 @@ pub(crate) fn requests() -> Vec<Full> {
                 "trail_name": "t", "template_reference_name": "slot", "fingerprint": "c".repeat(64),
                 "filename": "image:1", "description": "an artifact", "git_commit": format!("{:040x}", 2),
                 "git_commit_info": commit(2), "repo_info": repo(), "commits_list": [commit(3), commit(4)],
-                "repo_url": "https://e/repo", "is_compliant": false, "build_url": "https://e/build",
+                "repo_url": "https://e/repo", "is_compliant": true, "build_url": "https://e/build",
                 "commit_url": "https://e/commit", "template": ["expected attestation"], "external_urls": urls(),
                 "annotations": {"note": {"deep": [74]}}, "user_data": ["kept", 75],
             }),

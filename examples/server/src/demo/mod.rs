@@ -36,12 +36,13 @@ const ORG: &str = "example";
 /// Runs the command.
 pub(crate) async fn run(options: DemoOptions) -> Result<(), Failure> {
     let DemoOptions { api } = options;
-    logging::start(&api.log)?;
+    let _log = logging::start(&api.log)?;
+    let limits = api.limits()?;
     let file = fresh_file(&std::env::temp_dir()).map_err(Failure::DemoFile)?;
     let store = AnyStore::Sqlite(Arc::new(Sqlite::open(&file).await?));
     let work = Work::new(&api)?;
     let listener = Listener::open(&api).await?;
-    let settings = listener.settings(&api);
+    let settings = listener.settings(&api, limits);
     let url = settings.public_url.clone();
     let service = Evidence::new(store.store(), settings);
     let key = seed(&service).await?;

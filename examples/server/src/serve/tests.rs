@@ -9,7 +9,7 @@ use http_body_util::{BodyExt, Empty, StreamBody};
 use hyper::client::conn::http2;
 use hyper_util::rt::TokioExecutor;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, copy_bidirectional, duplex};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tower::service_fn;
 
 use super::*;
@@ -127,4 +127,32 @@ async fn an_answer_that_nobody_takes_is_given_up() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_taken_is_whole_however_long_it_is_worked_on() {
     assert_eq!(asked(connected(5 * STALL_TIMEOUT), 1 << 16, Duration::ZERO).await.unwrap(), "done");
+}
+
+/// Sends `requests` over one HTTP/2 connection with a pause after each, and answers pings meanwhile; then the time until the
+/// server has ended the connection.
+async fn time_until_closed(requests: u32, pause: Duration) -> Duration {
+    let mut http = http2::Builder::new(TokioExecutor::new());
+    let ping = Duration::from_secs(10);
+    http.timer(TokioTimer::new()).keep_alive_interval(ping).keep_alive_while_idle(true);
+    let client = TokioIo::new(connected(Duration::ZERO));
+    let (mut sender, connection) = http.handshake(client).await.unwrap();
+    let connection = tokio::spawn(connection);
+    for _ in 0..requests {
+        let response = sender.send_request(Request::new(Empty::<Bytes>::new())).await.unwrap();
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "done");
+        sleep(pause).await;
+    }
+    let since = Instant::now();
+    timeout(10 * IDLE_TIMEOUT, connection).await.expect("the connection ends").unwrap().unwrap();
+    drop(sender);
+    since.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_requests_ends_although_its_peer_answers_pings() {
+    for (requests, pause) in [(0, Duration::ZERO), (1, Duration::ZERO), (10, IDLE_TIMEOUT / 2)] {
+        let elapsed = time_until_closed(requests, pause).await;
+        assert!((IDLE_TIMEOUT / 2..=2 * IDLE_TIMEOUT).contains(&elapsed), "{requests}: {elapsed:?}");
+    }
 }

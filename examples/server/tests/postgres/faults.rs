@@ -146,3 +146,27 @@ fn a_pool_in_use_is_answered_with_503_and_whoever_has_it_is_served() {
     });
     assert_eq!(server.ask("GET", "/ready", "text/plain", "").0, 200);
 }
+
+#[test]
+#[ignore = "needs PostgreSQL: run cargo xtask test"]
+fn a_database_that_becomes_read_only_is_not_ready_until_it_is_writable_again() {
+    let (cluster, database) = cluster();
+    let server = Server::start(&database);
+    let ready = || server.ask("GET", "/ready", "text/plain", "");
+    assert_eq!(ready().0, 200);
+    let read_only = |value: &str| {
+        let set = format!("ALTER SYSTEM SET default_transaction_read_only = {value}");
+        cluster.sql("postgres", &[&set]).unwrap();
+        cluster.sql("postgres", &["SELECT pg_reload_conf()"]).unwrap();
+        sleep(Duration::from_secs(1));
+    };
+    read_only("on");
+    let (status, text) = ready();
+    assert!(status == 503 && text.contains("Not ready: ") && text.contains("read-only"), "{text}");
+    let body = r#"{"name":"prod","type":"server","description":""}"#;
+    let (status, text) = server.ask("PUT", "/api/v2/environments/acme", "application/json", body);
+    assert!(status == 503 && text.contains("\r\nevidence-write-outcome: not-written\r\n"), "{text}");
+    read_only("off");
+    assert_eq!(ready().0, 200);
+    assert_eq!(server.ask("PUT", "/api/v2/environments/acme", "application/json", body).0, 201);
+}

@@ -49,6 +49,7 @@ fn refused(server: &Server, name: &str) {
     let begun = Instant::now();
     let (status, text) = attest(server, name);
     assert!(status == 503 && text.contains("\r\nretry-after: "), "{status} {text}");
+    assert!(text.contains("\r\nevidence-write-outcome: "), "{text}");
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
 }
 

@@ -1,0 +1,67 @@
+//! Admission control: how much requests may hold in memory and in temporary files, in all and per tenant. A transport reserves
+//! temporary space before it reads a body, and memory before it loads one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::budget::{FairBudget, Reservation, Tenant};
+use crate::compute::refused::Refused;
+use crate::error::Result;
+use crate::limits::Limits;
+use crate::spool::TemporarySpace;
+
+/// How much memory a body takes while it is read as JSON and worked on, as a multiple of its length: the text, the values that
+/// are read from it, and what is recorded of them. Reports of environments were measured at three to four times their length.
+const MEMORY_PER_BYTE: u64 = 4;
+
+/// How long a body waits in its temporary file for memory.
+const MAX_WAIT: Duration = Duration::from_secs(10);
+
+/// The budgets that all requests of a service share.
+#[derive(Debug, Clone)]
+pub struct Admission {
+    memory: Arc<FairBudget>,
+    disk: Arc<FairBudget>,
+}
+
+/// What one request may hold.
+#[derive(Debug, Clone)]
+pub struct RequestBudget {
+    memory: Arc<FairBudget>,
+    tenant: Tenant,
+    space: TemporarySpace,
+}
+
+impl Admission {
+    /// The budgets that these limits set.
+    pub fn new(limits: &Limits) -> Self {
+        let Limits { request_memory, temporary_space, .. } = *limits;
+        Self { memory: FairBudget::new(request_memory), disk: FairBudget::new(temporary_space) }
+    }
+
+    /// The budget of a request on behalf of this tenant ([`Access::on_behalf_of`](crate::auth::Access::on_behalf_of)).
+    pub fn on_behalf_of(&self, tenant: Tenant) -> RequestBudget {
+        let space = TemporarySpace::new(Arc::clone(&self.disk), tenant);
+        RequestBudget { memory: Arc::clone(&self.memory), tenant, space }
+    }
+}
+
+impl RequestBudget {
+    /// Where the request's temporary files count.
+    pub const fn temporary_space(&self) -> &TemporarySpace {
+        &self.space
+    }
+
+    /// Reserves memory for loading a body of so many bytes and working on it, and waits for it behind the tenant's other
+    /// requests. The caller keeps the reservation until the request is answered.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`](crate::Error::Overloaded) where there is not enough memory within ten seconds.
+    pub async fn memory_for(&self, bytes: u64) -> Result<Reservation> {
+        let bytes = bytes.saturating_mul(MEMORY_PER_BYTE);
+        let reservation = self.memory.reserve(self.tenant, bytes, Instant::now() + MAX_WAIT).await;
+        Ok(reservation.ok_or(Refused::Memory)?)
+    }
+}

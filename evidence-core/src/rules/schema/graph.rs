@@ -1,0 +1,624 @@
+//! A schema as a graph of subschemas, which tells before data are checked how much work that takes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jsonschema::Draft;
+use serde_json::{Map, Value};
+
+use super::keywords::{DEFINITIONS, LISTS, NAMED, ONE, below, is_checked, subschemas};
+use super::references::{References, replaces_siblings, to_place};
+use super::{BYTES_PER_STEP, MAX_PLACE_BYTES, SchemaError, too_long};
+use crate::rules::folding;
+
+const MAX_SUBSCHEMAS: usize = 10_000;
+
+const MAX_DEFINITIONS: usize = 2_000;
+
+const MAX_PATTERNS: usize = 200;
+
+const MAX_PATTERN: usize = 1 << 10;
+
+const MAX_CONSTANTS: usize = 5_000;
+
+/// The parts of one schema: its keywords, constants, and so many as comparing their bytes takes.
+const MAX_PARTS: usize = 20_000;
+
+/// One value is checked by at most so many schemas that apply to the value itself.
+const MAX_IN_PLACE: usize = 5_000;
+
+/// Schemas that apply to the same value nest at most this deep, with those they refer to.
+const MAX_HEIGHT: usize = 100;
+
+/// The crate compiles a schema anew where `unevaluatedProperties` or `unevaluatedItems` looks at it again.
+const MAX_COMPILED: usize = 30_000;
+
+/// The size that a compiled pattern may have, and the steps that it takes for each byte of text then.
+const PATTERN_SIZES: [(usize, usize); 3] = [(16 << 10, 16), (64 << 10, 64), (super::MAX_PATTERN_BYTES, 256)];
+
+/// A schema, and how the schemas in it apply.
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    /// Its keywords and constants.
+    pub(super) parts: usize,
+    /// The steps that its `pattern` takes for each byte of a string.
+    pub(super) pattern: usize,
+    /// The steps that its `patternProperties` take for each byte of a property's name.
+    pub(super) name_patterns: usize,
+    /// Whether it compares the items of a list with each other.
+    pub(super) unique: bool,
+    /// Schemas that it refers to.
+    pub(super) references: Vec<usize>,
+    /// Schemas of `allOf`, `anyOf`, `oneOf` and `if`, which `unevaluated…` checks again.
+    pub(super) applied: Vec<usize>,
+    /// Other schemas that apply to the same value.
+    pub(super) branches: Vec<usize>,
+    pub(super) properties: BTreeMap<String, usize>,
+    /// Schemas of properties whose names fit a pattern.
+    pub(super) pattern_properties: Vec<usize>,
+    pub(super) additional_properties: Option<usize>,
+    pub(super) names: Option<usize>,
+    pub(super) prefix: Vec<usize>,
+    /// Schemas of `items`, `additionalItems` and `contains`.
+    pub(super) items: Vec<usize>,
+    pub(super) unevaluated_properties: Option<usize>,
+    pub(super) unevaluated_items: Option<usize>,
+}
+
+impl Node {
+    /// The schemas that apply to the same value.
+    fn in_place(&self) -> impl Iterator<Item = usize> {
+        self.references.iter().chain(&self.applied).chain(&self.branches).copied()
+    }
+
+    /// The schemas that stand within it.
+    fn within(&self) -> impl Iterator<Item = usize> {
+        let many = [&self.applied, &self.branches, &self.pattern_properties, &self.prefix, &self.items];
+        let one =
+            [self.additional_properties, self.names, self.unevaluated_properties, self.unevaluated_items];
+        let many = many.into_iter().flatten().copied();
+        many.chain(self.properties.values().copied()).chain(one.into_iter().flatten())
+    }
+
+    fn is_unevaluated(&self) -> bool {
+        self.unevaluated_properties.is_some() || self.unevaluated_items.is_some()
+    }
+}
+
+/// The memory that a compiled schema takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Weight {
+    /// How many schemas are compiled.
+    pub(super) subschemas: usize,
+    /// How many patterns are in it.
+    pub(super) patterns: usize,
+    /// The bytes of the places of its keywords.
+    pub(super) place_bytes: usize,
+    /// How many JSON values are compiled.
+    pub(super) values: usize,
+    /// The bytes of their strings and names.
+    pub(super) bytes: usize,
+}
+
+/// A schema that may be compiled.
+#[derive(Debug)]
+pub(super) struct Graph {
+    /// Its subschemas. The first is the whole.
+    pub(super) nodes: Vec<Node>,
+    pub(super) weight: Weight,
+    /// The schema with references to places of the document alone, and without remarks.
+    pub(super) schema: Value,
+}
+
+impl Graph {
+    /// Looks at a schema before it is compiled.
+    ///
+    /// # Errors
+    /// The place of the first part that is not allowed.
+    pub(super) fn of(schema: &Value, draft: Draft) -> Result<Self, SchemaError> {
+        let references = References::of(schema, draft)?;
+        let mut build = Build {
+            draft,
+            references: &references,
+            nodes: Vec::new(),
+            known: BTreeMap::new(),
+            open: Vec::new(),
+            rewritten: BTreeMap::new(),
+            weight: Weight::default(),
+        };
+        build.node(schema, "")?;
+        for keyword in DEFINITIONS {
+            let Some(Value::Object(named)) = schema.get(keyword) else { continue };
+            for (name, definition) in named {
+                build.node(definition, &below(&below("", keyword), name))?;
+            }
+        }
+        let Build { nodes, known, rewritten, mut weight, .. } = build;
+        let places = Places::new(&nodes, &known);
+        places.check_heights()?;
+        weight.subschemas = places.compiled()?;
+        let targets = BTreeSet::from_iter(rewritten.values().flatten().cloned());
+        let mut schema = schema.clone();
+        Prune { draft, rewritten: &rewritten, targets: &targets }.schema(&mut schema, "");
+        weight.values = constant_values(&schema);
+        weight.bytes = constant_bytes(&schema);
+        Ok(Self { nodes, weight, schema })
+    }
+}
+
+struct Build<'s> {
+    draft: Draft,
+    references: &'s References<'s>,
+    nodes: Vec<Node>,
+    /// Nodes by the pointers of their schemas.
+    known: BTreeMap<String, usize>,
+    /// Schemas that are referred to and not looked at yet.
+    open: Vec<(usize, String)>,
+    /// The pointers that the references of a schema lead to, by the pointer of that schema.
+    rewritten: BTreeMap<String, Vec<String>>,
+    weight: Weight,
+}
+
+impl Build<'_> {
+    /// The node of a schema, with the nodes of all that it refers to.
+    fn node(&mut self, schema: &Value, place: &str) -> Result<usize, SchemaError> {
+        let node = self.inner(schema, place)?;
+        while let Some((at, place)) = self.open.pop() {
+            if let Some(schema) = self.references.schema(&place) {
+                self.fill(at, schema, &place)?;
+            }
+        }
+        Ok(node)
+    }
+
+    fn reserve(&mut self, place: &str) -> Result<usize, SchemaError> {
+        if self.nodes.len() == MAX_SUBSCHEMAS {
+            return Err(SchemaError::new(
+                place,
+                format!("There should be at most {MAX_SUBSCHEMAS} schemas in one"),
+            ));
+        }
+        self.place(place)?;
+        self.nodes.push(Node::default());
+        self.known.insert(place.to_owned(), self.nodes.len() - 1);
+        Ok(self.nodes.len() - 1)
+    }
+
+    /// Counts the bytes of a place.
+    fn place(&mut self, place: &str) -> Result<(), SchemaError> {
+        self.weight.place_bytes += place.len();
+        if self.weight.place_bytes > MAX_PLACE_BYTES { Err(too_long()) } else { Ok(()) }
+    }
+
+    fn inner(&mut self, schema: &Value, place: &str) -> Result<usize, SchemaError> {
+        if let Some(known) = self.known.get(place) {
+            // A reference came first: its schema is looked at in its own turn.
+            return Ok(*known);
+        }
+        let at = self.reserve(place)?;
+        self.fill(at, schema, place)?;
+        Ok(at)
+    }
+
+    fn fill(&mut self, at: usize, schema: &Value, place: &str) -> Result<(), SchemaError> {
+        let mut node = Node { parts: 1, ..Node::default() };
+        if let Value::Object(fields) = schema {
+            self.fields(&mut node, fields, place)?;
+        }
+        if node.parts > MAX_PARTS {
+            return Err(SchemaError::new(
+                place,
+                format!("One schema should have at most {MAX_PARTS} keywords and constants"),
+            ));
+        }
+        if let Some(found) = self.nodes.get_mut(at) {
+            *found = node;
+        }
+        Ok(())
+    }
+
+    fn fields(
+        &mut self,
+        node: &mut Node,
+        fields: &Map<String, Value>,
+        place: &str,
+    ) -> Result<(), SchemaError> {
+        let is_older = self.references.is_older(place);
+        let targets = self.references.targets(fields, place)?;
+        for target in &targets {
+            let to = match self.known.get(target) {
+                Some(known) => *known,
+                None => {
+                    let to = self.reserve(target)?;
+                    self.open.push((to, target.clone()));
+                    to
+                }
+            };
+            node.references.push(to);
+        }
+        let stands_alone = !targets.is_empty() && replaces_siblings(self.draft);
+        if !targets.is_empty() {
+            self.rewritten.insert(place.to_owned(), targets);
+        }
+        for (keyword, value) in fields {
+            if !is_checked(keyword) {
+                continue;
+            }
+            let at = below(place, keyword);
+            if is_older && changed_its_meaning(keyword, value, fields) {
+                let text = format!(
+                    "not allowed: {keyword} in a schema of an older dialect within the document; write it in the document's"
+                );
+                return Err(SchemaError::new(at, text));
+            }
+            if stands_alone && keyword != "$ref" && !DEFINITIONS.contains(&keyword.as_str()) {
+                continue;
+            }
+            node.parts += 1;
+            self.place(&at)?;
+            self.keyword(node, keyword, value, &at)?;
+        }
+        for (keyword, within, schema) in subschemas(fields) {
+            if DEFINITIONS.contains(&keyword) || stands_alone {
+                continue;
+            }
+            let at = self.inner(schema, &format!("{place}{within}"))?;
+            let name = || unescaped(within.rsplit('/').next().unwrap_or_default());
+            match keyword {
+                "allOf" | "anyOf" | "oneOf" | "if" => node.applied.push(at),
+                "properties" => drop(node.properties.insert(name(), at)),
+                "patternProperties" => node.pattern_properties.push(at),
+                "additionalProperties" => node.additional_properties = Some(at),
+                "propertyNames" => node.names = Some(at),
+                "prefixItems" => node.prefix.push(at),
+                "items" if fields.get("items").is_some_and(Value::is_array) => node.prefix.push(at),
+                "items" | "additionalItems" | "contains" => node.items.push(at),
+                "unevaluatedProperties" => node.unevaluated_properties = Some(at),
+                "unevaluatedItems" => node.unevaluated_items = Some(at),
+                _ => node.branches.push(at),
+            }
+        }
+        Ok(())
+    }
+
+    fn keyword(
+        &mut self,
+        node: &mut Node,
+        keyword: &str,
+        value: &Value,
+        place: &str,
+    ) -> Result<(), SchemaError> {
+        match (keyword, value) {
+            ("pattern", Value::String(pattern)) => node.pattern += self.pattern(pattern, place)?,
+            ("enum" | "const", constant) => {
+                if constant_values(constant) > MAX_CONSTANTS + 1 {
+                    let text = format!("There should be at most {MAX_CONSTANTS} values");
+                    return Err(SchemaError::new(place, text));
+                }
+                node.parts += constant_values(constant) + constant_bytes(constant) / BYTES_PER_STEP;
+            }
+            ("required", Value::Array(names)) => node.parts += constant_parts(names),
+            ("uniqueItems", Value::Bool(true)) => node.unique = true,
+            ("dependentRequired" | "dependencies", Value::Object(named)) => {
+                for names in named.values() {
+                    node.parts += 1 + names.as_array().map_or(0, |names| constant_parts(names));
+                }
+            }
+            ("patternProperties", Value::Object(named)) => {
+                for pattern in named.keys() {
+                    node.name_patterns += self.pattern(pattern, &below(place, pattern))?;
+                }
+            }
+            ("$defs" | "definitions", Value::Object(named)) if named.len() > MAX_DEFINITIONS => {
+                let text = format!("There should be at most {MAX_DEFINITIONS} definitions");
+                return Err(SchemaError::new(place, text));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The steps that a pattern takes for each byte of text.
+    fn pattern(&mut self, pattern: &str, place: &str) -> Result<usize, SchemaError> {
+        self.weight.patterns += 1;
+        if self.weight.patterns > MAX_PATTERNS {
+            return Err(SchemaError::new(place, format!("There should be at most {MAX_PATTERNS} patterns")));
+        }
+        if pattern.len() > MAX_PATTERN {
+            return Err(SchemaError::new(
+                place,
+                format!("A pattern should have at most {MAX_PATTERN} bytes"),
+            ));
+        }
+        folding::check(pattern, false).map_err(|text| SchemaError::new(place, text))?;
+        let fits = |size: usize| {
+            let mut builder = regex::RegexBuilder::new(pattern);
+            builder.nest_limit(folding::MAX_NESTING).size_limit(size).build().is_ok()
+        };
+        let steps = PATTERN_SIZES.into_iter().find(|(size, _)| fits(*size)).map(|(_, steps)| steps);
+        // The crate reads the syntax of ECMAScript, which differs: such a pattern counts as a large one.
+        Ok(steps.unwrap_or(PATTERN_SIZES.map(|(_, steps)| steps)[PATTERN_SIZES.len() - 1]))
+    }
+}
+
+/// Whether a keyword of draft 6 or 7 means something else in newer dialects.
+fn changed_its_meaning(keyword: &str, value: &Value, fields: &Map<String, Value>) -> bool {
+    match keyword {
+        "items" => value.is_array(),
+        "additionalItems" | "dependencies" => true,
+        "$ref" => fields.keys().any(|other| other != "$ref" && is_checked(other)),
+        _ => false,
+    }
+}
+
+fn unescaped(name: &str) -> String {
+    name.replace("~1", "/").replace("~0", "~")
+}
+
+/// How the schemas of a document apply to one value.
+struct Places<'g> {
+    nodes: &'g [Node],
+    names: Vec<&'g str>,
+}
+
+/// What applies to one value.
+#[derive(Debug, Clone, Copy, Default)]
+struct InPlace {
+    height: usize,
+    schemas: usize,
+}
+
+impl<'g> Places<'g> {
+    fn new(nodes: &'g [Node], known: &'g BTreeMap<String, usize>) -> Self {
+        let mut names = vec![""; nodes.len()];
+        for (name, at) in known {
+            if let Some(place) = names.get_mut(*at) {
+                *place = name;
+            }
+        }
+        Self { nodes, names }
+    }
+
+    fn refuse<T>(&self, at: usize, text: impl Into<String>) -> Result<T, SchemaError> {
+        Err(SchemaError::new(self.names.get(at).copied().unwrap_or_default(), text))
+    }
+
+    /// Refuses schemas that apply themselves to the same value again, and those of which too many apply to one.
+    fn check_heights(&self) -> Result<(), SchemaError> {
+        let mut known: Vec<Option<InPlace>> = vec![None; self.nodes.len()];
+        for at in 0..self.nodes.len() {
+            self.in_place(at, &mut known, &mut Vec::new())?;
+        }
+        Ok(())
+    }
+
+    fn in_place(
+        &self,
+        at: usize,
+        known: &mut Vec<Option<InPlace>>,
+        open: &mut Vec<usize>,
+    ) -> Result<InPlace, SchemaError> {
+        if let Some(Some(found)) = known.get(at) {
+            return Ok(*found);
+        }
+        if open.contains(&at) {
+            let text = "not allowed: $ref to itself that does not descend into the data (by 'properties', 'items' and the like), \
+                        because checking would not end";
+            return self.refuse(at, text);
+        }
+        let too_deep = || {
+            self.refuse(
+                at,
+                format!("Schemas that apply to one value should nest at most {MAX_HEIGHT} levels"),
+            )
+        };
+        if open.len() > MAX_HEIGHT {
+            return too_deep();
+        }
+        open.push(at);
+        let mut all = InPlace { height: 1, schemas: 1 };
+        for next in self.nodes.get(at).into_iter().flat_map(Node::in_place) {
+            let found = self.in_place(next, known, open)?;
+            all.height = all.height.max(found.height + 1);
+            all.schemas += found.schemas;
+            if all.schemas > MAX_IN_PLACE {
+                return self.refuse(
+                    at,
+                    format!(
+                        "With those it refers to, at most {MAX_IN_PLACE} schemas should apply to one value"
+                    ),
+                );
+            }
+        }
+        open.pop();
+        if all.height > MAX_HEIGHT {
+            return too_deep();
+        }
+        if let Some(place) = known.get_mut(at) {
+            *place = Some(all);
+        }
+        Ok(all)
+    }
+
+    /// How many schemas are compiled: more than there are, where `unevaluated…` looks at some again.
+    fn compiled(&self) -> Result<usize, SchemaError> {
+        let mut known = vec![Compiled::default(); self.nodes.len()];
+        let mut all = 0_usize;
+        for (at, node) in self.nodes.iter().enumerate() {
+            let own = if node.is_unevaluated() { self.compiled_at(at, &mut known) } else { 1 };
+            all = all.saturating_add(own);
+            if all > MAX_COMPILED {
+                return self
+                    .refuse(at, "unevaluatedProperties and unevaluatedItems look at too many schemas again");
+            }
+        }
+        Ok(all)
+    }
+
+    /// How many schemas compiling one compiles, without those it refers to.
+    fn compiled_at(&self, at: usize, known: &mut Vec<Compiled>) -> usize {
+        if let Some(found) = known.get(at).and_then(|known| known.itself) {
+            return found;
+        }
+        let Some(node) = self.nodes.get(at) else { return 1 };
+        let mut all = 1_usize;
+        for next in node.within() {
+            all = all.saturating_add(self.compiled_at(next, known));
+        }
+        if node.is_unevaluated() {
+            all = all.saturating_add(self.marked_at(at, known));
+        }
+        if let Some(known) = known.get_mut(at) {
+            known.itself = Some(all);
+        }
+        all
+    }
+
+    /// How many schemas are compiled to tell which properties or items a schema evaluates.
+    fn marked_at(&self, at: usize, known: &mut Vec<Compiled>) -> usize {
+        if let Some(found) = known.get(at).and_then(|known| known.marked) {
+            return found;
+        }
+        let Some(node) = self.nodes.get(at) else { return 1 };
+        // A cycle of references leads back here below the data: the crate compiles it once.
+        if let Some(known) = known.get_mut(at) {
+            known.marked = Some(1);
+        }
+        let mut all = 1_usize;
+        for next in node.within() {
+            all = all.saturating_add(self.compiled_at(next, known));
+        }
+        for next in node.in_place() {
+            all = all.saturating_add(self.marked_at(next, known));
+        }
+        if let Some(known) = known.get_mut(at) {
+            known.marked = Some(all);
+        }
+        all
+    }
+}
+
+/// How many schemas compiling one compiles.
+#[derive(Debug, Clone, Default)]
+struct Compiled {
+    itself: Option<usize>,
+    marked: Option<usize>,
+}
+
+/// Removes what data are not checked by, which would be kept with the compiled schema: remarks, unknown keywords and
+/// addresses. References become places of the document.
+struct Prune<'p> {
+    draft: Draft,
+    rewritten: &'p BTreeMap<String, Vec<String>>,
+    targets: &'p BTreeSet<String>,
+}
+
+impl Prune<'_> {
+    /// Whether a reference leads to a pointer, or below it.
+    fn leads_to(&self, place: &str) -> bool {
+        self.targets.contains(place) || self.leads_below(place)
+    }
+
+    fn leads_below(&self, place: &str) -> bool {
+        let below = format!("{place}/");
+        self.targets.range(below.clone()..).next().is_some_and(|target| target.starts_with(&below))
+    }
+
+    fn schema(&self, schema: &mut Value, place: &str) {
+        let Value::Object(fields) = schema else { return };
+        let leads_below = self.leads_below(place);
+        fields.retain(|keyword, _| {
+            is_checked(keyword)
+                || (keyword == "$schema" && place.is_empty())
+                || (leads_below && self.leads_to(&below(place, keyword)))
+        });
+        for (keyword, value) in fields.iter_mut() {
+            let (keyword, place) = (keyword.as_str(), below(place, keyword));
+            match value {
+                Value::Array(schemas) if LISTS.contains(&keyword) => {
+                    for (position, schema) in schemas.iter_mut().enumerate() {
+                        self.schema(schema, &format!("{place}/{position}"));
+                    }
+                }
+                Value::Object(named) if NAMED.contains(&keyword) || DEFINITIONS.contains(&keyword) => {
+                    for (name, schema) in named {
+                        self.schema(schema, &below(&place, name));
+                    }
+                }
+                schema if ONE.contains(&keyword) => self.schema(schema, &place),
+                other if !is_checked(keyword) => self.other(other, &place),
+                _ => {}
+            }
+        }
+        self.reference(fields, place);
+    }
+
+    /// A value that no keyword knows keeps the schemas that references lead to.
+    fn other(&self, value: &mut Value, place: &str) {
+        if self.targets.contains(place) {
+            return self.schema(value, place);
+        }
+        match value {
+            Value::Object(fields) => {
+                fields.retain(|name, _| self.leads_to(&below(place, name)));
+                for (name, value) in fields {
+                    self.other(value, &below(place, name));
+                }
+            }
+            Value::Array(items) => {
+                for (position, item) in items.iter_mut().enumerate() {
+                    let place = format!("{place}/{position}");
+                    if self.leads_to(&place) { self.other(item, &place) } else { *item = Value::Null }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn reference(&self, fields: &mut Map<String, Value>, place: &str) {
+        let Some(targets) = self.rewritten.get(place) else { return };
+        if replaces_siblings(self.draft) {
+            fields.retain(|keyword, _| {
+                DEFINITIONS.contains(&keyword.as_str())
+                    || keyword == "$schema"
+                    || self.leads_to(&below(place, keyword))
+            });
+        }
+        if let Some((first, others)) = targets.split_first() {
+            fields.insert("$ref".to_owned(), Value::String(to_place(first)));
+            if others.is_empty() {
+                return;
+            }
+            let others = others.iter().map(|target| serde_json::json!({"$ref": to_place(target)}));
+            match fields.entry("allOf").or_insert_with(|| Value::Array(Vec::new())) {
+                Value::Array(schemas) => schemas.extend(others),
+                other => *other = Value::Array(others.collect()),
+            }
+        }
+    }
+}
+
+/// How many parts constants are: each, and so many as comparing their bytes takes.
+fn constant_parts(constants: &[Value]) -> usize {
+    let bytes: usize = constants.iter().map(constant_bytes).sum();
+    constants.len() + bytes / BYTES_PER_STEP
+}
+
+fn constant_values(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(constant_values).sum::<usize>(),
+        Value::Object(fields) => 1 + fields.values().map(constant_values).sum::<usize>(),
+        _ => 1,
+    }
+}
+
+/// The bytes of strings and names.
+fn constant_bytes(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(constant_bytes).sum(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| name.len() + constant_bytes(value)).sum::<usize>()
+        }
+        _ => 0,
+    }
+}

@@ -1,0 +1,134 @@
+//! Counts the work of checking data by a schema before it is done: the same walk, without any check. It counts every branch,
+//! also those that checking would leave out.
+
+use serde_json::Value;
+
+use super::BYTES_PER_STEP;
+use super::graph::Node;
+
+/// The steps that are left.
+pub(super) struct Meter<'g> {
+    nodes: &'g [Node],
+    left: usize,
+}
+
+/// There are no steps left.
+pub(super) struct Exceeded;
+
+type Counted<T = ()> = Result<T, Exceeded>;
+
+impl<'g> Meter<'g> {
+    /// How many steps checking takes; none where it takes more than `most`.
+    pub(super) fn count(nodes: &'g [Node], data: &Value, most: usize) -> Option<usize> {
+        let mut meter = Self { nodes, left: most };
+        meter.checked(0, data).ok()?;
+        Some(most - meter.left)
+    }
+
+    fn take(&mut self, steps: usize) -> Counted {
+        self.left = self.left.checked_sub(steps).ok_or(Exceeded)?;
+        Ok(())
+    }
+
+    /// Checking a value by a schema.
+    fn checked(&mut self, at: usize, value: &Value) -> Counted {
+        let Some(node) = self.nodes.get(at) else { return Ok(()) };
+        self.take(node.parts)?;
+        for next in node.references.iter().chain(&node.applied).chain(&node.branches) {
+            self.checked(*next, value)?;
+        }
+        match value {
+            Value::String(text) => {
+                self.take(text.len() / BYTES_PER_STEP)?;
+                self.take(text.len().saturating_mul(node.pattern))?;
+            }
+            Value::Array(items) => {
+                self.take(items.len())?;
+                if node.unique {
+                    self.compared(value)?;
+                }
+                for (position, item) in items.iter().enumerate() {
+                    let own = node.prefix.get(position);
+                    for next in own.into_iter().chain(&node.items) {
+                        self.checked(*next, item)?;
+                    }
+                }
+            }
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    self.take(1 + name.len() / BYTES_PER_STEP)?;
+                    self.take(name.len().saturating_mul(node.name_patterns))?;
+                    if let Some(names) = node.names {
+                        self.checked(names, &Value::String(name.clone()))?;
+                    }
+                    let own = node.properties.get(name).or(node.additional_properties.as_ref());
+                    for next in own.into_iter().chain(&node.pattern_properties) {
+                        self.checked(*next, value)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+        if node.unevaluated_properties.is_some() || node.unevaluated_items.is_some() {
+            self.marked(at, value)?;
+            self.unevaluated(node, value)?;
+        }
+        Ok(())
+    }
+
+    /// Finding out which properties and items a schema evaluates: the schemas of `allOf` and the like are checked again.
+    fn marked(&mut self, at: usize, value: &Value) -> Counted {
+        let Some(node) = self.nodes.get(at) else { return Ok(()) };
+        let children = match value {
+            Value::Array(items) => items.len(),
+            Value::Object(fields) => fields.len(),
+            _ => 0,
+        };
+        self.take(node.parts + children)?;
+        if let Value::Object(fields) = value {
+            for name in fields.keys() {
+                self.take(name.len().saturating_mul(node.name_patterns))?;
+            }
+        }
+        if let Value::Array(items) = value {
+            // 'contains' evaluates the items that fit.
+            for item in items {
+                for next in &node.items {
+                    self.checked(*next, item)?;
+                }
+            }
+        }
+        for next in node.references.iter().chain(&node.branches) {
+            self.marked(*next, value)?;
+        }
+        for next in &node.applied {
+            self.checked(*next, value)?;
+            self.marked(*next, value)?;
+        }
+        self.unevaluated(node, value)
+    }
+
+    fn unevaluated(&mut self, node: &Node, value: &Value) -> Counted {
+        match (value, node.unevaluated_items, node.unevaluated_properties) {
+            (Value::Array(items), Some(at), _) => items.iter().try_for_each(|item| self.checked(at, item)),
+            (Value::Object(fields), _, Some(at)) => {
+                fields.values().try_for_each(|value| self.checked(at, value))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Comparing all values within a value.
+    fn compared(&mut self, value: &Value) -> Counted {
+        self.take(1)?;
+        match value {
+            Value::String(text) => self.take(text.len() / BYTES_PER_STEP),
+            Value::Array(items) => items.iter().try_for_each(|item| self.compared(item)),
+            Value::Object(fields) => fields.iter().try_for_each(|(name, value)| {
+                self.take(name.len() / BYTES_PER_STEP)?;
+                self.compared(value)
+            }),
+            _ => Ok(()),
+        }
+    }
+}

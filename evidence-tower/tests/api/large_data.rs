@@ -1,0 +1,196 @@
+//! Data of attestations above 64 KiB: stored once by digest, read by the answer about one attestation, and by no list.
+
+use std::sync::Arc;
+
+use evidence_core::Store;
+use evidence_core::attestations::Details;
+use evidence_core::digest::sha256_hex;
+use evidence_core::fact::Fact;
+use serde_json::{Value, json};
+
+use crate::bytes_read::{expect_at_most, forget, measured};
+use crate::support::{Api, acme, on_every_store};
+
+/// Data whose JSON has so many bytes.
+fn data(bytes: usize) -> Value {
+    json!({"a": "x".repeat(bytes - r#"{"a":""}"#.len())})
+}
+
+async fn given_type(api: &Api) {
+    let document =
+        json!({"name": "any", "evaluator": {"content_type": "jq", "rules": [".a | length > 9"]}}).to_string();
+    api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", &document)]).await.created();
+}
+
+fn custom(name: &str, data: &Value) -> Value {
+    json!({"attestation_name": name, "type_name": "any", "attestation_data": data})
+}
+
+/// The texts in the ledger of `acme`.
+async fn texts(store: &dyn Store) -> Vec<String> {
+    let entries = store.ledger_entries(acme(store).await, 0, 10_000).await.unwrap();
+    let facts = entries.iter().map(|entry| serde_json::from_str(&entry.payload).unwrap());
+    facts.filter_map(|fact| if let Fact::TextKept { text } = fact { Some(text) } else { None }).collect()
+}
+
+/// The newest attestation of this name, as the list of its name shows it.
+async fn listed(api: &Api, name: &str) -> Value {
+    api.get(&format!("/attestations/acme/shop/trail/t/{name}")).await.ok()[0].clone()
+}
+
+/// The attestation, as the answer about it alone shows it.
+async fn one(api: &Api, listed: &Value) -> Value {
+    let id = listed["attestation_id"].as_str().unwrap();
+    api.get(&format!("/attestations/acme?attestation_id={id}")).await.ok()["data"][0].clone()
+}
+
+#[tokio::test]
+async fn data_are_stored_apart_from_64_kib_on_and_once() {
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+        given_type(&api).await;
+        for (name, bytes, apart) in [("short", 64 << 10, false), ("long", (64 << 10) + 1, true)] {
+            let data = data(bytes);
+            api.attest("custom", &custom(name, &data)).await.created();
+            let found = listed(&api, name).await;
+            let whole = one(&api, &found).await;
+            assert_eq!(whole["attestation_data"], data, "{name}");
+            assert!(whole.get("omitted_data").is_none());
+            assert_eq!((&found["is_compliant"], &found["rule_results"][0]["outcome"]), (&json!(true), &json!("passed")));
+            if apart {
+                let text = data.to_string();
+                let id = found["attestation_id"].as_str().unwrap();
+                let href = found["omitted_data"]["href"].as_str().unwrap();
+                assert!(href.ends_with(&format!("/api/v2/attestations/acme?attestation_id={id}")), "{href}");
+                let omitted = json!({"key": "attestation_data", "size": bytes, "sha256": sha256_hex(text.as_bytes()), "href": href});
+                assert_eq!((&found["attestation_data"], &found["omitted_data"]), (&Value::Null, &omitted));
+                assert_eq!(texts(&*store).await, [text]);
+            } else {
+                assert_eq!((&found["attestation_data"], found.get("omitted_data")), (&data, None));
+                assert_eq!(texts(&*store).await, Vec::<String>::new());
+            }
+        }
+        // The same data are stored once, whatever the attestations are called.
+        api.attest("custom", &custom("again", &data((64 << 10) + 1))).await.created();
+        assert_eq!(texts(&*store).await.len(), 1);
+        api.attest("custom", &custom("other", &data((64 << 10) + 2))).await.created();
+        assert_eq!(texts(&*store).await.len(), 2);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn data_of_every_type_are_given_back_as_they_were_sent() {
+    let text = |n: usize| format!("{n}{}", "m".repeat(300));
+    let suites: Vec<_> = (0..400)
+        .map(|n| json!({"name": text(n), "failures": 0, "errors": 0, "skipped": 0, "total": 2, "duration": 0.5, "timestamp": null}))
+        .collect();
+    let commits: Vec<_> =
+        (0..400).map(|n| json!({"sha1": format!("{n:040x}"), "message": text(n)})).collect();
+    let pull_request = json!({"url": "https://example.com/1", "state": "MERGED", "commits": commits});
+    let issues: Vec<_> = (0..400)
+        .map(|n| json!({"issue_id": text(n % 10), "issue_url": text(n), "issue_exists": n > 0}))
+        .collect();
+    let finding = |n| json!({"id": "A", "message": text(n), "locations": []});
+    let findings: Vec<_> = (0..400).map(finding).collect();
+    let project = json!({"low_count": 0, "medium_count": 0, "high_count": 400, "high": findings});
+    let scan = json!({"tool": {"name": "Snyk", "version": "1"}, "results": [project]});
+    let decision = json!({"is_compliant": false, "because": text(1).repeat(400)});
+    let table = [
+        ("junit", json!({"junit_results": suites}), Some(("junit_results", json!(suites)))),
+        ("pull_request", json!({"git_provider": "github", "pull_requests": [pull_request]}), None),
+        ("jira", json!({"jira_results": issues}), Some(("jira_results", json!(issues)))),
+        ("snyk", json!({"snyk_results": scan}), None),
+        (
+            "system",
+            json!({"type_name": "decision", "control": "C-1", "attestation_data": decision}),
+            Some(("attestation_data", decision.clone())),
+        ),
+    ];
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+        for (kind, document, expected) in &table {
+            let mut document = document.clone();
+            document["attestation_name"] = json!(kind);
+            api.attest(kind, &document).await.created();
+            let found = listed(&api, kind).await;
+            let whole = one(&api, &found).await;
+            assert_eq!(found["is_compliant"], json!(*kind == "pull_request" || *kind == "junit"), "{kind}");
+            if let Some((key, expected)) = expected {
+                assert_eq!((&found[*key], &whole[*key]), (&Value::Null, expected), "{kind}");
+                assert_eq!(found["omitted_data"]["key"], json!(key));
+            }
+        }
+        let pull_requests = one(&api, &listed(&api, "pull_request").await).await["pull_requests"].clone();
+        assert_eq!(pull_requests[0]["commits"].as_array().unwrap().len(), 400);
+        assert_eq!(pull_requests[0]["commits"][399]["message"], json!(text(399)));
+        assert_eq!(listed(&api, "pull_request").await["pull_requests"], Value::Null);
+        // Of a scan answers have the counts, in lists, too.
+        let scan = listed(&api, "snyk").await;
+        assert_eq!(scan["processed_snyk_results"]["results"][0]["high_count"], json!(400));
+        assert!(scan.get("omitted_data").is_none());
+        // What was found is in the ledger.
+        let org = acme(&*store).await;
+        let id = scan["attestation_id"].as_str().unwrap().parse().unwrap();
+        let record = store.attestation(org, id).await.unwrap().unwrap();
+        assert!(matches!(&record.details, Details::Snyk(details) if details.snyk_results.results.0[0].high.is_none()));
+        let found = store.texts(org, &[record.data.unwrap().sha256]).await.unwrap();
+        let found: Value = serde_json::from_str(&found[0]).unwrap();
+        assert_eq!(found["results"][0]["high"], json!(findings));
+        assert_eq!(texts(&*store).await.len(), table.len());
+        // A decision shows its data, too.
+        let decisions = api.get("/controls/acme/C-1/decisions").await;
+        assert_eq!(decisions.status, 404, "there is no such control");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn lists_pdfs_and_evaluations_read_no_large_data() {
+    const MANY: usize = 30;
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+        given_type(&api).await;
+        api.environment("prod").await;
+        let fingerprint = "a".repeat(64);
+        let artifact = json!({
+            "trail_name": "t", "template_reference_name": "app", "fingerprint": fingerprint, "filename": "app",
+            "build_url": "b", "commit_url": "c", "git_commit": "5".repeat(40),
+        });
+        api.post("/artifacts/acme/shop").json(artifact).await.created();
+        let data = data(1 << 20);
+        for number in 0..MANY {
+            let mut document = custom("bom", &data);
+            if number % 2 == 0 {
+                document["artifact_fingerprint"] = json!(fingerprint);
+            }
+            api.attest("custom", &document).await.created();
+        }
+        let policy = "_schema: https://example.com/v1\nartifacts:\n  attestations:\n    - type: custom:any\n";
+        api.put_policy("p", policy).await.created();
+        api.attach("prod", "p").await;
+        let (api, answered) = measured(&store).await;
+        for path in [
+            "/attestations/acme?per_page=100".to_owned(),
+            "/attestations/acme/shop?per_page=100".to_owned(),
+            "/attestations/acme/shop/trail/t/bom".to_owned(),
+            format!("/attestations/acme/shop/artifact/{fingerprint}/bom"),
+            format!("/attestations/acme/list_attestations_for_criteria?commit_list={}", "5".repeat(40)),
+            "/trails/acme/shop/t".to_owned(),
+            "/trails/acme/shop/t?expand=attestations".to_owned(),
+            "/artifacts/acme".to_owned(),
+            format!("/artifacts/acme/shop/fingerprint/{fingerprint}"),
+            format!("/asserts/acme/fingerprint/{fingerprint}?policy_name=p"),
+            "/trails/acme/shop/t/audit_pdf".to_owned(),
+        ] {
+            forget(&answered);
+            let reply = api.get(&path).await;
+            assert_eq!(reply.status, 200, "{path}: {reply:?}");
+            expect_at_most(&answered, 150_000, &path);
+        }
+        forget(&answered);
+        api.report_running("prod", &[('a', &[1])]).await.created();
+        expect_at_most(&answered, 50_000, "a report of what runs");
+        let whole = one(&api, &listed(&api, "bom").await).await;
+        assert_eq!(whole["attestation_data"], data);
+        assert_eq!(texts(&*store).await.len(), 1);
+    })
+    .await;
+}

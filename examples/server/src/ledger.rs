@@ -1,0 +1,56 @@
+//! `ledger`: an organization's ledger, for the operator.
+
+use evidence_core::administration::EndedFuture;
+use evidence_core::name::OrgName;
+use evidence_core::store::MAX_CLOCK_LEAD;
+use evidence_core::time::{Clock, SystemClock};
+use evidence_core::{Evidence, Settings, StoreError};
+
+use crate::cli::LedgerCommand;
+use crate::failure::Failure;
+use crate::store::{self, AnyStore};
+
+/// Runs `ledger`.
+pub(crate) async fn run(command: LedgerCommand) -> Result<(), Failure> {
+    match command {
+        LedgerCommand::Root { org, host } => {
+            let store = store::open_existing(&host.store).await?;
+            let printed = print_root(&store, &host.operator, &org).await;
+            store.close().await;
+            printed
+        }
+        LedgerCommand::EndFuture { org, host } => {
+            let store = store::open_existing(&host.store).await?;
+            let ended = end_future(&store, &host.operator, &org).await;
+            store.close().await;
+            let EndedFuture { first, entries, was, now, .. } = ended?;
+            println!(
+                "{entries} entries from {first} on, the last of {was}, count as recorded at {now} from now on"
+            );
+            Ok(())
+        }
+    }
+}
+
+/// Prints the size and the root of a ledger, with a space between.
+async fn print_root(store: &AnyStore, operator: &OrgName, org: &OrgName) -> Result<(), Failure> {
+    let service = Evidence::new(store.store(), Settings::default());
+    let organization = service.administration(operator).organization(org).await?;
+    let head = store.store().ledger_head(organization.id).await?;
+    let head = head.ok_or_else(|| StoreError::corrupt(format_args!("the ledger of '{org}' has no head")))?;
+    println!("{} {}", head.size(), head.root());
+    Ok(())
+}
+
+/// Ends the future of a ledger, unless this machine's clock is behind the database's: entries of today would seem to lie in
+/// the future, and would be dated back.
+async fn end_future(store: &AnyStore, operator: &OrgName, org: &OrgName) -> Result<EndedFuture, Failure> {
+    // The database accepts a time that is ahead by what is tolerated, and so one that is twice that ahead of this machine's
+    // where this machine is behind.
+    let later = SystemClock.now().plus(2 * MAX_CLOCK_LEAD);
+    if matches!(store, AnyStore::Postgres(_)) && store.store().check_clock(later).await.is_ok() {
+        return Err(Failure::ClockBehind);
+    }
+    let service = Evidence::new(store.store(), Settings::default());
+    Ok(service.administration(operator).end_future(org).await?)
+}
