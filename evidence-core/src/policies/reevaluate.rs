@@ -41,14 +41,7 @@ pub(super) async fn reevaluate(name: &EnvironmentName, cx: &Context<'_>) -> Resu
         draft.guards.push(known.unchanged());
         cx.record(draft).await.map(drop)
     });
-    match evaluated.await {
-        // The policy is recorded; whoever reports what runs there is told that it is too much.
-        Err(error @ Error::Invalid { .. }) => {
-            tracing::warn!(environment = %name, %error, "an environment is not evaluated anew");
-            Ok(())
-        }
-        evaluated => evaluated,
-    }
+    evaluated.await
 }
 
 /// The job that evaluates anew what runs where a new version of a policy is not counted yet: whoever put it was killed, or
