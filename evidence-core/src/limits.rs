@@ -173,17 +173,19 @@ limits! {
     api_keys: usize = 1_000, Count,
         "Valid API keys of one service account. Concurrent requests may exceed it slightly.";
     actions: usize = 1_000, Count, "Actions of one organization.";
-    snapshot: u64 = 32 * MIB, Bytes, "A snapshot as it is recorded: a request that leads to a larger one is refused.";
+    snapshot: u64 = 32 * MIB, Bytes,
+        "A snapshot as it is recorded. What runs beyond that is not compliant, and where it comes from is not recorded.";
     running_artifacts: usize = 10_000, Count, "Different artifacts that run in one environment.";
     combined_artifacts: usize = 100_000, Count,
         "Artifacts in a snapshot of a logical environment, of all its members together.";
     evaluations: usize = 100_000_000, Count,
         "Rules and parts of conditions that policies evaluate for one report or one answer of the gate, each once for each \
-         artifact and each flow that it was reported to.";
+         artifact and each flow that it was reported to. Beyond that nothing complies.";
     evaluated_attestations: usize = 1_000_000, Count,
-        "Attestations that policies read while one environment is evaluated.";
+        "Attestations that policies read while one environment is evaluated. Beyond that nothing there complies.";
     resolutions: usize = 100_000, Count,
-        "Results of the rules of policies for one artifact, each rule once for each flow that it was reported to.";
+        "Results of the rules of policies for one artifact, each rule once for each flow that it was reported to. An artifact \
+          with more does not comply.";
     trail_artifacts: u64 = 10_000, Count,
         "Artifacts reported to one trail. Concurrent requests may exceed it slightly, and each further server on the same \
          store by a sixteenth more.";

@@ -4,14 +4,13 @@
 //! tenants share ([`TemporarySpace`]).
 
 use std::io::{self, SeekFrom};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use sha2::{Digest, Sha256};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::blobs::{Chunks, Whole};
 use crate::budget::{FairBudget, Reservation, Tenant};
@@ -25,14 +24,18 @@ const PIECE: usize = 64 << 10;
 /// How much temporary space is reserved at once.
 const RESERVED_AT_ONCE: u64 = 1 << 20;
 
-/// The temporary files that this process may still open: descriptors are the process's.
-static FILES: Semaphore = Semaphore::const_new(Semaphore::MAX_PERMITS);
+/// How many temporary files this process may have open, shared by its tenants: descriptors are the process's.
+static FILES: OnceLock<Arc<FairBudget>> = OnceLock::new();
 
-/// Lets this process have at most so many temporary files open at a time, which have no limit otherwise. What needs one more
-/// is refused at once. Call it once, before any file is open: it only ever lowers the limit, and counts from what is free
-/// now.
+/// Lets this process have at most so many temporary files open at a time, which have no limit otherwise. A tenant may have half
+/// of what the others leave. What needs one more is refused at once. Call it once, before any file is open: later it has no
+/// effect.
 pub fn limit_files(most: usize) {
-    FILES.forget_permits(FILES.available_permits().saturating_sub(most));
+    FILES.get_or_init(|| FairBudget::new(most as u64));
+}
+
+fn files() -> Arc<FairBudget> {
+    Arc::clone(FILES.get_or_init(|| FairBudget::new(u64::MAX)))
 }
 
 /// The temporary space of a request: what its files take counts against the tenant's share of a budget until the last of them
@@ -86,6 +89,10 @@ impl TemporarySpace {
         Ok(())
     }
 
+    fn tenant(&self) -> Tenant {
+        self.0.as_ref().and_then(|space| space.tenant)
+    }
+
     fn take(&self, bytes: u64) -> io::Result<()> {
         self.reserve(bytes)?;
         if let Some(space) = &self.0 {
@@ -101,12 +108,12 @@ pub struct Spool {
     size: u64,
     memory: BytesMut,
     file: Option<Temporary>,
-    files: &'static Semaphore,
+    files: Arc<FairBudget>,
     space: TemporarySpace,
 }
 
 /// A temporary file, its place among those that may be open, and its space.
-type Temporary = (File, SemaphorePermit<'static>, TemporarySpace);
+type Temporary = (File, Reservation, TemporarySpace);
 
 /// Content that was spooled.
 pub struct Spooled {
@@ -135,7 +142,7 @@ impl Spool {
     /// No content yet. What does not fit memory takes this space.
     pub fn new(space: TemporarySpace) -> Self {
         let (hasher, memory) = (Sha256::default(), BytesMut::new());
-        Self { hasher, size: 0, memory, file: None, files: &FILES, space }
+        Self { hasher, size: 0, memory, file: None, files: files(), space }
     }
 
     /// The bytes received so far.
@@ -166,7 +173,7 @@ impl Spool {
             Some(file) => file,
             None => {
                 self.space.take(self.memory.len() as u64)?;
-                let mut file = temporary(self.files, self.space.clone()).await?;
+                let mut file = temporary(&self.files, self.space.clone()).await?;
                 file.0.write_all(&std::mem::take(&mut self.memory)).await?;
                 file
             }
@@ -192,9 +199,9 @@ impl Spool {
     }
 }
 
-async fn temporary(files: &'static Semaphore, space: TemporarySpace) -> io::Result<Temporary> {
-    let full = |_| io::Error::new(io::ErrorKind::QuotaExceeded, "too many temporary files are open");
-    let place = files.try_acquire().map_err(full)?;
+async fn temporary(files: &Arc<FairBudget>, space: TemporarySpace) -> io::Result<Temporary> {
+    let full = || io::Error::new(io::ErrorKind::QuotaExceeded, "too many temporary files are open");
+    let place = files.try_reserve(space.tenant(), 1).ok_or_else(full)?;
     let file = tokio::task::spawn_blocking(tempfile::tempfile).await.map_err(io::Error::other)?;
     let mut file = File::from_std(file?);
     file.set_max_buf_size(PIECE);
@@ -241,21 +248,23 @@ mod tests {
 
     #[tokio::test]
     async fn one_file_too_many_is_refused_until_another_is_closed() {
-        let files: &Semaphore = Box::leak(Box::new(Semaphore::new(2)));
+        // Of which a tenant has half.
+        let files = FairBudget::new(4);
+        let spool = || Spool { files: Arc::clone(&files), ..Spool::new(TemporarySpace::default()) };
         let long = async || {
-            let mut spool = Spool { files, ..Spool::new(TemporarySpace::default()) };
+            let mut spool = spool();
             spool.push(&[0; IN_MEMORY + 1]).await.map(|()| spool)
         };
         let (first, second) = (long().await.unwrap(), long().await.unwrap().finish().await.unwrap());
         for _ in 0..3 {
             assert_eq!(long().await.unwrap_err().kind(), io::ErrorKind::QuotaExceeded);
         }
-        let mut short = Spool { files, ..Spool::new(TemporarySpace::default()) };
+        let mut short = spool();
         short.push(&[0; IN_MEMORY]).await.unwrap();
         drop(second);
         long().await.unwrap().finish().await.unwrap();
         drop(first);
-        assert_eq!(files.available_permits(), 2);
+        assert_eq!(files.used(), 0);
     }
 
     #[tokio::test]

@@ -36,7 +36,7 @@ const EXCEPTIONS: [(&str, &str); 4] = [
 ];
 
 /// Tables that follow from the ledgers alone.
-const DERIVED: [&str; 22] = [
+const DERIVED: [&str; 23] = [
     "allowance",
     "artifact",
     "attachment",

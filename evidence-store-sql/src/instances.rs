@@ -55,8 +55,9 @@ type StoredProvenance = (Id, State, Option<String>, Option<Id>, String);
 /// The report with its flow, or nothing where these are the first of the provenance; the repo; when the commit was made.
 type StoredSource = (Option<(Id, Id)>, Option<Id>, Option<Timestamp>);
 
-/// What policies said: the digest of these, which are violated, what their rules came to, and the digest of the inputs.
-type StoredVerdict = (Option<Hash>, Vec<u16>, Vec<PolicyOutcome>, Option<Hash>);
+/// What policies said: the digest of these, which are violated, what their rules came to, the digest of the inputs, and why
+/// it was not evaluated.
+type StoredVerdict = (Option<Hash>, Vec<u16>, Vec<PolicyOutcome>, Option<Hash>, Option<String>);
 
 impl From<RunningArtifact> for StoredState {
     fn from(instance: RunningArtifact) -> Self {
@@ -75,6 +76,7 @@ impl From<RunningArtifact> for StoredState {
             violates,
             outcomes,
             inputs,
+            not_evaluated,
         } = instance;
         let first = provenance.first().and_then(|first| Some((first.artifact, first.flow?)));
         let source = source.map(|DeploymentSource { report, flow, repo, committed_at }| {
@@ -88,7 +90,8 @@ impl From<RunningArtifact> for StoredState {
             .collect();
         let is_judged =
             judged_by.is_some() || inputs.is_some() || !violates.is_empty() || !outcomes.is_empty();
-        let verdict = is_judged.then_some((judged_by, violates, outcomes, inputs));
+        let is_judged = is_judged || not_evaluated.is_some();
+        let verdict = is_judged.then_some((judged_by, violates, outcomes, inputs, not_evaluated));
         Self(name, created, context, (kind, was, now), compliant, provenance, source, verdict)
     }
 }
@@ -106,7 +109,7 @@ impl From<StoredInstance> for RunningArtifact {
             let (report, flow) = named.or(first)?;
             Some(DeploymentSource { report, flow, repo, committed_at })
         });
-        let (judged_by, violates, outcomes, inputs) = verdict.unwrap_or_default();
+        let (judged_by, violates, outcomes, inputs, not_evaluated) = verdict.unwrap_or_default();
         Self {
             fingerprint: artifact.fingerprint(),
             name,
@@ -122,6 +125,7 @@ impl From<StoredInstance> for RunningArtifact {
             violates,
             outcomes,
             inputs,
+            not_evaluated,
         }
     }
 }
@@ -171,6 +175,7 @@ mod tests {
             violates: vec![],
             outcomes: vec![],
             inputs: None,
+            not_evaluated: None,
         };
         let other = |change: fn(&mut RunningArtifact)| {
             let mut other = plain.clone();
@@ -187,6 +192,7 @@ mod tests {
             RunningArtifact { source: source(1, 9, Some(4)), ..plain.clone() },
             RunningArtifact { source: source(2, 8, None), ..plain.clone() },
             RunningArtifact { compliant: Some(false), violates: vec![3], ..plain.clone() },
+            RunningArtifact { not_evaluated: Some("too much".to_owned()), ..plain.clone() },
             judged,
         ];
         for instance in cases {

@@ -1,6 +1,6 @@
 //! Artifacts as answers carry them: the report, its state in its trail, the evidence for it, and where it runs and ran.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::try_join3;
@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::artifacts::record::Artifact;
 use crate::artifacts::shown::{Shown, shown};
+use crate::artifacts::store::Origin;
 use crate::attestations::details::JunitSuite;
 use crate::attestations::jira::JiraItem;
 use crate::attestations::pull_requests::{GitProvider, PullRequestView};
@@ -31,7 +32,7 @@ use crate::lock::locked;
 use crate::name::Fingerprint;
 use crate::page::{MAX_BATCH_BYTES, Room, in_batches};
 use crate::repos::record::RepoInfo;
-use crate::rules::compliance::{self, ByContent, State};
+use crate::rules::compliance::{self, ByContent, EarlierNames, ReportedArtifact, State};
 use crate::rules::template::Template;
 use crate::service::{Context, OwnedContext};
 use crate::snapshots::store::Run;
@@ -100,9 +101,11 @@ pub struct ArtifactView {
     pub annotations: FreeForm,
     /// Whether the attestations that the template expects of the artifact and of its trail are there and compliant.
     pub state: State,
-    /// The names of the attestations that the trail's template expects of the artifact and of the trail.
+    /// The names of the attestations that the trail's template expects of the artifact, by all names that the trail reported
+    /// it by, and of the trail.
     pub template: Vec<String>,
-    /// The state in a sentence, or why the template cannot be read.
+    /// The state in a sentence, with what else is to be said of it: that the template cannot be read or expects no artifact of
+    /// this name, that an earlier report gave the artifact another name, or that its report to a trail decides.
     pub state_info: String,
     /// Where it runs now: each environment with the snapshot in which this run began, but for archived ones, of which nothing
     /// is known any more. Empty to callers of other organizations.
@@ -237,10 +240,29 @@ impl Around {
         Ok(flows.into_iter().map(|flow| (flow.id, flow)).collect())
     }
 
+    /// Where the content of those of these reports that are to no trail comes from in their flows: no query where all are to
+    /// trails.
+    async fn origins(&self, artifacts: &[Artifact], cx: &Context<'_>) -> Result<Origins> {
+        let alone = artifacts.iter().filter(|artifact| artifact.trail.is_none());
+        let alone = distinct(alone.map(|artifact| artifact.fingerprint.clone()));
+        let mut origins = Origins::default();
+        for part in alone.chunks(MAX_VERSIONS) {
+            for origin in cx.store().provenance(cx.org()?, part, u64::MAX).await? {
+                origins.0.insert((origin.report.flow, origin.report.fingerprint.clone()), origin);
+            }
+        }
+        Ok(origins)
+    }
+
     /// Sees to it that the versions of the trails of these artifacts are known: no query where those of artifacts before were
     /// of the same trails.
-    async fn learn_versions(&self, artifacts: &[Artifact], cx: &Context<'_>) -> Result<()> {
-        let mut trails = distinct(artifacts.iter().filter_map(|artifact| artifact.trail));
+    async fn learn_versions(
+        &self,
+        artifacts: &[Artifact],
+        origins: &Origins,
+        cx: &Context<'_>,
+    ) -> Result<()> {
+        let mut trails = distinct(artifacts.iter().filter_map(|artifact| origins.deciding_trail(artifact)));
         {
             let mut versions = locked(&self.versions);
             if versions.len() > MAX_VERSIONS {
@@ -291,9 +313,26 @@ pub(super) fn views(
     stream::once(Rest::of(artifacts, around)).map_ok(parts).try_flatten().try_flatten().boxed()
 }
 
+/// Where content that was reported to flows as a whole comes from there, by flow and fingerprint.
+#[derive(Default)]
+struct Origins(BTreeMap<(Id, Fingerprint), Origin>);
+
+impl Origins {
+    fn of(&self, artifact: &Artifact) -> Option<&Origin> {
+        self.0.get(&(artifact.flow, artifact.fingerprint.clone()))
+    }
+
+    /// The trail that decides on the artifact: its own, or, of a report to no trail, the newest in the flow that its content was
+    /// reported to.
+    fn deciding_trail(&self, artifact: &Artifact) -> Option<Id> {
+        artifact.trail.or_else(|| self.of(artifact)?.report.trail)
+    }
+}
+
 /// Artifacts that are still to be answered.
 struct Rest {
     artifacts: VecDeque<Artifact>,
+    origins: Arc<Origins>,
     around: Arc<Around>,
 }
 
@@ -306,8 +345,10 @@ struct Part {
 
 impl Rest {
     async fn of(artifacts: Vec<Artifact>, around: Arc<Around>) -> Result<Self> {
-        around.learn_versions(&artifacts, &around.owned.context()).await?;
-        Ok(Self { artifacts: artifacts.into(), around })
+        let cx = around.owned.context();
+        let origins = around.origins(&artifacts, &cx).await?;
+        around.learn_versions(&artifacts, &origins, &cx).await?;
+        Ok(Self { artifacts: artifacts.into(), origins: Arc::new(origins), around })
     }
 
     /// As many as rest on trails that fit memory together: those that are cached stay there as long as this part is sent.
@@ -316,8 +357,8 @@ impl Rest {
         let (mut artifacts, mut known, mut unknown) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         let mut room = Room::of(MAX_TRAILS_BYTES);
         while let Some(artifact) = self.artifacts.pop_front() {
-            let trail =
-                artifact.trail.filter(|trail| !known.contains_key(trail) && !unknown.contains_key(trail));
+            let trail = self.origins.deciding_trail(&artifact);
+            let trail = trail.filter(|trail| !known.contains_key(trail) && !unknown.contains_key(trail));
             if let Some(version) = trail.and_then(|trail| self.around.version(trail)) {
                 let cached = cx.cached_trail(&version, self.around.since)?;
                 let unread = version.size().saturating_mul(MEMORY_PER_BYTE);
@@ -353,7 +394,8 @@ impl Rest {
         .await?;
         let shows_evidence = around.shows_evidence;
         let runs = by_fingerprint(ran);
-        let surroundings = Arc::new(Surroundings { flows, trails, runs, shows_evidence });
+        let origins = Arc::clone(&self.origins);
+        let surroundings = Arc::new(Surroundings { flows, origins, trails, runs, shows_evidence });
         let about = artifacts.iter().map(|artifact| surroundings.evidence(artifact)).sum::<usize>();
         let tell = {
             let around = Arc::clone(&surroundings);
@@ -374,6 +416,7 @@ impl Rest {
 /// What the views of some artifacts rest on, read in a bounded number of queries.
 struct Surroundings {
     flows: BTreeMap<Id, Flow>,
+    origins: Arc<Origins>,
     trails: Trails,
     runs: BTreeMap<Fingerprint, Vec<Run>>,
     shows_evidence: bool,
@@ -388,9 +431,42 @@ impl Surroundings {
         self.trails.get(&artifact.trail?).map(Arc::as_ref)
     }
 
-    /// The template that it is evaluated by: its trail's, else the one that it came with.
+    /// The trail that decides on it.
+    fn deciding_trail(&self, artifact: &Artifact) -> Option<&ReportedTrail> {
+        self.trails.get(&self.origins.deciding_trail(artifact)?).map(Arc::as_ref)
+    }
+
+    /// The template that it is evaluated by: that of the trail that decides, else the one that it came with.
     fn template(&self, artifact: &Artifact) -> Option<TextRef> {
-        self.trail(artifact).map_or(artifact.template, |trail| trail.contents.trail.template)
+        self.deciding_trail(artifact).map_or(artifact.template, |trail| trail.contents.trail.template)
+    }
+
+    /// The state of the artifact, what is to be said of it, and the names by which it needs something.
+    fn verdict<'a>(
+        &'a self,
+        artifact: &'a Artifact,
+        template: &Template,
+    ) -> (State, Option<String>, BTreeSet<&'a str>) {
+        let (fingerprint, name) = (artifact.fingerprint.as_str(), artifact.template_reference_name.as_str());
+        if let Some(trail) = self.deciding_trail(artifact) {
+            let (state, info) = trail.by_content().state(template, fingerprint, name);
+            let other = artifact.trail.is_none().then(|| &trail.contents.trail.name);
+            let other = other.map(|trail| format!("The verdict is that of its report to trail '{trail}'"));
+            return (state, other.or(info), trail.by_content().names(fingerprint, name));
+        }
+        let last_name = self.origins.of(artifact).map_or("", |origin| origin.last_name.as_str());
+        let report = ReportedArtifact {
+            id: artifact.id.to_string(),
+            fingerprint: fingerprint.to_owned(),
+            name: name.to_owned(),
+            commit: String::new(),
+            at: artifact.created_at,
+            index: 0,
+        };
+        let earlier = EarlierNames::from([(fingerprint.to_owned(), last_name.to_owned())]);
+        let alone = ByContent::new(std::slice::from_ref(&report), Vec::new(), &earlier);
+        let (state, info) = alone.state(template, fingerprint, name);
+        (state, info, BTreeSet::from([if name.is_empty() { last_name } else { name }]))
     }
 
     /// How many attestations are about this artifact.
@@ -442,15 +518,22 @@ async fn with_shown(
         let around = Arc::clone(&around);
         move |told: &Told, template: &Template| {
             let artifact = &told.artifact;
-            let own = template.artifact(&artifact.template_reference_name);
-            let own = own.map_or(0, |expected| expected.attestations.len());
-            let of_trail = around.trail(artifact).map(|trail| trail.by_content().unevaluated(template));
+            let deciding = around.deciding_trail(artifact);
+            let named = template.artifact(&artifact.template_reference_name);
+            let own = deciding.map_or(named.map_or(0, |expected| expected.attestations.len()), |trail| {
+                let names = trail.by_content().names(artifact.fingerprint.as_str(), "");
+                let expected = names.iter().filter_map(|name| template.artifact(name));
+                expected.map(|expected| expected.attestations.len()).sum()
+            });
+            let of_trail = deciding.map(|trail| trail.by_content().unevaluated(template));
             told.about.len() + own + of_trail.unwrap_or(template.attestations.len())
         }
     };
     let shown = Arc::new(shown);
     let view = move |told: Told, parsed: Arc<Parsed>, cx: &Context<'_>| {
-        if told.artifact.trail.is_some() && around.trail(&told.artifact).is_none() {
+        let is_lost = around.origins.deciding_trail(&told.artifact).is_some()
+            && around.deciding_trail(&told.artifact).is_none();
+        if is_lost {
             return view(&told, &Template::of_lost_trail(), &around, &shown, cx);
         }
         view(&told, &parsed.template, &around, &shown, cx)
@@ -469,9 +552,14 @@ fn view(
     let trail = around.trail(artifact);
     let attestations = trail.map_or(&[][..], ReportedTrail::attestations);
     let evidence = Vec::from_iter(about.iter().filter_map(|place| attestations.get(*place)));
-    let (fingerprint, name) = (&artifact.fingerprint, artifact.template_reference_name.as_str());
-    let evaluate = |reported: &ByContent| reported.state(template, fingerprint.as_str(), name);
-    let state = trail.map_or_else(|| evaluate(&ByContent::default()), |trail| evaluate(trail.by_content()));
+    let fingerprint = &artifact.fingerprint;
+    let (state, info, names) = around.verdict(artifact, template);
+    let sentence = state_info(state);
+    let state_info = match (template.unreadable(), info) {
+        (Some(why), _) => why.to_owned(),
+        (None, Some(info)) => format!("{sentence} {info}."),
+        (None, None) => sentence.to_owned(),
+    };
     let said = |named: &Shown| {
         let (newest, evidence) = (attestations.get(named.newest)?, attestations.get(named.evidence)?);
         let evidence = EvidenceView::from(shown.get(&evidence.id)?);
@@ -505,8 +593,8 @@ fn view(
         external_urls: artifact.external_urls.clone().unwrap_or_default(),
         annotations: artifact.annotations.clone(),
         state,
-        template: compliance::expected_names(template, &artifact.template_reference_name),
-        state_info: template.unreadable().unwrap_or(state_info(state)).to_owned(),
+        template: compliance::expected_names(template, names),
+        state_info,
         running: places(runs, |run| run.lasts().then_some(run.from.0)),
         exited: places(runs, |run| run.until.map(|(index, _)| index)),
         history: if cx.sees_environments()? { history(artifact, &evidence, runs) } else { Vec::new() },

@@ -360,7 +360,7 @@ mod tests {
         let read = |value: &Value| from_value::<PullRequest>(value).unwrap();
         assert_eq!(read(&specification), read(&client));
         let oldest = read(&json!({"url": "u", "state": "open", "merge_commit": "", "approvers": ["ann"]}));
-        assert_eq!(oldest.approvers.0[0].username.as_str(), "ann");
+        assert_eq!(oldest.approvers.items[0].username.as_str(), "ann");
         let answered = json!(PullRequestView::from(&read(&specification)));
         assert_eq!(answered["approvers"][0]["author"], answered["approvers"][0]["username"]);
         assert_eq!(

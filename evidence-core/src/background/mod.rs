@@ -14,5 +14,5 @@ pub use runner::{Background, Batch, Job, LEASE, Turn};
 
 /// The service's own background work, which a host extends by jobs of its own.
 pub fn jobs(sweep: Sweep) -> Vec<Arc<dyn Job>> {
-    vec![Arc::new(sweep), Arc::new(Reevaluate), Arc::new(ReevaluateEnded::default())]
+    vec![Arc::new(sweep), Arc::new(Reevaluate::default()), Arc::new(ReevaluateEnded::default())]
 }

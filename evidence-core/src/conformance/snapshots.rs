@@ -55,6 +55,7 @@ pub(super) fn instance(start: &str, from: u64) -> RunningArtifact {
         violates: Vec::new(),
         outcomes: Vec::new(),
         inputs: None,
+        not_evaluated: None,
     }
 }
 
@@ -124,6 +125,7 @@ async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
         violates: vec![0, 7, 99],
         outcomes: vec![outcome(0, "p-"), outcome(99, "-+m/-ta")],
         inputs: Some(Hash::of("inputs")),
+        not_evaluated: Some(awkward()),
         ..instance("bb", 1)
     };
     let bare = RunningArtifact { created: Vec::new(), ..instance("aa", 1) };

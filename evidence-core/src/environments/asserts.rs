@@ -1,7 +1,7 @@
 //! The deployment gate: whether an artifact may go on, asked before it runs. By the templates of its flows, by the policies
 //! of an environment, or by policies that the caller names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -23,10 +23,11 @@ use crate::name::{EnvironmentName, Fingerprint, FlowName, OrgName};
 use crate::operation::{Json, Method, Operation};
 use crate::policies::operations as policies;
 use crate::policies::record::Policy;
-use crate::rules::compliance::{self, ArtifactStatus, ReportedArtifact, ReportedAttestation};
+use crate::rules::compliance::{self, ArtifactState, ArtifactStatus, ReportedArtifact, ReportedAttestation};
 use crate::rules::policy::{self, Asked, FlowContext};
 use crate::service::Context;
 use crate::snapshots::record::PolicyDecision;
+use crate::snapshots::store::Run;
 use crate::store::batch::distinct;
 use crate::store::error::StoreError;
 use crate::time::{Seconds, Timestamp, WholeSeconds};
@@ -35,10 +36,13 @@ use crate::trails::store::TrailContents;
 
 /// Asserts that an artifact is compliant: in every flow it was reported to, or in the one that `flow_name` names. With
 /// `environment_name`, that it may run there: that it is on the allowlist, or complies with every policy of the
-/// environment; one without policies asks for nothing. A logical environment asks the policies of all its members, and no
-/// allowlist. With `policy_name`, that it complies with each of these policies, attached or not. The answer
+/// environment. If that has no policies, the artifact's flows decide as they do without `environment_name`. Conditions look at the name by which the artifact runs in the environment, or, if it does not, at the
+/// file names in its reports; a condition that not all of them agree on waives nothing. A logical environment asks the
+/// policies of all its members, and no allowlist. With `policy_name`, that it complies with each of these policies, attached or
+/// not. The answer
 /// is 200 whether it is or not; a fingerprint that nobody reported is 404, unless the environment's allowlist has it. An artifact of which more would have to be
-/// evaluated, or shown, than the host permits is 400: `flow_name` asks less.
+/// evaluated than the host permits is not compliant, and its policies say so; if more would have to be shown, the answer is 400:
+/// `flow_name` asks less.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct AssertArtifact {
     /// The organization's name.
@@ -92,7 +96,7 @@ pub struct AssertView {
     /// The environment's name, where one was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub environment: Option<EnvironmentName>,
-    /// What each policy says of it, where an environment or policies were named: those of an environment by id.
+    /// What each policy says of it, where policies or an environment that has some were named: those of an environment by id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy_evaluations: Option<Vec<PolicyDecision>>,
     /// Its entry on the environment's allowlist, where there is one.
@@ -177,13 +181,17 @@ impl Operation for AssertArtifact {
         let origins = self.origins(allowance.is_some(), cx).await?;
         let versions = policies.iter().flatten().map(|policy| (policy.id, policy.version));
         let asked = asked_by(&Vec::from_iter(versions), cx).await?;
+        let looks_at_names = asked.looks_at_names();
         let standings = standings(&origins, asked, cx).await?;
-        let named_by = if environment.is_some() { ENVIRONMENT } else { POLICY };
         let decisions = match policies {
-            Some(policies) if policies.is_empty() => Some(Vec::new()),
+            // Nothing is asked here, so the flows decide.
+            Some(policies) if policies.is_empty() => None,
             Some(policies) => {
-                let name = name(&standings, allowance.as_ref(), cx).await?;
-                Some(decisions(policies, (name, &self.fingerprint), &standings, named_by, cx).await?)
+                let names = match looks_at_names {
+                    true => self.names(environment.as_ref(), &standings, allowance.as_ref(), cx).await?,
+                    false => Vec::new(),
+                };
+                Some(decisions(policies, (names, &self.fingerprint), &standings, cx).await?)
             }
             None => None,
         };
@@ -252,10 +260,11 @@ impl AssertArtifact {
         let flows = Vec::from_iter(standings.into_iter().map(flow));
         let complies =
             |decisions: &Vec<PolicyDecision>| decisions.iter().all(|one| one.status.is_compliant());
-        let compliant = match &decisions {
-            Some(decisions) => allowance.is_some() || complies(decisions),
-            None => flows.iter().all(|flow| flow.compliant),
+        let complies = match &decisions {
+            Some(decisions) => complies(decisions),
+            None => !flows.is_empty() && flows.iter().all(|flow| flow.compliant),
         };
+        let compliant = allowance.is_some() || complies;
         let AssertedFlow { flow, trail, compliance_status, html_url, .. } =
             flows.first().cloned().unwrap_or_default();
         AssertView {
@@ -348,66 +357,125 @@ async fn standings(origins: &[Origin], asked: Arc<Asked>, cx: &Context<'_>) -> R
 
 /// The trail's name, how the artifact stands there, and what that rests on.
 fn in_trail(
-    Origin { report, last_name, .. }: &Origin,
+    Origin { report, .. }: &Origin,
     contents: &TrailContents,
     parsed: &Parsed,
     asked: &Asked,
 ) -> (String, EvaluatedReport, ArtifactStatus) {
     let artifacts = Vec::from_iter(contents.artifacts.iter().map(ReportedArtifact::from));
     let attestations = Vec::from_iter(contents.attestations.iter().map(ReportedAttestation::from));
-    let running = BTreeMap::from([(report.fingerprint.as_str(), last_name.as_str())]);
+    let running = BTreeSet::from([report.fingerprint.as_str()]);
     let InTrail { name, mut states, .. } = InTrail::new(contents, &parsed.template, &running, asked);
     let mut status = compliance::evaluate_artifact_with_trail(
         &parsed.template,
         &ReportedArtifact::from(report),
         &artifacts,
         &attestations,
+        &contents.earlier_names,
     );
     let reported = states.remove(report.fingerprint.as_str()).unwrap_or_else(EvaluatedReport::unknown);
-    // More may be asked of it by another name that it has.
-    status.set_state(reported.state, reported.reason.clone());
+    // More may count for it than is evaluated.
+    if status.state != ArtifactState::Reported(reported.state) {
+        status.set_state(reported.state, reported.reason.clone());
+    }
     (name, reported, status)
 }
 
-/// What the artifact is called, for no environment says: what its newest report calls its file, or who allowed it. Without a
-/// name no condition may hold under which something is asked of it.
-async fn name(standings: &[Standing], allowance: Option<&Allowance>, cx: &Context<'_>) -> Result<Arc<str>> {
-    let newest = standings.iter().map(|standing| standing.report).max();
-    let Some(newest) = newest else {
-        return Ok(allowance.map(|allowance| allowance.artifact_name.as_str()).unwrap_or_default().into());
-    };
-    let report = cx.store().artifacts_by_id(cx.org()?, &[newest]).await?.pop();
-    let gone = || StoreError::corrupt(format_args!("the newest report {newest} of an artifact"));
-    Ok(report.ok_or_else(gone)?.filename.into())
+/// In more environments the names by which an artifact runs are not looked up, and so one is not known.
+const MOST_ENVIRONMENTS: usize = 32;
+
+impl AssertArtifact {
+    /// What the artifact is called: as it runs in the environment, or in the members of a logical one, or, where none is named,
+    /// in any. Of what does not run there: all that its newest reports call its file, or what the one who allowed it calls it.
+    async fn names(
+        &self,
+        environment: Option<&KnownEnvironment>,
+        standings: &[Standing],
+        allowance: Option<&Allowance>,
+        cx: &Context<'_>,
+    ) -> Result<Vec<String>> {
+        let (org, fingerprint) = (cx.org()?, std::slice::from_ref(&self.fingerprint));
+        let runs = cx.store().runs(org, fingerprint, 1).await?.into_iter();
+        let counts = |run: &Run| match environment {
+            Some(known) if known.record.kind.is_physical() => run.environment == known.record.id,
+            Some(known) => known.record.included.contains(&run.environment),
+            None => true,
+        };
+        let runs = runs.filter(|run| run.lasts() && counts(run));
+        let running = distinct(runs.map(|run| run.environment));
+        let mut names = BTreeSet::new();
+        if running.len() > MOST_ENVIRONMENTS {
+            names.insert(String::new());
+        }
+        let running = running.get(..MOST_ENVIRONMENTS).unwrap_or(&running);
+        let running = match running {
+            [] => Vec::new(),
+            some => cx.store().environments_by_id(org, some).await?,
+        };
+        for known in running {
+            let (id, latest) = (known.record.id, known.status.snapshots);
+            let placed = cx.store().instances(org, id, latest).await?.into_iter();
+            let of_it = placed.filter(|placed| !placed.exited).map(|placed| placed.instance);
+            let of_it = of_it.filter(|instance| instance.fingerprint.as_ref() == Some(&self.fingerprint));
+            names.extend(of_it.map(|instance| instance.name));
+        }
+        if !names.is_empty() {
+            return Ok(names.into_iter().collect());
+        }
+        let reports = Vec::from_iter(standings.iter().map(|standing| standing.report));
+        if reports.is_empty() {
+            return Ok(allowance.map(|allowance| allowance.artifact_name.clone()).into_iter().collect());
+        }
+        let found = cx.store().artifacts_by_id(org, &reports).await?;
+        if found.len() < reports.len() {
+            return Err(StoreError::corrupt(format_args!("a report of artifact {}", self.fingerprint)).into());
+        }
+        names.extend(found.into_iter().map(|report| report.filename));
+        Ok(names.into_iter().collect())
+    }
 }
 
-/// What these policies say of the artifact of this name, in their order; the field `named_by` names them.
+/// What these policies say of the artifact of these names, in their order.
 async fn decisions(
     policies: Vec<Policy>,
-    (name, fingerprint): (Arc<str>, &Fingerprint),
+    (names, fingerprint): (Vec<String>, &Fingerprint),
     standings: &[Standing],
-    named_by: &'static str,
     cx: &Context<'_>,
 ) -> Result<Vec<PolicyDecision>> {
-    let fingerprint = fingerprint.clone();
+    let (names, fingerprint): (Arc<[String]>, _) = (names.into(), fingerprint.clone());
     let contexts: Arc<[FlowContext]> = standings.iter().map(|standing| standing.context.clone()).collect();
     let key = |policy: &Policy| (policy.id, policy.version);
     let versions = Vec::from_iter(policies.iter().map(key));
     let places: Places = [contexts.len()].into_iter().collect();
     let (mut work, mut decided) = (Work::default(), BTreeMap::new());
-    for part in cx.policies_in_parts(&versions).await? {
+    let parts = cx.policies_in_parts(&versions).await?;
+    for part in &parts {
+        work.add(cx.parsed_policies(part).await?.values());
+    }
+    // What is too much complies with nothing, as it does where it runs.
+    let exceeds = work.exceeds_of_one(contexts.len().max(1), cx.limits());
+    let exceeds = exceeds.or_else(|| work.exceeds(places, cx.limits()));
+    for part in parts {
         let (versions, policies): (Vec<VersionKey>, Vec<_>) =
             cx.parsed_policies(&part).await?.into_iter().unzip();
-        work.add(&policies);
-        work.check(places, cx.limits(), named_by)?;
+        if let Some(why) = &exceeds {
+            let not_evaluated = |policy: &Arc<_>| policy::not_evaluated(policy, why);
+            let evaluations = Vec::from_iter(policies.iter().map(not_evaluated));
+            decided.extend(versions.into_iter().zip(evaluations));
+            continue;
+        }
         let mut evaluated = Vec::with_capacity(policies.len());
         for policies in work::for_jobs(&policies, places) {
             let many = work::evaluations(&policies) * contexts.len().max(1);
-            let (name, contexts) = (Arc::clone(&name), Arc::clone(&contexts));
+            let (names, contexts) = (Arc::clone(&names), Arc::clone(&contexts));
             let fingerprint = fingerprint.clone();
             let evaluate = move || {
                 let fingerprint = Some(fingerprint.as_str());
-                let artifact = policy::Artifact { name: &name, other_names: &[], fingerprint };
+                let (name, other_names) = match &*names {
+                    [] => ("", &[][..]),
+                    [first, rest @ ..] => (first.as_str(), rest),
+                };
+                let artifact = policy::Artifact { name, other_names, fingerprint };
                 let evaluation = |policy: &Arc<_>| policy::evaluate(policy, artifact, &contexts);
                 Vec::from_iter(policies.iter().map(evaluation))
             };

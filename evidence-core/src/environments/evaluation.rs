@@ -126,6 +126,9 @@ impl PolicySet {
 /// The snapshot that `running` calls for, as a draft of the fact that takes it; a draft without facts when it tells
 /// nothing new. Its guards name all that the decision rests on, evidence aside: what comes in later tells at the next
 /// report.
+///
+/// If that takes more than the host evaluates or records, what runs is not compliant, and the snapshot says why: a former
+/// verdict must not stand for what could not be evaluated.
 pub(crate) async fn evaluate(
     known: &KnownEnvironment,
     running: &Arc<ReportedState>,
@@ -150,6 +153,24 @@ async fn evaluate_running(
     reported: bool,
     cx: &Context<'_>,
 ) -> Result<Draft> {
+    match evaluate_changed(known, running, (reported, true), cx).await? {
+        Some(draft) => Ok(draft),
+        // What was evaluated before counts for what is too much, so that all of it is evaluated together.
+        None => {
+            let evaluated = evaluate_changed(known, running, (reported, false), cx).await?;
+            evaluated.ok_or_else(|| StoreError::Failed("an environment was not evaluated".into()).into())
+        }
+    }
+}
+
+/// The same; with `reuse`, of what was evaluated before that is evaluated again which changed, and nothing comes of what is too
+/// much together with that.
+async fn evaluate_changed(
+    known: &KnownEnvironment,
+    running: &Arc<ReportedState>,
+    (reported, reuse): (bool, bool),
+    cx: &Context<'_>,
+) -> Result<Option<Draft>> {
     let at = snapshot_time(known, cx);
     let policies = PolicySet::read(&known.record.policies, Vec::new(), cx);
     let (policies, ledger) = try_join(policies, cx.ledger()).await?;
@@ -159,7 +180,10 @@ async fn evaluate_running(
     }
     let environment = known.record.id;
     let versions = policies.versions();
-    let remembered = cx.remembered_evaluation(environment, &versions, &ledger, at).await?;
+    let remembered = match reuse {
+        true => cx.remembered_evaluation(environment, &versions, &ledger, at).await?,
+        false => None,
+    };
     let open = async {
         Ok(match remembered.as_ref().and_then(|last| last.open(known.status.snapshots)) {
             Some(open) => open,
@@ -175,7 +199,8 @@ async fn evaluate_running(
     let since = remembered.and_then(|last| last.since(&reused, snapshots)).unwrap_or_else(|| cx.now());
     let last_open = (snapshots, Arc::clone(&open));
     let evaluation = Evaluation { running: Arc::clone(running), policies, open, reused, rest, states };
-    let Outcome { policies, difference, compliant, artifacts } = evaluation.outcome(known, cx).await?;
+    let Some(outcome) = evaluation.outcome(known, cx).await? else { return Ok(None) };
+    let Outcome { policies, difference, compliant, artifacts } = outcome;
     let evaluation = LastEvaluation { since, ledger, policies: versions, open: last_open, artifacts, kept };
     cx.remember_evaluation(environment, evaluation).await?;
     let taken = |difference| Taken { difference, compliant, rests_on, reported };
@@ -187,7 +212,7 @@ async fn evaluate_running(
     } else {
         Vec::new()
     };
-    Ok(Draft { facts, guards, ..Draft::default() })
+    Ok(Some(Draft { facts, guards, ..Draft::default() }))
 }
 
 /// The snapshot that a change of the policies, or of whether provenance is required, calls for: what ran in the latest one,
@@ -223,7 +248,9 @@ pub(crate) async fn reevaluate(
     let (running, open, reused) = (Arc::new(running), Arc::new(open), Evaluated::new());
     let rest = Arc::clone(&running);
     let evaluation = Evaluation { running, policies, open, reused, rest, states };
-    let Outcome { policies, difference, compliant, .. } = evaluation.outcome(known, cx).await?;
+    let outcome = evaluation.outcome(known, cx).await?;
+    let nothing = || StoreError::Failed("an environment was not evaluated".into());
+    let Outcome { policies, difference, compliant, .. } = outcome.ok_or_else(nothing)?;
     let taken = Taken { difference, compliant, rests_on, reported: false };
     let facts = vec![taken.fact(known, &policies, cx)];
     Ok(Draft { facts, guards, ..Draft::default() })
@@ -307,27 +334,76 @@ impl Evaluation {
         artifacts.saturating_mul(self.policies.versions.len().max(1))
     }
 
-    /// Evaluates everything that runs, some of it by a few policies at a time, and compares it with the latest snapshot.
-    async fn outcome(self, known: &KnownEnvironment, cx: &Context<'_>) -> Result<Outcome> {
+    /// Evaluates everything that runs, some of it by a few policies at a time, and compares it with the latest snapshot. Nothing
+    /// where it is too much, and some of it was evaluated before.
+    async fn outcome(self, known: &KnownEnvironment, cx: &Context<'_>) -> Result<Option<Outcome>> {
         let heavy = self.evaluations() > MANY_EVALUATIONS;
         let Self { running, policies, open, reused, rest, states } = self;
         let places = reused.values().map(|artifact| artifact.provenance.len()).collect();
-        let candidates = judged(rest, states, &policies, places, heavy, cx).await?;
-        let index = known.status.snapshots + 1;
+        let Judged { candidates, exceeds } = judged(rest, states, &policies, places, heavy, cx).await?;
+        if exceeds && !reused.is_empty() {
+            return Ok(None);
+        }
+        let (index, most) = (known.status.snapshots + 1, cx.limits().snapshot);
         let requires_provenance = known.record.require_provenance;
         let decide = move || {
             let judged_by = AppliedPolicy::digest(&policies.applied());
             let mut artifacts = reused;
             artifacts.extend(candidates.into_iter().map(|artifact| artifact.evaluated(judged_by)));
-            let evaluated = EvaluatedArtifact::all(&running, &artifacts, requires_provenance)?;
+            let mut evaluated = EvaluatedArtifact::all(&running, &artifacts, requires_provenance)?;
+            let mut found = difference(&open, &evaluated, index);
+            if is_too_large(&found.changes, most)? {
+                let many = policies.versions.len();
+                let shortened =
+                    artifacts.iter().map(|(key, one)| (key.clone(), not_recorded(one, many, most)));
+                artifacts = shortened.collect();
+                // Whether it has provenance is not recorded either.
+                evaluated = EvaluatedArtifact::all(&running, &artifacts, requires_provenance)?;
+                found = difference(&open, &evaluated, index);
+            }
             let verdicts = evaluated.iter().map(|artifact| artifact.found.compliant);
-            // What runs nowhere is evaluated, too.
+            // An environment where nothing runs is evaluated, too.
             let compliant = policy::snapshot_compliant(verdicts, judged_by.is_some() || requires_provenance);
-            let difference = difference(&open, &evaluated, index);
-            Ok(Outcome { policies, difference, compliant, artifacts })
+            Ok(Some(Outcome { policies, difference: found, compliant, artifacts }))
         };
         cx.compute().run_if(heavy, decide).await?
     }
+}
+
+/// What else a snapshot records, in bytes: more than that.
+const AROUND_CHANGES: u64 = 16 << 10;
+
+/// Whether what these artifacts come to is more than may be recorded of a snapshot.
+fn is_too_large(changes: &[RunningArtifact], most: u64) -> Result<bool> {
+    let mut bytes = AROUND_CHANGES.min(most / 4);
+    for change in changes {
+        let text = serde_json::to_vec(change).map_err(|error| StoreError::Failed(error.into()))?;
+        bytes = bytes.saturating_add(text.len() as u64 + 1);
+        if bytes > most {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What is recorded of an artifact where what it came to is too much: that it complies with none of so many policies, and why.
+fn not_recorded(artifact: &ArtifactEvaluation, policies: usize, most: u64) -> Arc<ArtifactEvaluation> {
+    let mut artifact = artifact.clone();
+    (artifact.provenance, artifact.source, artifact.outcomes) = (Vec::new(), None, Vec::new());
+    artifact.is_final = false;
+    if policies > 0 {
+        artifact.compliant = policy::artifact_verdict(artifact.is_allowed, &[false]);
+        artifact.violates = (0..=u16::MAX).take(policies).collect();
+        artifact.not_evaluated = Some(work::too_large(most));
+    }
+    Arc::new(artifact)
+}
+
+/// What runs, evaluated.
+struct Judged {
+    candidates: Vec<Candidate>,
+    /// Whether all of it was too much, so that none was.
+    exceeds: bool,
 }
 
 /// What runs, evaluated by each of the policies, a few of them at a time; `others` that run were evaluated before.
@@ -338,7 +414,8 @@ async fn judged(
     others: Vec<usize>,
     heavy: bool,
     cx: &Context<'_>,
-) -> Result<Vec<Candidate>> {
+) -> Result<Judged> {
+    let mut exceeds = states.exceeds.clone().filter(|_| !policies.versions.is_empty());
     let find = move || Ok::<_, Error>(Candidate::all(&running, states.inputs()?));
     let mut candidates = cx.compute().run_if(heavy, find).await??;
     if !policies.versions.is_empty() {
@@ -348,17 +425,34 @@ async fn judged(
         };
         candidates = cx.compute().evaluate_each(candidates, Candidate::places, with_inputs).await?;
     }
-    let places: Places = candidates.iter().map(|artifact| artifact.contexts.len()).chain(others).collect();
+    let parts = cx.policies_in_parts(&policies.versions()).await?;
     let mut work = Work::default();
-    for part in cx.policies_in_parts(&policies.versions()).await? {
+    for part in &parts {
+        work.add(cx.parsed_policies(part).await?.values());
+    }
+    let policies = policies.versions.len();
+    for artifact in &mut candidates {
+        if let Some(why) = work.exceeds_of_one(artifact.places(), cx.limits()) {
+            artifact.is_not_evaluated(why, policies);
+        }
+    }
+    let evaluated = candidates.iter().filter(|artifact| artifact.not_evaluated.is_none());
+    let places: Places = evaluated.map(|artifact| artifact.contexts.len()).chain(others).collect();
+    exceeds = exceeds.or_else(|| work.exceeds(places, cx.limits()));
+    if let Some(why) = exceeds {
+        candidates.iter_mut().for_each(|artifact| artifact.is_not_evaluated(why.clone(), policies));
+        return Ok(Judged { candidates, exceeds: true });
+    }
+    for part in parts {
         let parsed = cx.parsed_policies(&part).await?;
         let policy = |version: &VersionKey| parsed.get(version).cloned().ok_or_else(|| lost(version.0));
         let policies = part.iter().map(policy).collect::<Result<Vec<_>>>()?;
-        work.add(&policies);
-        work.check(places, cx.limits(), "artifacts")?;
         for policies in work::for_jobs(&policies, places) {
             let many = work::evaluations(&policies);
-            let evaluations = move |artifact: &Candidate| many * artifact.places();
+            let evaluations = move |artifact: &Candidate| match artifact.not_evaluated {
+                Some(_) => 0,
+                None => many * artifact.places(),
+            };
             let evaluate = move |mut artifact: Candidate| {
                 artifact.evaluate(&policies);
                 artifact
@@ -366,7 +460,7 @@ async fn judged(
             candidates = cx.compute().evaluate_each(candidates, evaluations, evaluate).await?;
         }
     }
-    Ok(candidates)
+    Ok(Judged { candidates, exceeds: false })
 }
 
 /// In what the evaluation of what ran in a snapshot differs from what was recorded; the store has what there was then.
@@ -382,11 +476,17 @@ pub(super) async fn differences_again(
     let reports = Reports::read(snapshot.environment, &running, (u64::MAX, snapshot.at), cx).await?;
     let states = reports.evaluated(&policies, 0, cx).await?;
     let running = Arc::new(running);
-    let judged = judged(Arc::clone(&running), states, &policies, Vec::new(), true, cx).await?;
+    let Judged { candidates, .. } =
+        judged(Arc::clone(&running), states, &policies, Vec::new(), true, cx).await?;
     let judged_by = AppliedPolicy::digest(&policies.applied());
-    let artifacts = judged.into_iter().map(|artifact| artifact.evaluated(judged_by)).collect();
+    let artifacts = candidates.into_iter().map(|artifact| artifact.evaluated(judged_by)).collect();
     let evaluated = EvaluatedArtifact::all(&running, &artifacts, snapshot.requires_provenance)?;
-    let verdicts = evaluated.iter().map(|artifact| artifact.found.compliant);
+    let not_evaluated = recorded.iter().filter(|one| one.not_evaluated.is_some());
+    let not_evaluated: BTreeMap<_, _> = not_evaluated.map(|one| (one.key(), one.compliant)).collect();
+    let verdict = |artifact: &EvaluatedArtifact| {
+        not_evaluated.get(&artifact.key).copied().unwrap_or(artifact.found.compliant)
+    };
+    let verdicts = evaluated.iter().map(verdict);
     let is_judged = judged_by.is_some() || snapshot.requires_provenance;
     let compliant = policy::snapshot_compliant(verdicts, is_judged);
     let mut differences = Vec::new();
@@ -492,6 +592,8 @@ struct Candidate {
     satisfied: Vec<bool>,
     /// What their rules came to, where it does not follow from the provenance.
     outcomes: Vec<PolicyOutcome>,
+    /// Why it is not evaluated, so that it satisfies no policy.
+    not_evaluated: Option<String>,
     /// Whether all that it is evaluated by could be read.
     is_final: bool,
 }
@@ -517,6 +619,7 @@ impl Candidate {
                 contexts: sources.into_iter().map(|source| source.context).collect(),
                 satisfied: Vec::new(),
                 outcomes: Vec::new(),
+                not_evaluated: None,
                 is_final,
             }
         };
@@ -528,7 +631,16 @@ impl Candidate {
         self.contexts.len().max(1)
     }
 
+    /// Satisfies none of so many policies, for this reason.
+    fn is_not_evaluated(&mut self, why: String, policies: usize) {
+        (self.satisfied, self.outcomes) = (vec![false; policies], Vec::new());
+        (self.not_evaluated, self.is_final) = (Some(why), false);
+    }
+
     fn evaluate(&mut self, policies: &[Arc<policy::Policy>]) {
+        if self.not_evaluated.is_some() {
+            return;
+        }
         let (artifact, contexts) = (self.observed.as_policies_see_it(), &self.contexts);
         for policy in policies {
             self.is_final &= policy.is_readable();
@@ -558,8 +670,8 @@ impl Candidate {
         for ((provenance, context), flow) in places {
             lines.push(format!("report {} {}\n", provenance.artifact, provenance.state));
             lines.push(format!("flow {flow} {}\n", json(&context.trail_name)));
-            let lists = context.attestations.iter();
-            lines.extend(lists.map(|list| format!("attestations {}\n", list.digest())));
+            let scopes = context.attestations.scopes();
+            lines.extend(scopes.map(|scope| format!("attestations {}\n", scope.digest())));
         }
         Hash::of(lines.concat())
     }
@@ -576,6 +688,7 @@ impl Candidate {
             satisfied,
             outcomes,
             inputs,
+            not_evaluated,
             is_final,
             ..
         } = self;
@@ -593,6 +706,7 @@ impl Candidate {
             violates,
             outcomes,
             inputs,
+            not_evaluated,
             name,
             is_final,
             allowed_until,

@@ -97,6 +97,7 @@ pub(crate) struct ArtifactEvaluation {
     pub(crate) violates: Vec<u16>,
     pub(crate) outcomes: Vec<PolicyOutcome>,
     pub(crate) inputs: Option<Hash>,
+    pub(crate) not_evaluated: Option<String>,
     /// The name by which it was evaluated.
     pub(crate) name: String,
     /// Whether all that it was evaluated by could be read: what could not may be put right, of which no entry tells.

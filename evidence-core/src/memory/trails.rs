@@ -1,6 +1,6 @@
 //! Trails, and what was reported to them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
@@ -65,6 +65,7 @@ impl Tables {
                 .attestations_of(trail.id)
                 .map(|attestation| attestation.record.row(attestation.revision))
                 .collect(),
+            earlier_names: BTreeMap::new(),
         }
     }
 }
@@ -97,7 +98,7 @@ impl TrailStore for MemoryStore {
 
     async fn trail_versions(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailVersion>> {
         let contents = self.trail_contents(org, trails).await?;
-        let version = |TrailContents { trail, revision, artifacts, attestations }: &TrailContents| {
+        let version = |TrailContents { trail, revision, artifacts, attestations, .. }: &TrailContents| {
             let reports = (artifacts.len() + attestations.len()) as u64;
             Ok(TrailVersion { id: trail.id, revision: *revision, reports, bytes: bytes(trail)? })
         };

@@ -233,6 +233,8 @@ pub struct Artifact {
     pub fingerprint: String,
     /// Compliance, as a word.
     pub state: String,
+    /// What else is to be said of that; empty where nothing is.
+    pub state_info: String,
     /// The commit it was built from.
     pub commit: Option<Commit>,
     /// The build that made it.

@@ -118,6 +118,7 @@ fn place_artifact(flow: &mut Flow, artifact: &Artifact, report: &TrailReport) {
         flow,
         INSET,
         &[
+            ("Note", Value::Text(&artifact.state_info)),
             ("Fingerprint", Value::Strong(&artifact.fingerprint)),
             ("File or image", Value::Text(&artifact.filename)),
             ("Reported", Value::Made(when_and_who(Some(artifact.at), &artifact.by))),

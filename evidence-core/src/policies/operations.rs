@@ -10,7 +10,6 @@ use crate::auth::actor::Scope;
 use crate::bounded::{Description, ShortText};
 use crate::compute::LONG_YAML;
 use crate::decode::{self, InvalidField, given};
-use crate::environments::evaluation::work::check_version;
 use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
@@ -109,8 +108,8 @@ impl Operation for GetPolicy {
 
 /// Creates a policy (201), or updates the one of that name (200). A new policy needs the file: 400 without. A file whose
 /// text is not that of the newest version becomes a new version, and what runs where the policy is attached is evaluated
-/// by it. A text that is no policy, that asks for decisions about a control that does not exist, or by which more would
-/// have to be evaluated there than the host permits, is 400. Versions never change.
+/// by it. If more would have to be evaluated than the host permits, what runs there is not compliant, and says so. A text
+/// that is no policy, or that asks for decisions about a control that does not exist, is 400. Versions never change.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PutPolicy {
     /// The organization's name.
@@ -220,20 +219,6 @@ impl Uploaded {
     }
 }
 
-/// Refuses a version by which too much would have to be evaluated where the policy is attached.
-async fn check_consumers(policy: Id, file: &Uploaded, cx: &Context<'_>) -> Result<()> {
-    for ids in Listed::batches(cx.store().environments_listed(cx.org()?).await?) {
-        for consumer in consumers(policy, &ids, cx).await? {
-            // What cannot be read there is told when it is evaluated, and keeps no policy from being put right.
-            let checked = check_version(&consumer, policy, &file.policy, cx).await;
-            if let Err(error @ Error::Invalid { .. }) = checked {
-                return Err(error.of_field(FILE));
-            }
-        }
-    }
-    Ok(())
-}
-
 /// What became of a policy that was put.
 struct Done {
     created: bool,
@@ -269,7 +254,6 @@ async fn put(input: &PolicyInput, file: Option<&Uploaded>, cx: &Context<'_>) -> 
     }
     if let Some(file) = new {
         file.check_controls(cx).await?;
-        check_consumers(record.id, file, cx).await?;
     }
     let (policy, version) = updated(&record, input, comment, new.map(|file| file.text.as_str()), cx);
     if policy != record {

@@ -1,6 +1,8 @@
 //! Environments evaluated anew when a policy that is attached to them says something else: by whoever puts the policy, an
 //! environment after the other, and by a job, for those at which that broke off.
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,6 +16,7 @@ use crate::environments::evaluation;
 use crate::error::{Error, Result};
 use crate::fact::names::Key;
 use crate::id::Id;
+use crate::lock::locked;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Json, Method, Operation};
 use crate::service::{Context, EvidenceService};
@@ -38,20 +41,17 @@ pub(super) async fn reevaluate(name: &EnvironmentName, cx: &Context<'_>) -> Resu
         draft.guards.push(known.unchanged());
         cx.record(draft).await.map(drop)
     });
-    match evaluated.await {
-        // The policy is recorded; whoever reports what runs there is told that it is too much.
-        Err(error @ Error::Invalid { .. }) => {
-            tracing::warn!(environment = %name, %error, "an environment is not evaluated anew");
-            Ok(())
-        }
-        evaluated => evaluated,
-    }
+    evaluated.await
 }
 
 /// The job that evaluates anew what runs where a new version of a policy is not counted yet: whoever put it was killed, or
 /// lost the right to, before all environments were evaluated by it.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Reevaluate;
+#[derive(Debug, Default)]
+pub struct Reevaluate {
+    /// The sizes of the ledgers when all environments of their organizations were last evaluated by this job. Until a ledger
+    /// grows, there is no new version.
+    evaluated: Mutex<BTreeMap<Id, u64>>,
+}
 
 #[async_trait]
 impl Job for Reevaluate {
@@ -69,9 +69,18 @@ impl Job for Reevaluate {
         while let Some(last) = after {
             let page = service.store().organizations_by_name(&last, PAGE).await?;
             after = page.more;
+            let ids: Vec<Id> = page.records.iter().map(|org| org.id).collect();
+            let sizes = BTreeMap::from_iter(service.store().ledger_sizes(&ids).await?);
             for org in page.records {
+                let size = sizes.get(&org.id).copied();
+                if size.is_some() && locked(&self.evaluated).get(&org.id).copied() == size {
+                    continue;
+                }
                 let evaluated =
                     service.call(&Principal::nobody(), ReevaluateEnvironments { org: org.name }, ()).await;
+                if let (Ok(_), Some(size)) = (&evaluated, size) {
+                    locked(&self.evaluated).insert(org.id, size);
+                }
                 // What is damaged in one organization is not another's.
                 outcome = outcome.and(evaluated.map(drop));
             }

@@ -208,7 +208,7 @@ async fn uploads_yield_to_records_and_organizations_take_turns() {
         assert!(caller.as_mut().now_or_never().is_none());
         callers.push(caller);
     };
-    let mut taken = async |jobs: &mut Jobs<Piece>| {
+    let taken = async |jobs: &mut Jobs<Piece>| {
         let mut next = Vec::new();
         assert_eq!(jobs.next(&mut next, 256).await, next.len());
         Vec::from_iter(next.iter().map(|queued| (queued.job.org, queued.job.is_upload)))

@@ -4,12 +4,14 @@
 //! or not; otherwise one that is missing makes it incomplete. What is missing on the trail is
 //! missing for each of its artifacts too.
 //!
+//! The verdict on content in a trail has one definition ([`scopes::Reports`] has its inputs), and every answer that shows the
+//! verdict derives it from that: the content needs what the template asks of *every* name that the trail reported it by,
+//! and of the trail. Attestations of the content count by whatever name they call it. Neither a later report of the same
+//! content by another name nor a report of other content by its name lifts a requirement.
+//!
 //! Every attestation is listed in its scope (`Scopes` decides which that is): that of the trail,
-//! of an artifact, or of an artifact of which it waits to be reported. There is one way out of
-//! the count: a later artifact of the same template name and of other content replaces an earlier
-//! one, and with it what was said of that one, unless that content stands under another name. What
-//! was said of content by any of its names is said of it: reported again, it stays that, whatever
-//! the later report leaves out or calls it.
+//! of an artifact, or of an artifact of which it waits to be reported. The verdict on the trail itself goes by the newest
+//! content of each name: a later artifact of the same template name and of other content replaces an earlier one there.
 
 mod contents;
 mod listing;
@@ -28,10 +30,14 @@ pub use self::contents::artifact_states;
 pub(crate) use self::contents::{ByContent, ContentStatus, MAX_LINES, content_statuses};
 use self::listing::Listing;
 pub(crate) use self::scopes::overridden;
-use self::scopes::{Newest, Scopes, Slot, named_like_content};
+use self::scopes::{Newest, Reports, Scopes, Slot, named_like_content};
 pub use self::state::{ArtifactState, State, UnknownState};
 use super::template::{ARTIFACT, Requirement, Template};
 use crate::time::{Seconds, Timestamp};
+
+/// The names that content of a trail was given in its flow before, by fingerprint. A name counts for content to which no
+/// report in the trail gives a name.
+pub type EarlierNames = BTreeMap<String, String>;
 
 /// One report of an artifact in the trail.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -268,7 +274,8 @@ pub struct ArtifactStatus {
     /// Whether the template does not ask for it: an artifact of another name, or one that
     /// attestations wait for all the same.
     pub unexpected: bool,
-    /// Why the verdict is what no line accounts for: the template cannot be read. Absent where it can.
+    /// What no line says about the verdict: the template cannot be read, it expects no artifact of this name, or an earlier
+    /// report gave the artifact a name by which more is asked of it. Absent where nothing is to be said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_info: Option<String>,
     /// When the newest report that bears on the verdict was made, in epoch seconds.
@@ -329,16 +336,23 @@ pub fn evaluate(
     begun_at: Timestamp,
     artifacts: &[ReportedArtifact],
     attestations: &[ReportedAttestation],
+    earlier: &EarlierNames,
 ) -> TrailStatus {
-    let scopes = Scopes::new(artifacts, attestations);
+    let scopes = Scopes::new(artifacts, attestations, earlier);
     let trail = ScopeStatus::new(&template.attestations, scopes.on_trail());
     let artifacts_statuses = evaluate_artifacts(template, begun_at, &trail, scopes);
-    let lines = artifacts_statuses.iter().flat_map(|artifact| &artifact.attestations);
-    let states = lines.map(AttestationStatus::state).chain([trail.state]);
+    let states = artifacts_statuses.iter().flat_map(|artifact| {
+        let (lines, state) = match artifact.state {
+            // What waits for an artifact counts before that is reported.
+            ArtifactState::Missing => (artifact.attestations.as_slice(), None),
+            ArtifactState::Reported(state) => (&[][..], Some(state)),
+        };
+        lines.iter().map(AttestationStatus::state).chain(state)
+    });
     let awaited = artifacts_statuses
         .iter()
         .any(|artifact| artifact.state == ArtifactState::Missing && !artifact.unexpected);
-    let state = match verdict(template, states) {
+    let state = match verdict(template, states.chain([trail.state])) {
         State::Compliant if awaited => State::Incomplete,
         state => state,
     };
@@ -356,47 +370,47 @@ pub fn evaluate(
     }
 }
 
-/// The ids of the attestations whose verdicts count in [`evaluate`]: the newest of each name in
-/// each scope. All others are superseded, by a newer one or together with their artifact.
+/// The ids of the attestations whose verdicts count, for the trail or for any content that was reported to it: the newest of
+/// each name in each scope. All others are superseded.
 pub fn deciding<'a>(
     artifacts: &'a [ReportedArtifact],
     attestations: &'a [ReportedAttestation],
+    earlier: &'a EarlierNames,
 ) -> BTreeSet<&'a str> {
-    let scopes = Scopes::new(artifacts, attestations);
+    let scopes = Scopes::new(artifacts, attestations, earlier);
     let mut newest = BTreeSet::new();
     let mut add = |scope: &[&'a ReportedAttestation]| {
         newest.extend(effective(scope).into_values().map(|effective| effective.newest.id.as_str()));
     };
     add(scopes.on_trail());
     scopes.waiting.values().for_each(|scope| add(scope));
-    let contents: BTreeMap<&str, &ReportedArtifact> = scopes
-        .reported
-        .values()
-        .map(|newest| (newest.artifact.fingerprint.as_str(), newest.artifact))
-        .collect();
-    contents.into_values().for_each(|artifact| add(&scopes.about(&scopes.subjects(artifact))));
+    for fingerprint in scopes.reports.newest.keys() {
+        add(&scopes.reports.of_content(fingerprint));
+    }
     newest
 }
 
-/// The state of one report of an artifact, which a later one of the same name may have replaced
-/// in its trail. The artifacts and attestations are all those of the trail, in any order.
+/// The state of the content of one report in its trail. The artifacts and attestations are all those of the trail, in any
+/// order.
 pub fn evaluate_artifact(
     template: &Template,
     artifact: &ReportedArtifact,
     artifacts: &[ReportedArtifact],
     attestations: &[ReportedAttestation],
+    earlier: &EarlierNames,
 ) -> ArtifactStatus {
-    evaluate_in_trail(template, artifact, artifacts, attestations).0
+    evaluate_in_trail(template, artifact, artifacts, attestations, earlier).0
 }
 
-/// The same, with the lines of the trail after its own: all that it takes.
+/// The same as [`evaluate_artifact`], with the lines of the trail after its own: all that it takes.
 pub(crate) fn evaluate_artifact_with_trail(
     template: &Template,
     artifact: &ReportedArtifact,
     artifacts: &[ReportedArtifact],
     attestations: &[ReportedAttestation],
+    earlier: &EarlierNames,
 ) -> ArtifactStatus {
-    let (mut status, trail) = evaluate_in_trail(template, artifact, artifacts, attestations);
+    let (mut status, trail) = evaluate_in_trail(template, artifact, artifacts, attestations, earlier);
     status.attestations.extend(trail.lines);
     status
 }
@@ -406,18 +420,25 @@ fn evaluate_in_trail(
     artifact: &ReportedArtifact,
     artifacts: &[ReportedArtifact],
     attestations: &[ReportedAttestation],
+    earlier: &EarlierNames,
 ) -> (ArtifactStatus, ScopeStatus) {
-    let subjects = Subjects::of(artifact, artifacts);
-    let on_trail: Vec<_> = attestations.iter().filter(|one| one.binding == Binding::Trail).collect();
-    let own: Vec<_> = attestations.iter().filter(|one| subjects.include(&one.binding)).collect();
-    let trail = ScopeStatus::new(&template.attestations, &on_trail);
-    (evaluate_reported(template, &trail, artifact, &own), trail)
+    let reports = Reports::new(artifacts, attestations, earlier);
+    let trail = ScopeStatus::new(&template.attestations, &reports.on_trail);
+    let (content, none) = (artifact.fingerprint.as_str(), BTreeSet::from([artifact.name.as_str()]));
+    let names = reports.names(content).unwrap_or(&none);
+    let mut own = ScopeStatus::new(expected_by(template, names), &reports.of_content(content));
+    let by_name = ByName::of(template, names, &own);
+    let lines = std::mem::take(&mut own.lines);
+    (reported_status(template, &trail, artifact, (&own, &by_name), lines), trail)
 }
 
-/// The names of the attestations that an artifact of this template name needs: those of its slot,
-/// then those of its trail.
-pub(crate) fn expected_names(template: &Template, artifact_name: &str) -> Vec<String> {
-    let expected = expected_of(template, artifact_name).iter().chain(&template.attestations);
+/// The names of the attestations that content of these template names needs: those of its slots, then those of its trail.
+pub(crate) fn expected_names<'n>(
+    template: &Template,
+    artifact_names: impl IntoIterator<Item = &'n str>,
+) -> Vec<String> {
+    let names = artifact_names.into_iter().collect();
+    let expected = expected_by(template, &names).into_iter().chain(&template.attestations);
     let mut seen = BTreeSet::new();
     let names = expected.map(|requirement| &requirement.name).filter(|name| seen.insert(*name));
     names.cloned().collect()
@@ -428,6 +449,13 @@ fn expected_of<'t>(template: &'t Template, artifact_name: &str) -> &'t [Requirem
     let is_of_older_client = artifact_name.is_empty() && template.names().is_some();
     let slot = if is_of_older_client { ARTIFACT } else { artifact_name };
     template.artifact(slot).map_or(&[], |artifact| &artifact.attestations)
+}
+
+/// What the template expects of content of all these names, each requirement once.
+fn expected_by<'t>(template: &'t Template, names: &BTreeSet<&str>) -> Vec<&'t Requirement> {
+    let expected = names.iter().flat_map(|name| expected_of(template, name));
+    let mut seen = BTreeSet::new();
+    expected.filter(|one| seen.insert((one.name.as_str(), one.kind.as_str()))).collect()
 }
 
 fn evaluate_artifacts(
@@ -443,24 +471,24 @@ fn evaluate_artifacts(
     let mut statuses = Vec::new();
     for expected in template.artifacts.iter() {
         let name = expected.name.as_str();
-        statuses.push(match reported.remove(&Slot::Named(name)) {
-            Some(Newest { artifact, .. }) => listing.of(template, trail, artifact, &scopes),
+        match reported.remove(&Slot::Named(name)) {
+            Some(Newest { artifact, .. }) => statuses.extend(listing.of(template, trail, artifact, &scopes)),
             None => {
                 let own = ScopeStatus::new(&expected.attestations, &waiting.remove(name).unwrap_or_default());
-                evaluate_missing(name.to_owned(), false, begun_at, trail, own)
+                statuses.push(evaluate_missing(name.to_owned(), false, begun_at, trail, own));
             }
-        });
+        }
     }
-    let reported = reported.into_values().map(|Newest { artifact, first_index }| {
-        let mut status = listing.of(template, trail, artifact, &scopes);
+    let reported = reported.into_values().filter_map(|Newest { artifact, first_index }| {
+        let mut status = listing.of(template, trail, artifact, &scopes)?;
         if artifact.name.is_empty() && spelled.contains(&status.name) {
             status.name = format!("sha256:{}", status.name);
         }
-        (first_index, status)
+        Some((first_index, status))
     });
     let waiting = waiting.into_iter().map(|(name, scope)| {
         let first_index = scope.iter().map(|attestation| attestation.index).min().unwrap_or_default();
-        (first_index, evaluate_missing(name, true, begun_at, trail, ScopeStatus::new(&[], &scope)))
+        (first_index, evaluate_missing(name, true, begun_at, trail, ScopeStatus::new([], &scope)))
     });
     let mut unexpected: Vec<_> = reported.chain(waiting).collect();
     unexpected.sort_by_key(|(first_index, _)| *first_index);
@@ -468,15 +496,71 @@ fn evaluate_artifacts(
     statuses
 }
 
-fn evaluate_reported(
-    template: &Template,
-    trail: &ScopeStatus,
-    artifact: &ReportedArtifact,
-    attestations: &[&ReportedAttestation],
-) -> ArtifactStatus {
-    let mut own = ScopeStatus::new(expected_of(template, &artifact.name), attestations);
-    let lines = std::mem::take(&mut own.lines);
-    reported_status(template, trail, artifact, &own, lines)
+/// What is to be said of content by its names in the trail.
+#[derive(Clone, Debug, Default)]
+struct ByName<'n> {
+    /// The requirements that nothing reported meets, by name and type.
+    missing: BTreeSet<(String, String)>,
+    /// The first of the names by which one of them is required.
+    lacking: Option<&'n str>,
+    /// Whether the template expects an artifact of one of the names.
+    is_expected: bool,
+    /// The first of the names, if there is one.
+    called: Option<&'n str>,
+}
+
+impl<'n> ByName<'n> {
+    fn of(template: &Template, names: &BTreeSet<&'n str>, own: &ScopeStatus) -> Self {
+        let missing = own.lines.iter().filter(|line| line.is_compliant.is_none());
+        let missing = missing.map(|line| (line.name.clone(), line.kind.clone())).collect();
+        let is_of_older_client = template.names().is_some() && names.contains("");
+        let is_expected = is_of_older_client || names.iter().any(|name| template.artifact(name).is_some());
+        let called = names.iter().copied().find(|name| !name.is_empty());
+        let mut by_name = Self { missing, lacking: None, is_expected, called };
+        by_name.lacking = names.iter().copied().find(|name| by_name.lacks_one_of(template, name));
+        by_name
+    }
+
+    /// Whether something is missing that is required of content of this name.
+    fn lacks_one_of(&self, template: &Template, name: &str) -> bool {
+        let is_missing =
+            |one: &Requirement| self.missing.contains(&(one.name.clone(), one.kind.as_str().to_owned()));
+        !self.missing.is_empty() && expected_of(template, name).iter().any(is_missing)
+    }
+
+    /// Why content that is called `shown` does not comply, if that is because of another name: nothing where the trail lacks
+    /// something as well.
+    fn reason(&self, template: &Template, shown: &str, (state, trail): (State, State)) -> Option<String> {
+        if (state, trail) != (State::Incomplete, State::Compliant) || self.lacks_one_of(template, shown) {
+            return None;
+        }
+        let name = self.lacking?;
+        Some(format!("It is evaluated as '{name}' too, which an earlier report called it"))
+    }
+
+    /// What no line says about the verdict on content that is called `shown`.
+    fn info(&self, template: &Template, shown: &str, states: (State, State)) -> Option<String> {
+        let reason = template.unreadable().map(str::to_owned);
+        let reason = reason.or_else(|| self.reason(template, shown, states));
+        reason.or_else(|| self.unexpected(template, shown))
+    }
+
+    /// Says that the template expects no artifact of any of the names, if that is so.
+    fn unexpected(&self, template: &Template, shown: &str) -> Option<String> {
+        if self.is_expected {
+            return None;
+        }
+        match Some(shown).filter(|name| !name.is_empty()).or(self.called) {
+            Some(name) => Some(format!(
+                "The template expects no artifact named '{name}', so that it needs only what the trail needs"
+            )),
+            None if template.artifacts.is_empty() => None,
+            None => Some(
+                "It was reported without a template reference name, so that it needs only what the trail needs"
+                    .to_owned(),
+            ),
+        }
+    }
 }
 
 /// How an artifact stands of which these lines are listed.
@@ -484,10 +568,12 @@ fn reported_status(
     template: &Template,
     trail: &ScopeStatus,
     artifact: &ReportedArtifact,
-    own: &ScopeStatus,
+    (own, by_name): (&ScopeStatus, &ByName<'_>),
     lines: Vec<AttestationStatus>,
 ) -> ArtifactStatus {
-    let state = ArtifactState::Reported(verdict(template, [own.state, trail.state]));
+    let state = verdict(template, [own.state, trail.state]);
+    let state_info = by_name.info(template, &artifact.name, (state, trail.state));
+    let state = ArtifactState::Reported(state);
     ArtifactStatus {
         name: match artifact.slot() {
             Slot::Named(name) | Slot::Content(name) => name.to_owned(),
@@ -497,7 +583,7 @@ fn reported_status(
         state,
         is_compliant: state.is_compliant(),
         unexpected: template.artifact(&artifact.name).is_none(),
-        state_info: template.unreadable().map(str::to_owned),
+        state_info,
         evaluated_at: latest(artifact.at, [own, trail]),
         attestations: lines,
     }
@@ -555,25 +641,24 @@ struct ScopeStatus {
 }
 
 impl ScopeStatus {
-    fn new(expected: &[Requirement], reported: &[&ReportedAttestation]) -> Self {
+    fn new<'t>(
+        expected: impl IntoIterator<Item = &'t Requirement>,
+        reported: &[&ReportedAttestation],
+    ) -> Self {
         let reported_at = reported.iter().map(|attestation| attestation.at).max();
-        let mut by_name = effective(reported);
-        let mut lines = Vec::with_capacity(expected.len());
+        let (by_name, mut met) = (effective(reported), BTreeSet::new());
+        let mut lines = Vec::new();
         for requirement in expected {
             let name = requirement.name.as_str();
-            let fitting = by_name
-                .get(name)
-                .filter(|effective| effective.satisfies(requirement))
-                .map(|effective| effective.line(false));
+            let fitting = by_name.get(name).filter(|effective| effective.satisfies(requirement));
+            met.extend(fitting.map(|_| name));
             lines.push(match fitting {
-                Some(line) => {
-                    by_name.remove(name);
-                    line
-                }
+                Some(effective) => effective.line(false),
                 None => AttestationStatus::missing(requirement),
             });
         }
-        let mut unexpected: Vec<_> = by_name.into_values().collect();
+        let unexpected = by_name.into_iter().filter(|(name, _)| !met.contains(name));
+        let mut unexpected = Vec::from_iter(unexpected.map(|(_, effective)| effective));
         unexpected.sort_by_key(|effective| effective.first_index);
         lines.extend(unexpected.iter().map(|effective| effective.line(true)));
         let state = worst(lines.iter().map(AttestationStatus::state));
@@ -582,7 +667,7 @@ impl ScopeStatus {
 }
 
 /// What counts of each name in one scope.
-fn effective<'a>(reported: &[&'a ReportedAttestation]) -> BTreeMap<&'a str, Effective<'a>> {
+pub(super) fn effective<'a>(reported: &[&'a ReportedAttestation]) -> BTreeMap<&'a str, Effective<'a>> {
     let mut reported = reported.to_vec();
     reported.sort_by_key(|attestation| attestation.index);
     let mut by_name: BTreeMap<&str, Effective<'_>> = BTreeMap::new();
@@ -596,13 +681,13 @@ fn effective<'a>(reported: &[&'a ReportedAttestation]) -> BTreeMap<&'a str, Effe
 }
 
 /// All reports of one name in one scope, reduced to those that count.
-struct Effective<'a> {
+pub(super) struct Effective<'a> {
     /// The newest ordinary report.
-    original: Option<&'a ReportedAttestation>,
+    pub(super) original: Option<&'a ReportedAttestation>,
     /// The newest override, unless an ordinary report came after it.
     replacement: Option<&'a ReportedAttestation>,
     /// The newest report of either sort.
-    newest: &'a ReportedAttestation,
+    pub(super) newest: &'a ReportedAttestation,
     first_index: u64,
 }
 

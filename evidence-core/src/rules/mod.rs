@@ -15,6 +15,7 @@
 //!
 //! let template = Template::parse("version: 1\ntrail:\n  attestations:\n    - name: review\n      type: generic\n")?;
 //! let begun = Timestamp::from_seconds(1_783_538_510);
+//! let no_names = Default::default();
 //! assert_eq!(evaluate(&template, begun, &[], &[]).state, State::Incomplete);
 //!
 //! let review = |is_compliant| ReportedAttestation {
@@ -28,8 +29,8 @@
 //!     is_override: false,
 //!     control: None,
 //! };
-//! assert_eq!(evaluate(&template, begun, &[], &[review(true)]).state, State::Compliant);
-//! assert_eq!(evaluate(&template, begun, &[], &[review(false)]).state, State::NonCompliant);
+//! assert_eq!(evaluate(&template, begun, &[], &[review(true)], &no_names).state, State::Compliant);
+//! assert_eq!(evaluate(&template, begun, &[], &[review(false)], &no_names).state, State::NonCompliant);
 //! # Ok::<(), evidence_core::rules::template::TemplateErrors>(())
 //! ```
 //!
@@ -38,7 +39,7 @@
 //! use evidence_core::rules::policy::{Artifact, FlowContext, Policy, evaluate};
 //!
 //! let policy = Policy::parse("_schema: https://example.com/schemas/policy/v1\nartifacts:\n  provenance:\n    required: true\n")?;
-//! let artifact = Artifact { name: "app:1.0", fingerprint: None };
+//! let artifact = Artifact { name: "app:1.0", other_names: &[], fingerprint: None };
 //! assert!(!evaluate(&policy, artifact, &[]).satisfied, "an artifact that no flow knows has no provenance");
 //! let built = FlowContext {
 //!     flow_name: "app".to_owned(),
@@ -46,7 +47,7 @@
 //!     artifact_state: State::Compliant,
 //!     reason: None,
 //!     tags: Default::default(),
-//!     attestations: vec![],
+//!     attestations: Default::default(),
 //! };
 //! assert!(evaluate(&policy, artifact, &[built]).satisfied);
 //! # Ok::<(), evidence_core::rules::policy::PolicyErrors>(())

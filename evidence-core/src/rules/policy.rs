@@ -156,6 +156,11 @@ impl Policy {
         conditions.chain(self.attestations.iter().map(|rule| &rule.condition)).flatten()
     }
 
+    /// Whether a condition looks at the artifact's name.
+    pub(crate) fn looks_at_names(&self) -> bool {
+        self.conditions().any(|condition| condition.expression.looks_at_name())
+    }
+
     /// About how many bytes of memory it takes.
     pub(crate) fn bytes(&self) -> usize {
         let texts = |rule: &AttestationRule| {

@@ -127,11 +127,17 @@ impl AppliedVersions {
         let decision = |(place, version): (u16, &AppliedVersion)| {
             let satisfied = instance.violates.binary_search(&place).is_err();
             let outcome = instance.outcomes.iter().find(|outcome| outcome.policy == place);
-            let evaluation = version.policy.as_ref().and_then(|policy| match outcome {
-                Some(outcome) => policy::explain_outcome(policy, &outcome.rules, &outcome.unknown, contexts),
-                // The others rest on what a snapshot does not keep.
-                None => policy.follows_from_states().then(|| policy::evaluate(policy, artifact, contexts)),
-            });
+            let evaluation =
+                version.policy.as_ref().and_then(|policy| match (&instance.not_evaluated, outcome) {
+                    (Some(why), _) => Some(policy::not_evaluated(policy, why)),
+                    (None, Some(outcome)) => {
+                        policy::explain_outcome(policy, &outcome.rules, &outcome.unknown, contexts)
+                    }
+                    // The others rest on what a snapshot does not keep.
+                    (None, None) => {
+                        policy.follows_from_states().then(|| policy::evaluate(policy, artifact, contexts))
+                    }
+                });
             // What was recorded counts. Where the policy says something else now, as one whose text was damaged may, its
             // rules do not tell why.
             let evaluation = evaluation.filter(|evaluation| evaluation.satisfied == satisfied);

@@ -139,6 +139,10 @@ pub struct RunningArtifact {
     /// it alone takes no snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<Hash>,
+    /// Why it was not evaluated by the policies, so that it violates all of them: that would have been more than the host
+    /// evaluates or records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_evaluated: Option<String>,
 }
 
 /// What the rules of a policy came to.
@@ -172,6 +176,7 @@ impl RunningArtifact {
             violates: Vec::new(),
             outcomes: Vec::new(),
             inputs: None,
+            not_evaluated: None,
         }
     }
 }

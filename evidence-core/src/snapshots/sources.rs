@@ -244,7 +244,7 @@ impl Sources {
             artifact_state: provenance.state,
             reason: provenance.reason.clone(),
             tags: Arc::default(),
-            attestations: Vec::new(),
+            attestations: Arc::default(),
         }
     }
 

@@ -46,9 +46,10 @@ impl ReportedTrail {
     /// What was reported, by the content that it is about. The places of attestations are those of the contents.
     pub(crate) fn by_content(&self) -> &ByContent {
         self.by_content.get_or_init(|| {
-            let TrailContents { artifacts, attestations, .. } = &self.contents;
+            let TrailContents { artifacts, attestations, earlier_names, .. } = &self.contents;
             let artifacts = Vec::from_iter(artifacts.iter().map(ReportedArtifact::from));
-            ByContent::new(&artifacts, attestations.iter().map(ReportedAttestation::from).collect())
+            let attestations = attestations.iter().map(ReportedAttestation::from).collect();
+            ByContent::new(&artifacts, attestations, earlier_names)
         })
     }
 
@@ -89,6 +90,27 @@ fn memory(contents: &TrailContents, fact: u64) -> usize {
 }
 
 impl Context<'_> {
+    /// These trails with what was reported to them, as the store answers, with the names that unnamed content of theirs was given
+    /// before. What is reported later changes none of them.
+    pub(crate) async fn trail_contents(&self, ids: &[Id]) -> Result<Vec<TrailContents>> {
+        let org = self.org()?;
+        let mut found = self.store().trail_contents(org, ids).await?;
+        for contents in &mut found {
+            let unnamed = contents.unnamed();
+            if unnamed.is_empty() {
+                continue;
+            }
+            let (flow, newest) = (contents.trail.flow, contents.artifacts.iter().map(|row| row.index).max());
+            let entries = newest.map_or(0, |newest| newest + 1);
+            let origins = self.store().provenance(org, &unnamed, entries).await?;
+            let named = origins.into_iter().filter(|origin| origin.report.flow == flow);
+            let named = named.filter(|origin| !origin.last_name.is_empty());
+            contents.earlier_names =
+                named.map(|origin| (origin.report.fingerprint.to_string(), origin.last_name)).collect();
+        }
+        Ok(found)
+    }
+
     /// Which versions these trails have, in order.
     pub(crate) async fn trail_versions(&self, ids: &[Id]) -> Result<Vec<TrailVersion>> {
         if ids.is_empty() {
@@ -134,7 +156,7 @@ impl Context<'_> {
             let facts = versions.iter().map(|version| ((version.id, version.revision), version.bytes));
             let facts: BTreeMap<_, _> = facts.collect();
             let read_at = Instant::now();
-            for contents in self.store().trail_contents(org, &unknown).await? {
+            for contents in self.trail_contents(&unknown).await? {
                 let id = contents.trail.id;
                 let fact = facts.get(&(id, contents.revision));
                 let bytes = memory(&contents, fact.copied().unwrap_or_default());

@@ -10,7 +10,9 @@ use crate::flows::templates::Parsed;
 use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::page::{Listed, in_batches_within};
-use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation, State, TrailStatus};
+use crate::rules::compliance::{
+    self, EarlierNames, ReportedArtifact, ReportedAttestation, State, TrailStatus,
+};
 use crate::service::Context;
 use crate::store::batch::distinct;
 use crate::texts::record::in_parts;
@@ -26,21 +28,25 @@ pub(crate) struct EvaluatedTrail {
     pub(crate) parsed: Arc<Parsed>,
     pub(crate) artifacts: Vec<ReportedArtifact>,
     pub(crate) attestations: Vec<ReportedAttestation>,
+    pub(crate) earlier_names: EarlierNames,
     pub(crate) status: TrailStatus,
 }
 
 impl EvaluatedTrail {
     /// Evaluates a trail by what was reported to it.
     pub(crate) fn new(contents: Cow<'_, TrailContents>, parsed: Arc<Parsed>) -> Self {
-        let TrailContents { trail, artifacts, attestations, .. } = &*contents;
+        let TrailContents { trail, artifacts, attestations, earlier_names, .. } = &*contents;
         let artifacts: Vec<_> = artifacts.iter().map(ReportedArtifact::from).collect();
         let attestations: Vec<_> = attestations.iter().map(ReportedAttestation::from).collect();
-        let status = compliance::evaluate(&parsed.template, trail.created_at, &artifacts, &attestations);
+        let earlier_names = earlier_names.clone();
+        let begun_at = trail.created_at;
+        let status =
+            compliance::evaluate(&parsed.template, begun_at, &artifacts, &attestations, &earlier_names);
         let trail = match contents {
             Cow::Borrowed(contents) => contents.trail.clone(),
             Cow::Owned(contents) => contents.trail,
         };
-        Self { trail, parsed, artifacts, attestations, status }
+        Self { trail, parsed, artifacts, attestations, earlier_names, status }
     }
 
     /// Whether saying all that it comes to takes about a millisecond.
@@ -83,7 +89,7 @@ async fn evaluated_together<T: Send + 'static>(
     evaluate: impl Fn((TrailContents, Arc<Parsed>)) -> T + Clone + Send + 'static,
 ) -> Result<Vec<T>> {
     let mut made = Vec::with_capacity(ids.len());
-    let contents = cx.store().trail_contents(cx.org()?, ids).await?;
+    let contents = cx.trail_contents(ids).await?;
     for part in in_parts(contents, |contents| contents.trail.template) {
         let templates = cx.templates(part.iter().map(|contents| contents.trail.template)).await?;
         let with_template = |contents: TrailContents| {

@@ -178,7 +178,7 @@ impl History {
     /// The history of this trail, up to one instant.
     pub(crate) async fn read(trail: Id, cx: &Context<'_>) -> Result<Self> {
         let org = cx.org()?;
-        let contents = cx.store().trail_contents(org, &[trail]).await?.pop();
+        let contents = cx.trail_contents(&[trail]).await?.pop();
         let contents = contents.ok_or_else(|| StoreError::corrupt("a trail cannot be read any more"))?;
         let newest = contents.newest();
         let mut entries = cx.store().trail_entries(org, trail).await?;

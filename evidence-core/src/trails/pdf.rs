@@ -113,7 +113,8 @@ fn pages(
     let History { runs, has_more_runs, evaluated, .. } = history;
     let trail = &evaluated.trail;
     let attestations: Vec<&Attestation> = events.iter().filter_map(Event::attestation).collect();
-    let deciding = compliance::deciding(&evaluated.artifacts, &evaluated.attestations);
+    let EvaluatedTrail { artifacts: reported, attestations: attested, earlier_names, .. } = evaluated;
+    let deciding = compliance::deciding(reported, attested, earlier_names);
     let filenames = filenames(events);
     TrailReport {
         organization: org.to_string(),
@@ -315,6 +316,7 @@ fn artifacts(evaluated: &EvaluatedTrail, events: &[Event], runs: Option<&[Run]>)
         &evaluated.parsed.template,
         &evaluated.artifacts,
         &evaluated.attestations,
+        &evaluated.earlier_names,
     );
     let mut ran: BTreeMap<&Fingerprint, Vec<&Run>> = BTreeMap::new();
     for run in runs.unwrap_or_default() {
@@ -332,13 +334,14 @@ fn artifacts(evaluated: &EvaluatedTrail, events: &[Event], runs: Option<&[Run]>)
     let reported = events.iter().filter_map(Event::artifact);
     reported
         .map(|artifact| {
-            let state =
-                states.get(&(artifact.fingerprint.as_str(), artifact.template_reference_name.as_str()));
+            let (state, info) =
+                states.get(artifact.fingerprint.as_str()).cloned().unwrap_or((State::Incomplete, None));
             pdf::Artifact {
                 name: artifact.template_reference_name.clone(),
                 filename: artifact.filename.clone(),
                 fingerprint: artifact.fingerprint.to_string(),
-                state: state.copied().unwrap_or(State::Incomplete).to_string(),
+                state: state.to_string(),
+                state_info: info.unwrap_or_default(),
                 commit: built_from(artifact),
                 build_url: artifact.build_url.clone(),
                 at: artifact.created_at,
@@ -426,6 +429,7 @@ mod tests {
             revision: 0,
             artifacts: Vec::new(),
             attestations: Vec::new(),
+            earlier_names: BTreeMap::new(),
         };
         let parsed = Parsed { text: String::new(), template: Template::default() };
         let evaluated = EvaluatedTrail::new(Cow::Owned(contents), Arc::new(parsed));
@@ -451,6 +455,7 @@ mod tests {
             revision: 0,
             artifacts: Vec::new(),
             attestations: Vec::new(),
+            earlier_names: BTreeMap::new(),
         };
         let rows = expectations(&EvaluatedTrail::new(Cow::Owned(contents), Arc::new(parsed)), &[]);
         let rows = Vec::from_iter(rows.iter().map(|row| (row.scope.as_deref(), row.name.as_str())));
@@ -485,6 +490,7 @@ mod tests {
                 revision: 0,
                 artifacts: Vec::new(),
                 attestations: attestations.iter().zip(1..).map(|(one, index)| one.row(index)).collect(),
+                earlier_names: BTreeMap::new(),
             };
             let parsed = Parsed { text: String::new(), template: Template::default() };
             let evaluated = EvaluatedTrail::new(Cow::Owned(contents), Arc::new(parsed));

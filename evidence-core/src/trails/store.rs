@@ -1,12 +1,15 @@
 //! What a store answers about trails, and what was reported to them.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 
 use crate::artifacts::store::ArtifactRow;
 use crate::attestations::store::AttestationRow;
 use crate::id::Id;
-use crate::name::{FlowName, TrailName};
+use crate::name::{Fingerprint, FlowName, TrailName};
 use crate::page::{Listed, Page, PageRequest};
+use crate::rules::compliance::EarlierNames;
 use crate::rules::template::Template;
 use crate::store::entry::Current;
 use crate::store::error::StoreResult;
@@ -44,6 +47,8 @@ pub struct TrailContents {
     pub artifacts: Vec<ArtifactRow>,
     /// Every attestation reported to it, oldest first.
     pub attestations: Vec<AttestationRow>,
+    /// The names that content without one here was given in the flow before. Stores leave it empty.
+    pub earlier_names: EarlierNames,
 }
 
 impl TrailContents {
@@ -71,6 +76,22 @@ impl TrailContents {
         self
     }
 
+    /// The content that no report here gives a name, in any order, if the template may ask for something by name.
+    pub(crate) fn unnamed(&self) -> Vec<Fingerprint> {
+        if self.trail.template.is_none() {
+            return Vec::new();
+        }
+        let mut unnamed = BTreeSet::new();
+        for artifact in self.artifacts.iter().filter(|artifact| artifact.template_reference_name.is_empty()) {
+            unnamed.insert(&artifact.fingerprint);
+        }
+        for artifact in self.artifacts.iter().filter(|artifact| !artifact.template_reference_name.is_empty())
+        {
+            unnamed.remove(&artifact.fingerprint);
+        }
+        unnamed.into_iter().cloned().collect()
+    }
+
     /// Puts trails and what was reported to them together, for stores that read each apart, in any order.
     pub fn together(
         trails: impl IntoIterator<Item = Current<Trail>>,
@@ -82,6 +103,7 @@ impl TrailContents {
             revision,
             artifacts: Vec::new(),
             attestations: Vec::new(),
+            earlier_names: EarlierNames::new(),
         };
         let mut contents = Vec::from_iter(trails.into_iter().map(bare));
         contents.sort_unstable_by_key(|of| of.trail.id);

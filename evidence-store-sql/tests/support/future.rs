@@ -8,7 +8,7 @@ use evidence_core::time::Timestamp;
 use evidence_core::transfer::{Import, Transfer};
 
 /// Adds an entry of the year 2096 to the ledger of an organization, whatever the store thinks of the time.
-pub async fn add(store: &dyn Transfer, org: Id, text: &str) {
+pub(crate) async fn add(store: &dyn Transfer, org: Id, text: &str) {
     let index = store.ledger_head(org).await.unwrap().unwrap().size();
     let at = Timestamp::from_seconds(4_000_000_000);
     let fact = Fact::TextKept { text: text.to_owned() };

@@ -91,9 +91,11 @@ async fn an_environment_asserts_by_its_policies_and_its_allowlist() {
             api.put_policy(name, text).await.created();
             api.attach("prod", name).await;
         }
+        // Without policies the flows decide.
         let free = api.asserted("?environment_name=free").await;
-        assert_eq!((&free["compliant"], &free["policy_evaluations"]), (&json!(true), &json!([])));
+        assert_eq!((&free["compliant"], free.get("policy_evaluations")), (&json!(false), None));
         assert_eq!((&free["scope"], &free["environment"]), (&json!("environment"), &json!("free")));
+        assert_eq!(free["compliance_status"], api.asserted("").await["compliance_status"]);
         let statuses = |asserted: &Value| {
             let policies = asserted["policy_evaluations"].as_array().unwrap().iter();
             Vec::from_iter(policies.map(|one| format!("{} {}", one["policy_name"], one["status"])))
@@ -109,6 +111,7 @@ async fn an_environment_asserts_by_its_policies_and_its_allowlist() {
         let resolution = json!({"type": "missing_attestation", "context": context});
         assert_eq!(rules[2]["resolutions"], json!([resolution]));
         api.given_test('1', "t", true).await;
+        assert_eq!(api.asserted("?environment_name=free").await["compliant"], true);
         let tags = json!({"set_tags": {"kind": "draft"}});
         api.patch("/tags/acme/flow/web").json(&tags).await.ok();
         assert_eq!(api.asserted("?environment_name=prod").await["compliant"], true);
@@ -289,6 +292,65 @@ async fn a_logical_environment_asks_the_policies_of_its_members() {
         let attest = api.post("/attestations/acme/web/trail/t/generic");
         attest.form(&[("name=\"data_json\"", &data)]).await.created();
         assert_eq!(asserted().await, (true, vec![provenance, scanned("COMPLIANT")]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_gate_looks_at_the_names_by_which_an_artifact_runs_as_its_environment_does() {
+    on_every_store_and_mount(async |api| {
+        api.given_flow_with_template().await;
+        api.given_artifact('1', "t").await;
+        api.given_environments("docker", &["prod"]).await;
+        let named = |name: &str| {
+            format!("{COMPLIANCE}    exceptions:\n      - if: ${{{{ matches(artifact.name, '^{name}') }}}}\n")
+        };
+        for (policy, name) in [("ran", "image-1"), ("reported", "api:")] {
+            api.put_policy(policy, &named(name)).await.created();
+        }
+        let gate = async |query: &str| api.asserted(query).await["compliant"] == true;
+        // The file's name in the report is all that is known of it.
+        assert_eq!((gate("?policy_name=ran").await, gate("?policy_name=reported").await), (false, true));
+        for (policy, compliant) in [("ran", true), ("reported", false)] {
+            api.attach("prod", policy).await;
+            api.report_running("prod", &[('1', &[1])]).await;
+            api.get("/snapshots/acme/prod/-1").await.expect(200, json!({"compliant": compliant}));
+            assert_eq!(gate("?environment_name=prod").await, compliant, "{policy}");
+            assert_eq!(gate(&format!("?policy_name={policy}")).await, compliant, "{policy}");
+            let detach = api.delete("/environments/acme/prod/policies").json(json!({"policy_names": [policy]}));
+            detach.await.expect_exactly(200, json!("OK"));
+        }
+        // Reports of several names agree, or the exception waives nothing.
+        api.report_running("prod", &[]).await;
+        let elsewhere = json!({
+            "fingerprint": fingerprint('1'), "filename": "other", "build_url": "", "commit_url": "", "trail_name": "t",
+        });
+        api.post("/artifacts/acme/shop").json(&elsewhere).await.created();
+        assert!(!gate("?policy_name=reported").await);
+        let asserted = api.asserted("?policy_name=reported").await;
+        let reason = &asserted["policy_evaluations"][0]["rule_evaluations"][1]["resolutions"][0]["context"]["reason"];
+        assert!(reason.as_str().unwrap().contains("it does not hold alike"), "{reason}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_artifact_whose_name_the_template_does_not_know_says_so() {
+    on_every_store_and_mount(async |api| {
+        api.given_flow_with_template().await;
+        let artifact = json!({
+            "trail_name": "t", "template_reference_name": "mistyped", "fingerprint": fingerprint('1'), "filename": "api:1",
+            "build_url": "", "commit_url": "",
+        });
+        api.post("/artifacts/acme/web").json(&artifact).await.created();
+        let why = "The template expects no artifact named 'mistyped', so that it needs only what the trail needs";
+        let asserted = api.asserted("").await;
+        assert_eq!((&asserted["compliant"], &asserted["compliance_status"]["state_info"]), (&json!(true), &json!(why)));
+        let shown = api.get(&format!("/artifacts/acme/web/fingerprint/{}", fingerprint('1'))).await.ok();
+        assert_eq!(shown["state"], "COMPLIANT");
+        assert!(shown["state_info"].as_str().unwrap().contains(why), "{shown}");
+        let listed = json!({"artifacts_statuses": {"mistyped": {"status": "COMPLIANT", "state_info": why}}});
+        api.get("/trails/acme/web/t").await.expect(200, json!({"compliance_status": listed}));
     })
     .await;
 }

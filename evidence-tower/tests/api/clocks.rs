@@ -13,7 +13,8 @@ use evidence_core::{Evidence, EvidenceService, Settings, Store};
 use http::HeaderMap;
 use serde_json::{Value, json};
 
-use crate::support::{Api, JANE, ManualClock, Mount, NOW, StoreUnderTest, acme, fixture, stores};
+use crate::mounts::Mount;
+use crate::support::{Api, JANE, ManualClock, NOW, StoreUnderTest, acme, fixture, stores};
 
 /// The machine's clock, and so many seconds.
 #[derive(Default)]
@@ -57,7 +58,9 @@ async fn a_server_whose_clock_is_ahead_records_nothing_and_is_not_ready() {
         assert_eq!(entries(&*store).await, before, "{name}");
         let ready = api.again("/ready", HeaderMap::new()).await;
         assert!(ready.message(503).contains(why), "{name}");
-        let refused = evidence.administration(&"host".parse().unwrap()).create_user(&"judy".parse().unwrap());
+        let (operator, user) = ("host".parse().unwrap(), "judy".parse().unwrap());
+        let administration = evidence.administration(&operator);
+        let refused = administration.create_user(&user);
         assert_eq!(refused.await.unwrap_err().status(), 503, "{name}");
         // Neither does it take over background work.
         let (holder, lease) = ("00000000-0000-0000-0000-00000001".parse().unwrap(), "notify".to_owned());

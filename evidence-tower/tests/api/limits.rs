@@ -365,7 +365,7 @@ async fn an_environment_runs_so_many_different_artifacts_and_no_more() {
 
 /// An artifact that was reported to many flows, under policies of many rules.
 #[tokio::test]
-async fn what_policies_evaluate_is_refused_before_they_do() {
+async fn what_is_too_much_to_evaluate_is_not_compliant_and_says_so() {
     let api = limited(Limits { resolutions: 8, evaluations: 20, ..Limits::default() }).await;
     api.given_environments("docker", &["prod", "test"]).await;
     for flow in ["one", "two"] {
@@ -378,39 +378,114 @@ async fn what_policies_evaluate_is_refused_before_they_do() {
         api.put_policy(name, PROVENANCE).await.created();
     }
     let gate = |query: &str| api.get(&format!("/asserts/acme/fingerprint/{}?{query}", fingerprint('1')));
+    let resolutions = "The rules of the policies come to more than 8 for one artifact";
+    let refused_by_gate = || {
+        let resolution = json!({"type": "not_evaluated", "context": {"reason": resolutions}});
+        let rule = json!({"rule": {"type": "policy"}, "satisfied": false, "resolutions": [resolution]});
+        let policy = json!({"status": "NON-COMPLIANT", "rule_evaluations": [rule]});
+        json!({"compliant": false, "policy_evaluations": [policy, policy, policy]})
+    };
     gate("policy_name=a&policy_name=b").await.expect(200, json!({"compliant": true}));
-    let text = "The rules of the policies come to more than 8 for one artifact";
     let three = "policy_name=a&policy_name=b&policy_name=c";
-    gate(three).await.expect_exactly(400, refused_field("query.policy_name", text));
+    gate(three).await.expect(200, refused_by_gate());
     gate(&format!("{three}&flow_name=one")).await.expect(200, json!({"compliant": true}));
 
-    // The same of a report: what would be too much is not attached, and nothing is recorded of it.
+    // What ran and was compliant does not stay so when it cannot be evaluated.
     let attach =
         |names: &[&str]| api.post("/environments/acme/prod/policies").json(json!({ "policy_names": names }));
+    let detach =
+        |name: &str| api.delete("/environments/acme/prod/policies").json(json!({ "policy_names": [name] }));
+    let expect = async |compliant: bool, artifacts: usize, reason: Option<&str>| {
+        api.get("/environments/acme/prod").await.expect(200, json!({"state": compliant}));
+        let snapshot =
+            api.get("/snapshots/acme/prod/-1").await.expect(200, json!({"compliant": compliant})).ok();
+        let shown = snapshot["artifacts"].as_array().unwrap();
+        assert_eq!(shown.len(), artifacts);
+        for artifact in shown {
+            let reasons = artifact["reasons_for_incompliance"].to_string();
+            assert_eq!(reasons.contains("the artifact was not evaluated"), reason.is_some(), "{reasons}");
+            assert!(reasons.contains(reason.unwrap_or_default()), "{reasons}");
+        }
+    };
     attach(&["a", "b"]).await.ok();
     api.report_running("prod", &[('1', &[1])]).await.created();
-    attach(&["c"]).await.expect_exactly(400, refused_field("policy_names", text));
+    expect(true, 1, None).await;
+    attach(&["c"]).await.ok();
+    expect(false, 1, Some(resolutions)).await;
+    api.report_running("prod", &[('1', &[1])]).await.expect_exactly(200, json!("OK"));
+    expect(false, 1, Some(resolutions)).await;
+    detach("c").await.ok();
+    expect(true, 1, None).await;
+    // More artifacts than all policies can evaluate, with one that was evaluated before.
     let many = [('1', &[1_i64] as &[i64]), ('2', &[1]), ('3', &[1]), ('4', &[1]), ('5', &[1])];
     let evaluations = "The policies evaluate more than 20 rules and parts of conditions";
-    let refused = json!({"message": "Invalid report data", "errors": {"artifacts": evaluations}});
-    api.report_running("prod", &many).await.expect_exactly(400, refused);
-    api.expect_snapshots("prod", 1).await;
+    api.report_running("prod", &many).await.created();
+    expect(false, 5, Some(evaluations)).await;
     api.report_running("prod", &many[..4]).await.created();
-    let settings = json!({"policies": ["a", "b", "c"]});
-    let patch = api.patch("/environments/acme/prod").json(&settings).await;
-    patch.expect_exactly(400, refused_field("policies", text));
-    // Nor does a new version say what could not be evaluated, so that what was decided before would stand.
+    let snapshot = api.get("/snapshots/acme/prod/-1").await.ok();
+    let compliant =
+        Vec::from_iter(snapshot["artifacts"].as_array().unwrap().iter().map(|one| &one["compliant"]));
+    assert_eq!(compliant.iter().filter(|one| ***one == true).count(), 1, "{snapshot}");
+    api.report_running("prod", &many[..1]).await.created();
+    expect(true, 1, None).await;
+    // A new version of a policy.
     let rule = "    - type: junit\n";
     let asking = format!("_schema: https://example.com/v1\nartifacts:\n  attestations:\n{}", rule.repeat(3));
-    api.put_policy("a", &asking).await.expect_exactly(400, refused_field("policy_file", text));
-    api.get("/policies/acme/a").await.expect(200, json!({"versions": [{"version": 1}]}));
-    // Detaching is never too much.
-    attach(&["a"]).await.ok();
-    let detach = api.delete("/environments/acme/prod/policies").json(json!({"policy_names": ["b"]}));
-    detach.await.expect_exactly(200, json!("OK"));
-    // The gate asks what the environment asks.
+    api.put_policy("a", &asking).await.expect(200, json!({"versions": [{}, {"version": 2}]}));
+    expect(false, 1, Some(resolutions)).await;
+    // What is allowed may run all the same.
+    let allowed =
+        json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": "known"});
+    api.put("/allowlists/acme/prod").json(allowed).await.created();
+    api.report_running("prod", &many[..1]).await.created();
+    expect(true, 1, None).await;
+    // The gate says what the environment says.
+    let settings = json!({"policies": ["a", "b", "c"]});
     api.patch("/environments/acme/test").json(&settings).await.ok();
-    gate("environment_name=test").await.expect_exactly(400, refused_field("query.environment_name", text));
+    gate("environment_name=test").await.expect(200, refused_by_gate());
+}
+
+/// More attestations than are evaluated, and more than is recorded.
+#[tokio::test]
+async fn what_is_too_much_to_keep_or_to_record_is_not_compliant_and_says_so() {
+    let asking = "_schema: https://example.com/v1\nartifacts:\n  attestations:\n    - type: generic\n";
+    for (limits, reason) in [
+        (
+            Limits { evaluated_attestations: 3, ..Limits::default() },
+            "The policies ask for more than 3 attestations of what runs",
+        ),
+        (
+            Limits { snapshot: 1_500, ..Limits::default() },
+            "What runs comes to more than 1500 bytes, with where it comes from",
+        ),
+    ] {
+        let api = limited(limits).await;
+        api.given_environments("docker", &["prod"]).await;
+        api.put_policy("p", asking).await.created();
+        api.attach("prod", "p").await;
+        let report = async |flow: &str| {
+            let artifact = json!({
+                "fingerprint": fingerprint('1'), "filename": "api", "build_url": "", "commit_url": "", "trail_name": "t",
+            });
+            api.post(&format!("/artifacts/acme/{flow}")).json(artifact).await.created();
+            let data = json!({"attestation_name": "a", "is_compliant": true}).to_string();
+            let attest = api.post(&format!("/attestations/acme/{flow}/trail/t/generic"));
+            attest.form(&[("name=\"data_json\"", &data)]).await.created();
+        };
+        report("one").await;
+        let reply = api.report_running("prod", &[('1', &[1])]).await;
+        assert!(reply.status.is_success(), "{reply:?}");
+        api.get("/environments/acme/prod").await.expect(200, json!({"state": true}));
+        for number in 0..20 {
+            report(&format!("flow{number}")).await;
+        }
+        let reply = api.report_running("prod", &[('1', &[1])]).await;
+        assert!(reply.status.is_success(), "{reply:?}");
+        api.get("/environments/acme/prod").await.expect(200, json!({"state": false}));
+        let snapshot = api.get("/snapshots/acme/prod/-1").await.ok();
+        let reasons = snapshot["artifacts"][0]["reasons_for_incompliance"].to_string();
+        assert!(reasons.contains(reason), "{reasons}");
+    }
 }
 
 fn refused_field(field: &str, text: &str) -> serde_json::Value {

@@ -69,5 +69,6 @@ mod text_limits;
 mod trails;
 mod unread;
 mod unreadable;
+mod verdicts;
 mod wording;
 mod writes;

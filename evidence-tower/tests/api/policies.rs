@@ -265,7 +265,7 @@ async fn environments_that_a_new_version_did_not_reach_are_evaluated_by_it_in_th
         timeout(Duration::from_secs(1), put).await.map(|_| "it answered").unwrap_err();
         let evidence = Evidence::new(Arc::clone(&stored.store), Settings::default());
         let api = Api::new(evidence.clone(), Mount::Tower, stored.name).await;
-        let background = evidence.background(LEASE, vec![Arc::new(Reevaluate)]);
+        let background = evidence.background(LEASE, vec![Arc::new(Reevaluate::default())]);
         for name in ["a", "b"] {
             let path = format!("/environments/acme/{name}");
             let begun = Instant::now();

@@ -91,16 +91,24 @@ async fn content_needs_what_its_trail_asks_of_it_though_it_is_reported_again_wit
 }
 
 #[tokio::test]
-async fn content_whose_name_another_has_since_is_what_it_was_last_called() {
+async fn a_report_of_other_content_by_its_name_lifts_nothing_that_content_needs() {
     on_every_store_and_mount(async |api| {
         api.given_gate().await;
-        // A wrong name is put right by the next, once the name is another artifact's.
         api.given_artifact('1', "wrong").await;
         api.given_artifact('2', "wrong").await;
         api.expect_at_gate(false).await;
         api.report_to_web('1', json!({"trail_name": "wrong", "template_reference_name": "other"})).await;
         api.given_test('2', "wrong", true).await;
+        api.expect_at_gate(false).await;
+        let incomplete = json!({"state": "INCOMPLETE"});
+        let path = format!("/artifacts/acme/web/fingerprint/{}", fingerprint('1'));
+        api.get(&path).await.expect(200, incomplete);
+        let asserted = format!("/asserts/acme/fingerprint/{}", fingerprint('1'));
+        api.get(&asserted).await.expect(200, json!({"compliant": false}));
+        api.given_test('1', "wrong", true).await;
         api.expect_at_gate(true).await;
+        api.get(&path).await.expect(200, json!({"state": "COMPLIANT"}));
+        api.get(&asserted).await.expect(200, json!({"compliant": true}));
         // A report without a name calls it nothing else.
         api.given_artifact('1', "right").await;
         api.given_artifact('2', "right").await;
@@ -179,7 +187,7 @@ async fn content_that_still_stands_in_its_trail_stays_what_was_said_of_it_by_ano
         api.report_to_web('2', built("api", "2")).await;
         api.attest_in_web("t", attestation("2", true)).await;
         api.expect_at_gate(false).await;
-        let line = json!({"attestation_name": "test", "is_compliant": false, "unexpected": true});
+        let line = json!({"attestation_name": "test", "is_compliant": false, "unexpected": false});
         let statuses = json!({
             "api": {"status": "COMPLIANT", "artifact_fingerprint": fingerprint('2')},
             "other": {
@@ -258,8 +266,12 @@ async fn content_without_a_name_in_a_new_trail_needs_what_that_asks_of_the_last_
             snapshot.contains("It is evaluated as 'api' too, which an earlier report called it"),
             "{snapshot}"
         );
-        // The trail's own answer is about what it was reported as there.
-        let unnamed = json!({fingerprint('1'): {"status": "COMPLIANT", "unexpected": true}});
+        // The trail and the artifact say the same.
+        let why = "It is evaluated as 'api' too, which an earlier report called it";
+        let unnamed =
+            json!({fingerprint('1'): {"status": "INCOMPLETE", "unexpected": true, "state_info": why}});
+        let artifact = format!("/artifacts/acme/web/fingerprint/{}", fingerprint('1'));
+        api.get(&artifact).await.expect(200, json!({"state": "INCOMPLETE", "trail_name": "t2"}));
         let status = json!({"status": "INCOMPLETE", "artifacts_statuses": unnamed});
         api.get("/trails/acme/web/t2").await.expect(200, json!({"compliance_status": status}));
         api.given_test('1', "t2", true).await;
@@ -309,6 +321,8 @@ async fn a_report_without_a_name_or_a_trail_does_not_hide_that_the_flow_expects_
         api.expect_at_gate(false).await;
         api.report_to_web('1', json!({})).await;
         api.expect_at_gate(false).await;
+        let artifact = format!("/artifacts/acme/web/fingerprint/{}", fingerprint('1'));
+        api.get(&artifact).await.expect(200, json!({"state": "INCOMPLETE", "trail_name": ""}));
     })
     .await;
 }

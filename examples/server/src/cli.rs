@@ -651,9 +651,10 @@ mod tests {
             assert!(help.contains(&shown), "{shown} is not in\n{help}");
         }
         let limits = |arguments: &[&str]| {
-            let cli = Cli::try_parse_from(["evidence-server"].iter().chain(arguments))
-                .map_err(|error| error.to_string())?;
-            let Command::Serve(options) = cli.command() else { panic!("serve") };
+            let command = Cli::read(["evidence-server"].iter().chain(arguments));
+            let Command::Serve(options) = command.map_err(|error| error.to_string())? else {
+                panic!("serve")
+            };
             options.api.limits().map_err(|error| error.to_string())
         };
         let set = limits(&["--limit", "file=1MiB,form=96MiB", "--limit", "tags=7"]).unwrap();

@@ -49,6 +49,10 @@ impl EvaluatedArtifact {
     #[cfg(feature = "memory")]
     pub(super) fn differs_from(&self, recorded: &RunningArtifact, snapshot: u64) -> Option<String> {
         let now = &self.found;
+        // What was too much for the host that recorded it may not be here.
+        if recorded.not_evaluated.is_some() {
+            return None;
+        }
         let same = [
             ("verdict", now.compliant == recorded.compliant),
             ("provenance", now.provenance == recorded.provenance),
@@ -65,7 +69,15 @@ impl EvaluatedArtifact {
         let count = |created: &Vec<i64>| created.len() as u64;
         let found = ArtifactEvaluation::clone(&self.found);
         let ArtifactEvaluation {
-            compliant, provenance, source, judged_by, violates, outcomes, inputs, ..
+            compliant,
+            provenance,
+            source,
+            judged_by,
+            violates,
+            outcomes,
+            inputs,
+            not_evaluated,
+            ..
         } = found;
         let ObservedArtifact { fingerprint, name, created, context } = self.observed.clone();
         RunningArtifact {
@@ -87,6 +99,7 @@ impl EvaluatedArtifact {
             violates,
             outcomes,
             inputs,
+            not_evaluated,
         }
     }
 }
@@ -116,7 +129,8 @@ impl Change {
             _ if before.compliant != now.compliant
                 || before.judged_by != now.judged_by
                 || before.violates != now.violates
-                || before.outcomes != now.outcomes =>
+                || before.outcomes != now.outcomes
+                || before.not_evaluated != now.not_evaluated =>
             {
                 Self::Changed
             }

@@ -10,14 +10,14 @@ use futures_util::future::try_join;
 use super::work::asked_by;
 use super::{PolicySet, ReportedState};
 use crate::artifacts::store::{ArtifactRow, Origin};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::flows::operations::FlowLabel;
 use crate::flows::templates::Parsed;
 use crate::id::Id;
 use crate::ledger::Hash;
 use crate::name::Fingerprint;
 use crate::rules::compliance::{
-    self, ArtifactState, AttestationStatus, ContentStatus, ReportedArtifact, ReportedAttestation, State,
+    self, AttestationStatus, ContentStatus, EarlierNames, ReportedArtifact, ReportedAttestation, State,
 };
 use crate::rules::policy::{Asked, FlowAttestations, FlowContext};
 use crate::rules::template::{self, Template};
@@ -133,13 +133,14 @@ impl Reports {
         cx: &Context<'_>,
     ) -> Result<EvaluatedReports> {
         let Self { rests_on, allowed, origins, flows, alone } = self;
-        let mut running: BTreeMap<Id, BTreeMap<Fingerprint, String>> = BTreeMap::new();
-        for Origin { report, last_name, .. } in &origins {
+        let mut running: BTreeMap<Id, BTreeSet<Fingerprint>> = BTreeMap::new();
+        for Origin { report, .. } in &origins {
             let Some(trail) = report.trail else { continue };
-            running.entry(trail).or_default().insert(report.fingerprint.clone(), last_name.clone());
+            running.entry(trail).or_default().insert(report.fingerprint.clone());
         }
         let reported = Vec::from_iter(running.keys().copied());
         let running = Arc::new(running);
+        let in_trails = Arc::clone(&running);
         let asked = asked_by(&policies.versions(), cx).await?;
         let kept = Arc::new(AtomicUsize::new(kept_before));
         let (all_kept, most) = (Arc::clone(&kept), cx.limits().evaluated_attestations);
@@ -149,17 +150,27 @@ impl Reports {
             }
             let contents = contents.within(rests_on);
             let running = running.get(&contents.trail.id).into_iter().flatten();
-            let running = running.map(|(content, name)| (content.as_str(), name.as_str())).collect();
+            let running = running.map(Fingerprint::as_str).collect();
             let evaluated = InTrail::new(&contents, &parsed.template, &running, &asked);
             kept.fetch_add(evaluated.kept, Ordering::Relaxed);
             Some((contents.trail.id, evaluated))
         };
-        let trails = evaluated(&reported, cx, evaluate).await?.into_iter().flatten().collect();
+        let mut trails: BTreeMap<Id, InTrail> =
+            evaluated(&reported, cx, evaluate).await?.into_iter().flatten().collect();
+        let mut exceeds = None;
         if all_kept.load(Ordering::Relaxed) > most {
-            let text = format!("The policies ask for more than {most} attestations of what runs");
-            return Err(Error::invalid("artifacts", text));
+            exceeds = Some(format!("The policies ask for more than {most} attestations of what runs"));
+            // How it stands in its trails is told all the same.
+            let asks_for_none = move |(contents, parsed): (TrailContents, Arc<Parsed>)| {
+                let contents = contents.within(rests_on);
+                let running = in_trails.get(&contents.trail.id).into_iter().flatten();
+                let running = running.map(Fingerprint::as_str).collect();
+                let evaluated = InTrail::new(&contents, &parsed.template, &running, &Asked::default());
+                (contents.trail.id, evaluated)
+            };
+            trails = evaluated(&reported, cx, asks_for_none).await?.into_iter().collect();
         }
-        Ok(EvaluatedReports { allowed, origins, flows, trails, alone })
+        Ok(EvaluatedReports { allowed, origins, flows, trails, alone, exceeds })
     }
 }
 
@@ -170,7 +181,7 @@ pub(crate) struct EvaluatedReport {
     /// Why, where no attestation accounts for it.
     pub(crate) reason: Option<String>,
     /// What counts for it: its own attestations and those of its trail.
-    attestations: Vec<Arc<FlowAttestations>>,
+    attestations: Arc<FlowAttestations>,
     /// Whether all that it is evaluated by could be read: what could not may be put right, of which no ledger tells.
     is_final: bool,
 }
@@ -194,43 +205,41 @@ pub(crate) struct InTrail {
 const TOO_MUCH: &str = "More attestations count for what runs of the trail than are evaluated";
 
 impl InTrail {
-    /// How this content stands in a trail: by fingerprint, each with the last name that it was given before. Of the
-    /// attestations those are kept that are `asked` for.
+    /// How this content stands in a trail, by fingerprint. Of the attestations those are kept that are `asked` for.
     pub(crate) fn new(
         contents: &TrailContents,
         template: &Template,
-        running: &BTreeMap<&str, &str>,
+        running: &BTreeSet<&str>,
         asked: &Asked,
     ) -> Self {
         let artifacts = Vec::from_iter(contents.artifacts.iter().map(ReportedArtifact::from));
         let attestations = Vec::from_iter(contents.attestations.iter().map(ReportedAttestation::from));
         let none: Arc<FlowAttestations> = Arc::default();
         let kept = Cell::new(0);
-        let keep = |lines: Vec<AttestationStatus>, reported: &[&ReportedAttestation]| {
+        let keep = |lines: Vec<AttestationStatus>,
+                    reported: &[&ReportedAttestation],
+                    on_trail: Option<&Arc<FlowAttestations>>| {
             if asked.is_empty() {
                 return Arc::clone(&none);
             }
-            let list = FlowAttestations::of_scope(lines, reported, asked);
+            let list = FlowAttestations::of_scope(lines, reported, on_trail, asked);
             kept.set(kept.get() + list.len());
             Arc::new(list)
         };
-        let most = compliance::MAX_LINES;
-        let found = compliance::content_statuses(template, &artifacts, &attestations, running, most, keep);
-        let evaluated = |(fingerprint, status): (&str, ContentStatus<'_, _>)| {
-            let ContentStatus { state, attestations, worse_as, is_too_much } = status;
-            let reason = template.unreadable().map(str::to_owned).or_else(|| worse_as.map(evaluated_as));
+        let (most, reports) = (compliance::MAX_LINES, (&artifacts[..], &attestations[..]));
+        let found =
+            compliance::content_statuses(template, reports, &contents.earlier_names, running, most, keep);
+        let evaluated = |(fingerprint, status): (&str, ContentStatus<_>)| {
+            let ContentStatus { state, attestations, reason, is_too_much } = status;
+            let reason = template.unreadable().map(str::to_owned).or(reason);
             let reason = reason.or_else(|| is_too_much.then(|| TOO_MUCH.to_owned()));
             let is_final = template.unreadable().is_none();
+            let attestations = attestations.unwrap_or_default();
             (fingerprint.to_owned(), EvaluatedReport { state, reason, attestations, is_final })
         };
         let states = found.into_iter().map(evaluated).collect();
         Self { name: contents.trail.name.to_string(), states, kept: kept.get() }
     }
-}
-
-/// Why content does not comply of which its newest report asks for nothing that is missing.
-fn evaluated_as(name: &str) -> String {
-    format!("It is evaluated as '{name}' too, which an earlier report called it")
 }
 
 /// How what runs stands wherever it was reported.
@@ -241,6 +250,8 @@ pub(super) struct EvaluatedReports {
     trails: BTreeMap<Id, InTrail>,
     /// Of reports without a trail.
     alone: BTreeMap<Id, EvaluatedReport>,
+    /// Why what the policies ask for is more than is evaluated, if it is. Nothing of it is kept then.
+    pub(super) exceeds: Option<String>,
 }
 
 impl EvaluatedReports {
@@ -250,7 +261,7 @@ impl EvaluatedReports {
     }
 
     pub(super) fn inputs(self) -> Result<EvaluationInputs> {
-        let Self { allowed, origins, flows, mut trails, mut alone } = self;
+        let Self { allowed, origins, flows, mut trails, mut alone, exceeds: _ } = self;
         let digests: BTreeMap<Id, Hash> = flows.iter().map(|(id, flow)| (*id, flow.digest())).collect();
         let mut sources: BTreeMap<Fingerprint, Vec<Source>> = BTreeMap::new();
         for Origin { report: row, last_name, .. } in origins {
@@ -300,8 +311,8 @@ pub(crate) async fn without_trail(
         };
         let reports = part.into_iter().map(report).collect();
         let evaluations = |(.., parsed): &(_, _, _, Arc<Parsed>)| 1 + parsed.template.requirements();
-        let evaluate = |(id, report, last_name, parsed): (Id, _, String, Arc<Parsed>)| {
-            (id, EvaluatedReport::alone(report, last_name, &parsed.template))
+        let evaluate = |(id, report, last_name, parsed): (Id, ReportedArtifact, String, Arc<Parsed>)| {
+            (id, EvaluatedReport::alone(&report, &last_name, &parsed.template))
         };
         states.extend(cx.compute().evaluate_each(reports, evaluations, evaluate).await?);
     }
@@ -310,8 +321,8 @@ pub(crate) async fn without_trail(
 
 impl EvaluatedReport {
     /// How a report stands of which its trail knows nothing.
-    pub(crate) const fn unknown() -> Self {
-        Self { state: State::Incomplete, reason: None, attestations: Vec::new(), is_final: false }
+    pub(crate) fn unknown() -> Self {
+        Self { state: State::Incomplete, reason: None, attestations: Arc::default(), is_final: false }
     }
 
     /// As policies see it in its flow.
@@ -322,21 +333,16 @@ impl EvaluatedReport {
     }
 
     /// How a report without a trail stands, whose content was called `last_name` last.
-    fn alone(mut report: ReportedArtifact, last_name: String, template: &Template) -> Self {
-        let state_of = |report: &_| match compliance::evaluate_artifact(template, report, &[], &[]).state {
-            ArtifactState::Reported(state) => state,
-            ArtifactState::Missing => State::Incomplete,
-        };
-        let mut state = state_of(&report);
-        let mut reason = template.unreadable().map(str::to_owned);
-        if report.name.is_empty() && !last_name.is_empty() {
-            report.name = last_name;
-            let named = state_of(&report);
-            if named != state {
-                reason = reason.or_else(|| Some(evaluated_as(&report.name)));
-                state = named;
-            }
-        }
-        Self { state, reason, attestations: Vec::new(), is_final: template.unreadable().is_none() }
+    fn alone(report: &ReportedArtifact, last_name: &str, template: &Template) -> Self {
+        let earlier = EarlierNames::from([(report.fingerprint.clone(), last_name.to_owned())]);
+        let (reports, wanted) =
+            ((std::slice::from_ref(report), &[][..]), BTreeSet::from([&*report.fingerprint]));
+        let mut found =
+            compliance::content_statuses(template, reports, &earlier, &wanted, usize::MAX, |_, _, _| ());
+        let found = found.remove(&*report.fingerprint);
+        let (state, reason) = found.map_or((State::Incomplete, None), |status| (status.state, status.reason));
+        let reason = template.unreadable().map(str::to_owned).or(reason);
+        let is_final = template.unreadable().is_none();
+        Self { state, reason, attestations: Arc::default(), is_final }
     }
 }

@@ -51,6 +51,7 @@ fn evaluated(digit: char, compliant: Option<bool>) -> EvaluatedArtifact {
             violates: if compliant == Some(false) { vec![0] } else { vec![] },
             outcomes: vec![],
             inputs: None,
+            not_evaluated: None,
             name: "api".to_owned(),
             is_final: true,
             allowed_until: None,
@@ -314,7 +315,7 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
         artifact_state: State::Compliant,
         reason: None,
         tags: Arc::default(),
-        attestations: Vec::new(),
+        attestations: Arc::default(),
     };
     let reported = |context| {
         let (reference, flow) = (String::new(), Hash::of("web"));

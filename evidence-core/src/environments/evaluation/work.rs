@@ -3,14 +3,12 @@
 
 use std::sync::Arc;
 
-use super::{PolicySet, open_instances};
 use crate::compute::EVALUATIONS_PER_JOB;
-use crate::environments::store::KnownEnvironment;
-use crate::error::{Error, Result};
-use crate::id::{Id, VersionKey};
+use crate::error::Result;
+use crate::id::VersionKey;
 use crate::limits::Limits;
 use crate::rules::policy::{Asked, Policy};
-use crate::service::{Context, snapshot_too_large};
+use crate::service::Context;
 
 /// Where artifacts are evaluated: each in the flows that it was reported to, and once where there is none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -53,23 +51,29 @@ impl Work {
         }
     }
 
-    /// Refuses what evaluates more in these places than a request may, or comes to more than is recorded or shown: as `field`
-    /// leads to it.
-    pub(crate) fn check(self, places: Places, limits: &Limits, field: &'static str) -> Result<()> {
-        let Limits { evaluations, resolutions, snapshot, .. } = *limits;
-        if self.rules.saturating_mul(places.most) > resolutions {
-            let text = format!("The rules of the policies come to more than {resolutions} for one artifact");
-            return Err(Error::invalid(field, text));
-        }
-        if self.parts.saturating_mul(places.all) > evaluations {
-            let text = format!("The policies evaluate more than {evaluations} rules and parts of conditions");
-            return Err(Error::invalid(field, text));
-        }
-        if self.letters.saturating_mul(places.all) as u64 > snapshot {
-            return Err(snapshot_too_large(snapshot));
-        }
-        Ok(())
+    /// Why what the rules come to in so many places is more than is shown of one artifact, if it is.
+    pub(crate) fn exceeds_of_one(self, places: usize, limits: &Limits) -> Option<String> {
+        let most = limits.resolutions;
+        let exceeds = self.rules.saturating_mul(places) > most;
+        exceeds.then(|| format!("The rules of the policies come to more than {most} for one artifact"))
     }
+
+    /// Why these places are more than is evaluated or recorded at once, if they are.
+    pub(crate) fn exceeds(self, places: Places, limits: &Limits) -> Option<String> {
+        let Limits { evaluations, snapshot, .. } = *limits;
+        if self.parts.saturating_mul(places.all) > evaluations {
+            return Some(format!(
+                "The policies evaluate more than {evaluations} rules and parts of conditions"
+            ));
+        }
+        let bytes = self.letters.saturating_mul(places.all) as u64;
+        (bytes > snapshot).then(|| too_large(snapshot))
+    }
+}
+
+/// Why what runs is not evaluated: it could not be recorded.
+pub(super) fn too_large(most: u64) -> String {
+    format!("What runs comes to more than {most} bytes, with where it comes from")
 }
 
 /// These policies, in order, some for each job: so many as it evaluates of one artifact in these places, and one at least.
@@ -82,26 +86,6 @@ pub(crate) fn for_jobs(policies: &[Arc<Policy>], places: Places) -> impl Iterato
 /// How many evaluations these policies take in one place: a policy of two rules and no expression counts as one.
 pub(crate) fn evaluations(policies: &[Arc<Policy>]) -> usize {
     policies.iter().map(|policy| policy.parts() / 2).sum()
-}
-
-/// Refuses a new version of one of the environment's policies by which more of what runs there would have to be evaluated
-/// than a report may: what was decided before would stand, whatever the version says.
-pub(crate) async fn check_version(
-    known: &KnownEnvironment,
-    policy: Id,
-    version: &Arc<Policy>,
-    cx: &Context<'_>,
-) -> Result<()> {
-    let open = open_instances(known, cx).await?;
-    let places: Places = open.values().map(|instance| instance.provenance.len()).collect();
-    let others = Vec::from_iter(known.record.policies.iter().copied().filter(|other| *other != policy));
-    let others = PolicySet::read(&others, Vec::new(), cx).await?.versions();
-    let mut work = Work::default();
-    work.add([version]);
-    for part in cx.policies_in_parts(&others).await? {
-        work.add(cx.parsed_policies(&part).await?.values());
-    }
-    work.check(places, cx.limits(), "artifacts")
 }
 
 /// What these versions of policies ask of attestations.
@@ -126,7 +110,7 @@ mod tests {
     type Case<'a> = (&'a [&'a Arc<Policy>], &'a [usize], Option<&'a str>);
 
     #[test]
-    fn work_is_refused_before_it_is_done() {
+    fn work_that_is_too_much_is_found_before_it_is_done() {
         let plain = policy("  provenance:\n    required: true\n");
         // Three rules, and an expression of three parts.
         let asking = policy("  attestations:\n    - type: junit\n      if: ${{ flow.name == 'a' }}\n");
@@ -147,11 +131,9 @@ mod tests {
         let refusal = |policies: &[&Arc<Policy>], flows: &[usize], limits: &Limits| {
             let mut work = Work::default();
             work.add(policies.iter().copied());
-            let refused = work.check(flows.iter().copied().collect(), limits, "artifacts").err();
-            refused.map(|error| match error {
-                Error::Invalid { fields, .. } => fields.into_values().next().unwrap(),
-                other => panic!("{other}"),
-            })
+            let most = flows.iter().copied().max().unwrap_or_default();
+            let of_one = work.exceeds_of_one(most, limits);
+            of_one.or_else(|| work.exceeds(flows.iter().copied().collect(), limits))
         };
         for (policies, flows, expected) in table {
             let refused = refusal(policies, flows, &limits);

@@ -28,6 +28,7 @@ fn from_trails(trails: &[u8]) -> Arc<ArtifactEvaluation> {
         violates: vec![],
         outcomes: vec![],
         inputs: None,
+        not_evaluated: None,
         name: "api".to_owned(),
         is_final: true,
         allowed_until: None,

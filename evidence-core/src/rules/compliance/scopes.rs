@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Binding, Commit, ReportedArtifact, ReportedAttestation, Subject};
+use super::{Binding, Commit, EarlierNames, ReportedArtifact, ReportedAttestation, Subject};
 use crate::rules::template::Template;
 
 /// What names a reported artifact: nothing but its content where it has no template name. The two are kept apart, for a
@@ -19,7 +19,7 @@ pub(super) enum Slot<'a> {
 ///
 /// Those of a slot are looked for when it comes to that: one attestation may be of each of the trail's slots.
 pub(super) struct Scopes<'a> {
-    reports: Reports<'a>,
+    pub(super) reports: Reports<'a>,
     /// The newest of each slot.
     pub(super) reported: BTreeMap<Slot<'a>, Newest<'a>>,
     /// By the name that what they wait for is listed under: the artifact's where that is free, for
@@ -62,10 +62,14 @@ pub(super) struct Newest<'a> {
 }
 
 impl<'a> Scopes<'a> {
-    pub(super) fn new(artifacts: &'a [ReportedArtifact], attestations: &'a [ReportedAttestation]) -> Self {
-        let mut reports = Reports::new(artifacts, attestations);
+    pub(super) fn new(
+        artifacts: &'a [ReportedArtifact],
+        attestations: &'a [ReportedAttestation],
+        earlier: &'a EarlierNames,
+    ) -> Self {
+        let mut reports = Reports::new(artifacts, attestations, earlier);
         let reported = newest_by_slot(artifacts);
-        let called: BTreeSet<_> = reports.subjects.values().flatten().collect();
+        let called: BTreeSet<_> = reports.subjects.values().flatten().copied().collect();
         let (about, waiting) =
             std::mem::take(&mut reports.about).into_iter().partition(|(subject, _)| called.contains(subject));
         reports.about = about;
@@ -77,43 +81,53 @@ impl<'a> Scopes<'a> {
     pub(super) fn on_trail(&self) -> &[&'a ReportedAttestation] {
         &self.reports.on_trail
     }
-
-    /// What attestations call that which stands in a slot.
-    pub(super) fn subjects(&self, artifact: &ReportedArtifact) -> Vec<Subject<'a>> {
-        self.reports.subjects_with_attestations(&artifact.fingerprint)
-    }
-
-    /// The attestations of what is called so.
-    pub(super) fn about(&self, subjects: &[Subject<'_>]) -> Vec<&'a ReportedAttestation> {
-        self.reports.about(subjects)
-    }
 }
 
-/// What was reported to a trail, by what it is about.
+/// What was reported to a trail, by what it is about: what the verdict on any content there rests on.
 #[derive(Default)]
 pub(super) struct Reports<'a> {
     pub(super) on_trail: Vec<&'a ReportedAttestation>,
     about: BTreeMap<Subject<'a>, Vec<&'a ReportedAttestation>>,
     /// What attestations may call each content.
     subjects: BTreeMap<&'a str, BTreeSet<Subject<'a>>>,
-    /// The commits that each content was built from as its reports without a name say.
-    unnamed: BTreeMap<&'a str, BTreeSet<Commit<'a>>>,
+    /// Every name that each content was reported by in the trail, or, where none has a name, that and the name that it was
+    /// given before.
+    names: BTreeMap<&'a str, BTreeSet<&'a str>>,
     /// The newest report of each content.
     pub(super) newest: BTreeMap<&'a str, &'a ReportedArtifact>,
 }
 
 impl<'a> Reports<'a> {
-    pub(super) fn new(artifacts: &'a [ReportedArtifact], attestations: &'a [ReportedAttestation]) -> Self {
+    pub(super) fn new(
+        artifacts: &'a [ReportedArtifact],
+        attestations: &'a [ReportedAttestation],
+        earlier: &'a EarlierNames,
+    ) -> Self {
         let mut reports = Self::default();
         for artifact in artifacts {
-            reports.subjects.entry(&artifact.fingerprint).or_default().extend(artifact.subjects());
-            if artifact.name.is_empty() && !artifact.commit.is_empty() {
-                let commits = reports.unnamed.entry(&artifact.fingerprint).or_default();
-                commits.insert(Commit::new(&artifact.commit));
-            }
-            let newest = reports.newest.entry(&artifact.fingerprint).or_insert(artifact);
+            let fingerprint = artifact.fingerprint.as_str();
+            reports.subjects.entry(fingerprint).or_default().extend(artifact.subjects());
+            reports.names.entry(fingerprint).or_default().insert(&artifact.name);
+            let newest = reports.newest.entry(fingerprint).or_insert(artifact);
             if artifact.index > newest.index {
                 *newest = artifact;
+            }
+        }
+        let is_unnamed = |names: &BTreeSet<&str>| names.iter().all(|name| name.is_empty());
+        for artifact in artifacts {
+            let fingerprint = artifact.fingerprint.as_str();
+            let earlier = earlier.get(fingerprint).filter(|name| !name.is_empty());
+            let names = reports.names.get(fingerprint).filter(|names| is_unnamed(names));
+            if let (Some(name), Some(_)) = (earlier, names)
+                && !artifact.commit.is_empty()
+            {
+                let built = Subject::Built(name, Commit::new(&artifact.commit));
+                reports.subjects.entry(fingerprint).or_default().insert(built);
+            }
+        }
+        for (fingerprint, names) in &mut reports.names {
+            if is_unnamed(names) {
+                names.extend(earlier.get(*fingerprint).map(String::as_str));
             }
         }
         for attestation in attestations {
@@ -125,21 +139,30 @@ impl<'a> Reports<'a> {
         reports
     }
 
-    /// What attestations call this content.
-    pub(super) fn subjects_with_attestations(&self, fingerprint: &str) -> Vec<Subject<'a>> {
+    /// The content that was reported, by fingerprint, each with the names by which it needs something.
+    pub(super) fn contents(&self) -> impl Iterator<Item = (&'a str, &BTreeSet<&'a str>)> {
+        self.names.iter().map(|(content, names)| (*content, names))
+    }
+
+    /// The names by which this content needs something; nothing where it was not reported.
+    pub(super) fn names(&self, fingerprint: &str) -> Option<&BTreeSet<&'a str>> {
+        self.names.get(fingerprint)
+    }
+
+    /// Those things that attestations call this content.
+    pub(super) fn subjects_of_content(&self, fingerprint: &str) -> Vec<Subject<'a>> {
         let subjects = self.subjects.get(fingerprint).into_iter().flatten();
         subjects.filter(|subject| self.about.contains_key(*subject)).copied().collect()
     }
 
-    /// What attestations call content that has no name in the trail, were this its name.
-    pub(super) fn built(&self, fingerprint: &str, name: &'a str) -> impl Iterator<Item = Subject<'a>> {
-        let commits = self.unnamed.get(fingerprint).into_iter().flatten();
-        let built = commits.map(move |commit| Subject::Built(name, *commit));
-        built.filter(|subject| self.about.contains_key(subject))
-    }
-
+    /// The attestations of what is called so.
     pub(super) fn about(&self, subjects: &[Subject<'_>]) -> Vec<&'a ReportedAttestation> {
         subjects.iter().filter_map(|subject| self.about.get(subject)).flatten().copied().collect()
+    }
+
+    /// The attestations of this content.
+    pub(super) fn of_content(&self, fingerprint: &str) -> Vec<&'a ReportedAttestation> {
+        self.about(&self.subjects_of_content(fingerprint))
     }
 }
 

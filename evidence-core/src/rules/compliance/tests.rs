@@ -1,12 +1,32 @@
 use serde_json::{Value, json};
 
-pub(super) use self::properties::{arbitrary_reports, template_of_names};
 use super::listing::MAX_LINES;
 use super::*;
 
 mod properties;
 mod slots;
 mod truth_table;
+
+pub(super) static NONE: EarlierNames = EarlierNames::new();
+
+/// The same of content that was given no names before.
+fn evaluate(
+    template: &Template,
+    begun_at: Timestamp,
+    artifacts: &[ReportedArtifact],
+    attestations: &[ReportedAttestation],
+) -> TrailStatus {
+    super::evaluate(template, begun_at, artifacts, attestations, &NONE)
+}
+
+fn evaluate_artifact(
+    template: &Template,
+    artifact: &ReportedArtifact,
+    artifacts: &[ReportedArtifact],
+    attestations: &[ReportedAttestation],
+) -> ArtifactStatus {
+    super::evaluate_artifact(template, artifact, artifacts, attestations, &NONE)
+}
 
 const BEGUN: Timestamp = Timestamp::from_micros(1_000_000);
 const FINGERPRINT: &str = "f1";
@@ -352,7 +372,7 @@ fn content_that_stands_under_any_name_stays_what_was_said_of_it() {
     for commit in [COMMIT, ""] {
         let mut artifacts =
             vec![artifact("cli", 1), other("f1", "other", commit, 3), other("f2", "cli", "c2", 4)];
-        let listed = "NON-COMPLIANT cli:COMPLIANT scan=true +other:NON-COMPLIANT +scan=false";
+        let listed = "NON-COMPLIANT cli:COMPLIANT scan=true +other:NON-COMPLIANT scan=false";
         check(&template, &artifacts, &said, listed);
         // No longer where it is replaced everywhere.
         artifacts.push(other("f3", "other", "c3", 6));
@@ -385,14 +405,15 @@ fn an_evaluation_is_as_old_as_the_newest_report_that_bears_on_it() {
 
 #[test]
 fn an_artifact_needs_what_its_slot_and_its_trail_expect() {
-    assert_eq!(expected_names(&sample(), "cli"), ["foo", "bar"]);
-    assert_eq!(expected_names(&sample(), "other"), ["bar"]);
-    assert!(expected_names(&Template::default(), "").is_empty());
+    assert_eq!(expected_names(&sample(), ["cli"]), ["foo", "bar"]);
+    assert_eq!(expected_names(&sample(), ["other"]), ["bar"]);
+    assert_eq!(expected_names(&sample(), ["other", "cli"]), ["foo", "bar"]);
+    assert!(expected_names(&Template::default(), [""]).is_empty());
     let both = template(
         "trail: {attestations: [{name: a, type: '*'}],
                  artifacts: [{name: x, attestations: [{name: a, type: '*'}]}]}",
     );
-    assert_eq!(expected_names(&both, "x"), ["a"]);
+    assert_eq!(expected_names(&both, ["x"]), ["a"]);
 }
 
 #[test]
@@ -509,19 +530,106 @@ fn what_is_asked_of_each_name_does_not_multiply_what_is_kept() {
     let artifacts: Vec<_> = (0..).zip(&names).map(|(n, name)| artifact(name, n)).collect();
     let about: Vec<_> =
         (0..).zip(&names).map(|(n, name)| attestation(name, true, on_artifact(), 800 + n)).collect();
-    let scopes = Scopes::new(&artifacts, &about);
+    let scopes = Scopes::new(&artifacts, &about, &NONE);
     let trail = ScopeStatus::new(&template.attestations, scopes.on_trail());
     let mut listing = Listing::default();
     let mut lines = 0;
     for artifact in &artifacts {
-        let status = listing.of(&template, &trail, artifact, &scopes);
+        let status = listing.of(&template, &trail, artifact, &scopes).unwrap();
         assert_eq!(status.state, ArtifactState::Reported(State::Incomplete));
         let missing = status.attestations.iter().filter(|line| line.status == Completeness::Missing).count();
         assert_eq!(missing, 1, "{}", status.name);
         lines += status.attestations.capacity();
     }
-    let kept: usize = listing.known.values().map(|known| known.own.lines.capacity()).sum();
+    let kept: usize = listing.known.iter().map(|known| known.own.lines.capacity()).sum();
     // A list of one has room for four, and one that grew for twice as many.
     let most = 2 * MAX_LINES + 4 * names.len();
     assert!(kept <= most && lines <= most, "{kept} {lines}");
+}
+
+/// Reports of content, by name, in order; and the state of the first of them as each place shows it.
+#[test]
+fn content_needs_what_the_template_asks_of_every_name_that_the_trail_reported_it_by() {
+    let template = template(
+        "trail: {artifacts: [{name: app, attestations: [{name: unit, type: generic}]},
+                             {name: lib, attestations: [{name: lint, type: generic}]}, {name: doc}]}",
+    );
+    let (f, g) = ("f1", "f2");
+    type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str], State, Option<&'a str>);
+    let by_app = "It is evaluated as 'app' too, which an earlier report called it";
+    let by_lib = "It is evaluated as 'lib' too, which an earlier report called it";
+    let unknown = "The template expects no artifact named 'zz', so that it needs only what the trail needs";
+    let unnamed =
+        "It was reported without a template reference name, so that it needs only what the trail needs";
+    let table: [Case<'_>; 14] = [
+        (&[(f, "app")], &[], State::Incomplete, None),
+        (&[(f, "app")], &["unit"], State::Compliant, None),
+        (&[(f, "zz")], &[], State::Compliant, Some(unknown)),
+        (&[(f, "")], &[], State::Compliant, Some(unnamed)),
+        (&[(f, "doc")], &[], State::Compliant, None),
+        // Another name of the same content lifts nothing.
+        (&[(f, "app"), (f, "zz")], &[], State::Incomplete, Some(by_app)),
+        (&[(f, "app"), (f, "")], &[], State::Incomplete, Some(by_app)),
+        (&[(f, "zz"), (f, "app")], &[], State::Incomplete, None),
+        (&[(f, "app"), (f, "lib")], &["lint"], State::Incomplete, Some(by_app)),
+        (&[(f, "lib"), (f, "app")], &["unit"], State::Incomplete, Some(by_lib)),
+        (&[(f, "app"), (f, "lib")], &["lint", "unit"], State::Compliant, None),
+        // Nor does a report of other content by that name.
+        (&[(f, "app"), (g, "app")], &[], State::Incomplete, None),
+        (&[(f, "app"), (g, "app"), (f, "zz")], &[], State::Incomplete, Some(by_app)),
+        (&[(f, "app"), (g, "app"), (f, "zz")], &["unit"], State::Compliant, None),
+    ];
+    for (reports, attested, expected, info) in table {
+        let report = |(index, (content, name)): (u64, &(&str, &str))| ReportedArtifact {
+            fingerprint: (*content).to_owned(),
+            ..artifact(name, index)
+        };
+        let artifacts = Vec::from_iter((0..).zip(reports).map(report));
+        let attested =
+            (50..).zip(attested).map(|(index, name)| attestation(name, true, on_artifact(), index));
+        let attestations = Vec::from_iter(attested);
+        let newest = artifacts.iter().rfind(|artifact| artifact.fingerprint == f).expect("a report of f1");
+        let status = evaluate_artifact(&template, newest, &artifacts, &attestations);
+        let found = (status.state, status.state_info.as_deref());
+        assert_eq!(found, (ArtifactState::Reported(expected), info), "{reports:?}");
+        let states = artifact_states(&template, &artifacts, &attestations, &NONE);
+        assert_eq!(states[f], (expected, info.map(str::to_owned)), "{reports:?}");
+        let wanted = BTreeSet::from([f]);
+        let both = (&artifacts[..], &attestations[..]);
+        let content = content_statuses(&template, both, &NONE, &wanted, usize::MAX, |_, _, _| ());
+        assert_eq!(content[f].state, expected, "{reports:?}");
+        let is_reason =
+            |info: &&str| !info.starts_with("The template") && !info.starts_with("It was reported");
+        assert_eq!(content[f].reason.as_deref(), info.filter(is_reason), "{reports:?}");
+        let by_content = ByContent::new(&artifacts, attestations, &NONE).state(&template, f, &newest.name);
+        assert_eq!(by_content, (expected, info.map(str::to_owned)), "{reports:?}");
+    }
+}
+
+#[test]
+fn content_without_a_name_in_its_trail_has_the_one_that_it_was_given_before() {
+    let given = |name: &str| EarlierNames::from([(FINGERPRINT.to_owned(), name.to_owned())]);
+    let bar = attestation("bar", true, Binding::Trail, 3);
+    let foo = |verdict, binding| [bar.clone(), attestation("foo", verdict, binding, 5)];
+    let table = [
+        ("", "cli", vec![bar.clone()], State::Incomplete),
+        ("", "other", vec![bar.clone()], State::Compliant),
+        ("other", "cli", vec![bar.clone()], State::Compliant),
+        ("", "cli", foo(true, on_artifact()).to_vec(), State::Compliant),
+        ("", "cli", foo(true, named("cli", COMMIT)).to_vec(), State::Compliant),
+        ("", "cli", foo(false, named("cli", COMMIT)).to_vec(), State::NonCompliant),
+        ("", "other", foo(false, named("cli", COMMIT)).to_vec(), State::Compliant),
+    ];
+    for (name, before, attestations, expected) in table {
+        let (artifacts, earlier) = ([artifact(name, 1)], given(before));
+        let status = super::evaluate_artifact(&sample(), &artifacts[0], &artifacts, &attestations, &earlier);
+        assert_eq!(status.state, ArtifactState::Reported(expected), "{name} {before}");
+        let states = artifact_states(&sample(), &artifacts, &attestations, &earlier);
+        assert_eq!(states[FINGERPRINT].0, expected, "{name} {before}");
+        let trail = super::evaluate(&sample(), BEGUN, &artifacts, &attestations, &earlier);
+        let listed = trail.artifacts.iter().find(|artifact| artifact.artifact_id.is_some()).unwrap();
+        assert_eq!(listed.state, ArtifactState::Reported(expected), "{name} {before}");
+        let by_content = ByContent::new(&artifacts, attestations, &earlier);
+        assert_eq!(by_content.state(&sample(), FINGERPRINT, name).0, expected, "{name} {before}");
+    }
 }

@@ -88,6 +88,7 @@ impl Rule {
             ResolutionKind::MissingAttestation => format!("{what} is missing {place}"),
             ResolutionKind::NonCompliantAttestation => format!("{what} is not compliant {place}"),
             ResolutionKind::UnreadablePolicy => "the policy cannot be read".to_owned(),
+            ResolutionKind::NotEvaluated => "the artifact was not evaluated".to_owned(),
         };
         match &context.reason {
             Some(reason) => format!("{said}: {reason}"),
@@ -140,7 +141,7 @@ pub enum RuleDefinition {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum RuleKind {
-    /// The policy can be read at all. Told only of one that cannot.
+    /// The policy can be read and evaluated at all. Shown only of one that cannot.
     Policy,
     /// The artifact was reported in a flow.
     Provenance,
@@ -183,11 +184,13 @@ pub enum ResolutionKind {
     NonCompliantAttestation,
     /// The policy cannot be read, so nothing complies with it.
     UnreadablePolicy,
+    /// The evaluation would exceed a limit of the host, so that the artifact complies with no policy; the reason names the limit.
+    NotEvaluated,
 }
 
 impl ResolutionKind {
     /// What the kinds are recorded as. Released letters stay.
-    const LETTERS: [(Self, u8); 8] = [
+    const LETTERS: [(Self, u8); 9] = [
         (Self::RuleNotApplicable, b'-'),
         (Self::RuleSatisfied, b'+'),
         (Self::MissingProvenance, b'p'),
@@ -196,6 +199,7 @@ impl ResolutionKind {
         (Self::MissingAttestation, b'm'),
         (Self::NonCompliantAttestation, b'a'),
         (Self::UnreadablePolicy, b'u'),
+        (Self::NotEvaluated, b'x'),
     ];
 
     fn letter(self) -> char {
@@ -343,21 +347,17 @@ impl<'p> RuleRef<'p> {
 }
 
 impl AttestationRule {
-    /// What comes of the rule where the artifact has these attestations: of several that fit, any compliant one will do; of
-    /// decisions about its control, the newest counts.
+    /// What comes of the rule where the artifact has these attestations. The nearest scope counts of each name; of several names
+    /// that fit, any compliant one will do; of decisions about its control, the newest counts.
     fn resolve(&self, flow: &FlowContext) -> ResolutionKind {
-        let lists = flow.attestations.iter();
-        let found = match &self.for_control {
-            Some(control) => {
-                let name = Some(self.name.as_str()).filter(|name| *name != ANY_NAME);
-                let newest =
-                    lists.filter_map(|list| list.decision(control, name)).max_by_key(|one| one.index);
-                newest.map_or(Found::Nothing, |newest| newest.is_compliant.into())
+        let list = &flow.attestations;
+        let name = Some(self.name.as_str()).filter(|name| *name != ANY_NAME);
+        let found = match (&self.for_control, name) {
+            (Some(control), name) => {
+                list.decision(control, name).map_or(Found::Nothing, |decision| decision.is_compliant.into())
             }
-            None if self.name == ANY_NAME => {
-                lists.map(|list| list.of_kind(&self.kind)).max().unwrap_or(Found::Nothing)
-            }
-            None => lists.map(|list| list.named(&self.name, &self.kind)).max().unwrap_or(Found::Nothing),
+            (None, None) => list.of_kind(&self.kind),
+            (None, Some(name)) => list.named(name, &self.kind),
         };
         match found {
             Found::Nothing => ResolutionKind::MissingAttestation,
@@ -501,9 +501,18 @@ impl Policy {
     }
 }
 
+/// What is said of an artifact that was not evaluated by a policy, for this reason: that it does not comply.
+pub(crate) fn not_evaluated(policy: &Policy, why: &str) -> Evaluation {
+    Evaluation { satisfied: false, rules: vec![no_answer(policy, ResolutionKind::NotEvaluated, why)] }
+}
+
 fn unreadable(policy: &Policy, why: &str) -> RuleEvaluation {
+    no_answer(policy, ResolutionKind::UnreadablePolicy, why)
+}
+
+fn no_answer(policy: &Policy, kind: ResolutionKind, why: &str) -> RuleEvaluation {
     let resolution = Resolution {
-        kind: ResolutionKind::UnreadablePolicy,
+        kind,
         context: ResolutionContext { reason: Some(why.to_owned()), ..ResolutionContext::default() },
     };
     RuleEvaluation::new(

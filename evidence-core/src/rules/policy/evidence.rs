@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::ledger::Hash;
-use crate::rules::compliance::{AttestationStatus, ReportedAttestation, State};
+use crate::rules::compliance::{self, AttestationStatus, ReportedAttestation, State};
 use crate::rules::template::Kind;
 
 use super::{ANY_NAME, AttestationRule, Condition, Policy, Scope, Truth};
@@ -36,9 +36,9 @@ pub struct FlowContext {
     pub reason: Option<String>,
     /// The flow's tags.
     pub tags: Arc<BTreeMap<String, String>>,
-    /// Everything that counts for the artifact: of its own attestations and of those of its trail. Artifacts of one trail
-    /// share them.
-    pub attestations: Vec<Arc<FlowAttestations>>,
+    /// Everything that counts for the artifact: its own attestations, and beneath them those of its trail. Artifacts of one
+    /// trail share them.
+    pub attestations: Arc<FlowAttestations>,
 }
 
 /// An attestation as policies see it: its standing, without its body.
@@ -52,7 +52,7 @@ pub struct FlowAttestation {
     pub is_compliant: bool,
 }
 
-/// The newest decision of a name about a control.
+/// A decision about a control that no newer attestation of its name superseded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowDecision {
     /// Its name.
@@ -65,48 +65,35 @@ pub struct FlowDecision {
     pub index: u64,
 }
 
-/// What counts in one scope: of each name the newest attestation, and of each name and control the newest decision.
+/// What counts in one scope, of each name the newest attestation, and what counts in the scope beneath it. The nearest scope
+/// counts first: an attestation of one name hides what is called so beneath.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowAttestations {
-    /// By name.
+    /// By name, of this scope.
     attestations: Vec<FlowAttestation>,
-    /// Whether one of a type is compliant, by the type as policies ask for it.
-    kinds: BTreeMap<String, bool>,
-    /// By control.
-    decisions: BTreeMap<String, Decisions>,
+    /// By the type as policies ask for it, and by name: of this scope.
+    kinds: BTreeMap<String, BTreeMap<String, bool>>,
+    /// Whether one of a type is compliant, of both scopes.
+    best: BTreeMap<String, bool>,
+    /// By control and name, of this scope.
+    decisions: BTreeMap<String, BTreeMap<String, FlowDecision>>,
+    /// The newest about a control, of both scopes.
+    newest: BTreeMap<String, FlowDecision>,
+    beneath: Option<Arc<FlowAttestations>>,
     digest: Hash,
-}
-
-/// The newest decisions about a control.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Decisions {
-    /// Of each name.
-    by_name: BTreeMap<String, FlowDecision>,
-    /// Of all.
-    newest: FlowDecision,
-}
-
-impl Decisions {
-    fn add(&mut self, decision: FlowDecision) {
-        if decision.index > self.newest.index {
-            self.newest = decision.clone();
-        }
-        let known = self.by_name.entry(decision.name.clone()).or_insert_with(|| decision.clone());
-        if decision.index > known.index {
-            *known = decision;
-        }
-    }
 }
 
 impl Default for FlowAttestations {
     fn default() -> Self {
-        Self::new(Vec::new(), Vec::new())
+        Self::new(Vec::new(), Vec::new(), None)
     }
 }
 
 /// What some policies ask of attestations: what they do not ask for need not be kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
+    /// Whether a condition looks at the names of artifacts.
+    looks_at_names: bool,
     names: BTreeSet<String>,
     /// Of rules that take any name.
     kinds: BTreeSet<String>,
@@ -116,13 +103,22 @@ pub(crate) struct Asked {
 impl Asked {
     /// Adds what this policy asks for.
     pub(crate) fn add(&mut self, policy: &Policy) {
+        self.looks_at_names |= policy.looks_at_names();
         for AttestationRule { name, kind, for_control, .. } in &policy.attestations {
             match for_control {
-                Some(control) => self.controls.insert(control.clone()),
-                None if name == ANY_NAME => self.kinds.insert(kind.as_str().to_owned()),
-                None => self.names.insert(name.clone()),
-            };
+                Some(control) => drop(self.controls.insert(control.clone())),
+                None if name == ANY_NAME => drop(self.kinds.insert(kind.as_str().to_owned())),
+                None => {}
+            }
+            if name != ANY_NAME {
+                self.names.insert(name.clone());
+            }
         }
+    }
+
+    /// Whether a condition of theirs looks at the names of artifacts.
+    pub(crate) const fn looks_at_names(&self) -> bool {
+        self.looks_at_names
     }
 
     /// Whether they ask for no attestation.
@@ -146,21 +142,72 @@ impl From<bool> for Found {
 }
 
 impl FlowAttestations {
-    /// These, in any order.
-    pub fn new(mut attestations: Vec<FlowAttestation>, decisions: Vec<FlowDecision>) -> Self {
+    /// These, in any order, of each name one attestation, and what is of the scope `beneath`.
+    pub fn new(
+        mut attestations: Vec<FlowAttestation>,
+        decisions: Vec<FlowDecision>,
+        beneath: Option<&Arc<Self>>,
+    ) -> Self {
         attestations.sort_unstable();
-        let mut kinds = BTreeMap::new();
-        for FlowAttestation { kind, is_compliant, .. } in &attestations {
-            *kinds.entry(Kind::of_reported(kind).to_owned()).or_default() |= is_compliant;
+        let mut kinds: BTreeMap<String, BTreeMap<String, bool>> = BTreeMap::new();
+        for FlowAttestation { name, kind, is_compliant } in &attestations {
+            let kind = Kind::of_reported(kind).to_owned();
+            kinds.entry(kind).or_default().insert(name.clone(), *is_compliant);
         }
-        let mut by_control: BTreeMap<String, Decisions> = BTreeMap::new();
+        let mut by_control: BTreeMap<String, BTreeMap<String, FlowDecision>> = BTreeMap::new();
         for decision in decisions {
-            let first = || Decisions { by_name: BTreeMap::new(), newest: decision.clone() };
-            by_control.entry(decision.control.clone()).or_insert_with(first).add(decision);
+            let of_control = by_control.entry(decision.control.clone()).or_default();
+            of_control.insert(decision.name.clone(), decision);
         }
-        let decisions = by_control.values().flat_map(|decisions| decisions.by_name.values());
-        let digest = digest(&attestations, decisions);
-        Self { attestations, kinds, decisions: by_control, digest }
+        let digest = digest(&attestations, by_control.values().flat_map(BTreeMap::values));
+        let (best, newest) = (BTreeMap::new(), BTreeMap::new());
+        let mut all =
+            Self { attestations, kinds, best, decisions: by_control, newest, beneath: None, digest };
+        all.add_beneath(beneath);
+        all
+    }
+
+    /// Takes in what the scope beneath has under other names.
+    fn add_beneath(&mut self, beneath: Option<&Arc<Self>>) {
+        let names = BTreeSet::from_iter(self.attestations.iter().map(|one| one.name.as_str()));
+        let best = |of: &BTreeMap<String, bool>, is_hidden: &dyn Fn(&str) -> bool| {
+            let visible =
+                of.iter().filter(|(name, _)| !is_hidden(name)).map(|(_, is_compliant)| *is_compliant);
+            visible.max()
+        };
+        let newest = |of: &BTreeMap<String, FlowDecision>, is_hidden: &dyn Fn(&str) -> bool| {
+            let visible = of.values().filter(|one| !is_hidden(&one.name));
+            visible.max_by_key(|one| one.index).cloned()
+        };
+        let hides = |name: &str| names.contains(name);
+        let none = Self::empty();
+        let below = beneath.map_or(&none, |beneath| &**beneath);
+        let (mut all_best, mut all_newest) = (BTreeMap::new(), BTreeMap::new());
+        for kind in self.kinds.keys().chain(below.kinds.keys()) {
+            let own = self.kinds.get(kind).and_then(|of| best(of, &|_| false));
+            let under = below.kinds.get(kind).and_then(|of| best(of, &hides));
+            all_best.extend(own.max(under).map(|best| (kind.clone(), best)));
+        }
+        for control in self.decisions.keys().chain(below.decisions.keys()) {
+            let own = self.decisions.get(control).and_then(|of| newest(of, &|_| false));
+            let under = below.decisions.get(control).and_then(|of| newest(of, &hides));
+            let decided = own.into_iter().chain(under).max_by_key(|one| one.index);
+            all_newest.extend(decided.map(|one| (control.clone(), one)));
+        }
+        (self.best, self.newest) = (all_best, all_newest);
+        self.beneath = beneath.map(Arc::clone);
+    }
+
+    fn empty() -> Self {
+        Self {
+            attestations: Vec::new(),
+            kinds: BTreeMap::new(),
+            best: BTreeMap::new(),
+            decisions: BTreeMap::new(),
+            newest: BTreeMap::new(),
+            beneath: None,
+            digest: Hash::of(""),
+        }
     }
 
     /// Those of a scope: its lines, and all that was reported there, in any order. Of these what is asked for is kept, and the
@@ -168,43 +215,66 @@ impl FlowAttestations {
     pub(crate) fn of_scope(
         lines: Vec<AttestationStatus>,
         reported: &[&ReportedAttestation],
+        beneath: Option<&Arc<Self>>,
         asked: &Asked,
     ) -> Self {
         let counts = |line: AttestationStatus| {
             let AttestationStatus { name, kind, is_compliant, .. } = line;
             is_compliant.map(|is_compliant| FlowAttestation { name, kind, is_compliant })
         };
-        let mut all = Self::new(lines.into_iter().filter_map(counts).collect(), newest_decisions(reported));
+        let mut attestations: Vec<_> = lines.into_iter().filter_map(counts).collect();
+        attestations.sort_unstable();
+        // Two requirements may be met by one attestation.
+        attestations.dedup();
+        let mut all = Self::new(attestations, decisions(reported), beneath);
         all.attestations.retain(|one| asked.names.contains(&one.name));
         all.attestations.shrink_to_fit();
         all.kinds.retain(|kind, _| asked.kinds.contains(kind));
+        all.best.retain(|kind, _| asked.kinds.contains(kind));
         all.decisions.retain(|control, _| asked.controls.contains(control));
+        all.newest.retain(|control, _| asked.controls.contains(control));
         all
     }
 
-    /// How many of them there are.
+    /// How many of them there are, of this scope.
     pub(crate) fn len(&self) -> usize {
-        let decisions = self.decisions.values().map(|decisions| decisions.by_name.len());
-        self.attestations.len() + self.kinds.len() + decisions.sum::<usize>()
+        let kinds = self.kinds.values().map(BTreeMap::len).sum::<usize>();
+        let decisions = self.decisions.values().map(BTreeMap::len).sum::<usize>();
+        self.attestations.len() + kinds + decisions
     }
 
-    /// The best of this name, and of this kind.
+    /// The scope of the lists where this name counts: the nearest that has it.
+    fn nearest(&self, name: &str) -> &Self {
+        let place = self.attestations.partition_point(|one| one.name.as_str() < name);
+        let has_it = self.attestations.get(place).is_some_and(|one| one.name == name);
+        if has_it { self } else { self.beneath.as_deref().unwrap_or(self) }
+    }
+
+    /// That of this name, if it is of this kind.
     pub(super) fn named(&self, name: &str, kind: &Kind) -> Found {
-        let first = self.attestations.partition_point(|one| one.name.as_str() < name);
-        let named = self.attestations.iter().skip(first).take_while(|one| one.name == name);
+        let nearest = self.nearest(name);
+        let first = nearest.attestations.partition_point(|one| one.name.as_str() < name);
+        let named = nearest.attestations.iter().skip(first).take_while(|one| one.name == name);
         let fitting = named.filter(|one| kind.matches(&one.kind)).map(|one| one.is_compliant.into());
         fitting.max().unwrap_or(Found::Nothing)
     }
 
     /// The best of this kind, whatever its name.
     pub(super) fn of_kind(&self, kind: &Kind) -> Found {
-        self.kinds.get(kind.as_str()).map_or(Found::Nothing, |is_compliant| (*is_compliant).into())
+        self.best.get(kind.as_str()).map_or(Found::Nothing, |is_compliant| (*is_compliant).into())
     }
 
-    /// The newest decision about this control, or the newest of this name.
+    /// The newest decision about this control, or that of this name.
     pub(super) fn decision(&self, control: &str, name: Option<&str>) -> Option<&FlowDecision> {
-        let decisions = self.decisions.get(control)?;
-        name.map_or(Some(&decisions.newest), |name| decisions.by_name.get(name))
+        match name {
+            None => self.newest.get(control),
+            Some(name) => self.nearest(name).decisions.get(control)?.get(name),
+        }
+    }
+
+    /// This scope, and those beneath it.
+    pub(crate) fn scopes(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |scope| scope.beneath.as_deref())
     }
 
     /// What lists are told apart by.
@@ -227,27 +297,18 @@ fn digest<'a>(attestations: &[FlowAttestation], decisions: impl Iterator<Item = 
     Hash::of(attestations.chain(decisions.map(decision)).collect::<String>())
 }
 
-/// Of each name and control the newest decision. A name may be about one control after the other; an override is about what
-/// the newest attestation of its name is about.
-fn newest_decisions(reported: &[&ReportedAttestation]) -> Vec<FlowDecision> {
-    let mut reported = reported.to_vec();
-    reported.sort_unstable_by_key(|one| one.index);
-    let (mut newest, mut controls) = (BTreeMap::new(), BTreeMap::new());
-    for one in reported {
-        let name = one.name.as_str();
-        if !one.is_override {
-            controls.insert(name, one.control.as_deref());
-        }
-        let Some(control) = controls.get(name).copied().flatten() else { continue };
-        newest.insert((name, control), (one.is_compliant, one.index));
-    }
-    let decision = |((name, control), (is_compliant, index)): ((&str, &str), _)| FlowDecision {
-        name: name.to_owned(),
-        control: control.to_owned(),
-        is_compliant,
-        index,
+/// Of each name the decision that it is now, if it is one: a newer attestation of the name supersedes it, whatever that is,
+/// and an override is about what the newest attestation of its name is about.
+fn decisions(reported: &[&ReportedAttestation]) -> Vec<FlowDecision> {
+    let decision = |(name, effective): (&str, compliance::Effective<'_>)| {
+        Some(FlowDecision {
+            name: name.to_owned(),
+            control: effective.original?.control.clone()?,
+            is_compliant: effective.newest.is_compliant,
+            index: effective.newest.index,
+        })
     };
-    newest.into_iter().map(decision).collect()
+    compliance::effective(reported).into_iter().filter_map(decision).collect()
 }
 
 impl<'a> Artifact<'a> {

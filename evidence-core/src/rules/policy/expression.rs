@@ -204,6 +204,11 @@ impl Expression {
         self.root.unknown_because(scope)
     }
 
+    /// Whether it looks at the artifact's name.
+    pub(super) fn looks_at_name(&self) -> bool {
+        self.root.looks_at_name()
+    }
+
     /// How many parts it has, each of which takes a moment to evaluate.
     pub(super) const fn parts(&self) -> usize {
         self.parts
@@ -232,6 +237,19 @@ impl Node {
             Self::Not(node) => !node.evaluate(scope),
             Self::All(nodes) => Truth::all(nodes.iter().map(|node| node.evaluate(scope))),
             Self::Any(nodes) => Truth::any(nodes.iter().map(|node| node.evaluate(scope))),
+        }
+    }
+
+    fn looks_at_name(&self) -> bool {
+        let is_name = |operand: &Operand| matches!(operand, Operand::Reference(Reference::ArtifactName));
+        match self {
+            Self::Constant(_) => false,
+            Self::Exists(reference) => *reference == Reference::ArtifactName,
+            Self::Matches(operand, _) => is_name(operand),
+            Self::Compare(left, _, right) => is_name(left) || is_name(right),
+            Self::In(operand, list) => is_name(operand) || list.iter().any(is_name),
+            Self::Not(node) => node.looks_at_name(),
+            Self::All(nodes) | Self::Any(nodes) => nodes.iter().any(Self::looks_at_name),
         }
     }
 

@@ -324,7 +324,7 @@ fn flow(name: &str, artifact_state: State) -> FlowContext {
         artifact_state,
         reason: None,
         tags: Arc::default(),
-        attestations: Vec::new(),
+        attestations: Arc::default(),
     }
 }
 
@@ -427,8 +427,9 @@ fn a_rule_whose_condition_is_unknown_applies_and_says_why() {
     let list = Arc::new(FlowAttestations::new(
         vec![FlowAttestation { name: "a".to_owned(), kind: "junit".to_owned(), is_compliant: true }],
         Vec::new(),
+        None,
     ));
-    let tested = FlowContext { attestations: vec![list], ..tagged("high") };
+    let tested = FlowContext { attestations: list, ..tagged("high") };
     assert_eq!(resolution(&[tested]), (true, ResolutionKind::RuleSatisfied, None));
     // What is recorded explains it when the tags are others.
     let outcome = RuleOutcomes::of(&asking, APP, &[tagged("high")]).unwrap();
@@ -644,9 +645,11 @@ fn any_context() -> impl Strategy<Value = FlowContext> {
         is_compliant,
         index,
     });
-    let list = (vec(attestation, 0..4), vec(decision, 0..3));
-    let lists =
-        vec(list.prop_map(|(list, decisions)| Arc::new(FlowAttestations::new(list, decisions))), 0..3);
+    let list = || (vec(attestation.clone(), 0..4), vec(decision.clone(), 0..3));
+    let lists = (list(), list()).prop_map(|((on_trail, of_trail), (own, of_own))| {
+        let beneath = Arc::new(FlowAttestations::new(on_trail, of_trail, None));
+        Arc::new(FlowAttestations::new(own, of_own, Some(&beneath)))
+    });
     let level = proptest::option::of(select(vec!["high", "2", "10"]));
     let tags = level.prop_map(|level| {
         let tag = level.map(|level| ("level".to_owned(), level.to_owned()));
@@ -680,7 +683,7 @@ proptest! {
         let evaluation = evaluate(&policy, APP, &contexts);
         let states = Vec::from_iter(contexts.iter().map(|context| FlowContext {
             tags: Arc::default(),
-            attestations: Vec::new(),
+            attestations: Arc::default(),
             ..context.clone()
         }));
         let explained = match RuleOutcomes::of(&policy, APP, &contexts) {

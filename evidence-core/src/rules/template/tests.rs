@@ -231,7 +231,7 @@ fn a_kind_says_which_reported_types_it_takes() {
 }
 
 /// Documents and whether they are templates.
-const TABLE: [(&str, bool); 32] = [
+const TABLE: [(&str, bool); 34] = [
     ("version: 1", true),
     ("version: 1.0", true),
     ("version: 2", false),

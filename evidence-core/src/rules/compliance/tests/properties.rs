@@ -10,13 +10,13 @@ fn is_called(binding: &Binding, report: &ReportedArtifact) -> bool {
     !commit.is_empty() && *name == report.name && *commit == report.commit
 }
 
-/// Whether nothing is left of an attestation: a newer one of its name is in its scope, or its artifact was replaced by
-/// another content. The rule of the trail once more, by looking at everything for everything.
-fn is_superseded(
+/// Whether a newer attestation of its name is in each of the scopes of an attestation, and whether all content that it is
+/// about was replaced by other content in the trail. The rule of the trail once more, by looking at everything for everything.
+fn is_superseded_or_replaced(
     attestation: &ReportedAttestation,
     artifacts: &[ReportedArtifact],
     attestations: &[ReportedAttestation],
-) -> bool {
+) -> (bool, bool) {
     let is_about = |binding: &Binding, artifact: &ReportedArtifact| match binding {
         Binding::Trail => false,
         Binding::Artifact { fingerprint } => *fingerprint == artifact.fingerprint,
@@ -38,10 +38,13 @@ fn is_superseded(
     };
     let about = artifacts.iter().filter(|artifact| is_about(&attestation.binding, artifact));
     match about.clone().count() {
-        0 => newer(&|other| *other == attestation.binding),
-        _ => about
-            .filter(|artifact| is_newest(artifact))
-            .all(|artifact| newer(&|other| is_about(other, artifact))),
+        0 => (newer(&|other| *other == attestation.binding), false),
+        _ => (
+            about.clone().all(|artifact| newer(&|other| is_about(other, artifact))),
+            about
+                .filter(|artifact| is_newest(artifact))
+                .all(|artifact| newer(&|other| is_about(other, artifact))),
+        ),
     }
 }
 
@@ -50,7 +53,7 @@ fn expect_listed(template: &Template, artifacts: &[ReportedArtifact], attestatio
     let status = evaluate(template, BEGUN, artifacts, attestations);
     let of_artifacts = status.artifacts.iter().flat_map(|artifact| &artifact.attestations);
     let lines = Vec::from_iter(of_artifacts.chain(&status.attestations));
-    let deciding = deciding(artifacts, attestations);
+    let deciding = deciding(artifacts, attestations, &NONE);
     for attestation in attestations {
         let ids = |line: &AttestationStatus| [line.attestation_id.clone(), line.override_id.clone()];
         let is_listed = lines.iter().any(|line| {
@@ -58,10 +61,10 @@ fn expect_listed(template: &Template, artifacts: &[ReportedArtifact], attestatio
                 && line.is_compliant == Some(attestation.is_compliant)
         });
         let counts = deciding.contains(attestation.id.as_str());
-        let superseded = is_superseded(attestation, artifacts, attestations);
+        let (superseded, replaced) = is_superseded_or_replaced(attestation, artifacts, attestations);
         assert_eq!(counts, !superseded, "{} of {artifacts:?} {attestations:?}", attestation.id);
-        assert!(is_listed || superseded, "{} of {artifacts:?} {attestations:?}", attestation.id);
-        if !superseded && !attestation.is_compliant {
+        assert!(is_listed || superseded || replaced, "{} of {artifacts:?} {attestations:?}", attestation.id);
+        if !superseded && !replaced && !attestation.is_compliant {
             assert_eq!(status.state, State::NonCompliant, "{artifacts:?} {attestations:?}");
         }
     }
@@ -72,9 +75,10 @@ fn expect_listed(template: &Template, artifacts: &[ReportedArtifact], attestatio
 /// What must hold at the gate of all content that was reported: it fails where the newest attestation of a name that is
 /// about it, by any of the ways of naming it, or about its trail fails, and nowhere else.
 fn expect_refused(template: &Template, artifacts: &[ReportedArtifact], attestations: &[ReportedAttestation]) {
-    let running = BTreeMap::from_iter(artifacts.iter().map(|artifact| (artifact.fingerprint.as_str(), "")));
-    let found = content_statuses(template, artifacts, attestations, &running, usize::MAX, |lines, _| lines);
-    for fingerprint in running.into_keys() {
+    let running = BTreeSet::from_iter(artifacts.iter().map(|artifact| artifact.fingerprint.as_str()));
+    let reports = (artifacts, attestations);
+    let found = content_statuses(template, reports, &NONE, &running, usize::MAX, |lines, _, _| lines);
+    for fingerprint in running {
         let of_it = || artifacts.iter().filter(|artifact| artifact.fingerprint == fingerprint);
         let on_trail = |binding: &Binding| *binding == Binding::Trail;
         let about_it = |binding: &Binding| match binding {
@@ -145,6 +149,43 @@ fn whatever_happens_in_whatever_order_no_failing_attestation_is_unlisted_or_pass
     }
 }
 
+/// The verdict on content once more: what fails, what is required of any of its names, and of the trail.
+fn model(
+    template: &Template,
+    content: &str,
+    artifacts: &[ReportedArtifact],
+    attestations: &[ReportedAttestation],
+) -> State {
+    let of_it = || artifacts.iter().filter(|artifact| artifact.fingerprint == content);
+    let about_it = |binding: &Binding| match binding {
+        Binding::Trail => false,
+        Binding::Artifact { fingerprint } => fingerprint == content,
+        Binding::Named { .. } => of_it().any(|report| is_called(binding, report)),
+    };
+    let newest = |name: &str, in_scope: &dyn Fn(&Binding) -> bool| {
+        let named = attestations.iter().filter(|one| one.name == name && in_scope(&one.binding));
+        named.max_by_key(|one| one.index)
+    };
+    let scopes: [&dyn Fn(&Binding) -> bool; 2] = [&about_it, &|binding: &Binding| *binding == Binding::Trail];
+    let fails = attestations.iter().any(|one| {
+        let failing = |scope: &&dyn Fn(&Binding) -> bool| {
+            newest(&one.name, *scope).is_some_and(|newest| !newest.is_compliant)
+        };
+        scopes.iter().any(failing)
+    });
+    if fails {
+        return State::NonCompliant;
+    }
+    let met = |requirement: &Requirement, in_scope: &dyn Fn(&Binding) -> bool| {
+        newest(&requirement.name, in_scope)
+            .is_some_and(|newest| newest.is_override || requirement.kind.matches(&newest.kind))
+    };
+    let slots = template.artifacts.iter().filter(|slot| of_it().any(|report| report.name == slot.name));
+    let own = slots.flat_map(|slot| &slot.attestations).all(|one| met(one, scopes[0]));
+    let trail = template.attestations.iter().all(|one| met(one, scopes[1]));
+    if own && trail { State::Compliant } else { State::Incomplete }
+}
+
 fn arbitrary_binding() -> impl Strategy<Value = Binding> {
     let fingerprint = || "f[12]";
     let by_content = fingerprint().prop_map(|fingerprint| Binding::Artifact { fingerprint });
@@ -155,7 +196,7 @@ fn arbitrary_binding() -> impl Strategy<Value = Binding> {
 type Reports = (Vec<ReportedArtifact>, Vec<ReportedAttestation>);
 
 /// Artifacts and attestations with distinct places in the ledger.
-pub(in crate::rules::compliance) fn arbitrary_reports() -> impl Strategy<Value = Reports> {
+fn arbitrary_reports() -> impl Strategy<Value = Reports> {
     let artifacts = prop::collection::vec(("f[12]", "[xy]?", "(c[12])?"), 0..6);
     let fields = ("[abc]", any::<bool>(), arbitrary_binding(), any::<bool>());
     let attestations = prop::collection::vec(fields, 0..8);
@@ -182,7 +223,7 @@ fn shuffled() -> impl Strategy<Value = (Reports, Reports)> {
     })
 }
 
-pub(in crate::rules::compliance) fn template_of_names() -> Template {
+fn template_of_names() -> Template {
     template(
         "trail: {attestations: [{name: a, type: generic}, {name: b, type: junit}],
                  artifacts: [{name: x, attestations: [{name: a, type: '*'}]}]}",
@@ -225,11 +266,11 @@ proptest! {
     #[test]
     fn the_states_of_all_artifacts_are_those_of_each((artifacts, attestations) in arbitrary_reports()) {
         let template = template_of_names();
-        let states = artifact_states(&template, &artifacts, &attestations);
+        let states = artifact_states(&template, &artifacts, &attestations, &NONE);
         for report in &artifacts {
             let alone = evaluate_artifact(&template, report, &artifacts, &attestations).state;
-            let state = states.get(&(report.fingerprint.as_str(), report.name.as_str()));
-            prop_assert_eq!(state.copied().map(ArtifactState::Reported), Some(alone));
+            let state = states.get(report.fingerprint.as_str()).map(|(state, _)| *state);
+            prop_assert_eq!(state.map(ArtifactState::Reported), Some(alone));
         }
     }
 
@@ -238,14 +279,32 @@ proptest! {
         (artifacts, attestations) in arbitrary_reports()
     ) {
         let template = template_of_names();
-        let reports = ByContent::new(&artifacts, attestations.clone());
+        let reports = ByContent::new(&artifacts, attestations.clone(), &NONE);
         for report in &artifacts {
             let alone = evaluate_artifact(&template, report, &artifacts, &attestations);
-            let state = reports.state(&template, &report.fingerprint, &report.name);
-            prop_assert_eq!(ArtifactState::Reported(state), alone.state);
+            let (state, info) = reports.state(&template, &report.fingerprint, &report.name);
+            prop_assert_eq!((ArtifactState::Reported(state), info), (alone.state, alone.state_info));
             let subjects = Subjects::of(report, &artifacts);
             let about = (0..attestations.len()).filter(|place| subjects.include(&attestations[*place].binding));
             prop_assert_eq!(reports.about(&report.fingerprint), Vec::from_iter(about));
+        }
+    }
+
+    /// The verdicts of all the functions, and of a model that looks at everything for everything.
+    #[test]
+    fn the_verdict_on_content_is_the_same_wherever_it_is_shown((artifacts, attestations) in arbitrary_reports()) {
+        let template = template_of_names();
+        let wanted = BTreeSet::from_iter(artifacts.iter().map(|artifact| artifact.fingerprint.as_str()));
+        let reports = (&artifacts[..], &attestations[..]);
+        let contents = content_statuses(&template, reports, &NONE, &wanted, usize::MAX, |_, _, _| ());
+        let trail = evaluate(&template, BEGUN, &artifacts, &attestations);
+        for content in wanted {
+            let expected = model(&template, content, &artifacts, &attestations);
+            prop_assert_eq!(contents[content].state, expected, "{}", content);
+            let shown = trail.artifacts.iter().filter(|one| one.fingerprint.as_deref() == Some(content));
+            for shown in shown {
+                prop_assert_eq!(shown.state, ArtifactState::Reported(expected), "{}", content);
+            }
         }
     }
 

@@ -6,6 +6,9 @@ use super::*;
 /// What a rule comes to in each flow, by letter, and of all of them.
 type Row = (&'static str, &'static [&'static str], &'static str, Option<bool>);
 
+/// The attestations of a scope, and those of them that are decisions about a control.
+type Scope = (Vec<FlowAttestation>, Vec<FlowDecision>);
+
 /// The flows of the tables by name: their state, tags and attestations.
 fn context(name: &str) -> FlowContext {
     let one = |name: &str, kind: &str, is_compliant| FlowAttestation {
@@ -20,7 +23,7 @@ fn context(name: &str) -> FlowContext {
         index,
     };
     // Those of the artifact, and those of its trail.
-    let (own, on_trail) = match name {
+    let (own, on_trail): (Scope, Scope) = match name {
         "good" => (
             (vec![one("unit", "junit", true), one("review", "custom:review", true)], vec![]),
             (vec![one("go", "system:decision", true)], vec![decision("go", "C-1", true, 9)]),
@@ -36,14 +39,33 @@ fn context(name: &str) -> FlowContext {
                 vec![decision("go", "C-1", true, 3)],
             ),
             (
-                vec![one("unit", "junit", true), one("stop", "system:decision", false)],
-                vec![decision("stop", "C-1", false, 5), decision("go", "C-2", true, 7)],
+                vec![one("more", "junit", true), one("stop", "system:decision", false)],
+                vec![decision("stop", "C-1", false, 5), decision("on", "C-2", true, 7)],
+            ),
+        ),
+        // What the artifact's own attestations hide is compliant.
+        "hidden" => (
+            (
+                vec![
+                    one("unit", "junit", false),
+                    one("go", "system:decision", false),
+                    one("scan", "generic", true),
+                ],
+                vec![decision("go", "C-1", false, 3)],
+            ),
+            (
+                vec![
+                    one("unit", "junit", true),
+                    one("go", "system:decision", true),
+                    one("scan", "snyk", true),
+                ],
+                vec![decision("go", "C-1", true, 9)],
             ),
         ),
         _ => Default::default(),
     };
     let state = match name {
-        "good" | "bare" | "mixed" => State::Compliant,
+        "good" | "bare" | "mixed" | "hidden" => State::Compliant,
         "failed" => State::NonCompliant,
         _ => State::Incomplete,
     };
@@ -53,8 +75,9 @@ fn context(name: &str) -> FlowContext {
         _ => "none",
     };
     let tags = BTreeMap::from([("level".to_owned(), level.to_owned())]);
-    let list = |(attestations, decisions)| Arc::new(FlowAttestations::new(attestations, decisions));
-    FlowContext { tags: Arc::new(tags), attestations: vec![list(own), list(on_trail)], ..flow(name, state) }
+    let beneath = Arc::new(FlowAttestations::new(on_trail.0, on_trail.1, None));
+    let attestations = Arc::new(FlowAttestations::new(own.0, own.1, Some(&beneath)));
+    FlowContext { tags: Arc::new(tags), attestations, ..flow(name, state) }
 }
 
 /// Checks what the rule in this place of a policy comes to.
@@ -87,6 +110,7 @@ fn letter(kind: ResolutionKind) -> char {
         ResolutionKind::MissingAttestation => 'm',
         ResolutionKind::NonCompliantAttestation => 'a',
         ResolutionKind::UnreadablePolicy => 'u',
+        ResolutionKind::NotEvaluated => 'x',
     }
 }
 
@@ -204,7 +228,7 @@ fn trail_compliance() {
 #[test]
 fn attestations() {
     let rule = |text: &str| format!("{{attestations: [{{{}}}]}}", text.replace("LOW", &format!("'{LOW}'")));
-    let table: [Row; 32] = [
+    let table: [Row; 42] = [
         ("type: junit", &[], "m", Some(false)),
         ("type: junit", &["good"], "+", Some(true)),
         ("type: junit", &["failed"], "a", Some(false)),
@@ -215,7 +239,18 @@ fn attestations() {
         ("type: junit, must_be_compliant: false", &["failed", "bare"], "+m", Some(false)),
         // By name, of any type or of one.
         ("name: unit, type: '*'", &["good", "failed", "bare"], "+am", Some(false)),
-        ("name: unit, type: junit", &["good", "mixed"], "++", Some(true)),
+        ("name: unit, type: junit", &["good", "mixed"], "+a", Some(false)),
+        // The artifact's own attestation of a name hides the trail's, whatever its type.
+        ("type: junit", &["hidden"], "a", Some(false)),
+        ("name: unit, type: junit", &["hidden"], "a", Some(false)),
+        ("name: unit, type: '*'", &["hidden"], "a", Some(false)),
+        ("name: unit, type: junit, must_be_compliant: false", &["hidden"], "+", Some(true)),
+        ("type: decision, for_control: C-1", &["hidden"], "a", Some(false)),
+        ("name: go, type: decision, for_control: C-1", &["hidden"], "a", Some(false)),
+        ("type: decision", &["hidden"], "a", Some(false)),
+        ("type: snyk", &["hidden"], "m", Some(false)),
+        ("name: scan, type: snyk", &["hidden"], "m", Some(false)),
+        ("name: scan, type: generic", &["hidden"], "+", Some(true)),
         ("name: unit, type: snyk", &["good"], "m", Some(false)),
         ("name: review, type: junit", &["good"], "m", Some(false)),
         ("name: uni, type: '*'", &["good"], "m", Some(false)),
@@ -285,49 +320,54 @@ fn an_exception_of_one_artifact_waives_nothing_of_another() {
 }
 
 #[test]
-fn of_a_name_the_newest_decision_about_each_control_counts_and_an_override_of_it() {
+fn a_decision_that_a_newer_attestation_of_its_name_superseded_satisfies_nothing() {
     use crate::rules::compliance::{Binding, ReportedAttestation};
     use crate::time::Timestamp;
-    let report =
-        |index: u64, control: Option<&str>, is_compliant: bool, is_override: bool| ReportedAttestation {
+    let report = |index: u64, control: Option<&str>, is_compliant: bool, is_override: bool| {
+        let kind = if control.is_some() { "system:decision" } else { "generic" };
+        ReportedAttestation {
             id: index.to_string(),
             name: "go".to_owned(),
-            kind: "system:decision".to_owned(),
+            kind: kind.to_owned(),
             is_compliant,
             at: Timestamp::default(),
             index,
             binding: Binding::Trail,
             is_override,
             control: control.map(str::to_owned),
-        };
-    let reports = [
-        report(6, None, true, true),
-        report(1, Some("C-1"), true, false),
-        report(2, Some("C-2"), true, false),
-        report(5, Some("C-2"), false, false),
-        // Of something else that was called so.
-        report(8, None, false, false),
-        report(9, None, false, true),
+        }
+    };
+    let yes = report(1, Some("C-1"), true, false);
+    let over = |is_compliant| report(2, None, is_compliant, true);
+    type Case = (Vec<ReportedAttestation>, Option<(u64, bool)>, Option<(u64, bool)>);
+    // What was reported, and what counts of it about C-1 and about C-2.
+    let table: [Case; 9] = [
+        (vec![yes.clone()], Some((1, true)), None),
+        (vec![yes.clone(), report(2, Some("C-1"), false, false)], Some((2, false)), None),
+        (vec![yes.clone(), over(false)], Some((2, false)), None),
+        (vec![report(1, Some("C-1"), false, false), over(true)], Some((2, true)), None),
+        // By a decision about another control, and by what is no decision.
+        (vec![yes.clone(), report(2, Some("C-2"), true, false)], None, Some((2, true))),
+        (vec![yes.clone(), report(2, None, true, false)], None, None),
+        (vec![yes.clone(), report(2, None, false, false), report(3, None, true, true)], None, None),
+        (vec![yes, report(2, Some("C-2"), false, false), report(3, None, true, true)], None, Some((3, true))),
+        (vec![over(true)], None, None),
     ];
-    let asking = |control: &str| {
-        let mut asked = Asked::default();
-        let rule = format!("{{type: decision, for_control: {control}}}");
-        asked.add(&parse(&with(&format!("{{attestations: [{rule}]}}"))));
-        FlowAttestations::of_scope(Vec::new(), &Vec::from_iter(&reports), &asked)
-    };
-    let decision = |control: &str, name: Option<&str>| {
-        let found = asking(control);
-        found.decision(control, name).map(|one| (one.index, one.is_compliant))
-    };
-    for name in [None, Some("go")] {
-        assert_eq!(decision("C-1", name), Some((1, true)));
-        assert_eq!(decision("C-2", name), Some((6, true)));
+    for (reports, first, second) in table {
+        let mut reports = Vec::from_iter(&reports);
+        for _ in 0..reports.len() {
+            reports.rotate_left(1);
+            let found = |control: &str, name: Option<&str>| {
+                let mut asked = Asked::default();
+                let rule = format!("{{type: decision, for_control: {control}}}");
+                asked.add(&parse(&with(&format!("{{attestations: [{rule}]}}"))));
+                let list = FlowAttestations::of_scope(Vec::new(), &reports, None, &asked);
+                list.decision(control, name).map(|one| (one.index, one.is_compliant))
+            };
+            assert_eq!((found("C-1", None), found("C-2", None)), (first, second), "{reports:?}");
+            assert_eq!((found("C-1", Some("other")), found("C-2", Some("go"))), (None, second));
+        }
     }
-    assert_eq!(decision("C-2", Some("other")), None);
-    // What nobody asks for is not kept, and tells lists apart all the same.
-    let (one, other) = (asking("C-1"), asking("C-3"));
-    assert_eq!((one.len(), other.len()), (1, 0));
-    assert_eq!(one.digest(), other.digest());
 }
 
 #[test]
@@ -342,9 +382,9 @@ fn of_several_decisions_about_a_control_the_newest_counts_whatever_its_name() {
     for turn in 0..3 {
         let mut turned = decisions.to_vec();
         turned.rotate_left(turn);
-        let list = FlowAttestations::new(Vec::new(), turned);
+        let list = FlowAttestations::new(Vec::new(), turned, None);
         let found = |name: Option<&str>| list.decision("C-1", name).map(|one| one.index);
         assert_eq!([None, Some("b"), Some("c"), Some("d")].map(found), [Some(7), Some(3), Some(5), None]);
-        assert_eq!(list.digest(), FlowAttestations::new(Vec::new(), decisions.to_vec()).digest());
+        assert_eq!(list.digest(), FlowAttestations::new(Vec::new(), decisions.to_vec(), None).digest());
     }
 }
