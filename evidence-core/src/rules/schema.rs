@@ -1,9 +1,9 @@
 //! JSON Schemas of custom attestation types, which their data must fit. A tenant writes them, and the service checks by
 //! them beside the requests of all others, so the work is bounded.
 //!
-//! Before a schema is compiled, [`graph`] resolves its references within the document, and finds which schemas apply to
-//! which values. A schema may refer to itself as long as each cycle descends into the data. Before data are checked,
-//! [`meter`] counts the steps of that check for these data, and refuses what exceeds the budget. Patterns run in linear
+//! Before a schema is compiled, its references are resolved within the document, and it becomes a graph of the schemas that apply
+//! to a value. A schema may refer to itself as long as each cycle descends into the data. Before data are checked, the
+//! steps of that check are counted for these data; data that would exceed the budget are refused. Patterns run in linear
 //! time. Formats are remarks.
 
 mod graph;

@@ -33,7 +33,10 @@ const MAX_HEIGHT: usize = 100;
 const MAX_COMPILED: usize = 30_000;
 
 /// The size that a compiled pattern may have, and the steps that it takes for each byte of text then.
-const PATTERN_SIZES: [(usize, usize); 3] = [(16 << 10, 16), (64 << 10, 64), (super::MAX_PATTERN_BYTES, 256)];
+const PATTERN_SIZES: [(usize, usize); 3] =
+    [(16 << 10, 16), (64 << 10, 64), (super::MAX_PATTERN_BYTES, LARGEST_PATTERN)];
+
+const LARGEST_PATTERN: usize = 256;
 
 /// A schema, and how the schemas in it apply.
 #[derive(Debug, Default)]
@@ -336,7 +339,7 @@ impl Build<'_> {
         };
         let steps = PATTERN_SIZES.into_iter().find(|(size, _)| fits(*size)).map(|(_, steps)| steps);
         // The crate reads the syntax of ECMAScript, which differs: such a pattern counts as a large one.
-        Ok(steps.unwrap_or(PATTERN_SIZES.map(|(_, steps)| steps)[PATTERN_SIZES.len() - 1]))
+        Ok(steps.unwrap_or(LARGEST_PATTERN))
     }
 }
 
