@@ -59,7 +59,8 @@ async fn a_server_whose_clock_is_ahead_records_nothing_and_is_not_ready() {
         let ready = api.again("/ready", HeaderMap::new()).await;
         assert!(ready.message(503).contains(why), "{name}");
         let (operator, user) = ("host".parse().unwrap(), "judy".parse().unwrap());
-        let refused = evidence.administration(&operator).create_user(&user);
+        let administration = evidence.administration(&operator);
+        let refused = administration.create_user(&user);
         assert_eq!(refused.await.unwrap_err().status(), 503, "{name}");
         // Neither does it take over background work.
         let (holder, lease) = ("00000000-0000-0000-0000-00000001".parse().unwrap(), "notify".to_owned());
