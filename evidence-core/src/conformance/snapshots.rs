@@ -14,6 +14,7 @@ use crate::ledger::Hash;
 use crate::name::Fingerprint;
 use crate::page::{Listed, PageRequest};
 use crate::rules::compliance::State;
+use crate::rules::policy::UnknownCondition;
 use crate::snapshots::{
     Annotation, AppliedPolicy, ArtifactKey, LiveBuild, PolicyOutcome, Progress, Provenance, Run,
     RunningArtifact, Snapshot, SnapshotEntry, SnapshotRow,
@@ -111,6 +112,7 @@ async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
         flow: None,
         reference: String::new(),
     };
+    let unknown = UnknownCondition { rule: 2, flow: 1, why: awkward() };
     let full = RunningArtifact {
         name: awkward(),
         created: vec![-1, 0, 1_700_000_000],
@@ -123,7 +125,7 @@ async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
         ],
         judged_by: Some(Hash::of("policies")),
         violates: vec![0, 7, 99],
-        outcomes: vec![outcome(0, "p-"), outcome(99, "-+m/-ta")],
+        outcomes: vec![outcome(0, "p-"), PolicyOutcome { unknown: vec![unknown], ..outcome(99, "-+m/-ta") }],
         inputs: Some(Hash::of("inputs")),
         not_evaluated: Some(awkward()),
         ..instance("bb", 1)

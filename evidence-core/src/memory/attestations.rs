@@ -172,7 +172,8 @@ impl AttestationStore for MemoryStore {
             // As it was reported, unless a clock was ahead.
             let decision = |Current { revision, record }: &Current<Attestation>| {
                 let decision = DecisionRow::from(record);
-                let at = decision.at.min(recorded_at(tables, *revision, record));
+                let corrected = tables.ledger.corrected_time(*revision);
+                let at = corrected.map_or(decision.at, |corrected| decision.at.min(corrected));
                 DecisionRow { at, ..decision }
             };
             about.map(decision).filter(|decision| filter.admits(decision)).collect()

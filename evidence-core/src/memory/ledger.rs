@@ -68,6 +68,12 @@ impl Ledger {
         entry.map(|recorded| recorded.entry.effective_at)
     }
 
+    /// The time to which a correction of a clock set back the entry at this index; nothing where none did.
+    pub(super) fn corrected_time(&self, index: u64) -> Option<Timestamp> {
+        let Recorded { entry, .. } = self.entries.get(usize::try_from(index).ok()?)?;
+        (entry.effective_at < entry.at).then_some(entry.effective_at)
+    }
+
     pub(super) fn entries(&self, first: u64, limit: u64) -> Vec<StoredEntry> {
         let wanted = first..first.saturating_add(limit);
         let entries = self.entries.iter().map(|recorded| &recorded.entry);
