@@ -172,8 +172,7 @@ impl AttestationStore for MemoryStore {
             // As it was reported, unless a clock was ahead.
             let decision = |Current { revision, record }: &Current<Attestation>| {
                 let decision = DecisionRow::from(record);
-                let corrected = tables.ledger.corrected_time(*revision);
-                let at = corrected.map_or(decision.at, |corrected| decision.at.min(corrected));
+                let at = tables.ledger.corrected(*revision).map_or(decision.at, |at| decision.at.min(at));
                 DecisionRow { at, ..decision }
             };
             about.map(decision).filter(|decision| filter.admits(decision)).collect()

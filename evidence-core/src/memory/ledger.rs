@@ -62,16 +62,16 @@ impl Ledger {
         self.entries.last().map(|recorded| recorded.entry.at)
     }
 
+    /// The earliest time at which a clock was corrected after the entry at this index.
+    pub(super) fn corrected(&self, index: u64) -> Option<Timestamp> {
+        let later = self.entries.iter().map(|recorded| &recorded.entry).filter(|entry| entry.index > index);
+        later.filter(|entry| entry.kind == "clock_corrected").map(|entry| entry.at).min()
+    }
+
     /// The effective time of the entry at this index.
     pub(super) fn time(&self, index: u64) -> Option<Timestamp> {
         let entry = self.entries.get(usize::try_from(index).ok()?);
         entry.map(|recorded| recorded.entry.effective_at)
-    }
-
-    /// The time to which a correction of a clock set back the entry at this index; nothing where none did.
-    pub(super) fn corrected_time(&self, index: u64) -> Option<Timestamp> {
-        let Recorded { entry, .. } = self.entries.get(usize::try_from(index).ok()?)?;
-        (entry.effective_at < entry.at).then_some(entry.effective_at)
     }
 
     pub(super) fn entries(&self, first: u64, limit: u64) -> Vec<StoredEntry> {
