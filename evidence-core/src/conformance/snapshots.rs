@@ -56,6 +56,7 @@ pub(super) fn instance(start: &str, from: u64) -> RunningArtifact {
         outcomes: Vec::new(),
         inputs: None,
         not_evaluated: None,
+        allowed_by: None,
     }
 }
 
