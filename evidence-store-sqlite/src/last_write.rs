@@ -10,7 +10,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use evidence_core::id::Id;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 
 use crate::file::file_id;
 
@@ -125,12 +125,14 @@ impl LastWrite {
         let Some(note) = Note::read(&self.path).filter(|note| note.file == self.database_id()) else {
             return Ok(None);
         };
+        // Where the rows of a known organization are gone, that is what is wrong, and not the log.
         let size = format!(
-            "SELECT h.size FROM {schema}.organization o JOIN {schema}.head h ON h.org = o.key WHERE o.id = $1"
+            "SELECT coalesce(
+                (SELECT h.size FROM {schema}.organization o JOIN {schema}.head h ON h.org = o.key WHERE o.id = $1),
+                (SELECT 9223372036854775807 FROM {schema}.known_organization k WHERE k.id = $1), 0)"
         );
-        let found =
-            connection.query_row(&size, [note.org.to_string()], |row| row.get::<_, i64>(0)).optional()?;
-        let found = found.and_then(|size| u64::try_from(size).ok()).unwrap_or_default();
+        let found = connection.query_row(&size, [note.org.to_string()], |row| row.get::<_, i64>(0))?;
+        let found = u64::try_from(found).unwrap_or_default();
         Ok((found < note.size).then_some((note, found)))
     }
 }

@@ -299,33 +299,34 @@ mod tests {
         let limits = Limits { temporary_space: 8 << 20, ..Limits::default() };
         let admission = Admission::new(&limits);
         let polled = Arc::new(AtomicUsize::new(0));
-        let read = async |tenant: u8, declared: Option<&'static str>| {
+        // So many mebibytes, with or without `Content-Length`.
+        let read = async |tenant: u8, size: usize, declared: Option<&'static str>| {
             let tenant = Some(format!("00000000-0000-0000-0000-0000000{tenant}").parse().unwrap());
             let counter = Arc::clone(&polled);
             let pieces = std::iter::repeat_with(move || {
                 counter.fetch_add(1, Ordering::Relaxed);
                 Ok(http_body::Frame::data(Bytes::from_static(&[b' '; 1 << 20])))
             });
-            let body = StreamBody::new(futures_util::stream::iter(pieces.take(3))).boxed_unsync();
+            let body = StreamBody::new(futures_util::stream::iter(pieces.take(size))).boxed_unsync();
             let sent = Vec::from_iter(declared.map(|length| (CONTENT_LENGTH, length)));
             let budget = admission.on_behalf_of(tenant);
             let read = Incoming::new(&headers(&sent), body).read(BodyKind::Json, 4 << 20, &limits, &budget);
             (read.await, budget)
         };
-        let (first, held) = read(1, Some("3145728")).await;
+        let (first, held) = read(1, 3, Some("3145728")).await;
         assert!(first.is_ok());
         let before = polled.load(Ordering::Relaxed);
         // The share of a tenant is 4 MiB.
-        let (refused, _) = read(1, Some("3145728")).await;
+        let (refused, _) = read(1, 3, Some("3145728")).await;
         assert!(matches!(refused, Err(Error::Overloaded(Refused::Disk))), "{refused:?}");
         assert_eq!(polled.load(Ordering::Relaxed), before);
-        let (refused, _) = read(1, None).await;
+        let (refused, _) = read(1, 3, None).await;
         assert!(matches!(refused, Err(Error::Overloaded(Refused::Disk))), "{refused:?}");
         assert!(polled.load(Ordering::Relaxed) < before + 3);
         // Another one has a share of its own: half of what the first leaves.
-        assert!(read(2, Some("2097152")).await.0.is_ok());
+        assert!(read(2, 2, Some("2097152")).await.0.is_ok());
         drop((first, held));
-        assert!(read(1, Some("3145728")).await.0.is_ok());
+        assert!(read(1, 3, Some("3145728")).await.0.is_ok());
     }
 
     #[tokio::test(start_paused = true)]

@@ -730,10 +730,9 @@ pub struct EvidenceView {
 
 impl From<&Attestation> for EvidenceView {
     fn from(attestation: &Attestation) -> Self {
-        let mut fields = attestation.details.clone().view().fields();
-        if let Some((key, _)) = attestation.omitted_data() {
-            fields.remove(key);
-        }
+        let details = attestation.details.clone();
+        let view = if attestation.data.is_some() { details.view_without_data() } else { details.view() };
+        let mut fields = view.fields();
         let mut detail = |key: &str| fields.remove(key).unwrap_or_default();
         Self {
             evidence_type: attestation.kind.clone(),

@@ -300,10 +300,11 @@ impl Details {
         }
     }
 
-    /// The key of the data in answers. Of findings these have the counts, which are never long.
+    /// The key of the data in answers.
     pub(crate) const fn data_key(&self) -> Option<&'static str> {
         match self {
-            Self::Generic | Self::Override(_) | Self::Other(_) | Self::Snyk(_) => None,
+            Self::Generic | Self::Override(_) | Self::Other(_) => None,
+            Self::Snyk(_) => Some("processed_snyk_results"),
             Self::Junit(_) => Some("junit_results"),
             Self::PullRequest(_) => Some("pull_requests"),
             Self::Jira(_) => Some("jira_results"),
@@ -324,6 +325,15 @@ impl Details {
         data.write(&mut text)?;
         data.shorten();
         String::from_utf8(text).map_err(serde::ser::Error::custom)
+    }
+
+    /// The keys as answers carry them, after the data were taken out: the key of the data is null; of a scan the counts are
+    /// left.
+    pub(crate) fn view_without_data(self) -> DetailsView {
+        match self.data_key() {
+            Some(key) if !matches!(self, Self::Snyk(_)) => self.view().without(key),
+            _ => self.view(),
+        }
     }
 
     /// Puts the data back that were taken out.

@@ -151,9 +151,10 @@ impl From<&ProjectScanResult> for ProjectFindings {
 }
 
 impl SnykResultsSummary {
-    /// Drops the findings themselves.
+    /// Drops the findings themselves. The counts become those that answers show.
     pub(crate) fn leave_counts(&mut self) {
         for found in &mut self.results.0 {
+            [found.low_count, found.medium_count, found.high_count] = found.counts();
             (found.low, found.medium, found.high) = (None, None, None);
         }
     }

@@ -71,8 +71,8 @@ pub struct AttestationView {
     /// The keys of its type.
     #[serde(flatten)]
     pub details: DetailsView,
-    /// In lists, where the data of its type are longer than 64 KiB: the key of these data, which is null, and where the
-    /// data are; absent otherwise.
+    /// In lists, where the data of its type are longer than 64 KiB: their key, and the address of the attestation with the
+    /// data; absent otherwise. The key is null, or has the counts of a Snyk scan without the findings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub omitted_data: Option<OmittedData>,
     /// The address of its place on the trail's page.
@@ -94,7 +94,7 @@ pub struct AttestationView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct OmittedData {
-    /// The key of the attestation that is null: `attestation_data`, `junit_results`, ….
+    /// The key of the attestation: `attestation_data`, `junit_results`, ….
     pub key: &'static str,
     /// The size of its JSON in bytes, without white space.
     pub size: u64,
@@ -180,7 +180,7 @@ impl AttestationView {
             user_data: attestation.user_data,
             created_at: attestation.created_at.seconds(),
             details: match &omitted_data {
-                Some(omitted) => attestation.details.view().without(omitted.key),
+                Some(_) => attestation.details.view_without_data(),
                 None => attestation.details.view(),
             },
             omitted_data,

@@ -14,6 +14,7 @@ use crate::ledger::Hash;
 use crate::name::Fingerprint;
 use crate::page::{Listed, PageRequest};
 use crate::rules::compliance::State;
+use crate::rules::policy::UnknownCondition;
 use crate::snapshots::{
     Annotation, AppliedPolicy, ArtifactKey, LiveBuild, PolicyOutcome, Progress, Provenance, Run,
     RunningArtifact, Snapshot, SnapshotEntry, SnapshotRow,
@@ -112,6 +113,7 @@ async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
         flow: None,
         reference: String::new(),
     };
+    let unknown = UnknownCondition { rule: 2, flow: 1, why: awkward() };
     let full = RunningArtifact {
         name: awkward(),
         created: vec![-1, 0, 1_700_000_000],
@@ -124,9 +126,10 @@ async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
         ],
         judged_by: Some(Hash::of("policies")),
         violates: vec![0, 7, 99],
-        outcomes: vec![outcome(0, "p-"), outcome(99, "-+m/-ta")],
+        outcomes: vec![outcome(0, "p-"), PolicyOutcome { unknown: vec![unknown], ..outcome(99, "-+m/-ta") }],
         inputs: Some(Hash::of("inputs")),
         not_evaluated: Some(awkward()),
+        allowed_by: Some(7),
         ..instance("bb", 1)
     };
     let bare = RunningArtifact { created: Vec::new(), ..instance("aa", 1) };

@@ -172,7 +172,7 @@ impl AttestationStore for MemoryStore {
             // As it was reported, unless a clock was ahead.
             let decision = |Current { revision, record }: &Current<Attestation>| {
                 let decision = DecisionRow::from(record);
-                let at = decision.at.min(recorded_at(tables, *revision, record));
+                let at = tables.ledger.corrected(*revision).map_or(decision.at, |at| decision.at.min(at));
                 DecisionRow { at, ..decision }
             };
             about.map(decision).filter(|decision| filter.admits(decision)).collect()

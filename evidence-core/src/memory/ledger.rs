@@ -62,6 +62,12 @@ impl Ledger {
         self.entries.last().map(|recorded| recorded.entry.at)
     }
 
+    /// The earliest time at which a clock was corrected after the entry at this index.
+    pub(super) fn corrected(&self, index: u64) -> Option<Timestamp> {
+        let later = self.entries.iter().map(|recorded| &recorded.entry).filter(|entry| entry.index > index);
+        later.filter(|entry| entry.kind == "clock_corrected").map(|entry| entry.at).min()
+    }
+
     /// The effective time of the entry at this index.
     pub(super) fn time(&self, index: u64) -> Option<Timestamp> {
         let entry = self.entries.get(usize::try_from(index).ok()?);

@@ -1,9 +1,9 @@
 //! JSON Schemas of custom attestation types, which their data must fit. A tenant writes them, and the service checks by
 //! them beside the requests of all others, so the work is bounded.
 //!
-//! Before a schema is compiled, [`graph`] resolves its references within the document, and finds which schemas apply to
-//! which values. A schema may refer to itself as long as each cycle descends into the data. Before data are checked,
-//! [`meter`] counts the steps of that check for these data, and refuses what exceeds the budget. Patterns run in linear
+//! Before a schema is compiled, its references are resolved within the document, and it becomes a graph of the schemas that apply
+//! to a value. A schema may refer to itself as long as each cycle descends into the data. Before data are checked, the
+//! steps of that check are counted for these data; data that would exceed the budget are refused. Patterns run in linear
 //! time. Formats are remarks.
 
 mod graph;
@@ -13,7 +13,7 @@ mod references;
 
 use std::fmt;
 
-use jsonschema::{Draft, PatternOptions, Validator};
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Number, Value};
 
 use crate::decode::shortened;
@@ -35,7 +35,8 @@ const BYTES_PER_STEP: usize = 64;
 const MAX_PLACE: usize = 16 << 10;
 const MAX_PLACE_BYTES: usize = 8 << 20;
 
-/// All places that do not fit are named where that takes no more steps than this: each error of each branch takes memory.
+/// All places that do not fit are named where the check takes no more steps than this, and otherwise the first, where no choice
+/// (`anyOf`, `oneOf`) takes more: each error of each branch takes memory.
 const MAX_EXPLAINED: usize = 400_000;
 
 /// The places that do not fit, at most.
@@ -180,14 +181,18 @@ impl Schema {
         if self.validator.is_valid(data) {
             return Ok(());
         }
-        if steps > MAX_EXPLAINED {
-            return whole("The data do not fit the type's schema; they are too large to say where");
-        }
-        let misfits = self.validator.iter_errors(data).take(MAX_MISFITS).map(|error| {
+        let misfit = |error: ValidationError<'_>| {
             let place = error.instance_path().as_str().to_owned();
             SchemaError::new(place, shortened(&error.masked().to_string()))
-        });
-        Err(misfits.collect())
+        };
+        if steps.all <= MAX_EXPLAINED {
+            return Err(self.validator.iter_errors(data).take(MAX_MISFITS).map(misfit).collect());
+        }
+        if steps.to_choose > MAX_EXPLAINED {
+            return whole("The data do not fit the type's schema; they are too large to say where");
+        }
+        // The first error ends this, and is made of no more errors than one choice collects.
+        self.validator.validate(data).map_err(|error| vec![misfit(error)])
     }
 }
 

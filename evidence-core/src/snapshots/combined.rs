@@ -564,7 +564,10 @@ impl Verdicts {
         members.values().for_each(|member| states.add(*member));
         let mut verdicts = BTreeMap::new();
         let told = changes.range(first..=last).copied().chain(taken.keys().copied());
-        for entry in BTreeSet::from_iter(told) {
+        let told = BTreeSet::from_iter(told);
+        // A change that takes no snapshot shows in the verdicts of later ones.
+        let untold = begun.range(first..=last).chain(ended.range(first..=last)).map(|(entry, _)| *entry);
+        for entry in told.iter().copied().chain(untold).collect::<BTreeSet<_>>() {
             for member in ended.get(&entry).into_iter().flatten() {
                 if let Some(was) = members.remove(member) {
                     states.remove(was);
@@ -582,7 +585,9 @@ impl Verdicts {
             if let Some(row) = taken.get(&entry) {
                 put(&row.environment, Some(row.compliant));
             }
-            verdicts.insert(entry, states.state() == Some(true));
+            if told.contains(&entry) {
+                verdicts.insert(entry, states.state() == Some(true));
+            }
         }
         verdicts
     }

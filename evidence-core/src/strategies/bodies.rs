@@ -498,12 +498,18 @@ fn allowance_end() -> Shape {
 
 /// What a custom attestation type is made with, beside its schema.
 pub fn attestation_type() -> Shape {
-    let program = || Shape::text_between(1, 4 << 10);
-    let rules =
-        select(vec![json!("."), json!(".age >= 21"), json!(".tags | any(. == \"ok\")"), json!("true")]);
-    let not_allowed =
-        ["", "(", "env", "halt", ".a = 1", "def f: f; f", "range(0; 9; 1)"].map(|rule| json!(rule));
+    let rules = select(vec![
+        json!("."),
+        json!(".age >= 21"),
+        json!(".tags | any(. == \"ok\")"),
+        json!("true"),
+        json!("def old: .age > 21; old"),
+        json!(".name | gsub(\"[^a-z]+\"; \"-\")"),
+        json!("now > 0"),
+    ]);
+    let not_allowed = ["", "(", "env", "halt", ".a = ", "def f: g; f", "input"].map(|rule| json!(rule));
     let rule = Shape::or_wrong(rules, not_allowed.to_vec());
+    let expression = rule.clone();
     let jq = Object::new()
         .optional("content_type", Shape::choice(&["jq"]))
         .given("rules", Shape::list(&rule, 0..3))
@@ -513,7 +519,7 @@ pub fn attestation_type() -> Shape {
         vec![json!({"content_type": "jq"}), json!("jq"), json!([])],
     );
     let item =
-        Object::new().required("name", Shape::text()).required("expression", program()).closed().shape();
+        Object::new().required("name", Shape::text()).required("expression", expression).closed().shape();
     Object::new()
         .required("name", Shape::of::<AttestationTypeName>())
         .optional("description", shared::description())

@@ -162,7 +162,7 @@ pub fn policies(controls: &[String]) -> Texts {
 pub fn type_schemas() -> Texts {
     let place = vec![
         json!({"$ref": "https://example.com/s"}),
-        json!({"$ref": "#"}),
+        json!({"allOf": [{"$ref": "#/properties/none"}]}),
         json!({"pattern": "("}),
         json!(1),
     ];

@@ -223,6 +223,8 @@ async fn issues_scans_and_analyses_decide_by_what_they_found() {
         let finding = json!({"id": "a", "message": "m"});
         let mut found = project(1);
         found["high"] = json!([finding]);
+        let mut shown = project(1);
+        shown["high"] = json!([{"id": "a", "message": "m", "locations": []}]);
         let gate = |status: &str| json!({"name": null, "status": status, "conditions": []});
         let analysis = |gate: Value| {
             json!({
@@ -244,7 +246,7 @@ async fn issues_scans_and_analyses_decide_by_what_they_found() {
                 "snyk",
                 json!({"snyk_results": {"tool": tool, "results": [found]}}),
                 false,
-                json!({"processed_snyk_results": counts(1)}),
+                json!({"processed_snyk_results": {"schema_version": 1, "tool": tool, "results": [shown]}}),
             ),
             ("snyk", json!({"snyk_results": counts(0)}), true, json!({"processed_snyk_results": counts(0)})),
             (
@@ -386,7 +388,7 @@ async fn bills_of_materials_and_sarif_logs_are_asked_for_and_shown_in_short() {
     on_every_store_and_mount(async |api| {
         for (flow, sbom, sarif) in [("short", "sbom", "sarif"), ("long", "system:sbom", "system:sarif")] {
             let template = format!(
-                "version: 1\ntrail:\n  attestations:\n  - {{name: bill, type: '{sbom}'}}\n  - {{name: scan, type: '{sarif}'}}\n                \x20 artifacts:\n  - {{name: app}}\n"
+                "version: 1\ntrail:\n  attestations:\n  - {{name: bill, type: '{sbom}'}}\n  - {{name: scan, type: '{sarif}'}}\n  artifacts:\n  - {{name: app}}\n"
             );
             let document = json!({"name": flow, "description": ""}).to_string();
             let file = ("name=\"template_file\"; filename=\"t.yml\"", template.as_str());

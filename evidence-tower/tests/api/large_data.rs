@@ -92,7 +92,8 @@ async fn data_of_every_type_are_given_back_as_they_were_sent() {
         .collect();
     let finding = |n| json!({"id": "A", "message": text(n), "locations": []});
     let findings: Vec<_> = (0..400).map(finding).collect();
-    let project = json!({"low_count": 0, "medium_count": 0, "high_count": 400, "high": findings});
+    // Findings that are listed count, whatever the report says.
+    let project = json!({"low_count": 0, "medium_count": 0, "high_count": 3, "high": findings});
     let scan = json!({"tool": {"name": "Snyk", "version": "1"}, "results": [project]});
     let decision = json!({"is_compliant": false, "because": text(1).repeat(400)});
     let table = [
@@ -123,18 +124,21 @@ async fn data_of_every_type_are_given_back_as_they_were_sent() {
         assert_eq!(pull_requests[0]["commits"].as_array().unwrap().len(), 400);
         assert_eq!(pull_requests[0]["commits"][399]["message"], json!(text(399)));
         assert_eq!(listed(&api, "pull_request").await["pull_requests"], Value::Null);
-        // Of a scan answers have the counts, in lists, too.
+        // Of a scan lists have the counts.
         let scan = listed(&api, "snyk").await;
-        assert_eq!(scan["processed_snyk_results"]["results"][0]["high_count"], json!(400));
-        assert!(scan.get("omitted_data").is_none());
-        // What was found is in the ledger.
+        let counts = json!({"low_count": 0, "medium_count": 0, "high_count": 400});
+        assert_eq!(scan["processed_snyk_results"]["results"], json!([counts]));
+        assert_eq!(scan["omitted_data"]["key"], json!("processed_snyk_results"));
+        let whole = one(&api, &scan).await["processed_snyk_results"]["results"][0].clone();
+        assert_eq!((&whole["high"], &whole["high_count"]), (&json!(findings), &json!(400)));
+        // The text in the ledger is the report as it was sent.
         let org = acme(&*store).await;
         let id = scan["attestation_id"].as_str().unwrap().parse().unwrap();
         let record = store.attestation(org, id).await.unwrap().unwrap();
         assert!(matches!(&record.details, Details::Snyk(details) if details.snyk_results.results.0[0].high.is_none()));
         let found = store.texts(org, &[record.data.unwrap().sha256]).await.unwrap();
         let found: Value = serde_json::from_str(&found[0]).unwrap();
-        assert_eq!(found["results"][0]["high"], json!(findings));
+        assert_eq!((&found["results"][0]["high"], &found["results"][0]["high_count"]), (&json!(findings), &json!(3)));
         assert_eq!(texts(&*store).await.len(), table.len());
         // A decision shows its data, too.
         let decisions = api.get("/controls/acme/C-1/decisions").await;

@@ -399,7 +399,8 @@ async fn what_is_too_much_to_evaluate_is_not_compliant_and_says_so() {
         api.get("/environments/acme/prod").await.expect(200, json!({"state": compliant}));
         let snapshot =
             api.get("/snapshots/acme/prod/-1").await.expect(200, json!({"compliant": compliant})).ok();
-        let shown = snapshot["artifacts"].as_array().unwrap();
+        let all = snapshot["artifacts"].as_array().unwrap().iter();
+        let shown = Vec::from_iter(all.filter(|artifact| artifact["annotation"]["type"] != "exited"));
         assert_eq!(shown.len(), artifacts);
         for artifact in shown {
             let reasons = artifact["reasons_for_incompliance"].to_string();

@@ -402,9 +402,11 @@ fn a_log_that_nobody_reads_keeps_no_request_waiting() {
     let mut program = program(&[]);
     program.env("EVIDENCE_LOG_FILTER", "trace").stderr(Stdio::piped());
     let mut server = Server::run(program, &database, &key);
-    // Far more than a pipe holds, and than lines are buffered.
-    for _ in 0..1500 {
-        assert_eq!(server.ask("GET", "/api/v2/flows/acme", "text/plain", "").0, 200);
+    // With a line for each statement that is far more than a pipe holds, and than lines are buffered.
+    for number in 0..1500 {
+        let body = format!(r#"{{"name":"env-{number}","type":"server","description":""}}"#);
+        let (status, text) = server.ask("PUT", "/api/v2/environments/acme", "application/json", &body);
+        assert_eq!(status, 201, "{text}");
     }
     // Once somebody reads, the log tells how much is missing.
     let log = BufReader::new(server.child.stderr.take().unwrap());

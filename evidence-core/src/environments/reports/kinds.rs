@@ -73,6 +73,7 @@ const MAX_RUNNING: usize = (1 << 18) - 1;
 const MAX_DIGESTS: usize = 1000;
 
 /// The artifacts of an instance: their names, and the SHA-256 of each. Empty or null if the instance has none, as an evicted pod.
+// Fields of this type are read by `Deserialize::deserialize`, so that serde does not read a missing one as null.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Digests<D = Fingerprint>(pub BTreeMap<LongText, D>);
@@ -176,9 +177,10 @@ impl JsonSchema for Creation {
 pub struct PlainArtifact {
     /// Its names, and the SHA-256 of each. Without one it is
     /// skipped.
+    #[serde(deserialize_with = "Deserialize::deserialize")]
     pub digests: Digests,
     /// When it was created, in epoch seconds: 0 or later.
-    #[serde(rename = "creationTimestamp")]
+    #[serde(rename = "creationTimestamp", deserialize_with = "Deserialize::deserialize")]
     pub created: Creation,
 }
 
@@ -209,9 +211,10 @@ pub struct Pod {
     pub namespace: ShortText,
     /// The images of its containers, and the SHA-256 of each, empty where it is not known. Without one it is
     /// skipped.
+    #[serde(deserialize_with = "Deserialize::deserialize")]
     pub digests: Digests<DigestOrNone>,
     /// When it was created, in epoch seconds: 0 or later.
-    #[serde(rename = "creationTimestamp")]
+    #[serde(rename = "creationTimestamp", deserialize_with = "Deserialize::deserialize")]
     pub created: Creation,
     /// The objects that own it, as Kubernetes tells them.
     pub owners: Option<Collected<PodOwner, 100>>,
@@ -293,6 +296,7 @@ impl Instance for Pod {
 pub struct EcsTask {
     /// The images of its containers, and the SHA-256 of each, empty where it is not known. Without one it is
     /// skipped.
+    #[serde(deserialize_with = "Deserialize::deserialize")]
     pub digests: Digests<DigestOrNone>,
     /// Its ARN.
     #[serde(rename = "taskArn")]
@@ -304,7 +308,7 @@ pub struct EcsTask {
     #[serde(alias = "serviceName")]
     pub service_name: Option<ShortText>,
     /// When it was created, in epoch seconds: 0 or later.
-    #[serde(rename = "creationTimestamp")]
+    #[serde(rename = "creationTimestamp", deserialize_with = "Deserialize::deserialize")]
     pub created: Creation,
 }
 
@@ -346,6 +350,7 @@ impl Instance for EcsTask {
 pub struct AzureApp {
     /// Its images, and the SHA-256 of each, empty where it is not known. Without one it is
     /// skipped.
+    #[serde(deserialize_with = "Deserialize::deserialize")]
     pub digests: Digests<DigestOrNone>,
     /// Where the digests come from.
     pub digests_source: AzureDigests,
@@ -354,7 +359,7 @@ pub struct AzureApp {
     /// What Azure calls its kind, such as `app` or `functionapp,linux,container`.
     pub app_kind: ShortText,
     /// When it was created, in epoch seconds: 0 or later.
-    #[serde(rename = "creationTimestamp")]
+    #[serde(rename = "creationTimestamp", deserialize_with = "Deserialize::deserialize")]
     pub created: Creation,
 }
 
@@ -409,9 +414,10 @@ impl Instance for AzureApp {
 pub struct CloudRunResource {
     /// Its images, and the SHA-256 of each, empty where it is not known. Without one it is
     /// skipped.
+    #[serde(deserialize_with = "Deserialize::deserialize")]
     pub digests: Digests<DigestOrNone>,
     /// When its revision or execution was created, in epoch seconds: 0 or later.
-    #[serde(rename = "creationTimestamp")]
+    #[serde(rename = "creationTimestamp", deserialize_with = "Deserialize::deserialize")]
     pub created: Creation,
     /// Whether it is a service or a job.
     pub kind: CloudRunKind,

@@ -173,7 +173,8 @@ impl<'b> Machine<'b> {
             }
             Node::Library(position, arguments) => {
                 let Some(function) = self.library.get(*position) else { return lost() };
-                self.call(function, None, arguments, env, &mut |this, body, env| {
+                let itself = Link { bound: Bound::Function(function), before: None };
+                self.call(function, Some(&itself), arguments, env, &mut |this, body, env| {
                     this.run(body, env, input.clone(), emit)
                 })
             }

@@ -247,8 +247,16 @@ impl Machine<'_> {
     ) -> Run {
         let (mut choices, mut combinations) = (Vec::new(), 1_usize);
         for found in found {
-            let captures = self.captures(pattern, text, found)?;
-            let instead = self.all(replacement, env, captures)?;
+            let instead = match replacement {
+                // A literal needs no captures.
+                Node::Constant(value) => vec![value.clone()],
+                _ => {
+                    let captures = self.captures(pattern, text, found)?;
+                    self.all(replacement, env, captures)?
+                }
+            };
+            self.budget.steps(1 + instead.len())?;
+            self.budget.allocate(size_of::<Vec<Value>>())?;
             if let Some(other) = instead.iter().find(|value| !matches!(value, Value::Str(_))) {
                 return refuse(other, "cannot be added to a string");
             }

@@ -285,13 +285,11 @@ fn indices(machine: &mut Machine<'_>, input: &Value, wanted: &Value) -> Run<Valu
     match (input, wanted) {
         (Value::Null, _) => return Ok(Value::Null),
         (Value::Str(within), Value::Str(part)) => {
-            let mut letters = 0;
-            for (at, _) in within.char_indices().filter(|_| !part.is_empty()) {
+            for (letters, (at, _)) in within.char_indices().enumerate().filter(|_| !part.is_empty()) {
                 machine.budget.steps(1 + part.len() / 16)?;
                 if within.get(at..).is_some_and(|rest| rest.starts_with(&**part)) {
                     machine.keep(&mut found, count(letters))?;
                 }
-                letters += 1;
             }
         }
         (Value::Array(array), Value::Array(part)) => {

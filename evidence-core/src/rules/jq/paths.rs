@@ -95,7 +95,8 @@ impl Machine<'_> {
             }
             Node::Library(position, arguments) => {
                 let Some(function) = self.library().get(*position) else { return lost() };
-                self.call(function, None, arguments, env, &mut |this, body, env| {
+                let itself = Link { bound: Bound::Function(function), before: None };
+                self.call(function, Some(&itself), arguments, env, &mut |this, body, env| {
                     this.locate(body, env, at.clone(), emit)
                 })
             }
@@ -239,10 +240,7 @@ impl Machine<'_> {
                     };
                     let mut place = at.clone();
                     for key in &path.items {
-                        let value = match get(this, &place.value, key) {
-                            Err(Stop::Error(_)) => Value::Null,
-                            found => found?,
-                        };
+                        let value = get(this, &place.value, key)?;
                         place = this.below(&place, key.clone(), value)?;
                     }
                     return emit(this, place);

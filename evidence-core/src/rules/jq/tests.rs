@@ -231,7 +231,7 @@ fn definitions_see_themselves_their_arguments_and_what_is_before_them() {
     let table = [
         ("def f: . + 1; f | f", "1", "3"),
         ("def f(g): g | g; f(. * 2)", "3", "12"),
-        ("def f($a; $b): [$a, $b, a, b]; f(1, 2; 3)", "0", "[1,3,1,3] [1,3,2,3] [2,3,1,3] [2,3,2,3]"),
+        ("def f($a; $b): [$a, $b, a, b]; f(1, 2; 3)", "0", "[1,3,1,2,3] [2,3,1,2,3]"),
         ("def f(a; $b): [a, $b]; [f(1, 2; 3, 4)]", "0", "[[1,2,3],[1,2,4]]"),
         ("def fac: if . <= 1 then 1 else . * (. - 1 | fac) end; [range(6) | fac]", "0", "[1,1,2,6,24,120]"),
         (
@@ -259,7 +259,7 @@ fn definitions_see_themselves_their_arguments_and_what_is_before_them() {
         ("[(label $a | label $b | 1, break $a, 2), 3]", "0", "[1,3]"),
         ("def f(g): label $x | g | ., break $x; [f(1, 2)]", "0", "[1]"),
         ("[limit(3; def f: ., (. + 1 | f); 1 | f)]", "0", "[1,2,3]"),
-        ("[limit(2; repeat(1)?)], [limit(2; repeat(1) // 2)]", "0", "[1,1] [1,1]"),
+        ("[limit(2; repeat(1)?)], [limit(2; repeat(1) // 2)]", "0", "[0,1] [0,1]"),
     ];
     for (source, input, expected) in table {
         assert_eq!(answer(source, input), expected, "{source} of {input}");
@@ -274,9 +274,9 @@ fn patterns_find_capture_and_replace() {
             "\"\u{e9}bcb\"",
             "{\"captures\":[{\"length\":1,\"name\":\"n\",\"offset\":2,\"string\":\"c\"},{\"length\":0,\"name\":null,\"offset\":-1,\"string\":null}],\"length\":2,\"offset\":1,\"string\":\"bc\"}",
         ),
-        ("[match(\"a\"; \"g\").offset], [match(\"\"; \"g\").offset]", "\"abca\"", "[0,3] [0,1,2,3]"),
+        ("[match(\"a\"; \"g\").offset], [match(\"\"; \"g\").offset]", "\"abca\"", "[0,3] [0,1,2,3,4]"),
         ("[match(\"A\"; \"gi\").string], [match([\"A\", \"gi\"]).offset]", "\"abca\"", "[\"a\",\"a\"] [0,3]"),
-        ("[match(\"a*\"; \"g\") | [.offset, .length]]", "\"aab\"", "[[0,2],[2,0]]"),
+        ("[match(\"a*\"; \"g\") | [.offset, .length]]", "\"aab\"", "[[0,2],[2,0],[3,0]]"),
         (
             "capture(\"(?<name>[a-z]+)-(?<n>[0-9]+)(?<rest>x)?\")",
             "\"abc-12\"",
@@ -294,7 +294,7 @@ fn patterns_find_capture_and_replace() {
             "\"a, b,c\"",
             r#"["a","b","c"] ["a"," b","c"] ["a, ",",c"]"#,
         ),
-        ("sub(\"b\"; \"X\"), gsub(\"b\"; \"X\"), gsub(\"\"; \"-\")", "\"abb\"", r#""aXb" "aXX" "-a-b-b""#),
+        ("sub(\"b\"; \"X\"), gsub(\"b\"; \"X\"), gsub(\"\"; \"-\")", "\"abb\"", r#""aXb" "aXX" "-a-b-b-""#),
         ("sub(\"(?<x>b)\"; \"<\\(.x)\\(.x)>\"), sub(\"B\"; \"\"; \"gi\")", "\"abbc\"", r#""a<bb>bc" "ac""#),
         ("gsub(\"(?<l>[A-Z])\"; \"_\" + (.l | ascii_downcase))", "\"camelCaseName\"", r#""camel_case_name""#),
         ("[gsub(\"b\"; \"1\", \"2\")]", "\"abcb\"", r#"["a1c1","a2c1","a1c2","a2c2"]"#),
@@ -376,7 +376,7 @@ fn formats_times_and_the_rest_of_the_functions_answer_what_jq_answers() {
         ),
         ("strptime(\"%Y\")", "\"x\"", "<date \"x\" does not match format \"%Y\">"),
         ("mktime", "[1]", "<mktime requires an array of 6 numbers>"),
-        ("1e18 | todate", "0", "<number (1000000000000000000) is a time beyond the year 9999>"),
+        ("1e18 | todate", "0", "<number (1e+18) is a time beyond the year 9999>"),
         (
             "[recurse], [recurse(.[]?)], [recurse(.[]?; type == \"array\")]",
             "[[1]]",
@@ -395,9 +395,9 @@ fn formats_times_and_the_rest_of_the_functions_answer_what_jq_answers() {
         ),
         ("[range(0; 10; 3)], [range(5; 0; -2)], [range(0; 1; 0)]", "0", "[0,3,6,9] [5,3,1] []"),
         (
-            "[path(..)], [path(.a[0].b)], [path(.a[]?, .c // .d)]",
+            "[path(..)], [path(.a[0], .b.c)], [path(.a[]?, .c // .d)]",
             r#"{"a":[1]}"#,
-            r#"[[],["a"],["a",0]] [["a",0,"b"]] [["a",0],["d"]]"#,
+            r#"[[],["a"],["a",0]] [["a",0],["b","c"]] [["a",0],["d"]]"#,
         ),
         ("[path(.a[1:].x?)]", r#"{"a":[1,2]}"#, "[]"),
         (
@@ -426,7 +426,7 @@ fn formats_times_and_the_rest_of_the_functions_answer_what_jq_answers() {
             r#"{"a":1,"b":[2]}"#,
             r#"{"a":2,"b":[3]} {"a":7,"b":7} {"a":8,"b":8}"#,
         ),
-        (".a[\"x\"] = 1", "{\"a\":[]}", "<Cannot index array with string>"),
+        (".a[\"x\"] = 1", "{\"a\":[]}", "<Cannot index array with string \"x\">"),
         (".[-5] = 1", "[1]", "<Out of bounds negative array index>"),
         (
             "setpath([\"a\", 0]; 1), delpaths([[\"b\"], [\"c\", 0]]), (to_entries | length)",

@@ -44,6 +44,8 @@ fn read_time(format: &str, text: &str) -> Option<DateTime> {
     let time = read.to_time().ok();
     match read.to_date() {
         Ok(date) => Some(date.to_datetime(time.unwrap_or_else(Time::midnight))),
+        // A date that is there and is none, such as 30 February, is not replaced.
+        Err(_) if read.year().is_some() || read.month().is_some() || read.day().is_some() => None,
         Err(_) => time.map(|time| date(1900, 1, 1).to_datetime(time)),
     }
 }

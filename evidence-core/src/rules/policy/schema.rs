@@ -118,7 +118,7 @@ mod tests {
     use crate::rules::policy::Policy;
 
     /// What stands after the line of the format, and whether it is a policy.
-    const TABLE: [(&str, bool); 47] = [
+    const TABLE: [(&str, bool); 48] = [
         ("", true),
         ("artifacts: {}", true),
         ("artifacts: null", false),
@@ -128,7 +128,8 @@ mod tests {
         ("artifacts: {provenance: {}}", true),
         ("artifacts: {provenance: null}", false),
         ("artifacts: {provenance: {required: true}}", true),
-        ("artifacts: {provenance: {required: 'yes'}}", false),
+        ("artifacts: {provenance: {required: yes}}", true),
+        ("artifacts: {provenance: {required: maybe}}", false),
         ("artifacts: {provenance: {required: null}}", false),
         ("artifacts: {provenance: {more: 1}}", false),
         ("artifacts: {trail-compliance: {required: true, exceptions: []}}", true),

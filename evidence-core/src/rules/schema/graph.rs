@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jsonschema::Draft;
+use regex_automata::util::syntax;
 use serde_json::{Map, Value};
 
 use super::keywords::{DEFINITIONS, LISTS, NAMED, ONE, below, is_checked, subschemas};
 use super::references::{References, replaces_siblings, to_place};
 use super::{BYTES_PER_STEP, MAX_PLACE_BYTES, SchemaError, too_long};
 use crate::rules::folding;
+use crate::rules::pattern::table;
 
 const MAX_SUBSCHEMAS: usize = 10_000;
 
@@ -33,7 +35,16 @@ const MAX_HEIGHT: usize = 100;
 const MAX_COMPILED: usize = 30_000;
 
 /// The size that a compiled pattern may have, and the steps that it takes for each byte of text then.
-const PATTERN_SIZES: [(usize, usize); 3] = [(16 << 10, 16), (64 << 10, 64), (super::MAX_PATTERN_BYTES, 256)];
+const PATTERN_SIZES: [(usize, usize); 3] =
+    [(16 << 10, 16), (64 << 10, 64), (super::MAX_PATTERN_BYTES, LARGEST_PATTERN)];
+
+const LARGEST_PATTERN: usize = 256;
+
+/// A pattern whose whole table is no larger than this takes one step for each byte, because the engine keeps the table.
+const MAX_TABLE: usize = 128 << 10;
+
+/// The texts of an `enum` are compared one by one up to so many.
+const MAX_COMPARED: usize = 10;
 
 /// A schema, and how the schemas in it apply.
 #[derive(Debug, Default)]
@@ -44,6 +55,8 @@ pub(super) struct Node {
     pub(super) pattern: usize,
     /// The steps that its `patternProperties` take for each byte of a property's name.
     pub(super) name_patterns: usize,
+    /// Whether it collects the errors of several schemas of which one has to fit.
+    pub(super) chooses: bool,
     /// Whether it compares the items of a list with each other.
     pub(super) unique: bool,
     /// Schemas that it refers to.
@@ -254,6 +267,7 @@ impl Build<'_> {
                 continue;
             }
             node.parts += 1;
+            node.chooses |= matches!(keyword.as_str(), "anyOf" | "oneOf");
             self.place(&at)?;
             self.keyword(node, keyword, value, &at)?;
         }
@@ -294,7 +308,10 @@ impl Build<'_> {
                     let text = format!("There should be at most {MAX_CONSTANTS} values");
                     return Err(SchemaError::new(place, text));
                 }
-                node.parts += constant_values(constant) + constant_bytes(constant) / BYTES_PER_STEP;
+                node.parts += match constant {
+                    Value::Array(texts) if keyword == "enum" && is_hashed(texts) => 2,
+                    other => constant_values(other) + constant_bytes(other) / BYTES_PER_STEP,
+                };
             }
             ("required", Value::Array(names)) => node.parts += constant_parts(names),
             ("uniqueItems", Value::Bool(true)) => node.unique = true,
@@ -330,13 +347,17 @@ impl Build<'_> {
             ));
         }
         folding::check(pattern, false).map_err(|text| SchemaError::new(place, text))?;
+        let syntax = syntax::Config::new().nest_limit(folding::MAX_NESTING);
+        if table(pattern, syntax, MAX_TABLE).is_some() {
+            return Ok(1);
+        }
         let fits = |size: usize| {
             let mut builder = regex::RegexBuilder::new(pattern);
             builder.nest_limit(folding::MAX_NESTING).size_limit(size).build().is_ok()
         };
         let steps = PATTERN_SIZES.into_iter().find(|(size, _)| fits(*size)).map(|(_, steps)| steps);
         // The crate reads the syntax of ECMAScript, which differs: such a pattern counts as a large one.
-        Ok(steps.unwrap_or(PATTERN_SIZES.map(|(_, steps)| steps)[PATTERN_SIZES.len() - 1]))
+        Ok(steps.unwrap_or(LARGEST_PATTERN))
     }
 }
 
@@ -595,6 +616,11 @@ impl Prune<'_> {
             }
         }
     }
+}
+
+/// Whether the crate finds a text among others by its hash.
+fn is_hashed(texts: &[Value]) -> bool {
+    texts.len() > MAX_COMPARED && texts.iter().all(Value::is_string)
 }
 
 /// How many parts constants are: each, and so many as comparing their bytes takes.

@@ -10,6 +10,15 @@ use super::graph::Node;
 pub(super) struct Meter<'g> {
     nodes: &'g [Node],
     left: usize,
+    most_to_choose: usize,
+}
+
+/// The steps of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Steps {
+    pub(super) all: usize,
+    /// The most that one choice takes: the errors of all its schemas are collected.
+    pub(super) to_choose: usize,
 }
 
 /// There are no steps left.
@@ -19,10 +28,10 @@ type Counted<T = ()> = Result<T, Exceeded>;
 
 impl<'g> Meter<'g> {
     /// How many steps checking takes; none where it takes more than `most`.
-    pub(super) fn count(nodes: &'g [Node], data: &Value, most: usize) -> Option<usize> {
-        let mut meter = Self { nodes, left: most };
+    pub(super) fn count(nodes: &'g [Node], data: &Value, most: usize) -> Option<Steps> {
+        let mut meter = Self { nodes, left: most, most_to_choose: 0 };
         meter.checked(0, data).ok()?;
-        Some(most - meter.left)
+        Some(Steps { all: most - meter.left, to_choose: meter.most_to_choose })
     }
 
     fn take(&mut self, steps: usize) -> Counted {
@@ -34,7 +43,14 @@ impl<'g> Meter<'g> {
     fn checked(&mut self, at: usize, value: &Value) -> Counted {
         let Some(node) = self.nodes.get(at) else { return Ok(()) };
         self.take(node.parts)?;
-        for next in node.references.iter().chain(&node.applied).chain(&node.branches) {
+        let before = self.left;
+        for next in &node.applied {
+            self.checked(*next, value)?;
+        }
+        if node.chooses {
+            self.most_to_choose = self.most_to_choose.max(before - self.left);
+        }
+        for next in node.references.iter().chain(&node.branches) {
             self.checked(*next, value)?;
         }
         match value {

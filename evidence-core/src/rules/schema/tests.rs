@@ -204,6 +204,8 @@ fn data_that_a_schema_would_take_long_for_are_refused() {
     assert_eq!(found, [TOO_LARGE]);
     let some = format!("[{}]", vec!["-1"; 1_000].join(","));
     let found = misfits(&format!(r#"{{"items":{{"enum":[{constants}]}}}}"#), &some);
+    assert!(found.len() == 1 && found[0].starts_with("at /0: "), "{found:?}");
+    let found = misfits(&format!(r#"{{"anyOf":[{{"items":{{"enum":[{constants}]}}}}]}}"#), &some);
     assert_eq!(found, ["The data do not fit the type's schema; they are too large to say where"]);
     let few = format!("[{}]", vec!["-1"; 100].join(","));
     assert_eq!(misfits(&format!(r#"{{"items":{{"enum":[{constants}]}}}}"#), &few).len(), MAX_MISFITS);
@@ -469,6 +471,18 @@ fn work_is_bounded_and_not_the_form() {
     let levels = Vec::from_iter((0..60).map(level)).join(",");
     let shared = format!(r##"{{"$defs":{{{levels},"l60":{{"type":"null"}}}},"$ref":"#/$defs/l0"}}"##);
     assert_eq!(misfits(&shared, &nested(60, "1")).len(), 1);
+    // Real documents are large: a list of names among a thousand, with a pattern, costs a few steps for each value.
+    let names = Vec::from_iter((0..1_000).map(|at| format!("\"name-{at}\""))).join(",");
+    let sbom = format!(
+        r##"{{"definitions":{{"c":{{"properties":{{"id":{{"enum":[{names}]}},"hash":{{"pattern":"^([a-f0-9]{{32}}|[a-f0-9]{{64}}|[a-f0-9]{{128}})$"}},
+            "components":{{"$ref":"#/definitions/cs"}}}}}},"cs":{{"items":{{"$ref":"#/definitions/c"}}}}}},"$ref":"#/definitions/cs"}}"##
+    );
+    let component =
+        |id: &str| format!(r#"{{"id":"{id}","hash":"{0}","components":[{{"hash":"{0}"}}]}}"#, "a".repeat(64));
+    let many = vec![component("name-7"); 10_000].join(",");
+    assert_eq!(misfits(&sbom, &format!("[{many}]")).len(), 0);
+    let found = misfits(&sbom, &format!("[{many},{}]", component("name-x")));
+    assert!(found.len() == 1 && found[0].starts_with("at /10000/id: "), "{found:?}");
     // Comparing all items with each other takes the size of all items.
     let lists = format!("[{}]", vec!["[1,2,3]"; 200_000].join(","));
     assert_eq!(misfits(r##"{"items":{"$ref":"#"},"uniqueItems":true}"##, &lists).len(), 1);

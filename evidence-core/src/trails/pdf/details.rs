@@ -22,7 +22,7 @@ pub(super) fn shown(details: &Details, data: Option<TextRef>) -> pdf::Details {
         Details::Custom(details) => evaluation(details, note),
         other if note.is_some() => {
             let key = other.data_key().unwrap_or_default();
-            let fields = other.clone().view().without(key).fields();
+            let fields = other.clone().view_without_data().fields();
             let shown = |(name, value): (&str, &JsonText)| match &note {
                 Some(note) if name == key => fact(name, note.as_str()),
                 _ => fact(name, text(value)),

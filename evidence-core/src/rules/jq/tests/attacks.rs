@@ -190,7 +190,7 @@ fn what_recurses_without_end_meets_a_limit() {
         "def f: def g: f; g; f",
         "def f: . + 1 | f; 0 | f",
         "def f: [., .] | f; 0 | f",
-        "def f: sub(\"a\"; f); \"a\" | f",
+        "def f: sub(\"a\"; \"a\" | f); \"a\" | f",
         "def f: label $x | f, break $x; f",
         "def f(g): def h: f(g, h); h; f(1)",
         "def fib: if . < 2 then . else (. - 1 | fib) + (. - 2 | fib) end; 40 | fib",
