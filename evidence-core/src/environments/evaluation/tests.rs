@@ -43,7 +43,7 @@ fn evaluated(digit: char, compliant: Option<bool>) -> EvaluatedArtifact {
         },
         found: Arc::new(ArtifactEvaluation {
             compliant,
-            is_allowed: false,
+            allowed: None,
             provenance: vec![from_report(1)],
             source: Some(source(1)),
             trails: vec![],
@@ -54,7 +54,6 @@ fn evaluated(digit: char, compliant: Option<bool>) -> EvaluatedArtifact {
             not_evaluated: None,
             name: "api".to_owned(),
             is_final: true,
-            allowed_until: None,
         }),
     }
 }
