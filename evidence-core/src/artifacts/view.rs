@@ -450,7 +450,7 @@ impl Surroundings {
         let (fingerprint, name) = (artifact.fingerprint.as_str(), artifact.template_reference_name.as_str());
         if let Some(trail) = self.deciding_trail(artifact) {
             let (state, info) = trail.by_content().state(template, fingerprint, name);
-            let other = artifact.trail.is_none().then(|| &trail.contents.trail.name);
+            let other = artifact.trail.is_none().then_some(&trail.contents.trail.name);
             let other = other.map(|trail| format!("The verdict is that of its report to trail '{trail}'"));
             return (state, other.or(info), trail.by_content().names(fingerprint, name));
         }
