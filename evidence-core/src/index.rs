@@ -125,8 +125,8 @@ pub enum IndexRow<'a> {
         kind: &'a str,
         /// Its verdict.
         is_compliant: bool,
-        /// Whether it is an override, of an earlier attestation or of none.
-        is_override: bool,
+        /// Of an override: who overrides an attestation, and why.
+        override_info: Option<String>,
         /// The identifier of the control that it is a decision about.
         control: Option<&'a str>,
         /// The number of that control's latest version at the time.
@@ -386,7 +386,7 @@ impl Fact {
                     name: record.name.as_ref(),
                     kind: &record.kind,
                     is_compliant: record.is_compliant,
-                    is_override: record.is_override(),
+                    override_info: record.override_info(),
                     control: record.details.control(),
                     control_version: record.details.control_version(),
                     binding: &record.binding,

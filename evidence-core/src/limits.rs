@@ -300,7 +300,7 @@ fn size(text: &str) -> Option<u64> {
 /// A number of bytes, as [`Limits::set`] reads it.
 fn shown_size(bytes: u64) -> String {
     let units = [("GiB", GIB), ("MiB", MIB), ("KiB", KIB)];
-    let unit = units.into_iter().find(|(_, unit)| bytes > 0 && bytes % unit == 0);
+    let unit = units.into_iter().find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit));
     unit.map_or_else(|| bytes.to_string(), |(name, unit)| format!("{}{name}", bytes / unit))
 }
 

@@ -208,7 +208,8 @@ CREATE TABLE evidence.build (
 -- With the time, so that the ends of a window are found by the index alone.
 CREATE UNIQUE INDEX build_repo ON evidence.build (org, repo, repo_ordinal) INCLUDE (at) WHERE repo IS NOT NULL;
 
--- binding: the JSON of what the attestation is about. recorded_at: the time of its entry. commit_sha: the commit that it names itself. control_ordinal: its
+-- binding: the JSON of what the attestation is about. recorded_at: the time of its entry. commit_sha: the commit that it names itself. override_info: of an override,
+-- who overrides an attestation, and why. control_ordinal: its
 -- number among the decisions about that control. No index on a digest here: an index on random keys would cost more writes
 -- than the ledger itself.
 CREATE TABLE evidence.attestation (
@@ -219,7 +220,7 @@ CREATE TABLE evidence.attestation (
     name         text COLLATE "C" NOT NULL,
     kind         text COLLATE "C" NOT NULL,
     is_compliant boolean NOT NULL,
-    is_override  boolean NOT NULL,
+    override_info text,
     control      text COLLATE "C",
     control_version bigint,
     binding      text COLLATE "C" NOT NULL,

@@ -1,5 +1,7 @@
 //! Attestations: a narrow row each, with the body in the ledger.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use evidence_core::StoreError;
 use evidence_core::attestations::{
@@ -26,10 +28,10 @@ use crate::windows::first_not;
 macro_rules! row_json {
     (sqlite) => {
         "json_array(a.id, a.trail, a.name, a.kind, json(iif(a.is_compliant, 'true', 'false')),
-            json(iif(a.is_override, 'true', 'false')), a.control, a.binding, a.commit_sha, a.at, a.ledger_index)"
+            a.override_info, a.control, a.binding, a.commit_sha, a.at, a.ledger_index)"
     };
     (postgres) => {
-        "json_build_array(a.id, a.trail, a.name, a.kind, a.is_compliant, a.is_override, a.control, a.binding,
+        "json_build_array(a.id, a.trail, a.name, a.kind, a.is_compliant, a.override_info, a.control, a.binding,
             a.commit_sha, a.at, a.ledger_index)::text"
     };
 }
@@ -43,7 +45,7 @@ pub(crate) struct Row(
     String,
     String,
     bool,
-    bool,
+    Option<String>,
     Option<String>,
     #[serde(deserialize_with = "nested")] Binding,
     Option<String>,
@@ -56,7 +58,7 @@ impl Row {
     pub(crate) const TRAIL: usize = 1;
 
     pub(crate) fn attestation(self) -> AttestationRow {
-        let Self(id, trail, name, kind, is_compliant, is_override, control, binding, commit, at, index) =
+        let Self(id, trail, name, kind, is_compliant, override_info, control, binding, commit, at, index) =
             self;
         AttestationRow {
             id,
@@ -64,7 +66,7 @@ impl Row {
             name,
             kind,
             is_compliant,
-            is_override,
+            override_info: override_info.map(Arc::from),
             control,
             binding,
             commit,

@@ -55,9 +55,9 @@ type StoredProvenance = (Id, State, Option<String>, Option<Id>, String);
 /// The report with its flow, or nothing where these are the first of the provenance; the repo; when the commit was made.
 type StoredSource = (Option<(Id, Id)>, Option<Id>, Option<Timestamp>);
 
-/// What policies said: the digest of these, which are violated, what their rules came to, the digest of the inputs, and why
-/// it was not evaluated.
-type StoredVerdict = (Option<Hash>, Vec<u16>, Vec<PolicyOutcome>, Option<Hash>, Option<String>);
+/// What policies said: the digest of these, which are violated, what their rules came to, the digest of the inputs, why it
+/// was not evaluated, and the ledger index of the allowlist entry.
+type StoredVerdict = (Option<Hash>, Vec<u16>, Vec<PolicyOutcome>, Option<Hash>, Option<String>, Option<u64>);
 
 impl From<RunningArtifact> for StoredState {
     fn from(instance: RunningArtifact) -> Self {
@@ -77,6 +77,7 @@ impl From<RunningArtifact> for StoredState {
             outcomes,
             inputs,
             not_evaluated,
+            allowed_by,
         } = instance;
         let first = provenance.first().and_then(|first| Some((first.artifact, first.flow?)));
         let source = source.map(|DeploymentSource { report, flow, repo, committed_at }| {
@@ -90,8 +91,8 @@ impl From<RunningArtifact> for StoredState {
             .collect();
         let is_judged =
             judged_by.is_some() || inputs.is_some() || !violates.is_empty() || !outcomes.is_empty();
-        let is_judged = is_judged || not_evaluated.is_some();
-        let verdict = is_judged.then_some((judged_by, violates, outcomes, inputs, not_evaluated));
+        let is_judged = is_judged || not_evaluated.is_some() || allowed_by.is_some();
+        let verdict = is_judged.then_some((judged_by, violates, outcomes, inputs, not_evaluated, allowed_by));
         Self(name, created, context, (kind, was, now), compliant, provenance, source, verdict)
     }
 }
@@ -109,7 +110,7 @@ impl From<StoredInstance> for RunningArtifact {
             let (report, flow) = named.or(first)?;
             Some(DeploymentSource { report, flow, repo, committed_at })
         });
-        let (judged_by, violates, outcomes, inputs, not_evaluated) = verdict.unwrap_or_default();
+        let (judged_by, violates, outcomes, inputs, not_evaluated, allowed_by) = verdict.unwrap_or_default();
         Self {
             fingerprint: artifact.fingerprint(),
             name,
@@ -126,6 +127,7 @@ impl From<StoredInstance> for RunningArtifact {
             outcomes,
             inputs,
             not_evaluated,
+            allowed_by,
         }
     }
 }
@@ -176,6 +178,7 @@ mod tests {
             outcomes: vec![],
             inputs: None,
             not_evaluated: None,
+            allowed_by: None,
         };
         let other = |change: fn(&mut RunningArtifact)| {
             let mut other = plain.clone();
@@ -193,6 +196,7 @@ mod tests {
             RunningArtifact { source: source(2, 8, None), ..plain.clone() },
             RunningArtifact { compliant: Some(false), violates: vec![3], ..plain.clone() },
             RunningArtifact { not_evaluated: Some("too much".to_owned()), ..plain.clone() },
+            RunningArtifact { compliant: Some(true), allowed_by: Some(1 << 40), ..plain.clone() },
             judged,
         ];
         for instance in cases {

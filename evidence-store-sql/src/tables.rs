@@ -417,7 +417,7 @@ impl TableWrite {
                     ("name", Text),
                     ("kind", Text),
                     ("is_compliant", Bool),
-                    ("is_override", Bool),
+                    ("override_info", Text),
                     ("control", Text),
                     ("control_version", Int),
                     ("binding", Text),

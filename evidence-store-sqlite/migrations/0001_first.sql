@@ -188,7 +188,8 @@ CREATE TABLE build (
 -- With the time, so that the ends of a window are found by the index alone.
 CREATE INDEX build_repo ON build (org, repo, repo_ordinal, at) WHERE repo IS NOT NULL;
 
--- binding: the JSON of what the attestation is about. recorded_at: the time of its entry. commit_sha: the commit that it names itself. control_ordinal: its
+-- binding: the JSON of what the attestation is about. recorded_at: the time of its entry. commit_sha: the commit that it names itself. override_info: of an override,
+-- who overrides an attestation, and why. control_ordinal: its
 -- number among the decisions about that control. No index on a digest here: an index on random keys would cost more writes
 -- than the ledger itself.
 CREATE TABLE attestation (
@@ -199,7 +200,7 @@ CREATE TABLE attestation (
     name         TEXT NOT NULL,
     kind         TEXT NOT NULL,
     is_compliant INTEGER NOT NULL,
-    is_override  INTEGER NOT NULL,
+    override_info TEXT,
     control      TEXT,
     control_version INTEGER,
     binding      TEXT NOT NULL,

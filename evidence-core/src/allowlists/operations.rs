@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::allowlists::ended::evaluate_again;
 use crate::allowlists::record::{Allowance, Withdrawal};
 use crate::auth::actor::Scope;
-use crate::bounded::{LongText, Text};
+use crate::bounded::{Description, LongText};
 use crate::environments::record::Environment;
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::Fact;
@@ -135,8 +135,8 @@ pub struct AllowlistInput {
     pub artifact_name: LongText,
     /// The SHA-256 of the artifact.
     pub artifact_fingerprint: Fingerprint,
-    /// Why the artifact is allowed: not empty.
-    pub description: Text<{ 64 << 10 }, 1>,
+    /// Why the artifact is allowed.
+    pub description: Description,
     /// When the entry expires, in epoch seconds: in the future. From then on it allows nothing, and the environment is
     /// evaluated again. Null or left out: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -202,9 +202,6 @@ impl Operation for AllowArtifact {
     }
 
     async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        if input.description.trim().is_empty() {
-            return Err(Error::invalid("description", "The reason why the artifact is allowed is empty"));
-        }
         cx.retry(|| allow(&self.env_name, input.clone(), cx)).await?;
         Ok(Created(input))
     }

@@ -27,7 +27,7 @@ pub(super) fn shown(attestations: &[AttestationRow], places: &[usize]) -> Vec<Sh
             Entry::Occupied(mut entry) => {
                 let before = entry.get().evidence;
                 let overrides =
-                    row.is_override && attestations.get(before).is_some_and(|row| !row.is_override);
+                    row.is_override() && attestations.get(before).is_some_and(|row| !row.is_override());
                 entry.insert(Shown { evidence: if overrides { before } else { place }, ..shown });
             }
         }

@@ -450,7 +450,7 @@ impl Surroundings {
         let (fingerprint, name) = (artifact.fingerprint.as_str(), artifact.template_reference_name.as_str());
         if let Some(trail) = self.deciding_trail(artifact) {
             let (state, info) = trail.by_content().state(template, fingerprint, name);
-            let other = artifact.trail.is_none().then(|| &trail.contents.trail.name);
+            let other = artifact.trail.is_none().then_some(&trail.contents.trail.name);
             let other = other.map(|trail| format!("The verdict is that of its report to trail '{trail}'"));
             return (state, other.or(info), trail.by_content().names(fingerprint, name));
         }
@@ -563,7 +563,11 @@ fn view(
     let said = |named: &Shown| {
         let (newest, evidence) = (attestations.get(named.newest)?, attestations.get(named.evidence)?);
         let evidence = EvidenceView::from(shown.get(&evidence.id)?);
-        Some((newest.name.clone(), EvidenceView { is_compliant: newest.is_compliant, ..evidence }))
+        let override_info = newest.override_info.as_deref().map(str::to_owned);
+        Some((
+            newest.name.clone(),
+            EvidenceView { is_compliant: newest.is_compliant, override_info, ..evidence },
+        ))
     };
     let runs = around.runs.get(&artifact.fingerprint).map(Vec::as_slice).unwrap_or_default();
     let committed = artifact.git_commit_info.as_ref().and_then(|commit| commit.timestamp).map(|at| at.0);
@@ -642,7 +646,10 @@ fn history(artifact: &Artifact, evidence: &[&AttestationRow], runs: &[Run]) -> V
         name => format!("{name} reported"),
     };
     let mut events = vec![(artifact.created_at, created)];
-    events.extend(evidence.iter().map(|one| (one.at, format!("{} evidence received", one.name))));
+    events.extend(evidence.iter().map(|one| {
+        let event = one.override_info.as_deref().unwrap_or("evidence received");
+        (one.at, format!("{} {event}", one.name))
+    }));
     events.extend(run_events(runs));
     events.sort_by_key(|(at, _)| *at);
     events.into_iter().map(|(at, event)| HistoryEvent { event, timestamp: at.seconds() }).collect()
@@ -681,8 +688,11 @@ impl Context<'_> {
 pub struct EvidenceView {
     /// What kind of attestation it is: `generic`, `junit`, `pull_request`, ….
     pub evidence_type: String,
-    /// Its verdict.
+    /// Its verdict, or that of the override that replaces it.
     pub is_compliant: bool,
+    /// Who overrode it and why: `overridden by NAME: REASON`. Absent where no override decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub override_info: Option<String>,
     /// When it was reported: decimal epoch seconds, as a string.
     pub created_at: String,
     /// Always false: audit packages cannot be downloaded yet.
@@ -727,6 +737,7 @@ impl From<&Attestation> for EvidenceView {
         Self {
             evidence_type: attestation.kind.clone(),
             is_compliant: attestation.is_compliant,
+            override_info: None,
             created_at: attestation.created_at.decimal(),
             has_audit_package: false,
             build_url: (),

@@ -76,7 +76,8 @@ fn filters<'a>(rules: impl Iterator<Item = &'a str>) -> Result<Vec<Filter>, (usi
 #[derive(Debug)]
 pub(crate) struct Compiled {
     schema: Option<Schema>,
-    rules: Vec<Filter>,
+    /// The texts of the rules, and the rules.
+    rules: Vec<(String, Filter)>,
     /// The names and the expressions of the summary; of an expression that this version refuses, why.
     summary: Vec<(String, Result<Filter, String>)>,
 }
@@ -137,8 +138,9 @@ impl Compiled {
             "default" => Vec::new(),
             other => return Err(format!("the evaluator '{other}' is not known")),
         };
-        let rules = filters(rules.iter().map(String::as_str));
-        let rules = rules.map_err(|(position, why)| format!("rule {}: {why}", position + 1))?;
+        let compiled = filters(rules.iter().map(String::as_str));
+        let compiled = compiled.map_err(|(position, why)| format!("rule {}: {why}", position + 1))?;
+        let rules = rules.into_iter().zip(compiled).collect();
         let summary = version.summary.as_ref().map(Vec::<RecordedSummaryItem>::deserialize);
         let summary = summary.transpose().map_err(|error| error.to_string())?.unwrap_or_default();
         let summary = summary.into_iter().map(|item| {
@@ -151,13 +153,17 @@ impl Compiled {
 
     /// Its filters.
     fn all_filters(&self) -> impl Iterator<Item = &Filter> {
-        self.rules.iter().chain(self.summary.iter().filter_map(|(_, filter)| filter.as_ref().ok()))
+        self.rules
+            .iter()
+            .map(|(_, filter)| filter)
+            .chain(self.summary.iter().filter_map(|(_, filter)| filter.as_ref().ok()))
     }
 
     /// About how many bytes of memory it takes.
     fn bytes(&self) -> usize {
         let filters = self.all_filters().map(Filter::bytes).sum::<usize>();
-        LEAST + filters + self.schema.as_ref().map_or(0, Schema::bytes)
+        let texts = self.rules.iter().map(|(text, _)| text.len()).sum::<usize>();
+        LEAST + filters + texts + self.schema.as_ref().map_or(0, Schema::bytes)
     }
 
     /// Whether evaluating these data may take longer than a short job: a short rule may take long, whatever the data are.
@@ -188,7 +194,9 @@ impl Compiled {
             }
         }
         let (data, mut budget) = (Value::of(&data), Budget::of_rules());
-        let rule_results = self.rules.iter().map(|rule| rule.holds(&data, now, &mut budget).into()).collect();
+        let result =
+            |(text, rule): &(String, Filter)| RuleResult::new(text, rule.holds(&data, now, &mut budget));
+        let rule_results = self.rules.iter().map(result).collect();
         Ok(Evaluation { rule_results, summary: self.summary(&data, now) })
     }
 

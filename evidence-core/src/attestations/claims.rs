@@ -18,10 +18,10 @@ use crate::attestations::pull_requests::{GitProvider, PullRequest, null_as_empty
 use crate::attestations::record::Binding;
 use crate::attestations::snyk::SnykResultsSummary;
 use crate::attestations::sonar::SonarResults;
-use crate::bounded::{Collected, Description, List, limited_lists};
+use crate::bounded::{Collected, List, Text, limited_lists};
 use crate::compute::MANY_EVALUATIONS;
 use crate::decode::{self, InvalidField};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fact::names::Guard;
 use crate::id::Id;
 use crate::json::CheckedJson;
@@ -300,8 +300,8 @@ impl Claim for Sonar {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Override {
-    /// Why.
-    pub reason: Description,
+    /// Why. A reason of white space alone is refused.
+    pub reason: Text<{ 64 << 10 }, 1>,
     /// The verdict from now on, until another report of the name.
     pub new_compliance_status: bool,
     /// The type of what is overridden.
@@ -370,6 +370,9 @@ impl Claim for Override {
     type Body = JsonDocument<AttestationInput<Self>>;
 
     async fn evaluate(&self, about: &Claimed<'_>, cx: &Context<'_>) -> Result<Verdict> {
+        if self.reason.trim().is_empty() {
+            return Err(Error::invalid("reason", "The reason why the attestation is overridden is empty"));
+        }
         let kind = String::from(self.original_attestation_type.clone());
         let details = OverrideDetails {
             reason: self.reason.clone().into_string(),

@@ -9,6 +9,9 @@ use crate::rules::jq::{self, Failure, Limit};
 /// What became of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RuleResult {
+    /// The rule, as the version of the type has it; a long one is cut. Absent of results that were recorded without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
     /// The outcome.
     pub outcome: RuleOutcome,
     /// What the error is, or which limit was met: `fuel` (steps), `memory`, `depth` or `outputs`; absent for another outcome.
@@ -55,15 +58,21 @@ impl RuleResult {
     }
 }
 
-impl From<jq::Outcome> for RuleResult {
-    fn from(outcome: jq::Outcome) -> Self {
+/// The characters of a rule that are recorded with its result.
+const MAX_RULE: usize = 1_000;
+
+impl RuleResult {
+    /// The result of the rule of this text.
+    pub(crate) fn new(rule: &str, outcome: jq::Outcome) -> Self {
+        let cut = rule.char_indices().nth(MAX_RULE).and_then(|(at, _)| rule.get(..at));
+        let rule = Some(cut.map_or_else(|| rule.to_owned(), |cut| format!("{cut}…")));
         let (outcome, message) = match outcome {
             jq::Outcome::True => (RuleOutcome::Passed, None),
             jq::Outcome::False => (RuleOutcome::Failed, None),
             jq::Outcome::Error(text) => (RuleOutcome::Error, Some(text)),
             jq::Outcome::Limit(limit) => (RuleOutcome::Limit, Some(Limit::as_str(limit).to_owned())),
         };
-        Self { outcome, message }
+        Self { rule, outcome, message }
     }
 }
 
@@ -121,5 +130,13 @@ mod tests {
             assert_eq!(result.has_passed(), name == "passed");
             assert_eq!(serde_json::to_string(&result).unwrap(), text);
         }
+    }
+
+    #[test]
+    fn a_result_has_the_text_of_its_rule_and_of_a_long_one_the_beginning() {
+        let text = |rule: &str| RuleResult::new(rule, jq::Outcome::True).rule.unwrap();
+        assert_eq!(text(".score >= 80"), ".score >= 80");
+        assert_eq!(text(&"é".repeat(1_000)), "é".repeat(1_000));
+        assert_eq!(text(&"é".repeat(1_001)), format!("{}…", "é".repeat(1_000)));
     }
 }

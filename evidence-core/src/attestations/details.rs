@@ -341,6 +341,14 @@ impl Details {
         self.data().map_or(Ok(()), |data| data.read(text))
     }
 
+    /// Why it overrides other attestations, if it does.
+    pub(crate) const fn override_reason(&self) -> Option<&str> {
+        match self {
+            Self::Override(details) => Some(details.reason.as_str()),
+            _ => None,
+        }
+    }
+
     /// Whether it overrides other attestations.
     pub const fn is_override(&self) -> bool {
         matches!(self, Self::Override(_))

@@ -58,7 +58,7 @@ fn needed<'a>(newest_first: impl Iterator<Item = &'a AttestationRow>) -> BTreeSe
     let mut decided = BTreeSet::new();
     let mut decides = |row: &AttestationRow| {
         let is_open = !decided.contains(&row.trail);
-        if !row.is_override {
+        if !row.is_override() {
             decided.insert(row.trail);
         }
         is_open
@@ -103,7 +103,7 @@ mod tests {
             name: "scan".to_owned(),
             kind: "generic".to_owned(),
             is_compliant: true,
-            is_override,
+            override_info: is_override.then(|| "overridden by jane: seen by hand".into()),
             control: None,
             binding: binding.clone(),
             commit: None,

@@ -100,10 +100,22 @@ pub struct Attachment {
     pub sha256: Fingerprint,
 }
 
+/// The characters of a reason that are shown wherever a verdict is overridden: one override may be about many artifacts.
+const MAX_REASON: usize = 500;
+
 impl Attestation {
     /// Whether it is an override, of an earlier attestation or of none.
     pub const fn is_override(&self) -> bool {
         self.details.is_override()
+    }
+
+    /// Of an override: `overridden by NAME: REASON`. A long reason is cut; the override itself has all of it.
+    pub fn override_info(&self) -> Option<String> {
+        let reason = self.details.override_reason()?;
+        let cut = reason.char_indices().nth(MAX_REASON).and_then(|(at, _)| reason.get(..at));
+        let reason = cut.map_or_else(|| reason.to_owned(), |cut| format!("{cut}…"));
+        // A column of PostgreSQL holds every character but one.
+        Some(format!("overridden by {}: {reason}", self.created_by.name).replace('\0', "\u{fffd}"))
     }
 
     /// The commit that it names itself; an empty text where it does not name it in full.

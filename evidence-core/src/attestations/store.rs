@@ -1,5 +1,7 @@
 //! What a store answers about attestations.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use crate::attestations::record::{Attestation, Binding};
@@ -24,8 +26,8 @@ pub struct AttestationRow {
     pub kind: String,
     /// Its verdict.
     pub is_compliant: bool,
-    /// Whether it is an override, of an earlier attestation or of none.
-    pub is_override: bool,
+    /// Of an override, of an earlier attestation or of none: who overrides it and why ([`Attestation::override_info`]).
+    pub override_info: Option<Arc<str>>,
     /// The identifier of the control that it is a decision about.
     pub control: Option<String>,
     /// What it is about.
@@ -36,6 +38,13 @@ pub struct AttestationRow {
     pub at: Timestamp,
     /// Its ledger index: larger is newer.
     pub index: u64,
+}
+
+impl AttestationRow {
+    /// Whether it is an override, of an earlier attestation or of none.
+    pub const fn is_override(&self) -> bool {
+        self.override_info.is_some()
+    }
 }
 
 /// An attestation of a name, whose body is read apart.
@@ -229,7 +238,7 @@ impl Attestation {
             name: name.to_string(),
             kind: kind.clone(),
             is_compliant: *is_compliant,
-            is_override: self.is_override(),
+            override_info: self.override_info().map(Arc::from),
             control: self.details.control().map(str::to_owned),
             binding: binding.clone(),
             commit: self.own_commit().map(str::to_owned),
@@ -249,7 +258,7 @@ impl From<&AttestationRow> for ReportedAttestation {
             at: row.at,
             index: row.index,
             binding: (&row.binding).into(),
-            is_override: row.is_override,
+            override_info: row.override_info.clone(),
             control: row.control.clone(),
         }
     }

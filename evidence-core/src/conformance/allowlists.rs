@@ -198,14 +198,14 @@ async fn ended_allowances_are_found(store: Arc<dyn Store>) -> Outcome {
     ])
     .await?;
     org.record(vec![withdrawn(113, 101, "cd", 20)]).await?;
-    let (foo, foobar): (OrgName, OrgName) = (named("foo"), named("foobar"));
+    let (ours, theirs): (OrgName, OrgName) = (named("foo"), named("foobar"));
     let ended = |org: &OrgName, environment: u64, when: i64| EndedAllowance {
         at: at(when),
         org: org.clone(),
         environment: id(environment),
     };
-    let tenth = vec![ended(&foo, 100, 10), ended(&foo, 101, 10), ended(&foobar, 200, 10)];
-    let twentieth = vec![ended(&foo, 101, 20)];
+    let tenth = vec![ended(&ours, 100, 10), ended(&ours, 101, 10), ended(&theirs, 200, 10)];
+    let twentieth = vec![ended(&ours, 101, 20)];
     for (after, until, limit, expected) in [
         (0, 9, 9, vec![]),
         (0, 10, 9, tenth.clone()),
@@ -213,7 +213,7 @@ async fn ended_allowances_are_found(store: Arc<dyn Store>) -> Outcome {
         (0, 30, 1, tenth.clone()),
         (0, 20, 9, [tenth, twentieth.clone()].concat()),
         (10, 29, 9, twentieth),
-        (20, 30, 9, vec![ended(&foo, 101, 30)]),
+        (20, 30, 9, vec![ended(&ours, 101, 30)]),
         (30, 99, 9, vec![]),
     ] {
         let found = store.ended_allowances(at(after), at(until), limit).await?;

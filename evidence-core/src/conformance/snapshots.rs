@@ -57,6 +57,7 @@ pub(super) fn instance(start: &str, from: u64) -> RunningArtifact {
         outcomes: Vec::new(),
         inputs: None,
         not_evaluated: None,
+        allowed_by: None,
     }
 }
 
@@ -128,6 +129,7 @@ async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
         outcomes: vec![outcome(0, "p-"), PolicyOutcome { unknown: vec![unknown], ..outcome(99, "-+m/-ta") }],
         inputs: Some(Hash::of("inputs")),
         not_evaluated: Some(awkward()),
+        allowed_by: Some(7),
         ..instance("bb", 1)
     };
     let bare = RunningArtifact { created: Vec::new(), ..instance("aa", 1) };

@@ -275,15 +275,15 @@ fn reports() -> (Vec<Fact>, Vec<ArtifactRow>, Vec<AttestationRow>) {
         index,
     };
     let artifacts = vec![artifact_row(&first, 4), artifact_row(&second, 10)];
-    let rows = claims.iter().zip([(5, false), (7, true), (11, false)]);
+    let rows = claims.iter().zip([(5, None), (7, Some("overridden by jane: seen by hand")), (11, None)]);
     let attestations = rows
-        .map(|(claim, (index, is_override))| AttestationRow {
+        .map(|(claim, (index, override_info))| AttestationRow {
             id: claim.id,
             trail: claim.trail,
             name: claim.name.to_string(),
             kind: claim.kind.clone(),
             is_compliant: claim.is_compliant,
-            is_override,
+            override_info: override_info.map(Into::into),
             control: None,
             binding: claim.binding.clone(),
             commit: claim.git_commit_info.as_ref().map(|commit| commit.sha1.to_string()),

@@ -1,6 +1,7 @@
 //! Decisions about a control: attestations that say whether what it demands was done.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use futures_util::future::try_join;
 use futures_util::stream;
@@ -15,13 +16,17 @@ use crate::bounded::{List, ShortText};
 use crate::controls::operations::PER_PAGE;
 use crate::error::{Resource, Result};
 use crate::flows::operations::FlowLabel;
+use crate::flows::templates::Parsed;
 use crate::id::Id;
 use crate::name::{AttestationName, ControlIdentifier, Fingerprint, FlowName, OrgName, TrailName};
 use crate::operation::{Envelope, Json, JsonList, Method, Operation, around_last};
 use crate::page::{PageLinks, PageNumber, PerPage, SortDirection};
+use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation};
 use crate::service::Context;
 use crate::store::batch::distinct;
 use crate::time::{Seconds, SentSeconds};
+use crate::trails::evaluation::evaluated;
+use crate::trails::store::TrailContents;
 
 /// Lists the decisions about a control in the order in which they were recorded, newest first unless asked otherwise, a page
 /// at a time. Those that were recorded before there was such a control are among them.
@@ -56,8 +61,11 @@ pub struct ControlDecisionSummary {
     pub decision_id: Id,
     /// The name of the attestation.
     pub attestation_name: AttestationName,
-    /// Whether what the control demands was done.
+    /// Whether what the control demands was done, as it was decided.
     pub is_compliant: bool,
+    /// Who overrode the decision in its trail and why: `overridden by NAME: REASON`. Absent where no override replaces it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub override_info: Option<String>,
     /// The number of the control's latest version when it was decided; null where there was no such control.
     pub control_version: Option<u64>,
     /// When it was recorded, in epoch seconds.
@@ -226,6 +234,24 @@ impl Operation for GetControlDecision {
 struct Around {
     flows: BTreeMap<Id, FlowLabel>,
     trails: BTreeMap<Id, TrailName>,
+    /// Who overrode decisions and why, by the id of the decision.
+    overridden: BTreeMap<String, String>,
+}
+
+/// Who overrode these decisions and why, by the id of the decision.
+async fn overridden(decisions: &[DecisionRow], cx: &Context<'_>) -> Result<BTreeMap<String, String>> {
+    let trails = distinct(decisions.iter().map(|decision| decision.trail));
+    let names: BTreeSet<String> = decisions.iter().map(|decision| decision.name.to_string()).collect();
+    let names = Arc::new(names);
+    let find = move |(contents, _): (TrailContents, Arc<Parsed>)| {
+        let artifacts = Vec::from_iter(contents.artifacts.iter().map(ReportedArtifact::from));
+        let of_names = contents.attestations.iter().filter(|row| names.contains(&row.name));
+        let attestations = Vec::from_iter(of_names.map(ReportedAttestation::from));
+        let found = compliance::overridden_by(&artifacts, &attestations, &contents.earlier_names);
+        let owned = found.into_iter().map(|(id, info)| (id.to_owned(), info.to_owned()));
+        owned.collect::<Vec<_>>()
+    };
+    Ok(evaluated(&trails, cx, find).await?.into_iter().flatten().collect())
 }
 
 impl Around {
@@ -234,7 +260,8 @@ impl Around {
         let trails = distinct(decisions.iter().map(|decision| decision.trail));
         let trails = async { Ok(cx.store().trail_labels(cx.org()?, &trails).await?) };
         let (flows, trails) = try_join(cx.flow_labels(&flows), trails).await?;
-        Ok(Self { flows, trails: trails.into_iter().map(|(trail, label)| (trail, label.name)).collect() })
+        let trails = trails.into_iter().map(|(trail, label)| (trail, label.name)).collect();
+        Ok(Self { flows, trails, overridden: overridden(decisions, cx).await? })
     }
 
     /// Nothing where its flow or its trail cannot be read.
@@ -249,6 +276,7 @@ impl Around {
             decision_id: id,
             attestation_name: name,
             is_compliant,
+            override_info: self.overridden.get(&id.to_string()).cloned(),
             control_version,
             created_at: at.seconds(),
             created_by: by,

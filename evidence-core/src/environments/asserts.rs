@@ -26,8 +26,10 @@ use crate::policies::record::Policy;
 use crate::rules::compliance::{self, ArtifactState, ArtifactStatus, ReportedArtifact, ReportedAttestation};
 use crate::rules::policy::{self, Asked, FlowContext};
 use crate::service::Context;
+use crate::snapshots::applied::reasons_for_incompliance;
 use crate::snapshots::record::PolicyDecision;
 use crate::snapshots::store::Run;
+use crate::snapshots::view::FlowReason;
 use crate::store::batch::distinct;
 use crate::store::error::StoreError;
 use crate::time::{Seconds, Timestamp, WholeSeconds};
@@ -99,6 +101,9 @@ pub struct AssertView {
     /// What each policy says of it, where policies or an environment that has some were named: those of an environment by id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy_evaluations: Option<Vec<PolicyDecision>>,
+    /// Why it is not compliant: a sentence for each rule of a policy that it violates in a flow, or, where its flows decide,
+    /// for each flow in which it is not. Empty where it is compliant. Snapshots show the same.
+    pub reasons_for_incompliance: Vec<String>,
     /// Its entry on the environment's allowlist, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_listing: Option<AllowListing>,
@@ -115,6 +120,8 @@ pub struct AssertedFlow {
     pub trail: String,
     /// Whether it is compliant there.
     pub compliant: bool,
+    /// Why it is not: its state there, and why where that is known. Empty where it is.
+    pub flow_reasons_for_non_compliance: Vec<FlowReason>,
     /// What is asked of it there, and of its trail, against what was reported; null for a report to a flow as a whole, and
     /// where the trail cannot be read.
     pub compliance_status: Option<ArtifactStatus>,
@@ -131,6 +138,8 @@ pub struct AllowListing {
     pub allowlist_id: Id,
     /// The id of whoever allowed it.
     pub allowed_by_user_id: Id,
+    /// Who allowed it: the name of a user or service account.
+    pub allowed_by: String,
     /// When, in epoch seconds.
     pub timestamp: Seconds,
     /// Why.
@@ -254,6 +263,10 @@ impl AssertArtifact {
                 flow: context.flow_name,
                 trail: context.trail_name,
                 compliant: context.artifact_state.is_compliant(),
+                flow_reasons_for_non_compliance: FlowReason::of(
+                    context.artifact_state,
+                    context.reason.as_deref(),
+                ),
                 compliance_status: status,
             }
         };
@@ -265,6 +278,13 @@ impl AssertArtifact {
             None => !flows.is_empty() && flows.iter().all(|flow| flow.compliant),
         };
         let compliant = allowance.is_some() || complies;
+        let deciding = flows.iter().filter(|_| decisions.is_none());
+        let deciding =
+            deciding.map(|flow| (flow.flow.as_str(), flow.flow_reasons_for_non_compliance.as_slice()));
+        let reasons_for_incompliance = match compliant {
+            true => Vec::new(),
+            false => reasons_for_incompliance(deciding, decisions.as_deref().unwrap_or_default()),
+        };
         let AssertedFlow { flow, trail, compliance_status, html_url, .. } =
             flows.first().cloned().unwrap_or_default();
         AssertView {
@@ -282,6 +302,7 @@ impl AssertArtifact {
             flows,
             environment: environment.map(|known| known.record.name),
             policy_evaluations: decisions,
+            reasons_for_incompliance,
             allow_listing: allowance.map(AllowListing::from),
         }
     }
@@ -513,6 +534,7 @@ impl From<Allowance> for AllowListing {
         Self {
             allowlist_id: entry.id,
             allowed_by_user_id: entry.by.id,
+            allowed_by: entry.by.name,
             timestamp: entry.at.seconds(),
             description: entry.description,
             expires_at: entry.expires_at.map(Timestamp::whole_seconds),

@@ -15,8 +15,9 @@ use crate::operation::{Acknowledged, Json, Method, Operation};
 use crate::policies::operations as policies;
 use crate::service::Context;
 
-/// Attaches policies to an environment. What runs there is evaluated anew, and a snapshot is taken of it where there was
-/// one. A logical environment has no policies of its own, but those of its members: 400. Policies attached already stay, and nothing changes. An environment has at most as many policies as the host
+/// Attaches policies to an environment. What runs in a physical one is evaluated anew, and a snapshot is taken of it where
+/// there was one. Only the gate evaluates those of a logical environment: its snapshots show what its members' policies
+/// decided. Policies attached already stay, and nothing changes. An environment has at most as many policies as the host
 /// permits (100 unless it says otherwise): 400.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct AttachPolicies {
@@ -113,9 +114,6 @@ async fn change(
     cx: &Context<'_>,
 ) -> Result<()> {
     let known = cx.environment(environment.as_str()).await?;
-    if change == Change::Attach {
-        known.record.check_takes_policies(FIELD)?;
-    }
     let mut guards = Vec::new();
     let mut named = policies::named(names, FIELD, &mut guards, cx).await?;
     let is_attached = |id: &Id| known.record.policies.contains(id);

@@ -16,7 +16,7 @@ use futures_util::future::try_join;
 
 use crate::compute::MANY_EVALUATIONS;
 use crate::environments::remembered::{
-    self, ArtifactEvaluation, Evaluated, LastEvaluation, OpenInstances, Remembered,
+    self, ArtifactEvaluation, EntryInForce, Evaluated, LastEvaluation, OpenInstances, Remembered,
 };
 use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Result};
@@ -392,7 +392,7 @@ fn not_recorded(artifact: &ArtifactEvaluation, policies: usize, most: u64) -> Ar
     (artifact.provenance, artifact.source, artifact.outcomes) = (Vec::new(), None, Vec::new());
     artifact.is_final = false;
     if policies > 0 {
-        artifact.compliant = policy::artifact_verdict(artifact.is_allowed, &[false]);
+        artifact.compliant = policy::artifact_verdict(artifact.allowed.is_some(), &[false]);
         artifact.violates = (0..=u16::MAX).take(policies).collect();
         artifact.not_evaluated = Some(work::too_large(most));
     }
@@ -575,9 +575,7 @@ impl EvaluatedArtifact {
 struct Candidate {
     key: ArtifactKey,
     observed: ObservedArtifact,
-    is_allowed: bool,
-    /// When the allowlist entry expires, if it does.
-    allowed_until: Option<Timestamp>,
+    allowed: Option<EntryInForce>,
     provenance: Vec<Provenance>,
     /// The trails of these reports.
     trails: Vec<Id>,
@@ -609,8 +607,7 @@ impl Candidate {
             Self {
                 key: key.clone(),
                 observed: observed.clone(),
-                is_allowed: allowed.is_some(),
-                allowed_until: allowed.copied().flatten(),
+                allowed: allowed.copied(),
                 provenance: sources.iter().map(Source::provenance).collect(),
                 trails: sources.iter().filter_map(|source| source.trail).collect(),
                 source: deployed_from(&sources),
@@ -664,8 +661,11 @@ impl Candidate {
     fn digest_of_inputs(&self) -> Hash {
         let json = |text: &str| serde_json::Value::from(text);
         let fingerprint = self.observed.fingerprint.as_ref().map_or("", Fingerprint::as_str);
-        let mut lines =
-            vec![format!("artifact {} {fingerprint} {}\n", json(&self.observed.name), self.is_allowed)];
+        let mut lines = vec![format!(
+            "artifact {} {fingerprint} {}\n",
+            json(&self.observed.name),
+            self.allowed.is_some()
+        )];
         let places = self.provenance.iter().zip(&self.contexts).zip(&self.flows);
         for ((provenance, context), flow) in places {
             lines.push(format!("report {} {}\n", provenance.artifact, provenance.state));
@@ -680,8 +680,7 @@ impl Candidate {
         let Self {
             key,
             observed,
-            is_allowed,
-            allowed_until,
+            allowed,
             provenance,
             trails,
             source,
@@ -692,13 +691,13 @@ impl Candidate {
             is_final,
             ..
         } = self;
-        let compliant = policy::artifact_verdict(is_allowed, &satisfied);
+        let compliant = policy::artifact_verdict(allowed.is_some(), &satisfied);
         let places = (0..=u16::MAX).zip(satisfied);
         let violates = places.filter(|(_, satisfied)| !satisfied).map(|(place, _)| place).collect();
         let name = observed.name;
         let evaluation = ArtifactEvaluation {
             compliant,
-            is_allowed,
+            allowed,
             provenance,
             source,
             trails,
@@ -709,7 +708,6 @@ impl Candidate {
             not_evaluated,
             name,
             is_final,
-            allowed_until,
         };
         (key, Arc::new(evaluation))
     }

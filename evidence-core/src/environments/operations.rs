@@ -152,7 +152,7 @@ pub struct EnvironmentInput {
     /// The members of a logical environment, by name. The list replaces the one before.
     pub included_environments: Option<List<ShortText>>,
     /// The policies that it is evaluated by, by name. The list replaces the one before, and what runs is evaluated
-    /// anew. A logical environment has the policies of its members alone: any other list than an empty one is 400.
+    /// anew. Only the gate evaluates those of a logical environment: its snapshots show what its members' policies decided.
     pub policies: Option<List<ShortText>>,
 }
 
@@ -283,20 +283,6 @@ struct Settings<'r> {
     policies: Option<&'r List<ShortText>>,
 }
 
-impl Environment {
-    /// Refuses policies of a logical environment, which `field` names: its verdict follows from those of its members.
-    pub(super) fn check_takes_policies(&self, field: &str) -> Result<()> {
-        if self.kind.is_physical() {
-            return Ok(());
-        }
-        let text = format!(
-            "'{}' is a logical environment, which is evaluated by the policies of its members: attach them there",
-            self.name
-        );
-        Err(Error::invalid(field, text))
-    }
-}
-
 impl Settings<'_> {
     async fn resolved(self, cx: &Context<'_>) -> Result<Resolved> {
         let Self { description, include_scaling, require_provenance, included, policies } = self;
@@ -348,9 +334,6 @@ impl Resolved {
         }
         record.require_provenance = self.require_provenance.unwrap_or(record.require_provenance);
         if let Some(policies) = &self.policies {
-            if !policies.is_empty() {
-                record.check_takes_policies("policies")?;
-            }
             record.policies = policies.iter().map(|policy| policy.record.id).collect();
         }
         Ok(record)
@@ -378,7 +361,7 @@ pub struct EnvironmentPatch {
     /// The members of a logical environment, by name. The list replaces the one before.
     pub included_environments: Option<List<ShortText>>,
     /// The policies that it is evaluated by, by name. The list replaces the one before, and what runs is evaluated
-    /// anew. A logical environment has the policies of its members alone: any other list than an empty one is 400.
+    /// anew. Only the gate evaluates those of a logical environment: its snapshots show what its members' policies decided.
     pub policies: Option<List<ShortText>>,
 }
 

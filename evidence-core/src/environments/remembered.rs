@@ -87,8 +87,8 @@ pub(crate) struct LastEvaluation {
 pub(crate) struct ArtifactEvaluation {
     /// What the policies say, or the allowlist.
     pub(crate) compliant: Option<bool>,
-    /// Whether it is on the allowlist.
-    pub(crate) is_allowed: bool,
+    /// The allowlist entry that it was evaluated by, if one was in force.
+    pub(crate) allowed: Option<EntryInForce>,
     pub(crate) provenance: Vec<Provenance>,
     pub(crate) source: Option<DeploymentSource>,
     /// The trails of the reports that it comes from.
@@ -102,8 +102,15 @@ pub(crate) struct ArtifactEvaluation {
     pub(crate) name: String,
     /// Whether all that it was evaluated by could be read: what could not may be put right, of which no entry tells.
     pub(crate) is_final: bool,
-    /// When the allowlist entry that it was evaluated by expires, if it does: no entry of the ledger tells of that.
-    pub(crate) allowed_until: Option<Timestamp>,
+}
+
+/// An allowlist entry in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct EntryInForce {
+    /// Its ledger index.
+    pub(crate) index: u64,
+    /// When it expires, if it does. No entry of the ledger records that.
+    pub(crate) expires_at: Option<Timestamp>,
 }
 
 /// About how many bytes of memory an artifact or an instance takes besides its texts and lists: its key and places in maps,
@@ -114,7 +121,7 @@ impl ArtifactEvaluation {
     /// Whether it may run where provenance is required.
     pub(crate) fn with_required_provenance(&self) -> Option<bool> {
         let in_flows = self.provenance.iter().map(|from| from.state);
-        policy::required_provenance_verdict(self.is_allowed, self.compliant, in_flows)
+        policy::required_provenance_verdict(self.allowed.is_some(), self.compliant, in_flows)
     }
 
     fn bytes(&self) -> usize {
@@ -328,7 +335,8 @@ impl Remembered {
     /// What an artifact of this name came to, if it would come to the same now.
     fn artifact(&self, key: &ArtifactKey, name: &str) -> Option<&Arc<ArtifactEvaluation>> {
         let artifact = self.last.artifacts.get(key).filter(|artifact| artifact.name == name)?;
-        let is_expired = artifact.allowed_until.is_some_and(|until| until <= self.now);
+        let is_expired =
+            artifact.allowed.and_then(|entry| entry.expires_at).is_some_and(|until| until <= self.now);
         let holds =
             self.same_policies && artifact.is_final && !is_expired && !self.affected.has(key, artifact);
         holds.then_some(artifact)

@@ -84,15 +84,17 @@ const fn verdict(attestation: &Attestation) -> (&'static str, Tone) {
 }
 
 fn essentials(flow: &mut Flow, attestation: &Attestation, trail: Option<&Commit>) -> Vec<Row> {
-    let replaced = match attestation.superseded {
-        true => "Superseded by a newer attestation of the same name, or with its artifact",
-        false => "",
+    let replaced = match (attestation.superseded, attestation.override_info.as_str()) {
+        (false, "") => String::new(),
+        (false, info) => format!("Override: {info}"),
+        (true, "") => "Superseded by a newer attestation of the same name, or with its artifact".to_owned(),
+        (true, info) => format!("Superseded: {info}"),
     };
     let mut rows = fields(
         flow,
         INSET,
         &[
-            ("Standing", Value::Text(replaced)),
+            ("Standing", Value::Made(replaced)),
             ("Attests", Value::Text(&attestation.target)),
             ("Reported", Value::Made(when_and_who(Some(attestation.at), &attestation.by))),
             ("Identifier", Value::Text(&attestation.id)),

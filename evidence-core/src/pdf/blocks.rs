@@ -29,7 +29,7 @@ pub(super) enum Value<'a> {
     /// Text that stands out.
     Strong(&'a str),
     /// Text that stands out, with a remark under it.
-    Remarked(&'a str, &'static str),
+    Remarked(&'a str, &'a str),
     /// A hash, set small.
     Hash(&'a str),
     /// A web address.

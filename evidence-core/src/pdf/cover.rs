@@ -4,7 +4,7 @@ use crate::rules::compliance::State;
 
 use super::{
     blocks::{INSET, Value, fields, note, subheading, utc, utc_if_known, when_and_who},
-    data::{Commit, ExpectationStatus, TrailReport},
+    data::{Commit, Expectation, ExpectationStatus, TrailReport},
     layout::{Align, Cell, Flow, Row, full_width},
     style::{
         BIG_BADGE, BODY, CONTENT_WIDTH, EYEBROW, FIGURE, LABEL, PANEL, STRONG_RULE, SUBTITLE, TITLE, Tone,
@@ -18,6 +18,7 @@ const STATE_WIDTH: f32 = 130.0;
 pub(super) fn place(flow: &mut Flow, report: &TrailReport) {
     title(flow, report);
     figures(flow, report);
+    overrides(flow, report);
     trail(flow, report);
     if let Some(commit) = &report.commit {
         subheading(flow, "Commit");
@@ -70,7 +71,10 @@ fn title(flow: &mut Flow, report: &TrailReport) {
 /// The counts of the report at a glance.
 fn figures(flow: &mut Flow, report: &TrailReport) {
     let expected = report.expectations.iter().filter(|slot| !slot.unexpected);
-    let met = expected.clone().filter(|slot| slot.status == ExpectationStatus::Compliant).count();
+    let is_met =
+        |slot: &&Expectation| slot.status == ExpectationStatus::Compliant && slot.override_info.is_empty();
+    let met = expected.clone().filter(is_met).count();
+    let overridden = overridden(report).count();
     let failed = report
         .attestations
         .iter()
@@ -78,6 +82,7 @@ fn figures(flow: &mut Flow, report: &TrailReport) {
         .count();
     let figures = [
         (format!("{met} of {}", expected.count()), "expectations met"),
+        (overridden.to_string(), "overridden"),
         counted(report.attestations.len(), "attestation", "attestations"),
         (failed.to_string(), "non-compliant"),
         counted(report.artifacts.len(), "artifact", "artifacts"),
@@ -94,6 +99,36 @@ fn figures(flow: &mut Flow, report: &TrailReport) {
     }
     flow.hold(Row::space(8.0));
     flow.place(Row { cells, above: 7.0, below: 8.0, fill: Some(PANEL), ..Row::default() });
+}
+
+/// What is overridden, expected or not.
+fn overridden(report: &TrailReport) -> impl Iterator<Item = &Expectation> {
+    report.expectations.iter().filter(|slot| !slot.override_info.is_empty())
+}
+
+/// The first page has room for so many overrides; the section of expectations has all of them.
+const MAX_OVERRIDES: usize = 5;
+
+/// Whose verdicts are not those of the reported attestations, and why.
+fn overrides(flow: &mut Flow, report: &TrailReport) {
+    let count = overridden(report).count();
+    if count == 0 {
+        return;
+    }
+    subheading(flow, "Overrides");
+    for slot in overridden(report).take(MAX_OVERRIDES) {
+        let about = slot.scope.as_ref().map(|artifact| format!(" of artifact {artifact}"));
+        let name = format!("{}{}", slot.name, about.unwrap_or_default());
+        let info = format!("{}: {}", slot.status, slot.override_info);
+        for row in fields(flow, 0.0, &[(name.as_str(), Value::Made(info))]) {
+            flow.place(row);
+        }
+    }
+    if count > MAX_OVERRIDES {
+        let text = format!("{} more are under Expected and reported.", count - MAX_OVERRIDES);
+        let row = note(flow, &text);
+        flow.place(row);
+    }
 }
 
 fn counted(count: usize, one: &'static str, many: &'static str) -> (String, &'static str) {

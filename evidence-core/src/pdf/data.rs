@@ -100,6 +100,8 @@ pub struct Expectation {
     pub at: Option<Timestamp>,
     /// Who reported the deciding fact.
     pub by: String,
+    /// Who overrode the verdict and why, in a sentence; empty where no override decides.
+    pub override_info: String,
 }
 
 /// How one slot of the template stands.
@@ -154,6 +156,8 @@ pub struct Attestation {
     pub user_data: Option<String>,
     /// Whether it no longer counts: a newer one of its name is there, or its artifact was replaced.
     pub superseded: bool,
+    /// Of an override, or of an attestation that one replaces: who overrode it and why, in a sentence; else empty.
+    pub override_info: String,
 }
 
 /// What the type of an attestation adds to its common fields.

@@ -50,6 +50,7 @@ fn expectation(artifact: Option<&str>, name: &str, kind: &str, status: Expectati
         unexpected: false,
         at: known.then(|| at(120)),
         by: if known { "ci-pipelines" } else { "" }.to_owned(),
+        override_info: String::new(),
     }
 }
 
@@ -69,6 +70,7 @@ fn attestation(seed: u64, name: &str, kind: &str, target: &str) -> Attestation {
         details: Details::None,
         user_data: None,
         superseded: false,
+        override_info: String::new(),
     }
 }
 

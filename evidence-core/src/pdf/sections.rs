@@ -66,10 +66,15 @@ fn expectation_row(flow: &mut Flow, expectation: &Expectation) -> Row {
         ExpectationStatus::Compliant => Tone::Good,
         ExpectationStatus::NonCompliant => Tone::Bad,
     };
-    let name = if expectation.unexpected {
-        Value::Remarked(&expectation.name, "not in the template")
-    } else {
-        Value::Strong(&expectation.name)
+    let remark = match (expectation.unexpected, expectation.override_info.as_str()) {
+        (false, "") => None,
+        (true, "") => Some("not in the template".to_owned()),
+        (false, info) => Some(info.to_owned()),
+        (true, info) => Some(format!("not in the template; {info}")),
+    };
+    let name = match &remark {
+        Some(remark) => Value::Remarked(&expectation.name, remark),
+        None => Value::Strong(&expectation.name),
     };
     let values = [
         name,

@@ -9,7 +9,7 @@ use crate::rules::compliance::State;
 
 use super::{
     Run, TrailReport,
-    data::Details,
+    data::{Details, Expectation},
     font::{Fonts, REPLACEMENT},
     render, samples,
     style::{BODY, Face, MARGIN, PAGE_HEIGHT, PAGE_WIDTH, TOP},
@@ -219,6 +219,44 @@ fn every_page_says_its_number_and_how_many_there_are() {
         for (number, page) in (1..).zip(&pages) {
             assert!(page.contains(&format!("Page{number}of{}", pages.len())));
         }
+    }
+}
+
+#[test]
+fn the_first_page_counts_overrides_apart_and_says_whose_they_are_and_why() {
+    let mut report = samples::usual();
+    let before = pages(&report)[0].clone();
+    assert!(before.contains("3of5") && !before.contains("Overrides"), "{before}");
+    let info = |number: usize| format!("overridden by jane: seen by hand, case {number}");
+    report.expectations[3].override_info = info(0);
+    let page = pages(&report)[0].clone();
+    assert!(page.contains("2of5") && page.contains("Overrides"), "{page}");
+    assert!(page.contains(&squeezed(&format!("COMPLIANT: {}", info(0)))), "{page}");
+    assert!(
+        pages(&report).concat().matches(&squeezed(&info(0))).count() > 1,
+        "it is beside the verdict, too"
+    );
+
+    let one = report.expectations[3].clone();
+    report
+        .expectations
+        .extend((1..9).map(|number| Expectation { override_info: info(number), ..one.clone() }));
+    let page = pages(&report)[0].clone();
+    assert!(page.contains(&squeezed(&info(4))) && !page.contains(&squeezed(&info(5))), "{page}");
+    assert!(page.contains(&squeezed("4 more are under Expected and reported.")), "{page}");
+}
+
+#[test]
+fn an_override_and_what_it_replaces_are_told_from_other_attestations() {
+    let mut report = samples::usual();
+    for (place, superseded) in [(0, true), (1, false)] {
+        report.attestations[place].superseded = superseded;
+        report.attestations[place].override_info = "overridden by jane: seen by hand".to_owned();
+    }
+    let text = pages(&report).concat();
+    for standing in ["Superseded", "Override"] {
+        let line = format!("{standing}: overridden by jane: seen by hand");
+        assert!(text.contains(&squeezed(&line)), "{line}: {text}");
     }
 }
 

@@ -21,6 +21,7 @@ mod state;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::ser::SerializeMap;
@@ -185,10 +186,17 @@ pub struct ReportedAttestation {
     pub index: u64,
     /// What it is about.
     pub binding: Binding,
-    /// Whether it replaces the verdict of the attestation of its name.
-    pub is_override: bool,
+    /// Of an override, which replaces the verdict of the attestation of its name: `overridden by NAME: REASON`.
+    pub override_info: Option<Arc<str>>,
     /// The identifier of the control that it is a decision about.
     pub control: Option<String>,
+}
+
+impl ReportedAttestation {
+    /// Whether it replaces the verdict of the attestation of its name.
+    pub const fn is_override(&self) -> bool {
+        self.override_info.is_some()
+    }
 }
 
 /// Whether an attestation was reported.
@@ -217,6 +225,10 @@ pub struct AttestationStatus {
     /// The id of the override, if one decides. Despite the key's name, the overridden one is `attestation_id`.
     #[serde(rename = "overridden_attestation_id")]
     pub override_id: Option<String>,
+    /// Who overrode it and why: `overridden by NAME: REASON`. Absent where no override decides.
+    #[serde(serialize_with = "as_text", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub override_info: Option<Arc<str>>,
     /// Whether it was reported.
     pub status: Completeness,
     /// The verdict; null while it is missing.
@@ -240,6 +252,7 @@ impl AttestationStatus {
             kind: requirement.kind.as_str().to_owned(),
             attestation_id: None,
             override_id: None,
+            override_info: None,
             status: Completeness::Missing,
             is_compliant: None,
             unexpected: false,
@@ -322,6 +335,10 @@ fn as_seconds<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::
     at.seconds().serialize(serializer)
 }
 
+fn as_text<S: Serializer>(text: &Option<Arc<str>>, serializer: S) -> Result<S::Ok, S::Error> {
+    text.as_deref().serialize(serializer)
+}
+
 fn by_name<S: Serializer>(artifacts: &[ArtifactStatus], serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(artifacts.len()))?;
     for artifact in artifacts {
@@ -377,17 +394,42 @@ pub fn deciding<'a>(
     attestations: &'a [ReportedAttestation],
     earlier: &'a EarlierNames,
 ) -> BTreeSet<&'a str> {
-    let scopes = Scopes::new(artifacts, attestations, earlier);
     let mut newest = BTreeSet::new();
-    let mut add = |scope: &[&'a ReportedAttestation]| {
-        newest.extend(effective(scope).into_values().map(|effective| effective.newest.id.as_str()));
+    let add = |effective: Effective<'a>| {
+        newest.insert(effective.newest.id.as_str());
     };
-    add(scopes.on_trail());
-    scopes.waiting.values().for_each(|scope| add(scope));
-    for fingerprint in scopes.reports.newest.keys() {
-        add(&scopes.reports.of_content(fingerprint));
-    }
+    in_each_scope(&Scopes::new(artifacts, attestations, earlier), add);
     newest
+}
+
+/// The attestations that an override replaces, for the trail or for any content that was reported to it, by id: each with
+/// who overrode it and why.
+pub fn overridden_by<'a>(
+    artifacts: &'a [ReportedArtifact],
+    attestations: &'a [ReportedAttestation],
+    earlier: &'a EarlierNames,
+) -> BTreeMap<&'a str, &'a str> {
+    let mut found = BTreeMap::new();
+    if !attestations.iter().any(ReportedAttestation::is_override) {
+        return found;
+    }
+    let add = |effective: Effective<'a>| {
+        let info = effective.replacement.and_then(|replacement| replacement.override_info.as_deref());
+        found.extend(effective.original.map(|original| original.id.as_str()).zip(info));
+    };
+    in_each_scope(&Scopes::new(artifacts, attestations, earlier), add);
+    found
+}
+
+/// Visits the effective attestation of each name: of the trail, of each content, and of what waits for an artifact.
+fn in_each_scope<'a>(scopes: &Scopes<'a>, mut visit: impl FnMut(Effective<'a>)) {
+    let mut visit_all =
+        |scope: &[&'a ReportedAttestation]| effective(scope).into_values().for_each(&mut visit);
+    visit_all(scopes.on_trail());
+    scopes.waiting.values().for_each(|scope| visit_all(scope));
+    for fingerprint in scopes.reports.newest.keys() {
+        visit_all(&scopes.reports.of_content(fingerprint));
+    }
 }
 
 /// The state of the content of one report in its trail. The artifacts and attestations are all those of the trail, in any
@@ -702,7 +744,7 @@ impl<'a> Effective<'a> {
     /// Takes in the next report, in the order of the ledger.
     fn follow(&mut self, attestation: &'a ReportedAttestation) {
         self.newest = attestation;
-        if attestation.is_override {
+        if attestation.is_override() {
             self.replacement = Some(attestation);
         } else {
             self.original = Some(attestation);
@@ -722,6 +764,7 @@ impl<'a> Effective<'a> {
             kind: shown.kind.clone(),
             attestation_id: Some(shown.id.clone()),
             override_id: self.replacement.map(|replacement| replacement.id.clone()),
+            override_info: self.replacement.and_then(|replacement| replacement.override_info.clone()),
             status: Completeness::Complete,
             is_compliant: Some(self.newest.is_compliant),
             unexpected,

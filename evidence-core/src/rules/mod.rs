@@ -26,7 +26,7 @@
 //!     at: begun,
 //!     index: 1,
 //!     binding: Binding::Trail,
-//!     is_override: false,
+//!     override_info: None,
 //!     control: None,
 //! };
 //! assert_eq!(evaluate(&template, begun, &[], &[review(true)], &no_names).state, State::Compliant);

@@ -61,6 +61,12 @@ impl Condition {
         let expression = Arc::new(Expression::parse_within(text, budget)?);
         Ok(Self { text: text.to_owned(), expression })
     }
+
+    /// The field of a rule in one line.
+    fn line(&self) -> String {
+        let words = Vec::from_iter(self.text.split_whitespace());
+        format!("if: ${{{{ {} }}}}", words.join(" "))
+    }
 }
 
 /// A rule that is on or off, and the conditions under which it does not apply.

@@ -14,6 +14,7 @@ use crate::rules::compliance::State;
 use crate::rules::policy::{self, FlowContext, Policy, PolicyDump, RuleEvaluation};
 use crate::service::Context;
 use crate::snapshots::record::{AppliedPolicy, PolicyDecision, RunningArtifact};
+use crate::snapshots::view::FlowReason;
 
 /// A policy that a snapshot was evaluated by.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -152,9 +153,19 @@ impl AppliedVersions {
     }
 }
 
-/// The rules that these decisions found violated, a sentence for each and each flow.
-pub(super) fn reasons(decisions: &[PolicyDecision]) -> Vec<String> {
-    let mut reasons = Vec::new();
+/// Why an artifact is not compliant, for the gate and for snapshots: a sentence for each of these flows in which it is not, and
+/// for each rule of these policies that it violates in a flow.
+pub(crate) fn reasons_for_incompliance<'a>(
+    flows: impl Iterator<Item = (&'a str, &'a [FlowReason])>,
+    decisions: &[PolicyDecision],
+) -> Vec<String> {
+    let in_flow = |(flow, reasons): (&str, &[FlowReason])| {
+        let sentence = |why: &FlowReason| {
+            format!("the artifact is {} in flow '{flow}': {}", why.artifact_compliance_state, why.reason)
+        };
+        Vec::from_iter(reasons.iter().map(sentence))
+    };
+    let mut reasons: Vec<String> = flows.flat_map(in_flow).collect();
     for PolicyDecision { policy_name, policy_version, status, rule_evaluations } in decisions {
         if status.is_compliant() {
             continue;

@@ -143,6 +143,9 @@ pub struct RunningArtifact {
     /// evaluates or records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_evaluated: Option<String>,
+    /// The ledger index of the allowlist entry that lets it run, if one was in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_by: Option<u64>,
 }
 
 /// What the rules of a policy came to.
@@ -177,6 +180,7 @@ impl RunningArtifact {
             outcomes: Vec::new(),
             inputs: None,
             not_evaluated: None,
+            allowed_by: None,
         }
     }
 }

@@ -277,7 +277,10 @@ impl Sources {
                     .zip(committed)
                     .map(|(created, committed)| Timestamp::from_seconds(created).since(committed)),
                 artifact_compliance_in_flow: provenance.state.is_compliant(),
-                flow_reasons_for_non_compliance: FlowReason::of(provenance),
+                flow_reasons_for_non_compliance: FlowReason::of(
+                    provenance.state,
+                    provenance.reason.as_deref(),
+                ),
             })
         };
         instance.provenance.iter().filter_map(flow_of).collect()
@@ -332,11 +335,12 @@ pub struct DeploymentDiff {
 }
 
 impl FlowReason {
-    fn of(provenance: &Provenance) -> Vec<Self> {
-        if provenance.state.is_compliant() {
+    /// Why content in this state is not compliant; nothing where it is.
+    pub(crate) fn of(state: State, reason: Option<&str>) -> Vec<Self> {
+        if state.is_compliant() {
             return Vec::new();
         }
-        let reason = provenance.reason.clone().unwrap_or_else(|| state_info(provenance.state).to_owned());
-        vec![Self { artifact_compliance_state: provenance.state, reason }]
+        let reason = reason.unwrap_or_else(|| state_info(state)).to_owned();
+        vec![Self { artifact_compliance_state: state, reason }]
     }
 }

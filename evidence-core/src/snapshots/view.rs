@@ -1,7 +1,7 @@
 //! One snapshot in full: what ran, where it came from, what the policies said of it.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::stream::BoxStream;
@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::compute::{Compute, MANY_EVALUATIONS};
+use crate::environments::asserts::AllowListing;
 use crate::environments::record::EnvironmentKind;
 use crate::error::{Error, Result, at_most};
 use crate::git::GitCommitInfo;
@@ -19,7 +20,7 @@ use crate::operation::{Envelope, JsonList, around_last, write_json};
 use crate::rules::compliance::State;
 use crate::service::{Context, OwnedContext};
 use crate::snapshots::applied::{
-    AppliedPolicyView, AppliedVersion, AppliedVersions, Denied, FailingArtifacts, reasons,
+    AppliedPolicyView, AppliedVersion, AppliedVersions, Denied, FailingArtifacts, reasons_for_incompliance,
 };
 use crate::snapshots::combined::{Part, Shown};
 use crate::snapshots::record::{Annotation, PolicyDecision, RunningArtifact};
@@ -148,6 +149,10 @@ pub struct SnapshotArtifact {
     /// provenance that it has none, or without policies how it stands in its flows. Empty where it may run, and where nothing
     /// evaluates it.
     pub reasons_for_incompliance: Vec<String>,
+    /// Who allow-listed it and why: the entry of the allowlist that was in force when the snapshot was taken. Absent where none
+    /// was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_listing: Option<AllowListing>,
     /// The flow of the first of `flows`; empty without one.
     pub flow_name: String,
     /// The commit of the first of `flows`.
@@ -309,9 +314,15 @@ impl PartRead {
     fn artifacts(self, owned: OwnedContext) -> BoxStream<'static, Result<SnapshotArtifact>> {
         let (environment, shown) = (self.environment, Arc::new(self.shown));
         let parts = traced_in_parts(self.placed, |_| environment, owned.clone());
-        let show =
-            move |(part, sources)| artifacts(part, Arc::new(sources), Arc::clone(&shown), owned.clone());
-        parts.map_ok(show).try_flatten().boxed()
+        let show = move |(part, sources): (Vec<Traced<SnapshotEntry>>, Sources)| {
+            let (shown, owned) = (Arc::clone(&shown), owned.clone());
+            async move {
+                let entries = part.iter().filter_map(|placed| placed.item.instance.allowed_by);
+                let allowances = allowances(entries.collect(), &owned.context()).await?;
+                Ok::<_, Error>(artifacts(part, Arc::new((sources, allowances)), shown, owned))
+            }
+        };
+        parts.and_then(show).try_flatten().boxed()
     }
 }
 
@@ -393,10 +404,33 @@ impl Summary {
     }
 }
 
+/// Entries of the allowlist, by ledger index.
+type Allowances = BTreeMap<u64, AllowListing>;
+
+/// The entries at these ledger indexes, as they were recorded, without those that cannot be read.
+async fn allowances(entries: BTreeSet<u64>, cx: &Context<'_>) -> Result<Allowances> {
+    // Newest first, as they are returned.
+    let entries = Vec::from_iter(entries.into_iter().rev());
+    if entries.is_empty() {
+        return Ok(Allowances::new());
+    }
+    let found = cx.store().allowances(cx.org()?, &entries).await?;
+    if found.len() == entries.len() {
+        return Ok(entries.into_iter().zip(found.into_iter().map(AllowListing::from)).collect());
+    }
+    // They are returned without their indexes, so that the readable ones are found one by one.
+    let mut readable = Allowances::new();
+    for entry in entries {
+        let found = cx.store().allowances(cx.org()?, &[entry]).await?.pop();
+        readable.extend(found.map(|found| (entry, AllowListing::from(found))));
+    }
+    Ok(readable)
+}
+
 /// These artifacts as the snapshot shows them, one after the other.
 fn artifacts(
     part: Vec<Traced<SnapshotEntry>>,
-    sources: Arc<Sources>,
+    sources: Arc<(Sources, Allowances)>,
     shown: Arc<ShownBy>,
     owned: OwnedContext,
 ) -> impl Stream<Item = Result<SnapshotArtifact>> + Send + 'static {
@@ -404,7 +438,7 @@ fn artifacts(
         let (shown, sources, owned) = (Arc::clone(&shown), Arc::clone(&sources), owned.clone());
         let heavy = shown.evaluations(&placed.item.instance) > MANY_EVALUATIONS;
         let compute = owned.context().compute();
-        let show = move || shown.artifact(placed, &sources, &owned.context());
+        let show = move || shown.artifact(placed, (&sources.0, &sources.1), &owned.context());
         async move { compute.run_if(heavy, show).await }
     };
     stream::iter(part).then(artifact)
@@ -450,18 +484,18 @@ impl ShownBy {
     fn artifact(
         &self,
         placed: Traced<SnapshotEntry>,
-        sources: &Sources,
+        (sources, allowances): (&Sources, &Allowances),
         cx: &Context<'_>,
     ) -> SnapshotArtifact {
         let Traced { item: SnapshotEntry { mut instance, exited }, replaced } = placed;
         let flows = sources.flows_of(&instance, &replaced, self.index, cx);
         let annotation = self.annotation(&instance, exited);
         let policy_decisions = self.decisions(&instance, sources);
-        let mut reasons_for_incompliance = Vec::new();
-        if instance.compliant == Some(false) {
-            reasons_for_incompliance = self.missing_provenance(&instance, &flows);
-            reasons_for_incompliance.extend(reasons(&policy_decisions));
-        }
+        let reasons_for_incompliance = match instance.compliant {
+            Some(false) => self.reasons(&instance, &flows, &policy_decisions),
+            Some(true) | None => Vec::new(),
+        };
+        let allow_listing = instance.allowed_by.and_then(|entry| allowances.get(&entry)).cloned();
         let first = flows.first().cloned();
         let text =
             |field: fn(&ArtifactFlow) -> &String| first.as_ref().map(field).cloned().unwrap_or_default();
@@ -477,6 +511,7 @@ impl ShownBy {
             cloud_run_context: instance.context.remove("cloud_run_context"),
             annotation,
             reasons_for_incompliance,
+            allow_listing,
             flow_name: text(|flow| &flow.flow_name),
             git_commit: text(|flow| &flow.git_commit),
             commit_url: text(|flow| &flow.commit_url),
@@ -489,21 +524,20 @@ impl ShownBy {
         }
     }
 
-    /// What speaks against an artifact where the environment requires provenance: that there is none, or, without policies,
-    /// how it stands in its flows.
-    fn missing_provenance(&self, instance: &RunningArtifact, flows: &[ArtifactFlow]) -> Vec<String> {
-        if instance.provenance.is_empty() && (self.requires_provenance || instance.judged_by.is_none()) {
-            return vec![NO_PROVENANCE.to_owned()];
-        }
-        let own = flows.iter().filter(|_| instance.judged_by.is_none());
-        let reason = |flow: &ArtifactFlow, why: &FlowReason| {
-            format!(
-                "the artifact is {} in flow '{}': {}",
-                why.artifact_compliance_state, flow.flow_name, why.reason
-            )
-        };
-        own.flat_map(|flow| flow.flow_reasons_for_non_compliance.iter().map(move |why| reason(flow, why)))
-            .collect()
+    /// Why an artifact may not run. Without policies its flows decide, where the environment requires provenance.
+    fn reasons(
+        &self,
+        instance: &RunningArtifact,
+        flows: &[ArtifactFlow],
+        decisions: &[PolicyDecision],
+    ) -> Vec<String> {
+        let has_policies = instance.judged_by.is_some();
+        let lacks_provenance = instance.provenance.is_empty() && (self.requires_provenance || !has_policies);
+        let in_flows = flows.iter().filter(|_| !has_policies);
+        let in_flows =
+            in_flows.map(|flow| (flow.flow_name.as_str(), flow.flow_reasons_for_non_compliance.as_slice()));
+        let reasons = reasons_for_incompliance(in_flows, decisions);
+        lacks_provenance.then(|| NO_PROVENANCE.to_owned()).into_iter().chain(reasons).collect()
     }
 
     fn annotation(&self, instance: &RunningArtifact, exited: bool) -> Annotation {

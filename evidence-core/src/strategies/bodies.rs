@@ -278,7 +278,7 @@ pub fn overriding(known: &ExistingNames) -> Shape {
     let wrong =
         wrong.into_iter().chain([json!(7), json!("custom:"), json!(format!("custom:{}", "x".repeat(256)))]);
     let claim = Object::new()
-        .required("reason", shared::description())
+        .required("reason", reason())
         .required("new_compliance_status", Shape::boolean())
         .required(
             "original_attestation_type",
@@ -472,7 +472,7 @@ pub fn allowance() -> Shape {
         .shape()
 }
 
-/// Why an artifact is allowed: some letters.
+/// Why an artifact is allowed or an attestation is overridden: some letters.
 fn reason() -> Shape {
     let valid = texts::printable().prop_filter("not blank", |text| !text.trim().is_empty());
     Shape::or_wrong(

@@ -115,6 +115,7 @@ fn pages(
     let attestations: Vec<&Attestation> = events.iter().filter_map(Event::attestation).collect();
     let EvaluatedTrail { artifacts: reported, attestations: attested, earlier_names, .. } = evaluated;
     let deciding = compliance::deciding(reported, attested, earlier_names);
+    let overridden = compliance::overridden_by(reported, attested, earlier_names);
     let filenames = filenames(events);
     TrailReport {
         organization: org.to_string(),
@@ -131,7 +132,10 @@ fn pages(
         commit: trail.git_commit_info.as_ref().map(commit),
         ledger,
         expectations: expectations(evaluated, &attestations),
-        attestations: attestations.iter().map(|one| claim(one, &deciding, &filenames)).collect(),
+        attestations: attestations
+            .iter()
+            .map(|one| claim(one, (&deciding, &overridden), &filenames))
+            .collect(),
         artifacts: artifacts(evaluated, events, shows_runs.then_some(runs)),
         newest_runs: has_more_runs.then_some(runs.len() as u64),
         events: events.iter().map(line).collect(),
@@ -234,6 +238,7 @@ fn expectations(evaluated: &EvaluatedTrail, attestations: &[&Attestation]) -> Ve
             unexpected: status.unexpected,
             at: record.map(|record| record.created_at),
             by: record.map(|record| record.created_by.name.clone()).unwrap_or_default(),
+            override_info: or_empty(status.override_info.as_deref()),
         }
     };
     let mut rows: Vec<_> = evaluated.status.attestations.iter().map(|status| row(None, status)).collect();
@@ -247,6 +252,7 @@ fn expectations(evaluated: &EvaluatedTrail, attestations: &[&Attestation]) -> Ve
                 unexpected: false,
                 at: None,
                 by: String::new(),
+                override_info: String::new(),
             });
         }
         rows.extend(artifact.attestations.iter().map(|status| row(Some(&artifact.name), status)));
@@ -267,13 +273,17 @@ fn filenames(events: &[Event]) -> FileNames<'_> {
 
 fn claim(
     attestation: &Attestation,
-    deciding: &BTreeSet<&str>,
+    (deciding, overridden): (&BTreeSet<&str>, &BTreeMap<&str, &str>),
     filenames: &FileNames<'_>,
 ) -> pdf::Attestation {
     let id = attestation.id.to_string();
     let user_data = Some(&attestation.user_data).filter(|data| !data.is_empty()).map(JsonText::pretty);
     pdf::Attestation {
         superseded: !deciding.contains(id.as_str()),
+        override_info: match attestation.override_info() {
+            Some(info) => info,
+            None => or_empty(overridden.get(id.as_str()).copied()),
+        },
         id,
         name: attestation.name.to_string(),
         kind: attestation.kind.clone(),
@@ -366,7 +376,11 @@ fn line(event: &Event) -> pdf::Event {
                 Binding::Trail => String::new(),
                 Binding::Artifact { target, .. } | Binding::Named { target, .. } => format!(" for {target}"),
             };
-            format!("Attestation {}{about} ({}): {verdict}", attestation.name, attestation.kind)
+            let name = &attestation.name;
+            match attestation.override_info() {
+                Some(info) => format!("Attestation {name}{about} {info} (now {verdict})"),
+                None => format!("Attestation {name}{about} ({}): {verdict}", attestation.kind),
+            }
         }
         TrailEventKind::Started(moment) => {
             format!(
@@ -481,9 +495,15 @@ mod tests {
             created_by: jane(),
             ..attestation(4, 2, 3, "scan")
         };
-        for (attestations, status, by, moment) in [
-            (vec![reported.clone()], ExpectationStatus::NonCompliant, robot(), at(5)),
-            (vec![reported, overriding], ExpectationStatus::Compliant, jane(), at(9)),
+        for (attestations, status, by, moment, override_info) in [
+            (vec![reported.clone()], ExpectationStatus::NonCompliant, robot(), at(5), ""),
+            (
+                vec![reported, overriding],
+                ExpectationStatus::Compliant,
+                jane(),
+                at(9),
+                "overridden by jane: seen by hand",
+            ),
         ] {
             let contents = TrailContents {
                 trail: trail(3, 2, "t"),
@@ -497,6 +517,7 @@ mod tests {
             let rows = expectations(&evaluated, &attestations.iter().collect::<Vec<_>>());
             assert_eq!(rows.len(), 1);
             assert_eq!((rows[0].status, &rows[0].by, rows[0].at), (status, &by.name, Some(moment)));
+            assert_eq!(rows[0].override_info, override_info);
         }
     }
 }

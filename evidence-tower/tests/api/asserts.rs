@@ -277,16 +277,8 @@ async fn a_logical_environment_asks_the_policies_of_its_members() {
             json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": "known"});
         api.put("/allowlists/acme/test").json(&allowed).await.created();
         assert_eq!(asserted().await, (false, vec![provenance.clone(), scanned("NON-COMPLIANT")]));
-        // It takes neither policies nor an allowlist of its own.
+        // It has no allowlist of its own.
         api.put("/allowlists/acme/all").json(&allowed).await.refuses_field(400, "env_name");
-        let names = json!({"policy_names": ["provenance"]});
-        api.post("/environments/acme/all/policies").json(&names).await.refuses_field(400, "policy_names");
-        for (name, policies) in [("all", json!(["provenance"])), ("new", json!(["provenance"]))] {
-            let body = json!({"name": name, "type": "logical", "description": "", "policies": policies});
-            api.put("/environments/acme").json(body).await.refuses_field(400, "policies");
-        }
-        api.get("/environments/acme/all").await.expect(200, json!({"policies": []}));
-        assert_eq!(api.get("/environments/acme/new").await.status, 404);
         assert_eq!(api.get("/allowlists/acme").await.ok().as_array().unwrap().len(), 1);
         let data = json!({"attestation_name": "scan", "is_compliant": true}).to_string();
         let attest = api.post("/attestations/acme/web/trail/t/generic");

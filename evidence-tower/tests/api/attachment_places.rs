@@ -43,6 +43,8 @@ async fn a_directory_without_the_marker_takes_no_attachment() {
         assert_eq!(attest(&api, "a").await, 201, "{name}");
         // As when the volume is unmounted: its mount point is empty, or not even there.
         fs::rename(&directory, &away).unwrap();
+        // A successful check is cached for a second.
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         for mount_point in [false, true] {
             if mount_point {
                 fs::create_dir(&directory).unwrap();

@@ -352,7 +352,10 @@ async fn data_of_a_type_are_evaluated_by_its_latest_version_and_keep_their_verdi
         };
         let expected = json!([
             {"type_version": 3, "is_compliant": true, "rule_results": [], "attestation_data": [null, "anything"]},
-            {"type_version": 2, "is_compliant": false, "rule_results": results(&["passed", "passed", "error"])},
+            {"type_version": 2, "is_compliant": false, "rule_results": [
+                {"rule": "has(\"ok\")", "outcome": "passed"}, {"rule": ".ok", "outcome": "passed"},
+                {"rule": ".ok + 1", "outcome": "error"},
+            ]},
             {"type_version": 1, "is_compliant": false, "rule_results": results(&["failed"]), "attestation_data": {"ok": false}},
             {"type_version": 1, "is_compliant": true, "rule_results": results(&["passed"]), "attestation_data": {"ok": true, "n": 1.50},
              "attestation_type": "custom:review", "type_name": "review"},
@@ -463,7 +466,7 @@ async fn rules_that_never_end_or_grow_without_end_are_not_true() {
             post(&api, &version, None).await.created();
             attest(&api, &json!({})).await.created();
             let found = api.get("/attestations/acme/shop/trail/t/r").await.ok();
-            let result = json!([{"outcome": "limit", "message": limit}]);
+            let result = json!([{"rule": rule, "outcome": "limit", "message": limit}]);
             assert_eq!(
                 (&found[0]["rule_results"], &found[0]["is_compliant"]),
                 (&result, &json!(false)),

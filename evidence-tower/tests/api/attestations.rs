@@ -556,6 +556,8 @@ async fn an_override_is_json_and_names_what_does_not_fit() {
         for (name, value) in [
             ("attestation_name", json!("a b")),
             ("reason", Value::Null),
+            ("reason", json!("")),
+            ("reason", json!(" \n\t")),
             ("new_compliance_status", json!("true")),
             ("original_attestation_type", json!("decision")),
             ("original_attestation_type", json!("other:x")),

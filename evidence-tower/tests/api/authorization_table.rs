@@ -92,7 +92,7 @@ const CUSTOM: Sent =
 const JIRA: Sent = Form("data_json", r#"{"attestation_name": "x", "jira_results": []}"#);
 const JUNIT: Sent = Form("data_json", r#"{"attestation_name": "x", "junit_results": []}"#);
 const OVERRIDE: Sent = Json(
-    r#"{"attestation_name": "x", "reason": "", "new_compliance_status": true, "original_attestation_type": "generic"}"#,
+    r#"{"attestation_name": "x", "reason": "r", "new_compliance_status": true, "original_attestation_type": "generic"}"#,
 );
 const PULL_REQUESTS: Sent =
     Form("data_json", r#"{"attestation_name": "x", "git_provider": "github", "pull_requests": []}"#);

@@ -47,8 +47,9 @@ async fn a_server_whose_clock_is_ahead_records_nothing_and_is_not_ready() {
         let (user, orgs) = ("jane".parse().unwrap(), vec!["acme".parse().unwrap()]);
         evidence.seed(&Seed { user, orgs, api_key }).await.unwrap();
         let api = Api::new(evidence.clone(), Mount::Tower, name).await;
-        let put =
-            async |flow: &str| api.put("/flows/acme").json(json!({"name": flow, "description": "", "template": []})).await;
+        let put = async |flow: &str| {
+            api.put("/flows/acme").json(json!({"name": flow, "description": "", "template": []})).await
+        };
         put("before").await.created();
         let before = entries(&*store).await;
 
@@ -161,7 +162,8 @@ async fn a_correction_ends_the_time_in_which_a_clock_was_ahead() {
         api.report_running("prod", &[('4', &[1])]).await.ok();
         let prod = api.get("/environments/acme/prod").await.ok();
         assert_eq!(seconds(&prod["last_reported_at"]), 7300.0, "{name}");
-        let flow = api.put("/flows/acme").json(json!({"name": "late", "description": "", "template": []})).await;
+        let flow =
+            api.put("/flows/acme").json(json!({"name": "late", "description": "", "template": []})).await;
         flow.created();
         assert_eq!(seconds(&api.get("/flows/acme/late").await.ok()["created_at"]), 7300.0, "{name}");
         if let Some(tables) = tables {

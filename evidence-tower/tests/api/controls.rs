@@ -591,6 +591,41 @@ async fn coverage_is_of_so_many_environments_however_many_there_are() {
 }
 
 #[tokio::test]
+async fn a_decision_that_is_overridden_says_by_whom_and_why() {
+    on_every_store_and_mount(async |api| {
+        given_review(&api).await;
+        let decide = || {
+            api.attest(
+                "system",
+                &json!({
+                    "attestation_name": "r", "type_name": "decision", "control": "SDLC-4",
+                    "attestation_data": {"is_compliant": false},
+                }),
+            )
+        };
+        decide().await.created();
+        let list = "/controls/acme/SDLC-4/decisions";
+        let decision = api.get(list).await.ok()["decisions"][0].clone();
+        assert_eq!(decision.get("override_info"), None);
+        let body = json!({
+            "attestation_name": "r", "reason": "seen by hand", "new_compliance_status": true,
+            "original_attestation_type": "system:decision",
+        });
+        api.post("/attestations/acme/shop/trail/t/override").json(body).await.created();
+        let info = json!("overridden by jane: seen by hand");
+        let one = format!("{list}/{}", decision["decision_id"].as_str().unwrap());
+        for found in [api.get(list).await.ok()["decisions"][0].clone(), api.get(&one).await.ok()] {
+            assert_eq!((&found["is_compliant"], &found["override_info"]), (&json!(false), &info), "{found}");
+        }
+        // A newer decision counts again.
+        decide().await.created();
+        let decisions = api.get(list).await.ok()["decisions"].clone();
+        assert_eq!([0, 1].map(|place| decisions[place].get("override_info")), [None, None]);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_list_of_decisions_reads_no_more_than_it_shows() {
     let (store, answered) = InterceptingStore::measured(Arc::new(MemoryStore::new()));
     let api = Api::new(fixture(Arc::new(store), Settings::default()).await, Mount::Tower, "memory").await;

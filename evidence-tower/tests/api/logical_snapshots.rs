@@ -219,11 +219,13 @@ async fn a_logical_snapshot_has_the_verdicts_of_its_members() {
         api.given_artifact('1', "t1").await;
         api.attach("eu", "p").await;
         api.attach("us", "q").await;
+        // A member without a snapshot is unknown.
+        api.report_running("us", &[('1', &[10])]).await.created();
         api.report_running("eu", &[('1', &[10])]).await.created();
         api.report_running("us", &[('1', &[10]), ('2', &[20])]).await.created();
         let list = api.get("/snapshots/acme/all?reverse=true").await.ok();
         let verdicts = Vec::from_iter(list.as_array().unwrap().iter().map(|row| row["compliant"].clone()));
-        assert_eq!(verdicts, [json!(true), json!(false)]);
+        assert_eq!(verdicts, [json!(false), json!(true), json!(false)]);
         let snapshot = api.get("/snapshots/acme/all/now").await.ok();
         assert_eq!(snapshot["compliant"], json!(false));
         assert_eq!(snapshot["artifact_compliance_count"], json!({"true": 2, "false": 1, "null": 0}));

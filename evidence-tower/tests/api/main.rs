@@ -48,6 +48,7 @@ mod policies;
 mod policy_rules;
 mod public_flows;
 mod races;
+mod reasons;
 mod rebuilding;
 mod remembering;
 mod replays;

@@ -21,6 +21,9 @@ use self::steps::{Step, Text, Thing, runs};
 use crate::mounts::Mount;
 use crate::support::{Api, Counter, JANE, JOHN, ManualClock, Reply, StoreUnderTest, acme, stores};
 
+/// So much time passes in a run at most.
+const MOST_DAYS: u64 = 100;
+
 /// Two services over one of the stores, which take turns: each remembers what the other may have changed.
 struct Contender {
     name: &'static str,
@@ -139,7 +142,7 @@ impl LearnedIds {
 type Tally = BTreeMap<(&'static str, u16), usize>;
 
 async fn run(steps: &[Step], tally: &mut Tally) -> TestCaseResult {
-    let clock = Arc::new(ManualClock::default());
+    let (clock, mut passed) = (Arc::new(ManualClock::default()), 0);
     let mut contenders = Vec::new();
     for stored in stores().await {
         contenders.push(Contender::new(stored, &clock).await);
@@ -147,7 +150,11 @@ async fn run(steps: &[Step], tally: &mut Tally) -> TestCaseResult {
     let Some((first, others)) = contenders.split_first() else { return Ok(()) };
     let mut learned = LearnedIds::default();
     for (number, step) in steps.iter().enumerate() {
-        clock.advance(Duration::from_secs(step.pause));
+        // SQLite's stores refuse what is ahead of the machine's clock.
+        if passed + step.pause <= MOST_DAYS * 24 * 60 * 60 {
+            passed += step.pause;
+            clock.advance(Duration::from_secs(step.pause));
+        }
         let expected = first.send(number, step, &learned).await;
         prop_assert!(expected.status.as_u16() < 500, "step {number}: {expected:?}");
         for other in others {

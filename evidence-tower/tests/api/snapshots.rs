@@ -297,6 +297,7 @@ async fn what_has_no_digest_is_shown_with_its_context_and_evaluated_as_without_p
             outcomes: vec![],
             inputs: None,
             not_evaluated: None,
+            allowed_by: None,
         };
         let snapshot = Snapshot {
             environment,

@@ -345,6 +345,7 @@ async fn what_cannot_be_removed_of_one_organization_keeps_nothing_of_another() {
         fixture(Arc::clone(&store), Settings::default()).await;
         let own = org_id(&*store, "jane", "jane").await;
         let (acme, random) = (acme(&*store).await, Arc::new(SystemRandom));
+        let marker = Marker::default();
         for (stuck, other) in [(acme, own), (own, acme)] {
             let clock = Arc::new(ManualClock::default());
             let contents: Vec<_> = (0..40).map(|n| digest(&format!("{stuck}{n}"))).collect();
@@ -356,7 +357,8 @@ async fn what_cannot_be_removed_of_one_organization_keeps_nothing_of_another() {
             let settings = Settings::default();
             let evidence =
                 Evidence::with_sources(Arc::clone(&store), settings, clock.clone(), random.clone());
-            let evidence = evidence.with_attachments(Arc::new(Stubborn::new(contents)));
+            let evidence =
+                evidence.with_attachments(Arc::new(Stubborn { stuck: contents, marker: marker.clone() }));
             sweep().pass(&evidence).await.unwrap_err();
             let notes = store.pending(None, 100).await.unwrap();
             assert!(

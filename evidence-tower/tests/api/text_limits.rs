@@ -279,11 +279,13 @@ async fn every_text_of_a_body_is_taken_at_its_maximum_and_named_past_it() {
             let whole = request.send(&api, &request.body, &document).await;
             assert!(whole.status.is_success(), "{}: {:?}", request.operation, whole.body);
             for (path, schema) in found {
-                let (at, past) =
-                    match path.iter().any(|step| matches!(step, Step::Field(name) if name == "rules")) {
-                        true => noise.rule_at_and_past(&schema),
-                        false => noise.at_and_past(&schema),
-                    };
+                let (at, past) = match path
+                    .iter()
+                    .any(|step| matches!(step, Step::Field(name) if name == "rules" || name == "expression"))
+                {
+                    true => noise.rule_at_and_past(&schema),
+                    false => noise.at_and_past(&schema),
+                };
                 let name = format!("{} {}", request.operation, written(&path));
                 let mut body = request.body.clone();
                 match request.operation {

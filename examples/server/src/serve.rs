@@ -275,10 +275,14 @@ where
                 Some(ended) => ended,
                 None => {
                     connection.as_mut().graceful_shutdown();
+                    let cut = async {
+                        tokio::time::sleep(IDLE_TIMEOUT).await;
+                        idle().await;
+                    };
                     tokio::select! {
                         ended = connection => ended,
-                        // A peer that agrees to nothing.
-                        () = idle() => Ok(()),
+                        // The peer does not end its side.
+                        () = cut => Ok(()),
                     }
                 }
             };

@@ -59,6 +59,7 @@ impl EvaluatedArtifact {
             ("policies", now.judged_by == recorded.judged_by),
             ("violated policies", now.violates == recorded.violates),
             ("rules", now.outcomes == recorded.outcomes),
+            ("allowlist entry", now.allowed.map(|entry| entry.index) == recorded.allowed_by),
             ("inputs", recorded.from != snapshot || now.inputs == recorded.inputs),
         ];
         let other = Vec::from_iter(same.into_iter().filter(|(_, same)| !same).map(|(what, _)| what));
@@ -77,6 +78,7 @@ impl EvaluatedArtifact {
             outcomes,
             inputs,
             not_evaluated,
+            allowed,
             ..
         } = found;
         let ObservedArtifact { fingerprint, name, created, context } = self.observed.clone();
@@ -100,6 +102,7 @@ impl EvaluatedArtifact {
             outcomes,
             inputs,
             not_evaluated,
+            allowed_by: allowed.map(|entry| entry.index),
         }
     }
 }
@@ -130,7 +133,8 @@ impl Change {
                 || before.judged_by != now.judged_by
                 || before.violates != now.violates
                 || before.outcomes != now.outcomes
-                || before.not_evaluated != now.not_evaluated =>
+                || before.not_evaluated != now.not_evaluated
+                || before.allowed_by != now.allowed.map(|entry| entry.index) =>
             {
                 Self::Changed
             }

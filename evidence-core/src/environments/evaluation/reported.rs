@@ -9,7 +9,9 @@ use futures_util::future::try_join;
 
 use super::work::asked_by;
 use super::{PolicySet, ReportedState};
+use crate::allowlists::store::AllowedArtifact;
 use crate::artifacts::store::{ArtifactRow, Origin};
+use crate::environments::remembered::EntryInForce;
 use crate::error::Result;
 use crate::flows::operations::FlowLabel;
 use crate::flows::templates::Parsed;
@@ -30,8 +32,8 @@ use crate::time::Timestamp;
 use crate::trails::evaluation::evaluated;
 use crate::trails::store::TrailContents;
 
-/// What is on the allowlist, each with the time when its entry expires, if it does.
-type Allowed = BTreeMap<Fingerprint, Option<Timestamp>>;
+/// What is on the allowlist, each with its entry.
+type Allowed = BTreeMap<Fingerprint, EntryInForce>;
 
 /// What running artifacts are evaluated by, policies aside; by their digests, so that one without has no provenance and is on
 /// no allowlist.
@@ -104,7 +106,11 @@ impl Reports {
             }
         };
         let (allowed, origins) = reported.await?;
-        let allowed = allowed.into_iter().map(|one| (one.fingerprint, one.expires_at)).collect();
+        let allowed = allowed.into_iter().map(|one| {
+            let AllowedArtifact { fingerprint, entry, expires_at } = one;
+            (fingerprint, EntryInForce { index: entry, expires_at })
+        });
+        let allowed = allowed.collect();
         let flows = distinct(origins.iter().map(|origin| origin.report.flow));
         let (flows, alone) = try_join(cx.flow_labels(&flows), without_trail(&origins, cx)).await?;
         Ok(Self { rests_on, allowed, origins, flows, alone })

@@ -4,6 +4,7 @@ use super::*;
 
 use serde_json::json;
 
+use crate::environments::remembered::EntryInForce;
 use crate::id::Random;
 use crate::rules::compliance::State;
 use crate::snapshots::record::Annotation;
@@ -43,7 +44,7 @@ fn evaluated(digit: char, compliant: Option<bool>) -> EvaluatedArtifact {
         },
         found: Arc::new(ArtifactEvaluation {
             compliant,
-            is_allowed: false,
+            allowed: None,
             provenance: vec![from_report(1)],
             source: Some(source(1)),
             trails: vec![],
@@ -54,7 +55,6 @@ fn evaluated(digit: char, compliant: Option<bool>) -> EvaluatedArtifact {
             not_evaluated: None,
             name: "api".to_owned(),
             is_final: true,
-            allowed_until: None,
         }),
     }
 }
@@ -323,7 +323,10 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
     };
     let running = |artifact: EvaluatedArtifact| ReportedState::from([(artifact.key, artifact.observed)]);
     let findings = |allowed: bool| EvaluationInputs {
-        allowed: allowed.then(|| (known.clone(), None)).into_iter().collect(),
+        allowed: allowed
+            .then(|| (known.clone(), EntryInForce { index: 1, expires_at: None }))
+            .into_iter()
+            .collect(),
         sources: [(known.clone(), vec![reported(flow.clone())])].into(),
     };
     // Its name is the text of a fingerprint that has provenance.

@@ -20,7 +20,7 @@ fn from_trails(trails: &[u8]) -> Arc<ArtifactEvaluation> {
     };
     Arc::new(ArtifactEvaluation {
         compliant: Some(true),
-        is_allowed: false,
+        allowed: None,
         provenance: vec![provenance],
         source: None,
         trails: trails.iter().copied().map(id).collect(),
@@ -31,7 +31,6 @@ fn from_trails(trails: &[u8]) -> Arc<ArtifactEvaluation> {
         not_evaluated: None,
         name: "api".to_owned(),
         is_final: true,
-        allowed_until: None,
     })
 }
 

@@ -65,9 +65,9 @@ pub struct EnvironmentReport<T: ReportType> {
     pub artifacts: Collected<T::Instance, MAX_RUNNING>,
 }
 
-/// The instances of one report: each is four values of JSON at least, of which
-/// [`Limits::json_values`](crate::Limits::json_values) allows a million by default.
-const MAX_RUNNING: usize = (1 << 18) - 1;
+/// The instances of one report: each is more than a hundred bytes of JSON, of which [`Limits::report`](crate::Limits::report)
+/// allows 16 MiB by default.
+const MAX_RUNNING: usize = (1 << 17) - 1;
 
 /// The artifacts that one instance consists of.
 const MAX_DIGESTS: usize = 1000;

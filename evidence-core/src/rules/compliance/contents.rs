@@ -160,7 +160,8 @@ pub(crate) fn content_statuses<'a, L: Clone>(
     let ScopeStatus { lines, state: of_trail, .. } =
         ScopeStatus::new(&template.attestations, &reports.on_trail);
     let on_trail = keep(lines, &reports.on_trail, None);
-    let mut alike: BTreeMap<(Vec<Subject<'_>>, Vec<&str>), (State, ByName<'_>, L)> = BTreeMap::new();
+    // By what attestations call it, and by its names of which the template asks for something.
+    let mut alike = BTreeMap::<_, (State, ByName<'_>, L)>::new();
     let (mut statuses, mut left) = (BTreeMap::new(), most);
     for (fingerprint, names) in reports.contents().filter(|(content, _)| wanted.contains(content)) {
         let about = reports.subjects_of_content(fingerprint);

@@ -186,7 +186,7 @@ pub(crate) fn overridden<'a>(
         (None, None) => binding.subject() == other.subject(),
         _ => false,
     };
-    let of_name = attestations.iter().filter(|one| one.name == name && !one.is_override);
+    let of_name = attestations.iter().filter(|one| one.name == name && !one.is_override());
     of_name.filter(|one| in_scope(&one.binding)).max_by_key(|one| one.index)
 }
 

@@ -69,13 +69,13 @@ pub(super) fn attestation(
         at: time_of(index),
         index,
         binding,
-        is_override: false,
+        override_info: None,
         control: None,
     }
 }
 
 fn overriding(mut attestation: ReportedAttestation) -> ReportedAttestation {
-    attestation.is_override = true;
+    attestation.override_info = Some(format!("overridden by jane: {}", attestation.id).into());
     attestation
 }
 

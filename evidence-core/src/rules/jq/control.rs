@@ -146,18 +146,18 @@ impl Machine<'_> {
                 emit(self, rest)
             }
             (Control::Walk, [of]) => self.walk(of, env, input, emit),
-            (Control::Recurse | Control::Repeat, [of]) => self.unfold(Unfold::by(of, env), input, emit),
+            (Control::Recurse | Control::Repeat, [of]) => self.unfold(&Unfold::by(of, env), input, emit),
             (Control::RecurseIf, [of, condition]) => {
                 let unfold = Unfold { only: Some(condition), ..Unfold::by(of, env) };
-                self.unfold(unfold, input, emit)
+                self.unfold(&unfold, input, emit)
             }
             (Control::While, [condition, of]) => {
                 let unfold = Unfold { during: Some(condition), ..Unfold::by(of, env) };
-                self.unfold(unfold, input, emit)
+                self.unfold(&unfold, input, emit)
             }
             (Control::Until, [condition, of]) => {
                 let unfold = Unfold { until: Some(condition), ..Unfold::by(of, env) };
-                self.unfold(unfold, input, emit)
+                self.unfold(&unfold, input, emit)
             }
             // Lowering gives each its arguments.
             (control, arguments) => error(format!("{control:?} takes no {} arguments", arguments.len())),
@@ -165,8 +165,8 @@ impl Machine<'_> {
     }
 
     /// A value and what follows from it, again and again: without recursion, so that it may take many turns.
-    fn unfold(&mut self, unfold: Unfold<'_>, input: Value, emit: Emit<'_>) -> Run {
-        let Unfold { next, env, only, during, until } = unfold;
+    fn unfold(&mut self, unfold: &Unfold<'_>, input: Value, emit: Emit<'_>) -> Run {
+        let Unfold { next, env, only, during, until } = *unfold;
         let holds = |this: &mut Self, condition: Option<&Node>, value: &Value| match condition {
             Some(condition) => Ok(this.all(condition, env, value.clone())?.iter().any(Value::is_truthy)),
             None => Ok::<_, Stop>(true),

@@ -97,7 +97,33 @@ impl Rule {
     }
 }
 
+impl BooleanRule {
+    /// Its fields in one line.
+    fn text(&self) -> String {
+        let conditions = self.exceptions.iter().map(|exception| match &exception.condition {
+            Some(condition) => condition.line(),
+            None => "{}".to_owned(),
+        });
+        let exceptions = Vec::from_iter(conditions);
+        match exceptions.is_empty() {
+            true => format!("required: {}", self.required),
+            false => format!("required: {}, exceptions: [{}]", self.required, exceptions.join(", ")),
+        }
+    }
+}
+
 impl AttestationRule {
+    /// Its fields in one line, without those that have their defaults.
+    fn text(&self) -> String {
+        let named = (self.name != ANY_NAME).then(|| format!("name: {}", self.name));
+        let optional = (!self.must_be_compliant).then(|| "must_be_compliant: false".to_owned());
+        let control = self.for_control.as_ref().map(|control| format!("for_control: {control}"));
+        let condition = self.condition.as_ref().map(Condition::line);
+        let kind = format!("type: {}", self.kind.as_str());
+        let fields = named.into_iter().chain([kind]).chain(optional).chain(control).chain(condition);
+        Vec::from_iter(fields).join(", ")
+    }
+
     /// What it asks for, in words.
     fn asked_for(&self) -> String {
         if let Some(control) = &self.for_control {
@@ -119,6 +145,8 @@ pub struct Rule {
     /// The sort of rule.
     #[serde(rename = "type")]
     pub kind: RuleKind,
+    /// The rule in one line, as a policy spells it: `trail-compliance: required: true`.
+    pub text: String,
     /// Its parsed form.
     pub definition: RuleDefinition,
 }
@@ -316,7 +344,16 @@ impl<'p> RuleRef<'p> {
             Self::TrailCompliance(rule) => (RuleKind::TrailCompliance, RuleDefinition::Boolean(rule.clone())),
             Self::Attestation(rule) => (RuleKind::Attestation, RuleDefinition::Attestation(rule.clone())),
         };
-        Rule { kind, definition }
+        Rule { kind, text: self.text(), definition }
+    }
+
+    /// The rule in one line, without what is the default.
+    fn text(self) -> String {
+        match self {
+            Self::Provenance(rule) => format!("provenance: {}", rule.text()),
+            Self::TrailCompliance(rule) => format!("trail-compliance: {}", rule.text()),
+            Self::Attestation(rule) => format!("attestations: {}", rule.text()),
+        }
     }
 
     /// What came of it, with what is to be said of that.
@@ -516,7 +553,11 @@ fn no_answer(policy: &Policy, kind: ResolutionKind, why: &str) -> RuleEvaluation
         context: ResolutionContext { reason: Some(why.to_owned()), ..ResolutionContext::default() },
     };
     RuleEvaluation::new(
-        Rule { kind: RuleKind::Policy, definition: RuleDefinition::Policy(policy.into()) },
+        Rule {
+            kind: RuleKind::Policy,
+            text: "the policy as a whole".to_owned(),
+            definition: RuleDefinition::Policy(policy.into()),
+        },
         vec![resolution],
     )
 }

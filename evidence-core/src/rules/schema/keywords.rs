@@ -62,9 +62,9 @@ pub(super) fn is_checked(keyword: &str) -> bool {
 }
 
 /// The schemas directly within a schema, each with the keyword it stands under and its pointer below the schema.
-pub(super) fn subschemas<'s>(
-    schema: &'s serde_json::Map<String, serde_json::Value>,
-) -> impl Iterator<Item = (&'s str, String, &'s serde_json::Value)> {
+pub(super) fn subschemas(
+    schema: &serde_json::Map<String, serde_json::Value>,
+) -> impl Iterator<Item = (&str, String, &serde_json::Value)> {
     use serde_json::Value;
     schema.iter().flat_map(|(keyword, value)| {
         let keyword = keyword.as_str();

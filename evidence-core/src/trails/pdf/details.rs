@@ -97,7 +97,8 @@ fn evaluation(details: &CustomDetails, note: Option<String>) -> Vec<(String, Str
     }));
     facts.extend(details.rule_results.iter().zip(1..).map(|(result, number)| {
         let message = result.message.as_ref().map(|message| format!(" ({message})")).unwrap_or_default();
-        fact(&format!("rule {number}"), format!("{}{message}", result.outcome.as_str()))
+        let text = result.rule.as_ref().map(|rule| format!("{rule}: ")).unwrap_or_default();
+        fact(&format!("rule {number}"), format!("{text}{}{message}", result.outcome.as_str()))
     }));
     facts
 }
@@ -176,7 +177,7 @@ mod tests {
             (
                 r#"{"type":"custom","type_name":"t","type_id":"01234567-89ab-cdef-0123-456789ab","type_version":2,
                     "attestation_data":{"n":1},"rule_results":[{"outcome":"passed"},
-                        {"outcome":"limit","message":"fuel"},{"outcome":"skipped"}],
+                        {"rule":".n | f","outcome":"limit","message":"fuel"},{"outcome":"skipped"}],
                     "summary":[{"name":"Score","values":[1e400]},{"name":"By","item":0,"values":["ann \"x\"",null]},
                         {"name":"By","item":1,"values":[],"error":"no name"}]}"#,
                 &[
@@ -187,7 +188,7 @@ mod tests {
                     "By (1): ann \"x\", null",
                     "By (2): error: no name",
                     "rule 1: passed",
-                    "rule 2: limit (fuel)",
+                    "rule 2: .n | f: limit (fuel)",
                     "rule 3: skipped",
                 ],
             ),

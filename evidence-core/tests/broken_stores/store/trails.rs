@@ -39,7 +39,7 @@ impl TrailStore for Broken {
         let mut contents = self.whole.trail_contents(org, trails).await?;
         if self.has(Defect::ForgetsTheOverride) {
             let rows = contents.iter_mut().flat_map(|contents| &mut contents.attestations);
-            rows.for_each(|row| row.is_override = false);
+            rows.for_each(|row| row.override_info = None);
         }
         if self.has(Defect::ForgetsTheCommitOfAnAttestation) {
             let rows = contents.iter_mut().flat_map(|contents| &mut contents.attestations);

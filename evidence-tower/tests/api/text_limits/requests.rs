@@ -214,7 +214,15 @@ pub(crate) fn requests() -> Vec<Full> {
             "/environments/acme",
             json!({
                 "name": "all", "type": "logical", "description": "everything", "include_scaling": true,
-                "require_provenance": true, "included_environments": ["e1"], "policies": ["p1"],
+                "require_provenance": false, "included_environments": ["e1"], "policies": [],
+            }),
+        ),
+        json(
+            "create_env",
+            "/environments/acme",
+            json!({
+                "name": "e3", "type": "docker", "description": "more", "include_scaling": true,
+                "require_provenance": true, "policies": ["p1"],
             }),
         ),
         json("join_physical_to_logical", "/environments/acme/all/join", json!({"physical_env_name": "e2"})),
@@ -225,8 +233,13 @@ pub(crate) fn requests() -> Vec<Full> {
             "/environments/acme/all",
             json!({
                 "description": "all of it", "include_scaling": false, "included_environments": ["e1"],
-                "policies": ["p1"],
+                "policies": [],
             }),
+        ),
+        json(
+            "update_env",
+            "/environments/acme/e3",
+            json!({"description": "more of it", "include_scaling": false, "policies": ["p1"]}),
         ),
         json("rename_environment", "/environments/acme/old/rename", json!({"new_name": "renamed"})),
         json(

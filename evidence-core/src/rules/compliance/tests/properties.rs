@@ -178,7 +178,7 @@ fn model(
     }
     let met = |requirement: &Requirement, in_scope: &dyn Fn(&Binding) -> bool| {
         newest(&requirement.name, in_scope)
-            .is_some_and(|newest| newest.is_override || requirement.kind.matches(&newest.kind))
+            .is_some_and(|newest| newest.is_override() || requirement.kind.matches(&newest.kind))
     };
     let slots = template.artifacts.iter().filter(|slot| of_it().any(|report| report.name == slot.name));
     let own = slots.flat_map(|slot| &slot.attestations).all(|one| met(one, scopes[0]));
@@ -209,7 +209,8 @@ fn arbitrary_reports() -> impl Strategy<Value = Reports> {
             ..artifact(&name, index)
         });
         let attestations = attestations.map(|((name, verdict, binding, is_override), index)| {
-            ReportedAttestation { is_override, ..attestation(&name, verdict, binding, index) }
+            let override_info = is_override.then(|| "overridden by jane: seen by hand".into());
+            ReportedAttestation { override_info, ..attestation(&name, verdict, binding, index) }
         });
         (artifacts.collect(), attestations.collect())
     })
@@ -315,14 +316,14 @@ proptest! {
     ) {
         let original = overridden(&name, &binding, &artifacts, &attestations);
         let mut all = attestations.clone();
-        let over = ReportedAttestation { is_override: true, ..attestation(&name, true, binding, 100) };
+        let over = overriding(attestation(&name, true, binding, 100));
         all.push(over.clone());
         let status = evaluate(&template_of_names(), BEGUN, &artifacts, &all);
         let of_artifacts = status.artifacts.iter().flat_map(|artifact| &artifact.attestations);
         let lines = of_artifacts.chain(&status.attestations);
         let by_it = lines.filter(|line| line.override_id.as_ref() == Some(&over.id));
         let shown = Vec::from_iter(by_it.filter_map(|line| line.attestation_id.as_deref()));
-        let ordinary = attestations.iter().filter(|one| !one.is_override && shown.contains(&one.id.as_str()));
+        let ordinary = attestations.iter().filter(|one| !one.is_override() && shown.contains(&one.id.as_str()));
         let newest = ordinary.max_by_key(|one| one.index);
         if !shown.is_empty() {
             prop_assert_eq!(original, newest);

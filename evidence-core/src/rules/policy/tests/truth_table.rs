@@ -333,7 +333,7 @@ fn a_decision_that_a_newer_attestation_of_its_name_superseded_satisfies_nothing(
             at: Timestamp::default(),
             index,
             binding: Binding::Trail,
-            is_override,
+            override_info: is_override.then(|| "overridden by jane: seen by hand".into()),
             control: control.map(str::to_owned),
         }
     };
