@@ -322,7 +322,7 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
     };
     let running = |artifact: EvaluatedArtifact| ReportedState::from([(artifact.key, artifact.observed)]);
     let findings = |allowed: bool| EvaluationInputs {
-        allowed: allowed.then(|| (known.clone(), None)).into_iter().collect(),
+        allowed: allowed.then(|| (known.clone(), EntryInForce { index: 1, expires_at: None })).into_iter().collect(),
         sources: [(known.clone(), vec![reported(flow.clone())])].into(),
     };
     // Its name is the text of a fingerprint that has provenance.
