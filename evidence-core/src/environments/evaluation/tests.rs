@@ -4,6 +4,7 @@ use super::*;
 
 use serde_json::json;
 
+use crate::environments::remembered::EntryInForce;
 use crate::id::Random;
 use crate::rules::compliance::State;
 use crate::snapshots::record::Annotation;
@@ -322,7 +323,10 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
     };
     let running = |artifact: EvaluatedArtifact| ReportedState::from([(artifact.key, artifact.observed)]);
     let findings = |allowed: bool| EvaluationInputs {
-        allowed: allowed.then(|| (known.clone(), EntryInForce { index: 1, expires_at: None })).into_iter().collect(),
+        allowed: allowed
+            .then(|| (known.clone(), EntryInForce { index: 1, expires_at: None }))
+            .into_iter()
+            .collect(),
         sources: [(known.clone(), vec![reported(flow.clone())])].into(),
     };
     // Its name is the text of a fingerprint that has provenance.
