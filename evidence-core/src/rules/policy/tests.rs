@@ -521,7 +521,8 @@ fn a_snapshot_needs_policies_and_only_compliant_artifacts() {
 #[test]
 fn an_environment_has_no_state_without_policies_or_snapshots() {
     let (good, bad, open) = (State::Compliant, State::NonCompliant, State::Incomplete);
-    let table: [(bool, Option<bool>, &[State], Option<bool>); 10] = [
+    type Case<'c> = (bool, Option<bool>, &'c [State], Option<bool>);
+    let table: [Case<'_>; 10] = [
         (false, None, &[], Some(false)),
         (false, Some(true), &[], Some(false)),
         (true, None, &[], Some(true)),

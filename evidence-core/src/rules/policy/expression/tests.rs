@@ -396,7 +396,7 @@ mod kleene {
             match self {
                 Self::Text(text) => Some((*text).to_owned()),
                 Self::Number(number) => Some(number.to_string()),
-                Self::Reference("artifact.name") => (world.name != "").then(|| world.name.to_owned()),
+                Self::Reference("artifact.name") => (!world.name.is_empty()).then(|| world.name.to_owned()),
                 Self::Reference("artifact.fingerprint") => world.fingerprint.map(str::to_owned),
                 Self::Reference("flow.name") => world.flow.map(|(name, _)| name.to_owned()),
                 Self::Reference(_) => world.flow.and_then(|(_, tag)| tag).map(str::to_owned),
