@@ -165,7 +165,8 @@ async fn a_correction_ends_the_time_in_which_a_clock_was_ahead() {
         let flow =
             api.put("/flows/acme").json(json!({"name": "late", "description": "", "template": []})).await;
         flow.created();
-        assert_eq!(seconds(&api.get("/flows/acme/late").await.ok()["created_at"]), 7300.0, "{name}");
+        api.begin("late", &json!({"name": "t"})).await.created();
+        assert_eq!(seconds(&api.get("/trails/acme/late/t").await.ok()["created_at"]), 7300.0, "{name}");
         if let Some(tables) = tables {
             tables.prove(&api).await;
         }
