@@ -59,7 +59,7 @@ async fn an_override_says_who_and_why_wherever_its_verdict_is_shown() {
 #[tokio::test]
 async fn a_long_reason_is_cut_where_the_verdict_is_shown() {
     on_every_store_and_mount(async |api| {
-        let reason = format!("\u{0}{}", "é".repeat(65_535));
+        let reason = "é".repeat(65_536);
         let body = json!({
             "attestation_name": "scan", "reason": reason, "new_compliance_status": true,
             "original_attestation_type": "generic",
@@ -67,7 +67,7 @@ async fn a_long_reason_is_cut_where_the_verdict_is_shown() {
         api.post("/attestations/acme/shop/trail/t/override").json(body).await.created();
         let trail = api.get("/trails/acme/shop/t").await.ok();
         let info = &trail["compliance_status"]["attestations_statuses"][0]["override_info"];
-        assert_eq!(*info, format!("overridden by jane: \u{fffd}{}…", "é".repeat(499)));
+        assert_eq!(*info, format!("overridden by jane: {}…", "é".repeat(500)));
         assert_eq!(api.get("/attestations/acme/shop/trail/t/scan").await.ok()[0]["reason"], reason);
     })
     .await;
@@ -155,7 +155,7 @@ async fn a_snapshot_says_who_allow_listed_an_artifact_and_why() {
             assert_eq!(shown, [&json!("jane"), &json!(why), &json!(3_900_000_000_i64)], "{snapshot}");
             assert!(listing["timestamp"].is_number() && listing["allowlist_id"].is_string(), "{listing}");
         }
-        api.report_running("prod", &[('1', &[10])]).await.created();
+        api.report_running("prod", &[('1', &[10])]).await.ok();
         let after = api.shown_in_prod().await;
         assert_eq!((after["compliant"].clone(), after.get("allow_listing")), (json!(false), None));
     })
