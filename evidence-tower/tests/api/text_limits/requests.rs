@@ -222,7 +222,7 @@ pub(crate) fn requests() -> Vec<Full> {
             "/environments/acme",
             json!({
                 "name": "e3", "type": "docker", "description": "more", "include_scaling": true,
-                "require_provenance": true, "policies": ["p1"],
+                "require_provenance": true, "included_environments": [], "policies": ["p1"],
             }),
         ),
         json("join_physical_to_logical", "/environments/acme/all/join", json!({"physical_env_name": "e2"})),
@@ -239,7 +239,10 @@ pub(crate) fn requests() -> Vec<Full> {
         json(
             "update_env",
             "/environments/acme/e3",
-            json!({"description": "more of it", "include_scaling": false, "policies": ["p1"]}),
+            json!({
+                "description": "more of it", "include_scaling": false, "included_environments": [],
+                "policies": ["p1"],
+            }),
         ),
         json("rename_environment", "/environments/acme/old/rename", json!({"new_name": "renamed"})),
         json(
