@@ -121,7 +121,7 @@ async fn other_requests_are_answered_while_a_long_one_is_worked_on() {
         ("name=\"attachment_file.1\"; filename=\"a\"", &file),
         ("name=\"attachment_file.2\"; filename=\"b\"", "short"),
     ];
-    let table: [(&str, Ask, u16); 8] = [
+    let table: [(&str, Ask, u16); 9] = [
         ("a PDF", api.get("/trails/acme/web/t/audit_pdf"), 200),
         (
             "a flow's template",
@@ -136,6 +136,7 @@ async fn other_requests_are_answered_while_a_long_one_is_worked_on() {
             api.post("/attestations/acme/web/trail/t/junit").form(&[("name=\"data_json\"", &junit)]),
             201,
         ),
+        ("a long history", api.get("/trails/acme/web/t"), 200),
         ("an archive", api.post("/attestations/acme/web/trail/t/generic").form(&files), 201),
         ("a report", api.put("/environments/acme/prod/report/docker").json(report(1_000)), 201),
     ];
