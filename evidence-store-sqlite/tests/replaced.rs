@@ -108,7 +108,7 @@ async fn a_backup_in_the_place_of_an_open_store_is_what_the_next_start_finds() {
             put_back(&bench, way);
             if noticed {
                 let complaint = bench.complaint().await;
-                assert!(complaint.contains("was replaced") && complaint.contains("start the server anew"));
+                assert!(complaint.contains("was replaced") && complaint.contains("restart the server"));
                 // Whoever opens it now finds nothing that is of the other.
                 assert!(!bench.path("e.db-wal").exists() && !bench.path("e.db-shm").exists(), "{way}");
                 expect(&bench.path("e.db"), &["acme", "jane"]).await;

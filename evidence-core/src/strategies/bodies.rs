@@ -466,13 +466,13 @@ pub fn allowance() -> Shape {
     Object::new()
         .required("artifact_name", Shape::text())
         .required("artifact_fingerprint", Shape::of::<Fingerprint>())
-        .required("description", reason())
+        .required("description", shared::description())
         .optional("expires_at", allowance_end())
         .closed()
         .shape()
 }
 
-/// Why an artifact is allowed or an attestation is overridden: some letters.
+/// Why an attestation is overridden: some letters.
 fn reason() -> Shape {
     let valid = texts::printable().prop_filter("not blank", |text| !text.trim().is_empty());
     Shape::or_wrong(

@@ -113,7 +113,10 @@ async fn other_requests_are_answered_while_a_long_one_is_worked_on() {
         [("name=\"data_json\"", kind.as_str()), ("name=\"type_schema\"; filename=\"s.json\"", &schema)];
     let suite = |n| json!({"name": format!("suite-{n}"), "failures": 0, "errors": 0, "skipped": 0, "total": 1, "duration": 1.5});
     let suites = Vec::from_iter((0..2_000).map(suite));
-    let junit = json!({"attestation_name": "unit", "junit_results": suites}).to_string();
+    // Long results are stored apart from the history; what the user adds is part of it.
+    let user_data = json!({"x": "x".repeat(100 << 10)});
+    let junit =
+        json!({"attestation_name": "unit", "junit_results": suites, "user_data": user_data}).to_string();
     let scan = json!({"attestation_name": "scan", "is_compliant": true}).to_string();
     let file = fingerprint('f').repeat(1 << 10);
     let files = [

@@ -218,7 +218,7 @@ const WARM_AND_MORE: [(&str, usize); 46] = [
     ("environment_diff", 12),
     ("get_control", 3),
     ("get_control_coverage", 4),
-    ("get_control_decision", 6),
+    ("get_control_decision", 7),
     ("get_custom_attestation_type", 3),
     ("get_custom_attestation_types", 4),
     ("get_environment_notification", 3),

@@ -363,6 +363,7 @@ fn each_rule_is_resolved_for_each_flow() {
             {
                 "rule": {
                     "type": "provenance",
+                    "text": "provenance: required: false",
                     "definition": { "required": false, "exceptions": [] },
                 },
                 "satisfied": null,
@@ -375,6 +376,7 @@ fn each_rule_is_resolved_for_each_flow() {
             {
                 "rule": {
                     "type": "trail-compliance",
+                    "text": "trail-compliance: required: true",
                     "definition": { "required": true, "exceptions": [] },
                 },
                 "satisfied": false,

@@ -346,7 +346,10 @@ pub(crate) fn requests() -> Vec<Full> {
         json(
             "allow_artifact_for_env",
             "/allowlists/acme/e1",
-            json!({"artifact_name": "allowed", "artifact_fingerprint": "d".repeat(64), "description": "a reason"}),
+            json!({
+                "artifact_name": "allowed", "artifact_fingerprint": "d".repeat(64), "description": "a reason",
+                "expires_at": 4_000_000_000_u64,
+            }),
         ),
         json(
             "create_service_account",

@@ -84,6 +84,7 @@ fn sound_entries(database: &Database) -> usize {
     let checked = program(&["fsck", "--database-url", &database.url]).output().unwrap();
     let stdout = String::from_utf8(checked.stdout).unwrap();
     assert!(checked.status.success(), "{stdout}");
-    let entries = stdout.split(", ").find_map(|part| part.strip_suffix(" entries"));
+    let summary = stdout.lines().last().expect(&stdout);
+    let entries = summary.split(", ").find_map(|part| part.strip_suffix(" entries"));
     entries.and_then(|entries| entries.parse().ok()).expect(&stdout)
 }
