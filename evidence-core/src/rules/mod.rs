@@ -15,8 +15,8 @@
 //!
 //! let template = Template::parse("version: 1\ntrail:\n  attestations:\n    - name: review\n      type: generic\n")?;
 //! let begun = Timestamp::from_seconds(1_783_538_510);
-//! let no_names = Default::default();
-//! assert_eq!(evaluate(&template, begun, &[], &[]).state, State::Incomplete);
+//! let earlier_names = Default::default();
+//! assert_eq!(evaluate(&template, begun, &[], &[], &earlier_names).state, State::Incomplete);
 //!
 //! let review = |is_compliant| ReportedAttestation {
 //!     id: "1".to_owned(),
@@ -29,8 +29,8 @@
 //!     override_info: None,
 //!     control: None,
 //! };
-//! assert_eq!(evaluate(&template, begun, &[], &[review(true)], &no_names).state, State::Compliant);
-//! assert_eq!(evaluate(&template, begun, &[], &[review(false)], &no_names).state, State::NonCompliant);
+//! assert_eq!(evaluate(&template, begun, &[], &[review(true)], &earlier_names).state, State::Compliant);
+//! assert_eq!(evaluate(&template, begun, &[], &[review(false)], &earlier_names).state, State::NonCompliant);
 //! # Ok::<(), evidence_core::rules::template::TemplateErrors>(())
 //! ```
 //!
