@@ -9,9 +9,9 @@
 //! memory. Organizations share it ([`FairBudget`]). Jobs of no organization (leases, cursors) take no room and are never
 //! refused for want of it.
 //!
-//! Uploads yield: each time, the writer gets the other jobs first and then a bounded number of bytes of uploads, of one
-//! organization after the other. So a record waits for a part of a megabyte of chunks, however many are uploaded, and many
-//! chunks share a commit.
+//! Uploads yield: each time, the writer gets the other jobs first and then a few uploads, of a bounded number of bytes, of one
+//! organization after the other. So a record waits for a part of a megabyte of chunks, however many are uploaded, and
+//! several chunks share a commit.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -33,6 +33,9 @@ const OVERHEAD: usize = 1024;
 
 /// How many bytes of uploads the writer gets at once.
 const UPLOADS_AT_ONCE: usize = 1 << 20;
+
+/// How many uploads the writer gets at once, however small: each may be a round trip to a database.
+const MOST_UPLOADS: usize = 16;
 
 /// Something for a writer to do.
 pub trait Task: Send + 'static {
@@ -113,7 +116,7 @@ pub struct Queued<J> {
 
 impl<J: Task> Jobs<J> {
     /// Waits for jobs and takes some: at most `limit` in the order of arrival, but those of uploads behind the others and only
-    /// [`UPLOADS_AT_ONCE`]. Returns how many, which is 0 once no more come.
+    /// [`UPLOADS_AT_ONCE`] and [`MOST_UPLOADS`]. Returns how many, which is 0 once no more come.
     pub async fn next(&mut self, jobs: &mut Vec<Queued<J>>, limit: usize) -> usize {
         if self.uploads.is_empty() {
             self.arriving.recv_many(jobs, limit).await;
@@ -147,17 +150,18 @@ impl<J: Task> Jobs<J> {
 
     /// Takes uploads, of one organization after the other.
     fn take_uploads(&mut self, jobs: &mut Vec<Queued<J>>) {
-        let mut bytes = 0;
-        while bytes < UPLOADS_AT_ONCE && !self.uploads.is_empty() {
+        let (mut bytes, mut left) = (0, MOST_UPLOADS);
+        while bytes < UPLOADS_AT_ONCE && left > 0 && !self.uploads.is_empty() {
             let (mut taken, mut later) = (BTreeSet::new(), VecDeque::new());
             let mut rest = VecDeque::new();
             for queued in self.uploads.drain(..) {
                 let (org, size) = queued.job.room().unzip();
                 if taken.contains(&org) {
                     later.push_back(queued);
-                } else if bytes < UPLOADS_AT_ONCE {
+                } else if bytes < UPLOADS_AT_ONCE && left > 0 {
                     taken.insert(org);
                     bytes += size.unwrap_or_default() + OVERHEAD;
+                    left -= 1;
                     jobs.push(queued);
                 } else {
                     rest.push_back(queued);
@@ -192,7 +196,8 @@ impl<J: Task> Queue<J> {
     pub fn outcome<T>(&self) -> (Reply<T>, Outcome<T>) {
         let (to, from) = oneshot::channel();
         let (deadline, claim) = (Instant::now() + self.bounds.wait, Arc::new(AtomicU8::new(WAITING)));
-        (Reply { to, deadline, claim: Arc::clone(&claim) }, Outcome { from, deadline, claim })
+        let grace = self.bounds.grace;
+        (Reply { to, deadline, claim: Arc::clone(&claim) }, Outcome { from, deadline, grace, claim })
     }
 
     /// Hands a job to the writer and waits for its outcome.
@@ -210,7 +215,7 @@ impl<J: Task> Queue<J> {
         };
         let place = timeout_at(outcome.deadline, self.jobs.reserve()).await.map_err(|_| Refused::Late)?;
         place.map_err(|_| Refused::Closed)?.send(Queued { job, room });
-        outcome.wait(self.bounds.grace).await
+        outcome.wait().await
     }
 
     /// Hands in the job that ends the writer, after everything that came before, and waits until it has ended.
@@ -268,11 +273,18 @@ impl<T> Reply<T> {
 pub struct Outcome<T> {
     from: oneshot::Receiver<StoreResult<T>>,
     deadline: Instant,
+    grace: Option<Duration>,
     claim: Arc<AtomicU8>,
 }
 
 impl<T> Outcome<T> {
-    async fn wait(mut self, grace: Option<Duration>) -> StoreResult<T> {
+    /// The outcome, waited for without end once the job is begun.
+    #[must_use]
+    pub fn without_end(self) -> Self {
+        Self { grace: None, ..self }
+    }
+
+    async fn wait(mut self) -> StoreResult<T> {
         match timeout_at(self.deadline, &mut self.from).await {
             Ok(Ok(outcome)) => return outcome,
             Ok(Err(_)) if decide(&self.claim, GIVEN_UP) != GIVEN_UP => return Err(Refused::Lost.into()),
@@ -282,7 +294,7 @@ impl<T> Outcome<T> {
             Err(_) if decide(&self.claim, GIVEN_UP) == GIVEN_UP => return Err(Refused::Late.into()),
             Err(_) => {}
         }
-        let outcome = match grace {
+        let outcome = match self.grace {
             Some(grace) => timeout_at(self.deadline + grace, self.from).await.map_err(|_| Refused::Silent)?,
             None => self.from.await,
         };

@@ -399,6 +399,19 @@ CREATE TABLE evidence.allowance (
 
 CREATE INDEX allowance_end ON evidence.allowance (ends_at) WHERE ends_at IS NOT NULL;
 
+-- The newest entry of each environment and fingerprint. ends_at: the greatest number for one that does not expire, the least
+-- for one that was withdrawn, so that those in force are a range.
+CREATE TABLE evidence.allowed (
+    org          bytea NOT NULL,
+    environment  text COLLATE "C" NOT NULL,
+    fingerprint  text COLLATE "C" NOT NULL,
+    ledger_index bigint NOT NULL,
+    ends_at      bigint NOT NULL,
+    PRIMARY KEY (org, environment, fingerprint)
+);
+
+CREATE INDEX allowed_end ON evidence.allowed (org, environment, ends_at);
+
 -- Texts that records refer to, by digest: the newest entry that keeps each.
 CREATE TABLE evidence.kept_text (
     org          bytea NOT NULL,

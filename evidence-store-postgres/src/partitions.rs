@@ -38,8 +38,9 @@ const EXCEPTIONS: [(&str, &str); 6] = [
 ];
 
 /// Tables that follow from the ledgers alone.
-const DERIVED: [&str; 23] = [
+const DERIVED: [&str; 24] = [
     "allowance",
+    "allowed",
     "artifact",
     "attachment",
     "attestation",

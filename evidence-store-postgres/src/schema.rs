@@ -6,9 +6,10 @@ use sqlx::AssertSqlSafe;
 use crate::error::ConnectError;
 
 /// The tables, and what writing takes of each. Whatever else is in the schema is somebody else's.
-pub(crate) const TABLES: [(&str, &[&str]); 38] = [
+pub(crate) const TABLES: [(&str, &[&str]); 39] = [
     ("_evidence_migrations", &["SELECT"]),
     ("allowance", &["SELECT", "INSERT"]),
+    ("allowed", &["SELECT", "INSERT", "UPDATE"]),
     ("api_key", &["SELECT", "INSERT", "UPDATE"]),
     ("artifact", &["SELECT", "INSERT"]),
     ("attachment", &["SELECT", "INSERT"]),

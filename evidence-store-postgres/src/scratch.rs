@@ -60,6 +60,9 @@ impl ScratchSession for ScratchDatabase {
     }
 
     async fn write(&mut self, _: &Cell, rows: Rows) -> StoreResult<()> {
+        for (sql, values) in rows.corrections(self.scratch()) {
+            self.rows(&sql, values).await?;
+        }
         let (statement, values) = Group::of_rows(rows).into_statement(i64::MAX, true);
         let statement = Dialect::in_schema(statement, self.scratch()).into_owned();
         self.rows(&statement, values).await.map(drop)

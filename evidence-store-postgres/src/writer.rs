@@ -1,7 +1,8 @@
 //! The one task that writes. It takes whatever its queue holds into one transaction, so that many clients share one
 //! flush to the disk, and it takes two statements to do so: one that reads what the writes need, and one that writes all if the ledgers have
-//! not grown since, or nothing. So no transaction is ever left open, and other servers are never kept out. Chunks of uploads
-//! share a transaction behind each group, which locks nothing but their own rows.
+//! not grown since, or nothing. So no transaction is ever left open, and other servers are never kept out. The one exception is
+//! a correction of a clock, which is rare. Chunks of uploads share a transaction behind each group, which locks nothing but
+//! their own rows.
 //!
 //! Where the connection breaks while the database writes, nobody knows whether it did. The writer then looks, on a new
 //! connection, for a leaf of its own; if there is none it writes again. Both are safe, for the statement in doubt and its
@@ -16,8 +17,8 @@ use evidence_core::queue::{Jobs, Queued, Refused, Reply, Task};
 use evidence_core::store::{Entry, StoreResult};
 use evidence_store_sql::migrate::latest;
 use evidence_store_sql::{
-    BlobWrite, Cell, Dialect, MAX_GROUP, Outdated, Plan, Prefetch, Row, Statement, Submission, Value,
-    within_bytes,
+    BlobWrite, Cell, Dialect, Group, Head, MAX_GROUP, Outdated, Plan, Prefetch, Row, SCHEMA, Statement,
+    Submission, Value, groups_of,
 };
 use sqlx::postgres::PgArguments;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
@@ -43,7 +44,18 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 const LEAF_HASH: &str = "SELECT leaf_hash FROM evidence.ledger WHERE org = $1 AND idx = $2";
 
+/// Locks a head, if the ledger still has the size that was seen.
+const LOCK_HEAD: &str = "SELECT 1::bigint FROM evidence.head WHERE org = $1 AND size = $2 FOR UPDATE";
+
+/// How long a statement may take that sets back the times of an organization's rows, and all of them together.
+const CORRECTING: Duration = Duration::from_secs(3600);
+
+const CORRECTING_TIMEOUT: &str = "SET LOCAL statement_timeout = '3600s'";
+
 type Outcomes = Vec<StoreResult<Vec<Entry>>>;
+
+/// A statement and its values.
+type Step = (AssertSqlSafe<String>, PgArguments);
 
 /// Something for the writer to do.
 #[derive(Debug)]
@@ -173,12 +185,9 @@ impl Writer {
 
     /// Writes all of these or none. Returns of each whether it was written, and not left to a newer program.
     async fn attempt_blobs(&mut self, blobs: &[(BlobWrite, Reply<()>)]) -> Result<Vec<bool>, sqlx::Error> {
-        let mut steps = Vec::with_capacity(blobs.len());
-        for Statement { sql, values, .. } in blobs.iter().flat_map(|(write, _)| &write.statements) {
-            #[cfg(test)]
-            crate::plans::note(&self.reader.schema, sql, values);
-            steps.push((self.reader.schema.statement(sql), arguments(values)?));
-        }
+        let statements = blobs.iter().flat_map(|(write, _)| &write.statements);
+        let steps = statements.map(|Statement { sql, values, .. }| self.step(sql, values));
+        let steps = steps.collect::<Result<Vec<_>, _>>()?;
         self.on_connection(async |connection| {
             if steps.len() == 1 {
                 return run_steps(connection, steps).await;
@@ -202,11 +211,16 @@ impl Writer {
         reply.send(outcome.map(drop).map_err(store_error));
     }
 
-    /// Every row of a statement.
-    async fn rows(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, sqlx::Error> {
+    /// A statement of a transaction.
+    fn step(&self, sql: &str, values: &[Value]) -> Result<Step, sqlx::Error> {
         #[cfg(test)]
         crate::plans::note(&self.reader.schema, sql, values);
-        let (sql, arguments) = (self.reader.schema.statement(sql), arguments(values)?);
+        Ok((self.reader.schema.statement(sql), arguments(values)?))
+    }
+
+    /// Every row of a statement.
+    async fn rows(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, sqlx::Error> {
+        let (sql, arguments) = self.step(sql, values)?;
         let query = sqlx::query_as_with::<_, Cells, _>(sql, arguments);
         let rows = self.on_connection(async |connection| query.fetch_all(connection).await).await?;
         Ok(rows.into_iter().map(|cells| cells.row).collect())
@@ -219,13 +233,22 @@ impl Writer {
         &mut self,
         work: impl AsyncFnOnce(&mut PgConnection) -> Result<T, sqlx::Error>,
     ) -> Result<T, sqlx::Error> {
+        self.on_connection_within(None, work).await
+    }
+
+    /// The same within another time than that of a statement.
+    async fn on_connection_within<T>(
+        &mut self,
+        time: Option<Duration>,
+        work: impl AsyncFnOnce(&mut PgConnection) -> Result<T, sqlx::Error>,
+    ) -> Result<T, sqlx::Error> {
         let mut session = match self.session.take() {
             Some(session) => session,
             None => PreparedConnection::connect(&self.reader.connections.address()).await?,
         };
-        let client_timeout = session.client_timeout();
+        let time = time.unwrap_or_else(|| session.client_timeout());
         let done = async { work(session.ready().await?).await };
-        let outcome = timeout(client_timeout, done).await.unwrap_or_else(|_| Err(timed_out()));
+        let outcome = timeout(time, done).await.unwrap_or_else(|_| Err(timed_out()));
         match &outcome {
             Err(error) if is_disconnected(error) => {}
             Err(error) if is_read_only(error) => self.reader.connections.drop_idle(),
@@ -237,7 +260,7 @@ impl Writer {
     /// Records these writes. A group that fails for the sake of one write is halved until that one is alone.
     async fn record(&mut self, writes: Vec<Submission>) {
         let mut groups = if self.mixed_groups { vec![writes] } else { by_organization(writes) };
-        groups = groups.into_iter().flat_map(within_bytes).collect();
+        groups = groups.into_iter().flat_map(groups_of).collect();
         groups.reverse();
         while let Some(group) = groups.pop() {
             let (overdue, mut group): (Vec<_>, Vec<_>) =
@@ -368,17 +391,46 @@ impl Writer {
     /// Whether the ledgers were as they were seen, so that everything was written.
     async fn write(&mut self, plan: Plan) -> Result<bool, sqlx::Error> {
         let group = plan.into_group().map_err(encode)?;
+        let corrections = group.rows.corrections(SCHEMA);
+        if !corrections.is_empty() {
+            return self.write_corrected(group, corrections).await;
+        }
         let (statement, values) = group.into_statement(self.version(), self.mixed_groups);
         let written = self.rows(statement, &values).await?;
         Ok(written.first().and_then(|row| row.first()) == Some(&Cell::Int(1)))
     }
+
+    /// The same for a group that corrects a clock: in one transaction the times of stored rows are set back, as long as that
+    /// takes, and the rows of the group written. The heads are locked first, so that it never takes long in vain.
+    async fn write_corrected(
+        &mut self,
+        group: Group,
+        corrections: Vec<(String, Vec<Value>)>,
+    ) -> Result<bool, sqlx::Error> {
+        let of_head = |head: &Head| self.step(LOCK_HEAD, &[Value::Org(head.org), head.was.into()]);
+        let locks = group.heads.iter().map(of_head).collect::<Result<Vec<_>, _>>()?;
+        let corrections = corrections.iter().map(|(sql, values)| self.step(sql, values));
+        let corrections = corrections.collect::<Result<Vec<_>, _>>()?;
+        let (statement, values) = group.into_statement(self.version(), self.mixed_groups);
+        let statement = self.step(statement, &values)?;
+        let correct = async |connection: &mut PgConnection| {
+            let mut transaction = connection.begin().await?;
+            let are_current = run_steps(&mut transaction, locks).await?.into_iter().all(|current| current);
+            if are_current {
+                sqlx::raw_sql(CORRECTING_TIMEOUT).execute(&mut *transaction).await?;
+                run_steps(&mut transaction, corrections).await?;
+                if run_steps(&mut transaction, vec![statement]).await? == [true] {
+                    return transaction.commit().await.map(|()| true);
+                }
+            }
+            transaction.rollback().await.map(|()| false)
+        };
+        self.on_connection_within(Some(CORRECTING), correct).await
+    }
 }
 
 /// Runs steps of blobs. Returns of each whether it was done, and not left to a newer program.
-async fn run_steps(
-    connection: &mut PgConnection,
-    steps: Vec<(AssertSqlSafe<String>, PgArguments)>,
-) -> Result<Vec<bool>, sqlx::Error> {
+async fn run_steps(connection: &mut PgConnection, steps: Vec<Step>) -> Result<Vec<bool>, sqlx::Error> {
     let mut done = Vec::with_capacity(steps.len());
     for (sql, arguments) in steps {
         let rows = sqlx::query_as_with::<_, Cells, _>(sql, arguments).fetch_all(&mut *connection).await?;

@@ -1,6 +1,7 @@
 //! What somebody does to the tables behind the store's back: it is named, it hides nothing else, and it stops nobody.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use evidence_core::blobs::{Blobs, Whole};
 use evidence_core::digest::{hex, sha256_hex};
@@ -9,8 +10,8 @@ use evidence_core::orgs::OrgStore;
 use evidence_core::seed::Seed;
 use evidence_core::store::Health;
 use evidence_core::sweep::PendingStore;
-use evidence_core::time::Timestamp;
-use evidence_core::{Evidence, Settings, Store, StoreError};
+use evidence_core::time::{Clock, SystemClock, Timestamp};
+use evidence_core::{Evidence, Fact, Settings, Store, StoreError};
 use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnection};
 use evidence_store_postgres::{ConnectError, Options, PostgresStore};
 use evidence_test_postgres::SchemaName;
@@ -52,6 +53,11 @@ impl Bench {
         let sql = AssertSqlSafe(sql.replace("{}", &self.schema.name));
         sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
         connection.close().await.unwrap();
+    }
+
+    async fn org(&self, name: &str) -> Id {
+        let nobody = "00000000-0000-0000-0000-00000001".parse().unwrap();
+        self.store.org_role(name, nobody).await.unwrap().unwrap().organization.id
     }
 
     async fn problems(&self) -> Vec<String> {
@@ -109,6 +115,7 @@ async fn rows_of_no_organization_are_named_and_removed() {
         ("name", "'flow', 'n', 'i', false"),
         ("trail_entry", "'t', 0"),
         ("allowance", "'e', 'f', 0, NULL, false"),
+        ("allowed", "'e', 'f', 0, 0"),
         ("kept_text", "'t', 0"),
         ("record_tag", "'control', 'c', 'k', 'v'"),
         ("attachment", "'s', 1"),
@@ -475,8 +482,7 @@ async fn chunks_of_no_attachment_are_named() {
 #[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn entries_from_the_future_are_named_until_the_clock_is_corrected() {
     let bench = Bench::new().await;
-    let nobody = "00000000-0000-0000-0000-00000001".parse().unwrap();
-    let org = bench.store.org_role("acme", nobody).await.unwrap().unwrap().organization.id;
+    let org = bench.org("acme").await;
     future::add(&*bench.store, org, "one").await;
     let problems = bench.problems().await;
     has(&problems, "organization acme: 1 ledger entries lie in the future, from entry ");
@@ -486,4 +492,50 @@ async fn entries_from_the_future_are_named_until_the_clock_is_corrected() {
     assert_eq!(ended.unwrap().entries, 1);
     assert_eq!(bench.problems().await, Vec::<String>::new());
     assert_eq!(bench.store.rebuild().await.unwrap().rows, 0);
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_correction_of_a_clock_sets_back_what_was_derived_before_and_nothing_after_it() {
+    let bench = Bench::new().await;
+    let org = bench.org("acme").await;
+    let environment = "00000000-0000-0000-0000-00000007".parse().unwrap();
+    let reported = || Fact::EnvironmentReported { environment };
+    // More than a page of the check before the correction.
+    future::add_facts(&*bench.store, org, future::FUTURE, (0..300).map(|_| reported()).collect()).await;
+    let evidence = Evidence::new(bench.store.clone(), Settings::default());
+    let ended = evidence.administration(&"host".parse().unwrap()).end_future(&"acme".parse().unwrap()).await;
+    assert_eq!(ended.unwrap().entries, 300);
+    future::add_facts(&*bench.store, org, SystemClock.now(), vec![reported()]).await;
+    assert_eq!(bench.problems().await, Vec::<String>::new());
+    assert_eq!(bench.store.rebuild().await.unwrap().rows, 0);
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_clock_is_corrected_however_long_it_takes_to_set_all_rows_back() {
+    let bench = Bench::new().await;
+    let org = bench.org("acme").await;
+    future::add(&*bench.store, org, "one").await;
+    // As if there were very many rows.
+    let slow = ["artifact", "build", "attestation"].map(|table| {
+        format!("CREATE TRIGGER slow BEFORE UPDATE ON {{}}.{table} EXECUTE FUNCTION {{}}.slow();")
+    });
+    let function = "CREATE FUNCTION {}.slow() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN PERFORM pg_sleep(0.9); RETURN NULL; END $$;";
+    bench.execute(&(function.to_owned() + &slow.concat())).await;
+    let short = Duration::from_millis(500);
+    let options = Options { statement_timeout: short, queue_timeout: short, ..bench.options.clone() };
+    let store = Arc::new(PostgresStore::connect_with(&bench.schema.url, &options).await.unwrap());
+    let evidence = Evidence::new(store.clone(), Settings::default());
+    let ended = evidence.administration(&"host".parse().unwrap()).end_future(&"acme".parse().unwrap()).await;
+    assert_eq!(ended.unwrap().entries, 1);
+    store.close().await;
+    bench
+        .execute(
+            "DROP TRIGGER slow ON {}.artifact; DROP TRIGGER slow ON {}.build; DROP TRIGGER slow ON {}.attestation;
+            DROP FUNCTION {}.slow()",
+        )
+        .await;
+    assert_eq!(bench.problems().await, Vec::<String>::new());
 }

@@ -1,4 +1,5 @@
-//! The allowlist: a row for each entry and each withdrawal, of which the newest of an environment and fingerprint counts.
+//! The allowlist: a row of `allowance` for each entry and each withdrawal, and one of `allowed` for the newest of an environment
+//! and fingerprint, which counts.
 
 use async_trait::async_trait;
 use evidence_core::allowlists::{Allowance, AllowedArtifact, AllowlistStore, EndedAllowance};
@@ -14,38 +15,16 @@ use crate::sql::{Sql, payload_size};
 use crate::store::SqlStore;
 use crate::value::{ints, texts};
 
-/// The condition that no later row of the environment and fingerprint of row `a` exists.
-macro_rules! is_newest {
-    () => {
-        "NOT EXISTS (
-            SELECT 1 FROM evidence.allowance b WHERE b.org = $1 AND b.environment = a.environment
-                AND b.fingerprint = a.fingerprint AND b.ledger_index > a.ledger_index)"
-    };
-}
-
-/// The condition that row `a` is in force at `$2`.
-macro_rules! in_force {
-    () => {
-        "NOT a.withdrawn AND (a.ends_at IS NULL OR a.ends_at > $2)"
-    };
-}
-
 const ALL: Sql = Sql::same(concat!(
     "SELECT a.ledger_index, ",
     payload_size!("a"),
-    " FROM evidence.allowance a WHERE a.org = $1 AND ",
-    is_newest!(),
-    " ORDER BY a.ledger_index DESC"
+    " FROM evidence.allowed a WHERE a.org = $1 ORDER BY a.ledger_index DESC"
 ));
 
 const IN_FORCE: Sql = Sql::same(concat!(
     "SELECT a.ledger_index, ",
     payload_size!("a"),
-    " FROM evidence.allowance a WHERE a.org = $1 AND ",
-    in_force!(),
-    " AND ",
-    is_newest!(),
-    " ORDER BY a.ledger_index DESC"
+    " FROM evidence.allowed a WHERE a.org = $1 AND a.ends_at > $2 ORDER BY a.ledger_index DESC"
 ));
 
 const BY_INDEX: Sql = Sql::each(
@@ -69,14 +48,10 @@ const ALLOWED: Sql = Sql::each(
     WHERE NOT a.withdrawn AND (a.ends_at IS NULL OR a.ends_at > $2)",
 );
 
-const SIZE: Sql = Sql::same(concat!(
+const SIZE: Sql = Sql::same(
     "SELECT count(*) FROM (
-        SELECT 1 FROM evidence.allowance a WHERE a.org = $1 AND a.environment = $3 AND ",
-    in_force!(),
-    " AND ",
-    is_newest!(),
-    " LIMIT $4) counted"
-));
+        SELECT 1 FROM evidence.allowed a WHERE a.org = $1 AND a.environment = $3 AND a.ends_at > $2 LIMIT $4) counted",
+);
 
 /// Up to the end of the `$3`-th row, with all that ended at that time.
 const ENDED: Sql = Sql::each(

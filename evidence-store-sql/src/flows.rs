@@ -5,11 +5,11 @@ use evidence_core::Current;
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
 use evidence_core::page::{Listed, Page, PageRequest};
-use evidence_core::store::StoreResult;
+use evidence_core::store::{StoreResult, distinct};
 
 use crate::driver::Driver;
 use crate::listing::{Listing, Order};
-use crate::sql::Sql;
+use crate::sql::{Sql, for_each};
 use crate::store::SqlStore;
 use crate::tags::{TAGGED, tag_columns};
 use crate::value::texts;
@@ -29,11 +29,7 @@ const NAME_HAS_FOLDED: Sql = Sql::each(
     " AND strpos(lower(x.name), lower($4 COLLATE \"C\")) > 0",
 );
 
-const REPO_URLS: Sql = Sql::each(
-    "SELECT r.flow, r.url FROM (SELECT DISTINCT value FROM json_each($2)) f
-    CROSS JOIN evidence.flow_repo r ON r.org = $1 AND r.flow = f.value",
-    "SELECT r.flow, r.url FROM evidence.flow_repo r WHERE r.org = $1 AND r.flow = ANY($2::text[])",
-);
+const REPO_URLS: Sql = for_each!(["r.flow, r.url"], "flow_repo", "flow", "r", "");
 
 fn listing(filter: &FlowFilter) -> Listing {
     let has = if filter.ignore_case { NAME_HAS_FOLDED } else { NAME_HAS };
@@ -60,7 +56,8 @@ impl<D: Driver> FlowStore for SqlStore<D> {
     }
 
     async fn flow_repo_urls(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<(Id, String)>> {
-        let query = self.query_org(org, REPO_URLS).bind(texts(flows)).per_item(flows.len());
+        let flows = distinct(flows.iter().copied());
+        let query = self.query_org(org, REPO_URLS).bind(texts(&flows)).per_item(flows.len());
         query.all_as(|(flow, url): (Id, String)| Ok((flow, url))).await
     }
 

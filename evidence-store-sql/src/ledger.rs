@@ -47,30 +47,41 @@ const SIZES: Sql = Sql::each(
     CROSS JOIN LATERAL (SELECT size FROM evidence.head WHERE org = o.key OFFSET 0) h",
 );
 
-/// At most `$3` entries of a ledger from `$2` on, but none that `$4` bytes of others come before. The payloads are measured
-/// without being read.
-pub(crate) const ENTRIES: Sql = Sql::each(
-    concat!(
-        "SELECT ",
-        entry_columns!(),
-        " FROM (
+/// At most `$3` entries of a ledger from `$2` on, but none that `$4` bytes of others come before: these columns of the entry
+/// `l`. The payloads are measured without being read.
+macro_rules! entries {
+    ($($columns:tt)*) => {
+        Sql::each(
+            concat!(
+                "SELECT ",
+                $($columns)*,
+                " FROM (
         SELECT idx, sum(size) OVER (ORDER BY idx) - size AS bytes_before FROM (
             SELECT idx, coalesce(octet_length(payload), 0) AS size FROM evidence.ledger
             WHERE org = $1 AND idx >= $2 ORDER BY idx LIMIT $3) s) p
     CROSS JOIN evidence.ledger l ON l.org = $1 AND l.idx = p.idx
     WHERE p.bytes_before < $4 ORDER BY p.idx"
-    ),
-    concat!(
-        "SELECT ",
-        entry_columns!(),
-        " FROM (
+            ),
+            concat!(
+                "SELECT ",
+                $($columns)*,
+                " FROM (
         SELECT idx, sum(size) OVER (ORDER BY idx) - size AS bytes_before FROM (
             SELECT idx, octet_length(payload) AS size FROM evidence.ledger
             WHERE org = $1 AND idx >= $2 ORDER BY idx LIMIT $3) s) p
     CROSS JOIN LATERAL (SELECT * FROM evidence.ledger WHERE org = $1 AND idx = p.idx OFFSET 0) l
     WHERE p.bytes_before < $4 ORDER BY p.idx"
-    ),
-);
+            ),
+        )
+    };
+}
+
+const ENTRIES: Sql = entries!(entry_columns!());
+
+/// Entries as they were recorded, for who checks them: each with its own time as the effective one, so that damage to the
+/// table of corrections hides no ledger.
+pub(crate) const RECORDED_ENTRIES: Sql =
+    entries!("l.idx, l.kind, l.at, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload");
 
 /// Neither database reads a text for its size.
 const LEAVES: Sql = Sql::same(

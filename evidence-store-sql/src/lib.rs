@@ -50,7 +50,7 @@ mod windows;
 pub use blobs::BlobWrite;
 pub use driver::{Cost, Driver, Outdated, ScratchWork, Statement};
 pub use fsck::{FsckReport, LedgerState, RebuildReport};
-pub use record::{Group, Head, MAX_GROUP, Plan, Prefetch, Submission, within_bytes};
+pub use record::{Group, Head, MAX_GROUP, Plan, Prefetch, Submission, groups_of};
 pub use scratch::ScratchSession;
 pub use sql::{CLOCK, Dialect, SCHEMA};
 pub use store::SqlStore;

@@ -10,7 +10,7 @@ use evidence_core::directory::{Directory, Name, Needed, RecordRef};
 use evidence_core::fact::{Denoted, EncodedFact, RecordKind};
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Node};
-use evidence_core::queue::Reply;
+use evidence_core::queue::{Outcome, Reply};
 use evidence_core::store::{Entry, Recorder, ReferenceClock, StoreResult};
 use evidence_core::time::Timestamp;
 use evidence_core::transfer::{Import, older_entries};
@@ -74,6 +74,12 @@ impl Submission {
         self.facts.iter().map(|encoded| encoded.payload.len()).sum()
     }
 
+    /// Whether it sets times back: of all rows that its organization has, so that it takes as long as these are many.
+    #[must_use]
+    pub fn corrects_clock(&self) -> bool {
+        self.facts().any(Fact::turns_time_back)
+    }
+
     fn facts(&self) -> impl Iterator<Item = &Fact> {
         self.facts.iter().map(|encoded| &encoded.fact)
     }
@@ -93,20 +99,23 @@ fn numbered_series(facts: &[EncodedFact]) -> BTreeSet<Series> {
     facts.iter().flat_map(|encoded| Series::of(&encoded.fact)).collect()
 }
 
-/// The writes in their order, cut where their payloads exceed what a group may have.
+/// The writes in their order, cut where their payloads exceed what a group may have, and before and after a correction of a
+/// clock, which may take long.
 #[must_use]
-pub fn within_bytes(writes: Vec<Submission>) -> Vec<Vec<Submission>> {
+pub fn groups_of(writes: Vec<Submission>) -> Vec<Vec<Submission>> {
     let mut groups: Vec<Vec<Submission>> = Vec::new();
-    let mut bytes = 0;
+    let (mut bytes, mut is_open) = (0, false);
     for write in writes {
+        let is_alone = write.corrects_clock();
         bytes += write.size();
         match groups.last_mut() {
-            Some(group) if bytes <= MAX_GROUP_BYTES => group.push(write),
+            Some(group) if is_open && !is_alone && bytes <= MAX_GROUP_BYTES => group.push(write),
             _ => {
                 bytes = write.size();
                 groups.push(vec![write]);
             }
         }
+        is_open = !is_alone;
     }
     groups
 }
@@ -115,7 +124,19 @@ pub fn within_bytes(writes: Vec<Submission>) -> Vec<Vec<Submission>> {
 impl<D: Driver> Recorder for SqlStore<D> {
     async fn record(&self, write: Write) -> StoreResult<Vec<Entry>> {
         let (reply, outcome) = self.driver.queue().outcome();
-        let submission = Submission::new(write, reply).await?;
+        self.submit(Submission::new(write, reply).await?, outcome).await
+    }
+}
+
+impl<D: Driver> SqlStore<D> {
+    /// Hands a write to the writer and waits for its outcome, which takes as long as it takes where all rows of an
+    /// organization are changed.
+    pub(crate) async fn submit(
+        &self,
+        submission: Submission,
+        outcome: Outcome<Vec<Entry>>,
+    ) -> StoreResult<Vec<Entry>> {
+        let outcome = if submission.corrects_clock() { outcome.without_end() } else { outcome };
         self.driver.queue().submit(submission.into(), outcome).await
     }
 }

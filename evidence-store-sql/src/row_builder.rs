@@ -418,14 +418,15 @@ impl RowBuilder {
                 }
                 IndexRow::Allowed { environment, fingerprint, ends_at, withdrawn } => {
                     let key = [this.clone(), environment.into(), fingerprint.into(), index.clone()];
+                    // A withdrawn one is not in force, whatever the time; one without an end always is.
+                    let end =
+                        if withdrawn { i64::MIN } else { ends_at.map_or(i64::MAX, Timestamp::as_micros) };
+                    rows.push(TableWrite::Allowed, [&key[..], &[end.into()]].concat());
                     let ends = [ends_at.into(), withdrawn.into()];
                     rows.push(TableWrite::Allowance, [&key[..], &ends[..]].concat());
                 }
                 IndexRow::TimeCorrected => {
                     rows.set_back(org, recorded_at);
-                    for table in TableWrite::CORRECTIONS {
-                        rows.push(table, vec![this.clone(), recorded_at.into()]);
-                    }
                     let row = vec![this.clone(), index.clone(), recorded_at.into()];
                     rows.push(TableWrite::ClockCorrection, row);
                 }

@@ -13,7 +13,7 @@ use evidence_core::time::Timestamp;
 use evidence_core::{Fact, StoreError};
 
 use crate::decode::body;
-use crate::ledger::{ENTRIES, EntryRow, entry, frontier};
+use crate::ledger::{EntryRow, RECORDED_ENTRIES, entry, frontier};
 use crate::row_builder::{Ordinals, RowBuilder, Series};
 use crate::sql::{Dialect, SCHEMA};
 use crate::table_rows::Rows;
@@ -336,6 +336,7 @@ impl<S: ScratchSession> Scratch<S> {
         head.map(|(size, hashes)| frontier(size, &hashes)).transpose()
     }
 
+    /// Entries of a ledger as they were recorded, whatever clocks were corrected since.
     pub(crate) async fn entries(
         &mut self,
         org: &Cell,
@@ -343,7 +344,7 @@ impl<S: ScratchSession> Scratch<S> {
         limit: u64,
     ) -> StoreResult<Vec<StoredEntry>> {
         let values = vec![org.clone().into(), first.into(), limit.into(), LEDGER_PAGE.into()];
-        let rows = self.rows::<EntryRow>(ENTRIES.text(S::DIALECT), values).await?;
+        let rows = self.rows::<EntryRow>(RECORDED_ENTRIES.text(S::DIALECT), values).await?;
         rows.into_iter().map(entry).collect()
     }
 

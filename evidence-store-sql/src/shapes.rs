@@ -40,7 +40,7 @@ const PARAMETERS: usize = 6;
 
 /// What the statements write. A group takes the first that writes all of its tables; those of which it has no rows get
 /// empty lists.
-const SHAPES: [&[TableWrite]; 5] = [
+const SHAPES: [&[TableWrite]; 4] = [
     &[
         TableWrite::Ledger,
         TableWrite::Node,
@@ -79,14 +79,8 @@ const SHAPES: [&[TableWrite]; 5] = [
         TableWrite::Deployment,
         TableWrite::RunOrigin,
     ],
-    ORDINARY,
-    EVERYTHING,
+    &TableWrite::ALL,
 ];
-
-const EVERYTHING: &[TableWrite] = &TableWrite::ALL;
-
-/// All but what only a correction of a clock writes.
-const ORDINARY: &[TableWrite] = EVERYTHING.split_at(TableWrite::CORRECTIONS.len() + 1).1;
 
 /// A statement for groups of some tables.
 pub(crate) struct Shape {
@@ -135,7 +129,6 @@ mod tests {
             (vec![TableWrite::Ledger, TableWrite::EnvironmentReport], 2),
             (vec![TableWrite::Ledger, TableWrite::Attestation, TableWrite::Instance], 3),
             (vec![TableWrite::ApiKey], 3),
-            (vec![TableWrite::Ledger, TableWrite::CorrectBuilds, TableWrite::ClockCorrection], 4),
         ] {
             let mut rows = Rows::default();
             tables.iter().for_each(|table| rows.push(*table, Vec::new()));

@@ -8,19 +8,6 @@ use crate::value::{Column, Value};
 /// A write to a table, in the order in which a group writes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TableWrite {
-    /// Sets the times of artifact reports back where a clock was ahead. This and the five that follow come before all that
-    /// insert: the rows of the group have their times already.
-    CorrectArtifacts,
-    /// Sets the times of builds back.
-    CorrectBuilds,
-    /// Sets the times of attestations back.
-    CorrectAttestations,
-    /// Sets the times of snapshots back.
-    CorrectSnapshots,
-    /// Sets the times of environments' reports back.
-    CorrectReports,
-    /// Sets the times of deployments back.
-    CorrectDeployments,
     /// The entries that correct a clock.
     ClockCorrection,
     /// Ledger entries.
@@ -89,6 +76,8 @@ pub enum TableWrite {
     Version,
     /// Entries of allowlists, and their withdrawals.
     Allowance,
+    /// The newest entry of each environment and fingerprint.
+    Allowed,
     /// Texts by digest.
     Text,
     /// Heads of ledgers that were begun.
@@ -180,40 +169,9 @@ const fn instead(
     Definition { table, columns, conflict: OnConflict::Custom([sqlite, postgres]) }
 }
 
-/// Sets the column `at` of a table back, where it is later.
-macro_rules! correct {
-    ($table:literal) => {
-        instead(
-            $table,
-            &[("org", Org), ("at", Int)],
-            concat!("UPDATE ", $table, " SET at = $2 WHERE org = $1 AND at > $2"),
-            concat!(
-                "UPDATE evidence.",
-                $table,
-                " t SET at = r.at FROM go, {rows} WHERE t.org = r.org AND t.at > r.at"
-            ),
-        )
-    };
-}
-
 impl TableWrite {
     const fn definition(self) -> Definition {
         match self {
-            // A correction is rare and reads all rows of its organization. It has a statement of its own in PostgreSQL
-            // (`shapes.rs`), so that no other write needs the right to change these tables.
-            Self::CorrectArtifacts => correct!("artifact"),
-            Self::CorrectBuilds => correct!("build"),
-            Self::CorrectAttestations => instead(
-                "attestation",
-                &[("org", Org), ("at", Int)],
-                "UPDATE attestation SET at = min(at, $2), recorded_at = min(recorded_at, $2)
-                WHERE org = $1 AND (at > $2 OR recorded_at > $2)",
-                "UPDATE evidence.attestation t SET at = least(t.at, r.at), recorded_at = least(t.recorded_at, r.at)
-                FROM go, {rows} WHERE t.org = r.org AND (t.at > r.at OR t.recorded_at > r.at)",
-            ),
-            Self::CorrectSnapshots => correct!("snapshot"),
-            Self::CorrectReports => correct!("environment_report"),
-            Self::CorrectDeployments => correct!("deployment"),
             Self::ClockCorrection => {
                 insert("clock_correction", &[("org", Org), ("ledger_index", Int), ("at", Int)])
             }
@@ -567,6 +525,19 @@ impl TableWrite {
                     ("withdrawn", Bool),
                 ],
             ),
+            Self::Allowed => replace(
+                "allowed",
+                &[
+                    ("org", Org),
+                    ("environment", Text),
+                    ("fingerprint", Text),
+                    ("ledger_index", Int),
+                    ("ends_at", Int),
+                ],
+                ["org, environment, fingerprint"; 2],
+                3,
+                3,
+            ),
             Self::Text => replace(
                 "kept_text",
                 &[("org", Org), ("sha256", Text), ("ledger_index", Int)],
@@ -664,17 +635,7 @@ impl TableWrite {
         columns.into_iter().filter(|(kind, _)| self.lists(*kind, is_one)).map(|(_, column)| column).collect()
     }
 
-    /// What sets times back.
-    pub(crate) const CORRECTIONS: [Self; 6] = [
-        Self::CorrectArtifacts,
-        Self::CorrectBuilds,
-        Self::CorrectAttestations,
-        Self::CorrectSnapshots,
-        Self::CorrectReports,
-        Self::CorrectDeployments,
-    ];
-
-    /// The tables of which that sets times back.
+    /// The tables whose times a correction of a clock sets back.
     pub(crate) const DATED: [Self; 6] = [
         Self::Artifact,
         Self::Build,
@@ -684,20 +645,26 @@ impl TableWrite {
         Self::Deployment,
     ];
 
-    /// Where a row has times that are set back.
-    pub(crate) fn times(self) -> impl Iterator<Item = usize> {
-        let columns = self.definition().columns.iter().enumerate();
-        columns.filter(|(_, (name, _))| ["at", "recorded_at"].contains(name)).map(|(place, _)| place)
+    /// The columns with times that are set back, and their places in a row.
+    pub(crate) fn times(self) -> impl Iterator<Item = (usize, &'static str)> {
+        let columns = self.definition().columns.iter().map(|(name, _)| *name).enumerate();
+        columns.filter(|(_, name)| ["at", "recorded_at"].contains(name))
     }
 
-    /// Every table, in the order in which a group writes them: first those that only a correction of a clock writes.
-    pub(crate) const ALL: [Self; 42] = [
-        Self::CorrectArtifacts,
-        Self::CorrectBuilds,
-        Self::CorrectAttestations,
-        Self::CorrectSnapshots,
-        Self::CorrectReports,
-        Self::CorrectDeployments,
+    /// The statements that set the times of the organization `$1` back to `$2`, in tables of a schema. Each reads all that
+    /// the organization has in a table: corrections are rare.
+    pub(crate) fn corrections(schema: &str) -> impl Iterator<Item = String> {
+        Self::DATED.into_iter().flat_map(move |dated| {
+            let table = dated.definition().table;
+            let set_back = move |(_, time)| {
+                format!("UPDATE {schema}{table} SET {time} = $2 WHERE org = $1 AND {time} > $2")
+            };
+            dated.times().map(set_back)
+        })
+    }
+
+    /// Every table, in the order in which a group writes them.
+    pub(crate) const ALL: [Self; 37] = [
         Self::ClockCorrection,
         Self::Ledger,
         Self::Node,
@@ -732,6 +699,7 @@ impl TableWrite {
         Self::RunOrigin,
         Self::Version,
         Self::Allowance,
+        Self::Allowed,
         Self::Text,
         Self::Head,
     ];

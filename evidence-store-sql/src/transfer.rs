@@ -49,7 +49,6 @@ impl<D: Driver> Transfer for SqlStore<D> {
 
     async fn import(&self, import: Import) -> StoreResult<()> {
         let (reply, outcome) = self.driver.queue().outcome();
-        let submission = Submission::of_import(import, reply);
-        self.driver.queue().submit(submission.into(), outcome).await.map(drop)
+        self.submit(Submission::of_import(import, reply), outcome).await.map(drop)
     }
 }

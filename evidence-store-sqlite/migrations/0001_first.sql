@@ -372,6 +372,19 @@ CREATE TABLE allowance (
 
 CREATE INDEX allowance_end ON allowance (ends_at) WHERE ends_at IS NOT NULL;
 
+-- The newest entry of each environment and fingerprint. ends_at: the greatest number for one that does not expire, the least
+-- for one that was withdrawn, so that those in force are a range.
+CREATE TABLE allowed (
+    org          INTEGER NOT NULL,
+    environment  TEXT NOT NULL,
+    fingerprint  TEXT NOT NULL,
+    ledger_index INTEGER NOT NULL,
+    ends_at      INTEGER NOT NULL,
+    PRIMARY KEY (org, environment, fingerprint)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX allowed_end ON allowed (org, environment, ends_at);
+
 -- Texts that records refer to, by digest: the newest entry that keeps each.
 CREATE TABLE kept_text (
     org          INTEGER NOT NULL,

@@ -186,13 +186,43 @@ pub(crate) fn make_private(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// What tells a file apart for good: its inode, 0 where the system has none, and when it was made, 0 where the system does not
+/// say. Inodes are used again, and the number of a device may be another one after each mount.
+pub(crate) fn lasting_id(path: &Path) -> io::Result<(u64, u64)> {
+    let made = std::fs::metadata(path)?.created().ok();
+    let made = made.and_then(|made| made.duration_since(std::time::UNIX_EPOCH).ok());
+    let made = made.and_then(|made| u64::try_from(made.as_nanos()).ok()).unwrap_or_default();
+    Ok((file_id(path)?.map_or(0, |(_, inode)| inode), made))
+}
+
 #[cfg(unix)]
-pub(crate) fn file_id(path: &Path) -> io::Result<FileId> {
+fn file_id(path: &Path) -> io::Result<FileId> {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(path).map(|file| Some((file.dev(), file.ino())))
 }
 
 #[cfg(not(unix))]
-pub(crate) fn file_id(_: &Path) -> io::Result<FileId> {
+fn file_id(_: &Path) -> io::Result<FileId> {
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_the_same_wherever_it_is_moved_and_another_once_it_is_made_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let [path, moved] = ["e.db", "moved.db"].map(|name| directory.path().join(name));
+        std::fs::write(&path, "one").unwrap();
+        let id = lasting_id(&path).unwrap();
+        std::fs::rename(&path, &moved).unwrap();
+        std::fs::write(&moved, "older").unwrap();
+        assert_eq!(lasting_id(&moved).unwrap(), id);
+        // Later than what the clock of files tells apart. The inode may be the same.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::fs::remove_file(&moved).unwrap();
+        std::fs::write(&path, "one").unwrap();
+        assert_ne!(lasting_id(&path).unwrap(), id);
+    }
 }

@@ -3,8 +3,8 @@
 //!
 //! The note is written after each commit, without waiting for the disk: it may be older than the database, and is never
 //! newer, for the database waits for the disk. Where the database is older than the note says, the note is renamed and
-//! stays, so that `fsck` reports the loss until somebody has dealt with it and removes it. It names the file by its inode:
-//! a backup that is put back as another file has lost nothing.
+//! stays, so that `fsck` reports the loss until somebody has dealt with it and removes it. It names the file by what no other
+//! file has ([`lasting_id`]): a backup that is put back as another file has lost nothing.
 
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use evidence_core::id::Id;
 use rusqlite::Connection;
 
-use crate::file::file_id;
+use crate::file::lasting_id;
 
 /// The note of one database file.
 #[derive(Debug)]
@@ -31,15 +31,15 @@ struct Note {
     org: Id,
     /// The number of entries of its ledger.
     size: u64,
-    /// The device and the inode of the database file, 0 where the system has none.
+    /// The database file ([`lasting_id`]).
     file: (u64, u64),
 }
 
 impl Note {
     /// Every note has the same length, so that one takes the place of another.
     fn text(&self) -> String {
-        let Self { org, size, file: (device, inode) } = self;
-        format!("{org} {size:020} {device:020} {inode:020}\n")
+        let Self { org, size, file: (inode, made) } = self;
+        format!("{org} {size:020} {inode:020} {made:020}\n")
     }
 
     fn read(path: &Path) -> Option<Self> {
@@ -90,7 +90,7 @@ impl LastWrite {
     }
 
     fn database_id(&self) -> (u64, u64) {
-        file_id(&self.database).ok().flatten().unwrap_or_default()
+        lasting_id(&self.database).unwrap_or_default()
     }
 
     /// Looks whether the database has what was written last, and puts the note aside where it has not. What cannot be read

@@ -68,6 +68,9 @@ impl ScratchSession for ScratchDatabase {
 
     async fn write(&mut self, org: &Cell, written: Rows) -> StoreResult<()> {
         let key = if let Cell::Int(key) = org { *key } else { -1 };
+        for (sql, values) in written.corrections("main.") {
+            execute(&self.connection, &sql, &[values], |_| Ok(key)).map_err(store_error)?;
+        }
         for (table, rows) in written.tables() {
             execute(&self.connection, table.sqlite(), rows, |_| Ok(key)).map_err(store_error)?;
         }

@@ -10,8 +10,7 @@ use evidence_core::queue::{Jobs, Reply, Task};
 use evidence_core::store::{Entry, ReferenceClock, StoreResult};
 use evidence_store_sql::migrate::Migration;
 use evidence_store_sql::{
-    BlobWrite, Dialect, Group, MAX_GROUP, Outdated, Plan, Prefetch, Statement, Submission, Value,
-    within_bytes,
+    BlobWrite, Dialect, Group, MAX_GROUP, Outdated, Plan, Prefetch, Statement, Submission, Value, groups_of,
 };
 use rusqlite::types::Type;
 use rusqlite::{Connection, Error, Transaction, TransactionBehavior, ffi};
@@ -189,7 +188,7 @@ impl Writer {
 
     /// Records these writes. A group that fails for the sake of one write is halved until that one is alone.
     fn record(&mut self, writes: Vec<Submission>) {
-        let mut groups = within_bytes(writes);
+        let mut groups = groups_of(writes);
         groups.reverse();
         while let Some(mut group) = groups.pop() {
             match self.attempt(&group) {
@@ -269,6 +268,9 @@ fn write(transaction: &Transaction<'_>, group: &Group) -> rusqlite::Result<()> {
         keys.insert(org, key);
         Ok(key)
     };
+    for (sql, values) in group.rows.corrections("") {
+        execute(transaction, &sql, &[values], &mut key)?;
+    }
     for (table, rows) in group.rows.tables() {
         execute(transaction, table.sqlite(), rows, &mut key)?;
     }

@@ -103,6 +103,7 @@ async fn rows_of_no_organization_are_named_and_removed() {
         ("name", "'flow', 'n', 'i', 0"),
         ("trail_entry", "'t', 0"),
         ("allowance", "'e', 'f', 0, NULL, false"),
+        ("allowed", "'e', 'f', 0, 0"),
         ("kept_text", "'t', 0"),
         ("record_tag", "'control', 'c', 'k', 'v'"),
         ("attachment", "'s', 1"),

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::artifacts::Artifact;
+use crate::attestations::Attestation;
 use crate::auth::KeyHash;
 use crate::builds::BuildFilter;
 use crate::deployments::{DeploymentFilter, DeploymentScope};
@@ -14,8 +16,8 @@ use crate::store::{Leaf, Store, StoredEntry};
 use crate::time::Timestamp;
 
 use super::fixtures::{
-    Org, artifact_reported, at, attestation_added, awkward, environment, fingerprint, flow, flow_created, id,
-    robot, trail_begun,
+    Org, artifact, artifact_reported, at, attestation, awkward, environment, fingerprint, flow, flow_created,
+    id, robot, trail_begun,
 };
 use super::snapshots::snapshot;
 use super::{Failure, Outcome, ensure, present, promises, same, service_accounts};
@@ -228,8 +230,12 @@ async fn a_correction_dates_entries_from_the_future(store: Arc<dyn Store>) -> Ou
     let first = size().await?;
     // A clock is ahead, and by right clocks entries are dated as the one before.
     let ahead = vec![
-        artifact_reported(202, 100, Some(110), "bb"),
-        attestation_added(301, 100, 110, "unit"),
+        Fact::ArtifactReported {
+            record: Artifact { created_at: at(1000), ..artifact(202, 100, Some(110), "bb") },
+        },
+        Fact::AttestationAdded {
+            record: Attestation { created_at: at(1000), ..attestation(301, 100, 110, "unit") },
+        },
         taken(1, 1000, "bb"),
         Fact::EnvironmentReported { environment: id(101) },
     ];
@@ -294,7 +300,21 @@ async fn a_correction_dates_entries_from_the_future(store: Arc<dyn Store>) -> Ou
     let runs = store.runs(org.id, &[fingerprint("bb")], 9).await?;
     same("the run", runs.iter().map(|run| run.from.1).collect::<Vec<_>>(), vec![at(20)])?;
     let known = present("the environment", store.environment(org.id, "prod").await?)?;
-    same("the last report", known.status.reported_at, Some(at(30)))
+    same("the last report", known.status.reported_at, Some(at(30)))?;
+    let contents = present("the trail", store.trail_contents(org.id, &[id(110)]).await?.pop())?;
+    let artifact = contents.artifacts.iter().find(|row| row.id == id(202)).map(|row| row.at);
+    same("the artifact in its trail", artifact, Some(at(20)))?;
+    let attestation = contents.attestations.iter().find(|row| row.id == id(301)).map(|row| row.at);
+    same("the attestation in its trail", attestation, Some(at(20)))?;
+    let reports = store.reports(org.id, id(100), &fingerprint("bb")).await?;
+    same("the report", reports.iter().map(|row| row.at).collect::<Vec<_>>(), vec![at(20)])?;
+    let origins = store.provenance(org.id, &[fingerprint("bb")], u64::MAX).await?;
+    same("the origin", origins.iter().map(|one| one.report.at).collect::<Vec<_>>(), vec![at(20)])?;
+    let named = store.attestations(org.id, &[id(110)], "unit").await?;
+    same("the named attestation", named.iter().map(|one| one.row.at).collect::<Vec<_>>(), vec![at(20)])?;
+    // The record itself stays.
+    let taken = present("the snapshot", store.snapshot(org.id, id(101), 1).await?)?;
+    same("the time that the snapshot has", taken.record.at, at(1000))
 }
 
 async fn entries_have_times(store: Arc<dyn Store>) -> Outcome {

@@ -8,6 +8,7 @@ use futures_util::FutureExt;
 
 use crate::auth::KeyHash;
 use crate::blobs::{Blobs, CHUNK, Whole};
+use crate::builds::BuildFilter;
 use crate::digest::sha256_hex;
 use crate::fact::{EncodedFact, Fact};
 use crate::feed::{Advance, Lease};
@@ -15,6 +16,7 @@ use crate::id::Id;
 use crate::memory::MemoryStore;
 use crate::name::Fingerprint;
 use crate::notifications::{Delivery, DeliveryState, Position};
+use crate::page::PageRequest;
 use crate::store::{Store, StoreError, StoredEntry};
 use crate::time::Timestamp;
 use crate::transfer::{
@@ -24,12 +26,13 @@ use crate::transfer::{
 
 use super::actions::{created, delivery};
 use super::fixtures::{
-    Org, at, attestation_added, awkward, flow, flow_created, id, named, organization, robot, trail_begun,
+    Org, artifact_reported, at, attestation_added, awkward, environment, flow, flow_created, id, named,
+    organization, robot, trail_begun,
 };
 use super::pending::attested;
 use super::recording::user_created;
 use super::service_accounts::{bare, give_key, key};
-use super::{Failure, Outcome, conflict, ensure, promises, same, same_set};
+use super::{Failure, Outcome, conflict, ensure, present, promises, same, same_set};
 
 promises! {
     of dyn Transfer;
@@ -37,13 +40,14 @@ promises! {
     key_hashes_are_answered: "`key_hashes` answers those of these keys of one organization.",
     attachments_come_by_digest: "`attachments` answers at most `limit` contents that records of one organization name, by digest, beginning after one.",
     imports_never_turn_time_back: "An import whose entries are older than one before is refused, after one that is there already.",
+    corrections_hold_within_an_import: "An entry that turns time back sets back what was recorded before it, by the same import or an earlier one, and nothing after it; of several the earliest holds.",
     imports_keep_the_leaves: "An import enters payload, time and actor as they are, and so gets the same leaves.",
     imports_write_the_rows: "An import writes the rows of its facts, as recording them does.",
     imports_are_whole: "An import whose names are not free is refused, all of it.",
     imports_go_on_at_the_end: "An import that does not begin where the ledger ends is refused.",
     copies_are_equal: "A store that was copied in and out again is the same.",
     copies_go_on_where_they_stopped: "A copy writes what is not there yet, and nothing when all is there.",
-    copies_send_nothing_again: "A copy takes along how far each target of actions was sent to, and where that goes on.",
+    copies_send_nothing_again: "A copy takes along how far each target of actions was sent to, and where that goes on: at most to the end of what was copied.",
     what_comes_in_meanwhile_is_late: "A copy tells what came in at the source meanwhile, and the next one copies it.",
     only_whole_attachments_are_copied: "A copy hands on no content that was altered or is missing, tells each, and copies the rest.",
     attachments_are_checked_where_they_are: "Of the contents that records name, those that were altered, are short or missing elsewhere are told.",
@@ -179,6 +183,42 @@ async fn imports_never_turn_time_back(store: Arc<dyn Transfer>) -> Outcome {
     store.import(Import::new(id(1), vec![oddly_written_at(3, at(25), corrected)?])?).await?;
     for (instant, size) in [(24, 2), (25, 4)] {
         same(&format!("the size at {instant}"), store.ledger_size_at(id(1), at(instant)).await?, size)?;
+    }
+    Ok(())
+}
+
+async fn corrections_hold_within_an_import(store: Arc<dyn Transfer>) -> Outcome {
+    for (n, name, corrections) in [(1, "foo", [40, 30]), (2, "foobar", [30, 40])] {
+        let created = Fact::OrganizationCreated { record: organization(n, name) };
+        let reported = || Fact::EnvironmentReported { environment: id(101) };
+        let corrected = || Fact::ClockCorrected { first: 3, was: at(1000) };
+        let [first, second] = corrections;
+        let dated = [
+            (10, created),
+            (10, flow_created(100, "f")),
+            (10, Fact::EnvironmentCreated { record: environment(101, "prod") }),
+            // A clock is ahead.
+            (1000, artifact_reported(201, 100, None, "aa")),
+            (1000, reported()),
+            (1000, artifact_reported(202, 100, None, "bb")),
+            (first, corrected()),
+            (second, corrected()),
+            (45, artifact_reported(203, 100, None, "cc")),
+            (45, reported()),
+        ];
+        let entries =
+            (0..).zip(dated).map(|(index, (instant, fact))| oddly_written_at(index, at(instant), fact));
+        let entries = entries.collect::<Result<Vec<_>, _>>()?;
+        let (before, after) = entries.split_at(5);
+        for part in [before, after] {
+            store.import(Import::new(id(n), part.to_vec())?).await?;
+        }
+        let filter = BuildFilter { repos: None, from: at(0), to: at(2000) };
+        let builds = store.builds(id(n), &filter, PageRequest::ALL).await?.items;
+        let times = builds.iter().map(|build| build.at).collect::<Vec<_>>();
+        same(&format!("the builds, corrected at {corrections:?}"), times, [45, 30, 30].map(at).to_vec())?;
+        let known = present("the environment", store.environment(id(n), "prod").await?)?;
+        same("the last report", known.status.reported_at, Some(at(45)))?;
     }
     Ok(())
 }
@@ -332,6 +372,18 @@ async fn copies_send_nothing_again(store: Arc<dyn Transfer>) -> Outcome {
             same("what was sent", found, vec![Delivery { revision: 0, ..sent.clone() }])?;
         }
     }
+    // The source sent notifications of entries that came in meanwhile.
+    let size = present("the ledger", source.ledger_head(org.id).await?)?.size();
+    let beyond = size + 5;
+    let advance = Advance { consumer: NOTIFY.to_owned(), org: org.id, holder, from: position, to: beyond };
+    ensure(source.advance_cursor(&advance, at(1)).await?, "the cursor does not move")?;
+    let sent = Delivery { state: to_event(beyond), revision, ..delivery(&org, 2100, true) };
+    ensure(source.put_delivery(&sent, None).await?, "the delivery is not kept")?;
+    copied(&*source, &*store).await?;
+    same("where notifications go on", store.cursor(NOTIFY, org.id).await?, size)?;
+    let found = store.deliveries(org.id, &[id(2100)]).await?;
+    let next = found.into_iter().map(|delivery| delivery.state.next).collect();
+    same("what is sent next", next, vec![Position { entry: size, event: 0 }])?;
     // No server has to wait for a lease of the copy's.
     let lease = Lease { expires_at: at(1_001), holder: id(78), ..lease };
     ensure(store.acquire_lease(&lease, at(1)).await?, "the copy holds the lease")

@@ -44,6 +44,12 @@ fn matches<T: Ord>(found: BTreeSet<T>, limit: u64) -> Matches<T> {
 }
 
 impl Tables {
+    /// The part of an artifact report that compliance depends on.
+    pub(super) fn artifact_row(&self, Current { revision, record }: &Current<Artifact>) -> ArtifactRow {
+        let at = self.ledger.corrected(*revision, record.created_at);
+        ArtifactRow { at, ..record.row(*revision) }
+    }
+
     /// The names by which what has a digest ran, of each the newest run in the environment of the least id.
     fn names_of_runs(&self) -> BTreeMap<Fingerprint, String> {
         let mut runs: Vec<_> =
@@ -146,7 +152,7 @@ impl ArtifactStore for MemoryStore {
 
     async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>> {
         self.ask(org, |tables| {
-            let rows = tables.artifacts.iter().map(|artifact| artifact.record.row(artifact.revision));
+            let rows = tables.artifacts.iter().map(|artifact| tables.artifact_row(artifact));
             rows.filter(|row| row.flow == flow && row.fingerprint == *fingerprint).collect()
         })
     }
@@ -166,9 +172,9 @@ impl Tables {
     pub(super) fn origins(&self, entries: u64, asked: impl Fn(&Fingerprint) -> bool) -> Vec<Origin> {
         let reports = self.artifacts.iter().filter(|report| report.revision < entries);
         let mut by_flow: BTreeMap<_, Vec<ArtifactRow>> = BTreeMap::new();
-        for Current { revision, record } in reports.filter(|report| asked(&report.record.fingerprint)) {
-            let of = by_flow.entry((record.fingerprint.clone(), record.flow)).or_default();
-            of.push(record.row(*revision));
+        for report in reports.filter(|report| asked(&report.record.fingerprint)) {
+            let of = by_flow.entry((report.record.fingerprint.clone(), report.record.flow)).or_default();
+            of.push(self.artifact_row(report));
         }
         let origin = |rows: Vec<ArtifactRow>| {
             let named = rows.iter().filter(|row| !row.template_reference_name.is_empty());

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 
 use crate::attestations::{
-    Attestation, AttestationStore, DecisionFilter, DecisionRow, FlowPosition, ListedAttestation,
-    NamedAttestation, TimeRange,
+    Attestation, AttestationRow, AttestationStore, DecisionFilter, DecisionRow, FlowPosition,
+    ListedAttestation, NamedAttestation, TimeRange,
 };
 use crate::id::Id;
 use crate::name::CommitSha;
@@ -57,6 +57,15 @@ fn numbered(tables: &Tables) -> Vec<ListedAttestation> {
 }
 
 impl Tables {
+    /// The part of an attestation that compliance depends on.
+    pub(super) fn attestation_row(
+        &self,
+        Current { revision, record }: &Current<Attestation>,
+    ) -> AttestationRow {
+        let at = self.ledger.corrected(*revision, record.created_at);
+        AttestationRow { at, ..record.row(*revision) }
+    }
+
     fn attestation(&self, id: Id) -> Option<&Attestation> {
         self.attestations.iter().map(|attestation| &attestation.record).find(|one| one.id == id)
     }
@@ -148,15 +157,16 @@ impl AttestationStore for MemoryStore {
     }
 
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>> {
-        let found: Vec<Current<Attestation>> = self.ask(org, |tables| {
+        self.ask(org, |tables| {
             let newest_first = tables.attestations.iter().rev();
             let named = newest_first.filter(|attestation| attestation.record.name.as_str() == name);
-            named.filter(|attestation| trails.contains(&attestation.record.trail)).cloned().collect()
-        })?;
-        let named = |Current { revision, record }: &Current<Attestation>| {
-            Ok(NamedAttestation { row: record.row(*revision), bytes: bytes(record)? })
-        };
-        found.iter().map(named).collect()
+            let wanted = named.filter(|attestation| trails.contains(&attestation.record.trail));
+            let row = |attestation: &Current<Attestation>| {
+                let bytes = bytes(&attestation.record)?;
+                Ok(NamedAttestation { row: tables.attestation_row(attestation), bytes })
+            };
+            wanted.map(row).collect()
+        })?
     }
 
     async fn decisions(
@@ -172,8 +182,7 @@ impl AttestationStore for MemoryStore {
             // As it was reported, unless a clock was ahead.
             let decision = |Current { revision, record }: &Current<Attestation>| {
                 let decision = DecisionRow::from(record);
-                let at = tables.ledger.corrected(*revision).map_or(decision.at, |at| decision.at.min(at));
-                DecisionRow { at, ..decision }
+                DecisionRow { at: tables.ledger.corrected(*revision, decision.at), ..decision }
             };
             about.map(decision).filter(|decision| filter.admits(decision)).collect()
         })?;

@@ -6,7 +6,6 @@ use crate::environments::{Environment, EnvironmentStatus, EnvironmentStore, Know
 use crate::fact::Key;
 use crate::id::Id;
 use crate::page::Listed;
-use crate::snapshots::Snapshot;
 use crate::store::{Current, StoreResult};
 
 use super::tables::Tables;
@@ -63,12 +62,12 @@ impl EnvironmentStore for MemoryStore {
 impl Tables {
     fn known(&self, current: Current<Environment>) -> KnownEnvironment {
         let Current { revision, record } = current;
-        let latest = self.snapshots_of(record.id).next_back().map(|latest| &latest.record);
+        let latest = self.snapshots_of(record.id).next_back();
         let status = EnvironmentStatus {
-            events: latest.map_or(0, Snapshot::events_with),
-            snapshots: latest.map_or(0, |latest| latest.index),
-            changed_at: latest.map(|latest| latest.at),
-            compliant: latest.map(|latest| latest.compliant),
+            events: latest.map_or(0, |latest| latest.record.events_with()),
+            snapshots: latest.map_or(0, |latest| latest.record.index),
+            changed_at: latest.map(|latest| self.taken_at(latest)),
+            compliant: latest.map(|latest| latest.record.compliant),
             reported_at: self.reported.get(&record.id).map(|report| report.record),
         };
         let reported = self.reported.get(&record.id).map(|report| report.revision);

@@ -62,10 +62,12 @@ impl Ledger {
         self.entries.last().map(|recorded| recorded.entry.at)
     }
 
-    /// The earliest time at which a clock was corrected after the entry at this index.
-    pub(super) fn corrected(&self, index: u64) -> Option<Timestamp> {
+    /// What a record of the entry at this index counts as recorded at: its own time, or that of the earliest later
+    /// correction of a clock, if that is earlier.
+    pub(super) fn corrected(&self, index: u64, at: Timestamp) -> Timestamp {
         let later = self.entries.iter().map(|recorded| &recorded.entry).filter(|entry| entry.index > index);
-        later.filter(|entry| entry.kind == "clock_corrected").map(|entry| entry.at).min()
+        let corrections = later.filter(|entry| entry.kind == "clock_corrected").map(|entry| entry.at);
+        corrections.fold(at, Timestamp::min)
     }
 
     /// The effective time of the entry at this index.

@@ -27,13 +27,19 @@ impl Tables {
         self.snapshots.range((environment, 0)..=(environment, u64::MAX)).map(|(_, snapshot)| snapshot)
     }
 
-    fn line(&self, Current { revision, record: snapshot }: &Current<Snapshot>) -> SnapshotRow {
+    /// When a snapshot counts as taken: the record of it stays as it is.
+    pub(super) fn taken_at(&self, Current { revision, record }: &Current<Snapshot>) -> Timestamp {
+        self.ledger.corrected(*revision, record.at)
+    }
+
+    fn line(&self, taken: &Current<Snapshot>) -> SnapshotRow {
+        let Current { revision, record: snapshot } = taken;
         let next = snapshot.index.checked_add(1).map(|next| (snapshot.environment, next));
         SnapshotRow {
             environment: snapshot.environment,
             index: snapshot.index,
-            at: snapshot.at,
-            until: next.and_then(|next| self.snapshots.get(&next)).map(|next| next.record.at),
+            at: self.taken_at(taken),
+            until: next.and_then(|next| self.snapshots.get(&next)).map(|next| self.taken_at(next)),
             compliant: snapshot.compliant,
             events: snapshot.events_with(),
             revision: *revision,
@@ -43,13 +49,13 @@ impl Tables {
     /// The events of an environment.
     fn events_of(&self, environment: Id) -> impl Iterator<Item = Event> {
         let event = move |number: u64, index: u64, one: &Interval| {
-            let Current { revision, record: snapshot } = self.snapshots.get(&(environment, index))?;
+            let taken = self.snapshots.get(&(environment, index))?;
             Some(Event {
                 environment,
                 number,
-                snapshot: (index, snapshot.at),
-                revision: *revision,
-                compliant: snapshot.compliant,
+                snapshot: (index, self.taken_at(taken)),
+                revision: taken.revision,
+                compliant: taken.record.compliant,
                 instance: one.instance.clone(),
                 exited: false,
             })
@@ -102,7 +108,7 @@ impl Tables {
             environment: interval.environment,
             environment_name: environment.name.clone(),
             archived: self.archived.contains(&interval.environment),
-            from: (since, self.snapshots.get(&(interval.environment, since))?.record.at),
+            from: (since, self.taken_at(self.snapshots.get(&(interval.environment, since))?)),
             until: interval.until,
         })
     }
@@ -146,9 +152,9 @@ impl SnapshotStore for MemoryStore {
 
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {
         self.ask(org, |tables| {
-            let all = tables.snapshots_of(environment).map(|snapshot| &snapshot.record);
-            let before = all.filter(|snapshot| snapshot.at <= at);
-            before.max_by_key(|snapshot| (snapshot.at, snapshot.index)).map_or(0, |snapshot| snapshot.index)
+            let taken = tables.snapshots_of(environment);
+            let taken = taken.map(|snapshot| (tables.taken_at(snapshot), snapshot.record.index));
+            taken.filter(|(taken, _)| *taken <= at).max().map_or(0, |(_, index)| index)
         })
     }
 
@@ -210,7 +216,7 @@ impl SnapshotStore for MemoryStore {
                     report: Listed { id: report.record.id, bytes: bytes(&report.record)? },
                     environment: *environment,
                     name: instance.name.clone(),
-                    since: (instance.since, begun.record.at),
+                    since: (instance.since, tables.taken_at(begun)),
                     compliant: instance.compliant,
                 };
                 live.push((known.record.name.clone(), instance.fingerprint.clone(), build));

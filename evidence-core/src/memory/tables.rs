@@ -194,9 +194,6 @@ impl Tables {
 
     /// Nothing that was recorded before counts as later than this.
     fn correct_times(&mut self, at: Timestamp) {
-        for snapshot in self.snapshots.values_mut() {
-            snapshot.record.at = snapshot.record.at.min(at);
-        }
         for (_, until) in self.intervals.iter_mut().filter_map(|interval| interval.until.as_mut()) {
             *until = at.min(*until);
         }

@@ -57,13 +57,10 @@ impl Tables {
         TrailContents {
             trail: trail.clone(),
             revision: *revision,
-            artifacts: self
-                .artifacts_of(trail.id)
-                .map(|artifact| artifact.record.row(artifact.revision))
-                .collect(),
+            artifacts: self.artifacts_of(trail.id).map(|artifact| self.artifact_row(artifact)).collect(),
             attestations: self
                 .attestations_of(trail.id)
-                .map(|attestation| attestation.record.row(attestation.revision))
+                .map(|attestation| self.attestation_row(attestation))
                 .collect(),
             earlier_names: BTreeMap::new(),
         }

@@ -97,6 +97,19 @@ async fn the_outcome_of_a_job_that_was_begun_is_waited_for_as_long_as_is_said() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_outcome_without_end_is_waited_for_whatever_the_grace() {
+    let (queue, mut jobs) = queue();
+    let (reply, outcome) = queue.outcome();
+    let mut caller = pin!(queue.submit(Work(None, reply), outcome.without_end()));
+    assert!(caller.as_mut().now_or_never().is_none());
+    let Work(_, reply) = next(&mut jobs).await.job;
+    assert!(reply.begin());
+    assert!(tokio::time::timeout(TIMEOUT * 9, caller.as_mut()).await.is_err());
+    reply.send(Ok(()));
+    caller.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_job_that_the_writer_lets_go_is_late_or_the_writer_has_ended() {
     for (after, expected) in [(TIMEOUT, Refused::Late), (TIMEOUT / 2, Refused::Closed)] {
         let (queue, mut jobs) = queue();
@@ -185,12 +198,13 @@ async fn a_job_that_is_larger_than_all_the_room_waits_beside_it_one_at_a_time() 
 struct Piece {
     org: u64,
     is_upload: bool,
+    bytes: usize,
     _reply: Reply<()>,
 }
 
 impl Task for Piece {
     fn room(&self) -> Option<(Id, usize)> {
-        Some((org(self.org), if self.is_upload { 256 << 10 } else { 1000 }))
+        Some((org(self.org), self.bytes))
     }
 
     fn is_upload(&self) -> bool {
@@ -204,7 +218,8 @@ async fn uploads_yield_to_records_and_organizations_take_turns() {
     let mut callers = Vec::new();
     let mut hand_in = |org, is_upload| {
         let (reply, outcome) = queue.outcome();
-        let mut caller = Box::pin(queue.submit(Piece { org, is_upload, _reply: reply }, outcome));
+        let bytes = if is_upload { 256 << 10 } else { 1000 };
+        let mut caller = Box::pin(queue.submit(Piece { org, is_upload, bytes, _reply: reply }, outcome));
         assert!(caller.as_mut().now_or_never().is_none());
         callers.push(caller);
     };
@@ -225,4 +240,24 @@ async fn uploads_yield_to_records_and_organizations_take_turns() {
     assert_eq!(taken(&mut jobs).await, [upload(1); 4]);
     assert_eq!(taken(&mut jobs).await, [upload(1); 2]);
     assert!(!jobs.has_uploads());
+}
+
+#[tokio::test]
+async fn a_record_waits_for_a_few_uploads_however_small_they_are() {
+    let (queue, mut jobs) = Queue::new(Bounds { bytes: 64 << 20, wait: TIMEOUT, grace: None });
+    let mut callers = Vec::new();
+    let mut hand_in = |org, is_upload| {
+        let (reply, outcome) = queue.outcome();
+        let mut caller = Box::pin(queue.submit(Piece { org, is_upload, bytes: 0, _reply: reply }, outcome));
+        assert!(caller.as_mut().now_or_never().is_none());
+        callers.push(caller);
+    };
+    (0..900).for_each(|_| hand_in(1, true));
+    hand_in(2, false);
+    let mut next = Vec::new();
+    for turn in 0..3 {
+        jobs.next(&mut next, 256).await;
+        let uploads = next.drain(..).filter(|queued| queued.job.is_upload).count();
+        assert!(uploads <= MOST_UPLOADS, "{uploads} uploads in turn {turn}");
+    }
 }

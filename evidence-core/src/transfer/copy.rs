@@ -10,7 +10,7 @@ use crate::id::{Id, SystemRandom};
 use crate::ledger::{Frontier, root_at, root_needs};
 use crate::name::{Fingerprint, OrgName};
 use crate::notifications::job::{NAME, after};
-use crate::notifications::store::Delivery;
+use crate::notifications::store::{Delivery, Position};
 use crate::orgs::record::Organization;
 use crate::page::Listed;
 use crate::store::Store;
@@ -276,7 +276,7 @@ impl Ledger<'_> {
         attempts.in_a_row = 0;
         self.copy_missing_attachments(attempts, progress).await?;
         self.copy_entries(target_size, source_size, attempts, progress).await?;
-        self.copy_deliveries().await?;
+        self.copy_deliveries(source_size).await?;
         let new_attachments = attempts.counts.copied - before;
         Ok(Copied {
             organization: self.name(),
@@ -345,10 +345,13 @@ impl Ledger<'_> {
     }
 
     /// Copies how far notifications were sent, so that the target's servers go on from there instead of repeating them.
-    async fn copy_deliveries(&self) -> Result<(), CopyError> {
+    /// The target's ledger has `size` entries.
+    async fn copy_deliveries(&self, size: u64) -> Result<(), CopyError> {
         let (from, to, org) = (self.from.store, self.to.store, self.organization.id);
+        // A source in use may have sent notifications of entries that the target does not have yet.
+        let end = Position { entry: size, event: 0 };
         // The position first: events behind it that are sent meanwhile are in the deliveries read after it.
-        let position = from.cursor(NAME, org).await.map_err(CopyError::Source)?;
+        let position = from.cursor(NAME, org).await.map_err(CopyError::Source)?.min(size);
         let actions = from.actions_listed(org).await.map_err(CopyError::Source)?;
         for ids in Listed::batches(actions) {
             let actions = from.actions_by_id(org, &ids).await.map_err(CopyError::Source)?;
@@ -356,7 +359,8 @@ impl Ledger<'_> {
             let targets = Vec::from_iter(targets.map(|target| target.id));
             let sent = from.deliveries(org, &targets).await.map_err(CopyError::Source)?;
             let known = to.deliveries(org, &targets).await.map_err(CopyError::Target)?;
-            for delivery in sent {
+            for mut delivery in sent {
+                delivery.state.go_on_from(delivery.state.next.min(end));
                 let known = known.iter().find(|known| known.target == delivery.target);
                 if known.is_some_and(|known| known.state.next > delivery.state.next) {
                     continue;
