@@ -420,11 +420,11 @@ async fn bills_of_materials_and_sarif_logs_are_asked_for_and_shown_in_short() {
                 assert_eq!(by_policy["compliant"], by_flow, "{flow}");
                 by_flow
             };
-            let bill = |fingerprint: &str| json!({
+            let sbom_of = |fingerprint: &str| json!({
                 "format": "cyclonedx", "original_fingerprint": fingerprint,
                 "document": {"package_count": 7, "tools": ["syft"], "subject": {"name": "shop", "version": "1"}},
             });
-            attest("bill", "sbom", bill(OF_ABC), &[ATTACHED_ABC]).await;
+            attest("bill", "sbom", sbom_of(OF_ABC), &[ATTACHED_ABC]).await;
             assert_eq!(is_compliant().await, json!(false), "{flow}: no scan");
             let log = |results: Value| json!({
                 "version": "2.1.0", "runs": [{"tool": {"driver": {"name": "scan", "version": "2"}}, "results": results}],
@@ -451,7 +451,7 @@ async fn bills_of_materials_and_sarif_logs_are_asked_for_and_shown_in_short() {
                 (OF_ABC, &[][..], "The document is not attached"),
                 (&other, &[ATTACHED_ABC], "No attachment has the SHA-256 of original_fingerprint"),
             ] {
-                attest("bill", "sbom", bill(fingerprint), files).await;
+                attest("bill", "sbom", sbom_of(fingerprint), files).await;
                 assert_eq!(is_compliant().await, json!(false), "{flow}: {reason}");
                 let bill = api.get(&format!("/attestations/acme/{flow}/trail/t/bill")).await.ok();
                 assert_eq!((&bill[0]["is_compliant"], &bill[0]["processed_sbom"]["reason"]), (&json!(false), &json!(reason)));
