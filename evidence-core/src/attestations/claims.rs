@@ -15,7 +15,7 @@ use crate::attestations::details::{
 use crate::attestations::jira::{self, JiraItem};
 use crate::attestations::operations::{AttestationBody, AttestationInput};
 use crate::attestations::pull_requests::{GitProvider, PullRequest, null_as_empty};
-use crate::attestations::record::Binding;
+use crate::attestations::record::{Attachment, Binding};
 use crate::attestations::snyk::SnykResultsSummary;
 use crate::attestations::sonar::SonarResults;
 use crate::bounded::{Collected, List, Text, limited_lists};
@@ -94,6 +94,8 @@ pub struct Claimed<'a> {
     pub trail: Option<Id>,
     /// The part of the trail.
     pub binding: &'a Binding,
+    /// The files that come with it.
+    pub attachments: &'a [Attachment],
 }
 
 /// What came of evaluating a claim.
@@ -168,7 +170,7 @@ impl Claim for Junit {
     }
 }
 
-/// Pull requests are compliant when there is at least one. A null among the pull requests or their approvers is skipped,
+/// Pull requests are compliant when there is at least one that has an address, whatever its state. A null among the pull requests or their approvers is skipped,
 /// and the header `Evidence-Skipped-Elements` of the answer says how many were.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -200,13 +202,13 @@ impl Claim for PullRequests {
 
     async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
         let Self { git_provider, pull_requests: Collected { items: pull_requests, .. } } = self.clone();
-        let found = !pull_requests.is_empty();
+        let found = pull_requests.iter().any(|one| !one.url.is_empty());
         let details = PullRequestDetails { git_provider, pull_requests };
         Ok(Verdict::of("pull_request", found, Details::PullRequest(details)))
     }
 }
 
-/// Issues are compliant when there is at least one, and all of them exist.
+/// Issues are compliant when there is at least one, and all of them have a key and exist.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Jira {
@@ -269,7 +271,7 @@ impl Claim for Snyk {
 }
 
 /// An analysis is compliant when the code passed the quality gate of its project: its status is `OK`, and so is that of each
-/// of its conditions that has a value. Without a quality gate it is not.
+/// of its conditions that has a value. Without a quality gate it is not, nor with a task whose status is other than `SUCCESS`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sonar {

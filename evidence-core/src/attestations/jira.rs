@@ -24,9 +24,9 @@ pub struct JiraItem {
 
 closed_in_requests!(JiraItem);
 
-/// Whether there is an issue, and each of them exists.
+/// Whether there is an issue, and each of them is named and exists.
 pub(crate) fn is_compliant(issues: &[JiraItem]) -> bool {
-    !issues.is_empty() && issues.iter().all(|issue| issue.issue_exists)
+    !issues.is_empty() && issues.iter().all(|issue| issue.issue_exists && !issue.issue_id.is_empty())
 }
 
 #[cfg(test)]
@@ -45,6 +45,7 @@ mod tests {
             (json!([issue(false)]), false),
             (json!([issue(true), issue(true)]), true),
             (json!([issue(true), issue(false)]), false),
+            (json!([{"issue_id": "", "issue_url": "u", "issue_exists": true}]), false),
         ];
         for (issues, compliant) in table {
             assert_eq!(is_compliant(&from_value::<Vec<JiraItem>>(&issues).unwrap()), compliant, "{issues}");

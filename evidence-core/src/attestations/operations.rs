@@ -246,7 +246,7 @@ impl<C: Claim> PostAttestation<C> {
         let mut draft = Draft::default();
         let trail_id = trail.as_ref().map(|trail| trail.record.id);
         let binding = self.binding(base, trail_id, &mut draft, cx).await?;
-        let about = Claimed { name: &base.attestation_name, trail: trail_id, binding: &binding };
+        let about = Claimed { name: &base.attestation_name, trail: trail_id, binding: &binding, attachments };
         let Verdict { kind, is_compliant, mut details, guards } = claim.evaluate(&about, cx).await?;
         draft.guards.extend(guards);
         let mut data = None;

@@ -6,16 +6,20 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::bounded::{List, LongText};
+use crate::bounded::{Description, List, LongText};
 
 /// A SARIF log. Whatever else it has is kept.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct SarifData {
     /// The version of the format.
     #[expect(dead_code, reason = "a log is told by it")]
     version: SarifVersion,
     /// The runs of scanners.
     runs: List<Run>,
+    /// Parts of the runs that are beside them in the log. Results and invocations there are not read: no run is complete.
+    #[serde(default)]
+    inline_external_properties: Option<List<Elsewhere>>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
@@ -37,12 +41,34 @@ struct Run {
     /// How the scanner was run.
     #[serde(default)]
     invocations: Option<List<Invocation>>,
+    /// Parts of the run that are in other files. Results and invocations there are not read: the run is not complete.
+    #[serde(default)]
+    external_property_file_references: Option<Elsewhere>,
 }
+
+/// Parts of a run that are not where they are read.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+struct Elsewhere {
+    /// Results.
+    #[serde(default)]
+    results: Option<List<Unread, 100_000>>,
+    /// Invocations.
+    #[serde(default)]
+    invocations: Option<List<Unread>>,
+}
+
+/// An object that is there, whatever it says.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[schemars(inline)]
+struct Unread {}
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 struct Tool {
     /// What of the scanner ran.
     driver: Driver,
+    /// The plugins of the scanner, which may bring the rules.
+    #[serde(default)]
+    extensions: Option<List<Extension>>,
 }
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -58,16 +84,30 @@ struct Driver {
     semantic_version: Option<LongText>,
     /// What it looks for.
     #[serde(default)]
-    rules: Option<List<Rule, 100_000>>,
+    rules: Option<List<Descriptor, 100_000>>,
+    /// What it notifies of.
+    #[serde(default)]
+    notifications: Option<List<Descriptor, 100_000>>,
 }
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
+struct Extension {
+    /// What it looks for.
+    #[serde(default)]
+    rules: Option<List<Descriptor, 100_000>>,
+    /// What it notifies of.
+    #[serde(default)]
+    notifications: Option<List<Descriptor, 100_000>>,
+}
+
+/// A rule, or a sort of notification.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Rule {
-    /// The id of the rule, by which findings refer to it.
+struct Descriptor {
+    /// Its id, by which findings and notifications refer to it.
     #[serde(default)]
     id: Option<LongText>,
-    /// How severe its findings are, unless they say so themselves.
+    /// How severe they are, unless they say so themselves.
     #[serde(default)]
     default_configuration: Option<Configuration>,
 }
@@ -79,12 +119,75 @@ struct Configuration {
     level: Option<Level>,
 }
 
+/// Names a rule, or a sort of notification.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Reference {
+    /// Its id.
+    #[serde(default)]
+    id: Option<LongText>,
+    /// Its place among those of its component.
+    #[serde(default)]
+    index: Option<i64>,
+    /// The component that has it: the scanner itself where it is left out.
+    #[serde(default)]
+    tool_component: Option<ComponentReference>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+struct ComponentReference {
+    /// Its place among the plugins of the scanner.
+    #[serde(default)]
+    index: Option<i64>,
+}
+
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Invocation {
-    /// Whether the scan came to its end.
+    /// Whether the scan came to its end. The format requires it.
     #[serde(default)]
     execution_successful: Option<bool>,
+    /// The signal that ended the scanner.
+    #[serde(default)]
+    exit_signal_name: Option<LongText>,
+    /// The number of that signal.
+    #[serde(default)]
+    exit_signal_number: Option<i64>,
+    /// Why the scanner did not start.
+    #[serde(default)]
+    process_start_failure_message: Option<Description>,
+    /// What went on while it ran. An error means that the results may be incomplete.
+    #[serde(default)]
+    tool_execution_notifications: Option<List<Notification, 100_000>>,
+    /// What is to be said of its configuration. An error means that the results may be incomplete.
+    #[serde(default)]
+    tool_configuration_notifications: Option<List<Notification, 100_000>>,
+    /// Severities of rules for this invocation.
+    #[serde(default)]
+    rule_configuration_overrides: Option<List<ConfigurationOverride, 100_000>>,
+    /// Severities of notifications for this invocation.
+    #[serde(default)]
+    notification_configuration_overrides: Option<List<ConfigurationOverride, 100_000>>,
+}
+
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+struct Notification {
+    /// How severe it is: that of its descriptor where it is left out, else `warning`.
+    #[serde(default)]
+    level: Option<Level>,
+    /// What it is.
+    #[serde(default)]
+    descriptor: Option<Reference>,
+}
+
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+struct ConfigurationOverride {
+    /// The rule, or the sort of notification.
+    #[serde(default)]
+    descriptor: Reference,
+    /// What counts in the place of its default.
+    #[serde(default)]
+    configuration: Option<Configuration>,
 }
 
 /// A finding.
@@ -103,12 +206,39 @@ struct Finding {
     /// The place of its rule among those of the scanner.
     #[serde(default)]
     rule_index: Option<i64>,
+    /// Its rule, which a plugin of the scanner may bring.
+    #[serde(default)]
+    rule: Option<Reference>,
+    /// Where it comes from.
+    #[serde(default)]
+    provenance: Option<Provenance>,
+    /// How it compares with an earlier run. One that is `absent` was found then, and is not found now.
+    #[serde(default)]
+    baseline_state: Option<BaselineState>,
     /// Who decided that it does not count.
     #[serde(default)]
     suppressions: Option<List<Suppression>>,
 }
 
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Provenance {
+    /// The place of its invocation among those of the run.
+    #[serde(default)]
+    invocation_index: Option<i64>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+enum BaselineState {
+    New,
+    Unchanged,
+    Updated,
+    Absent,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 enum Level {
@@ -153,15 +283,16 @@ pub struct SarifSummary {
     pub tools: Vec<SarifTool>,
     /// Findings of the level `error`.
     pub error_count: u64,
-    /// Findings of the level `warning`.
+    /// Findings of the level `warning`, and those whose level is unknown.
     pub warning_count: u64,
     /// Findings of the level `note`.
     pub note_count: u64,
-    /// Results that are no problem: of the level `none`, or of a kind such as `pass`.
+    /// Results that are no problem: of a kind such as `pass`, or with the `baselineState` `absent`.
     pub none_count: u64,
     /// Findings that somebody suppressed. They are in no other count.
     pub suppressed_count: u64,
-    /// Runs that did not come to their end: without results, or with an invocation that failed.
+    /// Runs that are incomplete: without results, with results or invocations elsewhere, or with an invocation that failed,
+    /// does not say whether it was successful, or has a notification of the level `error`.
     pub failed_run_count: u64,
 }
 
@@ -176,7 +307,7 @@ pub struct SarifTool {
 }
 
 impl SarifSummary {
-    /// Whether every scan came to its end, one at least, and found nothing that counts.
+    /// Whether every run is complete, one at least, and found nothing that counts.
     pub(crate) fn is_compliant(&self) -> bool {
         let findings = [self.error_count, self.warning_count, self.note_count, self.failed_run_count];
         !self.tools.is_empty() && findings == [0; 4]
@@ -186,26 +317,43 @@ impl SarifSummary {
 impl From<&SarifData> for SarifSummary {
     fn from(log: &SarifData) -> Self {
         let mut summary = Self::default();
+        // They name their runs by GUIDs, which runs need not have.
+        let is_elsewhere = items(log.inline_external_properties.as_ref()).iter().any(Elsewhere::has_any);
         for run in &log.runs.0 {
-            run.add_to(&mut summary);
+            run.add_to(&mut summary, is_elsewhere);
         }
         summary
     }
 }
 
+/// The items of a list; none where it is left out.
+fn items<T, const MAX: usize>(list: Option<&List<T, MAX>>) -> &[T] {
+    list.map_or(&[], |list| &list.0)
+}
+
+impl Elsewhere {
+    fn has_any(&self) -> bool {
+        !items(self.results.as_ref()).is_empty() || !items(self.invocations.as_ref()).is_empty()
+    }
+}
+
 impl Run {
-    fn add_to(&self, summary: &mut SarifSummary) {
-        let Driver { name, version, semantic_version, rules } = &self.tool.driver;
+    fn add_to(&self, summary: &mut SarifSummary, is_elsewhere: bool) {
+        let Driver { name, version, semantic_version, .. } = &self.tool.driver;
         let version = version.as_ref().or(semantic_version.as_ref()).map(ToString::to_string);
         summary.tools.push(SarifTool { name: name.to_string(), version });
-        let mut invocations = self.invocations.iter().flat_map(|invocations| &invocations.0);
-        let has_failed = invocations.any(|invocation| invocation.execution_successful == Some(false));
-        summary.failed_run_count += u64::from(self.results.is_none() || has_failed);
-        let rules = rules.as_ref().map_or(&[][..], |rules| &rules.0);
-        let by_id: BTreeMap<&str, &Rule> =
-            rules.iter().filter_map(|rule| Some((rule.id.as_deref()?, rule))).collect();
-        for finding in self.results.iter().flat_map(|results| &results.0) {
-            let count = match finding.level(rules, &by_id) {
+        summary.failed_run_count += u64::from(is_elsewhere || !self.is_complete());
+        let rules = Descriptors::of(
+            self.tool.driver.rules.as_ref(),
+            items(self.tool.extensions.as_ref()).iter().map(|extension| extension.rules.as_ref()),
+        );
+        let invocations = items(self.invocations.as_ref()).iter();
+        let overrides = Vec::from_iter(
+            invocations.map(|one| rules.overrides(items(one.rule_configuration_overrides.as_ref()))),
+        );
+        for finding in items(self.results.as_ref()) {
+            let count = match finding.level(&rules, &overrides) {
+                _ if finding.baseline_state == Some(BaselineState::Absent) => &mut summary.none_count,
                 _ if finding.is_suppressed() => &mut summary.suppressed_count,
                 Level::None => &mut summary.none_count,
                 Level::Note => &mut summary.note_count,
@@ -215,30 +363,142 @@ impl Run {
             *count += 1;
         }
     }
+
+    /// Whether its results are all that there are, as far as the format tells (SARIF 2.1.0, appendix I).
+    fn is_complete(&self) -> bool {
+        let sorts = Descriptors::of(
+            self.tool.driver.notifications.as_ref(),
+            items(self.tool.extensions.as_ref()).iter().map(|extension| extension.notifications.as_ref()),
+        );
+        let is_elsewhere = self.external_property_file_references.as_ref().is_some_and(Elsewhere::has_any);
+        let invocations = items(self.invocations.as_ref());
+        self.results.is_some() && !is_elsewhere && invocations.iter().all(|one| one.is_successful(&sorts))
+    }
+}
+
+impl Invocation {
+    /// An exit code does not tell: many scanners exit with 1 where they found something.
+    fn is_successful(&self, sorts: &Descriptors<'_>) -> bool {
+        let was_ended = self.exit_signal_name.as_ref().is_some_and(|name| !name.is_empty())
+            || self.exit_signal_number.is_some_and(|number| number != 0)
+            || self.process_start_failure_message.as_ref().is_some_and(|why| !why.is_empty());
+        let overrides = sorts.overrides(items(self.notification_configuration_overrides.as_ref()));
+        let is_error = |notification: &Notification| {
+            let of_sort = || sorts.level(notification.descriptor.as_ref()?, Some(&overrides));
+            notification.level.or_else(of_sort) == Some(Level::Error)
+        };
+        let notifications = [&self.tool_execution_notifications, &self.tool_configuration_notifications];
+        let mut notifications = notifications.into_iter().flat_map(|list| items(list.as_ref()));
+        self.execution_successful == Some(true) && !was_ended && !notifications.any(is_error)
+    }
+}
+
+/// The rules of a scanner, or its sorts of notifications, by component: those of the scanner itself, and of each plugin.
+struct Descriptors<'a> {
+    driver: Component<'a>,
+    extensions: Vec<Component<'a>>,
+}
+
+struct Component<'a> {
+    descriptors: &'a [Descriptor],
+    by_id: BTreeMap<&'a str, &'a Descriptor>,
+}
+
+/// The descriptors of a component, where it has some.
+type DescriptorList<'a> = Option<&'a List<Descriptor, 100_000>>;
+
+/// The severities that an invocation sets, by descriptor.
+type Overrides = BTreeMap<*const Descriptor, Level>;
+
+impl<'a> Component<'a> {
+    fn of(descriptors: DescriptorList<'a>) -> Self {
+        let descriptors = items(descriptors);
+        let by_id = descriptors.iter().filter_map(|one| Some((one.id.as_deref()?, one))).collect();
+        Self { descriptors, by_id }
+    }
+}
+
+/// The item at a place.
+fn at<T>(list: &[T], index: i64) -> Option<&T> {
+    list.get(usize::try_from(index).ok()?)
+}
+
+impl<'a> Descriptors<'a> {
+    fn of(driver: DescriptorList<'a>, extensions: impl Iterator<Item = DescriptorList<'a>>) -> Self {
+        Self { driver: Component::of(driver), extensions: extensions.map(Component::of).collect() }
+    }
+
+    /// The descriptor that is meant. One whose id is another than the reference says is not.
+    fn find(&self, reference: &Reference) -> Option<&'a Descriptor> {
+        let component = match reference.tool_component {
+            None => &self.driver,
+            Some(component) => at(&self.extensions, component.index?)?,
+        };
+        let id = reference.id.as_deref();
+        let fits = |found: &&Descriptor| match id.zip(found.id.as_deref()) {
+            // A reference may name a part of a rule: `CA1000/1`.
+            Some((id, found)) => {
+                id.strip_prefix(found).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            }
+            None => true,
+        };
+        let by_index = reference.index.and_then(|index| at(component.descriptors, index)).filter(fits);
+        by_index.or_else(|| component.by_id.get(id?).copied())
+    }
+
+    /// The severities that an invocation sets. Of several for the same descriptor the most severe counts.
+    fn overrides(&self, overrides: &[ConfigurationOverride]) -> Overrides {
+        let mut levels = Overrides::new();
+        for one in overrides {
+            if let Some((found, level)) =
+                self.find(&one.descriptor).zip(one.configuration.and_then(|set| set.level))
+            {
+                let known = levels.entry(std::ptr::from_ref(found)).or_insert(level);
+                *known = level.max(*known);
+            }
+        }
+        levels
+    }
+
+    /// The severity that is configured for what is meant; an override counts before the default.
+    fn level(&self, reference: &Reference, overrides: Option<&Overrides>) -> Option<Level> {
+        let found = self.find(reference)?;
+        let overridden = overrides.and_then(|levels| levels.get(&std::ptr::from_ref(found)).copied());
+        overridden.or_else(|| found.default_configuration?.level)
+    }
 }
 
 impl Finding {
-    fn level(&self, rules: &[Rule], by_id: &BTreeMap<&str, &Rule>) -> Level {
-        match self.kind {
-            Some(Kind::NotApplicable | Kind::Pass | Kind::Informational) => return Level::None,
-            // It is open whether there is a problem: it counts.
-            Some(Kind::Review | Kind::Open) => {
-                return self.level.filter(|level| *level != Level::None).unwrap_or(Level::Warning);
-            }
-            Some(Kind::Fail) | None => {}
-        }
+    /// How severe it is. The kind says whether there is a problem, and the level `none` is for what is none (SARIF 2.1.0,
+    /// sections 3.27.9 and 3.27.10). Where the two contradict each other, there is a problem.
+    fn level(&self, rules: &Descriptors<'_>, overrides: &[Overrides]) -> Level {
+        let is_problem = |level: &Level| *level != Level::None;
         let of_rule = || {
-            let by_index = self.rule_index.and_then(|index| rules.get(usize::try_from(index).ok()?));
-            let rule = by_index.or_else(|| by_id.get(self.rule_id.as_deref()?).copied())?;
-            rule.default_configuration?.level
+            let invocation = self.provenance.and_then(|from| at(overrides, from.invocation_index?));
+            rules.level(&self.rule(), invocation)
         };
-        self.level.or_else(of_rule).unwrap_or(Level::Warning)
+        match self.kind {
+            Some(Kind::NotApplicable | Kind::Pass | Kind::Informational) => self.level.unwrap_or(Level::None),
+            // It is open whether there is a problem: it counts.
+            Some(Kind::Review | Kind::Open) => self.level.filter(is_problem).unwrap_or(Level::Warning),
+            Some(Kind::Fail) | None => {
+                let level = self.level.or_else(of_rule);
+                level.filter(is_problem).unwrap_or(Level::Warning)
+            }
+        }
+    }
+
+    /// Its rule, which it names in one of two ways, or in both. The place beside the finding is among the scanner's own rules.
+    fn rule(&self) -> Reference {
+        let Reference { id, index, tool_component } = self.rule.clone().unwrap_or_default();
+        let of_driver = self.rule_index.filter(|_| tool_component.is_none());
+        Reference { id: id.or_else(|| self.rule_id.clone()), index: index.or(of_driver), tool_component }
     }
 
     /// A finding is suppressed by decisions all of which are accepted.
     fn is_suppressed(&self) -> bool {
-        let suppressions = self.suppressions.as_ref().map_or(&[][..], |some| &some.0);
         let accepted = |one: &Suppression| matches!(one.status, None | Some(SuppressionStatus::Accepted));
+        let suppressions = items(self.suppressions.as_ref());
         !suppressions.is_empty() && suppressions.iter().all(accepted)
     }
 }
@@ -257,13 +517,27 @@ mod tests {
 
     #[test]
     fn findings_are_counted_by_their_levels() {
-        let rules = json!([{"id": "a", "defaultConfiguration": {"level": "error"}}, {"id": "b"}]);
+        let level = |level: &str| json!({"level": level});
+        let rules = json!([
+            {"id": "a", "defaultConfiguration": level("error")}, {"id": "b"},
+            {"id": "silent", "defaultConfiguration": level("none")},
+        ]);
+        let plugin = json!({"name": "plugin", "rules": [{"id": "p", "defaultConfiguration": level("note")}]});
+        let overrides = json!([
+            {"descriptor": {"id": "a"}, "configuration": level("note")},
+            {"descriptor": {"index": 1}, "configuration": level("error")},
+            {"descriptor": {"id": "b"}, "configuration": level("note")},
+            {"descriptor": {"id": "unknown"}, "configuration": level("error")},
+        ]);
+        let invocations = json!([
+            {"executionSuccessful": true, "ruleConfigurationOverrides": overrides}, {"executionSuccessful": true},
+        ]);
         // A result, and which count it adds to.
         let table = [
             (json!({"level": "error"}), "error_count"),
             (json!({"level": "warning"}), "warning_count"),
             (json!({"level": "note"}), "note_count"),
-            (json!({"level": "none"}), "none_count"),
+            (json!({"level": "none"}), "warning_count"),
             (json!({}), "warning_count"),
             (json!({"ruleId": "a"}), "error_count"),
             (json!({"ruleIndex": 0}), "error_count"),
@@ -271,8 +545,41 @@ mod tests {
             (json!({"ruleId": "b"}), "warning_count"),
             (json!({"ruleId": "unknown", "ruleIndex": 7}), "warning_count"),
             (json!({"ruleIndex": -1}), "warning_count"),
+            (json!({"ruleId": "b", "ruleIndex": 0}), "warning_count"),
+            (json!({"ruleId": "a/1", "ruleIndex": 0}), "error_count"),
+            (json!({"ruleId": "ab", "ruleIndex": 0}), "warning_count"),
+            (json!({"ruleId": "a", "ruleIndex": 1}), "error_count"),
+            (json!({"ruleId": "a", "ruleIndex": 7}), "error_count"),
+            (json!({"ruleId": "silent"}), "warning_count"),
+            (json!({"rule": {"id": "a"}}), "error_count"),
+            (json!({"rule": {"index": 0}}), "error_count"),
+            (json!({"ruleId": "a", "rule": {"index": 1}}), "error_count"),
+            (json!({"rule": {"id": "p", "toolComponent": {"index": 0}}}), "note_count"),
+            (json!({"ruleId": "p", "rule": {"index": 0, "toolComponent": {"index": 0}}}), "note_count"),
+            (json!({"ruleIndex": 0, "rule": {"id": "p", "toolComponent": {"index": 0}}}), "note_count"),
+            (json!({"rule": {"id": "p", "toolComponent": {"index": 1}}}), "warning_count"),
+            (json!({"rule": {"id": "p", "toolComponent": {"name": "plugin"}}}), "warning_count"),
+            (json!({"ruleId": "a", "provenance": {"invocationIndex": 0}}), "note_count"),
+            (json!({"ruleId": "b", "provenance": {"invocationIndex": 0}}), "error_count"),
+            (json!({"ruleId": "a", "provenance": {"invocationIndex": 1}}), "error_count"),
+            (json!({"ruleId": "a", "provenance": {"invocationIndex": -1}}), "error_count"),
+            (
+                json!({"ruleId": "a", "level": "warning", "provenance": {"invocationIndex": 0}}),
+                "warning_count",
+            ),
             (json!({"kind": "fail", "level": "error"}), "error_count"),
+            (json!({"kind": "fail", "level": "none"}), "warning_count"),
+            (json!({"kind": "fail", "ruleId": "silent"}), "warning_count"),
             (json!({"kind": "pass"}), "none_count"),
+            (json!({"kind": "pass", "ruleId": "a"}), "none_count"),
+            (json!({"kind": "pass", "level": "error"}), "error_count"),
+            (json!({"kind": "notApplicable", "level": "note"}), "note_count"),
+            (json!({"kind": "informational", "level": "warning"}), "warning_count"),
+            (json!({"level": "error", "baselineState": "new"}), "error_count"),
+            (json!({"level": "error", "baselineState": "unchanged"}), "error_count"),
+            (json!({"level": "error", "baselineState": "updated"}), "error_count"),
+            (json!({"level": "error", "baselineState": "absent"}), "none_count"),
+            (json!({"kind": "open", "baselineState": "absent"}), "none_count"),
             (json!({"kind": "informational", "level": "none"}), "none_count"),
             (json!({"kind": "notApplicable", "ruleId": "a"}), "none_count"),
             (json!({"kind": "open", "level": "none"}), "warning_count"),
@@ -288,7 +595,8 @@ mod tests {
         ];
         for (result, expected) in table {
             let driver = json!({"name": "scan", "semanticVersion": "1.2.3", "rules": rules});
-            let found = summary(&json!([{"tool": {"driver": driver}, "results": [result]}]));
+            let tool = json!({"driver": driver, "extensions": [plugin]});
+            let found = summary(&json!([{"tool": tool, "results": [result], "invocations": invocations}]));
             let counts = serde_json::to_value(&found).unwrap();
             let counted = counts.as_object().unwrap().iter().filter(|(_, count)| **count == json!(1));
             assert_eq!(Vec::from_iter(counted.map(|(name, _)| name.as_str())), [expected], "{result}");
@@ -305,12 +613,28 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_that_did_not_end_is_no_scan_without_findings() {
-        let tool = json!({"driver": {"name": "scan"}});
+    fn an_incomplete_run_is_no_run_without_findings() {
+        let sorts = json!([{"id": "broken", "defaultConfiguration": {"level": "error"}}, {"id": "slow"}]);
+        let tool = json!({"driver": {"name": "scan", "notifications": sorts}});
         let run = |results: Value, invocations: Value| json!({"tool": tool, "results": results, "invocations": invocations});
+        let with = |name: &str, value: Value| {
+            let mut invocation = json!({"executionSuccessful": true});
+            invocation[name] = value;
+            json!([run(json!([]), json!([invocation]))])
+        };
+        let notified = |notification: Value| with("toolExecutionNotifications", json!([notification]));
+        let references = |references: Value| {
+            let mut run = run(json!([]), Value::Null);
+            run["externalPropertyFileReferences"] = references;
+            json!([run])
+        };
+        let louder = json!([{"descriptor": {"id": "slow"}, "configuration": {"level": "error"}}]);
+        let mut overridden = notified(json!({"descriptor": {"id": "slow"}}));
+        overridden[0]["invocations"][0]["notificationConfigurationOverrides"] = louder;
         let table = [
             (json!([]), false),
             (json!([run(json!([]), Value::Null)]), true),
+            (json!([run(json!([]), json!([]))]), true),
             (json!([run(json!([]), json!([{"executionSuccessful": true}]))]), true),
             (
                 json!([run(
@@ -319,12 +643,50 @@ mod tests {
                 )]),
                 false,
             ),
+            (json!([run(json!([]), json!([{"executionSuccessful": null}]))]), false),
+            (json!([run(json!([]), json!([{}]))]), false),
+            (json!([run(json!([]), json!([{"exitCode": 0}]))]), false),
             (json!([run(Value::Null, Value::Null)]), false),
             (json!([{"tool": tool}]), false),
             (json!([run(json!([]), Value::Null), {"tool": tool}]), false),
+            // A scanner may exit with 1 because it found something.
+            (with("exitCode", json!(1)), true),
+            (with("exitSignalName", json!("SIGKILL")), false),
+            (with("exitSignalName", Value::Null), true),
+            (with("exitSignalNumber", json!(9)), false),
+            (with("processStartFailureMessage", json!("not found")), false),
+            (with("toolExecutionNotifications", json!([])), true),
+            (with("toolConfigurationNotifications", json!([{"level": "error"}])), false),
+            (notified(json!({"level": "error"})), false),
+            (notified(json!({"level": "warning"})), true),
+            (notified(json!({})), true),
+            (notified(json!({"descriptor": {"id": "broken"}})), false),
+            (notified(json!({"descriptor": {"index": 0}})), false),
+            (notified(json!({"descriptor": {"id": "slow"}})), true),
+            (notified(json!({"level": "note", "descriptor": {"id": "broken"}})), true),
+            (overridden, false),
+            (references(json!({"results": [{"guid": "g"}]})), false),
+            (references(json!({"invocations": [{"location": {}}]})), false),
+            (references(json!({"results": [], "artifacts": [{"guid": "g"}]})), true),
         ];
         for (runs, compliant) in table {
             assert_eq!(summary(&runs).is_compliant(), compliant, "{runs}");
+        }
+    }
+
+    #[test]
+    fn results_beside_the_runs_are_unread() {
+        let runs = json!([{"tool": {"driver": {"name": "scan"}}, "results": []}]);
+        for (beside, compliant) in [
+            (Value::Null, true),
+            (json!([]), true),
+            (json!([{"artifacts": [{}]}]), true),
+            (json!([{"results": [{"level": "error"}]}]), false),
+            (json!([{}, {"invocations": [{"executionSuccessful": false}]}]), false),
+        ] {
+            let log = json!({"version": "2.1.0", "runs": runs, "inlineExternalProperties": beside});
+            let summary = SarifSummary::from(&from_value::<SarifData>(&log).unwrap());
+            assert_eq!(summary.is_compliant(), compliant, "{log}");
         }
     }
 

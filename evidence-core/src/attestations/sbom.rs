@@ -5,6 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::attestations::record::Attachment;
+use crate::name::Fingerprint;
+
 /// A bill of materials in short. What its document does not say is left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SbomSummary {
@@ -22,6 +25,9 @@ pub struct SbomSummary {
     /// The version of what it describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject_version: Option<String>,
+    /// Why it is not compliant; absent where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// So many tools are named.
@@ -42,7 +48,18 @@ impl SbomSummary {
             // Of SPDX the document has the name.
             subject: text(&subject["name"]).or_else(|| text(&document["name"])),
             subject_version: text(&subject["version"]),
+            reason: None,
         }
+    }
+}
+
+/// Why the document with this SHA-256 is not among the files; nothing where it is.
+pub(crate) fn missing_document(original: &Fingerprint, files: &[Attachment]) -> Option<String> {
+    match files.iter().find(|file| file.sha256 == *original) {
+        _ if files.is_empty() => Some("The document is not attached".to_owned()),
+        None => Some("No attachment has the SHA-256 of original_fingerprint".to_owned()),
+        Some(document) if document.size == 0 => Some("The attached document is empty".to_owned()),
+        Some(_) => None,
     }
 }
 
@@ -84,6 +101,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_document_is_attached_and_has_the_digest_that_is_claimed() {
+        let file = |digit: &str, size: u64| Attachment {
+            file_name: "bill.json".to_owned(),
+            media_type: "application/json".to_owned(),
+            size,
+            sha256: digit.repeat(64).parse().unwrap(),
+        };
+        let table = [
+            (vec![], Some("The document is not attached")),
+            (vec![file("b", 7)], Some("No attachment has the SHA-256 of original_fingerprint")),
+            (vec![file("a", 0)], Some("The attached document is empty")),
+            (vec![file("a", 7)], None),
+            (vec![file("b", 7), file("a", 7)], None),
+        ];
+        for (files, reason) in table {
+            let original = "a".repeat(64).parse().unwrap();
+            assert_eq!(missing_document(&original, &files).as_deref(), reason, "{files:?}");
+        }
+    }
+
+    #[test]
     fn a_summary_says_what_the_document_says() {
         let of_client = json!({
             "created_at": "2026-01-01T00:00:00Z", "tools": ["syft 1.0", {"name": "trivy", "version": "0.5"}], "package_count": 7,
@@ -120,6 +158,7 @@ mod tests {
                 tools: tools.into_iter().map(str::to_owned).collect(),
                 subject: subject.map(str::to_owned),
                 subject_version: version.map(str::to_owned),
+                reason: None,
             };
             assert_eq!(SbomSummary::of("f", &document), expected, "{document}");
         }

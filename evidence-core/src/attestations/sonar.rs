@@ -16,7 +16,8 @@ pub struct SonarResults {
     /// The server's id of the task; null where that was not reported.
     #[serde(default)]
     pub task_id: Option<ShortText>,
-    /// What became of the task, in the server's words; null where that was not reported.
+    /// What became of the task, in the server's words; null where that was not reported. Anything but `SUCCESS` is not
+    /// compliant; without it the quality gate decides alone.
     #[serde(default)]
     pub status: Option<ShortText>,
     /// When it was analysed, in the server's words.
@@ -85,12 +86,14 @@ pub struct QualityGateCondition {
 }
 
 impl SonarResults {
-    /// Whether the code passed its quality gate, and no condition of it says otherwise.
+    /// Whether the task succeeded, and the code passed its quality gate, of which no condition says otherwise.
     pub(crate) fn is_compliant(&self) -> bool {
+        // The public client sends an empty status where the server no longer has the task of an analysis.
+        let succeeded = self.status.as_deref().is_none_or(|status| matches!(status, "" | "SUCCESS"));
         let is_met = |one: &QualityGateCondition| matches!(one.status.as_str(), "OK" | "NO_VALUE");
         let passed =
             |gate: &QualityGate| gate.status.as_str() == "OK" && gate.conditions.0.iter().all(is_met);
-        self.quality_gate.as_ref().is_some_and(passed)
+        succeeded && self.quality_gate.as_ref().is_some_and(passed)
     }
 }
 
@@ -129,6 +132,25 @@ mod tests {
         let mut without = analysis(&Value::Null);
         without.as_object_mut().unwrap().remove("qualityGate");
         assert!(!from_value::<SonarResults>(&without).unwrap().is_compliant());
+    }
+
+    #[test]
+    fn a_task_that_did_not_succeed_is_not_compliant_whatever_the_quality_gate_says() {
+        let mut sent = analysis(&json!({"status": "OK", "conditions": []}));
+        for (status, compliant) in [
+            (json!("SUCCESS"), true),
+            (json!(""), true),
+            (Value::Null, true),
+            (json!("FAILED"), false),
+            (json!("CANCELED"), false),
+            (json!("PENDING"), false),
+            (json!("IN_PROGRESS"), false),
+            (json!("success"), false),
+            (json!("of tomorrow"), false),
+        ] {
+            sent["status"] = status;
+            assert_eq!(from_value::<SonarResults>(&sent).unwrap().is_compliant(), compliant, "{sent}");
+        }
     }
 
     #[test]

@@ -40,7 +40,8 @@ pub struct ListControlDecisions {
     pub page: Option<PageNumber>,
     /// Decisions a page: 15 when left out.
     pub per_page: Option<PerPage<100>>,
-    /// Whether to list those that are compliant, or those that are not; all of them when left out.
+    /// Whether to list those that are compliant, or those that are not, as they were decided: superseded ones, too. All of them
+    /// when left out.
     pub is_compliant: Option<bool>,
     /// Lists those that were recorded then or later, in epoch seconds.
     pub from_timestamp: Option<SentSeconds>,
@@ -61,8 +62,11 @@ pub struct ControlDecisionSummary {
     pub decision_id: Id,
     /// The name of the attestation.
     pub attestation_name: AttestationName,
-    /// Whether what the control demands was done, as it was decided.
+    /// Whether what the control demands was done, as it was decided. It counts only where `superseded` is false.
     pub is_compliant: bool,
+    /// Whether the decision no longer counts in its trail: a newer attestation of its name superseded it, also an override, or
+    /// one that is no decision.
+    pub superseded: bool,
     /// Who overrode the decision in its trail and why: `overridden by NAME: REASON`. Absent where no override replaces it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub override_info: Option<String>,
@@ -234,24 +238,42 @@ impl Operation for GetControlDecision {
 struct Around {
     flows: BTreeMap<Id, FlowLabel>,
     trails: BTreeMap<Id, TrailName>,
-    /// Who overrode decisions and why, by the id of the decision.
+    standing: Standing,
+}
+
+/// Where some decisions stand in their trails, by their ids.
+#[derive(Default)]
+struct Standing {
+    /// Those whose verdicts count. One whose trail cannot be read is not among them.
+    deciding: BTreeSet<String>,
+    /// Who overrode one and why.
     overridden: BTreeMap<String, String>,
 }
 
-/// Who overrode these decisions and why, by the id of the decision.
-async fn overridden(decisions: &[DecisionRow], cx: &Context<'_>) -> Result<BTreeMap<String, String>> {
+async fn standing(decisions: &[DecisionRow], cx: &Context<'_>) -> Result<Standing> {
     let trails = distinct(decisions.iter().map(|decision| decision.trail));
     let names: BTreeSet<String> = decisions.iter().map(|decision| decision.name.to_string()).collect();
     let names = Arc::new(names);
+    let ids: Arc<BTreeSet<String>> =
+        Arc::new(decisions.iter().map(|decision| decision.id.to_string()).collect());
     let find = move |(contents, _): (TrailContents, Arc<Parsed>)| {
         let artifacts = Vec::from_iter(contents.artifacts.iter().map(ReportedArtifact::from));
         let of_names = contents.attestations.iter().filter(|row| names.contains(&row.name));
         let attestations = Vec::from_iter(of_names.map(ReportedAttestation::from));
-        let found = compliance::overridden_by(&artifacts, &attestations, &contents.earlier_names);
-        let owned = found.into_iter().map(|(id, info)| (id.to_owned(), info.to_owned()));
-        owned.collect::<Vec<_>>()
+        let deciding = compliance::deciding(&artifacts, &attestations, &contents.earlier_names);
+        let overridden = compliance::overridden_by(&artifacts, &attestations, &contents.earlier_names);
+        let overridden = overridden.into_iter().map(|(id, info)| (id.to_owned(), info.to_owned()));
+        Standing {
+            deciding: deciding.into_iter().filter(|id| ids.contains(*id)).map(str::to_owned).collect(),
+            overridden: overridden.collect(),
+        }
     };
-    Ok(evaluated(&trails, cx, find).await?.into_iter().flatten().collect())
+    let mut all = Standing::default();
+    for Standing { deciding, overridden } in evaluated(&trails, cx, find).await? {
+        all.deciding.extend(deciding);
+        all.overridden.extend(overridden);
+    }
+    Ok(all)
 }
 
 impl Around {
@@ -261,7 +283,7 @@ impl Around {
         let trails = async { Ok(cx.store().trail_labels(cx.org()?, &trails).await?) };
         let (flows, trails) = try_join(cx.flow_labels(&flows), trails).await?;
         let trails = trails.into_iter().map(|(trail, label)| (trail, label.name)).collect();
-        Ok(Self { flows, trails, overridden: overridden(decisions, cx).await? })
+        Ok(Self { flows, trails, standing: standing(decisions, cx).await? })
     }
 
     /// Nothing where its flow or its trail cannot be read.
@@ -276,7 +298,8 @@ impl Around {
             decision_id: id,
             attestation_name: name,
             is_compliant,
-            override_info: self.overridden.get(&id.to_string()).cloned(),
+            superseded: !self.standing.deciding.contains(&id.to_string()),
+            override_info: self.standing.overridden.get(&id.to_string()).cloned(),
             control_version,
             created_at: at.seconds(),
             created_by: by,

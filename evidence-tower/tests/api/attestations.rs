@@ -342,7 +342,7 @@ async fn the_data_of_a_system_type_fit_the_schema_that_is_told() {
         let types = api.get("/attestations/system-attestation-types").await.ok();
         let names = Vec::from_iter(types.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()));
         assert_eq!(names, ["decision", "sarif", "sbom"]);
-        let sbom = json!({"format": "spdx", "original_fingerprint": "a".repeat(64), "document": {"package_count": 7}});
+        let sbom = json!({"format": "spdx", "original_fingerprint": OF_ABC, "document": {"package_count": 7}});
         let decision = json!({"is_compliant": true, "control": "c"});
         let sarif = json!({"version": "2.1.0", "runs": [{"tool": {"driver": {"name": "scan"}}, "results": []}]});
         for (kind, data) in types.as_array().unwrap().iter().zip([&decision, &sarif, &sbom]) {
@@ -359,7 +359,9 @@ async fn the_data_of_a_system_type_fit_the_schema_that_is_told() {
                 api.attest("system", &json!({"attestation_name": name, "type_name": name, "attestation_data": data}))
             };
             for sent in [data.clone(), json!(data.to_string())] {
-                attest(sent).await.created();
+                let document = json!({"attestation_name": name, "type_name": name, "attestation_data": sent});
+                let parts = [("name=\"data_json\"", &*document.to_string()), ATTACHED_ABC];
+                api.post("/attestations/acme/shop/trail/t/system").form(&parts).await.created();
             }
             assert!(is_valid(data));
             for data in broken {
@@ -380,6 +382,10 @@ async fn the_data_of_a_system_type_fit_the_schema_that_is_told() {
     })
     .await;
 }
+
+/// The SHA-256 of `abc`, and a file that says so.
+const OF_ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+const ATTACHED_ABC: (&str, &str) = ("name=\"attachment_file\"; filename=\"bill.json\"", "abc");
 
 /// Templates and policies ask for bills of materials and for SARIF logs by either spelling of their types; answers have
 /// their summaries.
@@ -402,10 +408,10 @@ async fn bills_of_materials_and_sarif_logs_are_asked_for_and_shown_in_short() {
                 "build_url": "", "commit_url": "",
             });
             api.post(&format!("/artifacts/acme/{flow}")).json(artifact).await.created();
-            let attest = async |name: &str, kind: &str, data: Value| {
+            let attest = async |name: &str, kind: &str, data: Value, files: &[(&str, &str)]| {
                 let document = json!({"attestation_name": name, "type_name": kind, "attestation_data": data}).to_string();
                 let attest = api.post(&format!("/attestations/acme/{flow}/trail/t/system"));
-                attest.form(&[("name=\"data_json\"", &document)]).await.created();
+                attest.form(&[&[("name=\"data_json\"", &*document)], files].concat()).await.created();
             };
             let is_compliant = async || {
                 let gate = format!("/asserts/acme/fingerprint/{}", "a".repeat(64));
@@ -414,15 +420,16 @@ async fn bills_of_materials_and_sarif_logs_are_asked_for_and_shown_in_short() {
                 assert_eq!(by_policy["compliant"], by_flow, "{flow}");
                 by_flow
             };
-            attest("bill", "sbom", json!({
-                "format": "cyclonedx", "original_fingerprint": "b".repeat(64),
+            let sbom_of = |fingerprint: &str| json!({
+                "format": "cyclonedx", "original_fingerprint": fingerprint,
                 "document": {"package_count": 7, "tools": ["syft"], "subject": {"name": "shop", "version": "1"}},
-            })).await;
+            });
+            attest("bill", "sbom", sbom_of(OF_ABC), &[ATTACHED_ABC]).await;
             assert_eq!(is_compliant().await, json!(false), "{flow}: no scan");
             let log = |results: Value| json!({
                 "version": "2.1.0", "runs": [{"tool": {"driver": {"name": "scan", "version": "2"}}, "results": results}],
             });
-            attest("scan", "sarif", log(json!([{"level": "error"}, {"level": "note"}, {"kind": "pass"}]))).await;
+            attest("scan", "sarif", log(json!([{"level": "error"}, {"level": "note"}, {"kind": "pass"}])), &[]).await;
             assert_eq!(is_compliant().await, json!(false), "{flow}: findings");
             let scan = api.get(&format!("/attestations/acme/{flow}/trail/t/scan")).await.ok();
             let summary = json!({
@@ -431,13 +438,24 @@ async fn bills_of_materials_and_sarif_logs_are_asked_for_and_shown_in_short() {
             });
             assert_eq!((&scan[0]["processed_sarif_results"], &scan[0]["is_compliant"]), (&summary, &json!(false)));
             assert_eq!((&scan[0]["attestation_type"], &scan[0]["type_name"]), (&json!("system:sarif"), &json!("sarif")));
-            attest("scan", "sarif", log(json!([]))).await;
+            attest("scan", "sarif", log(json!([])), &[]).await;
             assert_eq!(is_compliant().await, json!(true), "{flow}");
             let bill = api.get(&format!("/attestations/acme/{flow}/trail/t/bill")).await.ok();
             let summary = json!({
                 "format": "cyclonedx", "component_count": 7, "tools": ["syft"], "subject": "shop", "subject_version": "1",
             });
             assert_eq!(bill[0]["processed_sbom"], summary);
+            // One whose document is not attached is recorded, and not compliant.
+            let other = "b".repeat(64);
+            for (fingerprint, files, reason) in [
+                (OF_ABC, &[][..], "The document is not attached"),
+                (&other, &[ATTACHED_ABC], "No attachment has the SHA-256 of original_fingerprint"),
+            ] {
+                attest("bill", "sbom", sbom_of(fingerprint), files).await;
+                assert_eq!(is_compliant().await, json!(false), "{flow}: {reason}");
+                let bill = api.get(&format!("/attestations/acme/{flow}/trail/t/bill")).await.ok();
+                assert_eq!((&bill[0]["is_compliant"], &bill[0]["processed_sbom"]["reason"]), (&json!(false), &json!(reason)));
+            }
         }
     })
     .await;

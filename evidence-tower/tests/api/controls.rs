@@ -606,7 +606,7 @@ async fn a_decision_that_is_overridden_says_by_whom_and_why() {
         decide().await.created();
         let list = "/controls/acme/SDLC-4/decisions";
         let decision = api.get(list).await.ok()["decisions"][0].clone();
-        assert_eq!(decision.get("override_info"), None);
+        assert_eq!((decision.get("override_info"), &decision["superseded"]), (None, &json!(false)));
         let body = json!({
             "attestation_name": "r", "reason": "seen by hand", "new_compliance_status": true,
             "original_attestation_type": "system:decision",
@@ -616,11 +616,62 @@ async fn a_decision_that_is_overridden_says_by_whom_and_why() {
         let one = format!("{list}/{}", decision["decision_id"].as_str().unwrap());
         for found in [api.get(list).await.ok()["decisions"][0].clone(), api.get(&one).await.ok()] {
             assert_eq!((&found["is_compliant"], &found["override_info"]), (&json!(false), &info), "{found}");
+            assert_eq!(found["superseded"], true, "{found}");
         }
         // A newer decision counts again.
         decide().await.created();
         let decisions = api.get(list).await.ok()["decisions"].clone();
         assert_eq!([0, 1].map(|place| decisions[place].get("override_info")), [None, None]);
+        assert_eq!([0, 1].map(|place| &decisions[place]["superseded"]), [&json!(false), &json!(true)]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_decision_that_a_newer_attestation_of_its_name_superseded_is_shown_as_superseded() {
+    on_every_store_and_mount(async |api| {
+        given_review(&api).await;
+        given(&api, "SDLC-5", "another").await;
+        let artifact = json!({
+            "trail_name": "t", "template_reference_name": "app", "fingerprint": "a".repeat(64), "filename": "x",
+            "build_url": "", "commit_url": "",
+        });
+        api.post("/artifacts/acme/shop").json(artifact).await.created();
+        let decide = async |name: &str, control: &str, on_artifact: bool, is_compliant: bool| {
+            let mut document = json!({
+                "attestation_name": name, "type_name": "decision", "control": control,
+                "attestation_data": {"is_compliant": is_compliant},
+            });
+            if on_artifact {
+                document["artifact_fingerprint"] = json!("a".repeat(64));
+            }
+            api.attest("system", &document).await.created();
+        };
+        let list = "/controls/acme/SDLC-4/decisions";
+        // Newest first: whether each is compliant, and superseded.
+        let shown = async |query: &str| {
+            let decisions = api.get(&format!("{list}{query}")).await.ok()["decisions"].clone();
+            let shown = decisions.as_array().unwrap().iter().map(|one| {
+                (one["is_compliant"].as_bool().unwrap(), one["superseded"].as_bool().unwrap())
+            });
+            shown.collect::<Vec<_>>()
+        };
+        decide("r", "SDLC-4", false, true).await;
+        assert_eq!(shown("").await, [(true, false)]);
+        // Another scope, and another name, supersede nothing.
+        decide("r", "SDLC-4", true, true).await;
+        decide("s", "SDLC-4", false, true).await;
+        assert_eq!(shown("").await, [(true, false), (true, false), (true, false)]);
+        decide("r", "SDLC-4", false, false).await;
+        assert_eq!(shown("").await, [(false, false), (true, false), (true, false), (true, true)]);
+        assert_eq!(shown("?is_compliant=true").await, [(true, false), (true, false), (true, true)]);
+        // A decision about another control, and an attestation that is no decision, supersede it all the same.
+        decide("r", "SDLC-5", true, true).await;
+        api.attest("generic", &json!({"attestation_name": "s", "is_compliant": true})).await.created();
+        assert_eq!(shown("").await, [(false, false), (true, true), (true, true), (true, true)]);
+        let oldest = api.get(&format!("{list}?sort_direction=asc")).await.ok()["decisions"][0].clone();
+        let one = api.get(&format!("{list}/{}", oldest["decision_id"].as_str().unwrap())).await.ok();
+        assert_eq!((&one["superseded"], &one["attestation"]["is_compliant"]), (&json!(true), &json!(true)));
     })
     .await;
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use evidence_core::fact::Fact;
 use evidence_core::policies::PolicyVersion;
@@ -14,7 +14,7 @@ use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 
 use crate::mounts::Mount;
-use crate::support::{Api, NOW, StoreUnderTest, acme, fixture, in_memory, stores};
+use crate::support::{Api, NOW, StoreUnderTest, acme, fixture, in_memory, on_every_store, stores};
 use crate::unreadable::inject;
 
 /// What an attestation is about.
@@ -39,12 +39,20 @@ enum Step {
     NoTests(&'static str),
     Tag(&'static str, &'static str),
     Allow,
+    /// The artifact runs in the environment, under all of these names.
+    Run(&'static [&'static str]),
+    /// The environment requires provenance.
+    RequireProvenance,
+    ArchiveFlow,
     BreakTemplate,
     BreakPolicy,
 }
 
 use On::{Artifact, Other, Trail};
-use Step::{Allow, Attest, BreakPolicy, BreakTemplate, Decide, NoTests, Override, Report, Tag};
+use Step::{
+    Allow, ArchiveFlow, Attest, BreakPolicy, BreakTemplate, Decide, NoTests, Override, Report,
+    RequireProvenance, Run, Tag,
+};
 
 /// A case, and the verdict in each place.
 struct Case {
@@ -230,6 +238,66 @@ const CASES: &[Case] = &[
     },
     Case {
         group: "absent",
+        text: "The environment has no policies and requires provenance, and the artifact complies in its flow",
+        template: APP,
+        policy: "",
+        steps: &[Report(Artifact, "app"), Attest("unit", Artifact, true), RequireProvenance],
+        state: "COMPLIANT",
+        places: ["yes", "–", "yes", "yes"],
+        why: "Without policies, an environment that requires provenance goes by the artifact's flows.",
+    },
+    Case {
+        group: "absent",
+        text: "The environment has no policies and requires provenance, and the artifact does not comply in its flow",
+        template: APP,
+        policy: "",
+        steps: &[Report(Artifact, "app"), RequireProvenance],
+        state: "INCOMPLETE",
+        places: ["no", "–", "no", "no"],
+        why: "",
+    },
+    Case {
+        group: "absent",
+        text: "The environment has no policies and requires provenance, and the artifact was never reported",
+        template: NOTHING,
+        policy: "",
+        steps: &[RequireProvenance],
+        state: "–",
+        places: ["404", "–", "404", "no"],
+        why: "",
+    },
+    Case {
+        group: "absent",
+        text: "The environment requires provenance, which its policy waives, and the artifact was never reported",
+        template: NOTHING,
+        policy: "{provenance: {required: true, exceptions: [{if: '${{ not exists(flow) }}'}]}}",
+        steps: &[RequireProvenance],
+        state: "–",
+        places: ["404", "404", "404", "no"],
+        why: "",
+    },
+    Case {
+        group: "absent",
+        text: "The environment requires provenance, and the artifact was never reported and is on the allowlist",
+        template: NOTHING,
+        policy: PROVENANCE,
+        steps: &[RequireProvenance, Allow],
+        state: "–",
+        places: ["404", "404", "yes", "yes"],
+        why: "Somebody allowed the artifact in this environment; answers name who and why.",
+    },
+    Case {
+        group: "absent",
+        text: "The attestation is missing, and somebody overrode it",
+        template: APP,
+        policy: BOTH,
+        steps: &[Report(Artifact, "app"), Override("unit", Artifact, true)],
+        state: "COMPLIANT",
+        places: YES,
+        why: "Somebody overrode the verdict of this attestation, with a reason; answers show both.",
+    },
+    Case {
+        group: "absent",
         text: "The artifact was reported without a template reference name",
         template: APP,
         policy: COMPLIANT,
@@ -267,6 +335,26 @@ const CASES: &[Case] = &[
         state: "COMPLIANT",
         places: YES,
         why: "Somebody overrode the verdict of this attestation, with a reason; answers show both.",
+    },
+    Case {
+        group: "superseded",
+        text: "The artifact's compliant attestation is overridden as not compliant",
+        template: APP,
+        policy: BOTH,
+        steps: &[Report(Artifact, "app"), Attest("unit", Artifact, true), Override("unit", Artifact, false)],
+        state: "NON-COMPLIANT",
+        places: NO,
+        why: "",
+    },
+    Case {
+        group: "superseded",
+        text: "The attestation was reported again and failed after it was overridden",
+        template: APP,
+        policy: BOTH,
+        steps: &[Report(Artifact, "app"), Override("unit", Artifact, true), Attest("unit", Artifact, false)],
+        state: "NON-COMPLIANT",
+        places: NO,
+        why: "",
     },
     Case {
         group: "superseded",
@@ -347,6 +435,26 @@ const CASES: &[Case] = &[
         why: "",
     },
     Case {
+        group: "superseded",
+        text: "The flow of the compliant artifact was archived",
+        template: APP,
+        policy: BOTH,
+        steps: &[Report(Artifact, "app"), Attest("unit", Artifact, true), ArchiveFlow],
+        state: "–",
+        places: YES,
+        why: "A flow that is archived is hidden, and takes no more reports. The verdicts in it stay.",
+    },
+    Case {
+        group: "superseded",
+        text: "The flow of the failed artifact was archived",
+        template: APP,
+        policy: BOTH,
+        steps: &[Report(Artifact, "app"), Attest("unit", Artifact, false), ArchiveFlow],
+        state: "–",
+        places: NO,
+        why: "",
+    },
+    Case {
         group: "unknown",
         text: "The template expects no artifact of the name",
         template: APP,
@@ -365,6 +473,26 @@ const CASES: &[Case] = &[
         state: "INCOMPLETE",
         places: ["no", "yes", "yes", "yes"],
         why: "An exception of the policy waives the rule where it is true.",
+    },
+    Case {
+        group: "unknown",
+        text: "The artifact runs under several names, and an exception is true of each",
+        template: APP,
+        policy: "{trail-compliance: {required: true, exceptions: [{if: \"${{ artifact.name != 'db' }}\"}]}}",
+        steps: &[Report(Artifact, "app"), Run(&["app", "web"])],
+        state: "INCOMPLETE",
+        places: ["no", "yes", "yes", "yes"],
+        why: "An exception of the policy waives the rule where it is true of every name under which the artifact runs.",
+    },
+    Case {
+        group: "unknown",
+        text: "An exception is unknown: it is not true of each name under which the artifact runs",
+        template: APP,
+        policy: "{trail-compliance: {required: true, exceptions: [{if: \"${{ artifact.name == 'app' }}\"}]}}",
+        steps: &[Report(Artifact, "app"), Run(&["app", "web"])],
+        state: "INCOMPLETE",
+        places: NO,
+        why: "",
     },
     Case {
         group: "unknown",
@@ -466,6 +594,8 @@ struct Scene<'a> {
     policy: String,
     artifact: String,
     other: String,
+    /// The names under which the artifact runs.
+    runs_as: Mutex<&'static [&'static str]>,
 }
 
 impl<'a> Scene<'a> {
@@ -477,6 +607,7 @@ impl<'a> Scene<'a> {
             policy: format!("policy-{number}"),
             artifact: format!("{number:063}a"),
             other: format!("{number:063}b"),
+            runs_as: Mutex::new(&["app"]),
         };
         let document = json!({"name": scene.flow, "description": ""}).to_string();
         let file = ("name=\"template_file\"; filename=\"t.yml\"", template);
@@ -558,11 +689,33 @@ impl<'a> Scene<'a> {
                 let path = format!("/allowlists/acme/{}", self.environment);
                 api.put(&path).json(allowed).await.status.is_success()
             }
+            Run(names) => {
+                *self.runs_as.lock().unwrap() = names;
+                self.run().await;
+                true
+            }
+            RequireProvenance => {
+                let required = json!({
+                    "name": self.environment, "type": "docker", "description": "", "require_provenance": true,
+                });
+                api.put("/environments/acme").json(required).await.status.is_success()
+            }
+            ArchiveFlow => api.put(&format!("/flows/acme/{flow}/archive")).await.status.is_success(),
             BreakTemplate | BreakPolicy => {
                 self.damage(step, store.unwrap()).await;
                 true
             }
         }
+    }
+
+    /// Reports that the artifact runs, and nothing else.
+    async fn run(&self) {
+        let names = *self.runs_as.lock().unwrap();
+        let one = |name: &&str| json!({"digests": {*name: self.artifact}, "creationTimestamp": 1});
+        let running = json!({"artifacts": names.iter().map(one).collect::<Vec<_>>()});
+        let path = format!("/environments/acme/{}/report/docker", self.environment);
+        let report = self.api.put(&path).json(running).await;
+        assert!(report.status.is_success(), "{report:?}");
     }
 
     /// Makes the template or the policy one that cannot be read, as damage does.
@@ -589,6 +742,27 @@ impl<'a> Scene<'a> {
         inject(store, acme, Fact::PolicyUpdated { record, version: Some(version), comment: None }).await;
     }
 
+    /// Whoever let the artifact pass is named, with the reason.
+    async fn shows_who_decided(&self, case: &Case) {
+        let Self { api, flow, environment, artifact, .. } = self;
+        let gate = format!("/asserts/acme/fingerprint/{artifact}?environment_name={environment}");
+        if case.steps.contains(&Allow) {
+            let snapshot = api.get(&format!("/snapshots/acme/{environment}/-1")).await.ok();
+            for shown in [&snapshot["artifacts"][0], &api.get(&gate).await.ok()] {
+                let allowed = &shown["allow_listing"];
+                let by = (&allowed["allowed_by"], &allowed["description"]);
+                assert_eq!(by, (&json!("jane"), &json!("it is known")), "{}: {shown}", case.text);
+            }
+        }
+        if matches!(case.steps.last(), Some(Override(_, Artifact, _))) {
+            let trail = api.get(&format!("/trails/acme/{flow}/t")).await.ok();
+            for shown in [&trail, &api.get(&gate).await.ok()] {
+                let info = r#""override_info":"overridden by jane: seen""#;
+                assert!(shown.to_string().contains(info), "{}: {shown}", case.text);
+            }
+        }
+    }
+
     /// The gate's answer to this query.
     async fn gate(&self, query: &str) -> &'static str {
         let reply = self.api.get(&format!("/asserts/acme/fingerprint/{}{query}", self.artifact)).await;
@@ -611,9 +785,7 @@ impl<'a> Scene<'a> {
         let by_flow = self.gate("").await;
         let by_policy = if has_policy { self.gate(&format!("?policy_name={policy}")).await } else { "–" };
         let before = self.gate(&format!("?environment_name={environment}")).await;
-        let running = json!({"artifacts": [{"digests": {"app": artifact}, "creationTimestamp": 1}]});
-        let report = api.put(&format!("/environments/acme/{environment}/report/docker")).json(running).await;
-        assert!(report.status.is_success(), "{report:?}");
+        self.run().await;
         let by_environment = self.gate(&format!("?environment_name={environment}")).await;
         assert_eq!(before, by_environment, "the gate before and after the artifact runs");
         let snapshot = api.get(&format!("/snapshots/acme/{environment}/-1")).await.ok();
@@ -668,12 +840,177 @@ async fn each_case_has_one_verdict_in_all_places() {
                 assert!(scene.make(*step, Some(&*store)).await, "{} in {}: {step:?}", name, case.text);
             }
             let (state, places) = scene.verdicts(!case.policy.is_empty()).await;
+            scene.shows_who_decided(case).await;
             assert_eq!((state.as_str(), places), (case.state, case.places), "{} in {}", name, case.text);
             let is_green = case.state == "COMPLIANT" || case.places.contains(&"yes");
             assert_eq!(is_green, !case.why.is_empty(), "a green cell says why: {}", case.text);
         }
         drop(guard);
     }
+}
+
+/// What a member of a logical environment runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Runs {
+    Artifact,
+    Nothing,
+    /// Nobody knows: it never reported.
+    Unknown,
+}
+
+/// A logical environment, and its verdict in each place. The artifact has a compliant `unit` in its flow, and no decision.
+struct LogicalCase {
+    text: &'static str,
+    template: &'static str,
+    /// The rules of the policy that is attached to the logical environment; empty without one.
+    own: &'static str,
+    /// The rules of each member's policy, whether it requires provenance, and what runs there.
+    members: &'static [(&'static str, bool, Runs)],
+    /// The state, the latest snapshot, and the gate.
+    places: [&'static str; 3],
+    why: &'static str,
+}
+
+/// `app` needs the attestation `scan`, which the artifact of these cases lacks.
+const LACKING: &str = "trail: {artifacts: [{name: app, attestations: [{name: scan, type: generic}]}]}";
+
+const LOGICAL_CASES: &[LogicalCase] = &[
+    LogicalCase {
+        text: "Each member complies",
+        template: NOTHING,
+        own: "",
+        members: &[(UNIT, false, Runs::Artifact), (COMPLIANT, false, Runs::Artifact)],
+        places: ["yes", "yes", "yes"],
+        why: "The artifact satisfies the policies of every member.",
+    },
+    LogicalCase {
+        text: "The artifact violates a policy of a member",
+        template: NOTHING,
+        own: "",
+        members: &[(UNIT, false, Runs::Artifact), (CONTROL, false, Runs::Artifact)],
+        places: ["no", "no", "no"],
+        why: "",
+    },
+    LogicalCase {
+        text: "The artifact violates a policy of a member in which it does not run",
+        template: NOTHING,
+        own: "",
+        members: &[(UNIT, false, Runs::Artifact), (CONTROL, false, Runs::Nothing)],
+        places: ["yes", "yes", "no"],
+        why: "What runs satisfies the policies of the member in which it runs.",
+    },
+    LogicalCase {
+        text: "A member has no policies, and the artifact complies in its flow",
+        template: NOTHING,
+        own: "",
+        members: &[(UNIT, false, Runs::Artifact), ("", false, Runs::Artifact)],
+        places: ["unknown", "no", "yes"],
+        why: "A member without policies asks for nothing of its own, so that the flows decide for it at the gate.",
+    },
+    LogicalCase {
+        text: "A member has no policies, and the artifact does not comply in its flow",
+        template: LACKING,
+        own: "",
+        members: &[(UNIT, false, Runs::Artifact), ("", false, Runs::Artifact)],
+        places: ["unknown", "no", "no"],
+        why: "",
+    },
+    LogicalCase {
+        text: "A member without policies requires provenance, and the artifact does not comply in its flow",
+        template: LACKING,
+        own: "",
+        members: &[(UNIT, false, Runs::Artifact), ("", true, Runs::Artifact)],
+        places: ["no", "no", "no"],
+        why: "",
+    },
+    LogicalCase {
+        text: "A member never reported what runs there",
+        template: NOTHING,
+        own: "",
+        members: &[(UNIT, false, Runs::Artifact), (UNIT, false, Runs::Unknown)],
+        places: ["unknown", "no", "yes"],
+        why: "The gate looks at what policies say of the artifact, not at what runs.",
+    },
+    LogicalCase {
+        text: "The artifact satisfies the policy of the logical environment, too",
+        template: NOTHING,
+        own: UNIT,
+        members: &[(COMPLIANT, false, Runs::Artifact)],
+        places: ["yes", "yes", "yes"],
+        why: "The artifact satisfies the policies of every member, and those of the logical environment.",
+    },
+    LogicalCase {
+        text: "The artifact violates the policy of the logical environment",
+        template: NOTHING,
+        own: CONTROL,
+        members: &[(UNIT, false, Runs::Artifact)],
+        places: ["no", "no", "no"],
+        why: "",
+    },
+];
+
+impl LogicalCase {
+    async fn verdicts(&self, api: &Api, number: usize) -> [&'static str; 3] {
+        let scene = Scene::new(api, number, self.template, "").await;
+        assert!(scene.make(Report(Artifact, "app"), None).await);
+        assert!(scene.make(Attest("unit", Artifact, true), None).await);
+        let (logical, artifact) = (format!("logical-{number}"), &scene.artifact);
+        let attach = async |environment: &str, rules: &str| {
+            if !rules.is_empty() {
+                let (name, text) = (
+                    format!("of-{environment}"),
+                    format!("_schema: https://example.com/v1\nartifacts: {rules}\n"),
+                );
+                api.put_policy(&name, &text).await.created();
+                api.attach(environment, &name).await;
+            }
+        };
+        let mut names = Vec::new();
+        for (place, (rules, requires_provenance, runs)) in self.members.iter().enumerate() {
+            let name = format!("member-{number}-{place}");
+            let member = json!({
+                "name": name, "type": "docker", "description": "", "require_provenance": requires_provenance,
+            });
+            api.put("/environments/acme").json(member).await.created();
+            attach(&name, rules).await;
+            let running = match runs {
+                Runs::Artifact => json!([{"digests": {"app": artifact}, "creationTimestamp": 1}]),
+                Runs::Nothing => json!([]),
+                Runs::Unknown => Value::Null,
+            };
+            if !running.is_null() {
+                let report = api.put(&format!("/environments/acme/{name}/report/docker"));
+                report.json(json!({"artifacts": running})).await.created();
+            }
+            names.push(name);
+        }
+        let all =
+            json!({"name": logical, "type": "logical", "description": "", "included_environments": names});
+        api.put("/environments/acme").json(all).await.created();
+        attach(&logical, self.own).await;
+        let yes_or_no = |verdict: &Value| match verdict.as_bool() {
+            Some(true) => "yes",
+            Some(false) => "no",
+            None => "unknown",
+        };
+        let state = api.get(&format!("/environments/acme/{logical}")).await.ok()["state"].clone();
+        let snapshot = api.get(&format!("/snapshots/acme/{logical}/-1")).await.ok()["compliant"].clone();
+        let gate = scene.gate(&format!("?environment_name={logical}")).await;
+        [yes_or_no(&state), yes_or_no(&snapshot), gate]
+    }
+}
+
+#[tokio::test]
+async fn a_logical_environment_has_one_verdict_in_all_places() {
+    on_every_store(async |api, _| {
+        api.post("/controls/acme").json(json!({"identifier": "C-1", "name": "A control"})).await.created();
+        for (number, case) in LOGICAL_CASES.iter().enumerate() {
+            assert_eq!(case.verdicts(&api, number).await, case.places, "{}", case.text);
+            let is_green = case.places.contains(&"yes");
+            assert_eq!(is_green, !case.why.is_empty(), "a green cell says why: {}", case.text);
+        }
+    })
+    .await;
 }
 
 /// The page, with the table of the cases.
@@ -690,6 +1027,13 @@ fn page() -> String {
         }
         let [flow, policy, environment, runs] = places;
         writeln!(text, "| {case} | {state} | {flow} | {policy} | {environment} | {runs} | {why} |").unwrap();
+    }
+    text.push_str("\n### Logical environments\n\n");
+    text.push_str(
+        "| case | state | latest snapshot | gate by environment | why it is green |\n|---|---|---|---|---|\n",
+    );
+    for LogicalCase { text: case, places: [state, snapshot, gate], why, .. } in LOGICAL_CASES {
+        writeln!(text, "| {case} | {state} | {snapshot} | {gate} | {why} |").unwrap();
     }
     text
 }

@@ -9,7 +9,7 @@ use super::{Claim, Claimed, Verdict};
 use crate::attestations::details::{DecisionDetails, Details, SarifDetails, SbomDetails};
 use crate::attestations::operations::AttestationInput;
 use crate::attestations::sarif::{SarifData, SarifSummary};
-use crate::attestations::sbom::SbomSummary;
+use crate::attestations::sbom::{self, SbomSummary};
 use crate::bounded::{AttestationData, DataObject, ShortText};
 use crate::compute::LONG_JSON;
 use crate::decode::{self, InvalidField};
@@ -22,8 +22,9 @@ use crate::operation::Form;
 use crate::service::Context;
 
 /// A decision about a control is compliant when its data say so; the organization need not have the control, and where it has
-/// it, its latest version is recorded. A bill of materials is compliant. A SARIF log is compliant where each of its scans came
-/// to its end and found no error, warning or note that is not suppressed.
+/// it, its latest version is recorded. A bill of materials is compliant where its document is attached: a
+/// file that is not empty and has the SHA-256 of `original_fingerprint`. A SARIF log is compliant where each of its runs is
+/// complete and found no error, warning or note that is not suppressed.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub struct System {
     /// The type of the data.
@@ -63,7 +64,6 @@ pub(crate) struct SbomData {
     /// The format of the attached document.
     format: ShortText,
     /// The SHA-256 of the attached document.
-    #[expect(dead_code, reason = "the data are kept as they came; this is what they are checked against")]
     original_fingerprint: Fingerprint,
     /// What the document is about, in short.
     document: DataObject,
@@ -72,7 +72,7 @@ pub(crate) struct SbomData {
 /// What a claim says once its data are read.
 enum Read {
     Decision { control: ControlIdentifier, is_compliant: bool },
-    Sbom(SbomSummary),
+    Sbom { original: Fingerprint, summary: SbomSummary },
     Sarif(SarifSummary),
 }
 
@@ -96,10 +96,10 @@ impl System {
                 }
             }
             SystemType::Sbom => {
-                let SbomData { format, document, .. } = self.data()?;
+                let SbomData { format, original_fingerprint: original, document } = self.data()?;
                 // Numbers that JSON texts may have and this reader does not know are those of no count.
                 let document = serde_json::from_str(document.0.as_str()).unwrap_or_default();
-                Ok(Read::Sbom(SbomSummary::of(&format, &document)))
+                Ok(Read::Sbom { original, summary: SbomSummary::of(&format, &document) })
             }
             SystemType::Sarif => self.data::<SarifData>().map(|log| Read::Sarif(SarifSummary::from(&log))),
         }
@@ -128,7 +128,7 @@ impl Claim for System {
         claim.read_data().map(|_| claim)
     }
 
-    async fn evaluate(&self, _: &Claimed<'_>, cx: &Context<'_>) -> Result<Verdict> {
+    async fn evaluate(&self, about: &Claimed<'_>, cx: &Context<'_>) -> Result<Verdict> {
         let heavy = self.attestation_data.0.as_str().len() > LONG_JSON;
         let (claim, limits) = (self.clone(), *cx.limits());
         let read = cx.compute().run_if(heavy, move || limits.apply(|| claim.read_data())).await?;
@@ -142,9 +142,11 @@ impl Claim for System {
                 let verdict = Verdict::of("system:decision", is_compliant, details);
                 Ok(Verdict { guards: vec![guard], ..verdict })
             }
-            Read::Sbom(summary) => {
+            Read::Sbom { original, mut summary } => {
+                summary.reason = sbom::missing_document(&original, about.attachments);
+                let is_compliant = summary.reason.is_none();
                 let details = SbomDetails { attestation_data, processed_sbom: Some(summary) };
-                Ok(Verdict::of("system:sbom", true, Details::Sbom(details)))
+                Ok(Verdict::of("system:sbom", is_compliant, Details::Sbom(details)))
             }
             Read::Sarif(processed_sarif_results) => {
                 let is_compliant = processed_sarif_results.is_compliant();

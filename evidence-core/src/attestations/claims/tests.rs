@@ -103,8 +103,16 @@ async fn test_results_are_compliant_when_nothing_failed_or_broke() {
 
 #[tokio::test]
 async fn pull_requests_are_compliant_when_there_is_one_whatever_its_state() {
-    let closed = json!([{"url": "u", "state": "closed", "merge_commit": ""}]);
-    for (pull_requests, compliant) in [(json!([]), false), (Value::Null, false), (closed, true)] {
+    let closed = json!({"url": "u", "state": "closed", "merge_commit": ""});
+    let nameless = json!({"url": "", "state": "MERGED", "merge_commit": ""});
+    for (pull_requests, compliant) in [
+        (json!([]), false),
+        (Value::Null, false),
+        (json!([null]), false),
+        (json!([nameless]), false),
+        (json!([closed]), true),
+        (json!([nameless, closed]), true),
+    ] {
         let claim = json!({"git_provider": "azure", "pull_requests": pull_requests});
         assert_eq!(verdict::<PullRequests>(claim).await, ("pull_request".to_owned(), compliant));
     }

@@ -76,6 +76,7 @@ fn analysis(results: &SonarResults) -> Vec<(String, String)> {
         fact("revision", results.revision.as_str()),
         fact("quality gate", gate.map_or("none", |gate| gate.status.as_str())),
     ];
+    facts.extend(results.status.as_ref().map(|status| fact("task", status.as_str())));
     let conditions = gate.into_iter().flat_map(|gate| &gate.conditions.0);
     facts.extend(conditions.map(|one| {
         let value = or_empty(one.value.as_deref());
@@ -162,7 +163,7 @@ mod tests {
                 &["tool: Snyk 1", "project 1: 3 high, 2 medium, 1 low"],
             ),
             (
-                r#"{"type":"sonar","sonar_results":{"analysedAt":"1","revision":"r","project":{"key":"k","url":"u"},
+                r#"{"type":"sonar","sonar_results":{"status":"FAILED","analysedAt":"1","revision":"r","project":{"key":"k","url":"u"},
                     "qualityGate":{"status":"ERROR","conditions":[
                         {"metric":"coverage","errorThreshold":"80","operator":"LESS_THAN","status":"ERROR","value":"7"}]}}}"#,
                 &[
@@ -171,6 +172,7 @@ mod tests {
                     "analysed at: 1",
                     "revision: r",
                     "quality gate: ERROR",
+                    "task: FAILED",
                     "coverage: ERROR (7 LESS_THAN 80)",
                 ],
             ),
