@@ -438,7 +438,7 @@ impl AssertArtifact {
             let placed = cx.store().instances(org, id, latest).await?.into_iter();
             let of_it = placed.filter(|placed| !placed.exited).map(|placed| placed.instance);
             let of_it = of_it.filter(|instance| instance.fingerprint.as_ref() == Some(&self.fingerprint));
-            names.extend(of_it.map(|instance| instance.name));
+            names.extend(of_it.flat_map(|instance| [vec![instance.name], instance.other_names].concat()));
         }
         if !names.is_empty() {
             return Ok(names.into_iter().collect());
@@ -467,7 +467,7 @@ async fn decisions(
     let contexts: Arc<[FlowContext]> = standings.iter().map(|standing| standing.context.clone()).collect();
     let key = |policy: &Policy| (policy.id, policy.version);
     let versions = Vec::from_iter(policies.iter().map(key));
-    let places: Places = [contexts.len()].into_iter().collect();
+    let places: Places = [(contexts.len(), names.len())].into_iter().collect();
     let (mut work, mut decided) = (Work::default(), BTreeMap::new());
     let parts = cx.policies_in_parts(&versions).await?;
     for part in &parts {
@@ -487,7 +487,7 @@ async fn decisions(
         }
         let mut evaluated = Vec::with_capacity(policies.len());
         for policies in work::for_jobs(&policies, places) {
-            let many = work::evaluations(&policies) * contexts.len().max(1);
+            let many = work::evaluations(&policies) * contexts.len().max(1) * names.len().max(1);
             let (names, contexts) = (Arc::clone(&names), Arc::clone(&contexts));
             let fingerprint = fingerprint.clone();
             let evaluate = move || {
