@@ -191,8 +191,9 @@ async fn ended_allowances_are_found(store: Arc<dyn Store>) -> Outcome {
     let recorded = async |org: &Org, facts| {
         Ok::<_, Failure>(org.record(facts).await?.into_iter().map(|entry| entry.index))
     };
-    let theirs =
-        recorded(&other, vec![environment_created(200, "prod"), until(210, 200, "ef", 10)]).await?.last();
+    let theirs = recorded(&other, vec![environment_created(200, "prod"), until(210, 200, "ef", 10)])
+        .await?
+        .next_back();
     let entries = Vec::from_iter(
         recorded(
             &org,
@@ -206,7 +207,7 @@ async fn ended_allowances_are_found(store: Arc<dyn Store>) -> Outcome {
         )
         .await?,
     );
-    let withdrawal = recorded(&org, vec![withdrawn(113, 101, "cd", 20)]).await?.last();
+    let withdrawal = recorded(&org, vec![withdrawn(113, 101, "cd", 20)]).await?.next_back();
     let ended = |org: &str, environment: u64, when: i64, entry: Option<u64>| EndedAllowance {
         at: at(when),
         org: named(org),

@@ -38,7 +38,7 @@ use crate::trails::store::TrailContents;
 
 /// Asserts that an artifact is compliant: in every flow it was reported to, or in the one that `flow_name` names. With
 /// `environment_name`, that it may run there: that it is on the allowlist, or complies with every policy of the
-/// environment. If that has no policies, the artifact's flows decide as they do without `environment_name`. Conditions look at the name by which the artifact runs in the environment, or, if it does not, at the
+/// environment. If that has no policies, the artifact's flows decide as they do without `environment_name`. Conditions look at the names by which the artifact runs in the environment, or, if it does not, at the
 /// file names in its reports; a condition that not all of them agree on waives nothing. A logical environment asks the
 /// policies of all its members, and no allowlist. With `policy_name`, that it complies with each of these policies, attached or
 /// not. The answer

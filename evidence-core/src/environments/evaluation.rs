@@ -393,7 +393,7 @@ impl Evaluation {
             };
             let mut taken = take(&running, &artifacts)?;
             if is_too_large(taken.as_ref(), most)? {
-                let policies = is_judged.then(|| snapshot.policies.len());
+                let policies = is_judged.then_some(snapshot.policies.len());
                 let shortened =
                     artifacts.iter().map(|(key, one)| (key.clone(), not_recorded(one, policies, most)));
                 artifacts = shortened.collect();

@@ -36,8 +36,9 @@ pub use kinds::{
 /// fewer instances, takes none (200) and may be sent again and again. An environment of another type is 400.
 ///
 /// An element of `artifacts` that is null or has no `digests`, such as an evicted pod, says nothing of what runs. It is
-/// skipped, and the header `Evidence-Skipped-Elements` of the answer says how many were. If all elements are such, the report is
-/// 400: an environment in which nothing runs complies with every policy, and only an empty list says that nothing runs.
+/// skipped, and the header `Evidence-Skipped-Elements` of the answer and `skipped_elements` of the snapshot say how many were.
+/// If all elements are such, the report is 400: an environment in which nothing runs complies with every policy, and only an
+/// empty list says that nothing runs.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(bound = "T: ReportType")]
 pub struct ReportRunning<T> {

@@ -35,7 +35,7 @@ pub struct Snapshot {
     /// Whether the environment required provenance.
     #[serde(default, skip_serializing_if = "is_false")]
     pub requires_provenance: bool,
-    /// How many elements of the report of what runs were skipped, because they had no digest.
+    /// How many elements were skipped, because they had no digest, in the report that told what runs.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub skipped_elements: u64,
     /// The policies it was evaluated by, by id.
@@ -104,7 +104,7 @@ pub struct RunningArtifact {
     pub fingerprint: Option<Fingerprint>,
     /// Its name, as the environment knows it; of several the first in the report.
     pub name: String,
-    /// Its other names there, in order. A rule of a policy has to hold by each of the names.
+    /// Its other names there, sorted. Each rule of a policy has to hold by each of its names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_names: Vec<String>,
     /// When its instances were created, in epoch seconds, ascending; their number is the instance count.

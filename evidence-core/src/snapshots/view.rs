@@ -84,8 +84,8 @@ pub struct SnapshotView {
     pub compliant: bool,
     /// The address of the snapshot's page.
     pub html_url: String,
-    /// How many elements of the report of what ran were skipped, because they had no digest; of a logical environment, of
-    /// the reports of all members. Left out where none was.
+    /// How many elements were skipped, because they had no digest, in the report that led to this snapshot or, if it was
+    /// evaluated again, to an earlier one. A logical environment adds up its members. Left out if none was skipped.
     #[serde(skip_serializing_if = "is_zero")]
     pub skipped_elements: u64,
     /// The policies it was evaluated by, by id and version; the decisions of each artifact are in the same order.
@@ -130,7 +130,7 @@ impl Envelope<SnapshotArtifact> for SnapshotView {
 pub struct SnapshotArtifact {
     /// Its name, as the environment knows it; of several the first in the report.
     pub name: String,
-    /// Its other names there, in order. A rule of a policy has to hold by each of its names. Left out where it has one name.
+    /// Its other names there, sorted. Each rule of a policy has to hold by each of its names. Left out if it has one name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_names: Vec<String>,
     /// Its SHA-256; empty for what has no digest.
