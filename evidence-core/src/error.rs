@@ -220,18 +220,6 @@ impl Error {
         Self::Invalid { message: message.into(), fields: BTreeMap::new() }
     }
 
-    /// The same refusal as one of this field; other errors stay as they are.
-    #[must_use]
-    pub(crate) fn of_field(self, field: &str) -> Self {
-        match self {
-            Self::Invalid { message, fields } => {
-                let fields = fields.into_values().map(|text| (field.to_owned(), text)).collect();
-                Self::Invalid { message, fields }
-            }
-            other => other,
-        }
-    }
-
     /// The same refusal with another first sentence than [`INVALID_PAYLOAD`]; other errors stay as they are.
     #[must_use]
     pub fn with_summary(self, message: &str) -> Self {

@@ -43,7 +43,7 @@ use names::{NameCache, empty_name_cache};
 use readiness::Readiness;
 
 pub use context::*;
-pub(crate) use context::{OwnedContext, retry_on_conflict, snapshot_too_large};
+pub(crate) use context::{OwnedContext, retry_on_conflict};
 
 /// The whole API, whatever carries it. A decorator (metrics, rate limit, read-only) is one implementation of this.
 pub trait EvidenceService: Clone + Send + Sync + 'static {

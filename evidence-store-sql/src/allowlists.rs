@@ -55,15 +55,15 @@ const SIZE: Sql = Sql::same(
 
 /// Up to the end of the `$3`-th row, with all that ended at that time.
 const ENDED: Sql = Sql::each(
-    "SELECT DISTINCT a.ends_at, o.name, a.environment FROM allowance a CROSS JOIN organization o ON o.key = a.org
+    "SELECT a.ends_at, o.name, a.environment, max(a.ledger_index) FROM allowance a CROSS JOIN organization o ON o.key = a.org
     WHERE a.ends_at > $1 AND a.ends_at <= min($2, coalesce((
         SELECT b.ends_at FROM allowance b WHERE b.ends_at > $1 ORDER BY b.ends_at LIMIT 1 OFFSET $3), $2))
-    ORDER BY a.ends_at, o.name, a.environment",
-    "SELECT DISTINCT a.ends_at, o.name, a.environment FROM evidence.allowance a
+    GROUP BY a.ends_at, o.name, a.environment ORDER BY a.ends_at, o.name, a.environment",
+    "SELECT a.ends_at, o.name, a.environment, max(a.ledger_index) FROM evidence.allowance a
     CROSS JOIN LATERAL (SELECT name FROM evidence.organization WHERE key = a.org OFFSET 0) o
     WHERE a.ends_at > $1 AND a.ends_at <= least($2, coalesce((
         SELECT b.ends_at FROM evidence.allowance b WHERE b.ends_at > $1 ORDER BY b.ends_at LIMIT 1 OFFSET $3), $2))
-    ORDER BY a.ends_at, o.name, a.environment",
+    GROUP BY a.ends_at, o.name, a.environment ORDER BY a.ends_at, o.name, a.environment",
 );
 
 #[async_trait]
@@ -114,9 +114,9 @@ impl<D: Driver> AllowlistStore for SqlStore<D> {
         limit: u64,
     ) -> StoreResult<Vec<EndedAllowance>> {
         let query = self.query(ENDED).bind(after).bind(until).bind(limit.saturating_sub(1)).long();
-        let ended = |(at, org, environment): (i64, String, String)| {
+        let ended = |(at, org, environment, entry): (i64, String, String, u64)| {
             let at = Timestamp::from_micros(at);
-            Ok(EndedAllowance { at, org: word(&org)?, environment: word(&environment)? })
+            Ok(EndedAllowance { at, org: word(&org)?, environment: word(&environment)?, entry })
         };
         query.all_as(ended).await
     }

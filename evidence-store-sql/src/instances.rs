@@ -33,7 +33,8 @@ pub(crate) use instance_json;
 #[derive(Deserialize)]
 pub(crate) struct StoredInstance(ArtifactKey, u64, u64, StoredState);
 
-/// The column `state`. Statements look into it by place: the name is its first element, the provenance its sixth.
+/// The column `state`. Statements look into it by place: the name is its first element, the provenance its sixth. The other
+/// names are the last, left out where there are none.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct StoredState(
     String,
@@ -44,6 +45,7 @@ pub(crate) struct StoredState(
     Vec<StoredProvenance>,
     Option<StoredSource>,
     Option<StoredVerdict>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")] Vec<String>,
 );
 
 /// The kind, the instances before and the instances then.
@@ -64,6 +66,7 @@ impl From<RunningArtifact> for StoredState {
         let RunningArtifact {
             fingerprint: _,
             name,
+            other_names,
             created,
             context,
             from: _,
@@ -93,13 +96,23 @@ impl From<RunningArtifact> for StoredState {
             judged_by.is_some() || inputs.is_some() || !violates.is_empty() || !outcomes.is_empty();
         let is_judged = is_judged || not_evaluated.is_some() || allowed_by.is_some();
         let verdict = is_judged.then_some((judged_by, violates, outcomes, inputs, not_evaluated, allowed_by));
-        Self(name, created, context, (kind, was, now), compliant, provenance, source, verdict)
+        Self(name, created, context, (kind, was, now), compliant, provenance, source, verdict, other_names)
     }
 }
 
 impl From<StoredInstance> for RunningArtifact {
     fn from(StoredInstance(artifact, from, since, state): StoredInstance) -> Self {
-        let StoredState(name, created, context, annotation, compliant, provenance, source, verdict) = state;
+        let StoredState(
+            name,
+            created,
+            context,
+            annotation,
+            compliant,
+            provenance,
+            source,
+            verdict,
+            other_names,
+        ) = state;
         let (kind, was, now) = annotation;
         let provenance =
             Vec::from_iter(provenance.into_iter().map(|(artifact, state, reason, flow, reference)| {
@@ -114,6 +127,7 @@ impl From<StoredInstance> for RunningArtifact {
         Self {
             fingerprint: artifact.fingerprint(),
             name,
+            other_names,
             created,
             context,
             from,
@@ -165,6 +179,7 @@ mod tests {
         let plain = RunningArtifact {
             fingerprint: "a".repeat(64).parse().ok(),
             name: "registry.example.com/api:1".to_owned(),
+            other_names: vec![],
             created: vec![1, 2],
             context: serde_json::from_str(r#"{"a":[1e400,-0,1.0],"":{}}"#).unwrap(),
             from: 7,
@@ -190,6 +205,7 @@ mod tests {
         let cases = [
             plain.clone(),
             other(|instance| instance.fingerprint = None),
+            other(|instance| instance.other_names = vec!["api".to_owned(), "web".to_owned()]),
             other(|instance| instance.provenance = vec![]),
             other(|instance| instance.source = None),
             RunningArtifact { source: source(1, 9, Some(4)), ..plain.clone() },

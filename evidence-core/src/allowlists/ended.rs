@@ -1,26 +1,20 @@
-//! Environments evaluated anew because an entry of their allowlist ended: by the withdrawal itself, and by a job where an entry
-//! expired or the withdrawal broke off before the evaluation.
+//! The job that evaluates environments again when an entry of their allowlist has ended. Whoever withdraws an entry does so, too;
+//! the job does it where that broke off, and where an entry expired.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use schemars::JsonSchema;
-use serde::Deserialize;
 
-use crate::auth::access::Principal;
-use crate::auth::actor::Scope;
+use crate::allowlists::store::EndedAllowance;
 use crate::background::runner::{Job, Turn};
-use crate::environments::evaluation;
-use crate::error::{Error, Result};
-use crate::fact::names::Key;
-use crate::id::Id;
+use crate::environments::evaluation::Changed;
+use crate::environments::reevaluation::reevaluate_in;
+use crate::error::Result;
 use crate::lock::locked;
-use crate::name::{EnvironmentName, OrgName};
-use crate::operation::{Json, Method, Operation};
-use crate::service::{Context, EvidenceService};
-use crate::store::error::StoreError;
+use crate::name::OrgName;
+use crate::store::batch::distinct;
 use crate::time::Timestamp;
 
 /// How long the job rests between two runs: an expired entry counts in no snapshot for longer.
@@ -29,33 +23,9 @@ const REST: Duration = Duration::from_secs(10);
 /// At least so many ended entries are read at a time.
 const PAGE: u64 = 1_000;
 
-/// So many environments are read at a time.
-const ENVIRONMENTS: usize = 64;
-
 /// Each run looks this far behind the end of the last one, in microseconds: a server whose clock is behind may have recorded
 /// an entry that had ended already by the clock of this one.
 const OVERLAP: i64 = 15 * 60 * 1_000_000;
-
-/// As whom the job records snapshots: `operator:evidence`.
-const OPERATOR: &str = "evidence";
-
-/// Evaluates what runs in an environment again, in a write of its own. It records nothing where that changes nothing.
-pub(super) async fn evaluate_again(name: &EnvironmentName, cx: &Context<'_>) -> Result<()> {
-    let evaluated = cx.retry_in_turn(Key::Environment(name.clone()), || async {
-        let known = cx.store().environment(cx.org()?, name.as_str()).await?;
-        let Some(known) = known.filter(|known| !known.archived) else { return Ok(()) };
-        let mut draft = evaluation::evaluate_again(&known, cx).await?;
-        draft.guards.push(known.unchanged());
-        cx.record(draft).await.map(drop)
-    });
-    match evaluated.await {
-        Err(error @ Error::Invalid { .. }) => {
-            tracing::warn!(environment = %name, %error, "an environment is not evaluated anew");
-            Ok(())
-        }
-        evaluated => evaluated,
-    }
-}
 
 /// The job that evaluates environments anew when an entry of their allowlist has ended.
 #[derive(Debug, Default)]
@@ -69,8 +39,9 @@ pub struct ReevaluateEnded {
 struct Progress {
     /// All that had ended by then was handled.
     until: Option<Timestamp>,
-    /// The newest end that was handled of each environment, of those that a later run reads again.
-    handled: BTreeMap<(OrgName, Id), Timestamp>,
+    /// The ends that were handled, of those that a later run reads again. An end is another one with a newer entry: a server
+    /// whose clock is behind may record an entry that ends before others that were handled already, or with them.
+    handled: BTreeSet<EndedAllowance>,
 }
 
 /// The instant before all others.
@@ -83,15 +54,11 @@ impl Progress {
             .map_or(BEGINNING, |until| Timestamp::from_micros(until.as_micros().saturating_sub(OVERLAP)))
     }
 
-    fn is_handled(&self, org: &OrgName, environment: Id, at: Timestamp) -> bool {
-        self.handled.get(&(org.clone(), environment)).is_some_and(|handled| *handled >= at)
-    }
-
     /// All that ended by this time was handled.
     fn done_until(&mut self, until: Timestamp) {
         self.until = Some(self.until.map_or(until, |before| before.max(until)));
         let from = self.from();
-        self.handled.retain(|_, at| *at > from);
+        self.handled.retain(|end| end.at > from);
     }
 }
 
@@ -113,21 +80,14 @@ impl Job for ReevaluateEnded {
             let page = service.store().ended_allowances(after, until, PAGE).await?;
             let Some(last) = page.last() else { break };
             after = last.at;
-            let mut ended: BTreeMap<OrgName, BTreeMap<Id, Timestamp>> = BTreeMap::new();
-            for one in page {
-                if !progress.is_handled(&one.org, one.environment, one.at) {
-                    // By time, so that the last is the newest.
-                    ended.entry(one.org).or_default().insert(one.environment, one.at);
-                }
+            let mut ended: BTreeMap<OrgName, Vec<EndedAllowance>> = BTreeMap::new();
+            for end in page.into_iter().filter(|end| !progress.handled.contains(end)) {
+                ended.entry(end.org.clone()).or_default().push(end);
             }
-            for (org, environments) in ended {
-                let ids = environments.keys().copied().collect();
-                let again = EvaluateAgain { org: org.clone(), environments: ids };
-                match service.call(&Principal::nobody(), again, ()).await {
-                    Ok(_) => {
-                        let handled = environments.into_iter().map(|(id, at)| ((org.clone(), id), at));
-                        progress.handled.extend(handled);
-                    }
+            for (org, ends) in ended {
+                let environments = distinct(ends.iter().map(|end| end.environment));
+                match reevaluate_in(service, org, Some(environments), Changed::Allowlist).await {
+                    Ok(()) => progress.handled.extend(ends),
                     // Another organization is evaluated all the same, and this one again in the next run.
                     Err(error) => outcome = outcome.and(Err(error)),
                 }
@@ -142,66 +102,27 @@ impl Job for ReevaluateEnded {
     }
 }
 
-/// Evaluates environments of an organization again. No route leads to it.
-#[derive(Debug, Deserialize, JsonSchema)]
-struct EvaluateAgain {
-    org: OrgName,
-    #[serde(skip)]
-    #[schemars(skip)]
-    environments: Vec<Id>,
-}
-
-impl Operation for EvaluateAgain {
-    const NAME: &'static str = "reevaluate_allowlists";
-    const METHOD: Method = Method::Post;
-    const PATH: &'static str = "/allowlists/{org}/reevaluate";
-    const SCOPE: Scope = Scope::Open;
-    const SUMMARY: &'static str = "Evaluates environments of an organization anew";
-    type Body = ();
-    type Output = Json<()>;
-
-    fn org(&self) -> Option<&OrgName> {
-        Some(&self.org)
-    }
-
-    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        let operator = OPERATOR.parse().map_err(|error| Error::Store(StoreError::corrupt(error)))?;
-        let cx = &cx.as_operator(&operator)?;
-        let mut outcome = Ok(());
-        for part in self.environments.chunks(ENVIRONMENTS) {
-            for known in cx.store().environments_by_id(cx.org()?, part).await? {
-                if !known.archived {
-                    outcome = outcome.and(evaluate_again(&known.record.name, cx).await);
-                }
-            }
-        }
-        outcome.map(Json)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn at(minutes: i64) -> Timestamp {
+        Timestamp::from_seconds(minutes * 60)
+    }
+
+    fn end(minutes: i64, entry: u64) -> EndedAllowance {
+        let environment = "00000000-0000-0000-0000-00000001".parse().unwrap();
+        EndedAllowance { at: at(minutes), org: "acme".parse().unwrap(), environment, entry }
+    }
+
     #[test]
     fn what_was_handled_is_known_as_long_as_it_is_read_again() {
-        let at = |minutes: i64| Timestamp::from_seconds(minutes * 60);
-        let org: OrgName = "acme".parse().unwrap();
-        let environments = ["00000000-0000-0000-0000-00000001", "00000000-0000-0000-0000-00000002"];
-        let [one, two]: [Id; 2] = environments.map(|id| id.parse().unwrap());
         let mut progress = Progress::default();
         assert_eq!(progress.from(), BEGINNING);
-        progress.handled.extend([((org.clone(), one), at(30)), ((org.clone(), two), at(50))]);
+        progress.handled.extend([end(30, 1), end(50, 2)]);
         progress.done_until(at(60));
         assert_eq!(progress.from(), at(45));
-        let table = [(one, 30, false), (two, 49, true), (two, 50, true), (two, 51, false)];
-        for (environment, minutes, handled) in table {
-            assert_eq!(
-                progress.is_handled(&org, environment, at(minutes)),
-                handled,
-                "{environment} {minutes}"
-            );
-        }
+        assert_eq!(progress.handled, BTreeSet::from([end(50, 2)]));
         // The clock was set back.
         progress.done_until(at(10));
         assert_eq!(progress.from(), at(45));

@@ -7,11 +7,12 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::allowlists::ended::evaluate_again;
 use crate::allowlists::record::{Allowance, Withdrawal};
 use crate::auth::actor::Scope;
 use crate::bounded::{Description, LongText};
+use crate::environments::evaluation::Changed;
 use crate::environments::record::Environment;
+use crate::environments::reevaluation::reevaluate;
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key};
@@ -271,7 +272,7 @@ impl Operation for WithdrawAllowance {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let name = cx.retry(|| self.withdraw(cx)).await?;
         // In a write of its own, for an evaluation reads what is recorded. Should it not come to that, the job does it.
-        evaluate_again(&name, cx).await?;
+        reevaluate(&name, Changed::Allowlist, cx).await?;
         Ok(Json(Acknowledged::Ok))
     }
 }

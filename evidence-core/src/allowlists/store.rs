@@ -29,6 +29,8 @@ pub struct EndedAllowance {
     pub org: OrgName,
     /// The environment.
     pub environment: Id,
+    /// The ledger index of the newest entry or withdrawal that ended there at that time.
+    pub entry: u64,
 }
 
 /// Queries about the allowlist.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::allowlists::{Allowance, AllowedArtifact, EndedAllowance, Withdrawal};
 use crate::fact::Fact;
-use crate::name::{Fingerprint, OrgName};
+use crate::name::Fingerprint;
 use crate::store::Store;
 use crate::time::Timestamp;
 
@@ -188,24 +188,36 @@ async fn allowances_end(store: Arc<dyn Store>) -> Outcome {
 async fn ended_allowances_are_found(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
     org.record(vec![environment_created(100, "prod"), environment_created(101, "test")]).await?;
-    other.record(vec![environment_created(200, "prod"), until(210, 200, "ef", 10)]).await?;
-    org.record(vec![
-        until(110, 100, "ab", 10),
-        until(111, 100, "cd", 10),
-        until(112, 101, "ab", 10),
-        allowed(113, 101, "cd"),
-        until(114, 101, "ef", 30),
-    ])
-    .await?;
-    org.record(vec![withdrawn(113, 101, "cd", 20)]).await?;
-    let (ours, theirs): (OrgName, OrgName) = (named("foo"), named("foobar"));
-    let ended = |org: &OrgName, environment: u64, when: i64| EndedAllowance {
-        at: at(when),
-        org: org.clone(),
-        environment: id(environment),
+    let recorded = async |org: &Org, facts| {
+        Ok::<_, Failure>(org.record(facts).await?.into_iter().map(|entry| entry.index))
     };
-    let tenth = vec![ended(&ours, 100, 10), ended(&ours, 101, 10), ended(&theirs, 200, 10)];
-    let twentieth = vec![ended(&ours, 101, 20)];
+    let theirs = recorded(&other, vec![environment_created(200, "prod"), until(210, 200, "ef", 10)])
+        .await?
+        .next_back();
+    let entries = Vec::from_iter(
+        recorded(
+            &org,
+            vec![
+                until(110, 100, "ab", 10),
+                until(111, 100, "cd", 10),
+                until(112, 101, "ab", 10),
+                allowed(113, 101, "cd"),
+                until(114, 101, "ef", 30),
+            ],
+        )
+        .await?,
+    );
+    let withdrawal = recorded(&org, vec![withdrawn(113, 101, "cd", 20)]).await?.next_back();
+    let ended = |org: &str, environment: u64, when: i64, entry: Option<u64>| EndedAllowance {
+        at: at(when),
+        org: named(org),
+        environment: id(environment),
+        entry: entry.unwrap_or_default(),
+    };
+    let ours = |environment, when, place: usize| ended("foo", environment, when, entries.get(place).copied());
+    // Of two that ended at the same time the newer one.
+    let tenth = vec![ours(100, 10, 1), ours(101, 10, 2), ended("foobar", 200, 10, theirs)];
+    let twentieth = vec![ended("foo", 101, 20, withdrawal)];
     for (after, until, limit, expected) in [
         (0, 9, 9, vec![]),
         (0, 10, 9, tenth.clone()),
@@ -213,7 +225,7 @@ async fn ended_allowances_are_found(store: Arc<dyn Store>) -> Outcome {
         (0, 30, 1, tenth.clone()),
         (0, 20, 9, [tenth, twentieth.clone()].concat()),
         (10, 29, 9, twentieth),
-        (20, 30, 9, vec![ended(&ours, 101, 30)]),
+        (20, 30, 9, vec![ours(101, 30, 4)]),
         (30, 99, 9, vec![]),
     ] {
         let found = store.ended_allowances(at(after), at(until), limit).await?;

@@ -44,6 +44,7 @@ pub(super) fn instance(start: &str, from: u64) -> RunningArtifact {
     RunningArtifact {
         fingerprint: Some(fingerprint(start)),
         name: start.to_owned(),
+        other_names: Vec::new(),
         created: vec![1_700_000_000],
         context: JsonFields::default(),
         from,
@@ -90,6 +91,7 @@ pub(super) fn snapshot(environment: u64, index: u64, changes: &[&str], exits: &[
         rests_on: index.is_multiple_of(2).then_some(7 * index),
         requires_provenance: index.is_multiple_of(2),
         events_before: 0,
+        skipped_elements: index,
         policies: Vec::new(),
         changes: changes.iter().map(|start| instance(start, index)).collect(),
         exits: exits.iter().map(|start| ArtifactKey::from(&fingerprint(start))).collect(),
@@ -116,6 +118,7 @@ async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
     let unknown = UnknownCondition { rule: 2, flow: 1, why: awkward() };
     let full = RunningArtifact {
         name: awkward(),
+        other_names: vec![String::new(), awkward()],
         created: vec![-1, 0, 1_700_000_000],
         context: context(&user_data()),
         annotation: Annotation { kind: "changed".to_owned(), was: 7, now: 3 },

@@ -38,7 +38,7 @@ use crate::trails::store::TrailContents;
 
 /// Asserts that an artifact is compliant: in every flow it was reported to, or in the one that `flow_name` names. With
 /// `environment_name`, that it may run there: that it is on the allowlist, or complies with every policy of the
-/// environment. If that has no policies, the artifact's flows decide as they do without `environment_name`. Conditions look at the name by which the artifact runs in the environment, or, if it does not, at the
+/// environment. If that has no policies, the artifact's flows decide as they do without `environment_name`. Conditions look at the names by which the artifact runs in the environment, or, if it does not, at the
 /// file names in its reports; a condition that not all of them agree on waives nothing. A logical environment asks the
 /// policies of all its members, and no allowlist. With `policy_name`, that it complies with each of these policies, attached or
 /// not. The answer
@@ -438,7 +438,7 @@ impl AssertArtifact {
             let placed = cx.store().instances(org, id, latest).await?.into_iter();
             let of_it = placed.filter(|placed| !placed.exited).map(|placed| placed.instance);
             let of_it = of_it.filter(|instance| instance.fingerprint.as_ref() == Some(&self.fingerprint));
-            names.extend(of_it.map(|instance| instance.name));
+            names.extend(of_it.flat_map(|instance| [vec![instance.name], instance.other_names].concat()));
         }
         if !names.is_empty() {
             return Ok(names.into_iter().collect());
@@ -467,7 +467,7 @@ async fn decisions(
     let contexts: Arc<[FlowContext]> = standings.iter().map(|standing| standing.context.clone()).collect();
     let key = |policy: &Policy| (policy.id, policy.version);
     let versions = Vec::from_iter(policies.iter().map(key));
-    let places: Places = [contexts.len()].into_iter().collect();
+    let places: Places = [(contexts.len(), names.len())].into_iter().collect();
     let (mut work, mut decided) = (Work::default(), BTreeMap::new());
     let parts = cx.policies_in_parts(&versions).await?;
     for part in &parts {
@@ -487,7 +487,7 @@ async fn decisions(
         }
         let mut evaluated = Vec::with_capacity(policies.len());
         for policies in work::for_jobs(&policies, places) {
-            let many = work::evaluations(&policies) * contexts.len().max(1);
+            let many = work::evaluations(&policies) * contexts.len().max(1) * names.len().max(1);
             let (names, contexts) = (Arc::clone(&names), Arc::clone(&contexts));
             let fingerprint = fingerprint.clone();
             let evaluate = move || {

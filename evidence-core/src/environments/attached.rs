@@ -134,5 +134,5 @@ async fn change(
         Change::Attach => Fact::PoliciesAttached { record, policies },
         Change::Detach => Fact::PoliciesDetached { record, policies },
     };
-    record_settings(known, record, fact, (named, guards), FIELD, cx).await
+    record_settings(known, record, fact, (named, guards), cx).await
 }

@@ -51,8 +51,10 @@ pub(crate) type ReportedState = BTreeMap<ArtifactKey, ObservedArtifact>;
 pub(crate) struct ObservedArtifact {
     /// Its SHA-256, where it has one.
     pub(crate) fingerprint: Option<Fingerprint>,
-    /// Its name in the environment.
+    /// Its name in the environment: of several the first in the report.
     pub(crate) name: String,
+    /// Its other names there, in order.
+    pub(crate) other_names: Vec<String>,
     /// When its instances were created, in epoch seconds, ascending.
     pub(crate) created: Vec<i64>,
     /// What only environments of its kind tell.
@@ -62,21 +64,26 @@ pub(crate) struct ObservedArtifact {
 impl ObservedArtifact {
     /// What was seen, when this was recorded.
     fn of(instance: &RunningArtifact) -> Self {
-        let RunningArtifact { fingerprint, name, created, context, .. } = instance.clone();
-        Self { fingerprint, name, created, context }
+        let RunningArtifact { fingerprint, name, other_names, created, context, .. } = instance.clone();
+        Self { fingerprint, name, other_names, created, context }
+    }
+
+    /// All its names, the first one first.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.name.as_str()).chain(self.other_names.iter().map(String::as_str))
     }
 
     fn as_policies_see_it(&self) -> policy::Artifact<'_> {
         policy::Artifact {
             name: &self.name,
-            other_names: &[],
+            other_names: &self.other_names,
             fingerprint: self.fingerprint.as_ref().map(Fingerprint::as_str),
         }
     }
 }
 
 /// The policies that an environment is evaluated by, by id.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct PolicySet {
     versions: BTreeMap<Id, u64>,
     /// Hold while these are the latest versions.
@@ -123,41 +130,89 @@ impl PolicySet {
     }
 }
 
-/// The snapshot that `running` calls for, as a draft of the fact that takes it; a draft without facts when it tells
-/// nothing new. Its guards name all that the decision rests on, evidence aside: what comes in later tells at the next
-/// report.
+/// The snapshot that a report of what is `running` calls for, in which so many elements were skipped: as a draft of the fact
+/// that takes it, without facts when it tells nothing new. Its guards name all that the decision rests on, evidence aside:
+/// what comes in later tells at the next report.
 ///
 /// If that takes more than the host evaluates or records, what runs is not compliant, and the snapshot says why: a former
 /// verdict must not stand for what could not be evaluated.
 pub(crate) async fn evaluate(
     known: &KnownEnvironment,
     running: &Arc<ReportedState>,
+    skipped_elements: u64,
     cx: &Context<'_>,
 ) -> Result<Draft> {
-    evaluate_running(known, running, true, cx).await
+    let occasion = Occasion { reported: true, skipped_elements, policies: None, always: false };
+    evaluate_running(known, running, occasion, cx).await
 }
 
-/// The same of what ran in the latest snapshot, because something changed by which it was evaluated.
-pub(crate) async fn evaluate_again(known: &KnownEnvironment, cx: &Context<'_>) -> Result<Draft> {
-    let open = open_instances(known, cx).await?;
-    if known.status.snapshots == 0 {
-        return Ok(Draft::default());
+/// What changed, so that what runs in an environment is evaluated again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Changed {
+    /// Its policies, or whether it requires provenance.
+    #[default]
+    Policies,
+    /// What its allowlist allows.
+    Allowlist,
+}
+
+/// The snapshot that such a change calls for: what ran in the latest one, evaluated again. One is taken in any case where the
+/// latest was evaluated by other policies or another requirement; otherwise none after a change of the policies, and after
+/// one of the allowlist where it tells something new. `read` are the policies that the caller has read just now.
+pub(crate) async fn reevaluate(
+    known: &KnownEnvironment,
+    changed: Changed,
+    read: Vec<Current<Policy>>,
+    cx: &Context<'_>,
+) -> Result<Draft> {
+    let latest = known.status.snapshots;
+    if latest == 0 {
+        return Ok(Draft { guards: vec![known.latest()], ..Draft::default() });
     }
+    let policies = PolicySet::read(&known.record.policies, read, cx).await?;
+    let snapshot = cx.store().snapshot(cx.org()?, known.record.id, latest).await?;
+    let is_judged_alike = snapshot.as_ref().is_some_and(|Current { record, .. }| {
+        record.policies == policies.applied() && record.requires_provenance == known.record.require_provenance
+    });
+    if is_judged_alike && changed == Changed::Policies {
+        let guards = policies.guards.iter().cloned().chain([known.latest()]).collect();
+        return Ok(Draft { guards, ..Draft::default() });
+    }
+    let open = open_instances(known, cx).await?;
     let running = open.iter().map(|(key, open)| (key.clone(), ObservedArtifact::of(open))).collect();
-    evaluate_running(known, &Arc::new(running), false, cx).await
+    let occasion = Occasion {
+        reported: false,
+        skipped_elements: snapshot.map_or(0, |snapshot| snapshot.record.skipped_elements),
+        policies: Some(&policies),
+        always: !is_judged_alike,
+    };
+    evaluate_running(known, &Arc::new(running), occasion, cx).await
+}
+
+/// On what occasion what runs is evaluated.
+#[derive(Clone, Copy)]
+struct Occasion<'p> {
+    /// Whether on a report.
+    reported: bool,
+    /// How many elements of the report of what runs were skipped.
+    skipped_elements: u64,
+    /// The policies, where they were read already.
+    policies: Option<&'p PolicySet>,
+    /// Whether a snapshot is taken even where it tells nothing new.
+    always: bool,
 }
 
 async fn evaluate_running(
     known: &KnownEnvironment,
     running: &Arc<ReportedState>,
-    reported: bool,
+    occasion: Occasion<'_>,
     cx: &Context<'_>,
 ) -> Result<Draft> {
-    match evaluate_changed(known, running, (reported, true), cx).await? {
+    match evaluate_changed(known, running, occasion, true, cx).await? {
         Some(draft) => Ok(draft),
         // What was evaluated before counts for what is too much, so that all of it is evaluated together.
         None => {
-            let evaluated = evaluate_changed(known, running, (reported, false), cx).await?;
+            let evaluated = evaluate_changed(known, running, occasion, false, cx).await?;
             evaluated.ok_or_else(|| StoreError::Failed("an environment was not evaluated".into()).into())
         }
     }
@@ -168,11 +223,17 @@ async fn evaluate_running(
 async fn evaluate_changed(
     known: &KnownEnvironment,
     running: &Arc<ReportedState>,
-    (reported, reuse): (bool, bool),
+    occasion: Occasion<'_>,
+    reuse: bool,
     cx: &Context<'_>,
 ) -> Result<Option<Draft>> {
     let at = snapshot_time(known, cx);
-    let policies = PolicySet::read(&known.record.policies, Vec::new(), cx);
+    let policies = async {
+        match occasion.policies {
+            Some(policies) => Ok(policies.clone()),
+            None => PolicySet::read(&known.record.policies, Vec::new(), cx).await,
+        }
+    };
     let (policies, ledger) = try_join(policies, cx.ledger()).await?;
     let rests_on = ledger.size();
     if !policies.are_within(rests_on) {
@@ -190,74 +251,43 @@ async fn evaluate_changed(
             None => Arc::new(open_instances(known, cx).await?),
         })
     };
-    let changed = Changed::read(environment, running, remembered.as_ref(), (rests_on, at), cx);
-    let (open, Changed { reused, rest, reports }) = try_join(open, changed).await?;
+    let apart = Apart::read(environment, running, remembered.as_ref(), (rests_on, at), cx);
+    let (open, Apart { reused, rest, reports }) = try_join(open, apart).await?;
     let mut kept = remembered.as_ref().map(|last| last.kept(reused.values())).unwrap_or_default();
     let states = reports.evaluated(&policies, kept.values().sum(), cx).await?;
     kept.extend(states.kept());
     let snapshots = known.status.snapshots;
     let since = remembered.and_then(|last| last.since(&reused, snapshots)).unwrap_or_else(|| cx.now());
     let last_open = (snapshots, Arc::clone(&open));
-    let evaluation = Evaluation { running: Arc::clone(running), policies, open, reused, rest, states };
-    let Some(outcome) = evaluation.outcome(known, cx).await? else { return Ok(None) };
-    let Outcome { policies, difference, compliant, artifacts } = outcome;
-    let evaluation = LastEvaluation { since, ledger, policies: versions, open: last_open, artifacts, kept };
-    cx.remember_evaluation(environment, evaluation).await?;
-    let taken = |difference| Taken { difference, compliant, rests_on, reported };
-    let first = known.status.snapshots == 0;
     let mut guards = policies.guards.clone();
     guards.extend([known.unchanged(), known.latest()]);
-    let facts = if first || difference.tells_something || known.status.compliant != Some(compliant) {
-        vec![taken(difference).fact(known, &policies, cx)]
-    } else {
-        Vec::new()
+    let snapshot = Snapshot {
+        events_before: known.status.events,
+        environment,
+        index: snapshots + 1,
+        at,
+        compliant: false,
+        reported: occasion.reported,
+        rests_on: Some(rests_on),
+        requires_provenance: known.record.require_provenance,
+        skipped_elements: occasion.skipped_elements,
+        policies: policies.applied(),
+        changes: Vec::new(),
+        exits: Vec::new(),
     };
+    let always = occasion.always || snapshots == 0;
+    let running = Arc::clone(running);
+    let evaluation = Evaluation { running, policies, open, reused, rest, states, snapshot, always };
+    let Some(outcome) = evaluation.outcome(known.status.compliant, cx).await? else { return Ok(None) };
+    let Outcome { snapshot, artifacts } = outcome;
+    let evaluation = LastEvaluation { since, ledger, policies: versions, open: last_open, artifacts, kept };
+    cx.remember_evaluation(environment, evaluation).await?;
+    let facts = snapshot.into_iter().map(|snapshot| Fact::SnapshotTaken { snapshot }).collect();
     Ok(Some(Draft { facts, guards, ..Draft::default() }))
 }
 
-/// The snapshot that a change of the policies, or of whether provenance is required, calls for: what ran in the latest one,
-/// evaluated anew. A draft without facts when there is none yet, and when it was evaluated by these versions of these
-/// policies and by the same requirement. `read` are the policies that the caller has read just now.
-pub(crate) async fn reevaluate(
-    known: &KnownEnvironment,
-    read: Vec<Current<Policy>>,
-    cx: &Context<'_>,
-) -> Result<Draft> {
-    let latest = known.status.snapshots;
-    if latest == 0 {
-        return Ok(Draft { guards: vec![known.latest()], ..Draft::default() });
-    }
-    let policies = PolicySet::read(&known.record.policies, read, cx).await?;
-    let snapshot = cx.store().snapshot(cx.org()?, known.record.id, latest).await?;
-    let mut guards = policies.guards.clone();
-    guards.push(known.latest());
-    let requires_provenance = known.record.require_provenance;
-    let is_judged_alike = |snapshot: &Snapshot| {
-        snapshot.policies == policies.applied() && snapshot.requires_provenance == requires_provenance
-    };
-    if snapshot.is_some_and(|snapshot| is_judged_alike(&snapshot.record)) {
-        return Ok(Draft { guards, ..Draft::default() });
-    }
-    let (open, rests_on) = try_join(open_instances(known, cx), cx.ledger_size()).await?;
-    let running: ReportedState =
-        open.iter().map(|(key, open)| (key.clone(), ObservedArtifact::of(open))).collect();
-    let states = Reports::read(known.record.id, &running, (rests_on, snapshot_time(known, cx)), cx)
-        .await?
-        .evaluated(&policies, 0, cx)
-        .await?;
-    let (running, open, reused) = (Arc::new(running), Arc::new(open), Evaluated::new());
-    let rest = Arc::clone(&running);
-    let evaluation = Evaluation { running, policies, open, reused, rest, states };
-    let outcome = evaluation.outcome(known, cx).await?;
-    let nothing = || StoreError::Failed("an environment was not evaluated".into());
-    let Outcome { policies, difference, compliant, .. } = outcome.ok_or_else(nothing)?;
-    let taken = Taken { difference, compliant, rests_on, reported: false };
-    let facts = vec![taken.fact(known, &policies, cx)];
-    Ok(Draft { facts, guards, ..Draft::default() })
-}
-
 /// What runs, apart by whether it would come to the same as in an earlier evaluation.
-struct Changed {
+struct Apart {
     /// What would.
     reused: Evaluated,
     /// All else.
@@ -266,7 +296,7 @@ struct Changed {
     reports: Reports,
 }
 
-impl Changed {
+impl Apart {
     async fn read(
         environment: Id,
         running: &Arc<ReportedState>,
@@ -277,10 +307,7 @@ impl Changed {
         if let Some(remembered) = remembered {
             let (last, all) = (Arc::clone(remembered), Arc::clone(running));
             let many = running.len() > MANY_EVALUATIONS;
-            let reusable = move || {
-                let running = all.iter().map(|(key, observed)| (key, observed.name.as_str()));
-                last.reusable(running)
-            };
+            let reusable = move || last.reusable(&all);
             let mut reused = cx.compute().run_if(many, reusable).await?;
             let mut rest = without(running, &reused);
             let mut reports = Reports::read(environment, &rest, rests_on, cx).await?;
@@ -317,13 +344,16 @@ struct Evaluation {
     rest: Arc<ReportedState>,
     /// What was reported of the rest.
     states: EvaluatedReports,
+    /// The snapshot that may be taken, without a verdict and what runs.
+    snapshot: Snapshot,
+    /// Whether it is taken even where it tells nothing new.
+    always: bool,
 }
 
 /// What came of it.
 struct Outcome {
-    policies: PolicySet,
-    difference: Difference,
-    compliant: bool,
+    /// The snapshot that is taken, if one is.
+    snapshot: Option<Snapshot>,
     artifacts: Evaluated,
 }
 
@@ -334,67 +364,95 @@ impl Evaluation {
         artifacts.saturating_mul(self.policies.versions.len().max(1))
     }
 
-    /// Evaluates everything that runs, some of it by a few policies at a time, and compares it with the latest snapshot. Nothing
-    /// where it is too much, and some of it was evaluated before.
-    async fn outcome(self, known: &KnownEnvironment, cx: &Context<'_>) -> Result<Option<Outcome>> {
+    /// Evaluates everything that runs, some of it by a few policies at a time, and compares it with the latest snapshot, whose
+    /// verdict `before` is. Nothing where it is too much, and some of it was evaluated before.
+    async fn outcome(self, before: Option<bool>, cx: &Context<'_>) -> Result<Option<Outcome>> {
         let heavy = self.evaluations() > MANY_EVALUATIONS;
-        let Self { running, policies, open, reused, rest, states } = self;
-        let places = reused.values().map(|artifact| artifact.provenance.len()).collect();
+        let Self { running, policies, open, reused, rest, states, snapshot, always } = self;
+        let places =
+            reused.values().map(|artifact| (artifact.provenance.len(), artifact.names.len())).collect();
         let Judged { candidates, exceeds } = judged(rest, states, &policies, places, heavy, cx).await?;
         if exceeds && !reused.is_empty() {
             return Ok(None);
         }
-        let (index, most) = (known.status.snapshots + 1, cx.limits().snapshot);
-        let requires_provenance = known.record.require_provenance;
+        let most = cx.limits().snapshot;
         let decide = move || {
-            let judged_by = AppliedPolicy::digest(&policies.applied());
+            let judged_by = AppliedPolicy::digest(&snapshot.policies);
+            let is_judged = judged_by.is_some() || snapshot.requires_provenance;
             let mut artifacts = reused;
             artifacts.extend(candidates.into_iter().map(|artifact| artifact.evaluated(judged_by)));
-            let mut evaluated = EvaluatedArtifact::all(&running, &artifacts, requires_provenance)?;
-            let mut found = difference(&open, &evaluated, index);
-            if is_too_large(&found.changes, most)? {
-                let many = policies.versions.len();
+            let take = |running: &ReportedState, artifacts: &Evaluated| {
+                let evaluated = EvaluatedArtifact::all(running, artifacts, snapshot.requires_provenance)?;
+                let verdicts = evaluated.iter().map(|artifact| artifact.found.compliant);
+                // An environment where nothing runs is evaluated, too.
+                let compliant = policy::snapshot_compliant(verdicts, is_judged);
+                let Difference { changes, exits, tells_something } =
+                    difference(&open, &evaluated, snapshot.index);
+                let is_taken = always || tells_something || before != Some(compliant);
+                Ok::<_, Error>(is_taken.then(|| Snapshot { compliant, changes, exits, ..snapshot.clone() }))
+            };
+            let mut taken = take(&running, &artifacts)?;
+            if is_too_large(taken.as_ref(), most)? {
+                let policies = is_judged.then_some(snapshot.policies.len());
                 let shortened =
-                    artifacts.iter().map(|(key, one)| (key.clone(), not_recorded(one, many, most)));
+                    artifacts.iter().map(|(key, one)| (key.clone(), not_recorded(one, policies, most)));
                 artifacts = shortened.collect();
-                // Whether it has provenance is not recorded either.
-                evaluated = EvaluatedArtifact::all(&running, &artifacts, requires_provenance)?;
-                found = difference(&open, &evaluated, index);
+                taken = take(&running, &artifacts)?;
             }
-            let verdicts = evaluated.iter().map(|artifact| artifact.found.compliant);
-            // An environment where nothing runs is evaluated, too.
-            let compliant = policy::snapshot_compliant(verdicts, judged_by.is_some() || requires_provenance);
-            Ok(Some(Outcome { policies, difference: found, compliant, artifacts }))
+            if is_too_large(taken.as_ref(), most)? {
+                // So little is recorded whatever it comes to. Its names stay: they tell it apart, and conditions look at them.
+                let without_context = running.iter().map(|(key, observed)| {
+                    (key.clone(), ObservedArtifact { context: JsonFields::default(), ..observed.clone() })
+                });
+                taken = take(&without_context.collect(), &artifacts)?;
+            }
+            Ok(Some(Outcome { snapshot: taken, artifacts }))
         };
         cx.compute().run_if(heavy, decide).await?
     }
 }
 
-/// What else a snapshot records, in bytes: more than that.
-const AROUND_CHANGES: u64 = 16 << 10;
-
-/// Whether what these artifacts come to is more than may be recorded of a snapshot.
-fn is_too_large(changes: &[RunningArtifact], most: u64) -> Result<bool> {
-    let mut bytes = AROUND_CHANGES.min(most / 4);
-    for change in changes {
-        let text = serde_json::to_vec(change).map_err(|error| StoreError::Failed(error.into()))?;
-        bytes = bytes.saturating_add(text.len() as u64 + 1);
-        if bytes > most {
-            return Ok(true);
+/// Whether more would be recorded of a snapshot than may be.
+fn is_too_large(snapshot: Option<&Snapshot>, most: u64) -> Result<bool> {
+    let mut size = Size(0);
+    match snapshot {
+        Some(snapshot) => {
+            serde_json::to_writer(&mut size, snapshot).map_err(|error| StoreError::Failed(error.into()))?
         }
+        None => return Ok(false),
     }
-    Ok(false)
+    Ok(size.0 > most)
 }
 
-/// What is recorded of an artifact where what it came to is too much: that it complies with none of so many policies, and why.
-fn not_recorded(artifact: &ArtifactEvaluation, policies: usize, most: u64) -> Arc<ArtifactEvaluation> {
+/// Counts the bytes that are written to it.
+struct Size(u64);
+
+impl std::io::Write for Size {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What is recorded of an artifact where what it came to is too much: that it complies with none of so many policies, where it
+/// is judged at all, and why.
+fn not_recorded(
+    artifact: &ArtifactEvaluation,
+    policies: Option<usize>,
+    most: u64,
+) -> Arc<ArtifactEvaluation> {
     let mut artifact = artifact.clone();
     (artifact.provenance, artifact.source, artifact.outcomes) = (Vec::new(), None, Vec::new());
     artifact.is_final = false;
+    artifact.not_evaluated = policies.map(|_| work::too_large(most));
+    let policies = policies.unwrap_or_default();
     if policies > 0 {
         artifact.compliant = policy::artifact_verdict(artifact.allowed.is_some(), &[false]);
         artifact.violates = (0..=u16::MAX).take(policies).collect();
-        artifact.not_evaluated = Some(work::too_large(most));
     }
     Arc::new(artifact)
 }
@@ -411,7 +469,7 @@ async fn judged(
     running: Arc<ReportedState>,
     states: EvaluatedReports,
     policies: &PolicySet,
-    others: Vec<usize>,
+    others: Vec<(usize, usize)>,
     heavy: bool,
     cx: &Context<'_>,
 ) -> Result<Judged> {
@@ -437,7 +495,8 @@ async fn judged(
         }
     }
     let evaluated = candidates.iter().filter(|artifact| artifact.not_evaluated.is_none());
-    let places: Places = evaluated.map(|artifact| artifact.contexts.len()).chain(others).collect();
+    let places: Places =
+        evaluated.map(|artifact| (artifact.contexts.len(), artifact.names())).chain(others).collect();
     exceeds = exceeds.or_else(|| work.exceeds(places, cx.limits()));
     if let Some(why) = exceeds {
         candidates.iter_mut().for_each(|artifact| artifact.is_not_evaluated(why.clone(), policies));
@@ -451,7 +510,7 @@ async fn judged(
             let many = work::evaluations(&policies);
             let evaluations = move |artifact: &Candidate| match artifact.not_evaluated {
                 Some(_) => 0,
-                None => many * artifact.places(),
+                None => many * artifact.places() * artifact.names(),
             };
             let evaluate = move |mut artifact: Candidate| {
                 artifact.evaluate(&policies);
@@ -516,34 +575,6 @@ async fn open_instances(known: &KnownEnvironment, cx: &Context<'_>) -> Result<Op
 /// ahead; a snapshot is never older than the one before.
 fn snapshot_time(known: &KnownEnvironment, cx: &Context<'_>) -> Timestamp {
     known.status.changed_at.map_or(cx.now(), |last| last.max(cx.now()))
-}
-
-/// A snapshot that is taken.
-struct Taken {
-    difference: Difference,
-    compliant: bool,
-    rests_on: u64,
-    reported: bool,
-}
-
-impl Taken {
-    fn fact(self, known: &KnownEnvironment, policies: &PolicySet, cx: &Context<'_>) -> Fact {
-        let Self { difference, compliant, rests_on, reported } = self;
-        let snapshot = Snapshot {
-            events_before: known.status.events,
-            environment: known.record.id,
-            index: known.status.snapshots + 1,
-            at: snapshot_time(known, cx),
-            compliant,
-            reported,
-            rests_on: Some(rests_on),
-            requires_provenance: known.record.require_provenance,
-            policies: policies.applied(),
-            changes: difference.changes,
-            exits: difference.exits,
-        };
-        Fact::SnapshotTaken { snapshot }
-    }
 }
 
 /// A running artifact with what was found out about it.
@@ -628,6 +659,10 @@ impl Candidate {
         self.contexts.len().max(1)
     }
 
+    fn names(&self) -> usize {
+        1 + self.observed.other_names.len()
+    }
+
     /// Satisfies none of so many policies, for this reason.
     fn is_not_evaluated(&mut self, why: String, policies: usize) {
         (self.satisfied, self.outcomes) = (vec![false; policies], Vec::new());
@@ -666,6 +701,7 @@ impl Candidate {
             json(&self.observed.name),
             self.allowed.is_some()
         )];
+        lines.extend(self.observed.other_names.iter().map(|name| format!("name {}\n", json(name))));
         let places = self.provenance.iter().zip(&self.contexts).zip(&self.flows);
         for ((provenance, context), flow) in places {
             lines.push(format!("report {} {}\n", provenance.artifact, provenance.state));
@@ -694,7 +730,7 @@ impl Candidate {
         let compliant = policy::artifact_verdict(allowed.is_some(), &satisfied);
         let places = (0..=u16::MAX).zip(satisfied);
         let violates = places.filter(|(_, satisfied)| !satisfied).map(|(place, _)| place).collect();
-        let name = observed.name;
+        let names = observed.names().map(str::to_owned).collect();
         let evaluation = ArtifactEvaluation {
             compliant,
             allowed,
@@ -706,7 +742,7 @@ impl Candidate {
             outcomes,
             inputs,
             not_evaluated,
-            name,
+            names,
             is_final,
         };
         (key, Arc::new(evaluation))

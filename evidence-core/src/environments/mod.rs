@@ -8,6 +8,7 @@ pub(crate) mod events;
 pub(crate) mod lifecycle;
 pub(crate) mod operations;
 pub(crate) mod record;
+pub(crate) mod reevaluation;
 pub(crate) mod remembered;
 #[cfg(feature = "memory")]
 pub(crate) mod replay;

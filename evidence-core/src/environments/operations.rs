@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::auth::actor::{Role, Scope};
 use crate::bounded::{Description, List, ShortText, TagText};
-use crate::environments::evaluation;
+use crate::environments::evaluation::{self, Changed};
 use crate::environments::record::{Environment, EnvironmentKind};
 use crate::environments::store::KnownEnvironment;
 use crate::environments::view::{
@@ -246,18 +246,16 @@ async fn update(
     let joined = beyond(&updated.included, &known.record.included);
     let left = beyond(&known.record.included, &updated.included);
     let fact = |record| Fact::EnvironmentUpdated { record, joined, left };
-    record_settings(known, updated, fact, (policies.unwrap_or_default(), guards), "policies", cx).await
+    record_settings(known, updated, fact, (policies.unwrap_or_default(), guards), cx).await
 }
 
 /// Records new settings of an environment, and evaluates what runs there where its policies differ. Some of these policies
-/// were read just now, and the guards hold while the names lead to them. What comes to more than a snapshot may have is a
-/// refusal of `field`.
+/// were read just now, and the guards hold while the names lead to them.
 pub(super) async fn record_settings(
     known: KnownEnvironment,
     updated: Environment,
     fact: impl FnOnce(Environment) -> Fact,
     (policies, mut guards): (Vec<Current<Policy>>, Vec<Guard>),
-    field: &str,
     cx: &Context<'_>,
 ) -> Result<()> {
     guards.push(known.unchanged());
@@ -267,11 +265,9 @@ pub(super) async fn record_settings(
         || updated.require_provenance != known.record.require_provenance;
     if is_judged_otherwise {
         let known = KnownEnvironment { record: updated, ..known };
-        let evaluated = evaluation::reevaluate(&known, policies, cx).await;
-        draft.extend(evaluated.map_err(|error| error.of_field(field))?);
+        draft.extend(evaluation::reevaluate(&known, Changed::Policies, policies, cx).await?);
     }
-    cx.record(draft).await.map_err(|error| error.of_field(field))?;
-    Ok(())
+    cx.record(draft).await.map(drop)
 }
 
 /// What a request sets; what is not there stays as it is.

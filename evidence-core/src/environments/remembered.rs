@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::cache::sized::Cache;
 use crate::compute::{LONG_JSON, MANY_EVALUATIONS};
+use crate::environments::evaluation::{ObservedArtifact, ReportedState};
 use crate::error::Result;
 use crate::fact::Fact;
 use crate::id::{Id, VersionKey};
@@ -98,8 +99,8 @@ pub(crate) struct ArtifactEvaluation {
     pub(crate) outcomes: Vec<PolicyOutcome>,
     pub(crate) inputs: Option<Hash>,
     pub(crate) not_evaluated: Option<String>,
-    /// The name by which it was evaluated.
-    pub(crate) name: String,
+    /// The names by which it was evaluated.
+    pub(crate) names: Vec<String>,
     /// Whether all that it was evaluated by could be read: what could not may be put right, of which no entry tells.
     pub(crate) is_final: bool,
 }
@@ -125,14 +126,18 @@ impl ArtifactEvaluation {
     }
 
     fn bytes(&self) -> usize {
-        let Self { provenance, trails, violates, outcomes, name, .. } = self;
+        let Self { provenance, trails, violates, outcomes, names, .. } = self;
         LEAST
-            + name.len()
+            + names_bytes(names)
             + provenance_bytes(provenance)
             + size_of_val(&trails[..])
             + size_of_val(&violates[..])
             + outcomes_bytes(outcomes)
     }
+}
+
+fn names_bytes(names: &[String]) -> usize {
+    size_of_val(names) + names.iter().map(String::len).sum::<usize>()
 }
 
 fn provenance_bytes(provenance: &[Provenance]) -> usize {
@@ -149,13 +154,15 @@ fn outcomes_bytes(outcomes: &[PolicyOutcome]) -> usize {
 }
 
 fn instance_bytes(instance: &RunningArtifact) -> usize {
-    let RunningArtifact { name, created, context, annotation, provenance, violates, outcomes, .. } = instance;
+    let RunningArtifact { name, other_names, created, context, .. } = instance;
+    let RunningArtifact { annotation, provenance, violates, outcomes, .. } = instance;
     let field = |(name, value): (&str, &JsonText)| {
         size_of::<(String, JsonText)>() + name.len() + value.as_str().len()
     };
     let context = context.iter().map(field).sum::<usize>();
     LEAST
         + name.len()
+        + names_bytes(other_names)
         + annotation.kind.len()
         + size_of_val(&created[..])
         + size_of_val(&violates[..])
@@ -317,14 +324,12 @@ impl Remembered {
         is_used.then_some(self.last.since)
     }
 
-    /// What would come to the same now of what runs under these names.
-    pub(crate) fn reusable<'r>(
-        &self,
-        running: impl Iterator<Item = (&'r ArtifactKey, &'r str)>,
-    ) -> Evaluated {
-        let artifact =
-            |(key, name): (&ArtifactKey, &str)| Some((key.clone(), Arc::clone(self.artifact(key, name)?)));
-        let mut reusable = running.filter_map(artifact).collect();
+    /// What would come to the same now of what runs.
+    pub(crate) fn reusable(&self, running: &ReportedState) -> Evaluated {
+        let artifact = |(key, observed): (&ArtifactKey, &ObservedArtifact)| {
+            Some((key.clone(), Arc::clone(self.artifact(key, observed.names())?)))
+        };
+        let mut reusable = running.iter().filter_map(artifact).collect();
         // Of what no longer runs, too: it took its part of what is evaluated of a trail.
         let others = self.last.artifacts.iter().filter(|(key, _)| !Evaluated::contains_key(&reusable, *key));
         let trails = others.flat_map(|(_, artifact)| artifact.trails.iter().copied()).collect();
@@ -332,9 +337,16 @@ impl Remembered {
         reusable
     }
 
-    /// What an artifact of this name came to, if it would come to the same now.
-    fn artifact(&self, key: &ArtifactKey, name: &str) -> Option<&Arc<ArtifactEvaluation>> {
-        let artifact = self.last.artifacts.get(key).filter(|artifact| artifact.name == name)?;
+    /// What an artifact of these names came to, if it would come to the same now.
+    fn artifact<'n>(
+        &self,
+        key: &ArtifactKey,
+        names: impl Iterator<Item = &'n str>,
+    ) -> Option<&Arc<ArtifactEvaluation>> {
+        let artifact = self.last.artifacts.get(key)?;
+        if !artifact.names.iter().map(String::as_str).eq(names) {
+            return None;
+        }
         let is_expired =
             artifact.allowed.and_then(|entry| entry.expires_at).is_some_and(|until| until <= self.now);
         let holds =

@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::compute::MANY_EVALUATIONS;
+use crate::environments::evaluation::work::too_large;
 use crate::environments::evaluation::{self, ObservedArtifact, ReportedState};
 use crate::environments::record::{Environment, EnvironmentKind};
 use crate::error::{Error, INVALID_REPORT, Result, at_most};
@@ -21,7 +22,7 @@ use crate::json::JsonFields;
 use crate::limits::Limits;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Acknowledged, Json, Method, Operation, Put, SKIPPED_ELEMENTS, WithHeaders};
-use crate::service::{Context, snapshot_too_large};
+use crate::service::Context;
 use crate::snapshots::key::ArtifactKey;
 
 pub use kinds::{
@@ -35,8 +36,9 @@ pub use kinds::{
 /// fewer instances, takes none (200) and may be sent again and again. An environment of another type is 400.
 ///
 /// An element of `artifacts` that is null or has no `digests`, such as an evicted pod, says nothing of what runs. It is
-/// skipped, and the header `Evidence-Skipped-Elements` of the answer says how many were. If all elements are such, the report is
-/// 400: an environment in which nothing runs complies with every policy, and only an empty list says that nothing runs.
+/// skipped, and the header `Evidence-Skipped-Elements` of the answer and `skipped_elements` of the snapshot say how many were.
+/// If all elements are such, the report is 400: an environment in which nothing runs complies with every policy, and only an
+/// empty list says that nothing runs.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(bound = "T: ReportType")]
 pub struct ReportRunning<T> {
@@ -104,24 +106,28 @@ impl Report {
         cx.compute().run_if(many, put_together).await?
     }
 
-    /// One artifact that is reported several times has several instances, under the first name.
+    /// One artifact that is reported several times has several instances, and all the names.
     fn new<T: ReportType>(report: &EnvironmentReport<T>, skipped: usize) -> serde_json::Result<Self> {
         let mut running = BTreeMap::new();
         for instance in &report.artifacts.items {
             let mut counted = BTreeSet::new();
             for (name, fingerprint) in instance.artifacts() {
                 let key = ArtifactKey::new(fingerprint, name);
-                if counted.insert(key.clone()) {
-                    let unseen = || {
-                        let observed = ObservedArtifact {
-                            fingerprint: fingerprint.cloned(),
-                            name: name.to_string(),
-                            created: Vec::new(),
-                            context: JsonFields::default(),
-                        };
-                        (observed, <T::Instance as Instance>::Context::default())
+                let unseen = || {
+                    let observed = ObservedArtifact {
+                        fingerprint: fingerprint.cloned(),
+                        name: name.to_string(),
+                        other_names: Vec::new(),
+                        created: Vec::new(),
+                        context: JsonFields::default(),
                     };
-                    let (seen, context) = running.entry(key).or_insert_with(unseen);
+                    (observed, <T::Instance as Instance>::Context::default())
+                };
+                let (seen, context) = running.entry(key.clone()).or_insert_with(unseen);
+                if seen.name != **name {
+                    seen.other_names.push(name.to_string());
+                }
+                if counted.insert(key) {
                     seen.created.push(instance.created().0);
                     instance.describe(context);
                 }
@@ -129,6 +135,8 @@ impl Report {
         }
         let observed = |(key, (mut seen, context)): (ArtifactKey, (ObservedArtifact, _))| {
             seen.created.sort_unstable();
+            seen.other_names.sort_unstable();
+            seen.other_names.dedup();
             seen.context = T::Instance::fields(context)?;
             Ok((key, seen))
         };
@@ -147,7 +155,7 @@ impl Report {
     async fn receive_once(&self, environment: &EnvironmentName, cx: &Context<'_>) -> Result<bool> {
         let known = cx.environment(environment.as_str()).await?;
         self.check_kind(&known.record)?;
-        let mut draft = evaluation::evaluate(&known, &self.running, cx).await?;
+        let mut draft = evaluation::evaluate(&known, &self.running, self.skipped as u64, cx).await?;
         let taken = !draft.facts.is_empty();
         if !taken && known.status.reported_at.is_none_or(|last| cx.is_heartbeat_due(last)) {
             draft.fact(Fact::EnvironmentReported { environment: known.record.id });
@@ -183,6 +191,9 @@ fn skipped<T: ReportType>(report: &EnvironmentReport<T>) -> Result<usize> {
     Ok(skipped)
 }
 
+/// As many bytes as the time takes at which an instance was created.
+const CREATED: usize = 12;
+
 /// Refuses a report of too many artifacts, and one that would become too large once each artifact has what its instances
 /// tell of it: before that is done, for an instance tells the same of all artifacts that it consists of.
 fn check_size<T: ReportType>(report: &EnvironmentReport<T>, limits: &Limits) -> Result<()> {
@@ -191,9 +202,12 @@ fn check_size<T: ReportType>(report: &EnvironmentReport<T>, limits: &Limits) -> 
         instance.artifacts().map(|(name, fingerprint)| ArtifactKey::new(fingerprint, name))
     });
     at_most(limits.running_artifacts, keys.collect::<BTreeSet<_>>().len(), "artifacts")?;
-    let told = instances.iter().map(|instance| instance.artifacts().count() * instance.context_bytes());
+    let told = instances.iter().map(|instance| {
+        let names = instance.artifacts().map(|(name, _)| name.len() + CREATED).sum::<usize>();
+        names + instance.artifacts().count() * instance.context_bytes()
+    });
     if told.sum::<usize>() as u64 > limits.snapshot {
-        return Err(snapshot_too_large(limits.snapshot));
+        return Err(Error::invalid("artifacts", too_large(limits.snapshot)));
     }
     Ok(())
 }
@@ -212,13 +226,13 @@ mod tests {
     const ONE: &str = "1111111111111111111111111111111111111111111111111111111111111111";
     const TWO: &str = "2222222222222222222222222222222222222222222222222222222222222222";
 
-    fn running(artifacts: &Value) -> Vec<(String, String, Vec<i64>)> {
+    fn running(artifacts: &Value) -> Vec<(String, Vec<String>, Vec<i64>)> {
         let body: EnvironmentReport<Docker> =
             from_value(&json!({ "artifacts": artifacts })).expect("a valid report");
         let report = Report::new(&body, 0).unwrap();
         let flat = |(key, seen): (&ArtifactKey, &ObservedArtifact)| {
             assert_eq!(Some(key.as_str()), seen.fingerprint.as_ref().map(Fingerprint::as_str));
-            (key.to_string(), seen.name.clone(), seen.created.clone())
+            (key.to_string(), seen.names().map(str::to_owned).collect(), seen.created.clone())
         };
         report.running.iter().map(flat).collect()
     }
@@ -232,23 +246,28 @@ mod tests {
     }
 
     #[test]
-    fn one_fingerprint_in_several_entries_is_one_artifact_with_several_instances() {
+    fn one_fingerprint_in_several_entries_is_one_artifact_with_several_instances_and_names() {
         let entry = |name: &str, digest: &str, created: i64| json!({ "digests": { name: digest }, "creationTimestamp": created });
-        let seen = |digest: &str, name: &str, created: &[i64]| {
-            (digest.to_owned(), name.to_owned(), created.to_vec())
+        let seen = |digest: &str, names: &[&str], created: &[i64]| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+            (digest.to_owned(), names, created.to_vec())
         };
         let table = [
             (json!([]), vec![]),
-            (json!([entry("a", ONE, 5)]), vec![seen(ONE, "a", &[5])]),
-            (json!([entry("b", ONE, 9), entry("a", ONE, 5)]), vec![seen(ONE, "b", &[5, 9])]),
-            (json!([entry("a", ONE, 5), entry("a", ONE, 5)]), vec![seen(ONE, "a", &[5, 5])]),
+            (json!([entry("a", ONE, 5)]), vec![seen(ONE, &["a"], &[5])]),
+            (json!([entry("b", ONE, 9), entry("a", ONE, 5)]), vec![seen(ONE, &["b", "a"], &[5, 9])]),
+            (
+                json!([entry("c", ONE, 1), entry("b", ONE, 2), entry("a", ONE, 3), entry("b", ONE, 4)]),
+                vec![seen(ONE, &["c", "a", "b"], &[1, 2, 3, 4])],
+            ),
+            (json!([entry("a", ONE, 5), entry("a", ONE, 5)]), vec![seen(ONE, &["a"], &[5, 5])]),
             (
                 json!([entry("b", TWO, 1), entry("a", ONE, 2)]),
-                vec![seen(ONE, "a", &[2]), seen(TWO, "b", &[1])],
+                vec![seen(ONE, &["a"], &[2]), seen(TWO, &["b"], &[1])],
             ),
             (
                 json!([{ "digests": { "a": ONE, "b": ONE, "c": TWO }, "creationTimestamp": 0 }]),
-                vec![seen(ONE, "a", &[0]), seen(TWO, "c", &[0])],
+                vec![seen(ONE, &["a", "b"], &[0]), seen(TWO, &["c"], &[0])],
             ),
         ];
         for (artifacts, expected) in table {

@@ -77,9 +77,10 @@ impl AllowlistStore for MemoryStore {
         let mut rows = Vec::new();
         for organization in state.organizations.values() {
             let Some(tables) = state.tables.get(&organization.id) else { continue };
-            let ended = tables.allowances.iter().filter_map(|Current { record, .. }| {
+            let ended = tables.allowances.iter().filter_map(|Current { revision, record }| {
                 let at = record.ends_at().filter(|at| (after < *at) && (*at <= until))?;
-                Some(EndedAllowance { at, org: organization.name.clone(), environment: record.environment })
+                let (org, environment) = (organization.name.clone(), record.environment);
+                Some(EndedAllowance { at, org, environment, entry: *revision })
             });
             rows.extend(ended);
         }
@@ -88,7 +89,12 @@ impl AllowlistStore for MemoryStore {
         if let Some(last) = last.and_then(|last| rows.get(last)).map(|row| row.at) {
             rows.retain(|row| row.at <= last);
         }
-        rows.dedup();
+        // By entry at last, so that the newest of each time stays.
+        rows.reverse();
+        rows.dedup_by(|one, kept| {
+            (one.at, &one.org, one.environment) == (kept.at, &kept.org, kept.environment)
+        });
+        rows.reverse();
         Ok(rows)
     }
 }

@@ -10,6 +10,8 @@ use crate::auth::actor::Scope;
 use crate::bounded::{Description, ShortText};
 use crate::compute::LONG_YAML;
 use crate::decode::{self, InvalidField, given};
+use crate::environments::evaluation::Changed;
+use crate::environments::reevaluation::reevaluate;
 use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
@@ -22,7 +24,6 @@ use crate::operation::versions::Version;
 use crate::operation::{Document, Form, FormParts, JsonStream, Method, Operation, Put};
 use crate::page::Listed;
 use crate::policies::record::{DescriptionChange, Policy, PolicyVersion};
-use crate::policies::reevaluate::reevaluate;
 use crate::policies::view::{self, PolicyView};
 use crate::rules::policy;
 use crate::service::{Context, Draft};
@@ -331,7 +332,7 @@ async fn reevaluate_consumers(policy: &PolicyName, cx: &Context<'_>) -> Result<(
     }
     let mut outcome = Ok(());
     for name in names {
-        outcome = outcome.and(reevaluate(&name, cx).await);
+        outcome = outcome.and(reevaluate(&name, Changed::Policies, cx).await);
     }
     outcome
 }

@@ -1,48 +1,24 @@
-//! Environments evaluated anew when a policy that is attached to them says something else: by whoever puts the policy, an
-//! environment after the other, and by a job, for those at which that broke off.
+//! The job that evaluates environments again by the latest versions of their policies. Whoever puts a policy does so for each
+//! environment that it is attached to; the job does it for those at which that broke off.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use schemars::JsonSchema;
-use serde::Deserialize;
 
-use crate::auth::access::Principal;
-use crate::auth::actor::Scope;
 use crate::background::runner::{Job, Turn};
-use crate::environments::evaluation;
-use crate::error::{Error, Result};
-use crate::fact::names::Key;
+use crate::environments::evaluation::Changed;
+use crate::environments::reevaluation::reevaluate_in;
+use crate::error::Result;
 use crate::id::Id;
 use crate::lock::locked;
-use crate::name::{EnvironmentName, OrgName};
-use crate::operation::{Json, Method, Operation};
-use crate::service::{Context, EvidenceService};
-use crate::store::error::StoreError;
 
 /// How long the job rests between two runs.
 const REST: Duration = Duration::from_secs(10 * 60);
 
-/// How many organizations are listed, and how many environments are read, at a time.
+/// How many organizations are listed at a time.
 const PAGE: u64 = 64;
-
-/// As whom the job records snapshots: `operator:evidence`.
-const OPERATOR: &str = "evidence";
-
-/// Evaluates what runs in an environment by the latest versions of its policies, in a write of its own; where it was evaluated by
-/// them already, it records nothing.
-pub(super) async fn reevaluate(name: &EnvironmentName, cx: &Context<'_>) -> Result<()> {
-    let evaluated = cx.retry_in_turn(Key::Environment(name.clone()), || async {
-        let known = cx.store().environment(cx.org()?, name.as_str()).await?;
-        let Some(known) = known else { return Ok(()) };
-        let mut draft = evaluation::reevaluate(&known, Vec::new(), cx).await?;
-        draft.guards.push(known.unchanged());
-        cx.record(draft).await.map(drop)
-    });
-    evaluated.await
-}
 
 /// The job that evaluates anew what runs where a new version of a policy is not counted yet: whoever put it was killed, or
 /// lost the right to, before all environments were evaluated by it.
@@ -76,51 +52,14 @@ impl Job for Reevaluate {
                 if size.is_some() && locked(&self.evaluated).get(&org.id).copied() == size {
                     continue;
                 }
-                let evaluated =
-                    service.call(&Principal::nobody(), ReevaluateEnvironments { org: org.name }, ()).await;
-                if let (Ok(_), Some(size)) = (&evaluated, size) {
+                let evaluated = reevaluate_in(service, org.name, None, Changed::Policies).await;
+                if let (Ok(()), Some(size)) = (&evaluated, size) {
                     locked(&self.evaluated).insert(org.id, size);
                 }
                 // What is damaged in one organization is not another's.
-                outcome = outcome.and(evaluated.map(drop));
+                outcome = outcome.and(evaluated);
             }
         }
         outcome
-    }
-}
-
-/// Evaluates the environments of an organization by the latest versions of their policies. No route leads to it.
-#[derive(Debug, Deserialize, JsonSchema)]
-struct ReevaluateEnvironments {
-    org: OrgName,
-}
-
-impl Operation for ReevaluateEnvironments {
-    const NAME: &'static str = "reevaluate_environments";
-    const METHOD: Method = Method::Post;
-    const PATH: &'static str = "/environments/{org}/reevaluate";
-    const SCOPE: Scope = Scope::Open;
-    const SUMMARY: &'static str = "Evaluates the environments of an organization anew";
-    type Body = ();
-    type Output = Json<()>;
-
-    fn org(&self) -> Option<&OrgName> {
-        Some(&self.org)
-    }
-
-    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        let operator = OPERATOR.parse().map_err(|error| Error::Store(StoreError::corrupt(error)))?;
-        let cx = &cx.as_operator(&operator)?;
-        let listed = cx.store().environments_listed(cx.org()?).await?;
-        let ids: Vec<Id> = listed.into_iter().map(|listed| listed.id).collect();
-        let mut outcome = Ok(());
-        for part in ids.chunks(PAGE as usize) {
-            for known in cx.store().environments_by_id(cx.org()?, part).await? {
-                if !known.record.policies.is_empty() {
-                    outcome = outcome.and(reevaluate(&known.record.name, cx).await);
-                }
-            }
-        }
-        outcome.map(Json)
     }
 }

@@ -385,17 +385,6 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
-    /// The same facts, but for snapshots that are too large to be recorded: what a report's artifacts come to grows with
-    /// the policies that evaluate each of them. Other facts are bounded by the bodies they come from.
-    async fn check_snapshot_sizes(&self, facts: Vec<Fact>) -> Result<Vec<Fact>> {
-        let changes = |fact: &Fact| match fact {
-            Fact::SnapshotTaken { snapshot } => snapshot.changes.len(),
-            _ => 0,
-        };
-        let (limit, heavy) = (self.limits().snapshot, facts.iter().any(|fact| changes(fact) > MANY_CHANGES));
-        self.compute().run_if(heavy, move || check_size(&facts, limit).map(|()| facts)).await?
-    }
-
     /// Records facts under guards, all or none.
     ///
     /// # Errors
@@ -418,7 +407,6 @@ impl<'a> Context<'a> {
             });
         }
         let Draft { facts, guards, secrets, .. } = draft;
-        let facts = self.check_snapshot_sizes(facts).await?;
         self.check_access().await?;
         let access = facts.iter().any(Fact::changes_access);
         let updates = Vec::from_iter(facts.iter().map(|fact| CacheUpdate::of(fact, self.limits())));
@@ -436,40 +424,6 @@ impl<'a> Context<'a> {
         }
         self.compute.note(Progress::Recorded);
         Ok(entries)
-    }
-}
-
-/// A snapshot of more changes takes a while to be written as JSON.
-const MANY_CHANGES: usize = 64;
-
-fn check_size(facts: &[Fact], limit: u64) -> Result<()> {
-    for fact in facts.iter().filter(|fact| matches!(fact, Fact::SnapshotTaken { .. })) {
-        let mut size = Size(0);
-        serde_json::to_writer(&mut size, fact).map_err(|error| StoreError::Failed(error.into()))?;
-        if size.0 > limit {
-            return Err(snapshot_too_large(limit));
-        }
-    }
-    Ok(())
-}
-
-/// What runs, with what is recorded of it, is more than a snapshot may have.
-pub(crate) fn snapshot_too_large(limit: u64) -> Error {
-    let text = format!("What runs comes to more than {limit} bytes, with where it comes from");
-    Error::invalid("artifacts", text)
-}
-
-/// Counts the bytes that are written to it.
-struct Size(u64);
-
-impl std::io::Write for Size {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0 += bytes.len() as u64;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }
 

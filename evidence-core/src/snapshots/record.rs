@@ -35,6 +35,9 @@ pub struct Snapshot {
     /// Whether the environment required provenance.
     #[serde(default, skip_serializing_if = "is_false")]
     pub requires_provenance: bool,
+    /// How many elements were skipped, because they had no digest, in the report that told what runs.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub skipped_elements: u64,
     /// The policies it was evaluated by, by id.
     pub policies: Vec<AppliedPolicy>,
     /// Artifacts that began to run, or whose data differ from the snapshot before.
@@ -49,7 +52,7 @@ const fn is_false(value: &bool) -> bool {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
-const fn is_zero(number: &u64) -> bool {
+pub(crate) const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
@@ -99,8 +102,11 @@ pub struct RunningArtifact {
     /// Run services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<Fingerprint>,
-    /// Its name, as the environment knows it.
+    /// Its name, as the environment knows it; of several the first in the report.
     pub name: String,
+    /// Its other names there, sorted. Each rule of a policy has to hold by each of its names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_names: Vec<String>,
     /// When its instances were created, in epoch seconds, ascending; their number is the instance count.
     pub created: Vec<i64>,
     /// What only environments of its kind tell: pods, tasks, containers, revisions. Answers show what is under `pods`,
@@ -134,7 +140,7 @@ pub struct RunningArtifact {
     /// others say follows from the provenance, and is evaluated when it is shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outcomes: Vec<PolicyOutcome>,
-    /// The digest of all that it was evaluated by, policies aside: its name, whether it was on the allowlist, its reports, the
+    /// The digest of all that it was evaluated by, policies aside: its names, whether it was on the allowlist, its reports, the
     /// flows with their tags, and the attestations where a policy asks for some. Nothing without policies. A difference in
     /// it alone takes no snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -167,6 +173,7 @@ impl RunningArtifact {
         Self {
             fingerprint: None,
             name: "api".to_owned(),
+            other_names: Vec::new(),
             created: vec![1, 2, 3],
             context: JsonFields::default(),
             from: 1,
@@ -200,7 +207,7 @@ impl RunningArtifact {
     pub(crate) fn as_policies_see_it(&self) -> Artifact<'_> {
         Artifact {
             name: &self.name,
-            other_names: &[],
+            other_names: &self.other_names,
             fingerprint: self.fingerprint.as_ref().map(Fingerprint::as_str),
         }
     }

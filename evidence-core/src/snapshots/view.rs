@@ -23,7 +23,7 @@ use crate::snapshots::applied::{
     AppliedPolicyView, AppliedVersion, AppliedVersions, Denied, FailingArtifacts, reasons_for_incompliance,
 };
 use crate::snapshots::combined::{Part, Shown};
-use crate::snapshots::record::{Annotation, PolicyDecision, RunningArtifact};
+use crate::snapshots::record::{Annotation, PolicyDecision, RunningArtifact, is_zero};
 use crate::snapshots::sources::{DeploymentDiff, Sources, Traced, traced_in_parts};
 use crate::snapshots::store::{SnapshotEntry, SnapshotRow};
 use crate::snapshots::timeline::Timeline;
@@ -84,6 +84,10 @@ pub struct SnapshotView {
     pub compliant: bool,
     /// The address of the snapshot's page.
     pub html_url: String,
+    /// How many elements were skipped, because they had no digest, in the report that led to this snapshot or, if it was
+    /// evaluated again, to an earlier one. A logical environment adds up its members. Left out if none was skipped.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub skipped_elements: u64,
     /// The policies it was evaluated by, by id and version; the decisions of each artifact are in the same order.
     pub applied_policies: Vec<AppliedPolicyView>,
     /// What ran, newest first, and after it what stopped running with this snapshot; of a logical environment so for each
@@ -124,8 +128,11 @@ impl Envelope<SnapshotArtifact> for SnapshotView {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct SnapshotArtifact {
-    /// Its name, as the environment knows it.
+    /// Its name, as the environment knows it; of several the first in the report.
     pub name: String,
+    /// Its other names there, sorted. Each rule of a policy has to hold by each of its names. Left out if it has one name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_names: Vec<String>,
     /// Its SHA-256; empty for what has no digest.
     pub fingerprint: String,
     /// Whether it may run; null where no policy evaluates it and the environment does not require provenance.
@@ -244,6 +251,7 @@ impl SnapshotView {
             kind: environment.kind,
             compliant: row.compliant,
             html_url: cx.page_url(&format!("environments/{}/snapshots/{index}", environment.name)),
+            skipped_elements: summary.skipped_elements,
             applied_policies: summary.policies(),
             artifacts: Vec::new(),
         };
@@ -290,7 +298,8 @@ impl PartRead {
         let snapshot = cx.store().snapshot(org, environment, index).await?;
         let lost = || StoreError::corrupt(format_args!("snapshot {index} of an environment is missing"));
         let snapshot = snapshot.ok_or_else(lost)?.record;
-        let requires_provenance = snapshot.requires_provenance;
+        let (requires_provenance, skipped_elements) =
+            (snapshot.requires_provenance, snapshot.skipped_elements);
         let applied = AppliedVersions::read(snapshot.policies, cx).await?;
         let evaluated_before = |placed: &SnapshotEntry| placed.instance.judged_by != applied.digest;
         // What exited with this snapshot was evaluated by the policies of the one before.
@@ -306,7 +315,7 @@ impl PartRead {
         Ok(Self {
             environment,
             placed,
-            shown: ShownBy { index, requires_provenance, shown, applied, applied_before },
+            shown: ShownBy { index, requires_provenance, skipped_elements, shown, applied, applied_before },
         })
     }
 
@@ -333,6 +342,7 @@ const NO_PROVENANCE: &str = "the environment requires provenance, and the artifa
 #[derive(Default)]
 struct Summary {
     artifacts: usize,
+    skipped_elements: u64,
     counts: [u64; 3],
     policies: Vec<AppliedVersion>,
     denied: Vec<Denied>,
@@ -356,6 +366,7 @@ impl Summary {
         // The place that each policy of this part has among all.
         let mut places = Vec::new();
         if shown.shown != Shown::Left {
+            self.skipped_elements = self.skipped_elements.saturating_add(shown.skipped_elements);
             for version in &shown.applied.policies {
                 let same =
                     |known: &AppliedVersion| (known.id, known.version) == (version.id, version.version);
@@ -462,6 +473,8 @@ struct ShownBy {
     index: u64,
     /// Whether the environment required provenance then.
     requires_provenance: bool,
+    /// How many elements of the report were skipped.
+    skipped_elements: u64,
     shown: Shown,
     applied: AppliedVersions,
     /// Those of the snapshot before, where something was evaluated by these.
@@ -502,6 +515,7 @@ impl ShownBy {
         SnapshotArtifact {
             fingerprint: fingerprint(&instance),
             name: instance.name,
+            other_names: instance.other_names,
             compliant: instance.compliant,
             deployments: [],
             created: instance.created,
@@ -533,11 +547,16 @@ impl ShownBy {
     ) -> Vec<String> {
         let has_policies = instance.judged_by.is_some();
         let lacks_provenance = instance.provenance.is_empty() && (self.requires_provenance || !has_policies);
+        let because = match &instance.not_evaluated {
+            // The policies say so, if there are some. Whether it has provenance is not known.
+            Some(why) => Some(why.clone()).filter(|_| !has_policies),
+            None => lacks_provenance.then(|| NO_PROVENANCE.to_owned()),
+        };
         let in_flows = flows.iter().filter(|_| !has_policies);
         let in_flows =
             in_flows.map(|flow| (flow.flow_name.as_str(), flow.flow_reasons_for_non_compliance.as_slice()));
         let reasons = reasons_for_incompliance(in_flows, decisions);
-        lacks_provenance.then(|| NO_PROVENANCE.to_owned()).into_iter().chain(reasons).collect()
+        because.into_iter().chain(reasons).collect()
     }
 
     fn annotation(&self, instance: &RunningArtifact, exited: bool) -> Annotation {

@@ -292,3 +292,57 @@ async fn an_entry_expires_and_the_environment_is_evaluated_again() {
         drop(stored.guard);
     }
 }
+
+/// A server whose clock is behind records entries that end before one that was handled already, or with it.
+#[tokio::test]
+async fn an_entry_that_ends_before_others_that_were_handled_is_handled_too() {
+    for stored in stores().await {
+        drop(fixture(Arc::clone(&stored.store), Settings::default()).await);
+        let (clock, random) = (Arc::new(ManualClock::default()), Arc::new(SystemRandom));
+        let (store, settings) = (Arc::clone(&stored.store), Settings::default());
+        let evidence = Evidence::with_sources(store, settings, Arc::clone(&clock) as _, random);
+        let api = Api::new(evidence.clone(), Mount::Tower, stored.name).await;
+        let environments = ["runs", "before", "with"];
+        api.given_environments("docker", &environments).await;
+        api.put_policy("p", PROVENANCE).await.created();
+        let allow = async |environment: &str, digit: &str, end: i64| {
+            let mut until = allowance(digit, "for now");
+            until["expires_at"] = json!(seconds(end));
+            api.put(&format!("/allowlists/acme/{environment}")).json(until).await.created();
+        };
+        for environment in environments {
+            api.attach(environment, "p").await;
+            allow(environment, "a", 60).await;
+        }
+        let state = async |environment: &str| {
+            api.get(&format!("/environments/acme/{environment}")).await.ok()["state"].clone()
+        };
+        let job = Arc::new(ReevaluateEnded::default());
+        let run_until_red = async |environments: &[&str]| {
+            let background = evidence.background(LEASE, vec![Arc::clone(&job) as _]);
+            let begun = Instant::now();
+            for environment in environments {
+                while state(environment).await != json!(false) {
+                    assert!(begun.elapsed() < Duration::from_secs(9), "{}: {environment}", stored.name);
+                    sleep(Duration::from_millis(10)).await;
+                }
+            }
+            // It notes what it has handled.
+            sleep(Duration::from_millis(100)).await;
+            background.stop().await;
+        };
+        api.report_running("runs", &[('a', &[10])]).await.created();
+        clock.set(60);
+        run_until_red(&["runs"]).await;
+
+        clock.set(40);
+        for (environment, end) in [("before", 50), ("with", 60)] {
+            allow(environment, "b", end).await;
+            api.report_running(environment, &[('b', &[10])]).await.created();
+            assert_eq!(state(environment).await, json!(true), "{}: {environment}", stored.name);
+        }
+        clock.set(60);
+        run_until_red(&["before", "with"]).await;
+        drop(stored.guard);
+    }
+}

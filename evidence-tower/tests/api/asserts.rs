@@ -326,6 +326,63 @@ async fn the_gate_looks_at_the_names_by_which_an_artifact_runs_as_its_environmen
     .await;
 }
 
+/// Each rule has to hold by each name, whatever the order of the report, and re-evaluations know all names.
+#[tokio::test]
+async fn an_artifact_that_runs_under_several_names_has_to_comply_by_each() {
+    on_every_store_and_mount(async |api| {
+        api.given_flow_with_template().await;
+        api.given_artifact('1', "t").await;
+        api.given_environments("docker", &["waives", "leaves-out"]).await;
+        let waives =
+            format!("{COMPLIANCE}    exceptions:\n      - if: ${{{{ matches(artifact.name, '^agent') }}}}\n");
+        let leaves_out = "_schema: https://example.com/v1\nartifacts:\n  attestations:\n    - name: scan\n      \
+                          type: generic\n      if: ${{ not matches(artifact.name, '^agent') }}\n";
+        for (environment, policy) in [("waives", waives.as_str()), ("leaves-out", leaves_out)] {
+            api.put_policy(environment, policy).await.created();
+            api.attach(environment, environment).await;
+            let expect = async |compliant: bool, what: &dyn std::fmt::Debug| {
+                let snapshot = api.get(&format!("/snapshots/acme/{environment}/-1")).await.ok();
+                let gate = api.asserted(&format!("?environment_name={environment}")).await;
+                let verdicts = json!([snapshot["compliant"], gate["compliant"]]);
+                assert_eq!(verdicts, json!([compliant, compliant]), "{environment} {what:?}");
+                let reasons = &snapshot["artifacts"][0]["reasons_for_incompliance"];
+                assert_eq!(*reasons, gate["reasons_for_incompliance"], "{environment} {what:?}");
+                snapshot
+            };
+            for (names, compliant) in [
+                (&["agent:1"][..], true),
+                (&["agent:2", "agent:1"], true),
+                (&["shop:1"], false),
+                (&["agent:1"], true),
+                (&["shop:1", "agent:1"], false),
+                (&["agent:1"], true),
+                (&["agent:1", "shop:1", "agent:1", "agent:0"], false),
+            ] {
+                let element = |name: &&str| json!({"digests": {*name: fingerprint('1')}, "creationTimestamp": 1});
+                let apart = Vec::from_iter(names.iter().map(element));
+                let together: serde_json::Map<_, _> =
+                    names.iter().map(|name| ((*name).to_owned(), json!(fingerprint('1')))).collect();
+                for artifacts in [json!(apart), json!([{"digests": together, "creationTimestamp": 1}])] {
+                    let report = api.put(&format!("/environments/acme/{environment}/report/docker"));
+                    let reply = report.json(json!({ "artifacts": artifacts })).await;
+                    assert!(reply.status.is_success(), "{reply:?}");
+                    expect(compliant, &artifacts).await;
+                }
+            }
+            let snapshot = expect(false, &"the last").await;
+            let artifact = &snapshot["artifacts"][0];
+            assert_eq!((&artifact["name"], &artifact["other_names"]), (&json!("agent:1"), &json!(["agent:0", "shop:1"])));
+            let reason = "it does not hold alike for the artifact's names 'agent:0', 'agent:1', 'shop:1'";
+            assert!(artifact["reasons_for_incompliance"].to_string().contains(reason), "{artifact}");
+            let policy = [waives.as_str(), leaves_out][usize::from(environment == "leaves-out")];
+            assert_eq!(api.put_policy(environment, &format!("{policy}# again\n")).await.status, 200);
+            let again = expect(false, &"another version").await;
+            assert_eq!(again["index"].as_u64(), snapshot["index"].as_u64().map(|index| index + 1));
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn an_artifact_whose_name_the_template_does_not_know_says_so() {
     on_every_store_and_mount(async |api| {

@@ -1,13 +1,16 @@
 //! How much the API takes in: what a host sets is what is taken, and what is refused stores nothing.
 
+use std::sync::Arc;
+
 use evidence_core::limits::Unit;
-use evidence_core::{Limits, Settings};
+use evidence_core::memory::MemoryStore;
+use evidence_core::{Evidence, Limits, Settings};
 use serde_json::{Value, json};
 
 use crate::mounts::Mount;
 use crate::support::environments::{COMPLIANCE, PROVENANCE, fingerprint};
 use crate::support::json::INVALID;
-use crate::support::{Api, in_memory_with};
+use crate::support::{Api, fixture, in_memory_with};
 
 async fn limited(limits: Limits) -> Api {
     Api::new(in_memory_with(Settings { limits, ..Settings::default() }).await, Mount::Tower, "memory").await
@@ -486,6 +489,81 @@ async fn what_is_too_much_to_keep_or_to_record_is_not_compliant_and_says_so() {
         let snapshot = api.get("/snapshots/acme/prod/-1").await.ok();
         let reasons = snapshot["artifacts"][0]["reasons_for_incompliance"].to_string();
         assert!(reasons.contains(reason), "{reasons}");
+    }
+}
+
+/// A host may permit less than it did. Whatever changes then, what was recorded before is evaluated by it, and what does not fit
+/// is not compliant.
+#[tokio::test]
+async fn what_is_too_large_when_it_is_evaluated_again_is_not_compliant_and_says_so() {
+    let reason = "What runs comes to more than 1500 bytes, with where it comes from";
+    for change in ["withdraw", "version", "attach", "require", "require alone"] {
+        let store = Arc::new(MemoryStore::new());
+        let before = fixture(Arc::clone(&store) as _, Settings::default()).await;
+        let api = Api::new(before, Mount::Tower, "memory").await;
+        api.given_flow_with_template().await;
+        api.given_environments("K8S", &["prod"]).await;
+        for policy in ["p", "q"] {
+            api.put_policy(policy, PROVENANCE).await.created();
+        }
+        api.attach("prod", "p").await;
+        for digit in ['2', '3'] {
+            api.given_artifact(digit, "t").await;
+        }
+        let allowed =
+            json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": "known"});
+        api.put("/allowlists/acme/prod").json(allowed).await.created();
+        let owner = json!({"apiVersion": "v1", "kind": "k".repeat(250), "name": "n".repeat(250), "uid": "u"});
+        let pod = |digit: char| {
+            let digests = json!({format!("{}{digit}", "x".repeat(700)): fingerprint(digit)});
+            json!({"podName": format!("pod-{digit}"), "namespace": "n", "creationTimestamp": 1, "digests": digests, "owners": [owner]})
+        };
+        let report = |running: &[char]| {
+            let artifacts = Vec::from_iter(running.iter().copied().map(pod));
+            api.put("/environments/acme/prod/report/K8S").json(json!({"artifacts": artifacts}))
+        };
+        report(&['1', '2', '3']).await.created();
+        api.get("/environments/acme/prod").await.expect(200, json!({"state": true}));
+
+        let settings =
+            Settings { limits: Limits { snapshot: 1_500, ..Limits::default() }, ..Settings::default() };
+        let api = Api::new(Evidence::new(store, settings), Mount::Tower, "memory").await;
+        let is_allowed = change != "withdraw";
+        match change {
+            "withdraw" => {
+                let entry = format!("/allowlists/acme/prod/{}", fingerprint('1'));
+                api.delete(&entry).await.expect_exactly(200, json!("OK"));
+            }
+            "version" => assert_eq!(api.put_policy("p", &format!("{PROVENANCE}# again\n")).await.status, 200),
+            "attach" => api.attach("prod", "q").await,
+            _ => {
+                let settings =
+                    json!({"name": "prod", "type": "K8S", "description": "", "require_provenance": true});
+                api.put("/environments/acme").json(settings).await.created();
+                if change == "require alone" {
+                    let detach = api.delete("/environments/acme/prod/policies");
+                    detach.json(json!({"policy_names": ["p"]})).await.ok();
+                }
+            }
+        }
+        api.get("/environments/acme/prod").await.expect(200, json!({"state": false}));
+        let snapshot = api.get("/snapshots/acme/prod/-1").await.expect(200, json!({"compliant": false})).ok();
+        let artifacts = snapshot["artifacts"].as_array().unwrap();
+        assert_eq!(artifacts.len(), 3, "{change}: {snapshot}");
+        for artifact in artifacts {
+            let allowed = is_allowed && artifact["fingerprint"] == fingerprint('1');
+            assert_eq!(
+                (&artifact["compliant"], &artifact["pods"]),
+                (&json!(allowed), &Value::Null),
+                "{change}"
+            );
+            let reasons = artifact["reasons_for_incompliance"].to_string();
+            assert_eq!(reasons.contains(reason), !allowed, "{change}: {reasons}");
+        }
+        // What fits is evaluated as it always was.
+        let stops = api.put("/environments/acme/prod/report/K8S").json(json!({"artifacts": []}));
+        stops.await.created();
+        api.get("/environments/acme/prod").await.expect(200, json!({"state": true}));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::support::environments::PROVENANCE;
 use crate::support::{acme, on_every_store, on_every_store_and_mount};
 
 /// A kind, a valid entry of its reports, and what is required of it.
@@ -140,6 +141,8 @@ async fn an_element_that_has_no_digest_is_skipped_and_counted() {
             reply.expect_exactly(200, json!("OK"));
             let snapshot = api.get(&format!("/snapshots/acme/{kind}/-1")).await.ok();
             assert_eq!(snapshot["artifacts"].as_array().unwrap().len(), 1, "{kind}");
+            // Of the report that led to it.
+            assert_eq!(snapshot["skipped_elements"], 3, "{kind}");
 
             // They may all be there because the reporter sees no digest at all.
             for artifacts in [json!([evicted]), json!([null]), json!([no_map, evicted])] {
@@ -149,6 +152,13 @@ async fn an_element_that_has_no_digest_is_skipped_and_counted() {
             let unknown = with_digests(json!({"registry.example.com/shop:1": "0123"}));
             assert_eq!(report(json!([entry, unknown])).await.message(400), "Invalid report data", "{kind}");
             api.expect_snapshots(kind, 1).await;
+            api.put_policy(kind, PROVENANCE).await.created();
+            api.attach(kind, kind).await;
+            // What is evaluated again is what that report had.
+            api.get(&format!("/snapshots/acme/{kind}/2")).await.expect(200, json!({"skipped_elements": 3}));
+            report(json!([])).await.created();
+            let snapshot = api.get(&format!("/snapshots/acme/{kind}/3")).await.ok();
+            assert_eq!(snapshot.get("skipped_elements"), None, "{kind}");
         }
     })
     .await;

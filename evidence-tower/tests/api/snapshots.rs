@@ -284,6 +284,7 @@ async fn what_has_no_digest_is_shown_with_its_context_and_evaluated_as_without_p
         let instance = |name: &str, created: i64, context: &Value| RunningArtifact {
             fingerprint: None,
             name: name.to_owned(),
+            other_names: vec![],
             created: vec![created],
             context: serde_json::from_str(&context.to_string()).unwrap(),
             from: 1,
@@ -308,6 +309,7 @@ async fn what_has_no_digest_is_shown_with_its_context_and_evaluated_as_without_p
             rests_on: None,
             requires_provenance: false,
             events_before: 0,
+            skipped_elements: 0,
             policies: vec![],
             changes: vec![
                 instance("task", 20, &json!({"ecs_context": task, "containers": ["a"]})),

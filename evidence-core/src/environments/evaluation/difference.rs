@@ -40,7 +40,8 @@ pub(super) fn difference(
 
 fn seen_otherwise(before: &RunningArtifact, now: &EvaluatedArtifact) -> bool {
     let now = &now.observed;
-    before.created != now.created || before.name != now.name || before.context != now.context
+    let names = (before.name != now.name) || (before.other_names != now.other_names);
+    names || before.created != now.created || before.context != now.context
 }
 
 impl EvaluatedArtifact {
@@ -81,7 +82,7 @@ impl EvaluatedArtifact {
             allowed,
             ..
         } = found;
-        let ObservedArtifact { fingerprint, name, created, context } = self.observed.clone();
+        let ObservedArtifact { fingerprint, name, other_names, created, context } = self.observed.clone();
         RunningArtifact {
             annotation: Annotation {
                 kind: change.as_str().to_owned(),
@@ -90,6 +91,7 @@ impl EvaluatedArtifact {
             },
             fingerprint,
             name,
+            other_names,
             created,
             context,
             from,

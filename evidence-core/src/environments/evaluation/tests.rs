@@ -39,6 +39,7 @@ fn evaluated(digit: char, compliant: Option<bool>) -> EvaluatedArtifact {
         observed: ObservedArtifact {
             fingerprint: Some(fingerprint(digit)),
             name: "api".to_owned(),
+            other_names: vec![],
             created: vec![10],
             context: JsonFields::default(),
         },
@@ -53,7 +54,7 @@ fn evaluated(digit: char, compliant: Option<bool>) -> EvaluatedArtifact {
             outcomes: vec![],
             inputs: None,
             not_evaluated: None,
-            name: "api".to_owned(),
+            names: vec!["api".to_owned()],
             is_final: true,
         }),
     }

@@ -14,16 +14,22 @@ use crate::service::Context;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Places {
     all: usize,
-    /// Of the artifact that has the most.
+    /// Conditions are evaluated in each place by each name: so many times more than once.
+    again: usize,
+    /// Of the artifact for which conditions are evaluated most often: how often.
     most: usize,
 }
 
-impl FromIterator<usize> for Places {
-    /// Of artifacts that were reported to so many flows.
-    fn from_iter<I: IntoIterator<Item = usize>>(flows: I) -> Self {
-        flows.into_iter().map(|flows| flows.max(1)).fold(Self::default(), |places, more| Self {
-            all: places.all.saturating_add(more),
-            most: places.most.max(more),
+impl FromIterator<(usize, usize)> for Places {
+    /// Of artifacts that were reported to so many flows and have so many names.
+    fn from_iter<I: IntoIterator<Item = (usize, usize)>>(artifacts: I) -> Self {
+        artifacts.into_iter().fold(Self::default(), |places, (flows, names)| {
+            let (flows, names) = (flows.max(1), names.max(1));
+            Self {
+                all: places.all.saturating_add(flows),
+                again: places.again.saturating_add(flows.saturating_mul(names - 1)),
+                most: places.most.max(flows.saturating_mul(names)),
+            }
         })
     }
 }
@@ -33,6 +39,8 @@ impl FromIterator<usize> for Places {
 pub(crate) struct Work {
     /// Rules, and parts of their conditions.
     parts: usize,
+    /// Those of conditions.
+    conditions: usize,
     /// Rules: what each comes to is shown.
     rules: usize,
     /// Bytes that are recorded, where what the rules come to does not follow from the rest.
@@ -44,6 +52,7 @@ impl Work {
     pub(crate) fn add<'p>(&mut self, policies: impl IntoIterator<Item = &'p Arc<Policy>>) {
         for policy in policies {
             self.parts = self.parts.saturating_add(policy.parts());
+            self.conditions = self.conditions.saturating_add(policy.parts() - policy.rules());
             self.rules = self.rules.saturating_add(policy.rules());
             // One more stands between two places.
             let letters = if policy.follows_from_states() { 0 } else { policy.rules() + 1 };
@@ -61,7 +70,8 @@ impl Work {
     /// Why these places are more than is evaluated or recorded at once, if they are.
     pub(crate) fn exceeds(self, places: Places, limits: &Limits) -> Option<String> {
         let Limits { evaluations, snapshot, .. } = *limits;
-        if self.parts.saturating_mul(places.all) > evaluations {
+        let again = self.conditions.saturating_mul(places.again);
+        if self.parts.saturating_mul(places.all).saturating_add(again) > evaluations {
             return Some(format!(
                 "The policies evaluate more than {evaluations} rules and parts of conditions"
             ));
@@ -72,7 +82,7 @@ impl Work {
 }
 
 /// Why what runs is not evaluated: it could not be recorded.
-pub(super) fn too_large(most: u64) -> String {
+pub(crate) fn too_large(most: u64) -> String {
     format!("What runs comes to more than {most} bytes, with where it comes from")
 }
 
@@ -133,7 +143,7 @@ mod tests {
             work.add(policies.iter().copied());
             let most = flows.iter().copied().max().unwrap_or_default();
             let of_one = work.exceeds_of_one(most, limits);
-            of_one.or_else(|| work.exceeds(flows.iter().copied().collect(), limits))
+            of_one.or_else(|| work.exceeds(flows.iter().map(|flows| (*flows, 1)).collect(), limits))
         };
         for (policies, flows, expected) in table {
             let refused = refusal(policies, flows, &limits);
@@ -143,6 +153,15 @@ mod tests {
         assert_eq!(refusal(&[&asking], &[5, 5], &roomy), None);
         assert_eq!(refusal(&[&asking], &[5, 6], &roomy).as_deref(), Some(letters));
         assert_eq!(refusal(&[&plain], &[15, 15, 15], &roomy), None, "nothing is recorded of it");
+        // Conditions are evaluated by each name, and rules once.
+        for (policy, names, expected) in
+            [(&plain, 100, None), (&asking, 14, None), (&asking, 15, Some(evaluations))]
+        {
+            let mut work = Work::default();
+            work.add([policy]);
+            let exceeds = work.exceeds([(1, names)].into_iter().collect(), &limits);
+            assert_eq!(exceeds.as_deref(), expected, "{names} names");
+        }
     }
 
     #[test]
@@ -150,7 +169,7 @@ mod tests {
         let policies =
             [policy("  provenance:\n    required: true\n"), policy("  provenance:\n    required: true\n")];
         let jobs = |flows: usize| {
-            Vec::from_iter(for_jobs(&policies, [flows].into_iter().collect()).map(|some| some.len()))
+            Vec::from_iter(for_jobs(&policies, [(flows, 1)].into_iter().collect()).map(|some| some.len()))
         };
         assert_eq!(jobs(5_000), [2]);
         assert_eq!(jobs(5_001), [1, 1]);

@@ -29,7 +29,7 @@ fn from_trails(trails: &[u8]) -> Arc<ArtifactEvaluation> {
         outcomes: vec![],
         inputs: None,
         not_evaluated: None,
-        name: "api".to_owned(),
+        names: vec!["api".to_owned()],
         is_final: true,
     })
 }

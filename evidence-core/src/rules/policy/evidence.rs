@@ -328,9 +328,13 @@ impl<'a> Artifact<'a> {
         let why = match why {
             Some(why) => why.to_string(),
             None => {
-                let names = std::iter::once(self.name).chain(self.other_names.iter().map(String::as_str));
-                let names = Vec::from_iter(names.take(SHOWN_NAMES).map(|name| format!("'{name}'")));
-                format!("it does not hold alike for the artifact's names {}", names.join(", "))
+                // In order, so that the gate and snapshots give the same reason.
+                let names = BTreeSet::from_iter(self.names());
+                let more = names.len().saturating_sub(SHOWN_NAMES);
+                let shown =
+                    Vec::from_iter(names.into_iter().take(SHOWN_NAMES).map(|name| format!("'{name}'")));
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                format!("it does not hold alike for the artifact's names {}{more}", shown.join(", "))
             }
         };
         let mut text: String = condition.text.chars().take(SHOWN_TEXT).collect();
@@ -340,10 +344,13 @@ impl<'a> Artifact<'a> {
         Some(format!("the condition '{text}' is unknown, because {why}"))
     }
 
+    fn names(self) -> impl Iterator<Item = &'a str> {
+        std::iter::once(self.name).chain(self.other_names.iter().map(String::as_str))
+    }
+
     /// What conditions look at in this flow, or without one, by each of its names.
     fn scopes(self, flow: Option<&'a FlowContext>) -> impl Iterator<Item = Scope<'a>> {
-        let names = std::iter::once(self.name).chain(self.other_names.iter().map(String::as_str));
-        names.map(move |artifact_name| Scope {
+        self.names().map(move |artifact_name| Scope {
             artifact_name,
             fingerprint: self.fingerprint,
             flow: flow.map(|flow| (flow.flow_name.as_str(), &*flow.tags)),
@@ -355,4 +362,4 @@ impl<'a> Artifact<'a> {
 const SHOWN_TEXT: usize = 100;
 
 /// So many names a reason shows.
-const SHOWN_NAMES: usize = 3;
+const SHOWN_NAMES: usize = 10;

@@ -463,7 +463,7 @@ fn a_condition_that_not_all_names_agree_on_is_unknown() {
     let artifact = Artifact { name: "db:1", other_names: &others[1..], fingerprint: None };
     let reason = evaluate(&asking, artifact, &[]).rules[0].resolutions[0].context.reason.clone();
     let expected = "the condition 'matches(artifact.name, \"^db\")' is unknown, because it does not hold alike for the \
-                    artifact's names 'db:1', 'app:1'";
+                    artifact's names 'app:1', 'db:1'";
     assert_eq!(reason.as_deref(), Some(expected));
 }
 

@@ -1,0 +1,91 @@
+//! Environments evaluated again because something changed by which they were evaluated: by whoever changed it, and by the jobs
+//! of policies and allowlists, where nobody did or that broke off. Each environment is evaluated in a write of its own.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::evaluation::{self, Changed};
+use crate::auth::access::Principal;
+use crate::auth::actor::Scope;
+use crate::error::{Error, Result};
+use crate::fact::names::Key;
+use crate::id::Id;
+use crate::name::{EnvironmentName, OrgName};
+use crate::operation::{Json, Method, Operation};
+use crate::service::{Context, Evidence, EvidenceService};
+use crate::store::error::StoreError;
+
+/// So many environments are read at a time.
+const PAGE: usize = 64;
+
+/// As whom jobs record snapshots: `operator:evidence`.
+const OPERATOR: &str = "evidence";
+
+/// Evaluates what runs in an environment again. It records nothing where that changes nothing.
+pub(crate) async fn reevaluate(name: &EnvironmentName, changed: Changed, cx: &Context<'_>) -> Result<()> {
+    let evaluated = cx.retry_in_turn(Key::Environment(name.clone()), || async {
+        let known = cx.store().environment(cx.org()?, name.as_str()).await?;
+        let Some(known) = known.filter(|known| !known.archived) else { return Ok(()) };
+        let draft = evaluation::reevaluate(&known, changed, Vec::new(), cx).await?;
+        cx.record(draft).await.map(drop)
+    });
+    evaluated.await
+}
+
+/// Evaluates these environments of an organization again, or all, for a job: all of them, and answers the first error.
+pub(crate) async fn reevaluate_in(
+    evidence: &Evidence,
+    org: OrgName,
+    environments: Option<Vec<Id>>,
+    changed: Changed,
+) -> Result<()> {
+    let again = ReevaluateEnvironments { org, environments, changed };
+    evidence.call(&Principal::nobody(), again, ()).await.map(drop)
+}
+
+/// Evaluates environments of an organization again. No route leads to it.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct ReevaluateEnvironments {
+    org: OrgName,
+    #[serde(skip)]
+    #[schemars(skip)]
+    environments: Option<Vec<Id>>,
+    #[serde(skip)]
+    #[schemars(skip)]
+    changed: Changed,
+}
+
+impl Operation for ReevaluateEnvironments {
+    const NAME: &'static str = "reevaluate_environments";
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/environments/{org}/reevaluate";
+    const SCOPE: Scope = Scope::Open;
+    const SUMMARY: &'static str = "Evaluates the environments of an organization again";
+    type Body = ();
+    type Output = Json<()>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let operator = OPERATOR.parse().map_err(|error| Error::Store(StoreError::corrupt(error)))?;
+        let cx = &cx.as_operator(&operator)?;
+        let ids = match self.environments {
+            Some(ids) => ids,
+            None => {
+                let listed = cx.store().environments_listed(cx.org()?).await?;
+                listed.into_iter().map(|listed| listed.id).collect()
+            }
+        };
+        let mut outcome = Ok(());
+        for part in ids.chunks(PAGE) {
+            for known in cx.store().environments_by_id(cx.org()?, part).await? {
+                if self.changed == Changed::Allowlist || !known.record.policies.is_empty() {
+                    outcome = outcome.and(reevaluate(&known.record.name, self.changed, cx).await);
+                }
+            }
+        }
+        outcome.map(Json)
+    }
+}
