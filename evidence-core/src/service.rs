@@ -17,6 +17,7 @@ use crate::auth::access::{Access, OrgAccess, Principal, Target};
 use crate::auth::actor::Scope;
 use crate::auth::credentials::{ApiKey, Credential, KeyHash};
 use crate::blobs::{Blobs, OutsideBlobs};
+use crate::budget::Reservation;
 use crate::cache::ttl::TtlCache;
 use crate::compute::{Compute, ComputePool, Progress};
 use crate::environments::remembered::{EvaluationCache, no_evaluations};
@@ -493,15 +494,17 @@ impl Evidence {
         self.parts.authorize(&access.caller, &target).await
     }
 
+    /// Runs an operation. Returns also the reservations of what its answer holds until it is sent.
     async fn run_authorized<O: Operation>(
         &self,
         access: &Access,
         operation: O,
         body: O::Body,
-    ) -> Result<O::Output> {
+    ) -> Result<(O::Output, Vec<Reservation>)> {
         let cx = Context::over(&self.parts, access, self.now());
         let outcome = operation.run(body, &cx).await.map_err(|error| error.with_summary(O::INVALID));
-        if cx.has_recorded() { outcome.map_err(Error::after_recording) } else { outcome }
+        let outcome = if cx.has_recorded() { outcome.map_err(Error::after_recording) } else { outcome };
+        Ok((outcome?, cx.take_answer_memory()))
     }
 }
 
@@ -526,7 +529,8 @@ impl EvidenceService for Evidence {
 
     async fn run<O: Operation>(&self, access: &Access, operation: O, body: O::Body) -> Result<O::Output> {
         let access = self.still_authorized(access, Target::of(&operation)).await?;
-        self.run_authorized(&access, operation, body).await
+        let (output, _) = self.run_authorized(&access, operation, body).await?;
+        Ok(output)
     }
 
     async fn answer<O: Operation>(
@@ -562,11 +566,12 @@ impl EvidenceService for Evidence {
             Lookup::Bypass => None,
         };
         let made = async {
-            let output = self.run_authorized(&access, operation, body).await?;
-            answer_of::<O>(output, compute).await
+            let (output, memory) = self.run_authorized(&access, operation, body).await?;
+            Ok((answer_of::<O>(output, compute).await?, memory))
         };
         match (made.await, slot) {
-            (Ok(answer), Some(slot)) => Ok(slot.fill(answer)),
+            // A copy in the cache is not what waits to be sent.
+            (Ok((answer, memory)), Some(slot)) => Ok(slot.fill(answer).holding(memory)),
             (Err(error), Some(slot)) => {
                 // What is unavailable may be there again for those who wait; what else is wrong is so for all of them.
                 if error.kind() != ErrorKind::Unavailable {
@@ -574,7 +579,8 @@ impl EvidenceService for Evidence {
                 }
                 Err(error)
             }
-            (made, None) => made,
+            (Ok((answer, memory)), None) => Ok(answer.holding(memory)),
+            (Err(error), None) => Err(error),
         }
     }
 
