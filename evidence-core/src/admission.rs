@@ -1,5 +1,5 @@
 //! Admission control: how much requests may hold in memory and in temporary files, in all and per tenant. A transport reserves
-//! temporary space before it reads a body, and memory before it loads one.
+//! temporary space before it reads a body, and memory before it loads one; the service reserves memory for long answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +14,10 @@ use crate::spool::TemporarySpace;
 
 /// How much memory a body takes while it is read as JSON and worked on, as a multiple of its length: the text, the values that
 /// are read from it, and what is recorded of them. Reports of environments were measured at three to four times their length.
+/// So much do long data take while an answer is made of them, too: the text, its values, and the answer's text as it grows.
 const MEMORY_PER_BYTE: u64 = 4;
 
-/// How long a body waits in its temporary file for memory.
+/// How long a body, in its temporary file, or an answer waits for memory.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// The budgets that all requests of a service share.
@@ -43,7 +44,7 @@ impl Admission {
 
     /// The budget of a request on behalf of this tenant ([`Access::on_behalf_of`](crate::auth::Access::on_behalf_of)).
     pub fn on_behalf_of(&self, tenant: Tenant) -> RequestBudget {
-        let space = TemporarySpace::new(Arc::clone(&self.disk), tenant);
+        let space = TemporarySpace::new(Arc::clone(&self.disk), Arc::clone(&self.memory), tenant);
         RequestBudget { memory: Arc::clone(&self.memory), tenant, space }
     }
 }
@@ -54,8 +55,8 @@ impl RequestBudget {
         &self.space
     }
 
-    /// Reserves memory for loading a body of so many bytes and working on it, and waits for it behind the tenant's other
-    /// requests. The caller keeps the reservation until the request is answered.
+    /// Reserves memory for loading a body of so many bytes and working on it, or for a long answer, and waits for it behind the
+    /// tenant's other requests. The caller keeps the reservation until the request is answered, or the answer sent.
     ///
     /// # Errors
     /// [`Error::Overloaded`](crate::Error::Overloaded) where there is not enough memory within ten seconds.

@@ -15,6 +15,10 @@ use crate::store::error::{StoreError, StoreResult};
 /// The size of a stored chunk, in bytes; the last one of a blob may be smaller.
 pub const CHUNK: usize = 256 << 10;
 
+/// The name of the object beside the blobs with the id of the store that they belong to ([`OutsideBlobs::marker`]). Error
+/// messages name it.
+pub const MARKER: &str = "evidence-marker";
+
 /// Bytes that arrive in pieces, from memory, a temporary file or a store.
 #[async_trait]
 pub trait Chunks: Send {
@@ -147,8 +151,8 @@ pub trait OutsideBlobs: Blobs {
     /// any other error it may be removed at any time.
     async fn remove(&self, org: Id, sha256: &Fingerprint) -> StoreResult<()>;
 
-    /// Returns the id in this place's marker, an object beside the blobs; `None` without a marker. The service compares it
-    /// before and after each write: an empty directory may be the mount point of a volume that is not mounted.
+    /// Returns the id in this place's marker, the object [`MARKER`] beside the blobs; `None` without a marker. The service
+    /// compares it before and after each write: an empty directory may be the mount point of a volume that is not mounted.
     async fn marker(&self) -> StoreResult<Option<Id>>;
 
     /// Writes the marker. It is durable once this returns.

@@ -193,8 +193,9 @@ limits! {
     runs: u32 = 100, Count, "Runs of an artifact in one environment that answers show: the newest, and the first.";
     trail_runs: usize = 10_000, Count, "Runs of all artifacts of a trail that answers show: the newest.";
     request_memory: u64 = 512 * MIB, Bytes,
-        "Memory for the bodies of the requests that are being answered, four times the length of each that is over 64 KiB. An \
-         organization may use half of what the others leave, and one body that is larger than that is admitted at a time.";
+        "Memory for the bodies and files of the requests that are being answered, four times the length of each body that is \
+         over 64 KiB, and for long data of attestations in answers until they are sent. An organization may use half of what \
+         the others leave, and one body or answer that is larger than that is admitted at a time.";
     temporary_space: u64 = 4 * GIB, Bytes,
         "Temporary files: bodies and attachments that are being received, and archives. An organization may use half of what \
          the others leave.";

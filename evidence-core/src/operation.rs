@@ -10,7 +10,9 @@ mod stream;
 pub(crate) mod versions;
 
 use std::future::Future;
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
@@ -18,6 +20,7 @@ use serde::de::DeserializeOwned;
 
 use crate::auth::actor::Scope;
 use crate::blobs::{Chunks, Upload};
+use crate::budget::Reservation;
 use crate::compute::{Compute, LONG_JSON};
 use crate::decode::{self, InvalidField};
 use crate::error::{Error, INVALID_PAYLOAD, Result};
@@ -347,6 +350,59 @@ impl Answer {
     /// An answer with status 200 and no headers of its own.
     pub const fn of(body: AnswerBody) -> Self {
         Self { status: Success::Ok, headers: Vec::new(), body }
+    }
+
+    /// The same answer, whose content holds these reservations until it is sent.
+    pub(crate) fn holding(self, memory: Vec<Reservation>) -> Self {
+        if memory.is_empty() {
+            return self;
+        }
+        let memory = Arc::new(memory);
+        let hold = |bytes| HeldBytes::of(bytes, &memory);
+        let stream = |content| Box::new(HeldChunks { content, memory: Arc::clone(&memory) });
+        let body = match self.body {
+            AnswerBody::Json(text) => AnswerBody::Json(hold(text)),
+            AnswerBody::Raw(raw) => AnswerBody::Raw(Raw { bytes: hold(raw.bytes), ..raw }),
+            AnswerBody::Stream(Streamed { media_type, content }) => {
+                AnswerBody::Stream(Streamed { media_type, content: stream(content) })
+            }
+            AnswerBody::Download(Download { media_type, file_name, size, etag, content }) => {
+                AnswerBody::Download(Download { media_type, file_name, size, etag, content: stream(content) })
+            }
+        };
+        Self { body, ..self }
+    }
+}
+
+/// Bytes with the reservations of their memory: a transport may keep them when the rest of the answer is gone.
+struct HeldBytes {
+    bytes: Bytes,
+    _memory: Arc<Vec<Reservation>>,
+}
+
+impl HeldBytes {
+    fn of(bytes: Bytes, memory: &Arc<Vec<Reservation>>) -> Bytes {
+        Bytes::from_owner(Self { bytes, _memory: Arc::clone(memory) })
+    }
+}
+
+impl AsRef<[u8]> for HeldBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The same of content that comes in pieces.
+struct HeldChunks {
+    content: Box<dyn Chunks>,
+    memory: Arc<Vec<Reservation>>,
+}
+
+#[async_trait]
+impl Chunks for HeldChunks {
+    async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
+        let piece = self.content.next().await?;
+        Ok(piece.map(|piece| HeldBytes::of(piece, &self.memory)))
     }
 }
 

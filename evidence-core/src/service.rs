@@ -17,6 +17,7 @@ use crate::auth::access::{Access, OrgAccess, Principal, Target};
 use crate::auth::actor::Scope;
 use crate::auth::credentials::{ApiKey, Credential, KeyHash};
 use crate::blobs::{Blobs, OutsideBlobs};
+use crate::budget::Reservation;
 use crate::cache::ttl::TtlCache;
 use crate::compute::{Compute, ComputePool, Progress};
 use crate::environments::remembered::{EvaluationCache, no_evaluations};
@@ -31,7 +32,6 @@ use crate::orgs::store::{KeyHolder, OrgRole};
 use crate::policies::parsed::{ParsedPolicies, no_policies};
 use crate::rules::egress::Egress;
 use crate::store::Store;
-use crate::store::error::{StoreResult, is_future};
 use crate::sweep::pending::Attachments;
 use crate::sweep::place::MarkedPlace;
 use crate::time::{Clock, SystemClock, Timestamp};
@@ -103,8 +103,8 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     /// [`Error::Store`] with the reason. Transports show it to callers.
     fn ready(&self) -> impl Future<Output = Result<()>> + Send;
 
-    /// What an operator should look at although requests can be answered, a sentence each. None of them names an
-    /// organization.
+    /// What an operator should look at although requests can be answered, a sentence each, as of the last check of
+    /// [`Self::ready`]. None of them names an organization.
     fn warnings(&self) -> impl Future<Output = Vec<String>> + Send {
         std::future::ready(Vec::new())
     }
@@ -238,30 +238,6 @@ struct Parts {
     answers: AnswerCache,
     changing: Changing,
     readiness: Readiness,
-    newest_entry: NewestEntry,
-}
-
-/// The time of the newest entry of the store. The query reads the last entry of every ledger, so that its result is used
-/// again for a hundred times as long as the query took.
-#[derive(Default)]
-struct NewestEntry(tokio::sync::Mutex<Option<(Instant, Option<Timestamp>)>>);
-
-impl NewestEntry {
-    async fn get(
-        &self,
-        query: impl Future<Output = StoreResult<Option<Timestamp>>>,
-    ) -> StoreResult<Option<Timestamp>> {
-        let mut known = self.0.lock().await;
-        let begun = Instant::now();
-        if let Some((valid_until, newest)) = *known
-            && begun < valid_until
-        {
-            return Ok(newest);
-        }
-        let newest = query.await?;
-        *known = Some((Instant::now() + begun.elapsed() * 100, newest));
-        Ok(newest)
-    }
 }
 
 /// A request is authorized again whose answer is begun later than that: rights may have been taken away meanwhile.
@@ -414,7 +390,6 @@ impl Evidence {
                 answers,
                 changing: changing(),
                 readiness: Readiness::default(),
-                newest_entry: NewestEntry::default(),
             }),
         }
     }
@@ -464,7 +439,6 @@ impl Evidence {
             answers: AnswerCache::new(settings),
             changing: changing(),
             readiness: Readiness::default(),
-            newest_entry: NewestEntry::default(),
         };
         change(&mut parts);
         Self { parts: Arc::new(parts) }
@@ -520,15 +494,17 @@ impl Evidence {
         self.parts.authorize(&access.caller, &target).await
     }
 
+    /// Runs an operation. Returns also the reservations of what its answer holds until it is sent.
     async fn run_authorized<O: Operation>(
         &self,
         access: &Access,
         operation: O,
         body: O::Body,
-    ) -> Result<O::Output> {
+    ) -> Result<(O::Output, Vec<Reservation>)> {
         let cx = Context::over(&self.parts, access, self.now());
         let outcome = operation.run(body, &cx).await.map_err(|error| error.with_summary(O::INVALID));
-        if cx.has_recorded() { outcome.map_err(Error::after_recording) } else { outcome }
+        let outcome = if cx.has_recorded() { outcome.map_err(Error::after_recording) } else { outcome };
+        Ok((outcome?, cx.take_answer_memory()))
     }
 }
 
@@ -553,7 +529,8 @@ impl EvidenceService for Evidence {
 
     async fn run<O: Operation>(&self, access: &Access, operation: O, body: O::Body) -> Result<O::Output> {
         let access = self.still_authorized(access, Target::of(&operation)).await?;
-        self.run_authorized(&access, operation, body).await
+        let (output, _) = self.run_authorized(&access, operation, body).await?;
+        Ok(output)
     }
 
     async fn answer<O: Operation>(
@@ -589,11 +566,12 @@ impl EvidenceService for Evidence {
             Lookup::Bypass => None,
         };
         let made = async {
-            let output = self.run_authorized(&access, operation, body).await?;
-            answer_of::<O>(output, compute).await
+            let (output, memory) = self.run_authorized(&access, operation, body).await?;
+            Ok((answer_of::<O>(output, compute).await?, memory))
         };
         match (made.await, slot) {
-            (Ok(answer), Some(slot)) => Ok(slot.fill(answer)),
+            // A copy in the cache is not what waits to be sent.
+            (Ok((answer, memory)), Some(slot)) => Ok(slot.fill(answer).holding(memory)),
             (Err(error), Some(slot)) => {
                 // What is unavailable may be there again for those who wait; what else is wrong is so for all of them.
                 if error.kind() != ErrorKind::Unavailable {
@@ -601,7 +579,8 @@ impl EvidenceService for Evidence {
                 }
                 Err(error)
             }
-            (made, None) => made,
+            (Ok((answer, memory)), None) => Ok(answer.holding(memory)),
+            (Err(error), None) => Err(error),
         }
     }
 
@@ -622,24 +601,10 @@ impl EvidenceService for Evidence {
     }
 
     async fn ready(&self) -> Result<()> {
-        let Parts { readiness, store, attachments, .. } = &*self.parts;
-        store.check_clock(self.now()).await?;
-        readiness.check(&**store, attachments).await
+        self.parts.readiness.check(&self.parts).await.map(drop)
     }
 
     async fn warnings(&self) -> Vec<String> {
-        let newest = self.parts.newest_entry.get(self.parts.store.newest_entry());
-        let future = match newest.await {
-            Ok(newest) => newest.is_some_and(|newest| is_future(newest, self.now())),
-            Err(error) => {
-                tracing::debug!(%error, "the newest ledger entry cannot be read");
-                false
-            }
-        };
-        if !future {
-            return Vec::new();
-        }
-        tracing::warn!("a ledger has entries in the future: 'evidence-server fsck' names the organization");
-        vec!["a ledger has entries in the future: 'evidence-server fsck' names the organization".to_owned()]
+        self.parts.readiness.check(&self.parts).await.unwrap_or_default()
     }
 }

@@ -1,7 +1,7 @@
-//! Content whose digest is wanted before it is kept: hashed as it comes, held in memory while it is short and in an unnamed
-//! temporary file from then on, so that many large files at once cost disk rather than memory. How many such files are open
-//! at a time is the host's to say ([`limit_files`]): each takes a descriptor. What lies in them counts against a budget that
-//! tenants share ([`TemporarySpace`]).
+//! Content that is being received: held in memory while it is short, and in an unnamed temporary file from then on, so that many
+//! large files at once cost disk rather than memory ([`SpillBuffer`]); hashed as it comes, where its digest is wanted before it
+//! is kept ([`Spool`]). Memory and files count against budgets that tenants share ([`TemporarySpace`]). How many such files are
+//! open at a time is the host's to say ([`limit_files`]): each takes a descriptor.
 
 use std::io::{self, SeekFrom};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -17,8 +17,8 @@ use crate::budget::{FairBudget, Reservation, Tenant};
 use crate::digest;
 use crate::lock::locked;
 
-/// Content up to this size stays in memory.
-const IN_MEMORY: usize = 64 << 10;
+/// Content up to this size stays in memory, if its tenant's share of the memory has room.
+pub const IN_MEMORY: usize = 64 << 10;
 /// How much of a temporary file is written or read at once.
 const PIECE: usize = 64 << 10;
 /// How much temporary space is reserved at once.
@@ -39,13 +39,15 @@ fn files() -> Arc<FairBudget> {
 }
 
 /// The temporary space of a request: what its files take counts against the tenant's share of a budget until the last of them
-/// is gone. Without a budget, which is the default, the disk is the limit.
+/// is gone, and what it holds in memory against the share of another. Without budgets, which is the default, the disk is the
+/// limit.
 #[derive(Debug, Clone, Default)]
 pub struct TemporarySpace(Option<Arc<Space>>);
 
 #[derive(Debug)]
 struct Space {
     budget: Arc<FairBudget>,
+    memory: Arc<FairBudget>,
     tenant: Tenant,
     used: Mutex<SpaceUse>,
 }
@@ -59,9 +61,9 @@ struct SpaceUse {
 }
 
 impl TemporarySpace {
-    /// Temporary space within this budget, on behalf of this tenant.
-    pub fn new(budget: Arc<FairBudget>, tenant: Tenant) -> Self {
-        Self(Some(Arc::new(Space { budget, tenant, used: Mutex::default() })))
+    /// Temporary space within this budget, on behalf of this tenant, and short content within this budget for memory.
+    pub fn new(budget: Arc<FairBudget>, memory: Arc<FairBudget>, tenant: Tenant) -> Self {
+        Self(Some(Arc::new(Space { budget, memory, tenant, used: Mutex::default() })))
     }
 
     /// Reserves space for so many bytes before they come.
@@ -102,11 +104,12 @@ impl TemporarySpace {
     }
 }
 
-/// Content that is being spooled.
-pub struct Spool {
-    hasher: Sha256,
+/// Content that is being received.
+pub struct SpillBuffer {
     size: u64,
     memory: BytesMut,
+    /// The reservation of what is in memory; none without a budget.
+    reserved: Option<Reservation>,
     file: Option<Temporary>,
     files: Arc<FairBudget>,
     space: TemporarySpace,
@@ -115,34 +118,16 @@ pub struct Spool {
 /// A temporary file, its place among those that may be open, and its space.
 type Temporary = (File, Reservation, TemporarySpace);
 
-/// Content that was spooled.
-pub struct Spooled {
-    /// Its size in bytes.
-    pub size: u64,
-    /// Its SHA-256, in lower-case hex.
-    pub sha256: String,
-    /// Its content.
-    pub content: Box<dyn Chunks>,
-}
-
-impl std::fmt::Debug for Spool {
+impl std::fmt::Debug for SpillBuffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Spool").field("size", &self.size).finish_non_exhaustive()
+        f.debug_struct("SpillBuffer").field("size", &self.size).finish_non_exhaustive()
     }
 }
 
-impl std::fmt::Debug for Spooled {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { size, sha256, .. } = self;
-        f.debug_struct("Spooled").field("size", size).field("sha256", sha256).finish_non_exhaustive()
-    }
-}
-
-impl Spool {
-    /// No content yet. What does not fit memory takes this space.
+impl SpillBuffer {
+    /// No content yet. It takes this space.
     pub fn new(space: TemporarySpace) -> Self {
-        let (hasher, memory) = (Sha256::default(), BytesMut::new());
-        Self { hasher, size: 0, memory, file: None, files: files(), space }
+        Self { size: 0, memory: BytesMut::new(), reserved: None, file: None, files: files(), space }
     }
 
     /// The bytes received so far.
@@ -156,15 +141,24 @@ impl Spool {
     /// When the temporary file cannot be made or written: [`io::ErrorKind::QuotaExceeded`] when too many are open, or the
     /// tenant's temporary space is used up.
     pub async fn push(&mut self, piece: &[u8]) -> io::Result<()> {
-        self.hasher.update(piece);
         self.size += piece.len() as u64;
-        if self.file.is_none() && self.memory.len() + piece.len() <= IN_MEMORY {
+        if self.file.is_none() && self.memory.len() + piece.len() <= IN_MEMORY && self.reserve(piece.len()) {
             self.memory.extend_from_slice(piece);
             return Ok(());
         }
         let file = self.file().await?;
         file.2.take(piece.len() as u64)?;
         file.0.write_all(piece).await
+    }
+
+    /// Reserves so many more bytes of memory, if the tenant's share has room.
+    fn reserve(&mut self, bytes: usize) -> bool {
+        let Some(space) = &self.space.0 else { return true };
+        if self.reserved.is_none() {
+            // Of nothing, for what grows never exceeds the share.
+            self.reserved = space.memory.try_reserve(space.tenant, 0);
+        }
+        self.reserved.as_mut().is_some_and(|reserved| reserved.grow(bytes as u64))
     }
 
     /// The temporary file, with everything in it that was in memory.
@@ -175,10 +169,81 @@ impl Spool {
                 self.space.take(self.memory.len() as u64)?;
                 let mut file = temporary(&self.files, self.space.clone()).await?;
                 file.0.write_all(&std::mem::take(&mut self.memory)).await?;
+                self.reserved = None;
                 file
             }
         };
         Ok(self.file.insert(file))
+    }
+
+    /// Takes the content out where it is in memory, with the reservation of that memory.
+    pub fn take_memory(&mut self) -> Option<(Bytes, Option<Reservation>)> {
+        let memory = self.file.is_none().then(|| std::mem::take(&mut self.memory))?;
+        Some((memory.freeze(), self.reserved.take()))
+    }
+
+    /// The whole content, wherever it is.
+    ///
+    /// # Errors
+    /// When the temporary file cannot be written or read.
+    pub async fn finish(mut self) -> io::Result<Box<dyn Chunks>> {
+        if let Some((memory, reserved)) = self.take_memory() {
+            return Ok(Box::new(InMemory { content: Whole::new(memory), _reserved: reserved }));
+        }
+        let mut file = self.file.take().ok_or(io::ErrorKind::UnexpectedEof)?;
+        file.0.flush().await?;
+        file.0.seek(SeekFrom::Start(0)).await?;
+        Ok(Box::new(OnDisk(file)))
+    }
+}
+
+/// Content that is being received and hashed.
+pub struct Spool {
+    hasher: Sha256,
+    buffer: SpillBuffer,
+}
+
+/// Content that was spooled.
+pub struct Spooled {
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its SHA-256, in lower-case hex.
+    pub sha256: String,
+    /// Its content.
+    pub content: Box<dyn Chunks>,
+}
+
+impl std::fmt::Debug for Spool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Spool").field("size", &self.size()).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Spooled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { size, sha256, .. } = self;
+        f.debug_struct("Spooled").field("size", size).field("sha256", sha256).finish_non_exhaustive()
+    }
+}
+
+impl Spool {
+    /// No content yet. It takes this space.
+    pub fn new(space: TemporarySpace) -> Self {
+        Self { hasher: Sha256::default(), buffer: SpillBuffer::new(space) }
+    }
+
+    /// The bytes received so far.
+    pub const fn size(&self) -> u64 {
+        self.buffer.size()
+    }
+
+    /// Takes the next piece.
+    ///
+    /// # Errors
+    /// Those of [`SpillBuffer::push`].
+    pub async fn push(&mut self, piece: &[u8]) -> io::Result<()> {
+        self.hasher.update(piece);
+        self.buffer.push(piece).await
     }
 
     /// The whole content.
@@ -186,16 +251,22 @@ impl Spool {
     /// # Errors
     /// When the temporary file cannot be written or read.
     pub async fn finish(self) -> io::Result<Spooled> {
-        let Self { hasher, size, memory, file, .. } = self;
-        let content: Box<dyn Chunks> = match file {
-            None => Box::new(Whole::new(memory)),
-            Some(mut file) => {
-                file.0.flush().await?;
-                file.0.seek(SeekFrom::Start(0)).await?;
-                Box::new(OnDisk(file))
-            }
-        };
-        Ok(Spooled { size, sha256: digest::hex(&hasher.finalize()), content })
+        let Self { hasher, buffer } = self;
+        let size = buffer.size();
+        Ok(Spooled { size, sha256: digest::hex(&hasher.finalize()), content: buffer.finish().await? })
+    }
+}
+
+/// Short content, and the reservation of its memory.
+struct InMemory {
+    content: Whole,
+    _reserved: Option<Reservation>,
+}
+
+#[async_trait]
+impl Chunks for InMemory {
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        self.content.next().await
     }
 }
 
@@ -250,7 +321,9 @@ mod tests {
     async fn one_file_too_many_is_refused_until_another_is_closed() {
         // Of which a tenant has half.
         let files = FairBudget::new(4);
-        let spool = || Spool { files: Arc::clone(&files), ..Spool::new(TemporarySpace::default()) };
+        let buffer =
+            || SpillBuffer { files: Arc::clone(&files), ..SpillBuffer::new(TemporarySpace::default()) };
+        let spool = || Spool { buffer: buffer(), ..Spool::new(TemporarySpace::default()) };
         let long = async || {
             let mut spool = spool();
             spool.push(&[0; IN_MEMORY + 1]).await.map(|()| spool)
@@ -270,7 +343,7 @@ mod tests {
     #[tokio::test]
     async fn temporary_files_count_against_the_tenants_share_until_they_are_gone() {
         const MIB: u64 = 1 << 20;
-        let budget = FairBudget::new(8 * MIB);
+        let (budget, memory) = (FairBudget::new(8 * MIB), FairBudget::new(8 * MIB));
         let piece = vec![0; 1 << 20];
         let spool = async |space: &TemporarySpace, pieces| {
             let mut spool = Spool::new(space.clone());
@@ -279,8 +352,8 @@ mod tests {
             }
             spool.finish().await
         };
-        // What stays in memory takes nothing.
-        let space = TemporarySpace::new(Arc::clone(&budget), None);
+        // What stays in memory takes nothing of it.
+        let space = TemporarySpace::new(Arc::clone(&budget), Arc::clone(&memory), None);
         let mut short = Spool::new(space.clone());
         short.push(&[0; IN_MEMORY]).await.unwrap();
         assert_eq!(budget.used(), 0);
@@ -289,7 +362,7 @@ mod tests {
         assert_eq!(budget.used(), 2 * MIB);
         let (one, two) = (spool(&space, 2).await.unwrap(), spool(&space, 1).await.unwrap());
         assert_eq!(budget.used(), 3 * MIB);
-        let other = TemporarySpace::new(Arc::clone(&budget), None);
+        let other = TemporarySpace::new(Arc::clone(&budget), Arc::clone(&memory), None);
         assert_eq!(spool(&other, 2).await.unwrap_err().kind(), io::ErrorKind::QuotaExceeded);
         assert_eq!(other.reserve(2 * MIB).unwrap_err().kind(), io::ErrorKind::QuotaExceeded);
         drop(other);
@@ -297,5 +370,32 @@ mod tests {
         assert_eq!(budget.used(), 3 * MIB);
         drop(two);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn short_content_counts_against_the_tenants_memory_and_goes_to_a_file_where_there_is_none() {
+        const SIZE: u64 = IN_MEMORY as u64;
+        let (disk, memory) = (FairBudget::new(64 << 20), FairBudget::new(4 * SIZE));
+        let space = TemporarySpace::new(Arc::clone(&disk), Arc::clone(&memory), None);
+        let short = async || {
+            let mut spool = Spool::new(space.clone());
+            for piece in [0; IN_MEMORY].chunks(1000) {
+                spool.push(piece).await.unwrap();
+            }
+            spool
+        };
+        // Of which a tenant has half.
+        let (one, two) = (short().await, short().await.finish().await.unwrap());
+        assert_eq!((memory.used(), disk.used()), (2 * SIZE, 0));
+        let three = short().await;
+        assert_eq!((memory.used(), disk.used()), (2 * SIZE, RESERVED_AT_ONCE));
+        drop(two);
+        assert_eq!(memory.used(), SIZE);
+        // What grows too long gives its memory back.
+        let mut one = one;
+        one.push(&[1]).await.unwrap();
+        assert_eq!(memory.used(), 0);
+        drop((one, three, space));
+        assert_eq!(disk.used(), 0);
     }
 }

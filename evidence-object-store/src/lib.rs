@@ -1,5 +1,5 @@
-//! Attachments outside the database: in a directory, in an S3-compatible store (feature `s3`), in memory for tests, or
-//! in any [`object_store::ObjectStore`] of the host's.
+//! Attachments outside the database: in a directory, in an S3-compatible store (feature `s3`), or in any
+//! [`object_store::ObjectStore`] of the host's.
 //!
 //! Everything else stays in the store; only the content of attachments goes here, under `{organization}/{sha256}`, so
 //! that the same content is kept once per organization, and overwritten only if it no longer matches its digest. The object
@@ -13,8 +13,10 @@
 //! use evidence_core::{Evidence, Settings};
 //! use evidence_object_store::ObjectBlobs;
 //!
-//! # fn main() -> Result<(), evidence_object_store::OpenError> {
-//! let attachments = ObjectBlobs::open("memory:")?;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let directory = tempfile::tempdir()?;
+//! # let directory = directory.path().display();
+//! let attachments = ObjectBlobs::open(&format!("file://{directory}"))?;
 //! let service = Evidence::new(Arc::new(MemoryStore::new()), Settings::default())
 //!     .with_attachments(Arc::new(attachments));
 //! # drop(service);
@@ -32,7 +34,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use evidence_core::StoreError;
-use evidence_core::blobs::{Blobs, CHUNK, Chunks, OutsideBlobs, Parts};
+use evidence_core::blobs::{Blobs, CHUNK, Chunks, MARKER, OutsideBlobs, Parts};
 use evidence_core::digest::Digest;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
@@ -48,9 +50,6 @@ pub use open::OpenError;
 
 /// The size of the parts of a multipart upload, the least that S3 takes. Smaller content is one request.
 const PART: usize = 5 << 20;
-
-/// The object with the id of the store that the attachments belong to.
-const MARKER: &str = "evidence-marker";
 
 /// Bytes of a marker: an id and a line end.
 const MARKER_SIZE: u64 = 33;
@@ -82,18 +81,22 @@ impl ObjectBlobs {
         Self { objects, prefix, requests: Arc::new(Semaphore::new(MAX_REQUESTS)), directory: None }
     }
 
-    /// Creates the directory of an organization's attachments, which only its owner can read.
+    /// Creates the directory of an organization's attachments, durably. Only its owner can read it.
     async fn create_directory(&self, org: Id) -> StoreResult<()> {
-        let Some(directory) = &self.directory else { return Ok(()) };
-        let directory = directory.join(org.to_string());
+        let Some(root) = self.directory.clone() else { return Ok(()) };
         let created = self.request(|_| async move {
             let mut builder = tokio::fs::DirBuilder::new();
             #[cfg(unix)]
             builder.mode(0o700);
-            match builder.create(directory).await {
-                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
-                _ => Ok(()),
+            match builder.create(root.join(org.to_string())).await {
+                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
+                // The request that created an existing directory may have failed before it synced the root.
+                _ => {}
             }
+            // As `object_store` does for the directories that it creates: elsewhere a directory cannot be opened.
+            #[cfg(unix)]
+            tokio::fs::File::open(&*root).await?.sync_all().await?;
+            Ok(())
         });
         created
             .await?
@@ -291,8 +294,11 @@ impl OutsideBlobs for ObjectBlobs {
         match found.await? {
             Ok(text) => {
                 let id = str::from_utf8(&text).ok().and_then(|text| text.trim_end().parse().ok());
-                let unreadable =
-                    || StoreError::Unavailable(ObjectStoreFailure(format!("{MARKER} has no id")).into());
+                let unreadable = || {
+                    let what =
+                        format!("'{MARKER}' has no id: remove it, and the next error says what to write");
+                    StoreError::Unavailable(ObjectStoreFailure(what).into())
+                };
                 id.map(Some).ok_or_else(unreadable)
             }
             Err(Error::NotFound { .. }) => Ok(None),

@@ -7,7 +7,6 @@ use std::time::Duration;
 #[cfg(feature = "s3")]
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::local::LocalFileSystem;
-use object_store::memory::InMemory;
 use object_store::path::Path;
 #[cfg(feature = "s3")]
 use object_store::{ClientConfigKey, RetryConfig};
@@ -20,7 +19,7 @@ use crate::ObjectBlobs;
 #[non_exhaustive]
 pub enum OpenError {
     /// The address has no known scheme.
-    #[error("'{0}' is no address of an object store: write file:///directory, s3://bucket/prefix or memory:")]
+    #[error("'{0}' is no address of an object store: write file:///directory or s3://bucket/prefix")]
     UnknownAddress(String),
     /// The directory cannot be used.
     #[error(
@@ -49,8 +48,8 @@ pub enum OpenError {
 }
 
 impl ObjectBlobs {
-    /// Attachments at an address: `file:///directory`, which must exist; `s3://bucket/prefix` (feature `s3`), with
-    /// region, endpoint and credentials from the `AWS_…` environment variables; or `memory:`, lost with the process.
+    /// Attachments at an address: `file:///directory`, which must exist, or `s3://bucket/prefix` (feature `s3`), with
+    /// region, endpoint and credentials from the `AWS_…` environment variables.
     ///
     /// # Errors
     /// One sentence that says what to do.
@@ -58,7 +57,6 @@ impl ObjectBlobs {
         let unknown = || OpenError::UnknownAddress(address.to_owned());
         let url = Url::parse(address).map_err(|_| unknown())?;
         match url.scheme() {
-            "memory" => Ok(Self::new(Arc::new(InMemory::new()), Path::default())),
             "file" => directory(&url.to_file_path().map_err(|()| unknown())?),
             "s3" => s3(&url),
             _ => Err(unknown()),

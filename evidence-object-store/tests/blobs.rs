@@ -18,6 +18,7 @@ use evidence_core::{Store, StoreError};
 use evidence_object_store::{ObjectBlobs, OpenError};
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, stream};
+use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
@@ -25,13 +26,21 @@ use object_store::{
 };
 
 /// A store for the organizations, and an object store for their attachments.
-fn stores(address: &str) -> (Arc<dyn Store>, Arc<dyn Blobs>) {
-    (Arc::new(MemoryStore::new()), Arc::new(ObjectBlobs::open(address).unwrap()))
+fn stores(attachments: ObjectBlobs) -> (Arc<dyn Store>, Arc<dyn Blobs>) {
+    (Arc::new(MemoryStore::new()), Arc::new(attachments))
+}
+
+fn in_memory() -> ObjectBlobs {
+    ObjectBlobs::new(Arc::new(InMemory::new()), Path::default())
+}
+
+fn in_directory(directory: &std::path::Path) -> ObjectBlobs {
+    ObjectBlobs::open(&format!("file://{}", directory.display())).unwrap()
 }
 
 #[tokio::test]
 async fn memory_keeps_every_promise_of_attachments() {
-    run_blobs(async || stores("memory:")).await.unwrap();
+    run_blobs(async || stores(in_memory())).await.unwrap();
 }
 
 #[tokio::test]
@@ -42,7 +51,7 @@ async fn a_directory_keeps_every_promise_of_attachments() {
         let name = names.fetch_add(1, std::sync::atomic::Ordering::Relaxed).to_string();
         let directory = directory.path().join(name);
         std::fs::create_dir(&directory).unwrap();
-        stores(&format!("file://{}", directory.display()))
+        stores(in_directory(&directory))
     });
     outcome.await.unwrap();
 }
@@ -72,12 +81,12 @@ impl Chunks for Pieces {
 async fn a_large_attachment_is_there_whole_or_not_at_all() {
     let directory = tempfile::tempdir().unwrap();
     let org = Id::new(Timestamp::from_seconds(1), &SystemRandom);
-    for address in ["memory:".to_owned(), format!("file://{}", directory.path().display())] {
-        let (_, blobs) = stores(&address);
+    for (place, blobs) in [("memory", in_memory()), ("directory", in_directory(directory.path()))] {
+        let (_, blobs) = stores(blobs);
         for size in [5, 12] {
             let sha256: Fingerprint = format!("{size:064}").parse().unwrap();
             assert!(blobs.put(org, &sha256, &mut Pieces { left: size, breaks: true }).await.is_err());
-            assert_eq!(blobs.get_chunk(org, &sha256, 0).await.unwrap(), None, "{address}");
+            assert_eq!(blobs.get_chunk(org, &sha256, 0).await.unwrap(), None, "{place}");
 
             blobs.put(org, &sha256, &mut Pieces { left: size, breaks: false }).await.unwrap();
             let mut found = Vec::new();
@@ -86,7 +95,7 @@ async fn a_large_attachment_is_there_whole_or_not_at_all() {
             }
             let expected: Vec<u8> =
                 (0..u8::try_from(size).unwrap()).rev().flat_map(|byte| [byte; 4]).collect();
-            assert_eq!(found, expected, "{address}");
+            assert_eq!(found, expected, "{place}");
         }
     }
 }
@@ -94,7 +103,7 @@ async fn a_large_attachment_is_there_whole_or_not_at_all() {
 #[tokio::test]
 async fn an_object_that_is_not_whole_is_put_right_by_keeping_it_again() {
     let directory = tempfile::tempdir().unwrap();
-    let (_, blobs) = stores(&format!("file://{}", directory.path().display()));
+    let (_, blobs) = stores(in_directory(directory.path()));
     let org = Id::new(Timestamp::from_seconds(1), &SystemRandom);
     // In one request, and in parts.
     for size in [CHUNK + 1, (5 << 20) + 1] {

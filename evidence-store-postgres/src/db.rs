@@ -21,7 +21,7 @@ use tokio::task::spawn_blocking;
 
 use crate::bind::{Cells, arguments};
 use crate::connections::{Address, Connections, Pool, PreparedConnection, connect};
-use crate::error::{ConnectError, MayNotWrite, is_cut, store_error};
+use crate::error::{ConnectError, MayNotWrite, expect_known_parameters, is_cut, store_error};
 use crate::migrate::{MIGRATIONS, MIN_WRITER_VERSION, expect_migrated, migrate};
 use crate::name_batcher::{self, Lookup};
 use crate::schema::{Schema, TABLES};
@@ -221,9 +221,10 @@ impl Driver for Postgres {
     type ScratchSession = ScratchDatabase;
     type Job = Job;
 
-    /// The address is `postgres://user:password@host:port/database`. The options of libpq's addresses are understood;
-    /// `?host=/directory` names the directory of a socket.
+    /// The address is `postgres://user:password@host:port/database`. Some parameters of libpq's addresses are understood:
+    /// `?host=/directory` names the directory of a socket. Others are refused.
     async fn connect(url: &str, options: &Options) -> Result<Self, ConnectError> {
+        expect_known_parameters(url)?;
         let address = PgConnectOptions::from_str(url).map_err(|source| ConnectError::BadUrl { source })?;
         let address = address.application_name("evidence").disable_statement_logging();
         let address = Address { options: address, statement_timeout: options.statement_timeout };

@@ -19,6 +19,13 @@ pub enum ConnectError {
         /// What is wrong with it.
         source: sqlx::Error,
     },
+    /// The address has a parameter that is not known. sqlx would ignore it, and write its value, perhaps a password, to the
+    /// log.
+    #[error(
+        "the address of the database has {0} after the '?': remove or correct it; the parameters are {known}",
+        known = PARAMETERS.join(", ")
+    )]
+    UnknownParameter(String),
     /// The schema's name cannot be one.
     #[error(
         "'{0}' is no name for a schema: take 1 to 63 of a-z, 0-9 and _, with a letter first, and not pg_..."
@@ -168,6 +175,47 @@ pub enum ConnectError {
         /// Its value.
         found: String,
     },
+}
+
+/// The parameters that sqlx reads from an address, beside `options[name]`.
+const PARAMETERS: [&str; 18] = [
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+    "options",
+    "sslmode",
+    "ssl-mode",
+    "sslrootcert",
+    "ssl-root-cert",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "statement-cache-capacity",
+];
+
+/// Refuses an address with parameters that are not known. Only a word before a `=` is named: anything else may be part of a
+/// password.
+pub(crate) fn expect_known_parameters(url: &str) -> Result<(), ConnectError> {
+    let (url, _) = url.split_once('#').unwrap_or((url, ""));
+    let Some((_, query)) = url.split_once('?') else { return Ok(()) };
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let key = parameter.split_once('=').map(|(key, _)| key);
+        if key.is_some_and(|key| PARAMETERS.contains(&key) || key.starts_with("options[")) {
+            continue;
+        }
+        let is_word =
+            |key: &&str| key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+        let named = key.filter(is_word).map(|key| format!("the unknown parameter '{key}'"));
+        let unknown = named.unwrap_or_else(|| "an unknown parameter".to_owned());
+        return Err(ConnectError::UnknownParameter(unknown));
+    }
+    Ok(())
 }
 
 impl ConnectError {

@@ -285,6 +285,17 @@ async fn a_write_that_fails_half_way_leaves_the_store_as_it_was() {
 async fn addresses_and_schemas_that_cannot_be_used_are_refused_with_one_sentence() {
     let refused = async |url: &str| PostgresStore::connect(url).await.unwrap_err();
     assert!(matches!(refused("postgres://localhost:port/db").await, ConnectError::BadUrl { .. }));
+    // What is unknown may be a password.
+    for (query, named) in [
+        ("user=u&pasword=hunter2", "the unknown parameter 'pasword' "),
+        ("user=u&hunter2", "an unknown parameter "),
+        ("hunter2@host/db?user=u", "an unknown parameter "),
+    ] {
+        let error = refused(&format!("postgres://localhost/db?{query}")).await;
+        assert!(matches!(error, ConnectError::UnknownParameter(_)), "{error}");
+        let text = error.to_string();
+        assert!(text.contains(named) && !text.contains("hunter2"), "{text}");
+    }
     let secret = refused("postgres://jane:secret@127.0.0.1:1/db").await;
     assert!(matches!(secret, ConnectError::Unreachable { .. }));
     assert!(!format!("{secret} {secret:?}").contains("secret"), "{secret}");

@@ -90,6 +90,12 @@ const REMOVE: [&str; 2] = [
 
 const PLACE: Sql = Sql::same("SELECT id, is_marked FROM evidence.attachment_place WHERE number = 1");
 
+const NAMED: Sql = Sql::each(
+    "SELECT o.id, a.sha256 FROM attachment a CROSS JOIN organization o ON o.key = a.org LIMIT $1",
+    "SELECT o.id, a.sha256 FROM evidence.attachment a
+    CROSS JOIN LATERAL (SELECT id FROM evidence.organization WHERE key = a.org OFFSET 0) o LIMIT $1",
+);
+
 const PUT_PLACE: Sql = Sql::same(
     "INSERT INTO evidence.attachment_place AS p (number, id, is_marked) VALUES (1, $1, $2)
     ON CONFLICT (number) DO UPDATE SET is_marked = p.is_marked OR excluded.is_marked WHERE p.id = excluded.id
@@ -171,6 +177,11 @@ impl<D: Driver> PendingStore for SqlStore<D> {
     async fn attachment_place(&self) -> StoreResult<Option<AttachmentPlace>> {
         let place = self.query(PLACE).first::<(Id, bool)>().await?;
         Ok(place.map(|(id, is_marked)| AttachmentPlace { id, is_marked }))
+    }
+
+    async fn named_attachments(&self, limit: u64) -> StoreResult<Vec<(Id, Fingerprint)>> {
+        let query = self.query(NAMED).bind(limit);
+        query.all_as(|(org, sha256): (Id, String)| Ok((org, word(&sha256)?))).await
     }
 
     async fn put_attachment_place(&self, place: AttachmentPlace) -> StoreResult<bool> {

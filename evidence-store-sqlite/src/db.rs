@@ -23,7 +23,7 @@ use crate::address::Address;
 use crate::bind::{QueryTexts, key_of, rows};
 use crate::clock::SteadyClock;
 use crate::error::{ConnectError, store_error};
-use crate::file::{OpenFile, make_private};
+use crate::file::{OpenFile, make_private, warn_unless_private};
 use crate::last_write::LastWrite;
 use crate::migrate::{MIGRATIONS, MIN_WRITER_VERSION, expect_migrated, migrate};
 use crate::readers::Readers;
@@ -139,6 +139,8 @@ impl Sqlite {
                 let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
                 unopened(rusqlite::Error::SqliteFailure(code, Some(error.to_string())))
             })?;
+        } else {
+            warn_unless_private(opened.path());
         }
         let name = || opened.path().display().to_string();
         if opened.is_empty_with_wal() {

@@ -195,6 +195,22 @@ pub(crate) fn lasting_id(path: &Path) -> io::Result<(u64, u64)> {
     Ok((file_id(path)?.map_or(0, |(_, inode)| inode), made))
 }
 
+/// Logs that other users can read or write the file, which has hashes of keys and the content of attachments.
+#[cfg(unix)]
+pub(crate) fn warn_unless_private(path: &Path) {
+    use std::os::unix::fs::MetadataExt;
+    if path.metadata().is_ok_and(|file| file.mode() & 0o066 != 0) {
+        let file = path.display();
+        tracing::warn!(
+            "other users can read or write the database file '{file}': run 'chmod 600' on it and on '{file}-wal', or leave it \
+             so if they are meant to"
+        );
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) fn warn_unless_private(_: &Path) {}
+
 #[cfg(unix)]
 fn file_id(path: &Path) -> io::Result<FileId> {
     use std::os::unix::fs::MetadataExt;

@@ -5,7 +5,7 @@ use evidence_core::admission::RequestBudget;
 use evidence_core::budget::Reservation;
 use evidence_core::compute::Refused;
 use evidence_core::operation::{BodyKind, Raw, RawBody};
-use evidence_core::spool::{Spool, TemporarySpace};
+use evidence_core::spool::{IN_MEMORY, SpillBuffer};
 use evidence_core::{Error, Limits, Result, StoreError};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -122,55 +122,42 @@ impl Incoming {
     }
 }
 
-/// What was loaded into memory, and the reservation of that memory, to be kept until the request is answered. Short bodies
-/// need none: their number is limited by that of connections.
+/// What was loaded into memory, and the reservation of that memory, to be kept until the request is answered.
 pub(crate) type Loaded<T> = (T, Option<Reservation>);
 
 /// The name of a body that is too large, as errors give it.
 pub(crate) const BODY: &str = "body";
 
-/// How much of a text that is still being received is held in memory.
-const IN_MEMORY: usize = 64 << 10;
-
-/// A text that is being received. A long one is spooled to a temporary file until all of it is there, so that many slow ones
-/// cost disk rather than memory.
-pub(crate) struct Gathering {
-    memory: BytesMut,
-    spool: Option<Spool>,
-    space: TemporarySpace,
-}
+/// A text that is being received. A long one lies in a temporary file until all of it is there, so that many slow ones cost disk
+/// rather than memory.
+pub(crate) struct Gathering(SpillBuffer);
 
 impl Gathering {
     /// No text yet.
     pub(crate) fn new(budget: &RequestBudget) -> Self {
-        Self { memory: BytesMut::new(), spool: None, space: budget.temporary_space().clone() }
+        Self(SpillBuffer::new(budget.temporary_space().clone()))
     }
 
     /// The bytes received so far.
-    pub(crate) fn size(&self) -> u64 {
-        self.spool.as_ref().map_or(0, Spool::size) + self.memory.len() as u64
+    pub(crate) const fn size(&self) -> u64 {
+        self.0.size()
     }
 
     /// Takes the next piece.
     pub(crate) async fn push(&mut self, piece: &[u8]) -> Result<()> {
-        if self.spool.is_none() && self.memory.len() + piece.len() <= IN_MEMORY {
-            self.memory.extend_from_slice(piece);
-            return Ok(());
-        }
-        let spool = self.spool.get_or_insert_with(|| Spool::new(self.space.clone()));
-        if !self.memory.is_empty() {
-            spool.push(&std::mem::take(&mut self.memory)).await.map_err(not_spooled)?;
-        }
-        spool.push(piece).await.map_err(not_spooled)
+        self.0.push(piece).await.map_err(not_spooled)
     }
 
     /// Loads the whole text into memory, once there is room for it.
-    pub(crate) async fn load(self, budget: &RequestBudget) -> Result<Loaded<Bytes>> {
-        let Some(spool) = self.spool else { return Ok((self.memory.freeze(), None)) };
-        let mut spooled = spool.finish().await.map_err(not_spooled)?;
-        let memory = budget.memory_for(spooled.size).await?;
-        let mut whole = BytesMut::with_capacity(usize::try_from(spooled.size).unwrap_or_default());
-        while let Some(piece) = spooled.content.next().await.map_err(not_spooled)? {
+    pub(crate) async fn load(mut self, budget: &RequestBudget) -> Result<Loaded<Bytes>> {
+        if let Some(short) = self.0.take_memory() {
+            return Ok(short);
+        }
+        let size = self.size();
+        let mut content = self.0.finish().await.map_err(not_spooled)?;
+        let memory = budget.memory_for(size).await?;
+        let mut whole = BytesMut::with_capacity(usize::try_from(size).unwrap_or_default());
+        while let Some(piece) = content.next().await.map_err(not_spooled)? {
             whole.extend_from_slice(&piece);
         }
         Ok((whole.freeze(), Some(memory)))

@@ -203,12 +203,14 @@ impl Attestation {
         self.details.data_key().zip(self.data)
     }
 
-    /// The same with the data that are stored apart.
+    /// The same with the data that are stored apart, for an answer.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] where they are lost or damaged.
+    /// [`StoreError::Corrupt`] where they are lost or damaged; [`Error::Overloaded`](crate::Error::Overloaded) where there is no
+    /// memory for them.
     pub(crate) async fn with_data(mut self, cx: &Context<'_>) -> Result<Self> {
         let Some((_, data)) = self.omitted_data() else { return Ok(self) };
+        cx.reserve_for_answer(data.size).await?;
         let text = cx.store().texts(cx.org()?, &[data.sha256]).await?.pop();
         let lost = format!("the data of the attestation {} cannot be read", self.id);
         let text = text.ok_or_else(|| StoreError::corrupt(&lost))?;

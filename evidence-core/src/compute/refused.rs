@@ -12,9 +12,9 @@ pub enum Refused {
     /// Its turn did not come within [`MAX_WAIT`](super::MAX_WAIT).
     #[error("the compute pool did not get round to it in time")]
     Late,
-    /// The share of the organization, or of the caller, in the memory for bodies did not suffice in time
+    /// The share of the organization, or of the caller, in the memory for bodies and long answers did not suffice in time
     /// ([`Limits::request_memory`](crate::Limits)).
-    #[error("the memory for bodies that the organization or caller may use is in use")]
+    #[error("the memory for bodies and long answers that the organization or caller may use is in use")]
     Memory,
     /// The share of the organization, or of the caller, in the temporary space does not suffice
     /// ([`Limits::temporary_space`](crate::Limits)), or too many temporary files are open.

@@ -95,6 +95,8 @@ async fn what_is_kept_is_pending_until_a_record_names_it(store: Arc<dyn Store>) 
     org.record(vec![attested(111, CONTENT), attested(112, CONTENT)]).await?;
     org.is("when it is named", CONTENT, AttachmentState::Named).await?;
     org.is("the other", other, AttachmentState::Pending).await?;
+    same("what is named", store.named_attachments(100).await?, vec![(org.id, digest(CONTENT))])?;
+    same("none of what is named", store.named_attachments(0).await?, Vec::new())?;
     same("the notes", store.pending(None, 100).await?, vec![left])?;
     same("a note of what is named", org.note(CONTENT, 3).await?, false)?;
     for removes in [store.begin_removal(&note, at(4)).await?, store.end_removal(&note).await?] {

@@ -92,6 +92,10 @@ impl PendingStore for MemoryStore {
         Ok(self.read()?.attachment_place)
     }
 
+    async fn named_attachments(&self, limit: u64) -> StoreResult<Vec<(Id, Fingerprint)>> {
+        Ok(self.read()?.named.iter().take(at_most(limit)).cloned().collect())
+    }
+
     async fn put_attachment_place(&self, place: AttachmentPlace) -> StoreResult<bool> {
         let mut state = self.write()?;
         let noted = state.attachment_place.get_or_insert(place);

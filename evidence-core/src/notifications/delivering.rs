@@ -34,7 +34,7 @@ const GO: Duration = Duration::from_secs(10);
 
 /// How long is waited after the first failed attempt. After each further one it is twice as long, up to an hour.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 
 /// After so many failed attempts, some two and a half days, an event is given up, and the next one has its turn.
 const MOST_ATTEMPTS: u32 = 72;

@@ -18,8 +18,9 @@ use crate::background::runner::{Batch, Turn};
 use crate::error::Result;
 use crate::fact::Fact;
 use crate::id::Id;
+use crate::notifications::delivering::LONGEST_PAUSE;
 use crate::notifications::events::{ALLOWED, Place, events, telling};
-use crate::notifications::job::{HEAVY, Known, NAME, PAGE, Post, REST, before};
+use crate::notifications::job::{HEAVY, Known, NAME, PAGE, Post, REST, after, before};
 use crate::notifications::store::{Channel, Delivery, DeliveryState, Position};
 use crate::notifications::watched;
 use crate::orgs::record::Organization;
@@ -345,7 +346,7 @@ async fn note_action(
 /// What becomes of a delivery when this is the first event of a batch that its target is to be told of, if any is, and its
 /// destination is this; nothing where it stays as it is. One that waits comes to the event by itself. One at another address than
 /// before goes on from where it is, at once; that its revision is another then keeps what becomes of an attempt at the former
-/// one from being noted.
+/// one from being noted. A delivery that waits longer than any pause was put off by a clock that was ahead: it is due now.
 fn noted(
     known: &Delivery,
     first: Option<Position>,
@@ -356,7 +357,11 @@ fn noted(
     let mut state = known.state.clone().at_destination(destination);
     let is_moved = !is_new && known.state.address != state.address;
     match (known.due_at, first) {
-        (Some(_), _) => is_moved.then(|| Delivery { due_at: Some(now), state, ..known.clone() }),
+        (Some(due_at), _) => (is_moved || due_at > after(now, LONGEST_PAUSE)).then(|| Delivery {
+            due_at: Some(now),
+            state,
+            ..known.clone()
+        }),
         (None, Some(first)) => {
             state.go_on_from(first);
             Some(Delivery { due_at: Some(now), state, ..known.clone() })
@@ -463,6 +468,9 @@ mod tests {
             (None, "b", None, Some((None, stays, 0, false))),
             (Some(99), "b", None, Some((Some(5), stays, 0, false))),
             (Some(99), "b", Some(first), Some((Some(5), stays, 0, false))),
+            // An hour is the longest pause.
+            (Some(3605), "a", Some(first), None),
+            (Some(3606), "a", Some(first), Some((Some(5), stays, 3, true))),
         ];
         for (due_at, url, first, expected) in table {
             let noted = noted(&delivery(due_at, "a", 7), first, &hook(url), at(5));

@@ -1,8 +1,8 @@
 //! What an operation has at hand, and the writes that it drafts.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -14,6 +14,7 @@ use crate::auth::access::{Access, OrgAccess, Principal};
 use crate::auth::actor::{Actor, Role, Scope};
 use crate::auth::credentials::KeyHash;
 use crate::blobs::{Blobs, Chunks};
+use crate::budget::Reservation;
 use crate::compute::{Compute, Progress};
 use crate::environments::remembered::EvaluationCache;
 use crate::error::{Error, Missing, Resource, Result};
@@ -23,6 +24,7 @@ use crate::flows::templates::Templates;
 use crate::id::{Id, Random};
 use crate::ledger::Frontier;
 use crate::limits::Limits;
+use crate::lock::locked;
 use crate::name::{Fingerprint, OrgName, ServiceAccountName};
 use crate::policies::parsed::ParsedPolicies;
 use crate::spool::TemporarySpace;
@@ -51,6 +53,8 @@ pub struct Context<'a> {
     compute: Compute,
     /// Whether something of the request was recorded, or may have been.
     has_recorded: Arc<AtomicBool>,
+    /// The reservations of what the answer holds until it is sent.
+    answer_memory: Arc<Mutex<Vec<Reservation>>>,
 }
 
 impl std::fmt::Debug for Context<'_> {
@@ -106,7 +110,25 @@ impl<'a> Context<'a> {
             templates,
             compute,
             has_recorded: Arc::default(),
+            answer_memory: Arc::default(),
         }
+    }
+
+    /// Reserves memory for an answer with a text of so many bytes that is not made piece by piece. The memory stays reserved
+    /// until the answer is sent, which its client may delay.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`] where there is not enough memory within ten seconds.
+    pub(crate) async fn reserve_for_answer(&self, bytes: u64) -> Result<()> {
+        let budget = self.parts.admission.on_behalf_of(self.access.on_behalf_of());
+        let reservation = budget.memory_for(bytes).await?;
+        locked(&self.answer_memory).push(reservation);
+        Ok(())
+    }
+
+    /// Takes the reservations of what the answer holds.
+    pub(super) fn take_answer_memory(&self) -> Vec<Reservation> {
+        std::mem::take(&mut *locked(&self.answer_memory))
     }
 
     /// Whether something of the request was recorded, or may have been.
@@ -139,8 +161,9 @@ impl<'a> Context<'a> {
             return Err(Error::Forbidden);
         }
         let (compute, has_recorded) = (self.compute.clone(), Arc::clone(&self.has_recorded));
+        let answer_memory = Arc::clone(&self.answer_memory);
         let context = Context::over(self.parts, self.access, self.now());
-        Ok(Context { acting: Some(acting), compute, has_recorded, ..context })
+        Ok(Context { acting: Some(acting), compute, has_recorded, answer_memory, ..context })
     }
 
     /// The service account of this name, if its privilege is enough.
@@ -155,8 +178,8 @@ impl<'a> Context<'a> {
     /// The same context for an operation that takes long ([`Compute::for_long_request`]) and only reads.
     #[cfg(feature = "pdf")]
     pub(crate) fn for_long_request(&self) -> Context<'a> {
-        let compute = self.compute().for_long_request();
-        Context { compute, ..Context::over(self.parts, self.access, self.now()) }
+        let (compute, answer_memory) = (self.compute().for_long_request(), Arc::clone(&self.answer_memory));
+        Context { compute, answer_memory, ..Context::over(self.parts, self.access, self.now()) }
     }
 
     /// All of this, beyond the operation.

@@ -1,15 +1,20 @@
 //! Whether writes can succeed, for probes of load balancers and orchestrators.
 
+use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Duration;
 
+use futures_util::future::join;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
+use super::Parts;
 use crate::blobs::OutsideBlobs;
 use crate::error::{Error, Result};
+use crate::lock::locked;
 use crate::store::Store;
-use crate::store::error::{StoreError, StoreResult};
+use crate::store::error::{StoreError, StoreResult, is_future};
 use crate::sweep::pending::Attachments;
+use crate::time::Timestamp;
 
 /// How long a successful check is cached.
 const READY_FOR: Duration = Duration::from_secs(1);
@@ -17,18 +22,22 @@ const READY_FOR: Duration = Duration::from_secs(1);
 /// How long a check may take. A store that takes longer is not ready.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a check waits for the query behind its warnings. A slower query goes on, and a later check has its result.
+const WARNING_TIMEOUT: Duration = Duration::from_millis(100);
+
 /// The last check of the store. One check runs at a time, and requests that wait for it share its outcome, so that probes cost
 /// the store one small write a second at most, however many there are.
 #[derive(Debug, Default)]
 pub(super) struct Readiness {
     last: Mutex<Option<Check>>,
+    newest_entry: NewestEntry,
 }
 
 #[derive(Debug)]
 struct Check {
     ended_at: Instant,
-    /// The reason where the store is not ready.
-    outcome: std::result::Result<(), String>,
+    /// The warnings, or the reason why the store is not ready.
+    outcome: std::result::Result<Vec<String>, String>,
 }
 
 impl Check {
@@ -40,19 +49,21 @@ impl Check {
 }
 
 impl Readiness {
-    /// Checks the store and the place of the attachments, unless that was just done.
+    /// Checks the clock, the store and the place of the attachments, unless that was just done. Returns the warnings.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] with the reason.
-    pub(super) async fn check(&self, store: &dyn Store, attachments: &Attachments) -> Result<()> {
+    pub(super) async fn check(&self, parts: &Parts) -> Result<Vec<String>> {
         let since = Instant::now();
         let mut last = self.last.lock().await;
         let check = match last.take().filter(|check| check.answers(since)) {
             Some(check) => check,
             None => {
-                let outcome = timeout(CHECK_TIMEOUT, probe(store, attachments)).await;
+                let checked = timeout(CHECK_TIMEOUT, probe(parts));
+                let (outcome, newest) = join(checked, self.newest_entry.get(&parts.store)).await;
                 let late = |_| Err("the store did not answer in time".to_owned());
                 let outcome = outcome.map_or_else(late, |outcome| outcome.map_err(reason));
+                let outcome = outcome.map(|()| warnings(newest, parts.clock.now()));
                 Check { ended_at: Instant::now(), outcome }
             }
         };
@@ -62,7 +73,9 @@ impl Readiness {
     }
 }
 
-async fn probe(store: &dyn Store, attachments: &Attachments) -> StoreResult<()> {
+async fn probe(parts: &Parts) -> StoreResult<()> {
+    let Parts { store, attachments, clock, .. } = parts;
+    store.check_clock(clock.now()).await?;
     store.ready().await?;
     if let Attachments::Outside(place) = attachments {
         place.ready().await.map_err(|error| {
@@ -72,6 +85,46 @@ async fn probe(store: &dyn Store, attachments: &Attachments) -> StoreResult<()> 
         })?;
     }
     Ok(())
+}
+
+fn warnings(newest: Option<Timestamp>, now: Timestamp) -> Vec<String> {
+    if !newest.is_some_and(|newest| is_future(newest, now)) {
+        return Vec::new();
+    }
+    const FUTURE: &str = "a ledger has entries in the future: 'evidence-server fsck' names the organization";
+    tracing::warn!("{FUTURE}");
+    vec![FUTURE.to_owned()]
+}
+
+/// The time of the newest entry of the store. The query reads the last entry of every ledger, so that it runs as a task beside
+/// the checks, one at a time, and its result is used again for a hundred times as long as it took.
+#[derive(Debug, Default)]
+struct NewestEntry {
+    known: Arc<StdMutex<Option<Timestamp>>>,
+    /// When the next query may begin. Locked while one runs.
+    next: Arc<Mutex<Option<Instant>>>,
+}
+
+impl NewestEntry {
+    /// Returns the time as the last query found it.
+    async fn get(&self, store: &Arc<dyn Store>) -> Option<Timestamp> {
+        if let Ok(mut next) = Arc::clone(&self.next).try_lock_owned()
+            && next.is_none_or(|next| next <= Instant::now())
+        {
+            let (known, store) = (Arc::clone(&self.known), Arc::clone(store));
+            let query = tokio::spawn(async move {
+                let begun = Instant::now();
+                match store.newest_entry().await {
+                    Ok(newest) => *locked(&known) = newest,
+                    Err(error) => tracing::debug!(%error, "the newest ledger entry cannot be read"),
+                }
+                *next = Some(Instant::now() + begun.elapsed() * 100);
+            });
+            // The outcome is in `known`.
+            timeout(WARNING_TIMEOUT, query).await.ok();
+        }
+        *locked(&self.known)
+    }
 }
 
 /// The reason, without the words around it.
@@ -90,7 +143,7 @@ mod tests {
     async fn a_success_is_cached_for_a_second_and_a_failure_only_for_those_who_waited() {
         let (before, second) = (Instant::now(), Duration::from_secs(1));
         tokio::time::advance(second).await;
-        for (outcome, later) in [(Ok(()), true), (Err("full".to_owned()), false)] {
+        for (outcome, later) in [(Ok(Vec::new()), true), (Err("full".to_owned()), false)] {
             let check = Check { ended_at: Instant::now(), outcome };
             assert!(check.answers(before));
             let after = Instant::now() + Duration::from_millis(1);

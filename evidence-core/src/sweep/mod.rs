@@ -13,4 +13,5 @@ pub(crate) mod place;
 pub(crate) mod store;
 
 pub use job::{GRACE, GraceTooShort, LEAST_GRACE, Sweep};
+pub use place::MarkedPlace;
 pub use store::{AttachmentPlace, AttachmentState, Pending, PendingStore};

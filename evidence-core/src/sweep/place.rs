@@ -7,32 +7,50 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::blobs::{Blobs, Chunks, OutsideBlobs};
-use crate::id::{Id, Random};
+use crate::blobs::{Blobs, Chunks, MARKER, OutsideBlobs};
+use crate::id::{Id, Random, SystemRandom};
 use crate::name::Fingerprint;
 use crate::store::Store;
 use crate::store::error::{StoreError, StoreResult};
 use crate::sweep::store::AttachmentPlace;
-use crate::time::Clock;
+use crate::time::{Clock, SystemClock};
+
+/// How many of the attachments that the store names are looked for in a place without a marker. Any of them may be lost.
+const LOOKED_FOR: u64 = 16;
 
 /// The place of one store's attachments. The store notes the id that the place's marker must have.
-pub(crate) struct MarkedPlace {
+pub struct MarkedPlace {
     store: Arc<dyn Store>,
     place: Arc<dyn OutsideBlobs>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
+    /// Whether the place is being filled: it may lack attachments that the store names.
+    is_being_filled: bool,
     /// The noted id, once the marker was written or found.
     id: OnceLock<Id>,
 }
 
+impl std::fmt::Debug for MarkedPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MarkedPlace").field("id", &self.id.get()).finish_non_exhaustive()
+    }
+}
+
 impl MarkedPlace {
+    /// The place that the attachments of a store are copied to. [`OutsideBlobs::ready`] writes its marker, so that a server
+    /// never takes another place for it.
+    pub fn being_filled(store: Arc<dyn Store>, place: Arc<dyn OutsideBlobs>) -> Self {
+        let filled = Self::new(store, place, Arc::new(SystemClock), Arc::new(SystemRandom));
+        Self { is_being_filled: true, ..filled }
+    }
+
     pub(crate) fn new(
         store: Arc<dyn Store>,
         place: Arc<dyn OutsideBlobs>,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Self {
-        Self { store, place, clock, random, id: OnceLock::new() }
+        Self { store, place, clock, random, is_being_filled: false, id: OnceLock::new() }
     }
 
     /// Fails unless the place has the marker of this store. The first check of a new store writes the marker.
@@ -43,7 +61,8 @@ impl MarkedPlace {
         };
         match self.place.marker().await? {
             Some(found) if found == id => Ok(()),
-            found => Err(not_ours(found)),
+            Some(_) => Err(not_ours(FOREIGN, id)),
+            None => Err(not_ours(UNMARKED, id)),
         }
     }
 
@@ -60,27 +79,45 @@ impl MarkedPlace {
         };
         if !noted.is_marked {
             match self.place.marker().await? {
+                None if self.may_be_elsewhere().await? => return Err(not_ours(EMPTY, noted.id)),
                 None => self.place.put_marker(noted.id).await?,
                 Some(found) if found == noted.id => {}
-                other => return Err(not_ours(other)),
+                Some(_) => return Err(not_ours(FOREIGN, noted.id)),
             }
             self.store.put_attachment_place(AttachmentPlace { is_marked: true, ..noted }).await?;
         }
         Ok(*self.id.get_or_init(|| noted.id))
     }
-}
 
-fn not_ours(found: Option<Id>) -> StoreError {
-    StoreError::Unavailable(
-        match found {
-            None => "the place of the attachments has no marker: is the volume mounted, and the directory the right one?",
-            Some(_) => {
-                "the place of the attachments has the marker of another database: name this database's own place, or remove \
-                 the marker if the other database is not used any more"
+    /// Whether the store names attachments of which this place has none, as after a copy whose volume is not mounted.
+    async fn may_be_elsewhere(&self) -> StoreResult<bool> {
+        if self.is_being_filled {
+            return Ok(false);
+        }
+        let named = self.store.named_attachments(LOOKED_FOR).await?;
+        for (org, sha256) in &named {
+            if self.place.get_chunk(*org, sha256, 0).await?.is_some() {
+                return Ok(false);
             }
         }
-        .into(),
-    )
+        Ok(!named.is_empty())
+    }
+}
+
+const UNMARKED: &str =
+    "the place of the attachments has no marker: mount the volume, or name the right directory or bucket";
+
+const EMPTY: &str = "the place of the attachments has no marker, and none of the attachments that the database names: mount \
+                     the volume, name the right directory or bucket, or copy the attachments there with 'evidence-server copy'";
+
+const FOREIGN: &str = "the place of the attachments has the marker of another database: name this database's own place, or \
+                       remove the marker if the other database is not used any more";
+
+/// The refusal of a place, which says how an operator vouches for it.
+fn not_ours(why: &str, id: Id) -> StoreError {
+    let text =
+        format!("{why}. If it is the right place, write the file '{MARKER}' there, with the content {id}");
+    StoreError::Unavailable(text.into())
 }
 
 #[async_trait]

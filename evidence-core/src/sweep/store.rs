@@ -66,6 +66,8 @@ pub trait PendingStore: Send + Sync {
     async fn end_removal(&self, pending: &Pending) -> StoreResult<bool>;
     /// Returns the place outside the store where the content of attachments is, if one was noted.
     async fn attachment_place(&self) -> StoreResult<Option<AttachmentPlace>>;
+    /// At most `limit` contents that records name, of any organizations and in any order.
+    async fn named_attachments(&self, limit: u64) -> StoreResult<Vec<(Id, Fingerprint)>>;
     /// Notes the place, unless another one is noted, and returns whether it did. A place that is marked stays so.
     async fn put_attachment_place(&self, place: AttachmentPlace) -> StoreResult<bool>;
 }

@@ -83,6 +83,7 @@ impl Operation for GetAuditPdf {
             what: "the PDF could not be drawn",
             source: source.into(),
         })?;
+        cx.reserve_for_answer(bytes.len() as u64).await?;
         Ok(Pdf(Download {
             media_type: Pdf::MEDIA_TYPE.to_owned(),
             file_name: format!("{}-{}.pdf", self.flow_name, self.trail_name),

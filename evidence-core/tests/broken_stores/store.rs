@@ -265,6 +265,11 @@ impl PendingStore for Broken {
         self.whole.attachment_place().await
     }
 
+    async fn named_attachments(&self, limit: u64) -> StoreResult<Vec<(Id, Fingerprint)>> {
+        let named = self.whole.named_attachments(limit).await?;
+        Ok(if self.has(Defect::NamesNoAttachment) { Vec::new() } else { named })
+    }
+
     async fn put_attachment_place(&self, place: AttachmentPlace) -> StoreResult<bool> {
         let noted = self.whole.put_attachment_place(place).await?;
         Ok(noted || self.has(Defect::NotesAnotherPlace))

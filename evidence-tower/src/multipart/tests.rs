@@ -1,4 +1,5 @@
 use evidence_core::admission::Admission;
+use evidence_core::compute::Refused;
 use evidence_core::digest::sha256_hex;
 use http_body_util::{BodyExt, StreamBody};
 use proptest::prelude::*;
@@ -217,6 +218,29 @@ async fn an_attack_is_dropped_before_it_fills_the_memory() {
             assert_eq!(refused_field(&error), "body", "{name}");
             let taken = taken.load(Ordering::Relaxed);
             assert!(taken <= MAX_UNPARSED + 3 * PIECE, "{name}: {taken} bytes were read");
+        }
+    }
+}
+
+#[tokio::test]
+async fn short_files_count_against_the_memory_and_the_temporary_space_of_their_tenant() {
+    let file = "x".repeat(64 << 10);
+    let names: Vec<String> =
+        (0..32).map(|n| format!("name=\"attachment_file.{n}\"; filename=\"{n}\"")).collect();
+    let parts: Vec<Sent<'_>> = names.iter().map(|name| (name.as_str(), &[][..], file.as_str())).collect();
+    // Two mebibytes in all, of which a tenant may hold a half of each of these.
+    for (request_memory, temporary_space, accepted) in
+        [(8 << 20, 1 << 20, true), (1 << 20, 8 << 20, true), (1 << 20, 1 << 20, false)]
+    {
+        let limits = Limits { request_memory, temporary_space, ..Limits::default() };
+        let budget = Admission::new(&limits).on_behalf_of(None);
+        let (body, _) = body(form(&parts), 1000);
+        let outcome = read("b".to_owned(), body, MANY, limits.document, &limits, &budget).await;
+        match outcome {
+            Ok(_) => assert!(accepted, "{request_memory} {temporary_space}"),
+            Err(error) => {
+                assert!(matches!(error, Error::Overloaded(Refused::Disk)) && !accepted, "{error:?}");
+            }
         }
     }
 }

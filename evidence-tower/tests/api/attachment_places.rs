@@ -4,12 +4,15 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use evidence_core::blobs::{Blobs, Whole};
+use evidence_core::digest::sha256_hex;
 use evidence_core::{Evidence, EvidenceService, Settings, Store};
 use evidence_object_store::ObjectBlobs;
 use serde_json::json;
 
+use crate::faults::Log;
 use crate::mounts::Mount;
-use crate::support::{Api, fixture, stores};
+use crate::support::{Api, acme, fixture, stores};
 
 /// A server that was just started on this store, with its attachments in this directory.
 async fn started(store: &Arc<dyn Store>, directory: &Path) -> (Evidence, Api) {
@@ -89,6 +92,56 @@ async fn a_directory_of_another_database_takes_no_attachment() {
         assert_eq!(attest(&api, "a").await, 201, "{name}");
         drop(stored.guard);
     }
+}
+
+/// As after a copy whose volume is not mounted.
+#[tokio::test]
+async fn a_place_without_any_attachment_that_the_database_names_is_vouched_for_by_an_operator() {
+    for stored in stores().await {
+        let (name, store) = (stored.name, Arc::clone(&stored.store));
+        let inside = fixture(Arc::clone(&store), Settings::default()).await;
+        let api = Api::new(inside, Mount::Tower, name).await;
+        assert_eq!(attest(&api, "a").await, 201, "{name}");
+        let directory = tempfile::tempdir().unwrap();
+        let (evidence, api) = started(&store, directory.path()).await;
+        let log = Log::default();
+        let guard = log.start();
+        assert_eq!(attest(&api, "b").await, 503, "{name}");
+        assert!(evidence.ready().await.is_err(), "{name}");
+        drop(guard);
+        assert_eq!(files_in(directory.path()), 0, "{name}");
+        // The log says what to do.
+        let text = log.text();
+        let (_, content) =
+            text.split_once("write the file 'evidence-marker' there, with the content ").expect(&text);
+        let id: String = content.chars().take_while(|c| c.is_ascii_hexdigit() || *c == '-').collect();
+        fs::write(directory.path().join("evidence-marker"), format!("{id}\r\n")).unwrap();
+        evidence.ready().await.unwrap();
+        assert_eq!(attest(&api, "b").await, 201, "{name}");
+        // Later, the marker alone is lost.
+        fs::remove_file(directory.path().join("evidence-marker")).unwrap();
+        assert_eq!(attest(&api, "c").await, 503, "{name}");
+        fs::write(directory.path().join("evidence-marker"), &id).unwrap();
+        assert_eq!(attest(&api, "c").await, 201, "{name}");
+        drop(stored.guard);
+    }
+}
+
+/// As with a directory from before there were markers, or after a copy that leaves attachments where they are.
+#[tokio::test]
+async fn a_place_with_an_attachment_that_the_database_names_gets_the_marker() {
+    let stored = stores().await.remove(0);
+    let store = Arc::clone(&stored.store);
+    let inside = fixture(Arc::clone(&store), Settings::default()).await;
+    assert_eq!(attest(&Api::new(inside, Mount::Tower, stored.name).await, "a").await, 201);
+    let directory = tempfile::tempdir().unwrap();
+    let place = ObjectBlobs::open(&format!("file://{}", directory.path().display())).unwrap();
+    let sha256 = sha256_hex(b"a").parse().unwrap();
+    place.put(acme(&*store).await, &sha256, &mut Whole::new("a")).await.unwrap();
+    let (evidence, api) = started(&store, directory.path()).await;
+    evidence.ready().await.unwrap();
+    assert_eq!(attest(&api, "b").await, 201);
+    assert!(directory.path().join("evidence-marker").is_file());
 }
 
 #[cfg(unix)]

@@ -325,6 +325,10 @@ impl PendingStore for InterceptingStore {
         self.ask("attachment_place", self.inner.attachment_place()).await
     }
 
+    async fn named_attachments(&self, limit: u64) -> StoreResult<Vec<(Id, Fingerprint)>> {
+        self.ask("named_attachments", self.inner.named_attachments(limit)).await
+    }
+
     async fn put_attachment_place(&self, place: AttachmentPlace) -> StoreResult<bool> {
         self.ask("put_attachment_place", self.inner.put_attachment_place(place)).await
     }

@@ -2,14 +2,20 @@
 
 use std::sync::Arc;
 
-use evidence_core::Store;
+use bytes::Bytes;
 use evidence_core::attestations::Details;
 use evidence_core::digest::sha256_hex;
 use evidence_core::fact::Fact;
+use evidence_core::{Limits, Settings, Store};
+use evidence_tower::EvidenceApi;
+use futures_util::future::join_all;
+use http_body_util::{BodyExt, Empty};
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
 use crate::bytes_read::{expect_at_most, forget, measured};
-use crate::support::{Api, acme, on_every_store};
+use crate::mounts::Mount;
+use crate::support::{Api, JANE, acme, in_memory_with, on_every_store};
 
 /// Data whose JSON has so many bytes.
 fn data(bytes: usize) -> Value {
@@ -197,4 +203,51 @@ async fn lists_pdfs_and_evaluations_read_no_large_data() {
         assert_eq!(texts(&*store).await.len(), 1);
     })
     .await;
+}
+
+/// As by readers whose connections take nothing: each answer is in memory until it is sent.
+#[tokio::test(start_paused = true)]
+async fn answers_with_long_data_that_nobody_takes_are_bounded() {
+    let limits = Limits { request_memory: 32 << 20, ..Limits::default() };
+    let evidence = in_memory_with(Settings { limits, ..Settings::default() }).await;
+    let api = Api::new(evidence.clone(), Mount::Tower, "memory").await;
+    given_type(&api).await;
+    api.post("/controls/acme").json(json!({"identifier": "C-1", "name": "C-1"})).await.created();
+    let decision = json!({"is_compliant": true, "because": "x".repeat((2 << 20) - 100)});
+    let system = json!({"attestation_name": "decision", "type_name": "decision", "control": "C-1", "attestation_data": decision});
+    api.attest("custom", &custom("one", &data(2 << 20))).await.created();
+    api.attest("system", &system).await.created();
+    let id = |found: Value| found["attestation_id"].as_str().unwrap().to_owned();
+    let (one, decision) = (id(listed(&api, "one").await), id(listed(&api, "decision").await));
+    let tower = EvidenceApi::new(evidence);
+    for path in [
+        format!("/attestations/acme?attestation_id={one}"),
+        format!("/controls/acme/C-1/decisions/{decision}"),
+    ] {
+        let get = async || {
+            let request = http::Request::get(format!("/api/v2{path}"));
+            let request = request.header("authorization", format!("Bearer {JANE}"));
+            tower.clone().oneshot(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap()
+        };
+        let mut answers = join_all((0..20).map(|_| get())).await;
+        answers.retain(|answer| {
+            assert!(answer.status() == 200 || answer.status() == 503, "{path}: {}", answer.status());
+            answer.status() == 200
+        });
+        // Each reserves eight mebibytes, of which the organization has sixteen.
+        assert_eq!(answers.len(), 2, "{path}");
+        let (held, sent) = (answers.pop().unwrap(), answers.pop().unwrap());
+        let mut body = sent.into_body();
+        let mut sent = Vec::new();
+        while let Some(frame) = body.frame().await {
+            sent.push(frame.unwrap().into_data().unwrap());
+        }
+        drop(body);
+        assert!(sent.iter().map(Bytes::len).sum::<usize>() > (2 << 20) - 100, "{path}");
+        // A transport holds what it took and did not send yet.
+        assert_eq!(get().await.status(), 503, "{path}");
+        drop(sent);
+        assert_eq!(get().await.status(), 200, "{path}");
+        drop(held);
+    }
 }

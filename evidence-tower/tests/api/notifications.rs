@@ -11,7 +11,7 @@ use evidence_core::background::Background;
 use evidence_core::feed::Lease;
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::memory::MemoryStore;
-use evidence_core::notifications::{MailStatus, Message, NotSent, Notify, Sender, replay};
+use evidence_core::notifications::{Delivery, MailStatus, Message, NotSent, Notify, Sender, replay};
 use evidence_core::seed::Seed;
 use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, Settings, Store};
@@ -648,6 +648,33 @@ async fn an_attempt_that_breaks_off_puts_off_nothing_that_was_moved_back_meanwhi
         postbox.panics.lock().unwrap().insert("a".to_owned());
         postbox.release();
         bench.until_told("a", &["1", "2", "1", "2"]).await;
+    })
+    .await;
+}
+
+/// As after a failed attempt while the clock was three years ahead.
+#[tokio::test]
+async fn a_delivery_put_off_by_a_clock_that_was_ahead_is_sent_with_the_next_event() {
+    on_every_store(async |bench| {
+        let (api, postbox, store) = (&bench.api, &bench.postbox, &bench.store);
+        let org = acme(&**store).await;
+        api.given_environments("docker", &["prod"]).await;
+        api.put(ENVIRONMENTS).json(started("alert", &["prod"], &[hook("a")])).await.created();
+        let targets = bench.targets(1).await;
+        postbox.down.lock().unwrap().insert("a".to_owned());
+        bench.runs("prod", "1").await;
+        until("it is put off", async || {
+            let known = store.deliveries(org, &targets).await.unwrap().pop();
+            let Some(known) = known.filter(|known| known.state.attempts > 0) else { return false };
+            let far = Delivery { due_at: Some(in_seconds(3 * 365 * 86_400)), ..known };
+            // An attempt may end meanwhile.
+            store.put_delivery(&far, None).await.unwrap()
+        })
+        .await;
+        postbox.down.lock().unwrap().clear();
+        bench.runs("prod", "12").await;
+        until("both are told", async || postbox.told("a").ends_with(&["1".to_owned(), "2".to_owned()])).await;
+        bench.until_at_rest(&targets).await;
     })
     .await;
 }

@@ -108,7 +108,7 @@ pub(crate) struct ServeOptions {
     pub(crate) store: StoreOptions,
     #[command(flatten)]
     pub(crate) api: ApiOptions,
-    /// Where attachments are kept: file:///directory, s3://bucket/prefix (feature `s3`), or `memory:` (lost at exit).
+    /// Where attachments are kept: file:///directory, s3://bucket/prefix (feature `s3`).
     /// Default: in the database.
     #[arg(long, env = "EVIDENCE_ATTACHMENTS", value_name = "URL")]
     pub(crate) attachments: Option<String>,

@@ -1,6 +1,10 @@
 //! `copy`: everything that one store has into another.
 
-use evidence_core::transfer::{Copied, CopyProgress, Side, copy};
+use std::sync::Arc;
+
+use evidence_core::blobs::{Blobs, OutsideBlobs};
+use evidence_core::sweep::MarkedPlace;
+use evidence_core::transfer::{Copied, CopyError, CopyProgress, Side, copy};
 use evidence_object_store::ObjectBlobs;
 
 use crate::cli::CopyOptions;
@@ -17,9 +21,16 @@ pub(crate) async fn run(options: &CopyOptions) -> Result<(), Failure> {
         return Err(Failure::NothingToCopy);
     }
     let to = store::open(&options.target()).await?;
-    let summary =
+    let to_attachments = to_attachments.map(|place| MarkedPlace::being_filled(to.store(), Arc::new(place)));
+    let summary = async {
+        if let Some(place) = &to_attachments {
+            // Writes the marker, also where there is no attachment to copy.
+            place.ready().await.map_err(CopyError::Target)?;
+        }
         copy(side(&from, from_attachments.as_ref()), side(&to, to_attachments.as_ref()), &mut print_progress)
-            .await;
+            .await
+    };
+    let summary = summary.await;
     from.close().await;
     to.close().await;
     let summary = summary?;
@@ -30,8 +41,8 @@ pub(crate) async fn run(options: &CopyOptions) -> Result<(), Failure> {
     if summary.is_complete() { Ok(()) } else { Err(Failure::NotAll(summary)) }
 }
 
-/// A store, with its attachments in this object store, if there is one.
-fn side<'a>(store: &'a AnyStore, attachments: Option<&'a ObjectBlobs>) -> Side<'a> {
+/// A store, with its attachments in this place, if there is one.
+fn side<'a>(store: &'a AnyStore, attachments: Option<&'a impl Blobs>) -> Side<'a> {
     let inside = Side::from(store.transfer());
     Side { attachments: attachments.map_or(inside.attachments, |outside| outside), ..inside }
 }

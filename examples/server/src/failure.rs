@@ -89,24 +89,40 @@ fn with_fields(error: &Error) -> String {
     format!("{message}: {}", fields.join("; "))
 }
 
-/// Removes the user and password of every URL among this process's arguments and settings from a text for standard error,
-/// which often ends in a log. A mistyped URL may be quoted in any message.
+/// Removes whatever may hold a password in the arguments and settings of this process from a text for standard error, which
+/// often ends in a log. A mistyped URL may be quoted in any message.
 pub(crate) fn without_credentials(text: &str) -> String {
     let settings = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("EVIDENCE_"));
     let values = std::env::args_os().skip(1).chain(settings.map(|(_, value)| value));
     let values = values.map(|value| value.to_string_lossy().into_owned());
-    values.fold(text.to_owned(), |text, value| match credentials(&value) {
-        Some(credentials) => text.replace(credentials, "…"),
+    values.fold(text.to_owned(), |text, value| match secret(&value) {
+        Some(secret) => text.replace(secret, "…"),
         None => text,
     })
 }
 
-/// Returns all of a value between its scheme, if it has one, and its last `@`: a password may have any character.
-fn credentials(value: &str) -> Option<&str> {
-    let (before, _) = value.rsplit_once('@')?;
-    let (_, credentials) =
-        before.split_once("://").or_else(|| before.split_once('=')).unwrap_or(("", before));
-    Some(credentials).filter(|credentials| credentials.contains(':'))
+/// Returns the part of a value that may hold a password: a password may have any character.
+///
+/// That is all from the `=` of a parameter whose name begins like "password"; the query of a URL, also before a later `@`; and
+/// all of a URL between its scheme, if it has one, and its last `@`.
+fn secret(value: &str) -> Option<&str> {
+    let after_scheme = value.find("://").map(|at| at + 3);
+    let begin = after_scheme.or_else(|| value.find('=').map(|at| at + 1)).unwrap_or(0);
+    let url = value.get(begin..)?;
+    if let Some((before, _)) = url.rsplit_once('@')
+        && before.contains(':')
+    {
+        return if url.contains('?') { Some(url) } else { Some(before) };
+    }
+    let query = url.find('?').filter(|_| after_scheme.is_some());
+    let lower = value.to_ascii_lowercase();
+    let parameter = lower.find("pas").and_then(|name| Some(name + lower.get(name..)?.find('=')?));
+    let secret = match (query, parameter) {
+        (Some(query), _) => url.get(query..)?,
+        (None, Some(equals)) => value.get(equals..)?,
+        (None, None) => return None,
+    };
+    Some(secret).filter(|secret| secret.len() > 1)
 }
 
 #[cfg(test)]
@@ -114,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_are_all_that_precedes_the_host() {
+    fn a_secret_is_all_that_may_be_part_of_a_password() {
         for (value, expected) in [
             ("postgres://user:pass@host/db", Some("user:pass")),
             ("--database-url=postgre://user:p@ss/w rd@host", Some("user:p@ss/w rd")),
@@ -123,8 +139,16 @@ mod tests {
             ("postgres://user@host/db", None),
             ("jane@example.com", None),
             ("sqlite://evidence.db", None),
+            ("postgresql:///db?user=u&password=p", Some("?user=u&password=p")),
+            ("--database-url=postgres://u@h/db?pasword=p", Some("?pasword=p")),
+            ("postgres://h:1/db?user=u&password=p@ss", Some("h:1/db?user=u&password=p@ss")),
+            ("postgres://user:p?ss@host/db", Some("user:p?ss@host/db")),
+            ("postgres://h/db?user=u&password=p@ss", Some("?user=u&password=p@ss")),
+            ("postgres:/h/db?Password=p", Some("=p")),
+            ("host=h password=p w dbname=db", Some("=p w dbname=db")),
+            ("https://example.com/?", None),
         ] {
-            assert_eq!(credentials(value), expected, "{value}");
+            assert_eq!(secret(value), expected, "{value}");
         }
     }
 }

@@ -40,6 +40,9 @@ use crate::timeouts::{ActiveRequests, BodyDeadline, BodyTimeouts, BoxError, Idle
 const HEAD_OR_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How much is buffered of an answer before another piece of it is taken, and, on HTTP/1, of a request: a longer head is refused.
 const MAX_BUFFER: usize = 64 << 10;
+/// How many requests of an HTTP/2 connection are answered at a time: the fewest that RFC 9113 recommends. Each may hold a
+/// piece of its body and of its answer in memory, beside what is reserved for it.
+const MAX_STREAMS: u32 = 100;
 /// How long a peer may make no progress in the middle of a request or an answer.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a connection may be open without a request, whatever its peer sends meanwhile.
@@ -237,6 +240,7 @@ where
         http.http2()
             .timer(TokioTimer::new())
             .keep_alive_interval(HEAD_OR_IDLE_TIMEOUT)
+            .max_concurrent_streams(MAX_STREAMS)
             .max_send_buf_size(MAX_BUFFER);
         Self { api, http, stop: watch::Sender::new(()) }
     }

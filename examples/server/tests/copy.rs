@@ -98,7 +98,8 @@ fn attachments_in_a_directory_are_checked_and_copied_there() {
     assert!(copy.status.success());
     assert_eq!(checked(&to, None), (true, sound.to_owned()));
 
-    let of_acme = std::fs::read_dir(theirs).unwrap().next().unwrap().unwrap().path();
+    let below = std::fs::read_dir(theirs).unwrap().map(|entry| entry.unwrap().path());
+    let of_acme = below.into_iter().find(|path| path.is_dir()).unwrap();
     let file = std::fs::read_dir(of_acme).unwrap().next().unwrap().unwrap().path();
     let third = Database::default();
     for (damage, found) in [
@@ -130,6 +131,27 @@ fn attachments_in_a_directory_are_checked_and_copied_there() {
     let stdout = String::from_utf8(copy.stdout).unwrap();
     assert!(copy.status.success() && stdout.ends_with(" 1 new attachments\n"), "{stdout}");
     assert_eq!(checked(&to, Some(theirs)), (true, sound.to_owned()));
+}
+
+/// A copy writes the marker of its target, so that no server takes the mount point of a volume for it.
+#[test]
+fn a_server_on_a_copy_takes_no_directory_but_the_one_that_was_filled() {
+    let (from, to) = (Database::default(), Database::default());
+    let key = fill(&from);
+    let directory = tempfile::tempdir().unwrap();
+    let [filled, empty] = ["filled", "empty"].map(|name| directory.path().join(name));
+    [&filled, &empty].map(|path| std::fs::create_dir(path).unwrap());
+    let copy = command(&from, &to).args(["--to-attachments", &url(&filled)]).output().unwrap();
+    assert!(copy.status.success(), "{}", String::from_utf8_lossy(&copy.stderr));
+    assert!(filled.join("evidence-marker").is_file());
+    for (attachments, status) in [(&empty, 503), (&filled, 200)] {
+        let mut serve = program(&[]);
+        serve.env("EVIDENCE_ATTACHMENTS", url(attachments));
+        let server = Server::run(serve, &to, &key);
+        let (found, text) = server.ask("GET", "/ready", "text/plain", "");
+        assert_eq!(found, status, "{text}");
+    }
+    assert_eq!(std::fs::read_dir(&empty).unwrap().count(), 0);
 }
 
 /// The file of a database.

@@ -365,9 +365,11 @@ fn attachments_are_kept_in_the_directory_that_is_named() {
     assert_eq!(status, 200, "{text}");
     assert!(text.ends_with("\r\n\r\nnothing found"), "{text}");
 
-    let organizations: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
+    // Beside the marker and the file of the check.
+    let below = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path());
+    let organizations: Vec<_> = below.filter(|path| path.is_dir()).collect();
     assert_eq!(organizations.len(), 1, "{organizations:?}");
-    let files = std::fs::read_dir(organizations[0].as_ref().unwrap().path()).unwrap();
+    let files = std::fs::read_dir(&organizations[0]).unwrap();
     let kept: Vec<_> = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
     assert_eq!(kept, ["nothing found"]);
 }
@@ -430,6 +432,8 @@ fn what_cannot_be_done_is_one_sentence_and_status_1() {
         (["fsck", "--database-url", &at("missing.db")], "there is no database file"),
         (["seed", "--user=jane", "--database-url=evidence.db"], "must begin with sqlite:// or postgres://"),
         (["serve", "--attachments", "file:///nowhere/at/all"], "cannot be used for attachments"),
+        // They would be lost at exit, and the records stay.
+        (["serve", "--attachments", "memory:"], "write file:///directory or s3://bucket/prefix"),
         (
             ["seed", "--user=jane", "--database-url=sqlite://:memory:"],
             "name a file, as in sqlite://evidence.db",
@@ -455,6 +459,41 @@ fn what_cannot_be_done_is_one_sentence_and_status_1() {
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{arguments:?}: {stderr}");
         assert!(stderr.contains(says), "{arguments:?}: {stderr}");
+    }
+}
+
+#[test]
+fn the_password_of_a_mistyped_address_is_not_printed() {
+    for arguments in [
+        &["postgresql:///db?user=u&password=hunter2"][..],
+        &["serve", "--database-url", "postgres://127.0.0.1:1/db?user=u&pasword=hunter2"],
+        &["serve", "--database-url", "postgres://u:hunter2@127.0.0.1:1/db"],
+        &["serve", "host=127.0.0.1 password=hunter2"],
+    ] {
+        let output = program(arguments).env("EVIDENCE_LOG_FILTER", "info").output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && !stderr.is_empty(), "{arguments:?}");
+        assert!(!stderr.contains("hunter2"), "{arguments:?}: {stderr}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_database_file_that_others_can_read_is_logged() {
+    use std::os::unix::fs::PermissionsExt;
+    let database = Database::default();
+    let key = Server::start(&database).key.clone();
+    let file = database.url.strip_prefix("sqlite://").unwrap();
+    for (mode, is_logged) in [(0o600, false), (0o640, true), (0o604, true)] {
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).unwrap();
+        let mut program = program(&[]);
+        program.stderr(Stdio::piped());
+        let mut server = Server::run(program, &database, &key);
+        terminate(&server);
+        assert!(server.child.wait().unwrap().success());
+        let mut log = String::new();
+        server.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        assert_eq!(log.contains("chmod 600"), is_logged, "{mode:o}: {log}");
     }
 }
 

@@ -62,11 +62,15 @@ async fn seed(service: &Evidence) -> Result<ApiKey, Failure> {
     Ok(service.seed(&Seed { user: name(USER)?, orgs: vec![name(ORG)?], api_key: None }).await?)
 }
 
-/// A new empty file that was not there before.
+/// Creates an empty file that did not exist. Only its owner can read it: it will hold hashes of keys.
 fn fresh_file(directory: &Path) -> io::Result<PathBuf> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     for number in 1_u32.. {
         let file = directory.join(format!("evidence-demo-{number}.db"));
-        match OpenOptions::new().write(true).create_new(true).open(&file) {
+        match options.open(&file) {
             Ok(_) => return Ok(file),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
@@ -115,5 +119,14 @@ mod tests {
         let second = fresh_file(directory.path()).unwrap();
         assert_ne!(first, second);
         assert!(first.exists() && second.exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_the_owner_can_read_the_file_of_a_demo() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let file = fresh_file(directory.path()).unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     }
 }
