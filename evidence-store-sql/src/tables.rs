@@ -478,6 +478,7 @@ impl TableWrite {
                     ("compliant", Bool),
                     ("ledger_index", Int),
                     ("events", Int),
+                    ("logical", Text),
                 ],
             ),
             Self::EnvironmentMember => insert(

@@ -9,7 +9,7 @@ mod difference;
 mod reported;
 pub(crate) mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::future::try_join;
@@ -32,9 +32,9 @@ use crate::rules::policy::{self, FlowContext, RuleOutcomes};
 use crate::service::{Context, Draft};
 use crate::snapshots::key::ArtifactKey;
 use crate::snapshots::record::{
-    AppliedPolicy, DeploymentSource, PolicyOutcome, Provenance, RunningArtifact, Snapshot,
+    AppliedPolicy, DeploymentSource, LogicalVerdict, PolicyOutcome, Provenance, RunningArtifact, Snapshot,
 };
-use crate::store::batch::distinct;
+use crate::store::batch::{LONG_RECORDS, distinct};
 use crate::store::entry::Current;
 use crate::store::error::StoreError;
 use crate::time::Timestamp;
@@ -75,12 +75,31 @@ impl ObservedArtifact {
     }
 }
 
-/// The policies that an environment is evaluated by, by id.
+/// The policies that an environment is evaluated by, by id: its own, and those that logical environments demand of which it is
+/// a member.
 #[derive(Debug, Default)]
 struct PolicySet {
     versions: BTreeMap<Id, u64>,
-    /// Hold while these are the latest versions.
+    /// Those that are not its own.
+    demanded: BTreeSet<Id>,
+    /// The policies of each logical environment that has some, in the order of their ids.
+    logical: BTreeMap<Id, Vec<Id>>,
+    /// Hold while these are the latest versions, and while these logical environments demand them.
     guards: Vec<Guard>,
+}
+
+/// The logical environments with policies of which this one is a member.
+async fn demanding(member: Id, cx: &Context<'_>) -> Result<Vec<KnownEnvironment>> {
+    let ids = cx.store().logical_environments(cx.org()?, &[member]).await?;
+    let mut demanding = Vec::new();
+    for part in ids.chunks(LONG_RECORDS) {
+        let known = cx.store().environments_by_id(cx.org()?, part).await?;
+        let demands = |known: &KnownEnvironment| {
+            !known.archived && !known.record.policies.is_empty() && known.record.included.contains(&member)
+        };
+        demanding.extend(known.into_iter().filter(demands));
+    }
+    Ok(demanding)
 }
 
 /// What cannot be found demands nothing, so that it must not be passed over.
@@ -89,8 +108,17 @@ pub(super) fn lost(policy: Id) -> Error {
 }
 
 impl PolicySet {
-    /// These policies at their latest versions; those that were `read` already are not read again.
-    async fn read(ids: &[Id], read: Vec<Current<Policy>>, cx: &Context<'_>) -> Result<Self> {
+    /// Those of an environment at their latest versions; those that were `read` already are not read again.
+    async fn read(known: &KnownEnvironment, read: Vec<Current<Policy>>, cx: &Context<'_>) -> Result<Self> {
+        let mut policies = Self::default();
+        let (member, own) = (known.record.id, BTreeSet::from_iter(known.record.policies.iter().copied()));
+        for logical in demanding(member, cx).await? {
+            policies.guards.push(logical.unchanged());
+            let demanded = distinct(logical.record.policies);
+            policies.demanded.extend(demanded.iter().filter(|id| !own.contains(id)));
+            policies.logical.insert(logical.record.id, demanded);
+        }
+        let ids = Vec::from_iter(own.union(&policies.demanded).copied());
         let mut known: BTreeMap<Id, Current<Policy>> =
             read.into_iter().map(|policy| (policy.record.id, policy)).collect();
         let unknown: Vec<Id> = ids.iter().filter(|id| !known.contains_key(id)).copied().collect();
@@ -98,13 +126,43 @@ impl PolicySet {
             let read = cx.store().policies_by_id(cx.org()?, &unknown).await?;
             known.extend(read.into_iter().map(|policy| (policy.record.id, policy)));
         }
-        let mut policies = Self::default();
-        for id in &distinct(ids.iter().copied()) {
-            let Current { revision, record } = known.remove(id).ok_or_else(|| lost(*id))?;
-            policies.guards.push(Guard::Revision(RecordKind::Policy, *id, revision));
-            policies.versions.insert(*id, record.version);
+        for id in ids {
+            let Current { revision, record } = known.remove(&id).ok_or_else(|| lost(id))?;
+            policies.guards.push(Guard::Revision(RecordKind::Policy, id, revision));
+            policies.versions.insert(id, record.version);
         }
         Ok(policies)
+    }
+
+    /// The places of those that are its own.
+    fn own_places(&self) -> Vec<u16> {
+        let places = (0..=u16::MAX).zip(self.versions.keys());
+        places.filter(|(_, id)| !self.demanded.contains(id)).map(|(place, _)| place).collect()
+    }
+
+    /// Whether what runs complies with those of each logical environment.
+    fn verdicts(&self, artifacts: &[EvaluatedArtifact]) -> Vec<LogicalVerdict> {
+        let violated = artifacts.iter().flat_map(|artifact| &artifact.found.violates);
+        let violated: BTreeSet<u16> = violated.copied().collect();
+        let violated: BTreeSet<&Id> = (0..=u16::MAX)
+            .zip(self.versions.keys())
+            .filter(|(place, _)| violated.contains(place))
+            .map(|(_, id)| id)
+            .collect();
+        let verdict = |(environment, policies): (&Id, &Vec<Id>)| LogicalVerdict {
+            environment: *environment,
+            policies: policies.clone(),
+            compliant: !policies.iter().any(|id| violated.contains(id)),
+        };
+        self.logical.iter().map(verdict).collect()
+    }
+
+    /// Whether a snapshot was evaluated by these, for the same logical environments.
+    fn are_those_of(&self, snapshot: &Snapshot) -> bool {
+        let logical = snapshot.logical.iter().map(|verdict| (&verdict.environment, &verdict.policies));
+        snapshot.policies == self.applied()
+            && snapshot.demanded.iter().eq(&self.demanded)
+            && logical.eq(&self.logical)
     }
 
     /// Whether all of these versions were in a ledger of so many entries.
@@ -172,7 +230,7 @@ async fn evaluate_changed(
     cx: &Context<'_>,
 ) -> Result<Option<Draft>> {
     let at = snapshot_time(known, cx);
-    let policies = PolicySet::read(&known.record.policies, Vec::new(), cx);
+    let policies = PolicySet::read(known, Vec::new(), cx);
     let (policies, ledger) = try_join(policies, cx.ledger()).await?;
     let rests_on = ledger.size();
     if !policies.are_within(rests_on) {
@@ -200,10 +258,10 @@ async fn evaluate_changed(
     let last_open = (snapshots, Arc::clone(&open));
     let evaluation = Evaluation { running: Arc::clone(running), policies, open, reused, rest, states };
     let Some(outcome) = evaluation.outcome(known, cx).await? else { return Ok(None) };
-    let Outcome { policies, difference, compliant, artifacts } = outcome;
+    let Outcome { policies, difference, compliant, logical, artifacts } = outcome;
     let evaluation = LastEvaluation { since, ledger, policies: versions, open: last_open, artifacts, kept };
     cx.remember_evaluation(environment, evaluation).await?;
-    let taken = |difference| Taken { difference, compliant, rests_on, reported };
+    let taken = |difference| Taken { difference, compliant, logical, rests_on, reported };
     let first = known.status.snapshots == 0;
     let mut guards = policies.guards.clone();
     guards.extend([known.unchanged(), known.latest()]);
@@ -227,13 +285,13 @@ pub(crate) async fn reevaluate(
     if latest == 0 {
         return Ok(Draft { guards: vec![known.latest()], ..Draft::default() });
     }
-    let policies = PolicySet::read(&known.record.policies, read, cx).await?;
+    let policies = PolicySet::read(known, read, cx).await?;
     let snapshot = cx.store().snapshot(cx.org()?, known.record.id, latest).await?;
     let mut guards = policies.guards.clone();
     guards.push(known.latest());
     let requires_provenance = known.record.require_provenance;
     let is_judged_alike = |snapshot: &Snapshot| {
-        snapshot.policies == policies.applied() && snapshot.requires_provenance == requires_provenance
+        policies.are_those_of(snapshot) && snapshot.requires_provenance == requires_provenance
     };
     if snapshot.is_some_and(|snapshot| is_judged_alike(&snapshot.record)) {
         return Ok(Draft { guards, ..Draft::default() });
@@ -250,8 +308,8 @@ pub(crate) async fn reevaluate(
     let evaluation = Evaluation { running, policies, open, reused, rest, states };
     let outcome = evaluation.outcome(known, cx).await?;
     let nothing = || StoreError::Failed("an environment was not evaluated".into());
-    let Outcome { policies, difference, compliant, .. } = outcome.ok_or_else(nothing)?;
-    let taken = Taken { difference, compliant, rests_on, reported: false };
+    let Outcome { policies, difference, compliant, logical, .. } = outcome.ok_or_else(nothing)?;
+    let taken = Taken { difference, compliant, logical, rests_on, reported: false };
     let facts = vec![taken.fact(known, &policies, cx)];
     Ok(Draft { facts, guards, ..Draft::default() })
 }
@@ -324,6 +382,7 @@ struct Outcome {
     policies: PolicySet,
     difference: Difference,
     compliant: bool,
+    logical: Vec<LogicalVerdict>,
     artifacts: Evaluated,
 }
 
@@ -350,7 +409,8 @@ impl Evaluation {
             let judged_by = AppliedPolicy::digest(&policies.applied());
             let mut artifacts = reused;
             artifacts.extend(candidates.into_iter().map(|artifact| artifact.evaluated(judged_by)));
-            let mut evaluated = EvaluatedArtifact::all(&running, &artifacts, requires_provenance)?;
+            let standard = Standard { own: policies.own_places(), requires_provenance };
+            let mut evaluated = EvaluatedArtifact::all(&running, &artifacts, &standard)?;
             let mut found = difference(&open, &evaluated, index);
             if is_too_large(&found.changes, most)? {
                 let many = policies.versions.len();
@@ -358,13 +418,14 @@ impl Evaluation {
                     artifacts.iter().map(|(key, one)| (key.clone(), not_recorded(one, many, most)));
                 artifacts = shortened.collect();
                 // Whether it has provenance is not recorded either.
-                evaluated = EvaluatedArtifact::all(&running, &artifacts, requires_provenance)?;
+                evaluated = EvaluatedArtifact::all(&running, &artifacts, &standard)?;
                 found = difference(&open, &evaluated, index);
             }
             let verdicts = evaluated.iter().map(|artifact| artifact.found.compliant);
             // An environment where nothing runs is evaluated, too.
-            let compliant = policy::snapshot_compliant(verdicts, judged_by.is_some() || requires_provenance);
-            Ok(Some(Outcome { policies, difference: found, compliant, artifacts }))
+            let compliant = policy::snapshot_compliant(verdicts, standard.judges());
+            let logical = policies.verdicts(&evaluated);
+            Ok(Some(Outcome { policies, difference: found, compliant, logical, artifacts }))
         };
         cx.compute().run_if(heavy, decide).await?
     }
@@ -472,7 +533,9 @@ pub(super) async fn differences_again(
 ) -> Result<Vec<String>> {
     let running: ReportedState = recorded.iter().map(|one| (one.key(), ObservedArtifact::of(one))).collect();
     let versions = snapshot.policies.iter().map(|applied| (applied.policy, applied.version)).collect();
-    let policies = PolicySet { versions, guards: Vec::new() };
+    let demanded = snapshot.demanded.iter().copied().collect();
+    let logical = snapshot.logical.iter().map(|one| (one.environment, one.policies.clone())).collect();
+    let policies = PolicySet { versions, demanded, logical, guards: Vec::new() };
     let reports = Reports::read(snapshot.environment, &running, (u64::MAX, snapshot.at), cx).await?;
     let states = reports.evaluated(&policies, 0, cx).await?;
     let running = Arc::new(running);
@@ -480,16 +543,19 @@ pub(super) async fn differences_again(
         judged(Arc::clone(&running), states, &policies, Vec::new(), true, cx).await?;
     let judged_by = AppliedPolicy::digest(&policies.applied());
     let artifacts = candidates.into_iter().map(|artifact| artifact.evaluated(judged_by)).collect();
-    let evaluated = EvaluatedArtifact::all(&running, &artifacts, snapshot.requires_provenance)?;
+    let standard = Standard { own: policies.own_places(), requires_provenance: snapshot.requires_provenance };
+    let evaluated = EvaluatedArtifact::all(&running, &artifacts, &standard)?;
     let not_evaluated = recorded.iter().filter(|one| one.not_evaluated.is_some());
     let not_evaluated: BTreeMap<_, _> = not_evaluated.map(|one| (one.key(), one.compliant)).collect();
     let verdict = |artifact: &EvaluatedArtifact| {
         not_evaluated.get(&artifact.key).copied().unwrap_or(artifact.found.compliant)
     };
     let verdicts = evaluated.iter().map(verdict);
-    let is_judged = judged_by.is_some() || snapshot.requires_provenance;
-    let compliant = policy::snapshot_compliant(verdicts, is_judged);
+    let compliant = policy::snapshot_compliant(verdicts, standard.judges());
     let mut differences = Vec::new();
+    if not_evaluated.is_empty() && policies.verdicts(&evaluated) != snapshot.logical {
+        differences.push("other verdicts of logical environments".to_owned());
+    }
     if compliant != snapshot.compliant {
         differences.push(format!("the snapshot is recorded as {}", snapshot.compliant));
     }
@@ -522,13 +588,14 @@ fn snapshot_time(known: &KnownEnvironment, cx: &Context<'_>) -> Timestamp {
 struct Taken {
     difference: Difference,
     compliant: bool,
+    logical: Vec<LogicalVerdict>,
     rests_on: u64,
     reported: bool,
 }
 
 impl Taken {
     fn fact(self, known: &KnownEnvironment, policies: &PolicySet, cx: &Context<'_>) -> Fact {
-        let Self { difference, compliant, rests_on, reported } = self;
+        let Self { difference, compliant, logical, rests_on, reported } = self;
         let snapshot = Snapshot {
             events_before: known.status.events,
             environment: known.record.id,
@@ -539,6 +606,8 @@ impl Taken {
             rests_on: Some(rests_on),
             requires_provenance: known.record.require_provenance,
             policies: policies.applied(),
+            demanded: policies.demanded.iter().copied().collect(),
+            logical,
             changes: difference.changes,
             exits: difference.exits,
         };
@@ -554,15 +623,39 @@ struct EvaluatedArtifact {
     found: Arc<ArtifactEvaluation>,
 }
 
+/// What the environment itself asks of what runs there.
+struct Standard {
+    /// The places of its own policies among those that it is evaluated by.
+    own: Vec<u16>,
+    requires_provenance: bool,
+}
+
+impl Standard {
+    /// Whether it asks for anything.
+    const fn judges(&self) -> bool {
+        !self.own.is_empty() || self.requires_provenance
+    }
+
+    /// The verdict on what came to this.
+    fn verdict(&self, found: &ArtifactEvaluation) -> Option<bool> {
+        let satisfied = self.own.iter().map(|place| found.violates.binary_search(place).is_err());
+        let compliant = policy::artifact_verdict(found.allowed.is_some(), &Vec::from_iter(satisfied));
+        match self.requires_provenance {
+            true => found.with_required_provenance(compliant),
+            false => compliant,
+        }
+    }
+}
+
 impl EvaluatedArtifact {
     /// What runs, with what each came to. One that came to nothing is an error: left out, it would have stopped running.
-    fn all(running: &ReportedState, artifacts: &Evaluated, requires_provenance: bool) -> Result<Vec<Self>> {
+    fn all(running: &ReportedState, artifacts: &Evaluated, standard: &Standard) -> Result<Vec<Self>> {
         let evaluated = |(key, observed): (&ArtifactKey, &ObservedArtifact)| {
             let missing = || StoreError::Failed(format!("{key} was not evaluated").into());
             let mut found = Arc::clone(artifacts.get(key).ok_or_else(missing)?);
-            if requires_provenance {
-                // What was evaluated is remembered, and the requirement is not a part of it.
-                let compliant = found.with_required_provenance();
+            // What was evaluated is remembered, and what the environment itself asks is not a part of it.
+            let compliant = standard.verdict(&found);
+            if compliant != found.compliant {
                 Arc::make_mut(&mut found).compliant = compliant;
             }
             Ok(Self { key: key.clone(), observed: observed.clone(), found })

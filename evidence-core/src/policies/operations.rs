@@ -22,7 +22,7 @@ use crate::operation::versions::Version;
 use crate::operation::{Document, Form, FormParts, JsonStream, Method, Operation, Put};
 use crate::page::Listed;
 use crate::policies::record::{DescriptionChange, Policy, PolicyVersion};
-use crate::policies::reevaluate::reevaluate;
+use crate::policies::reevaluate::reevaluate_all;
 use crate::policies::view::{self, PolicyView};
 use crate::rules::policy;
 use crate::service::{Context, Draft};
@@ -325,15 +325,11 @@ fn version_of(record: &Policy, input: &PolicyInput, text: &str, cx: &Context<'_>
 /// [`Reevaluate`](super::Reevaluate) does it, or the next report of an environment. Answers the first error, after all.
 async fn reevaluate_consumers(policy: &PolicyName, cx: &Context<'_>) -> Result<()> {
     let Some(policy) = cx.store().policy(cx.org()?, policy.as_str()).await? else { return Ok(()) };
-    let mut names = Vec::new();
+    let mut attached = Vec::new();
     for ids in Listed::batches(cx.store().environments_listed(cx.org()?).await?) {
-        names.extend(consumers(policy.record.id, &ids, cx).await?.map(|consumer| consumer.record.name));
+        attached.extend(consumers(policy.record.id, &ids, cx).await?);
     }
-    let mut outcome = Ok(());
-    for name in names {
-        outcome = outcome.and(reevaluate(&name, cx).await);
-    }
-    outcome
+    reevaluate_all(attached, cx).await
 }
 
 /// Those of these environments that the policy is attached to, in their order.

@@ -13,6 +13,7 @@ use crate::auth::access::Principal;
 use crate::auth::actor::Scope;
 use crate::background::runner::{Job, Turn};
 use crate::environments::evaluation;
+use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Result};
 use crate::fact::names::Key;
 use crate::id::Id;
@@ -20,6 +21,7 @@ use crate::lock::locked;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Json, Method, Operation};
 use crate::service::{Context, EvidenceService};
+use crate::store::batch::distinct;
 use crate::store::error::StoreError;
 
 /// How long the job rests between two runs.
@@ -33,7 +35,7 @@ const OPERATOR: &str = "evidence";
 
 /// Evaluates what runs in an environment by the latest versions of its policies, in a write of its own; where it was evaluated by
 /// them already, it records nothing.
-pub(super) async fn reevaluate(name: &EnvironmentName, cx: &Context<'_>) -> Result<()> {
+pub(crate) async fn reevaluate(name: &EnvironmentName, cx: &Context<'_>) -> Result<()> {
     let evaluated = cx.retry_in_turn(Key::Environment(name.clone()), || async {
         let known = cx.store().environment(cx.org()?, name.as_str()).await?;
         let Some(known) = known else { return Ok(()) };
@@ -42,6 +44,24 @@ pub(super) async fn reevaluate(name: &EnvironmentName, cx: &Context<'_>) -> Resu
         cx.record(draft).await.map(drop)
     });
     evaluated.await
+}
+
+/// Evaluates what runs in the physical ones of these environments and in the members of the logical ones, whose policies count
+/// in the snapshots of these: one after the other. Answers the first error, after all.
+pub(crate) async fn reevaluate_all(environments: Vec<KnownEnvironment>, cx: &Context<'_>) -> Result<()> {
+    let (physical, logical): (Vec<_>, Vec<_>) =
+        environments.into_iter().partition(|known| known.record.kind.is_physical());
+    let mut names = Vec::from_iter(physical.into_iter().map(|known| known.record.name));
+    let members = distinct(logical.into_iter().flat_map(|known| known.record.included));
+    for part in members.chunks(PAGE as usize) {
+        let known = cx.store().environments_by_id(cx.org()?, part).await?;
+        names.extend(known.into_iter().filter(|known| !known.archived).map(|known| known.record.name));
+    }
+    let mut outcome = Ok(());
+    for name in distinct(names) {
+        outcome = outcome.and(reevaluate(&name, cx).await);
+    }
+    outcome
 }
 
 /// The job that evaluates anew what runs where a new version of a policy is not counted yet: whoever put it was killed, or
@@ -115,11 +135,9 @@ impl Operation for ReevaluateEnvironments {
         let ids: Vec<Id> = listed.into_iter().map(|listed| listed.id).collect();
         let mut outcome = Ok(());
         for part in ids.chunks(PAGE as usize) {
-            for known in cx.store().environments_by_id(cx.org()?, part).await? {
-                if !known.record.policies.is_empty() {
-                    outcome = outcome.and(reevaluate(&known.record.name, cx).await);
-                }
-            }
+            let mut known = cx.store().environments_by_id(cx.org()?, part).await?;
+            known.retain(|known| !known.record.policies.is_empty());
+            outcome = outcome.and(reevaluate_all(known, cx).await);
         }
         outcome.map(Json)
     }
