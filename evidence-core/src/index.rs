@@ -18,7 +18,7 @@ use crate::name::{Fingerprint, TrailName};
 use crate::orgs::record::{Organization, User};
 use crate::repos::record::{RepoInfo, VcsProvider};
 use crate::snapshots::key::ArtifactKey;
-use crate::snapshots::record::{Provenance, RunningArtifact, Snapshot};
+use crate::snapshots::record::{LogicalVerdict, Provenance, RunningArtifact, Snapshot};
 use crate::tags::record::Tags;
 use crate::texts::record::TextRef;
 use crate::time::Timestamp;
@@ -190,6 +190,8 @@ pub enum IndexRow<'a> {
         compliant: bool,
         /// How many events the environment has with it.
         events: u64,
+        /// What it says about logical environments.
+        logical: &'a [LogicalVerdict],
     },
     /// The environment was reported on, whatever that told. Replaces the row of the environment unless that is later.
     Reported {
@@ -294,8 +296,14 @@ fn member_rows(environment: Id, members: &[Id], joined: bool) -> impl Iterator<I
 
 fn taken(snapshot: &Snapshot) -> Vec<IndexRow<'_>> {
     let Snapshot { environment, index, at, compliant, reported, .. } = *snapshot;
-    let mut rows =
-        vec![IndexRow::Snapshot { environment, index, at, compliant, events: snapshot.events_with() }];
+    let mut rows = vec![IndexRow::Snapshot {
+        environment,
+        index,
+        at,
+        compliant,
+        events: snapshot.events_with(),
+        logical: &snapshot.logical,
+    }];
     rows.extend(reported.then_some(IndexRow::Reported { environment, at }));
     let ended = |artifact, exit| IndexRow::IntervalEnded { environment, artifact, until: index, exit };
     let first = snapshot.events_before.saturating_add(1);

@@ -282,6 +282,7 @@ CREATE TABLE evidence.snapshot (
     at           bigint NOT NULL,
     ledger_index bigint NOT NULL,
     events       bigint NOT NULL,
+    logical      text COLLATE "C",
     PRIMARY KEY (org, environment, idx)
 );
 -- By an expression, so that no look-up by number takes this one.
@@ -296,6 +297,7 @@ CREATE TABLE evidence.environment_member (
     joined       boolean NOT NULL,
     PRIMARY KEY (org, environment, ledger_index, member)
 );
+CREATE INDEX environment_member_of ON evidence.environment_member (org, member, environment);
 
 -- When environments were last reported on, where that told nothing new too.
 CREATE TABLE evidence.environment_report (

@@ -1,9 +1,11 @@
 //! Artifact reports: the one table that is indexed by digests.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use evidence_core::StoreError;
 use evidence_core::artifacts::{
-    Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Found, Matches, Origin, Unreported,
+    Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Found, GivenName, Matches, Origin, Unreported,
 };
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
@@ -21,7 +23,7 @@ use crate::instances::{StoredInstance, instance_json};
 use crate::listing::{Listing, Order, sized};
 use crate::sql::{Sql, for_each, payload, payload_size};
 use crate::store::SqlStore;
-use crate::value::{Value, texts};
+use crate::value::{Column, Value, texts};
 
 /// The JSON that [`Row`] reads, of a row `a`.
 macro_rules! row_json {
@@ -410,6 +412,18 @@ const PROVENANCE: Sql = Sql::each(
     ),
 );
 
+/// Of each name that content was given in a flow the first report by it.
+const GIVEN_NAMES: Sql = Sql::each(
+    "SELECT m.flow, m.fingerprint, m.name, min(m.ledger_index) FROM json_each($2) w CROSS JOIN evidence.artifact m
+        ON m.org = $1 AND m.fingerprint = w.value->>1 AND m.flow = w.value->>0 AND m.name <> ''
+    GROUP BY m.flow, m.fingerprint, m.name",
+    "SELECT w.flow, w.fingerprint, n.name, n.first_index FROM UNNEST($2::text[], $3::text[]) AS w (flow, fingerprint)
+    CROSS JOIN LATERAL (
+        SELECT m.name, min(m.ledger_index) AS first_index FROM evidence.artifact m
+        WHERE m.org = $1 AND m.fingerprint = w.fingerprint AND m.flow || '' = w.flow AND m.name <> ''
+        GROUP BY m.name) n",
+);
+
 fn listing(filter: &ArtifactFilter) -> Listing {
     let conditions = [
         filter.flow.map(|_| if filter.fingerprint.is_some() { IN_FLOW } else { OF_FLOW }),
@@ -573,5 +587,16 @@ impl<D: Driver> ArtifactStore for SqlStore<D> {
     ) -> StoreResult<Vec<Origin>> {
         let query = self.query_org(org, PROVENANCE).bind(texts(fingerprints)).bind(entries);
         Ok(query.per_item(fingerprints.len()).first_as(origins).await?.unwrap_or_default())
+    }
+
+    async fn given_names(&self, org: Id, asked: &[(Id, Fingerprint)]) -> StoreResult<Vec<GivenName>> {
+        let asked = BTreeSet::from_iter(asked).into_iter();
+        let (flows, fingerprints) =
+            asked.map(|(flow, content)| (Some(flow.to_string()), Some(content.to_string()))).unzip();
+        let columns = Value::Columns(vec![Column::Texts(flows), Column::Texts(fingerprints)]);
+        let given = |(flow, fingerprint, name, first): (Id, String, String, u64)| {
+            Ok(GivenName { flow, fingerprint: word(&fingerprint)?, name, first })
+        };
+        self.query_org(org, GIVEN_NAMES).bind(columns).long().all_as(given).await
     }
 }

@@ -74,6 +74,14 @@ const MEMBER_CHANGES: Sql = Sql::same(
     WHERE m.org = $1 AND m.environment = $2 ORDER BY m.ledger_index, m.member",
 );
 
+const LOGICAL_ENVIRONMENTS: Sql = Sql::each(
+    "SELECT DISTINCT m.environment FROM json_each($2) w
+    CROSS JOIN evidence.environment_member m ON m.org = $1 AND m.member = w.value",
+    "SELECT DISTINCT m.environment FROM UNNEST($2::text[]) AS w (value)
+    CROSS JOIN LATERAL (
+        SELECT environment FROM evidence.environment_member WHERE org = $1 AND member = w.value OFFSET 0) m",
+);
+
 const ENVIRONMENTS: Sql = Sql::each(
     concat!(
         columns!(),
@@ -160,6 +168,11 @@ impl<D: Driver> EnvironmentStore for SqlStore<D> {
     async fn member_changes(&self, org: Id, environment: Id) -> StoreResult<Vec<MemberChange>> {
         let change = |(entry, member, joined)| Ok(MemberChange { entry, member, joined });
         self.query_org(org, MEMBER_CHANGES).bind(environment).long().all_as(change).await
+    }
+
+    async fn logical_environments(&self, org: Id, members: &[Id]) -> StoreResult<Vec<Id>> {
+        let query = self.query_org(org, LOGICAL_ENVIRONMENTS).bind(texts(members)).per_item(members.len());
+        query.all_as(|(environment,): (Id,)| Ok(environment)).await
     }
 
     async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>> {

@@ -340,7 +340,11 @@ impl RowBuilder {
                         ],
                     );
                 }
-                IndexRow::Snapshot { environment, index: number, at, compliant, events } => {
+                IndexRow::Snapshot { environment, index: number, at, compliant, events, logical } => {
+                    let logical = match logical {
+                        [] => None,
+                        some => Some(serde_json::to_string(some)?),
+                    };
                     rows.push(
                         TableWrite::Snapshot,
                         vec![
@@ -351,6 +355,7 @@ impl RowBuilder {
                             compliant.into(),
                             index.clone(),
                             events.into(),
+                            logical.into(),
                         ],
                     );
                 }

@@ -43,14 +43,14 @@ const SNAPSHOTS: Sql = Sql::each(
     "SELECT s.environment, s.idx, s.at,
         (SELECT n.at FROM evidence.snapshot n
             WHERE n.org = $1 AND n.environment = s.environment AND n.idx = s.idx + 1),
-        s.compliant, s.events, s.ledger_index
+        s.compliant, s.events, s.ledger_index, s.logical
     FROM json_each($2) w
     CROSS JOIN evidence.snapshot s
         ON s.environment = w.value->>0 AND s.idx BETWEEN w.value->>1 AND w.value->>2 AND +s.org = $1",
     "SELECT s.environment, s.idx, s.at,
         (SELECT n.at FROM evidence.snapshot n
             WHERE n.org = $1 AND n.environment = s.environment AND n.idx = s.idx + 1),
-        s.compliant, s.events, s.ledger_index
+        s.compliant, s.events, s.ledger_index, s.logical
     FROM UNNEST($2::bytea[], $3::bigint[], $4::bigint[]) AS w (environment, first, last)
     CROSS JOIN LATERAL (
         SELECT * FROM evidence.snapshot
@@ -347,12 +347,13 @@ fn taken((revision, payload): (u64, Payload)) -> StoreResult<Current<Snapshot>> 
 }
 
 /// A row of [`SNAPSHOTS`].
-type SnapshotLine = (Id, u64, Timestamp, Option<Timestamp>, bool, u64, u64);
+type SnapshotLine = (Id, u64, Timestamp, Option<Timestamp>, bool, u64, u64, Option<String>);
 
 fn line(
-    (environment, index, at, until, compliant, events, revision): SnapshotLine,
+    (environment, index, at, until, compliant, events, revision, logical): SnapshotLine,
 ) -> StoreResult<SnapshotRow> {
-    Ok(SnapshotRow { environment, index, at, until, compliant, events, revision })
+    let logical = logical.as_deref().map(body).transpose()?.unwrap_or_default();
+    Ok(SnapshotRow { environment, index, at, until, compliant, events, revision, logical })
 }
 
 /// Ids with a number or more each, to bind.

@@ -436,6 +436,7 @@ impl TableWrite {
                     ("compliant", Bool),
                     ("ledger_index", Int),
                     ("events", Int),
+                    ("logical", Text),
                 ],
             ),
             Self::EnvironmentMember => insert(

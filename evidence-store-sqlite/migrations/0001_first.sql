@@ -260,6 +260,7 @@ CREATE TABLE snapshot (
     at           INTEGER NOT NULL,
     ledger_index INTEGER NOT NULL,
     events       INTEGER NOT NULL,
+    logical      TEXT,
     PRIMARY KEY (environment, idx)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX snapshot_entry ON snapshot (environment, ledger_index, idx);
@@ -273,6 +274,7 @@ CREATE TABLE environment_member (
     joined       INTEGER NOT NULL,
     PRIMARY KEY (environment, ledger_index, member)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX environment_member_of ON environment_member (org, member, environment);
 
 -- When environments were last reported on, where that told nothing new too.
 CREATE TABLE environment_report (

@@ -83,6 +83,19 @@ pub struct Origin {
     pub last_name: String,
 }
 
+/// A template's name that content was given in a flow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GivenName {
+    /// The flow.
+    pub flow: Id,
+    /// The SHA-256 of the content.
+    pub fingerprint: Fingerprint,
+    /// The name.
+    pub name: String,
+    /// The ledger index of the first report by it.
+    pub first: u64,
+}
+
 /// How a list of artifacts is narrowed; everything given must match.
 #[derive(Debug, Clone, Default)]
 pub struct ArtifactFilter {
@@ -180,4 +193,6 @@ pub trait ArtifactStore: Send + Sync {
         fingerprints: &[Fingerprint],
         entries: u64,
     ) -> StoreResult<Vec<Origin>>;
+    /// The names that this content was given in these flows, of each name one, in any order: reports without a name give none.
+    async fn given_names(&self, org: Id, asked: &[(Id, Fingerprint)]) -> StoreResult<Vec<GivenName>>;
 }

@@ -248,8 +248,16 @@ impl Around {
         let mut origins = Origins::default();
         for part in alone.chunks(MAX_VERSIONS) {
             for origin in cx.store().provenance(cx.org()?, part, u64::MAX).await? {
-                origins.0.insert((origin.report.flow, origin.report.fingerprint.clone()), origin);
+                origins.content.insert((origin.report.flow, origin.report.fingerprint.clone()), origin);
             }
+        }
+        let is_unnamed = |artifact: &&Artifact| {
+            artifact.template_reference_name.is_empty() && origins.deciding_trail(artifact).is_none()
+        };
+        let unnamed = artifacts.iter().filter(is_unnamed);
+        let unnamed = distinct(unnamed.map(|artifact| (artifact.flow, artifact.fingerprint.clone())));
+        for part in unnamed.chunks(MAX_VERSIONS) {
+            origins.names.extend(cx.names_in_flows(part).await?);
         }
         Ok(origins)
     }
@@ -315,11 +323,19 @@ pub(super) fn views(
 
 /// Where content that was reported to flows as a whole comes from there, by flow and fingerprint.
 #[derive(Default)]
-struct Origins(BTreeMap<(Id, Fingerprint), Origin>);
+struct Origins {
+    content: BTreeMap<(Id, Fingerprint), Origin>,
+    /// The names that content was given there, of that which is evaluated without a trail and reported without a name.
+    names: BTreeMap<(Id, Fingerprint), BTreeMap<String, u64>>,
+}
 
 impl Origins {
     fn of(&self, artifact: &Artifact) -> Option<&Origin> {
-        self.0.get(&(artifact.flow, artifact.fingerprint.clone()))
+        self.content.get(&(artifact.flow, artifact.fingerprint.clone()))
+    }
+
+    fn names(&self, artifact: &Artifact) -> Option<&BTreeMap<String, u64>> {
+        self.names.get(&(artifact.flow, artifact.fingerprint.clone()))
     }
 
     /// The trail that decides on the artifact: its own, or, of a report to no trail, the newest in the flow that its content was
@@ -454,19 +470,21 @@ impl Surroundings {
             let other = other.map(|trail| format!("The verdict is that of its report to trail '{trail}'"));
             return (state, other.or(info), trail.by_content().names(fingerprint, name));
         }
-        let last_name = self.origins.of(artifact).map_or("", |origin| origin.last_name.as_str());
+        let names = self.origins.names(artifact);
         let report = ReportedArtifact {
             id: artifact.id.to_string(),
             fingerprint: fingerprint.to_owned(),
             name: name.to_owned(),
             commit: String::new(),
             at: artifact.created_at,
-            index: 0,
+            // All names that it was given count, whichever of its reports is shown.
+            index: u64::MAX,
         };
-        let earlier = EarlierNames::from([(fingerprint.to_owned(), last_name.to_owned())]);
+        let earlier = EarlierNames::from_iter(names.map(|names| (fingerprint.to_owned(), names.clone())));
         let alone = ByContent::new(std::slice::from_ref(&report), Vec::new(), &earlier);
         let (state, info) = alone.state(template, fingerprint, name);
-        (state, info, BTreeSet::from([if name.is_empty() { last_name } else { name }]))
+        let names = names.filter(|_| name.is_empty()).into_iter().flatten().map(|(name, _)| name.as_str());
+        (state, info, names.chain([name]).collect())
     }
 
     /// How many attestations are about this artifact.

@@ -7,6 +7,7 @@ use crate::bounded::{FreeForm, List};
 use crate::fact::Fact;
 use crate::git::GitCommit;
 use crate::id::Id;
+use crate::name::Fingerprint;
 use crate::page::{Page, PageRequest};
 use crate::snapshots::{ArtifactKey, RunningArtifact, Snapshot};
 use crate::store::Store;
@@ -33,6 +34,7 @@ promises! {
     reports_of_an_artifact_are_listed_oldest_first: "`reports` of a fingerprint to a flow, oldest (by ledger index) first.",
     a_commit_told_in_any_words_is_what_an_artifact_was_built_from: "A row's commit is the report's, else what it says of one, as sent; lists are narrowed by commits in full.",
     provenance_is_the_newest_of_each_flow: "`provenance` answers the newest report of each fingerprint and flow.",
+    content_has_all_names_that_flows_gave_it: "Of the names that content was given in a flow each comes once, with the ledger index of the first report by it: by reports to any trail and to none.",
     provenance_has_the_last_name_in_the_flow: "With it comes the name of the flow's newest report of the fingerprint that has one, whichever trail that was to. Of both only so many entries of the ledger count.",
     provenance_prefers_trails: "A report without a trail is `provenance` only where the flow has no other of the fingerprint.",
 }
@@ -445,6 +447,37 @@ async fn provenance_has_the_last_name_in_the_flow(store: Arc<dyn Store>) -> Outc
     last(7, &[(111, "\"other\"")]).await?;
     last(9, &[(111, "\"other\""), (112, ""), (113, "elsewhere")]).await?;
     last(10, &first).await
+}
+
+async fn content_has_all_names_that_flows_gave_it(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let named = |n, flow, trail, start: &str, name: &str| Fact::ArtifactReported {
+        record: Artifact { template_reference_name: name.to_owned(), ..artifact(n, flow, trail, start) },
+    };
+    org.record(vec![flow_created(100, "f"), flow_created(101, "g"), trail_begun(102, 100, "t")]).await?;
+    org.record(vec![
+        named(110, 100, Some(102), "ab", "app"),
+        named(111, 100, None, "ab", "\"other\""),
+        named(112, 100, Some(102), "ab", "app"),
+        named(113, 100, Some(102), "ab", ""),
+        named(114, 101, None, "ab", "elsewhere"),
+        named(115, 100, Some(102), "cd", "lib"),
+    ])
+    .await?;
+    let asked = |flow, start| (id(flow), fingerprint(start));
+    let names = async |asked: &[(Id, Fingerprint)]| {
+        let found = store.given_names(org.id, asked).await?.into_iter();
+        let mut found = Vec::from_iter(found.map(|given| (given.flow, given.name, given.first)));
+        found.sort();
+        Ok::<_, Failure>(found)
+    };
+    let given = |flow, name: &str, first: u64| (id(flow), name.to_owned(), first);
+    same("none", names(&[]).await?, Vec::new())?;
+    // After the organization, two flows and a trail.
+    let expected = vec![given(100, "\"other\"", 5), given(100, "app", 4)];
+    same("those in a flow", names(&[asked(100, "ab")]).await?, expected)?;
+    let both = names(&[asked(101, "ab"), asked(100, "cd"), asked(101, "cd")]).await?;
+    same("those of pairs", both, vec![given(100, "lib", 9), given(101, "elsewhere", 8)])
 }
 
 async fn provenance_prefers_trails(store: Arc<dyn Store>) -> Outcome {

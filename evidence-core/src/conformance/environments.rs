@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use crate::environments::{Environment, EnvironmentKind, EnvironmentStatus, KnownEnvironment};
 use crate::fact::Fact;
+use crate::id::Id;
 use crate::snapshots::Snapshot;
 use crate::store::Store;
 
 use super::fixtures::{Org, at, awkward, environment, id, named, robot, tags};
-use super::{Outcome, ensure, promises, same};
+use super::{Failure, Outcome, ensure, promises, same};
 
 promises! {
     environments_read_back: "Environments are what the last fact about them says, absent options too.",
     reports_leave_revisions_alone: "What an environment's reports made of it is read back, and is no part of its revision.",
     environments_are_found_by_id: "`environments_by_id` answers the environments of these ids, archived ones too.",
     archived_environments_are_known_by_name: "`archived_environment` tells whether an archived environment was called so last.",
-    changes_of_members_are_kept: "`member_changes` answers each change of the members of a logical environment, by entry and member.",
+    changes_of_members_are_kept: "`member_changes` answers each change of the members of a logical environment, by entry and member, and `logical_environments` those that had one of some members, each once.",
     environments_are_listed_by_name: "`environments` is ordered by name (bytes), and shows one organization's.",
 }
 
@@ -203,5 +204,22 @@ async fn changes_of_members_are_kept(store: Arc<dyn Store>) -> Outcome {
         let found = Vec::from_iter(found.iter().map(|change| (change.entry, change.member, change.joined)));
         same(&format!("of {environment}"), found, expected.into_iter().map(told).collect())?;
     }
-    same("of another organization", store.member_changes(other.id, id(100)).await?, Vec::new())
+    same("of another organization", store.member_changes(other.id, id(100)).await?, Vec::new())?;
+    let of = async |org: Id, members: &[u64]| {
+        let members = Vec::from_iter(members.iter().copied().map(id));
+        let mut found = store.logical_environments(org, &members).await?;
+        found.sort();
+        Ok::<_, Failure>(found)
+    };
+    for (members, expected) in [
+        (&[101][..], vec![100, 110]),
+        (&[102], vec![100]),
+        (&[102, 101], vec![100, 110]),
+        (&[100], vec![]),
+        (&[], vec![]),
+    ] {
+        let expected = expected.into_iter().map(id).collect();
+        same(&format!("that had {members:?}"), of(org.id, members).await?, expected)?;
+    }
+    same("that had one in another organization", of(other.id, &[102]).await?, Vec::new())
 }

@@ -194,6 +194,7 @@ pub(crate) fn flow(n: u64, name: &str) -> Flow {
         tags: Tags::new(),
         created_at: at(2),
         created_by: jane(),
+        former_names: Vec::new(),
         archived_at: None,
         unknown: UnknownFields::default(),
     }

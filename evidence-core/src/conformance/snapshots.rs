@@ -16,8 +16,8 @@ use crate::page::{Listed, PageRequest};
 use crate::rules::compliance::State;
 use crate::rules::policy::UnknownCondition;
 use crate::snapshots::{
-    Annotation, AppliedPolicy, ArtifactKey, LiveBuild, PolicyOutcome, Progress, Provenance, Run,
-    RunningArtifact, Snapshot, SnapshotEntry, SnapshotRow,
+    Annotation, AppliedPolicy, ArtifactKey, LiveBuild, LogicalVerdict, PolicyOutcome, Progress, Provenance,
+    Run, RunningArtifact, Snapshot, SnapshotEntry, SnapshotRow,
 };
 use crate::store::{Current, Store};
 
@@ -93,8 +93,19 @@ pub(super) fn snapshot(environment: u64, index: u64, changes: &[&str], exits: &[
         events_before: 0,
         skipped_elements: index,
         policies: Vec::new(),
+        demanded: Vec::new(),
+        logical: verdicts(index),
         changes: changes.iter().map(|start| instance(start, index)).collect(),
         exits: exits.iter().map(|start| ArtifactKey::from(&fingerprint(start))).collect(),
+    }
+}
+
+/// Some snapshots say something about logical environments.
+fn verdicts(index: u64) -> Vec<LogicalVerdict> {
+    let verdict = |n, compliant| LogicalVerdict { environment: id(n), policies: vec![id(n + 1)], compliant };
+    match index {
+        3 => vec![verdict(7, true), verdict(8, false)],
+        _ => Vec::new(),
     }
 }
 
@@ -292,6 +303,7 @@ async fn snapshots_are_listed(store: Arc<dyn Store>) -> Outcome {
             .unwrap_or_default(),
         // After the organization and two environments.
         revision: index + 2,
+        logical: verdicts(index),
     };
     let cases = [
         (1..=5, vec![1, 2, 3, 4, 5]),

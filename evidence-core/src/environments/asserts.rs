@@ -38,9 +38,11 @@ use crate::trails::store::TrailContents;
 
 /// Asserts that an artifact is compliant: in every flow it was reported to, or in the one that `flow_name` names. With
 /// `environment_name`, that it may run there: that it is on the allowlist, or complies with every policy of the
-/// environment. If that has no policies, the artifact's flows decide as they do without `environment_name`. Conditions look at the names by which the artifact runs in the environment, or, if it does not, at the
-/// file names in its reports; a condition that not all of them agree on waives nothing. A logical environment asks the
-/// policies of all its members, and no allowlist. With `policy_name`, that it complies with each of these policies, attached or
+/// environment. If that has no policies, the artifact's flows decide as they do without `environment_name`. Conditions look at
+/// the names by which the artifact runs in the environment, or, if it does not, at the file names in its reports; a condition
+/// that not all of them agree on waives nothing. A logical environment asks its own policies and those of all its members, and
+/// no allowlist; for the members without policies the flows decide, too. With `policy_name`, that it complies with each of these
+/// policies, attached or
 /// not. The answer
 /// is 200 whether it is or not; a fingerprint that nobody reported is 404, unless the environment's allowlist has it. An artifact of which more would have to be
 /// evaluated than the host permits is not compliant, and its policies say so; if more would have to be shown, the answer is 400:
@@ -182,42 +184,40 @@ impl Operation for AssertArtifact {
             }
             None => None,
         };
-        let policies = self.policies(environment.as_ref(), cx).await?;
+        let (policies, flows_decide) = self.policies(environment.as_ref(), cx).await?;
         let allowance = match &environment {
             Some(known) => allowance(known, &self.fingerprint, cx).await?,
             None => None,
         };
         let origins = self.origins(allowance.is_some(), cx).await?;
-        let versions = policies.iter().flatten().map(|policy| (policy.id, policy.version));
+        let versions = policies.iter().map(|policy| (policy.id, policy.version));
         let asked = asked_by(&Vec::from_iter(versions), cx).await?;
         let looks_at_names = asked.looks_at_names();
         let standings = standings(&origins, asked, cx).await?;
-        let decisions = match policies {
-            // Nothing is asked here, so the flows decide.
-            Some(policies) if policies.is_empty() => None,
-            Some(policies) => {
+        let decisions = match policies.is_empty() {
+            true => Vec::new(),
+            false => {
                 let names = match looks_at_names {
                     true => self.names(environment.as_ref(), &standings, allowance.as_ref(), cx).await?,
                     false => Vec::new(),
                 };
-                Some(decisions(policies, (names, &self.fingerprint), &standings, cx).await?)
+                decisions(policies, (names, &self.fingerprint), &standings, cx).await?
             }
-            None => None,
         };
-        Ok(Json(self.view(environment, standings, decisions, allowance, cx)))
+        Ok(Json(self.view(environment, standings, (decisions, flows_decide), allowance, cx)))
     }
 }
 
 impl AssertArtifact {
-    /// The policies that are asked, if any are.
+    /// The policies that are asked, and whether the artifact's flows are, too.
     async fn policies(
         &self,
         environment: Option<&KnownEnvironment>,
         cx: &Context<'_>,
-    ) -> Result<Option<Vec<Policy>>> {
-        let found = match environment {
+    ) -> Result<(Vec<Policy>, bool)> {
+        let (found, flows_decide) = match environment {
             Some(known) => {
-                let ids = policies_of(known, cx).await?;
+                let (ids, flows_decide) = policies_of(known, cx).await?;
                 let mut found = match ids.as_slice() {
                     [] => Vec::new(),
                     some => cx.store().policies_by_id(cx.org()?, some).await?,
@@ -227,12 +227,12 @@ impl AssertArtifact {
                 if let Some(id) = ids.iter().find(|id| !is_found(id)) {
                     return Err(lost(*id));
                 }
-                found
+                (found, flows_decide)
             }
-            None if self.policy_name.0.is_empty() => return Ok(None),
-            None => policies::named(&self.policy_name.0, POLICY, &mut Vec::new(), cx).await?,
+            None if self.policy_name.0.is_empty() => return Ok((Vec::new(), true)),
+            None => (policies::named(&self.policy_name.0, POLICY, &mut Vec::new(), cx).await?, false),
         };
-        Ok(Some(found.into_iter().map(|policy| policy.record).collect()))
+        Ok((found.into_iter().map(|policy| policy.record).collect(), flows_decide))
     }
 
     /// Its newest report in each flow that counts: one at least, unless it `is_allowed` without.
@@ -252,7 +252,7 @@ impl AssertArtifact {
         self,
         environment: Option<KnownEnvironment>,
         standings: Vec<Standing>,
-        decisions: Option<Vec<PolicyDecision>>,
+        (decisions, flows_decide): (Vec<PolicyDecision>, bool),
         allowance: Option<Allowance>,
         cx: &Context<'_>,
     ) -> AssertView {
@@ -271,27 +271,23 @@ impl AssertArtifact {
             }
         };
         let flows = Vec::from_iter(standings.into_iter().map(flow));
-        let complies =
-            |decisions: &Vec<PolicyDecision>| decisions.iter().all(|one| one.status.is_compliant());
-        let complies = match &decisions {
-            Some(decisions) => complies(decisions),
-            None => !flows.is_empty() && flows.iter().all(|flow| flow.compliant),
-        };
-        let compliant = allowance.is_some() || complies;
-        let deciding = flows.iter().filter(|_| decisions.is_none());
+        let complies_in_flows = !flows.is_empty() && flows.iter().all(|flow| flow.compliant);
+        let complies = decisions.iter().all(|one| one.status.is_compliant());
+        let compliant = allowance.is_some() || complies && (complies_in_flows || !flows_decide);
+        let deciding = flows.iter().filter(|_| flows_decide);
         let deciding =
             deciding.map(|flow| (flow.flow.as_str(), flow.flow_reasons_for_non_compliance.as_slice()));
         let reasons_for_incompliance = match compliant {
             true => Vec::new(),
-            false => reasons_for_incompliance(deciding, decisions.as_deref().unwrap_or_default()),
+            false => reasons_for_incompliance(deciding, &decisions),
         };
         let AssertedFlow { flow, trail, compliance_status, html_url, .. } =
             flows.first().cloned().unwrap_or_default();
         AssertView {
-            scope: match (&environment, &decisions) {
+            scope: match (&environment, flows_decide) {
                 (Some(_), _) => AssertScope::Environment,
-                (None, Some(_)) => AssertScope::Policy,
-                (None, None) => AssertScope::Flow,
+                (None, false) => AssertScope::Policy,
+                (None, true) => AssertScope::Flow,
             },
             fingerprint: self.fingerprint,
             flow,
@@ -301,7 +297,7 @@ impl AssertArtifact {
             html_url,
             flows,
             environment: environment.map(|known| known.record.name),
-            policy_evaluations: decisions,
+            policy_evaluations: Some(decisions).filter(|decisions| !decisions.is_empty()),
             reasons_for_incompliance,
             allow_listing: allowance.map(AllowListing::from),
         }
@@ -311,9 +307,11 @@ impl AssertArtifact {
 const ENVIRONMENT: &str = "query.environment_name";
 const POLICY: &str = "query.policy_name";
 
-/// The policies that an environment asks, each once: those of a logical one are those of its members.
-async fn policies_of(known: &KnownEnvironment, cx: &Context<'_>) -> Result<Vec<Id>> {
+/// The policies that an environment asks, each once, and whether it asks the artifact's flows. A logical one asks its own
+/// policies and what each of its members asks; an environment without policies asks the flows.
+async fn policies_of(known: &KnownEnvironment, cx: &Context<'_>) -> Result<(Vec<Id>, bool)> {
     let mut policies = known.record.policies.clone();
+    let mut flows_decide = false;
     for part in known.record.included.chunks(MEMBERS) {
         let members = cx.store().environments_by_id(cx.org()?, part).await?;
         if members.len() < part.len() {
@@ -321,12 +319,15 @@ async fn policies_of(known: &KnownEnvironment, cx: &Context<'_>) -> Result<Vec<I
             let text = format_args!("a member of environment {}", known.record.id);
             return Err(StoreError::corrupt(text).into());
         }
-        let members = members.into_iter().filter(|member| !member.archived);
-        policies.extend(members.flat_map(|member| member.record.policies));
+        for member in members.into_iter().filter(|member| !member.archived) {
+            flows_decide |= member.record.policies.is_empty();
+            policies.extend(member.record.policies);
+        }
     }
     let policies = distinct(policies);
     at_most(cx.limits().environment_policies, policies.len(), ENVIRONMENT)?;
-    Ok(policies)
+    flows_decide |= policies.is_empty();
+    Ok((policies, flows_decide))
 }
 
 /// How an artifact stands in a flow.

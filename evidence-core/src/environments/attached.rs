@@ -16,8 +16,8 @@ use crate::policies::operations as policies;
 use crate::service::Context;
 
 /// Attaches policies to an environment. What runs in a physical one is evaluated anew, and a snapshot is taken of it where
-/// there was one. Only the gate evaluates those of a logical environment: its snapshots show what its members' policies
-/// decided. Policies attached already stay, and nothing changes. An environment has at most as many policies as the host
+/// there was one. What runs in the members of a logical environment is evaluated by its policies, too, so that snapshots are taken of
+/// these: there they count in the verdict of the logical environment, and not in that of the member. Policies attached already stay, and nothing changes. An environment has at most as many policies as the host
 /// permits (100 unless it says otherwise): 400.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct AttachPolicies {

@@ -9,7 +9,7 @@ mod difference;
 mod reported;
 pub(crate) mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::future::try_join;
@@ -32,9 +32,9 @@ use crate::rules::policy::{self, FlowContext, RuleOutcomes};
 use crate::service::{Context, Draft};
 use crate::snapshots::key::ArtifactKey;
 use crate::snapshots::record::{
-    AppliedPolicy, DeploymentSource, PolicyOutcome, Provenance, RunningArtifact, Snapshot,
+    AppliedPolicy, DeploymentSource, LogicalVerdict, PolicyOutcome, Provenance, RunningArtifact, Snapshot,
 };
-use crate::store::batch::distinct;
+use crate::store::batch::{LONG_RECORDS, distinct};
 use crate::store::entry::Current;
 use crate::store::error::StoreError;
 use crate::time::Timestamp;
@@ -82,12 +82,31 @@ impl ObservedArtifact {
     }
 }
 
-/// The policies that an environment is evaluated by, by id.
+/// The policies that an environment is evaluated by, by id: its own, and those that logical environments demand of which it is
+/// a member.
 #[derive(Debug, Clone, Default)]
 struct PolicySet {
     versions: BTreeMap<Id, u64>,
-    /// Hold while these are the latest versions.
+    /// Those that are not its own.
+    demanded: BTreeSet<Id>,
+    /// The policies of each logical environment that has some, in the order of their ids.
+    logical: BTreeMap<Id, Vec<Id>>,
+    /// Hold while these are the latest versions, and while these logical environments demand them.
     guards: Vec<Guard>,
+}
+
+/// The logical environments with policies of which this one is a member.
+async fn demanding(member: Id, cx: &Context<'_>) -> Result<Vec<KnownEnvironment>> {
+    let ids = cx.store().logical_environments(cx.org()?, &[member]).await?;
+    let mut demanding = Vec::new();
+    for part in ids.chunks(LONG_RECORDS) {
+        let known = cx.store().environments_by_id(cx.org()?, part).await?;
+        let demands = |known: &KnownEnvironment| {
+            !known.archived && !known.record.policies.is_empty() && known.record.included.contains(&member)
+        };
+        demanding.extend(known.into_iter().filter(demands));
+    }
+    Ok(demanding)
 }
 
 /// What cannot be found demands nothing, so that it must not be passed over.
@@ -96,8 +115,17 @@ pub(super) fn lost(policy: Id) -> Error {
 }
 
 impl PolicySet {
-    /// These policies at their latest versions; those that were `read` already are not read again.
-    async fn read(ids: &[Id], read: Vec<Current<Policy>>, cx: &Context<'_>) -> Result<Self> {
+    /// Those of an environment at their latest versions; those that were `read` already are not read again.
+    async fn read(known: &KnownEnvironment, read: Vec<Current<Policy>>, cx: &Context<'_>) -> Result<Self> {
+        let mut policies = Self::default();
+        let (member, own) = (known.record.id, BTreeSet::from_iter(known.record.policies.iter().copied()));
+        for logical in demanding(member, cx).await? {
+            policies.guards.push(logical.unchanged());
+            let demanded = distinct(logical.record.policies);
+            policies.demanded.extend(demanded.iter().filter(|id| !own.contains(id)));
+            policies.logical.insert(logical.record.id, demanded);
+        }
+        let ids = Vec::from_iter(own.union(&policies.demanded).copied());
         let mut known: BTreeMap<Id, Current<Policy>> =
             read.into_iter().map(|policy| (policy.record.id, policy)).collect();
         let unknown: Vec<Id> = ids.iter().filter(|id| !known.contains_key(id)).copied().collect();
@@ -105,13 +133,43 @@ impl PolicySet {
             let read = cx.store().policies_by_id(cx.org()?, &unknown).await?;
             known.extend(read.into_iter().map(|policy| (policy.record.id, policy)));
         }
-        let mut policies = Self::default();
-        for id in &distinct(ids.iter().copied()) {
-            let Current { revision, record } = known.remove(id).ok_or_else(|| lost(*id))?;
-            policies.guards.push(Guard::Revision(RecordKind::Policy, *id, revision));
-            policies.versions.insert(*id, record.version);
+        for id in ids {
+            let Current { revision, record } = known.remove(&id).ok_or_else(|| lost(id))?;
+            policies.guards.push(Guard::Revision(RecordKind::Policy, id, revision));
+            policies.versions.insert(id, record.version);
         }
         Ok(policies)
+    }
+
+    /// The places of those that are its own.
+    fn own_places(&self) -> Vec<u16> {
+        let places = (0..=u16::MAX).zip(self.versions.keys());
+        places.filter(|(_, id)| !self.demanded.contains(id)).map(|(place, _)| place).collect()
+    }
+
+    /// Whether what runs complies with those of each logical environment.
+    fn verdicts(&self, artifacts: &[EvaluatedArtifact]) -> Vec<LogicalVerdict> {
+        let violated = artifacts.iter().flat_map(|artifact| &artifact.found.violates);
+        let violated: BTreeSet<u16> = violated.copied().collect();
+        let violated: BTreeSet<&Id> = (0..=u16::MAX)
+            .zip(self.versions.keys())
+            .filter(|(place, _)| violated.contains(place))
+            .map(|(_, id)| id)
+            .collect();
+        let verdict = |(environment, policies): (&Id, &Vec<Id>)| LogicalVerdict {
+            environment: *environment,
+            policies: policies.clone(),
+            compliant: !policies.iter().any(|id| violated.contains(id)),
+        };
+        self.logical.iter().map(verdict).collect()
+    }
+
+    /// Whether a snapshot was evaluated by these, for the same logical environments.
+    fn are_those_of(&self, snapshot: &Snapshot) -> bool {
+        let logical = snapshot.logical.iter().map(|verdict| (&verdict.environment, &verdict.policies));
+        snapshot.policies == self.applied()
+            && snapshot.demanded.iter().eq(&self.demanded)
+            && logical.eq(&self.logical)
     }
 
     /// Whether all of these versions were in a ledger of so many entries.
@@ -169,10 +227,10 @@ pub(crate) async fn reevaluate(
     if latest == 0 {
         return Ok(Draft { guards: vec![known.latest()], ..Draft::default() });
     }
-    let policies = PolicySet::read(&known.record.policies, read, cx).await?;
+    let policies = PolicySet::read(known, read, cx).await?;
     let snapshot = cx.store().snapshot(cx.org()?, known.record.id, latest).await?;
     let is_judged_alike = snapshot.as_ref().is_some_and(|Current { record, .. }| {
-        record.policies == policies.applied() && record.requires_provenance == known.record.require_provenance
+        policies.are_those_of(record) && record.requires_provenance == known.record.require_provenance
     });
     if is_judged_alike && changed == Changed::Policies {
         let guards = policies.guards.iter().cloned().chain([known.latest()]).collect();
@@ -231,7 +289,7 @@ async fn evaluate_changed(
     let policies = async {
         match occasion.policies {
             Some(policies) => Ok(policies.clone()),
-            None => PolicySet::read(&known.record.policies, Vec::new(), cx).await,
+            None => PolicySet::read(known, Vec::new(), cx).await,
         }
     };
     let (policies, ledger) = try_join(policies, cx.ledger()).await?;
@@ -272,6 +330,8 @@ async fn evaluate_changed(
         requires_provenance: known.record.require_provenance,
         skipped_elements: occasion.skipped_elements,
         policies: policies.applied(),
+        demanded: policies.demanded.iter().copied().collect(),
+        logical: Vec::new(),
         changes: Vec::new(),
         exits: Vec::new(),
     };
@@ -378,21 +438,25 @@ impl Evaluation {
         let most = cx.limits().snapshot;
         let decide = move || {
             let judged_by = AppliedPolicy::digest(&snapshot.policies);
-            let is_judged = judged_by.is_some() || snapshot.requires_provenance;
             let mut artifacts = reused;
             artifacts.extend(candidates.into_iter().map(|artifact| artifact.evaluated(judged_by)));
+            let standard =
+                Standard { own: policies.own_places(), requires_provenance: snapshot.requires_provenance };
             let take = |running: &ReportedState, artifacts: &Evaluated| {
-                let evaluated = EvaluatedArtifact::all(running, artifacts, snapshot.requires_provenance)?;
+                let evaluated = EvaluatedArtifact::all(running, artifacts, &standard)?;
                 let verdicts = evaluated.iter().map(|artifact| artifact.found.compliant);
                 // An environment where nothing runs is evaluated, too.
-                let compliant = policy::snapshot_compliant(verdicts, is_judged);
+                let compliant = policy::snapshot_compliant(verdicts, standard.judges());
+                let logical = policies.verdicts(&evaluated);
                 let Difference { changes, exits, tells_something } =
                     difference(&open, &evaluated, snapshot.index);
                 let is_taken = always || tells_something || before != Some(compliant);
-                Ok::<_, Error>(is_taken.then(|| Snapshot { compliant, changes, exits, ..snapshot.clone() }))
+                let taken = || Snapshot { compliant, logical, changes, exits, ..snapshot.clone() };
+                Ok::<_, Error>(is_taken.then(taken))
             };
             let mut taken = take(&running, &artifacts)?;
             if is_too_large(taken.as_ref(), most)? {
+                let is_judged = judged_by.is_some() || snapshot.requires_provenance;
                 let policies = is_judged.then_some(snapshot.policies.len());
                 let shortened =
                     artifacts.iter().map(|(key, one)| (key.clone(), not_recorded(one, policies, most)));
@@ -531,7 +595,9 @@ pub(super) async fn differences_again(
 ) -> Result<Vec<String>> {
     let running: ReportedState = recorded.iter().map(|one| (one.key(), ObservedArtifact::of(one))).collect();
     let versions = snapshot.policies.iter().map(|applied| (applied.policy, applied.version)).collect();
-    let policies = PolicySet { versions, guards: Vec::new() };
+    let demanded = snapshot.demanded.iter().copied().collect();
+    let logical = snapshot.logical.iter().map(|one| (one.environment, one.policies.clone())).collect();
+    let policies = PolicySet { versions, demanded, logical, guards: Vec::new() };
     let reports = Reports::read(snapshot.environment, &running, (u64::MAX, snapshot.at), cx).await?;
     let states = reports.evaluated(&policies, 0, cx).await?;
     let running = Arc::new(running);
@@ -539,16 +605,19 @@ pub(super) async fn differences_again(
         judged(Arc::clone(&running), states, &policies, Vec::new(), true, cx).await?;
     let judged_by = AppliedPolicy::digest(&policies.applied());
     let artifacts = candidates.into_iter().map(|artifact| artifact.evaluated(judged_by)).collect();
-    let evaluated = EvaluatedArtifact::all(&running, &artifacts, snapshot.requires_provenance)?;
+    let standard = Standard { own: policies.own_places(), requires_provenance: snapshot.requires_provenance };
+    let evaluated = EvaluatedArtifact::all(&running, &artifacts, &standard)?;
     let not_evaluated = recorded.iter().filter(|one| one.not_evaluated.is_some());
     let not_evaluated: BTreeMap<_, _> = not_evaluated.map(|one| (one.key(), one.compliant)).collect();
     let verdict = |artifact: &EvaluatedArtifact| {
         not_evaluated.get(&artifact.key).copied().unwrap_or(artifact.found.compliant)
     };
     let verdicts = evaluated.iter().map(verdict);
-    let is_judged = judged_by.is_some() || snapshot.requires_provenance;
-    let compliant = policy::snapshot_compliant(verdicts, is_judged);
+    let compliant = policy::snapshot_compliant(verdicts, standard.judges());
     let mut differences = Vec::new();
+    if not_evaluated.is_empty() && policies.verdicts(&evaluated) != snapshot.logical {
+        differences.push("other verdicts of logical environments".to_owned());
+    }
     if compliant != snapshot.compliant {
         differences.push(format!("the snapshot is recorded as {}", snapshot.compliant));
     }
@@ -585,15 +654,39 @@ struct EvaluatedArtifact {
     found: Arc<ArtifactEvaluation>,
 }
 
+/// What the environment itself asks of what runs there.
+struct Standard {
+    /// The places of its own policies among those that it is evaluated by.
+    own: Vec<u16>,
+    requires_provenance: bool,
+}
+
+impl Standard {
+    /// Whether it asks for anything.
+    const fn judges(&self) -> bool {
+        !self.own.is_empty() || self.requires_provenance
+    }
+
+    /// The verdict on what came to this.
+    fn verdict(&self, found: &ArtifactEvaluation) -> Option<bool> {
+        let satisfied = self.own.iter().map(|place| found.violates.binary_search(place).is_err());
+        let compliant = policy::artifact_verdict(found.allowed.is_some(), &Vec::from_iter(satisfied));
+        match self.requires_provenance {
+            true => found.with_required_provenance(compliant),
+            false => compliant,
+        }
+    }
+}
+
 impl EvaluatedArtifact {
     /// What runs, with what each came to. One that came to nothing is an error: left out, it would have stopped running.
-    fn all(running: &ReportedState, artifacts: &Evaluated, requires_provenance: bool) -> Result<Vec<Self>> {
+    fn all(running: &ReportedState, artifacts: &Evaluated, standard: &Standard) -> Result<Vec<Self>> {
         let evaluated = |(key, observed): (&ArtifactKey, &ObservedArtifact)| {
             let missing = || StoreError::Failed(format!("{key} was not evaluated").into());
             let mut found = Arc::clone(artifacts.get(key).ok_or_else(missing)?);
-            if requires_provenance {
-                // What was evaluated is remembered, and the requirement is not a part of it.
-                let compliant = found.with_required_provenance();
+            // What was evaluated is remembered, and what the environment itself asks is not a part of it.
+            let compliant = standard.verdict(&found);
+            if compliant != found.compliant {
                 Arc::make_mut(&mut found).compliant = compliant;
             }
             Ok(Self { key: key.clone(), observed: observed.clone(), found })

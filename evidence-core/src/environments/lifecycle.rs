@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::environments::record::Environment;
+use crate::environments::reevaluation::reevaluate_members;
 use crate::error::{Error, Result};
 use crate::fact::Fact;
 use crate::name::{EnvironmentName, OrgName};
@@ -104,6 +105,9 @@ async fn archive(name: &EnvironmentName, cx: &Context<'_>) -> Result<()> {
     let guard = known.unchanged();
     let last_modified_at = cx.now_after(known.record.last_modified_at);
     let record = Environment { last_modified_at, ..known.record };
+    let has_policies = !record.kind.is_physical() && !record.policies.is_empty();
+    // They are asked no more by its policies.
+    let members = record.included.iter().copied().filter(|_| has_policies).collect();
     cx.record(Draft::of(Fact::EnvironmentArchived { record }, guard)).await?;
-    Ok(())
+    reevaluate_members(members, cx).await
 }

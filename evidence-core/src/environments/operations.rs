@@ -11,6 +11,7 @@ use crate::auth::actor::{Role, Scope};
 use crate::bounded::{Description, List, ShortText, TagText};
 use crate::environments::evaluation::{self, Changed};
 use crate::environments::record::{Environment, EnvironmentKind};
+use crate::environments::reevaluation::reevaluate_members;
 use crate::environments::store::KnownEnvironment;
 use crate::environments::view::{
     EnvironmentPage, EnvironmentSort, EnvironmentSummaries, EnvironmentView, views,
@@ -152,7 +153,7 @@ pub struct EnvironmentInput {
     /// The members of a logical environment, by name. The list replaces the one before.
     pub included_environments: Option<List<ShortText>>,
     /// The policies that it is evaluated by, by name. The list replaces the one before, and what runs is evaluated
-    /// anew. Only the gate evaluates those of a logical environment: its snapshots show what its members' policies decided.
+    /// anew. What runs in the members of a logical environment must comply with its policies, too.
     pub policies: Option<List<ShortText>>,
 }
 
@@ -191,9 +192,10 @@ async fn put(input: &EnvironmentInput, cx: &Context<'_>) -> Result<()> {
     let Some(known) = known else {
         let record = resolved.applied_to(created(input, cx))?;
         resolved.guards.push(Guard::Vacant(Key::Environment(input.name.clone())));
+        let asked = record.included.iter().copied().filter(|_| !record.policies.is_empty()).collect();
         let facts = vec![Fact::EnvironmentCreated { record }];
         cx.record(Draft { facts, guards: resolved.guards, ..Draft::default() }).await?;
-        return Ok(());
+        return reevaluate_members(asked, cx).await;
     };
     let updated = if known.record.kind == input.kind {
         resolved.applied_to(known.record.clone())
@@ -263,11 +265,24 @@ pub(super) async fn record_settings(
     let mut draft = Draft { facts: vec![fact(updated.clone())], guards, ..Draft::default() };
     let is_judged_otherwise = updated.policies != known.record.policies
         || updated.require_provenance != known.record.require_provenance;
-    if is_judged_otherwise {
+    let asked_otherwise = asked_otherwise(&known.record, &updated);
+    if is_judged_otherwise && known.record.kind.is_physical() {
         let known = KnownEnvironment { record: updated, ..known };
         draft.extend(evaluation::reevaluate(&known, Changed::Policies, policies, cx).await?);
     }
-    cx.record(draft).await.map(drop)
+    cx.record(draft).await?;
+    reevaluate_members(asked_otherwise, cx).await
+}
+
+/// The members of which a logical environment asks otherwise now, by its own policies.
+fn asked_otherwise(before: &Environment, now: &Environment) -> BTreeSet<Id> {
+    let members = |record: &Environment| BTreeSet::from_iter(record.included.iter().copied());
+    let (was, is) = (members(before), members(now));
+    match (before.policies == now.policies, now.policies.is_empty()) {
+        (true, true) => BTreeSet::new(),
+        (true, false) => was.symmetric_difference(&is).copied().collect(),
+        (false, _) => was.union(&is).copied().collect(),
+    }
 }
 
 /// What a request sets; what is not there stays as it is.
@@ -357,7 +372,7 @@ pub struct EnvironmentPatch {
     /// The members of a logical environment, by name. The list replaces the one before.
     pub included_environments: Option<List<ShortText>>,
     /// The policies that it is evaluated by, by name. The list replaces the one before, and what runs is evaluated
-    /// anew. Only the gate evaluates those of a logical environment: its snapshots show what its members' policies decided.
+    /// anew. What runs in the members of a logical environment must comply with its policies, too.
     pub policies: Option<List<ShortText>>,
 }
 
@@ -474,16 +489,18 @@ async fn join(logical: &EnvironmentName, physical: &str, cx: &Context<'_>) -> Re
     if record.included.contains(&member.id) {
         return Ok(());
     }
+    let before = record.clone();
     record.included.push(member.id);
     if record.included.len() > cx.limits().environment_members {
         drop_archived(&mut record.included, cx).await?;
     }
     at_most(cx.limits().environment_members, record.included.len(), "physical_env_name")?;
     record.last_modified_at = cx.now_after(record.last_modified_at);
+    let asked_otherwise = asked_otherwise(&before, &record);
     let mut draft = Draft::of(Fact::EnvironmentJoined { record, member: member.id }, guard);
     draft.guards.push(Guard::Denotes(Key::Environment(member.name), member.id));
     cx.record(draft).await?;
-    Ok(())
+    reevaluate_members(asked_otherwise, cx).await
 }
 
 /// More members are not read at once.

@@ -1,18 +1,22 @@
 //! Environments evaluated again because something changed by which they were evaluated: by whoever changed it, and by the jobs
 //! of policies and allowlists, where nobody did or that broke off. Each environment is evaluated in a write of its own.
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::evaluation::{self, Changed};
 use crate::auth::access::Principal;
 use crate::auth::actor::Scope;
+use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Result};
 use crate::fact::names::Key;
 use crate::id::Id;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Json, Method, Operation};
 use crate::service::{Context, Evidence, EvidenceService};
+use crate::store::batch::distinct;
 use crate::store::error::StoreError;
 
 /// So many environments are read at a time.
@@ -30,6 +34,39 @@ pub(crate) async fn reevaluate(name: &EnvironmentName, changed: Changed, cx: &Co
         cx.record(draft).await.map(drop)
     });
     evaluated.await
+}
+
+/// Evaluates what runs in the physical ones of these environments and in the members of the logical ones, whose policies count
+/// in the snapshots of these: one after the other. Answers the first error, after all.
+pub(crate) async fn reevaluate_all(
+    environments: Vec<KnownEnvironment>,
+    changed: Changed,
+    cx: &Context<'_>,
+) -> Result<()> {
+    let (physical, logical): (Vec<_>, Vec<_>) =
+        environments.into_iter().partition(|known| known.record.kind.is_physical());
+    let mut names = Vec::from_iter(physical.into_iter().map(|known| known.record.name));
+    let members = distinct(logical.into_iter().flat_map(|known| known.record.included));
+    for part in members.chunks(PAGE) {
+        let known = cx.store().environments_by_id(cx.org()?, part).await?;
+        names.extend(known.into_iter().map(|known| known.record.name));
+    }
+    let mut outcome = Ok(());
+    for name in distinct(names) {
+        outcome = outcome.and(reevaluate(&name, changed, cx).await);
+    }
+    outcome
+}
+
+/// Evaluates what runs in these members of a logical environment again, after what it asks of them was recorded. If that breaks
+/// off, the job [`Reevaluate`](crate::policies::Reevaluate) does it, or the next report; until then it is unknown whether they
+/// comply with the policies of the logical environment.
+pub(crate) async fn reevaluate_members(members: BTreeSet<Id>, cx: &Context<'_>) -> Result<()> {
+    for part in Vec::from_iter(members).chunks(PAGE) {
+        let known = cx.store().environments_by_id(cx.org()?, part).await?;
+        reevaluate_all(known, Changed::Policies, cx).await?;
+    }
+    Ok(())
 }
 
 /// Evaluates these environments of an organization again, or all, for a job: all of them, and answers the first error.
@@ -80,11 +117,9 @@ impl Operation for ReevaluateEnvironments {
         };
         let mut outcome = Ok(());
         for part in ids.chunks(PAGE) {
-            for known in cx.store().environments_by_id(cx.org()?, part).await? {
-                if self.changed == Changed::Allowlist || !known.record.policies.is_empty() {
-                    outcome = outcome.and(reevaluate(&known.record.name, self.changed, cx).await);
-                }
-            }
+            let mut known = cx.store().environments_by_id(cx.org()?, part).await?;
+            known.retain(|known| self.changed == Changed::Allowlist || !known.record.policies.is_empty());
+            outcome = outcome.and(reevaluate_all(known, self.changed, cx).await);
         }
         outcome.map(Json)
     }

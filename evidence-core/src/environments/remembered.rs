@@ -86,7 +86,7 @@ pub(crate) struct LastEvaluation {
 /// What an artifact came to.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ArtifactEvaluation {
-    /// What the policies say, or the allowlist.
+    /// What all policies say, or the allowlist.
     pub(crate) compliant: Option<bool>,
     /// The allowlist entry that it was evaluated by, if one was in force.
     pub(crate) allowed: Option<EntryInForce>,
@@ -119,10 +119,10 @@ pub(crate) struct EntryInForce {
 const LEAST: usize = 512;
 
 impl ArtifactEvaluation {
-    /// Whether it may run where provenance is required.
-    pub(crate) fn with_required_provenance(&self) -> Option<bool> {
+    /// Whether it may run where provenance is required, and policies say this.
+    pub(crate) fn with_required_provenance(&self, by_policies: Option<bool>) -> Option<bool> {
         let in_flows = self.provenance.iter().map(|from| from.state);
-        policy::required_provenance_verdict(self.allowed.is_some(), self.compliant, in_flows)
+        policy::required_provenance_verdict(self.allowed.is_some(), by_policies, in_flows)
     }
 
     fn bytes(&self) -> usize {

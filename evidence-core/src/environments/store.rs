@@ -90,6 +90,8 @@ pub trait EnvironmentStore: Send + Sync {
     async fn environments_listed(&self, org: Id) -> StoreResult<Vec<Listed>>;
     /// The changes of the members of a logical environment, by entry, of one entry by member: all of them.
     async fn member_changes(&self, org: Id, environment: Id) -> StoreResult<Vec<MemberChange>>;
+    /// The logical environments that these environments are or were members of, each once, in any order.
+    async fn logical_environments(&self, org: Id, members: &[Id]) -> StoreResult<Vec<Id>>;
     /// The environments of these ids, archived ones too, one an id, in any order; unknown ids are passed over.
     async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>>;
 }

@@ -12,8 +12,9 @@ use crate::id::Id;
 use crate::name::{EnvironmentName, OrgName, PolicyName};
 use crate::operation::{Envelope, json_text};
 use crate::page::PageLinks;
-use crate::rules::policy::logical_environment_state;
+use crate::rules::policy::Members;
 use crate::service::{Context, OwnedContext};
+use crate::snapshots::store::SnapshotRow;
 use crate::store::batch::{distinct, sort_by_ids};
 use crate::tags::record::Tags;
 use crate::time::{Seconds, Timestamp};
@@ -73,10 +74,15 @@ pub(super) struct LiveState {
 
 /// What is told of an environment beyond its own answer, and what it is sorted by: little, however much its record says.
 pub(super) struct EnvironmentSummary {
+    id: Id,
     pub(super) name: EnvironmentName,
     own: LiveState,
+    /// How many snapshots it has.
+    snapshots: u64,
     /// The members of a logical environment.
     included: Option<Vec<Id>>,
+    /// Its own policies, in the order of their ids.
+    policies: Vec<Id>,
 }
 
 impl EnvironmentSummary {
@@ -84,13 +90,16 @@ impl EnvironmentSummary {
         let (environment, status) = (&known.record, &known.status);
         let is_physical = environment.kind.is_physical();
         Self {
+            id: environment.id,
             name: environment.name.clone(),
             own: LiveState {
                 modified_at: if is_physical { known.touched_at() } else { environment.last_modified_at },
                 changed_at: status.changed_at,
                 state: known.state(),
             },
+            snapshots: status.snapshots,
             included: (!is_physical).then(|| environment.included.clone()),
+            policies: distinct(environment.policies.iter().copied()),
         }
     }
 }
@@ -101,6 +110,8 @@ pub(super) struct EnvironmentSummaries {
     pub(super) environments: BTreeMap<Id, EnvironmentSummary>,
     /// Members of logical environments that are archived: they are left out.
     archived: BTreeSet<Id>,
+    /// The latest snapshots of members of logical environments that have policies.
+    latest: BTreeMap<Id, SnapshotRow>,
 }
 
 /// More records of members are not read at once.
@@ -125,7 +136,28 @@ impl EnvironmentSummaries {
                 }
             }
         }
+        let demanding = self.environments.values().filter(|summary| !summary.policies.is_empty());
+        let members = distinct(demanding.filter_map(|summary| summary.included.as_ref()).flatten().copied());
+        let latest = members.into_iter().filter_map(|member| {
+            let snapshots = self.environments.get(&member)?.snapshots;
+            (snapshots > 0).then_some((member, snapshots..=snapshots))
+        });
+        let latest = Vec::from_iter(latest);
+        if !latest.is_empty() {
+            let rows = cx.store().snapshots(cx.org()?, &latest).await?;
+            self.latest.extend(rows.into_iter().map(|row| (row.environment, row)));
+        }
         Ok(())
+    }
+
+    /// The state of a logical environment. What is known of a member that cannot be read is that it cannot be.
+    fn state(&self, logical: Id, included: &[Id], policies: &[Id]) -> Option<bool> {
+        let mut members = Members::default();
+        for id in included.iter().filter(|id| !self.archived.contains(*id)) {
+            let state = self.environments.get(id).and_then(|member| member.own.state);
+            members.add((state, self.latest.get(id).and_then(|row| row.says_of(logical))));
+        }
+        members.state(Some(policies))
     }
 
     fn members<'a>(&'a self, included: &'a [Id]) -> impl Iterator<Item = &'a EnvironmentSummary> {
@@ -138,11 +170,7 @@ impl EnvironmentSummaries {
         LiveState {
             modified_at: changed_at.unwrap_or(environment.own.modified_at),
             changed_at,
-            // What is known of a member that cannot be read is that it cannot be.
-            state: logical_environment_state(
-                (included.iter().filter(|id| !self.archived.contains(*id)))
-                    .map(|id| self.environments.get(id)?.own.state),
-            ),
+            state: self.state(environment.id, included, &environment.policies),
         }
     }
 

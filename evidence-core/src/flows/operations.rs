@@ -48,6 +48,7 @@ impl Flow {
         Ok(Self {
             id: cx.new_id(),
             name,
+            former_names: Vec::new(),
             description: String::new(),
             visibility: Visibility::Private,
             template: None,
@@ -65,16 +66,21 @@ impl Flow {
 #[derive(Debug)]
 pub(crate) struct FlowLabel {
     pub(crate) name: FlowName,
+    /// The names that conditions look at ([`Flow::condition_names`]).
+    pub(crate) condition_names: Arc<[String]>,
     pub(crate) tags: Arc<Tags>,
 }
 
 impl FlowLabel {
-    /// The SHA-256 of a line for the name and one for each tag, with their texts as JSON.
+    /// The SHA-256 of a line for the name, one for each other name that conditions look at, and one for each tag, with their
+    /// texts as JSON.
     pub(crate) fn digest(&self) -> Hash {
         let json = |text: &str| serde_json::Value::from(text);
         let name = format!("flow {}\n", json(self.name.as_str()));
+        let others = self.condition_names.iter().filter(|other| **other != self.name.as_str());
+        let others = others.map(|other| format!("name {}\n", json(other)));
         let tags = self.tags.iter().map(|(key, value)| format!("tag {} {}\n", json(key), json(value)));
-        Hash::of(std::iter::once(name).chain(tags).collect::<String>())
+        Hash::of(std::iter::once(name).chain(others).chain(tags).collect::<String>())
     }
 }
 
@@ -84,7 +90,11 @@ impl Context<'_> {
         let mut labels = BTreeMap::new();
         for part in ids.chunks(LONG_RECORDS) {
             let flows = self.store().flows_by_id(self.org()?, part).await?;
-            let label = |Flow { id, name, tags, .. }| (id, FlowLabel { name, tags: Arc::new(tags) });
+            let label = |flow: Flow| {
+                let condition_names = flow.condition_names().into();
+                let Flow { id, name, tags, .. } = flow;
+                (id, FlowLabel { name, condition_names, tags: Arc::new(tags) })
+            };
             labels.extend(flows.into_iter().map(label));
         }
         Ok(labels)
@@ -347,7 +357,8 @@ async fn put(input: &FlowInput, template: Option<&Uploaded>, cx: &Context<'_>) -
 }
 
 /// Renames a flow. It answers to its former name, too, until another flow takes that. A name that another flow has is 400;
-/// one that another flow had may be taken. An archived flow is not found.
+/// one that another flow had may be taken. A flow has at most 20 former names: more are 400. The conditions of policies look at
+/// all of them: one that does not hold alike for each is unknown. An archived flow is not found.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct RenameFlow {
     /// The organization's name.
@@ -384,6 +395,9 @@ impl Operation for RenameFlow {
     }
 }
 
+/// How many other names a flow may have had before it is renamed: each is looked at by conditions.
+const MAX_FORMER_NAMES: usize = 20;
+
 async fn rename(name: &FlowName, new_name: &FlowName, cx: &Context<'_>) -> Result<()> {
     let Current { revision, record } = cx.unarchived(cx.flow(name.as_str()).await?)?;
     if record.name == *new_name {
@@ -399,7 +413,11 @@ async fn rename(name: &FlowName, new_name: &FlowName, cx: &Context<'_>) -> Resul
     }
     let guard = Guard::Revision(RecordKind::Flow, record.id, revision);
     let was = record.name.clone();
-    let record = Flow { name: new_name.clone(), ..record };
+    let record = record.renamed(new_name.clone());
+    if record.former_names.len() > MAX_FORMER_NAMES {
+        let text = format!("A flow has at most {MAX_FORMER_NAMES} former names");
+        return Err(Error::invalid("new_name", text));
+    }
     cx.record(Draft::of(Fact::FlowRenamed { record, was }, guard)).await?;
     Ok(())
 }

@@ -19,6 +19,9 @@ pub struct Flow {
     pub id: Id,
     /// Its name, unique in the organization.
     pub name: FlowName,
+    /// Other names that it had before, each once, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_names: Vec<FlowName>,
     /// What it is for.
     pub description: String,
     /// Who may read it.
@@ -56,7 +59,22 @@ impl Flow {
         // Names are ASCII.
         let kept = self.name.as_str().get(..FlowName::MAX_LEN.saturating_sub(suffix.len()));
         let name = format!("{}{suffix}", kept.unwrap_or(self.name.as_str())).parse()?;
-        Ok(Self { name, archived_at: Some(at), ..self.clone() })
+        Ok(Self { archived_at: Some(at), ..self.renamed(name) })
+    }
+
+    /// The same flow under another name.
+    pub(crate) fn renamed(&self, name: FlowName) -> Self {
+        let mut former_names = self.former_names.clone();
+        former_names.retain(|former| *former != name && *former != self.name);
+        former_names.push(self.name.clone());
+        Self { name, former_names, ..self.clone() }
+    }
+
+    /// The names that conditions look at: all that the flow had. The name that it was archived under is none of them, so that
+    /// archiving changes no verdict.
+    pub(crate) fn condition_names(&self) -> Vec<String> {
+        let present = Some(&self.name).filter(|_| self.archived_at.is_none() || self.former_names.is_empty());
+        present.into_iter().chain(self.former_names.iter().rev()).map(ToString::to_string).collect()
     }
 }
 
@@ -93,5 +111,24 @@ mod tests {
             let archived = flow(1, &name).archived(at, more).unwrap();
             assert_eq!((archived.name.as_str(), archived.archived_at), (expected.as_str(), Some(at)));
         }
+    }
+
+    #[test]
+    fn conditions_look_at_all_names_of_a_flow_but_for_that_of_the_archive() {
+        let first = flow(1, "critical");
+        let second = first.renamed("web".parse().unwrap());
+        let back = second.renamed("critical".parse().unwrap());
+        let archived = |flow: &Flow| flow.archived(Timestamp::from_micros(0), "").unwrap();
+        for (flow, expected) in [
+            (first.clone(), &["critical"][..]),
+            (archived(&first), &["critical"]),
+            (second.clone(), &["web", "critical"]),
+            (archived(&second), &["web", "critical"]),
+            (back, &["critical", "web"]),
+        ] {
+            assert_eq!(flow.condition_names(), expected, "{}", flow.name);
+        }
+        // What was recorded without other names reads and is written as it was.
+        assert!(!serde_json::to_string(&first).unwrap().contains("former_names"));
     }
 }

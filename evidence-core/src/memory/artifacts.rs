@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 
 use crate::artifacts::{
-    Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Found, Matches, Origin, Unreported,
+    Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Found, GivenName, Matches, Origin, Unreported,
 };
 use crate::id::Id;
 use crate::name::{CommitSha, Fingerprint};
@@ -164,6 +164,20 @@ impl ArtifactStore for MemoryStore {
         entries: u64,
     ) -> StoreResult<Vec<Origin>> {
         self.ask(org, |tables| tables.origins(entries, |fingerprint| fingerprints.contains(fingerprint)))
+    }
+
+    async fn given_names(&self, org: Id, asked: &[(Id, Fingerprint)]) -> StoreResult<Vec<GivenName>> {
+        self.ask(org, |tables| {
+            let mut names = BTreeMap::new();
+            for Current { revision, record } in &tables.artifacts {
+                let content = (record.flow, record.fingerprint.clone());
+                if !record.template_reference_name.is_empty() && asked.contains(&content) {
+                    names.entry((content, record.template_reference_name.clone())).or_insert(*revision);
+                }
+            }
+            let given = |(((flow, fingerprint), name), first)| GivenName { flow, fingerprint, name, first };
+            names.into_iter().map(given).collect()
+        })
     }
 }
 

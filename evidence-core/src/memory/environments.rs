@@ -6,6 +6,8 @@ use crate::environments::{Environment, EnvironmentStatus, EnvironmentStore, Know
 use crate::fact::Key;
 use crate::id::Id;
 use crate::page::Listed;
+use crate::snapshots::Snapshot;
+use crate::store::batch::distinct;
 use crate::store::{Current, StoreResult};
 
 use super::tables::Tables;
@@ -48,6 +50,13 @@ impl EnvironmentStore for MemoryStore {
             let mut changes = Vec::from_iter(changes.map(|(_, change)| *change));
             changes.sort_by_key(|change| (change.entry, change.member));
             changes
+        })
+    }
+
+    async fn logical_environments(&self, org: Id, members: &[Id]) -> StoreResult<Vec<Id>> {
+        self.ask(org, |tables| {
+            let changes = tables.member_changes.iter().filter(|(_, change)| members.contains(&change.member));
+            distinct(changes.map(|(environment, _)| *environment))
         })
     }
 

@@ -43,6 +43,7 @@ impl Tables {
             compliant: snapshot.compliant,
             events: snapshot.events_with(),
             revision: *revision,
+            logical: snapshot.logical.clone(),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::bounded::{Description, ShortText};
 use crate::compute::LONG_YAML;
 use crate::decode::{self, InvalidField, given};
 use crate::environments::evaluation::Changed;
-use crate::environments::reevaluation::reevaluate;
+use crate::environments::reevaluation::reevaluate_all;
 use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
@@ -326,15 +326,11 @@ fn version_of(record: &Policy, input: &PolicyInput, text: &str, cx: &Context<'_>
 /// [`Reevaluate`](super::Reevaluate) does it, or the next report of an environment. Answers the first error, after all.
 async fn reevaluate_consumers(policy: &PolicyName, cx: &Context<'_>) -> Result<()> {
     let Some(policy) = cx.store().policy(cx.org()?, policy.as_str()).await? else { return Ok(()) };
-    let mut names = Vec::new();
+    let mut attached = Vec::new();
     for ids in Listed::batches(cx.store().environments_listed(cx.org()?).await?) {
-        names.extend(consumers(policy.record.id, &ids, cx).await?.map(|consumer| consumer.record.name));
+        attached.extend(consumers(policy.record.id, &ids, cx).await?);
     }
-    let mut outcome = Ok(());
-    for name in names {
-        outcome = outcome.and(reevaluate(&name, Changed::Policies, cx).await);
-    }
-    outcome
+    reevaluate_all(attached, Changed::Policies, cx).await
 }
 
 /// Those of these environments that the policy is attached to, in their order.

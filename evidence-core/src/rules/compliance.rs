@@ -36,9 +36,10 @@ pub use self::state::{ArtifactState, State, UnknownState};
 use super::template::{ARTIFACT, Requirement, Template};
 use crate::time::{Seconds, Timestamp};
 
-/// The names that content of a trail was given in its flow before, by fingerprint. A name counts for content to which no
-/// report in the trail gives a name.
-pub type EarlierNames = BTreeMap<String, String>;
+/// The names that content of a trail was given in its flow, by fingerprint: each with the ledger index of the first report by
+/// it. They count for content that the trail reported without a name before it reported it by one: all that the flow had given
+/// it by then.
+pub type EarlierNames = BTreeMap<String, BTreeMap<String, u64>>;
 
 /// One report of an artifact in the trail.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,6 +131,9 @@ enum Subject<'a> {
     Content(&'a str),
     /// By its template name and commit.
     Built(&'a str, Commit<'a>),
+    /// Called so by attestations that failed, whatever their commit. It includes what was reported without a commit: whether
+    /// these are about it is unknown, so that what failed counts for it, and what is compliant does not.
+    Failed(&'a str),
 }
 
 impl Binding {
@@ -146,9 +150,17 @@ impl Binding {
 impl ReportedArtifact {
     /// What attestations may call it.
     fn subjects(&self) -> impl Iterator<Item = Subject<'_>> {
-        let built = Subject::Built(&self.name, Commit::new(&self.commit));
-        // Without a commit it was built from nothing that an attestation could name.
-        std::iter::once(Subject::Content(&self.fingerprint)).chain((!self.commit.is_empty()).then_some(built))
+        let built = (!self.name.is_empty()).then(|| self.called(&self.name));
+        std::iter::once(Subject::Content(&self.fingerprint)).chain(built)
+    }
+
+    /// What attestations may call it that name it so.
+    fn called<'n>(&'n self, name: &'n str) -> Subject<'n> {
+        if self.commit.is_empty() {
+            Subject::Failed(name)
+        } else {
+            Subject::Built(name, Commit::new(&self.commit))
+        }
     }
 }
 

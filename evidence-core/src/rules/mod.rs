@@ -43,6 +43,7 @@
 //! assert!(!evaluate(&policy, artifact, &[]).satisfied, "an artifact that no flow knows has no provenance");
 //! let built = FlowContext {
 //!     flow_name: "app".to_owned(),
+//!     condition_names: Default::default(),
 //!     trail_name: "1.0".to_owned(),
 //!     artifact_state: State::Compliant,
 //!     reason: None,

@@ -11,7 +11,7 @@ mod evidence;
 mod expression;
 mod schema;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -423,11 +423,75 @@ impl MemberStates {
     }
 }
 
-/// The `state` of a logical environment ([`MemberStates::state`]).
-pub(crate) fn logical_environment_state(members: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
-    let mut states = MemberStates::default();
-    members.into_iter().for_each(|member| states.add(member));
-    states.state()
+/// What a member's snapshot says of the own policies of a logical environment: these, and whether what runs complies with
+/// them. Nothing where it was not evaluated by any.
+pub(crate) type OwnPolicies<'p, I> = Option<(&'p [I], bool)>;
+
+/// The members of a logical environment, counted: by their states, and by what their snapshots say of its own policies.
+#[derive(Debug)]
+pub(crate) struct Members<'p, I> {
+    states: MemberStates,
+    own: BTreeMap<Option<&'p [I]>, MemberStates>,
+}
+
+impl<I> Default for Members<'_, I> {
+    fn default() -> Self {
+        Self { states: MemberStates::default(), own: BTreeMap::new() }
+    }
+}
+
+impl<'p, I: Ord> Members<'p, I> {
+    pub(crate) fn add(&mut self, (state, own): (Option<bool>, OwnPolicies<'p, I>)) {
+        self.states.add(state);
+        self.own
+            .entry(own.map(|(policies, _)| policies))
+            .or_default()
+            .add(own.map(|(_, compliant)| compliant));
+    }
+
+    /// Takes out what was added.
+    pub(crate) fn remove(&mut self, (state, own): (Option<bool>, OwnPolicies<'p, I>)) {
+        self.states.remove(state);
+        let policies = own.map(|(policies, _)| policies);
+        if let Some(states) = self.own.get_mut(&policies) {
+            states.remove(own.map(|(_, compliant)| compliant));
+            if *states == MemberStates::default() {
+                self.own.remove(&policies);
+            }
+        }
+    }
+
+    /// The verdict where `policies` are those of the logical environment, or, where nothing is known of these, those that its
+    /// members were evaluated by. False if a member is not compliant or something does not comply with these policies; true if
+    /// all are and everything does; else unknown. So it is where a member was not evaluated by the same ones, and without
+    /// members.
+    pub(crate) fn state(&self, policies: Option<&[I]>) -> Option<bool> {
+        let policies = policies.or_else(|| self.own.keys().copied().flatten().next());
+        let own = match policies {
+            None | Some([]) => Some(true),
+            Some(policies) => {
+                let counted = self.own.iter().map(|(by, states)| match *by == Some(policies) {
+                    true => states.state(),
+                    false => None,
+                });
+                worst(counted)
+            }
+        };
+        worst([self.states.state(), own])
+    }
+}
+
+/// False if one is, true if all are, else unknown.
+fn worst(states: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
+    let mut worst = Some(true);
+    for state in states {
+        match state {
+            Some(false) => return state,
+            None => worst = None,
+            Some(true) => {}
+        }
+    }
+    worst
 }
 
 #[cfg(test)]

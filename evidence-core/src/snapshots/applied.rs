@@ -13,7 +13,7 @@ use crate::name::PolicyName;
 use crate::rules::compliance::State;
 use crate::rules::policy::{self, FlowContext, Policy, PolicyDump, RuleEvaluation};
 use crate::service::Context;
-use crate::snapshots::record::{AppliedPolicy, PolicyDecision, RunningArtifact};
+use crate::snapshots::record::{AppliedPolicy, PolicyDecision, RunningArtifact, Snapshot};
 use crate::snapshots::view::FlowReason;
 
 /// A policy that a snapshot was evaluated by.
@@ -86,6 +86,8 @@ impl Serialize for FailingArtifacts {
 pub(super) struct AppliedVersions {
     pub(super) digest: Option<Hash>,
     pub(super) policies: Vec<AppliedVersion>,
+    /// Whether the environment has policies of its own among them.
+    pub(super) has_own: bool,
 }
 
 /// A version of a policy, as far as it can be found.
@@ -95,11 +97,32 @@ pub(super) struct AppliedVersion {
     pub(super) version: u64,
     pub(super) name: Option<PolicyName>,
     pub(super) policy: Option<Arc<Policy>>,
+    pub(super) counts: Counts,
+}
+
+/// Where a policy counts by which a snapshot was evaluated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counts {
+    /// In the verdicts of the snapshot itself.
+    Own,
+    /// In those of the logical environment that is shown, which demands it.
+    Demanded,
+    /// In neither, so that it is not shown: another logical environment demands it.
+    Elsewhere,
 }
 
 impl AppliedVersions {
-    pub(super) async fn read(applied: Vec<AppliedPolicy>, cx: &Context<'_>) -> Result<Self> {
+    /// Those of a snapshot, as it is shown itself, or as a part of one of a logical environment.
+    pub(super) async fn read(snapshot: Snapshot, logical: Option<Id>, cx: &Context<'_>) -> Result<Self> {
+        let Snapshot { policies: applied, demanded, logical: verdicts, .. } = snapshot;
         let Some(digest) = AppliedPolicy::digest(&applied) else { return Ok(Self::default()) };
+        let here = verdicts.into_iter().find(|verdict| Some(verdict.environment) == logical);
+        let here = here.map(|verdict| verdict.policies).unwrap_or_default();
+        let counts = |id: &Id| match (here.contains(id), demanded.contains(id)) {
+            (true, _) => Counts::Demanded,
+            (false, true) => Counts::Elsewhere,
+            (false, false) => Counts::Own,
+        };
         let ids: Vec<Id> = applied.iter().map(|applied| applied.policy).collect();
         let policies = cx.store().policies_by_id(cx.org()?, &ids).await?;
         let mut names: BTreeMap<Id, PolicyName> =
@@ -114,8 +137,20 @@ impl AppliedVersions {
             version,
             name: names.remove(&id),
             policy: parsed.remove(&(id, version)),
+            counts: counts(&id),
         };
-        Ok(Self { digest: Some(digest), policies: versions.into_iter().map(version).collect() })
+        let has_own = ids.iter().any(|id| !demanded.contains(id));
+        Ok(Self { digest: Some(digest), policies: versions.into_iter().map(version).collect(), has_own })
+    }
+
+    /// Those that are shown, each with its place among all.
+    pub(super) fn shown(&self) -> impl Iterator<Item = (u16, &AppliedVersion)> {
+        (0..=u16::MAX).zip(&self.policies).filter(|(_, version)| version.counts != Counts::Elsewhere)
+    }
+
+    /// The places of those that the logical environment demands that is shown.
+    pub(super) fn demanded(&self) -> impl Iterator<Item = u16> {
+        self.shown().filter(|(_, version)| version.counts == Counts::Demanded).map(|(place, _)| place)
     }
 
     /// What was decided of an instance that was reported in these flows.
@@ -149,7 +184,7 @@ impl AppliedVersions {
                 rule_evaluations: evaluation.map(|evaluation| evaluation.rules).unwrap_or_default(),
             })
         };
-        (0..=u16::MAX).zip(&self.policies).filter_map(decision).collect()
+        self.shown().filter_map(decision).collect()
     }
 }
 
@@ -213,8 +248,9 @@ mod tests {
                 version: 1,
                 name: Some("p".parse().unwrap()),
                 policy: Some(policy),
+                counts: Counts::Own,
             };
-            let applied = AppliedVersions { digest: None, policies: vec![version] };
+            let applied = AppliedVersions { policies: vec![version], ..AppliedVersions::default() };
             let outcome = outcome.map(|rules| serde_json::json!({"policy": 0, "rules": rules}));
             let outcomes =
                 outcome.map(|outcome| serde_json::from_value(outcome).unwrap()).into_iter().collect();

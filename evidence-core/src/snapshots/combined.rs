@@ -12,7 +12,7 @@ use crate::environments::store::{EnvironmentStatus, KnownEnvironment, MemberChan
 use crate::error::Result;
 use crate::id::Id;
 use crate::name::EnvironmentName;
-use crate::rules::policy::MemberStates;
+use crate::rules::policy::{Members, OwnPolicies};
 use crate::service::Context;
 use crate::snapshots::store::{Event, Progress, SnapshotRow};
 use crate::snapshots::timeline::Told;
@@ -379,7 +379,17 @@ impl Combined {
                 before.until = Some(at);
             }
             let environment = self.environment;
-            rows.push(SnapshotRow { environment, index, at, until: None, compliant, events: 0, revision });
+            let logical = Vec::new();
+            rows.push(SnapshotRow {
+                environment,
+                index,
+                at,
+                until: None,
+                compliant,
+                events: 0,
+                revision,
+                logical,
+            });
         }
         rows.retain(|row| range.contains(&row.index));
         Ok(rows)
@@ -415,6 +425,7 @@ impl Combined {
             if ranges.is_empty() { Vec::new() } else { cx.store().snapshots(cx.org()?, &ranges).await? };
         let heavy = rows.len() + self.spans.len() > MANY_EVALUATIONS;
         let work = Verdicts {
+            environment: self.environment,
             spans: Arc::clone(&self.spans),
             changes: Arc::clone(&self.changes),
             entries: self.entries,
@@ -518,8 +529,23 @@ impl Times {
     }
 }
 
+impl SnapshotRow {
+    /// What it says of the policies of a logical environment.
+    pub(crate) fn says_of(&self, logical: Id) -> OwnPolicies<'_, Id> {
+        let verdict = self.logical.iter().find(|verdict| verdict.environment == logical)?;
+        Some((&verdict.policies, verdict.compliant))
+    }
+
+    /// How the environment stands by it as a member of a logical one.
+    fn standing(&self, logical: Id) -> (Option<bool>, OwnPolicies<'_, Id>) {
+        (Some(self.compliant), self.says_of(logical))
+    }
+}
+
 /// What the verdicts of snapshots follow from.
 struct Verdicts {
+    /// The logical environment.
+    environment: Id,
     spans: Arc<[Span]>,
     changes: Arc<BTreeSet<u64>>,
     entries: u64,
@@ -530,7 +556,7 @@ struct Verdicts {
 impl Verdicts {
     /// The entries of the snapshots from one to another, and of each whether all that ran was allowed to.
     fn between(self, first: u64, last: u64) -> BTreeMap<u64, bool> {
-        let Self { spans, changes, entries, rows } = self;
+        let Self { environment, spans, changes, entries, rows } = self;
         let mut of_member = BTreeMap::<Id, (Vec<&SnapshotRow>, Vec<&Span>)>::new();
         for row in &rows {
             of_member.entry(row.environment).or_default().0.push(row);
@@ -551,16 +577,18 @@ impl Verdicts {
             };
             taken.extend(rows.iter().filter(is_told).map(|row| (row.revision, *row)));
         }
-        // How a member stands after so many entries.
+        // How a member stands by a snapshot, and how after so many entries.
         let stands = |member: &Id, entries: u64| {
-            let (rows, _) = of_member.get(member)?;
-            let after = rows.partition_point(|row| row.revision < entries);
-            Some(rows.get(after.checked_sub(1)?)?.compliant)
+            let found = of_member.get(member).and_then(|(rows, _)| {
+                let after = rows.partition_point(|row| row.revision < entries);
+                rows.get(after.checked_sub(1)?).copied()
+            });
+            found.map_or((None, None), |row: &SnapshotRow| row.standing(environment))
         };
         let now = spans.iter().filter(|span| span.covers(first));
         let now = now.map(|span| (span.member, stands(&span.member, first)));
-        let mut members = BTreeMap::<Id, Option<bool>>::from_iter(now);
-        let mut states = MemberStates::default();
+        let mut members = BTreeMap::<Id, (Option<bool>, OwnPolicies<'_, Id>)>::from_iter(now);
+        let mut states = Members::default();
         members.values().for_each(|member| states.add(*member));
         let mut verdicts = BTreeMap::new();
         let told = changes.range(first..=last).copied().chain(taken.keys().copied());
@@ -573,7 +601,7 @@ impl Verdicts {
                     states.remove(was);
                 }
             }
-            let mut put = |member: &Id, stands: Option<bool>| {
+            let mut put = |member: &Id, stands| {
                 if let Some(was) = members.insert(*member, stands) {
                     states.remove(was);
                 }
@@ -583,10 +611,10 @@ impl Verdicts {
                 put(member, stands(member, entry));
             }
             if let Some(row) = taken.get(&entry) {
-                put(&row.environment, Some(row.compliant));
+                put(&row.environment, row.standing(environment));
             }
             if told.contains(&entry) {
-                verdicts.insert(entry, states.state() == Some(true));
+                verdicts.insert(entry, states.state(None) == Some(true));
             }
         }
         verdicts
@@ -692,7 +720,10 @@ mod tests {
                 if let Happens::Has(compliant) = what {
                     let (environment, at) = (member(*number), Timestamp::from_micros(0));
                     let (index, compliant) = (rows.len() as u64 + 1, *compliant);
-                    rows.push(SnapshotRow { environment, index, at, until: None, compliant, events: 0, revision: entry });
+                    let logical = Vec::new();
+                    rows.push(SnapshotRow {
+                        environment, index, at, until: None, compliant, events: 0, revision: entry, logical,
+                    });
                 } else {
                     let joined = matches!(what, Happens::Joins);
                     changes.push(MemberChange { entry, member: member(*number), joined });
@@ -706,7 +737,8 @@ mod tests {
             }
             let (spans, _) = spans(&changes, &Archived::new());
             let entries = ledger.len() as u64;
-            let work = Verdicts { spans: spans.into(), changes: Arc::new(shown), entries, rows };
+            let environment = member(15);
+            let work = Verdicts { environment, spans: spans.into(), changes: Arc::new(shown), entries, rows };
             let (first, last) = (window.0.min(window.1), window.0.max(window.1));
             expected.retain(|entry, _| (first..=last).contains(entry));
             prop_assert_eq!(work.between(first, last), expected);

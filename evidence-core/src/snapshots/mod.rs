@@ -21,8 +21,8 @@ pub use expression::{BadExpression, BadInterval, Expression, Interval, Position,
 pub use key::ArtifactKey;
 pub use operations::{GetSnapshot, ListSnapshots};
 pub use record::{
-    Annotation, AppliedPolicy, DeploymentSource, PolicyDecision, PolicyOutcome, Provenance, RunningArtifact,
-    Snapshot,
+    Annotation, AppliedPolicy, DeploymentSource, LogicalVerdict, PolicyDecision, PolicyOutcome, Provenance,
+    RunningArtifact, Snapshot,
 };
 pub use sources::DeploymentDiff;
 pub use store::{

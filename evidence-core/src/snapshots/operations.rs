@@ -200,6 +200,7 @@ mod tests {
                 compliant: true,
                 events: 0,
                 revision: 0,
+                logical: Vec::new(),
             };
             let expected = SnapshotSummary {
                 index: 1,

@@ -40,6 +40,13 @@ pub struct Snapshot {
     pub skipped_elements: u64,
     /// The policies it was evaluated by, by id.
     pub policies: Vec<AppliedPolicy>,
+    /// Those of them that only logical environments demand of which the environment is a member. They count in the verdicts of
+    /// these ([`logical`](Self::logical)), and not in its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub demanded: Vec<Id>,
+    /// Whether what runs complies with the policies of logical environments of which the environment is a member, by their ids.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub logical: Vec<LogicalVerdict>,
     /// Artifacts that began to run, or whose data differ from the snapshot before.
     pub changes: Vec<RunningArtifact>,
     /// Artifacts that no longer run.
@@ -74,8 +81,20 @@ impl Snapshot {
 impl Snapshot {
     /// The state of the environment by this snapshot: unknown where no policy was attached and no provenance required.
     pub(crate) fn state(&self) -> Option<bool> {
-        environment_state(Some(self.compliant), !self.policies.is_empty() || self.requires_provenance)
+        let has_policies = self.policies.len() > self.demanded.len();
+        environment_state(Some(self.compliant), has_policies || self.requires_provenance)
     }
+}
+
+/// What a snapshot of a member says about a logical environment that has policies of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogicalVerdict {
+    /// The logical environment.
+    pub environment: Id,
+    /// Its policies, in the order of their ids.
+    pub policies: Vec<Id>,
+    /// Whether everything that runs in the member satisfies each of them. Allowlists do not count.
+    pub compliant: bool,
 }
 
 /// A policy that a snapshot was evaluated by.

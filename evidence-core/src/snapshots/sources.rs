@@ -240,6 +240,7 @@ impl Sources {
         let trail = source.and_then(|source| self.trail_name(source));
         FlowContext {
             flow_name: flow.map(|flow| flow.name.to_string()).unwrap_or_default(),
+            condition_names: Arc::default(),
             trail_name: trail.cloned().unwrap_or_default(),
             artifact_state: provenance.state,
             reason: provenance.reason.clone(),

@@ -9,7 +9,7 @@ use crate::name::{EnvironmentName, Fingerprint};
 use crate::page::{Listed, Page, PageRequest, SortDirection};
 use crate::rules::compliance::State;
 use crate::snapshots::key::ArtifactKey;
-use crate::snapshots::record::{RunningArtifact, Snapshot};
+use crate::snapshots::record::{LogicalVerdict, RunningArtifact, Snapshot};
 use crate::store::entry::Current;
 use crate::store::error::StoreResult;
 use crate::time::Timestamp;
@@ -24,7 +24,7 @@ pub struct SnapshotEntry {
 }
 
 /// A snapshot's line in a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotRow {
     /// The environment.
     pub environment: Id,
@@ -40,6 +40,8 @@ pub struct SnapshotRow {
     pub events: u64,
     /// The ledger index of the fact that took it.
     pub revision: u64,
+    /// What it says about logical environments that have policies of their own.
+    pub logical: Vec<LogicalVerdict>,
 }
 
 /// How far the snapshots of an environment had come at some point of the ledger.

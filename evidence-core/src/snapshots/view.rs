@@ -233,8 +233,9 @@ impl SnapshotView {
         let (environment, index) = (&timeline.environment.record, row.index);
         let parts = timeline.parts(&row, cx).await?;
         let (mut summary, mut kept) = (Summary::default(), BTreeMap::new());
+        let logical = timeline.is_combined().then_some(environment.id);
         for part in &parts {
-            let read = PartRead::of(*part, cx).await?;
+            let read = PartRead::of(*part, logical, cx).await?;
             summary.add(&read)?;
             timeline.at_most(summary.artifacts, "snapshot_expression", cx)?;
             // Of what is too much to be kept, one member's is at hand at a time, and read again when it is sent.
@@ -256,7 +257,8 @@ impl SnapshotView {
             artifacts: Vec::new(),
         };
         let owned = cx.to_owned_context();
-        let read = move |part: Part| part_artifacts(part, kept.remove(&part.environment), owned.clone());
+        let read =
+            move |part: Part| part_artifacts((part, logical), kept.remove(&part.environment), owned.clone());
         let artifacts = stream::iter(parts).then(read).try_flatten();
         JsonList::with_first_item(artifacts, view, &cx.compute()).await
     }
@@ -267,13 +269,13 @@ const MAX_KEPT: usize = 8192;
 
 /// The artifacts of a part of a snapshot, which may be at hand.
 async fn part_artifacts(
-    part: Part,
+    (part, logical): (Part, Option<Id>),
     kept: Option<PartRead>,
     owned: OwnedContext,
 ) -> Result<BoxStream<'static, Result<SnapshotArtifact>>> {
     let read = match kept {
         Some(kept) => kept,
-        None => PartRead::of(part, &owned.context()).await?,
+        None => PartRead::of(part, logical, &owned.context()).await?,
     };
     Ok(read.artifacts(owned))
 }
@@ -286,7 +288,12 @@ struct PartRead {
 }
 
 impl PartRead {
-    async fn of(Part { environment, index, shown }: Part, cx: &Context<'_>) -> Result<Self> {
+    /// Reads it as a part of a snapshot of the environment itself, or of a `logical` one.
+    async fn of(
+        Part { environment, index, shown }: Part,
+        logical: Option<Id>,
+        cx: &Context<'_>,
+    ) -> Result<Self> {
         let org = cx.org()?;
         let mut placed = cx.store().instances(org, environment, index).await?;
         if shown != Shown::Own {
@@ -300,15 +307,27 @@ impl PartRead {
         let snapshot = snapshot.ok_or_else(lost)?.record;
         let (requires_provenance, skipped_elements) =
             (snapshot.requires_provenance, snapshot.skipped_elements);
-        let applied = AppliedVersions::read(snapshot.policies, cx).await?;
+        let applied = AppliedVersions::read(snapshot, logical, cx).await?;
         let evaluated_before = |placed: &SnapshotEntry| placed.instance.judged_by != applied.digest;
         // What exited with this snapshot was evaluated by the policies of the one before.
         let applied_before = if placed.iter().any(evaluated_before) {
             let before = cx.store().snapshot(org, environment, index.saturating_sub(1)).await?;
-            AppliedVersions::read(before.map(|before| before.record.policies).unwrap_or_default(), cx).await?
+            match before {
+                Some(before) => AppliedVersions::read(before.record, logical, cx).await?,
+                None => AppliedVersions::default(),
+            }
         } else {
             AppliedVersions::default()
         };
+        for placed in &mut placed {
+            let judged_by = |applied: &&AppliedVersions| applied.digest == placed.instance.judged_by;
+            let by = [&applied, &applied_before].into_iter().find(judged_by);
+            let mut demanded = by.into_iter().flat_map(AppliedVersions::demanded);
+            if demanded.any(|place| placed.instance.violates.binary_search(&place).is_ok()) {
+                // It may run in the member, perhaps, and does not comply with the logical environment's own policies.
+                placed.instance.compliant = Some(false);
+            }
+        }
         placed.sort_by_cached_key(|placed| {
             (placed.running_instances() == 0, Reverse(placed.instance.created.last().copied()))
         });
@@ -364,24 +383,24 @@ impl Summary {
             } += 1;
         }
         // The place that each policy of this part has among all.
-        let mut places = Vec::new();
+        let mut places = BTreeMap::new();
         if shown.shown != Shown::Left {
             self.skipped_elements = self.skipped_elements.saturating_add(shown.skipped_elements);
-            for version in &shown.applied.policies {
+            for (place, version) in shown.applied.shown() {
                 let same =
                     |known: &AppliedVersion| (known.id, known.version) == (version.id, version.version);
                 let known = self.policies.iter().position(same).unwrap_or_else(|| {
                     self.policies.push(version.clone());
                     self.policies.len() - 1
                 });
-                places.push(known);
+                places.insert(place, known);
             }
         }
         at_most(POLICIES, self.policies.len(), "snapshot_expression")?;
         let violating =
             placed.iter().filter(|placed| !placed.exited && placed.instance.compliant == Some(false));
         self.denied.extend(violating.map(|placed| {
-            let places = placed.instance.violates.iter().filter_map(|place| places.get(usize::from(*place)));
+            let places = placed.instance.violates.iter().filter_map(|place| places.get(place));
             let violates = places.filter_map(|place| u16::try_from(*place).ok()).collect();
             Denied { fingerprint: fingerprint(&placed.instance), violates }
         }));
@@ -545,7 +564,9 @@ impl ShownBy {
         flows: &[ArtifactFlow],
         decisions: &[PolicyDecision],
     ) -> Vec<String> {
-        let has_policies = instance.judged_by.is_some();
+        let has_policies = self.applied(instance).is_none_or(|applied| applied.has_own)
+            && instance.judged_by.is_some()
+            || decisions.iter().any(|one| !one.status.is_compliant());
         let lacks_provenance = instance.provenance.is_empty() && (self.requires_provenance || !has_policies);
         let because = match &instance.not_evaluated {
             // The policies say so, if there are some. Whether it has provenance is not known.

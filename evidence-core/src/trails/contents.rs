@@ -5,15 +5,16 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::time::Instant;
 
-use crate::artifacts::store::ArtifactRow;
+use crate::artifacts::store::{ArtifactRow, GivenName};
 use crate::attestations::record::Binding;
 use crate::attestations::store::AttestationRow;
 use crate::cache::sized::Cache;
 use crate::error::Result;
 use crate::id::Id;
+use crate::name::Fingerprint;
 use crate::rules::compliance::{ByContent, ReportedArtifact, ReportedAttestation};
 use crate::service::Context;
-use crate::store::batch::sort_by_ids;
+use crate::store::batch::{distinct, sort_by_ids};
 use crate::trails::store::{TrailContents, TrailVersion};
 
 /// About so many bytes of trails are cached. A trail that has as much as may be reported to it fits in half of it.
@@ -91,24 +92,41 @@ fn memory(contents: &TrailContents, fact: u64) -> usize {
 
 impl Context<'_> {
     /// These trails with what was reported to them, as the store answers, with the names that unnamed content of theirs was given
-    /// before. What is reported later changes none of them.
+    /// in their flows.
     pub(crate) async fn trail_contents(&self, ids: &[Id]) -> Result<Vec<TrailContents>> {
         let org = self.org()?;
         let mut found = self.store().trail_contents(org, ids).await?;
+        let unnamed = |contents: &TrailContents| {
+            let flow = contents.trail.flow;
+            Vec::from_iter(contents.unnamed().into_iter().map(|fingerprint| (flow, fingerprint)))
+        };
+        let asked = distinct(found.iter().flat_map(unnamed));
+        if asked.is_empty() {
+            return Ok(found);
+        }
+        let names = self.names_in_flows(&asked).await?;
         for contents in &mut found {
-            let unnamed = contents.unnamed();
-            if unnamed.is_empty() {
-                continue;
-            }
-            let (flow, newest) = (contents.trail.flow, contents.artifacts.iter().map(|row| row.index).max());
-            let entries = newest.map_or(0, |newest| newest + 1);
-            let origins = self.store().provenance(org, &unnamed, entries).await?;
-            let named = origins.into_iter().filter(|origin| origin.report.flow == flow);
-            let named = named.filter(|origin| !origin.last_name.is_empty());
+            let of_it = unnamed(contents).into_iter().filter_map(|content| names.get_key_value(&content));
             contents.earlier_names =
-                named.map(|origin| (origin.report.fingerprint.to_string(), origin.last_name)).collect();
+                of_it.map(|((_, content), names)| (content.to_string(), names.clone())).collect();
         }
         Ok(found)
+    }
+
+    /// The names that this content was given in these flows, each with the ledger index of the first report by it.
+    pub(crate) async fn names_in_flows(
+        &self,
+        asked: &[(Id, Fingerprint)],
+    ) -> Result<BTreeMap<(Id, Fingerprint), BTreeMap<String, u64>>> {
+        let mut names = BTreeMap::<_, BTreeMap<String, u64>>::new();
+        if !asked.is_empty() {
+            for GivenName { flow, fingerprint, name, first } in
+                self.store().given_names(self.org()?, asked).await?
+            {
+                names.entry((flow, fingerprint)).or_default().insert(name, first);
+            }
+        }
+        Ok(names)
     }
 
     /// Which versions these trails have, in order.

@@ -1,6 +1,6 @@
 //! What a store answers about trails, and what was reported to them.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 
@@ -76,20 +76,21 @@ impl TrailContents {
         self
     }
 
-    /// The content that no report here gives a name, in any order, if the template may ask for something by name.
+    /// The content that was reported here without a name before it was by one, in any order, if the template may ask for
+    /// something by name.
     pub(crate) fn unnamed(&self) -> Vec<Fingerprint> {
         if self.trail.template.is_none() {
             return Vec::new();
         }
-        let mut unnamed = BTreeSet::new();
-        for artifact in self.artifacts.iter().filter(|artifact| artifact.template_reference_name.is_empty()) {
-            unnamed.insert(&artifact.fingerprint);
+        let mut first = BTreeMap::<&Fingerprint, &ArtifactRow>::new();
+        for artifact in &self.artifacts {
+            let known = first.entry(&artifact.fingerprint).or_insert(artifact);
+            if artifact.index < known.index {
+                *known = artifact;
+            }
         }
-        for artifact in self.artifacts.iter().filter(|artifact| !artifact.template_reference_name.is_empty())
-        {
-            unnamed.remove(&artifact.fingerprint);
-        }
-        unnamed.into_iter().cloned().collect()
+        first.retain(|_, artifact| artifact.template_reference_name.is_empty());
+        first.into_keys().cloned().collect()
     }
 
     /// Puts trails and what was reported to them together, for stores that read each apart, in any order.

@@ -486,6 +486,10 @@ impl ServiceAccountStore for Broken {
 
 #[async_trait]
 impl EnvironmentStore for Broken {
+    async fn logical_environments(&self, org: Id, members: &[Id]) -> StoreResult<Vec<Id>> {
+        self.whole.logical_environments(org, members).await
+    }
+
     async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<KnownEnvironment>> {
         self.whole.environment(org, name).await
     }

@@ -63,6 +63,7 @@ impl Bench {
             tags: Tags::from([("team".to_owned(), "a%b".to_owned())]),
             created_at: NOW,
             created_by: self.actor.clone(),
+            former_names: Vec::new(),
             archived_at: None,
             unknown: UnknownFields::default(),
         }

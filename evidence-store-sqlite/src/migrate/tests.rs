@@ -98,6 +98,7 @@ impl Bench {
             tags: Tags::new(),
             created_at: NOW,
             created_by: self.actor.clone(),
+            former_names: Vec::new(),
             archived_at: None,
             unknown: UnknownFields::default(),
         };

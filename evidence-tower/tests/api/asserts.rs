@@ -288,6 +288,83 @@ async fn a_logical_environment_asks_the_policies_of_its_members() {
     .await;
 }
 
+/// One member has policies, the next has none: for that one the flows decide, as they do where it is asked alone.
+#[tokio::test]
+async fn members_without_policies_ask_the_flows_beside_the_policies_of_others() {
+    on_every_store_and_mount(async |api| {
+        api.given_flow_with_template().await;
+        api.given_artifact('1', "t").await;
+        api.given_environments("docker", &["prod", "free"]).await;
+        let strict =
+            json!({"name": "strict", "type": "docker", "description": "", "require_provenance": true});
+        api.put("/environments/acme").json(&strict).await.created();
+        api.put_policy("provenance", PROVENANCE).await.created();
+        api.attach("prod", "provenance").await;
+        for members in [["prod", "free"], ["prod", "strict"]] {
+            let name = members[1].replace("free", "one").replace("strict", "two");
+            let all =
+                json!({"name": name, "type": "logical", "description": "", "included_environments": members});
+            api.put("/environments/acme").json(&all).await.created();
+        }
+        for compliant in [false, true] {
+            if compliant {
+                api.given_test('1', "t", true).await;
+            }
+            assert_eq!(api.asserted("?environment_name=prod").await["compliant"], true);
+            for (group, member) in [("one", "free"), ("two", "strict")] {
+                let alone = api.asserted(&format!("?environment_name={member}")).await;
+                let together = api.asserted(&format!("?environment_name={group}")).await;
+                assert_eq!(
+                    (&alone["compliant"], &together["compliant"]),
+                    (&json!(compliant), &json!(compliant))
+                );
+                assert_eq!(together["reasons_for_incompliance"], alone["reasons_for_incompliance"]);
+                assert_eq!(together["policy_evaluations"][0]["status"], "COMPLIANT");
+            }
+        }
+    })
+    .await;
+}
+
+/// A flow that was called so is not left out by another name.
+#[tokio::test]
+async fn neither_renaming_nor_archiving_a_flow_waives_what_it_had_to_comply_with() {
+    on_every_store_and_mount(async |api| {
+        api.given_environments("docker", &["prod"]).await;
+        let but = |name: &str| {
+            format!("{COMPLIANCE}    exceptions:\n      - if: ${{{{ flow.name != '{name}' }}}}\n")
+        };
+        for name in ["web", "shop"] {
+            api.put_policy(name, &but(name)).await.created();
+            api.attach("prod", name).await;
+        }
+        api.given_flow_with_template().await;
+        api.given_artifact('1', "t").await;
+        let gate = async |step: &str, policies: [bool; 2]| {
+            let mut found = Vec::new();
+            for policy in ["web", "shop"] {
+                found.push(api.asserted(&format!("?policy_name={policy}")).await["compliant"] == true);
+            }
+            assert_eq!(found, policies, "{step}");
+            api.report_running("prod", &[('1', &[1])]).await;
+            let snapshot = api.get("/snapshots/acme/prod/-1").await.ok();
+            let decisions = snapshot["artifacts"][0]["policy_decisions"].as_array().unwrap().iter();
+            let found = Vec::from_iter(decisions.map(|one| one["status"] == "COMPLIANT"));
+            assert_eq!(found, policies, "{step}");
+            snapshot["artifacts"][0]["reasons_for_incompliance"].to_string()
+        };
+        gate("it is called web", [false, true]).await;
+        api.put("/flows/acme/web/rename").json(json!({"new_name": "shop"})).await.ok();
+        let reasons = gate("it was called web", [false, false]).await;
+        assert!(reasons.contains("it does not hold alike for the flow's names 'shop', 'web'"), "{reasons}");
+        api.put("/flows/acme/shop/rename").json(json!({"new_name": "web"})).await.ok();
+        gate("it is called so again", [false, false]).await;
+        api.put("/flows/acme/web/archive").await.ok();
+        gate("it is archived", [false, false]).await;
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn the_gate_looks_at_the_names_by_which_an_artifact_runs_as_its_environment_does() {
     on_every_store_and_mount(async |api| {

@@ -214,6 +214,25 @@ async fn an_archived_flow_is_in_no_list_and_takes_nothing_more() {
 }
 
 #[tokio::test]
+async fn a_flow_has_at_most_twenty_former_names() {
+    on_every_store_and_mount(async |api| {
+        put(&api, "f0").await.created();
+        for number in 0..20 {
+            let rename = api.put(&format!("/flows/acme/f{number}/rename"));
+            rename.json(json!({"new_name": format!("f{}", number + 1)})).await.ok();
+        }
+        let rename = async |new_name: &str| {
+            api.put("/flows/acme/f20/rename").json(json!({"new_name": new_name})).await
+        };
+        rename("f21").await.refuses_field(400, "new_name");
+        // One that it had already.
+        rename("f3").await.ok();
+        api.put("/flows/acme/f3/archive").await.ok();
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn nothing_is_in_a_space() {
     on_every_store_and_mount(async |api| {
         put(&api, "web").await.created();

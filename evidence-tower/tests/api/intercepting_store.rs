@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use bytes::Bytes;
 use evidence_core::artifacts::{
-    Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Found, Matches, Origin,
+    Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Found, GivenName, Matches, Origin,
 };
 use evidence_core::attestations::{
     Attestation, AttestationStore, DecisionFilter, DecisionRow, FlowPosition, ListedAttestation,
@@ -546,6 +546,10 @@ impl ArtifactStore for InterceptingStore {
     ) -> StoreResult<Vec<Origin>> {
         self.ask("provenance", self.inner.provenance(org, fingerprints, entries)).await
     }
+
+    async fn given_names(&self, org: Id, asked: &[(Id, Fingerprint)]) -> StoreResult<Vec<GivenName>> {
+        self.ask("given_names", self.inner.given_names(org, asked)).await
+    }
 }
 
 #[async_trait]
@@ -727,6 +731,10 @@ impl EnvironmentStore for InterceptingStore {
 
     async fn member_changes(&self, org: Id, environment: Id) -> StoreResult<Vec<MemberChange>> {
         self.ask("member_changes", self.inner.member_changes(org, environment)).await
+    }
+
+    async fn logical_environments(&self, org: Id, members: &[Id]) -> StoreResult<Vec<Id>> {
+        self.ask("logical_environments", self.inner.logical_environments(org, members)).await
     }
 
     async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>> {

@@ -76,8 +76,11 @@ impl LedgerChecker {
                 self.flows.insert(record.id, record);
             }
             Fact::FlowRenamed { record, was } => {
-                let renamed =
-                    |flow: &Flow| (flow.name.clone(), Flow { name: record.name.clone(), ..flow.clone() });
+                let renamed = |flow: &Flow| {
+                    let (name, former_names) = (record.name.clone(), record.former_names.clone());
+                    (flow.name.clone(), Flow { name, former_names, ..flow.clone() })
+                };
+                assert_eq!(record.former_names.last(), Some(&was), "the names of a renamed flow");
                 let before = self.flows.get(&record.id).map(renamed);
                 self.expect("a renamed flow", before, Some((was, record.clone())));
                 self.flows.insert(record.id, record);
@@ -85,8 +88,11 @@ impl LedgerChecker {
             Fact::FlowArchived { record, was } => {
                 let archived = |flow: &Flow| {
                     let (name, archived_at) = (record.name.clone(), record.archived_at);
-                    (flow.name.clone(), flow.archived_at, Flow { name, archived_at, ..flow.clone() })
+                    let former_names = record.former_names.clone();
+                    let archived = Flow { name, former_names, archived_at, ..flow.clone() };
+                    (flow.name.clone(), flow.archived_at, archived)
                 };
+                assert_eq!(record.former_names.last(), Some(&was), "the names of an archived flow");
                 let before = self.flows.get(&record.id).map(archived);
                 self.expect("an archived flow", before, Some((was, None, record.clone())));
                 self.flows.insert(record.id, record);

@@ -13,6 +13,9 @@ use crate::support::{
     Api, ManualClock, StoreUnderTest, fixture, on_every_store, on_every_store_and_mount, stores,
 };
 
+/// A policy that asks for a test.
+const TEST: &str = "_schema: https://example.com/schemas/policy/v1\nartifacts:\n  attestations:\n    - name: test\n      type: generic\n";
+
 /// When the clock begins.
 const NOW: f64 = 1_783_538_510.0;
 
@@ -237,6 +240,155 @@ async fn a_logical_snapshot_has_the_verdicts_of_its_members() {
         assert_eq!(decided, [json!("p"), json!("q"), json!("q")]);
         let reasons = &snapshot["artifacts"][1]["reasons_for_incompliance"];
         assert!(reasons[0].as_str().unwrap().contains("policy 'q'"), "{reasons}");
+    })
+    .await;
+}
+
+/// Its own policies count in its state, in its snapshots and at the gate, and in nothing of its members.
+#[tokio::test]
+async fn what_runs_in_the_members_complies_with_the_policies_of_a_logical_environment() {
+    on_every_store_and_mount(async |api| {
+        api.given_environments("docker", &["eu", "us"]).await;
+        put_all(&api, &["eu", "us"]).await;
+        for (policy, text) in [("p", PROVENANCE), ("test", TEST)] {
+            api.put_policy(policy, text).await.created();
+        }
+        for (digit, trail) in [('1', "t1"), ('2', "t2")] {
+            api.given_artifact(digit, trail).await;
+        }
+        for member in ["eu", "us"] {
+            api.attach(member, "p").await;
+        }
+        api.report_running("eu", &[('1', &[10])]).await.created();
+        api.report_running("us", &[('2', &[10])]).await.created();
+        let expect = async |step: &str, state: Value| {
+            let all = api.get("/environments/acme/all").await.ok();
+            assert_eq!(all["state"], state, "{step}");
+            let listed = api.get("/environments/acme").await.ok();
+            assert!(listed.as_array().unwrap().contains(&all), "{step}");
+            let list = api.get("/snapshots/acme/all").await.ok();
+            let snapshot = api.get("/snapshots/acme/all/-1").await.ok();
+            for shown in [&list[0], &snapshot] {
+                assert_eq!(shown["compliant"], json!(state == true), "{step}: {shown}");
+            }
+            // The members are as they are without it.
+            for member in ["eu", "us"] {
+                assert_eq!(
+                    api.get(&format!("/environments/acme/{member}")).await.ok()["state"],
+                    true,
+                    "{step}"
+                );
+                let own = api.get(&format!("/snapshots/acme/{member}/-1")).await.ok();
+                assert_eq!(own["compliant"], true, "{step}");
+                let applied = Vec::from_iter(
+                    own["applied_policies"].as_array().unwrap().iter().map(|one| &one["name"]),
+                );
+                assert_eq!(applied, [&json!("p")], "{step}");
+                let decisions = own["artifacts"][0]["policy_decisions"].as_array().unwrap();
+                assert_eq!(decisions.len(), 1, "{step}");
+            }
+            // What runs may go on where the environment is compliant.
+            let mut gates = Vec::new();
+            for digit in ['1', '2'] {
+                let gate = format!("/asserts/acme/fingerprint/{}?environment_name=all", fingerprint(digit));
+                gates.push(api.get(&gate).await.ok()["compliant"] == true);
+            }
+            assert_eq!(gates.iter().all(|gate| *gate), state == true, "{step}");
+            snapshot
+        };
+        expect("it has no policies", json!(true)).await;
+        api.attach("all", "test").await;
+        let snapshot = expect("nothing was tested", json!(false)).await;
+        assert_eq!(snapshot["artifact_compliance_count"], json!({"true": 0, "false": 2, "null": 0}));
+        let applied = &snapshot["applied_policies"];
+        let names = Vec::from_iter(applied.as_array().unwrap().iter().map(|one| one["name"].clone()));
+        assert_eq!(names, [json!("p"), json!("test")]);
+        assert_eq!(applied[1]["failing_artifacts"].as_array().unwrap().len(), 2, "{applied}");
+        let artifact = &snapshot["artifacts"][0];
+        let reasons = artifact["reasons_for_incompliance"].as_array().unwrap();
+        assert!(reasons[0].as_str().unwrap().contains("policy 'test'"), "{artifact}");
+        // Evidence tells at the next report of the member.
+        for (digit, trail) in [('1', "t1"), ('2', "t2")] {
+            api.given_test(digit, trail, true).await;
+        }
+        api.report_running("eu", &[('1', &[10])]).await.created();
+        expect("one member is reported on", json!(false)).await;
+        api.report_running("us", &[('2', &[10])]).await.created();
+        expect("the other one is, too", json!(true)).await;
+        // An allowlist is a member's own.
+        api.given_test('1', "t1", false).await;
+        let allowed =
+            json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": "known"});
+        api.put("/allowlists/acme/eu").json(&allowed).await.created();
+        api.report_running("eu", &[('1', &[10])]).await.created();
+        expect("it is allowed in a member", json!(false)).await;
+        api.given_test('1', "t1", true).await;
+        api.report_running("eu", &[('1', &[10])]).await.created();
+        expect("it complies", json!(true)).await;
+        // A new version of the policy, or its end, counts at once.
+        api.put_policy("test", &TEST.replace("name: test", "name: scan")).await.created();
+        expect("the policy asks for something else", json!(false)).await;
+        let detach = api.delete("/environments/acme/all/policies").json(json!({"policy_names": ["test"]}));
+        detach.await.expect_exactly(200, json!("OK"));
+        expect("it is detached", json!(true)).await;
+        api.patch("/environments/acme/all").json(json!({"policies": ["test"]})).await.ok();
+        expect("it is back", json!(false)).await;
+        // So does what members join and leave.
+        put_all(&api, &[]).await;
+        put_all(&api, &["us"]).await;
+        let all = api.get("/environments/acme/all").await.ok();
+        assert_eq!(all["state"], false);
+        archive(&api, "us").await;
+        assert_eq!(api.get("/environments/acme/all").await.ok()["state"], json!(null));
+        // What the older snapshots said stays.
+        let list = api.get("/snapshots/acme/all?reverse=true&per_page=100").await.ok();
+        let verdicts = Vec::from_iter(list.as_array().unwrap().iter().map(|row| row["compliant"] == true));
+        assert!(verdicts.contains(&true) && verdicts.contains(&false), "{verdicts:?}");
+    })
+    .await;
+}
+
+/// A policy of a logical environment that its member has, too, and one that another logical environment has.
+#[tokio::test]
+async fn policies_of_logical_environments_count_where_they_are_attached() {
+    on_every_store_and_mount(async |api| {
+        api.given_environments("docker", &["eu"]).await;
+        for (policy, text) in [("p", PROVENANCE), ("test", TEST)] {
+            api.put_policy(policy, text).await.created();
+        }
+        api.given_artifact('1', "t1").await;
+        api.report_running("eu", &[('1', &[10])]).await.created();
+        for (name, policy) in [("one", "p"), ("two", "test")] {
+            let logical = json!({
+                "name": name, "type": "logical", "description": "", "included_environments": ["eu"],
+                "policies": [policy],
+            });
+            api.put("/environments/acme").json(&logical).await.created();
+        }
+        let state =
+            async |name: &str| api.get(&format!("/environments/acme/{name}")).await.ok()["state"].clone();
+        // The member has no policies, so that nothing is known of it but what is violated.
+        assert_eq!(
+            [state("eu").await, state("one").await, state("two").await],
+            [json!(null), json!(null), json!(false)]
+        );
+        api.attach("eu", "p").await;
+        assert_eq!(
+            [state("eu").await, state("one").await, state("two").await],
+            [json!(true), json!(true), json!(false)]
+        );
+        api.attach("eu", "test").await;
+        assert_eq!([state("eu").await, state("one").await], [json!(false), json!(false)]);
+        let detach = api.delete("/environments/acme/eu/policies").json(json!({"policy_names": ["test"]}));
+        detach.await.expect_exactly(200, json!("OK"));
+        assert_eq!(
+            [state("eu").await, state("one").await, state("two").await],
+            [json!(true), json!(true), json!(false)]
+        );
+        let snapshot = api.get("/snapshots/acme/one/-1").await.ok();
+        assert_eq!(snapshot["applied_policies"].as_array().unwrap().len(), 1, "{snapshot}");
+        archive(&api, "two").await;
+        assert_eq!([state("eu").await, state("one").await], [json!(true), json!(true)]);
     })
     .await;
 }

@@ -253,7 +253,7 @@ async fn a_commit_is_compared_as_it_was_told() {
 }
 
 #[tokio::test]
-async fn content_without_a_name_in_a_new_trail_needs_what_that_asks_of_the_last_it_was_given() {
+async fn content_without_a_name_in_a_new_trail_needs_what_that_asks_of_every_name_it_was_given() {
     on_every_store_and_mount(async |api| {
         api.given_gate().await;
         api.given_artifact('1', "t").await;
@@ -276,11 +276,25 @@ async fn content_without_a_name_in_a_new_trail_needs_what_that_asks_of_the_last_
         api.get("/trails/acme/web/t2").await.expect(200, json!({"compliance_status": status}));
         api.given_test('1', "t2", true).await;
         api.expect_at_gate(true).await;
-        // Another name is another one, and what never had a name is nothing that a template expects.
+        // Another name is another one, and takes none of them away.
         api.report_to_web('1', json!({"trail_name": "t3", "template_reference_name": "other"})).await;
         api.expect_at_gate(true).await;
         api.report_to_web('1', json!({"trail_name": "t4"})).await;
+        api.expect_at_gate(false).await;
+        api.given_test('1', "t4", true).await;
         api.expect_at_gate(true).await;
+        // So it is of a report to no trail.
+        for name in [
+            json!({"template_reference_name": "api"}),
+            json!({"template_reference_name": "other"}),
+            json!({}),
+        ] {
+            api.report_to_web('2', name).await;
+        }
+        let artifact = format!("/artifacts/acme/web/fingerprint/{}", fingerprint('2'));
+        api.get(&artifact).await.expect(200, json!({"state": "INCOMPLETE", "trail_name": ""}));
+        let gate = api.get(&format!("/asserts/acme/fingerprint/{}", fingerprint('2'))).await.ok();
+        assert_eq!(gate["compliant"], false);
     })
     .await;
 }

@@ -311,6 +311,8 @@ async fn what_has_no_digest_is_shown_with_its_context_and_evaluated_as_without_p
             events_before: 0,
             skipped_elements: 0,
             policies: vec![],
+            demanded: vec![],
+            logical: vec![],
             changes: vec![
                 instance("task", 20, &json!({"ecs_context": task, "containers": ["a"]})),
                 instance("web", 10, &json!({"pods": pods})),

@@ -303,22 +303,27 @@ impl EvaluatedReports {
 }
 
 /// A report to a flow as a whole is evaluated by the template it came with, and has no attestations; one without a name has
-/// the last that its content was given there.
+/// those that its content was given there before.
 pub(crate) async fn without_trail(
     origins: &[Origin],
     cx: &Context<'_>,
 ) -> Result<BTreeMap<Id, EvaluatedReport>> {
-    let alone = origins.iter().filter(|origin| origin.report.trail.is_none());
+    let alone = Vec::from_iter(origins.iter().filter(|origin| origin.report.trail.is_none()));
+    let unnamed = alone.iter().filter(|origin| origin.report.template_reference_name.is_empty());
+    let unnamed =
+        Vec::from_iter(unnamed.map(|origin| (origin.report.flow, origin.report.fingerprint.clone())));
+    let mut names = cx.names_in_flows(&unnamed).await?;
     let mut states = BTreeMap::new();
     for part in in_parts(alone, |origin| origin.report.template) {
         let templates = cx.templates(part.iter().map(|origin| origin.report.template)).await?;
-        let report = |Origin { report: row, last_name, .. }: &Origin| {
-            (row.id, ReportedArtifact::from(row), last_name.clone(), templates.of(row.template))
+        let report = |Origin { report: row, .. }: &Origin| {
+            let names = names.remove(&(row.flow, row.fingerprint.clone())).unwrap_or_default();
+            (row.id, ReportedArtifact::from(row), names, templates.of(row.template))
         };
         let reports = part.into_iter().map(report).collect();
         let evaluations = |(.., parsed): &(_, _, _, Arc<Parsed>)| 1 + parsed.template.requirements();
-        let evaluate = |(id, report, last_name, parsed): (Id, ReportedArtifact, String, Arc<Parsed>)| {
-            (id, EvaluatedReport::alone(&report, &last_name, &parsed.template))
+        let evaluate = |(id, report, names, parsed): (Id, ReportedArtifact, _, Arc<Parsed>)| {
+            (id, EvaluatedReport::alone(&report, names, &parsed.template))
         };
         states.extend(cx.compute().evaluate_each(reports, evaluations, evaluate).await?);
     }
@@ -335,12 +340,13 @@ impl EvaluatedReport {
     pub(crate) fn in_flow(self, flow: &FlowLabel, trail_name: String) -> FlowContext {
         let Self { state: artifact_state, reason, attestations, .. } = self;
         let (flow_name, tags) = (flow.name.to_string(), Arc::clone(&flow.tags));
-        FlowContext { flow_name, trail_name, artifact_state, reason, tags, attestations }
+        let condition_names = Arc::clone(&flow.condition_names);
+        FlowContext { flow_name, condition_names, trail_name, artifact_state, reason, tags, attestations }
     }
 
-    /// How a report without a trail stands, whose content was called `last_name` last.
-    fn alone(report: &ReportedArtifact, last_name: &str, template: &Template) -> Self {
-        let earlier = EarlierNames::from([(report.fingerprint.clone(), last_name.to_owned())]);
+    /// How a report without a trail stands, whose content was given these names.
+    fn alone(report: &ReportedArtifact, names: BTreeMap<String, u64>, template: &Template) -> Self {
+        let earlier = EarlierNames::from([(report.fingerprint.clone(), names)]);
         let (reports, wanted) =
             ((std::slice::from_ref(report), &[][..]), BTreeSet::from([&*report.fingerprint]));
         let mut found =

@@ -312,6 +312,7 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
     let known = fingerprint('a');
     let flow = FlowContext {
         flow_name: "web".to_owned(),
+        condition_names: Arc::default(),
         trail_name: String::new(),
         artifact_state: State::Compliant,
         reason: None,

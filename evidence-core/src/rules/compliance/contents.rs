@@ -55,21 +55,22 @@ impl ByContent {
         attestations: Vec<ReportedAttestation>,
         earlier: &EarlierNames,
     ) -> Self {
-        let mut on_trail = Vec::new();
-        let mut places: BTreeMap<Subject<'_>, Vec<usize>> = BTreeMap::new();
-        for (place, attestation) in attestations.iter().enumerate() {
-            match attestation.binding.subject() {
-                None => on_trail.push(place),
-                Some(subject) => places.entry(subject).or_default().push(place),
-            }
-        }
-        let places: BTreeMap<_, Arc<[usize]>> =
-            places.into_iter().map(|(subject, places)| (subject, places.into())).collect();
+        let is_on_trail = |(_, one): &(usize, &ReportedAttestation)| one.binding.subject().is_none();
+        let on_trail = attestations.iter().enumerate().filter(is_on_trail).map(|(place, _)| place).collect();
+        let place_of = attestations.iter().enumerate().map(|(place, one)| (one.index, place));
+        let place_of: BTreeMap<u64, usize> = place_of.collect();
         let reports = Reports::new(artifacts, &attestations, earlier);
+        let mut places: BTreeMap<Subject<'_>, Arc<[usize]>> = BTreeMap::new();
         let (mut about, mut names) = (BTreeMap::new(), BTreeMap::new());
         for (content, of_content) in reports.contents() {
-            let subjects = reports.subjects_of_content(content);
-            let lists = subjects.iter().filter_map(|subject| places.get(subject).cloned()).collect();
+            let mut lists = Vec::new();
+            for subject in reports.subjects_of_content(content) {
+                let list = places.entry(subject).or_insert_with(|| {
+                    let reported = reports.about(&[subject]);
+                    reported.iter().filter_map(|one| place_of.get(&one.index).copied()).collect()
+                });
+                lists.push(Arc::clone(list));
+            }
             about.insert(content.to_owned(), lists);
             names.insert(content.to_owned(), of_content.iter().map(|name| (*name).to_owned()).collect());
         }
@@ -82,6 +83,8 @@ impl ByContent {
         let lists = self.about.get(fingerprint).into_iter().flatten();
         let mut places = Vec::from_iter(lists.flat_map(|list| list.iter().copied()));
         places.sort_unstable();
+        // What failed may be about it by its commit, too.
+        places.dedup();
         places
     }
 

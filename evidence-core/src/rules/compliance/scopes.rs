@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Binding, Commit, EarlierNames, ReportedArtifact, ReportedAttestation, Subject};
+use super::{Binding, EarlierNames, ReportedArtifact, ReportedAttestation, Subject, effective};
 use crate::rules::template::Template;
 
 /// What names a reported artifact: nothing but its content where it has no template name. The two are kept apart, for a
@@ -90,8 +90,7 @@ pub(super) struct Reports<'a> {
     about: BTreeMap<Subject<'a>, Vec<&'a ReportedAttestation>>,
     /// What attestations may call each content.
     subjects: BTreeMap<&'a str, BTreeSet<Subject<'a>>>,
-    /// Every name that each content was reported by in the trail, or, where none has a name, that and the name that it was
-    /// given before.
+    /// Every name that each content was reported by in the trail, and those that it was given before ([`EarlierNames`]).
     names: BTreeMap<&'a str, BTreeSet<&'a str>>,
     /// The newest report of each content.
     pub(super) newest: BTreeMap<&'a str, &'a ReportedArtifact>,
@@ -113,30 +112,57 @@ impl<'a> Reports<'a> {
                 *newest = artifact;
             }
         }
-        let is_unnamed = |names: &BTreeSet<&str>| names.iter().all(|name| name.is_empty());
-        for artifact in artifacts {
-            let fingerprint = artifact.fingerprint.as_str();
-            let earlier = earlier.get(fingerprint).filter(|name| !name.is_empty());
-            let names = reports.names.get(fingerprint).filter(|names| is_unnamed(names));
-            if let (Some(name), Some(_)) = (earlier, names)
-                && !artifact.commit.is_empty()
-            {
-                let built = Subject::Built(name, Commit::new(&artifact.commit));
-                reports.subjects.entry(fingerprint).or_default().insert(built);
-            }
-        }
-        for (fingerprint, names) in &mut reports.names {
-            if is_unnamed(names) {
-                names.extend(earlier.get(*fingerprint).map(String::as_str));
-            }
-        }
+        reports.add_earlier_names(artifacts, earlier);
         for attestation in attestations {
             match attestation.binding.subject() {
                 None => reports.on_trail.push(attestation),
                 Some(subject) => reports.about.entry(subject).or_default().push(attestation),
             }
         }
+        reports.add_failed();
         reports
+    }
+
+    /// Adds the names that the flow had given content before the trail reported it without one. Those before its first report
+    /// by a name count: what is reported later takes none of them away.
+    fn add_earlier_names(&mut self, artifacts: &'a [ReportedArtifact], earlier: &'a EarlierNames) {
+        let mut named = BTreeMap::<&str, u64>::new();
+        for artifact in artifacts.iter().filter(|artifact| !artifact.name.is_empty()) {
+            let first = named.entry(&artifact.fingerprint).or_insert(artifact.index);
+            *first = artifact.index.min(*first);
+        }
+        for artifact in artifacts.iter().filter(|artifact| artifact.name.is_empty()) {
+            let fingerprint = artifact.fingerprint.as_str();
+            if named.get(fingerprint).is_some_and(|first| *first < artifact.index) {
+                continue;
+            }
+            let given = earlier.get(fingerprint).into_iter().flatten();
+            for (name, _) in given.filter(|(_, first)| **first < artifact.index) {
+                self.names.entry(fingerprint).or_default().insert(name);
+                self.subjects.entry(fingerprint).or_default().insert(artifact.called(name));
+            }
+        }
+    }
+
+    /// Adds what failed by each name that content without a commit was reported by: of each name and commit what counts of
+    /// each attestation name.
+    fn add_failed(&mut self) {
+        let called: BTreeSet<_> = self.subjects.values().flatten().copied().collect();
+        let mut failed = BTreeMap::<Subject<'a>, Vec<&'a ReportedAttestation>>::new();
+        for (subject, reported) in &self.about {
+            let Subject::Built(name, _) = *subject else { continue };
+            if !called.contains(&Subject::Failed(name)) {
+                continue;
+            }
+            let counting = effective(reported);
+            let has_failed = |one: &&&ReportedAttestation| {
+                counting.get(one.name.as_str()).is_some_and(|counting| !counting.newest.is_compliant)
+            };
+            let reported = reported.iter().filter(has_failed).copied();
+            failed.entry(Subject::Failed(name)).or_default().extend(reported);
+        }
+        failed.retain(|_, reported| !reported.is_empty());
+        self.about.extend(failed);
     }
 
     /// The content that was reported, by fingerprint, each with the names by which it needs something.
@@ -203,6 +229,7 @@ fn named<'a>(
         let (name, commit) = match subject {
             Subject::Content(fingerprint) => (fingerprint, ""),
             Subject::Built(name, commit) => (name, commit.told),
+            Subject::Failed(name) => (name, ""),
         };
         let is_reported =
             [Slot::Named(name), Slot::Content(name)].iter().any(|slot| reported.contains_key(slot));

@@ -606,30 +606,100 @@ fn content_needs_what_the_template_asks_of_every_name_that_the_trail_reported_it
     }
 }
 
+/// The state of content as each place shows it.
+fn content_state(
+    template: &Template,
+    artifacts: &[ReportedArtifact],
+    attestations: &[ReportedAttestation],
+    earlier: &EarlierNames,
+) -> State {
+    let newest = artifacts.iter().rfind(|artifact| artifact.fingerprint == FINGERPRINT).expect("a report");
+    let status = super::evaluate_artifact(template, newest, artifacts, attestations, earlier);
+    let ArtifactState::Reported(state) = status.state else { panic!("{:?}", status.state) };
+    assert_eq!(artifact_states(template, artifacts, attestations, earlier)[FINGERPRINT].0, state);
+    let trail = super::evaluate(template, BEGUN, artifacts, attestations, earlier);
+    let listed = trail.artifacts.iter().find(|artifact| artifact.fingerprint.as_deref() == Some(FINGERPRINT));
+    assert_eq!(listed.expect("a line").state, ArtifactState::Reported(state));
+    let (wanted, both) = (BTreeSet::from([FINGERPRINT]), (artifacts, attestations));
+    let content = content_statuses(template, both, earlier, &wanted, usize::MAX, |_, _, _| ());
+    assert_eq!(content[FINGERPRINT].state, state);
+    let by_content = ByContent::new(artifacts, attestations.to_vec(), earlier);
+    assert_eq!(by_content.state(template, FINGERPRINT, &newest.name).0, state);
+    state
+}
+
 #[test]
-fn content_without_a_name_in_its_trail_has_the_one_that_it_was_given_before() {
-    let given = |name: &str| EarlierNames::from([(FINGERPRINT.to_owned(), name.to_owned())]);
-    let bar = attestation("bar", true, Binding::Trail, 3);
-    let foo = |verdict, binding| [bar.clone(), attestation("foo", verdict, binding, 5)];
-    let table = [
-        ("", "cli", vec![bar.clone()], State::Incomplete),
-        ("", "other", vec![bar.clone()], State::Compliant),
-        ("other", "cli", vec![bar.clone()], State::Compliant),
-        ("", "cli", foo(true, on_artifact()).to_vec(), State::Compliant),
-        ("", "cli", foo(true, named("cli", COMMIT)).to_vec(), State::Compliant),
-        ("", "cli", foo(false, named("cli", COMMIT)).to_vec(), State::NonCompliant),
-        ("", "other", foo(false, named("cli", COMMIT)).to_vec(), State::Compliant),
+fn content_without_a_name_in_its_trail_has_all_those_that_it_was_given_before() {
+    let given = |names: &[(&str, u64)]| {
+        let names = names.iter().map(|(name, first)| ((*name).to_owned(), *first));
+        EarlierNames::from([(FINGERPRINT.to_owned(), names.collect())])
+    };
+    let bar = attestation("bar", true, Binding::Trail, 30);
+    let foo = |verdict, binding| vec![bar.clone(), attestation("foo", verdict, binding, 50)];
+    let only = || vec![bar.clone()];
+    /// The names by which the trail reported it, each with its place; the names given before; what was attested.
+    type Case<'c> = (&'c [(&'c str, u64)], &'c [(&'c str, u64)], Vec<ReportedAttestation>, State);
+    let table: [Case<'_>; 13] = [
+        (&[("", 10)], &[("cli", 1)], only(), State::Incomplete),
+        (&[("", 10)], &[("other", 1)], only(), State::Compliant),
+        // Not the last one alone.
+        (&[("", 10)], &[("cli", 1), ("other", 5)], only(), State::Incomplete),
+        (&[("", 10)], &[("cli", 5), ("other", 1)], only(), State::Incomplete),
+        // What it is called later changes nothing.
+        (&[("", 10)], &[("other", 1), ("cli", 11)], only(), State::Compliant),
+        (&[("", 10), ("", 12)], &[("other", 1), ("cli", 11)], only(), State::Incomplete),
+        (&[("", 10), ("other", 12)], &[("cli", 1), ("other", 12)], only(), State::Incomplete),
+        (&[("other", 10)], &[("cli", 1), ("other", 10)], only(), State::Compliant),
+        (&[("other", 10), ("", 12)], &[("cli", 1), ("other", 10)], only(), State::Compliant),
+        (&[("", 10)], &[("cli", 1)], foo(true, on_artifact()), State::Compliant),
+        (&[("", 10)], &[("cli", 1)], foo(true, named("cli", COMMIT)), State::Compliant),
+        (&[("", 10)], &[("cli", 1)], foo(false, named("cli", COMMIT)), State::NonCompliant),
+        (&[("", 10)], &[("other", 1)], foo(false, named("cli", COMMIT)), State::Compliant),
     ];
-    for (name, before, attestations, expected) in table {
-        let (artifacts, earlier) = ([artifact(name, 1)], given(before));
-        let status = super::evaluate_artifact(&sample(), &artifacts[0], &artifacts, &attestations, &earlier);
-        assert_eq!(status.state, ArtifactState::Reported(expected), "{name} {before}");
-        let states = artifact_states(&sample(), &artifacts, &attestations, &earlier);
-        assert_eq!(states[FINGERPRINT].0, expected, "{name} {before}");
-        let trail = super::evaluate(&sample(), BEGUN, &artifacts, &attestations, &earlier);
-        let listed = trail.artifacts.iter().find(|artifact| artifact.artifact_id.is_some()).unwrap();
-        assert_eq!(listed.state, ArtifactState::Reported(expected), "{name} {before}");
-        let by_content = ByContent::new(&artifacts, attestations, &earlier);
-        assert_eq!(by_content.state(&sample(), FINGERPRINT, name).0, expected, "{name} {before}");
+    for (reported, before, attestations, expected) in table {
+        let artifacts = Vec::from_iter(reported.iter().map(|(name, index)| artifact(name, *index)));
+        let state = content_state(&sample(), &artifacts, &attestations, &given(before));
+        assert_eq!(state, expected, "{reported:?} {before:?}");
+    }
+}
+
+/// Whether what was attested by a name and a commit is about content that was reported by that name without a commit is
+/// unknown.
+#[test]
+fn what_failed_by_a_name_counts_for_content_that_was_reported_by_it_without_a_commit() {
+    let other = "e".repeat(40);
+    let bare = || ReportedArtifact { commit: String::new(), ..artifact("cli", 10) };
+    let bar = attestation("bar", true, Binding::Trail, 1);
+    let own = |verdict, index| attestation("foo", verdict, on_artifact(), index);
+    let by = |commit: &str, verdict, index| attestation("foo", verdict, named("cli", commit), index);
+    let elsewhere = |index| attestation("foo", false, named("other", COMMIT), index);
+    let table = [
+        // It is not lost, and nothing is gained.
+        (vec![bare()], vec![by(COMMIT, false, 2)], State::NonCompliant),
+        (vec![bare()], vec![by(COMMIT, true, 2)], State::Incomplete),
+        (vec![bare()], vec![own(true, 20), by(COMMIT, true, 30)], State::Compliant),
+        (vec![bare()], vec![own(true, 20), by(COMMIT, false, 30)], State::NonCompliant),
+        // The newest of a name decides, as it does with a commit.
+        (vec![bare()], vec![by(COMMIT, false, 2), by(COMMIT, true, 3)], State::Incomplete),
+        (vec![bare()], vec![by(COMMIT, false, 2), by(&other, true, 3)], State::NonCompliant),
+        (vec![bare()], vec![by(COMMIT, false, 2), own(true, 20)], State::Compliant),
+        (vec![bare()], vec![own(true, 20), elsewhere(30)], State::Compliant),
+        // A later report does not take away what was unknown before.
+        (
+            vec![bare(), artifact("cli", 15)],
+            vec![by(&other, false, 2), by(COMMIT, true, 3)],
+            State::Compliant,
+        ),
+        (
+            vec![bare(), artifact("cli", 15)],
+            vec![by(COMMIT, true, 2), by(&other, false, 3)],
+            State::NonCompliant,
+        ),
+        (vec![artifact("cli", 15)], vec![by(COMMIT, true, 2), by(&other, false, 3)], State::Compliant),
+    ];
+    for (artifacts, mut attestations, expected) in table {
+        let case = format!("{artifacts:?} {attestations:?}");
+        attestations.push(bar.clone());
+        assert_eq!(content_state(&sample(), &artifacts, &attestations, &NONE), expected, "{case}");
     }
 }

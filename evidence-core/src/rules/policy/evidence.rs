@@ -28,6 +28,9 @@ pub struct Artifact<'a> {
 pub struct FlowContext {
     /// Name of the flow.
     pub flow_name: String,
+    /// The names that conditions look at: the present one and those before. A condition that not all names agree on is unknown.
+    /// Without any, conditions look at [`flow_name`](Self::flow_name).
+    pub condition_names: Arc<[String]>,
     /// Name of the trail.
     pub trail_name: String,
     /// State of the artifact, not of the trail.
@@ -312,11 +315,9 @@ fn decisions(reported: &[&ReportedAttestation]) -> Vec<FlowDecision> {
 }
 
 impl<'a> Artifact<'a> {
-    /// Whether the condition holds in this flow, or without one, by whichever of its names.
+    /// Whether the condition holds in this flow, or without one, by whichever of its names and of those of the flow.
     pub(super) fn truth(self, condition: &Condition, flow: Option<&FlowContext>) -> Truth {
-        let mut scopes = self.scopes(flow).map(|scope| condition.expression.evaluate(&scope));
-        let first = scopes.next().unwrap_or(Truth::Unknown);
-        if scopes.all(|other| other == first) { first } else { Truth::Unknown }
+        Truth::alike(self.scopes(flow).map(|scope| condition.expression.evaluate(&scope)))
     }
 
     /// Why it is unknown whether the condition holds.
@@ -325,18 +326,7 @@ impl<'a> Artifact<'a> {
             return None;
         }
         let why = self.scopes(flow).find_map(|scope| condition.expression.unknown_because(&scope));
-        let why = match why {
-            Some(why) => why.to_string(),
-            None => {
-                // In order, so that the gate and snapshots give the same reason.
-                let names = BTreeSet::from_iter(self.names());
-                let more = names.len().saturating_sub(SHOWN_NAMES);
-                let shown =
-                    Vec::from_iter(names.into_iter().take(SHOWN_NAMES).map(|name| format!("'{name}'")));
-                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-                format!("it does not hold alike for the artifact's names {}{more}", shown.join(", "))
-            }
-        };
+        let why = why.map_or_else(|| self.disagreement(condition, flow), |why| why.to_string());
         let mut text: String = condition.text.chars().take(SHOWN_TEXT).collect();
         if text.len() < condition.text.len() {
             text.push('…');
@@ -344,17 +334,50 @@ impl<'a> Artifact<'a> {
         Some(format!("the condition '{text}' is unknown, because {why}"))
     }
 
-    fn names(self) -> impl Iterator<Item = &'a str> {
+    /// Which names do not agree on a condition that is known for each of them.
+    fn disagreement(self, condition: &Condition, flow: Option<&FlowContext>) -> String {
+        let by_artifact_names =
+            self.names().map(|name| condition.expression.evaluate(&self.scope(name, flow.map(flow_of_now))));
+        let (whose, names): (_, Vec<&str>) = match (Truth::alike(by_artifact_names), flow) {
+            (Truth::Unknown, _) | (_, None) => ("artifact", self.names().collect()),
+            (_, Some(flow)) => ("flow", flow.names().collect()),
+        };
+        // In order, so that the gate and snapshots give the same reason.
+        let names = BTreeSet::from_iter(names);
+        let more = names.len().saturating_sub(SHOWN_NAMES);
+        let shown = Vec::from_iter(names.into_iter().take(SHOWN_NAMES).map(|name| format!("'{name}'")));
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("it does not hold alike for the {whose}'s names {}{more}", shown.join(", "))
+    }
+
+    fn names(self) -> impl Iterator<Item = &'a str> + Clone {
         std::iter::once(self.name).chain(self.other_names.iter().map(String::as_str))
     }
 
-    /// What conditions look at in this flow, or without one, by each of its names.
+    fn scope(self, artifact_name: &'a str, flow: Option<ConditionFlow<'a>>) -> Scope<'a> {
+        Scope { artifact_name, fingerprint: self.fingerprint, flow }
+    }
+
+    /// What conditions look at in this flow, or without one, by each of its names and each name of the flow.
     fn scopes(self, flow: Option<&'a FlowContext>) -> impl Iterator<Item = Scope<'a>> {
-        self.names().map(move |artifact_name| Scope {
-            artifact_name,
-            fingerprint: self.fingerprint,
-            flow: flow.map(|flow| (flow.flow_name.as_str(), &*flow.tags)),
-        })
+        let flows = flow.into_iter().flat_map(|flow| flow.names().map(|name| (name, &*flow.tags)));
+        let flows = flows.map(Some).chain(flow.is_none().then_some(None));
+        flows.flat_map(move |flow| self.names().map(move |name| self.scope(name, flow)))
+    }
+}
+
+/// A flow as conditions look at it: one of its names, and its tags.
+type ConditionFlow<'a> = (&'a str, &'a BTreeMap<String, String>);
+
+fn flow_of_now(flow: &FlowContext) -> ConditionFlow<'_> {
+    (flow.names().next().unwrap_or_default(), &flow.tags)
+}
+
+impl FlowContext {
+    /// The names that conditions look at.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let present = self.condition_names.is_empty().then_some(self.flow_name.as_str());
+        present.into_iter().chain(self.condition_names.iter().map(String::as_str))
     }
 }
 

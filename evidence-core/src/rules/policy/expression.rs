@@ -78,6 +78,13 @@ impl Truth {
         any
     }
 
+    /// What all of these are; unknown where they differ.
+    pub(super) fn alike(all: impl IntoIterator<Item = Self>) -> Self {
+        let mut all = all.into_iter();
+        let first = all.next().unwrap_or(Self::Unknown);
+        if all.all(|other| other == first) { first } else { Self::Unknown }
+    }
+
     /// Whether all of these are true: false if one is false.
     fn all(all: impl IntoIterator<Item = Self>) -> Self {
         !Self::any(all.into_iter().map(|one| !one))

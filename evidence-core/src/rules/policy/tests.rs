@@ -320,6 +320,7 @@ const APP: Artifact<'_> = Artifact { name: "app:1", other_names: &[], fingerprin
 fn flow(name: &str, artifact_state: State) -> FlowContext {
     FlowContext {
         flow_name: name.to_owned(),
+        condition_names: Arc::default(),
         trail_name: format!("{name}-7"),
         artifact_state,
         reason: None,
@@ -404,6 +405,40 @@ fn an_artifact_without_provenance_has_one_resolution_without_a_flow() {
         kinds,
         [(ResolutionKind::MissingProvenance, nowhere.clone()), (ResolutionKind::NoProvenance, nowhere),]
     );
+}
+
+#[test]
+fn a_condition_that_the_names_of_a_flow_do_not_agree_on_is_unknown() {
+    let waived = |condition: &str| {
+        parse(&with(&format!(
+            "{{trail-compliance: {{required: true, exceptions: [{{if: \"${{{{ {condition} }}}}\"}}]}}}}"
+        )))
+    };
+    let asked = |condition: &str| {
+        parse(&with(&format!("{{attestations: [{{type: junit, if: \"${{{{ {condition} }}}}\"}}]}}")))
+    };
+    let named = |names: &[&str]| FlowContext {
+        condition_names: names.iter().map(|name| (*name).to_owned()).collect(),
+        ..flow(names[0], State::NonCompliant)
+    };
+    let table: [(&str, &[&str], bool, bool); 7] = [
+        // The condition, the names, whether it waives a rule as an exception, and whether as an `if`.
+        ("flow.name != 'critical'", &["web"], true, false),
+        ("flow.name != 'critical'", &["web", "critical"], false, false),
+        ("flow.name == 'critical'", &["critical"], true, false),
+        ("flow.name == 'critical'", &["critical", "web"], false, false),
+        ("flow.name == 'critical'", &["web", "api"], false, true),
+        ("flow.name in ['critical', 'web']", &["critical", "web"], true, false),
+        ("exists(flow.name)", &["critical", "web"], true, false),
+    ];
+    for (condition, names, as_exception, as_if) in table {
+        let contexts = [named(names)];
+        assert_eq!(is_satisfied(&waived(condition), APP, &contexts), as_exception, "{condition} {names:?}");
+        assert_eq!(is_satisfied(&asked(condition), APP, &contexts), as_if, "{condition} {names:?}");
+    }
+    let evaluation = evaluate(&waived("flow.name != 'critical'"), APP, &[named(&["web", "critical"])]);
+    let reason = evaluation.rules[1].resolutions[0].context.reason.as_deref().expect("a reason");
+    assert!(reason.ends_with("it does not hold alike for the flow's names 'web', 'critical'"), "{reason}");
 }
 
 #[test]
@@ -558,8 +593,42 @@ fn a_logical_environment_is_as_good_as_its_members() {
         (&[Some(true), None, Some(true)], None),
     ];
     for (members, expected) in table {
-        let state = logical_environment_state(members.iter().copied());
-        assert_eq!(state, expected, "{members:?}");
+        let mut counted = Members::<u8>::default();
+        members.iter().for_each(|member| counted.add((*member, None)));
+        assert_eq!(counted.state(None), expected, "{members:?}");
+        assert_eq!(counted.state(Some(&[])), expected, "{members:?}");
+    }
+}
+
+#[test]
+fn what_runs_in_the_members_of_a_logical_environment_complies_with_its_own_policies() {
+    const P: &[u8] = &[1];
+    const PQ: &[u8] = &[1, 2];
+    const YES: Option<bool> = Some(true);
+    const NO: Option<bool> = Some(false);
+    type Member = (Option<bool>, OwnPolicies<'static, u8>);
+    /// The members, the state by the policies `P`, and that where only the members tell which policies there are.
+    type Case<'c> = (&'c [Member], Option<bool>, Option<bool>);
+    let table: [Case<'_>; 10] = [
+        (&[], None, None),
+        (&[(YES, Some((P, true)))], YES, YES),
+        (&[(YES, Some((P, false)))], NO, NO),
+        (&[(None, Some((P, true)))], None, None),
+        (&[(NO, Some((P, true)))], NO, NO),
+        (&[(YES, Some((P, true))), (YES, Some((P, false)))], NO, NO),
+        // A member was not evaluated by them yet, or by others.
+        (&[(YES, None)], None, YES),
+        (&[(YES, Some((P, true))), (YES, None)], None, None),
+        (&[(YES, Some((PQ, true)))], None, YES),
+        (&[(YES, Some((P, true))), (YES, Some((PQ, true)))], None, None),
+    ];
+    for (members, expected, by_members) in table {
+        let mut counted = Members::default();
+        counted.add((NO, Some((PQ, false))));
+        members.iter().for_each(|member| counted.add(*member));
+        counted.remove((NO, Some((PQ, false))));
+        assert_eq!(counted.state(Some(P)), expected, "{members:?}");
+        assert_eq!(counted.state(None), by_members, "{members:?}");
     }
 }
 

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use evidence_core::Fact;
 use evidence_core::artifacts::{
-    Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Found, Matches, Origin, Unreported,
+    Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Found, GivenName, Matches, Origin, Unreported,
 };
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
@@ -111,5 +111,14 @@ impl ArtifactStore for Broken {
     ) -> StoreResult<Vec<Origin>> {
         let entries = if self.has(Defect::TellsOriginsOfAllEntries) { u64::MAX } else { entries };
         self.whole.provenance(org, fingerprints, entries).await
+    }
+
+    async fn given_names(&self, org: Id, asked: &[(Id, Fingerprint)]) -> StoreResult<Vec<GivenName>> {
+        let mut names = self.whole.given_names(org, asked).await?;
+        if self.has(Defect::GivesTheLastNameAlone) {
+            names.sort_by_key(|name| name.first);
+            names.drain(..names.len().saturating_sub(1));
+        }
+        Ok(names)
     }
 }
