@@ -517,10 +517,10 @@ async fn decisions_about_a_control_are_listed_and_read_one_by_one() {
         let expected = json!({
             "page": 1, "per_page": 15, "total_pages": 1, "total_count": 2, "_links": found["_links"],
             "decisions": [
-                {"decision_id": newest, "attestation_name": "checked", "is_compliant": true, "control_version": 1,
+                {"decision_id": newest, "attestation_name": "checked", "is_compliant": true, "superseded": false, "control_version": 1,
                  "created_at": 1_783_538_510.0, "created_by": "jane", "flow_id": web, "flow_name": "web",
                  "trail_name": "t", "artifact_name": "api", "artifact_fingerprint": "a".repeat(64)},
-                {"decision_id": oldest, "attestation_name": "reviewed", "is_compliant": false, "control_version": null,
+                {"decision_id": oldest, "attestation_name": "reviewed", "is_compliant": false, "superseded": true, "control_version": null,
                  "created_at": 1_783_538_510.0, "created_by": "jane", "flow_id": shop, "flow_name": "shop",
                  "trail_name": "t", "artifact_name": null, "artifact_fingerprint": null},
             ],
