@@ -228,7 +228,7 @@ mod tests {
         );
         let hash = "ab".repeat(32);
         let judged = format!(
-            r#"["api",[],{{"pods":[1.50]}},["unchanged",1,1],false,[["{id}","INCOMPLETE","lost",null,""]],[["{id}","{id}"],"{id}",1700000000000000],["{hash}",[0,7],[{{"policy":3,"rules":"+-"}}],"{hash}"]]"#
+            r#"["api",[],{{"pods":[1.50]}},["unchanged",1,1],false,[["{id}","INCOMPLETE","lost",null,""]],[["{id}","{id}"],"{id}",1700000000000000],["{hash}",[0,7],[{{"policy":3,"rules":"+-"}}],"{hash}",null,null]]"#
         );
         for stored in [stored, judged] {
             let state: StoredState = serde_json::from_str(&stored).unwrap();
