@@ -567,7 +567,7 @@ impl EvidenceService for Evidence {
         };
         let made = async {
             let (output, memory) = self.run_authorized(&access, operation, body).await?;
-            Ok((answer_of::<O>(output, compute).await?, memory))
+            Ok::<_, Error>((answer_of::<O>(output, compute).await?, memory))
         };
         match (made.await, slot) {
             // A copy in the cache is not what waits to be sent.

@@ -6,7 +6,6 @@ use crate::environments::{Environment, EnvironmentStatus, EnvironmentStore, Know
 use crate::fact::Key;
 use crate::id::Id;
 use crate::page::Listed;
-use crate::snapshots::Snapshot;
 use crate::store::batch::distinct;
 use crate::store::{Current, StoreResult};
 
