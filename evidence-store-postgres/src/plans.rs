@@ -56,7 +56,7 @@ fn of_column(column: &Column) -> &'static str {
 const EXCEPTIONS: [(&str, &str, &str); 12] = [
     ("_evidence_migrations m", "_evidence_migrations", "a row for each version"),
     ("evidence.cursor k", "cursor_pkey of an organization", "a cursor for each consumer"),
-    ("FROM evidence.allowed a", "allowed_pkey of an organization", "an allowlist is read whole"),
+    ("FROM evidence.allowed a", "allowed_end of an organization", "an allowlist is read whole"),
     ("AS value FROM evidence.repo x", "repo_name of an organization", "the values of all repos"),
     ("FROM evidence.repo x", "repo_name of an organization", "repos by name, narrowed by what no index has"),
     (
