@@ -37,8 +37,8 @@ pub enum ConnectError {
     },
     /// The file is gone, and what was written to it last is not.
     #[error(
-        "'{file}' is missing or empty, and its write-ahead log '{file}-wal' is there: put the file back that it is the log \
-         of; or remove the log, to use a backup or to begin again"
+        "'{file}' is missing or empty, and its write-ahead log is there ('{file}-wal' or '{file}-wal.replaced-…'): put the \
+         file back that it is the log of; or move the log elsewhere, to use a backup or to begin again"
     )]
     Lost {
         /// The file.

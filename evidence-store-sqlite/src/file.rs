@@ -41,10 +41,19 @@ impl OpenFile {
         Self { path, open_name, id, wal: None, shm: None }
     }
 
-    /// Whether there is a write-ahead log by this name, but no file.
+    /// Whether there is a write-ahead log of a file by this name, where it was or renamed, but no file.
     pub(crate) fn wal_without_file(name: &Path) -> bool {
         let path = Address::path_of(name);
-        !path.exists() && beside(&path, "-wal").exists()
+        let Some(file) = path.file_name().filter(|_| !path.exists()) else { return false };
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let Ok(files) = directory.unwrap_or(Path::new(".")).read_dir() else { return false };
+        let wal = [file.as_encoded_bytes(), b"-wal"].concat();
+        // One that was renamed and is empty has lost nothing.
+        let is_log = |name: &[u8], is_empty: bool| name == wal || name.starts_with(&wal) && !is_empty;
+        files.flatten().any(|found| {
+            let is_empty = found.metadata().is_ok_and(|found| found.len() == 0);
+            is_log(found.file_name().as_encoded_bytes(), is_empty)
+        })
     }
 
     /// Returns the write-ahead log that was renamed when a file of this inode was replaced, unless it is empty. Systems
@@ -137,19 +146,22 @@ impl OpenFile {
         }
         let log = aside.display();
         match put {
-            Ok(()) => tracing::error!(%file, %log, "the file was replaced: its last writes are in this log"),
+            Ok(()) => {
+                tracing::error!(%file, %log, "the file was replaced or removed: its last writes are in this log")
+            }
             Err(error) => tracing::error!(
-                %file, %error, "the file was replaced, and its log cannot be renamed: move it before the next start"
+                %file, %error, "the file was replaced or removed, and its log cannot be renamed: move it before the next start"
             ),
         }
     }
 
-    /// Called when no more writes follow, with the last connection: keeps the log of a replaced file, and moves
-    /// the content of a log that was removed into its file.
+    /// Called when no more writes follow, with the last connection: keeps the log of a file that was replaced or removed, where
+    /// it changes no other file, and moves the content of a log that was removed into its file.
     pub(crate) fn finish(&self, connection: &Connection) {
         let Err(error) = self.check() else { return };
         tracing::warn!(%error, "the store was closed");
-        // In a file that was replaced or removed, the content would be lost.
+        // In a file that was replaced or removed, the content would be lost. Beside a backup that is put there, the log would be
+        // taken for that of the backup.
         if file_id(&self.path).is_ok_and(|found| found == self.id) {
             let moved =
                 connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
@@ -159,6 +171,8 @@ impl OpenFile {
                 Ok(_) => tracing::error!(%file, "the write-ahead log is in use, and its content is lost"),
                 Err(error) => tracing::error!(%file, %error, "the content of the write-ahead log is lost"),
             }
+        } else {
+            self.put_aside();
         }
     }
 

@@ -190,20 +190,21 @@ async fn imports_never_turn_time_back(store: Arc<dyn Transfer>) -> Outcome {
 async fn corrections_hold_within_an_import(store: Arc<dyn Transfer>) -> Outcome {
     for (n, name, corrections) in [(1, "foo", [40, 30]), (2, "foobar", [30, 40])] {
         let created = Fact::OrganizationCreated { record: organization(n, name) };
-        let reported = || Fact::EnvironmentReported { environment: id(101) };
+        let first_id = 100 * n;
+        let reported = || Fact::EnvironmentReported { environment: id(first_id + 1) };
         let corrected = || Fact::ClockCorrected { first: 3, was: at(1000) };
         let [first, second] = corrections;
         let dated = [
             (10, created),
-            (10, flow_created(100, "f")),
-            (10, Fact::EnvironmentCreated { record: environment(101, "prod") }),
+            (10, flow_created(first_id, "f")),
+            (10, Fact::EnvironmentCreated { record: environment(first_id + 1, "prod") }),
             // A clock is ahead.
-            (1000, artifact_reported(201, 100, None, "aa")),
+            (1000, artifact_reported(first_id + 2, first_id, None, "aa")),
             (1000, reported()),
-            (1000, artifact_reported(202, 100, None, "bb")),
+            (1000, artifact_reported(first_id + 3, first_id, None, "bb")),
             (first, corrected()),
             (second, corrected()),
-            (45, artifact_reported(203, 100, None, "cc")),
+            (45, artifact_reported(first_id + 4, first_id, None, "cc")),
             (45, reported()),
         ];
         let entries =
