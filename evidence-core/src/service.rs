@@ -396,7 +396,8 @@ impl Evidence {
 
     /// The same service with the content of attachments in another place than its store: a directory, a bucket.
     /// Attachments that the store holds already are not found any more: move them first with
-    /// [`transfer::copy`](crate::transfer::copy).
+    /// [`transfer::copy`](crate::transfer::copy). A place without a marker is refused if it has none of the attachments that the
+    /// store names.
     #[must_use]
     pub fn with_attachments(self, attachments: Arc<dyn OutsideBlobs>) -> Self {
         self.with(|parts| {
@@ -567,7 +568,7 @@ impl EvidenceService for Evidence {
         };
         let made = async {
             let (output, memory) = self.run_authorized(&access, operation, body).await?;
-            Ok((answer_of::<O>(output, compute).await?, memory))
+            Ok::<_, Error>((answer_of::<O>(output, compute).await?, memory))
         };
         match (made.await, slot) {
             // A copy in the cache is not what waits to be sent.
