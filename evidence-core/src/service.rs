@@ -396,7 +396,8 @@ impl Evidence {
 
     /// The same service with the content of attachments in another place than its store: a directory, a bucket.
     /// Attachments that the store holds already are not found any more: move them first with
-    /// [`transfer::copy`](crate::transfer::copy).
+    /// [`transfer::copy`](crate::transfer::copy). A place without a marker is refused if it has none of the attachments that the
+    /// store names.
     #[must_use]
     pub fn with_attachments(self, attachments: Arc<dyn OutsideBlobs>) -> Self {
         self.with(|parts| {

@@ -161,7 +161,8 @@ pub enum CopyError {
 pub struct Side<'a> {
     /// The store.
     pub store: &'a dyn Transfer,
-    /// What keeps its attachments: itself, or a place outside of it.
+    /// What keeps its attachments: itself, or a place outside of it. A place to copy to is wrapped in
+    /// [`MarkedPlace::being_filled`](crate::sweep::MarkedPlace::being_filled).
     pub attachments: &'a dyn Blobs,
 }
 

@@ -140,7 +140,9 @@ fn a_server_on_a_copy_takes_no_directory_but_the_one_that_was_filled() {
     let key = fill(&from);
     let directory = tempfile::tempdir().unwrap();
     let [filled, empty] = ["filled", "empty"].map(|name| directory.path().join(name));
-    [&filled, &empty].map(|path| std::fs::create_dir(path).unwrap());
+    for path in [&filled, &empty] {
+        std::fs::create_dir(path).unwrap();
+    }
     let copy = command(&from, &to).args(["--to-attachments", &url(&filled)]).output().unwrap();
     assert!(copy.status.success(), "{}", String::from_utf8_lossy(&copy.stderr));
     assert!(filled.join("evidence-marker").is_file());
