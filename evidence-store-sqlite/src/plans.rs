@@ -48,7 +48,7 @@ const EXCEPTIONS: [(&str, &str, &str); 32] = [
     ("FROM repo x", "repo_name (org=?)", "repos by name"),
     ("INDEXED BY ledger_member", "ledger_member (org=?)", "changes of roles, in their order"),
     ("FROM allowed a", "(org=?)", "an allowlist is read whole"),
-    ("SELECT DISTINCT a.ends_at", "TEMP B-TREE", "the environments in which entries ended, once each"),
+    ("SELECT a.ends_at, o.name", "TEMP B-TREE", "the environments in which entries ended, by time"),
     ("FROM membership m", "PRIMARY KEY (org=?)", "the members of an organization"),
     ("bytes_before", "TEMP B-TREE", "a page of a ledger"),
     ("FROM membership m", "TEMP B-TREE", "the members of an organization"),
