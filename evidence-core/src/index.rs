@@ -9,6 +9,7 @@ use std::borrow::Cow;
 
 use crate::attestations::record::{Attachment, Binding};
 use crate::auth::actor::{Actor, Role};
+use crate::environments::record::Environment;
 use crate::fact::Fact;
 use crate::fact::names::{NameEffect, RecordKind};
 use crate::git::GitCommit;
@@ -169,11 +170,11 @@ pub enum IndexRow<'a> {
         /// The groups it lies in.
         namespace: &'a [String],
     },
-    /// A logical environment has a member from this entry on, or no more.
+    /// A logical environment has a member from this entry on, or no more; or its policies may have changed.
     EnvironmentMember {
         /// The logical environment.
         environment: Id,
-        /// The member.
+        /// The member. It is the logical environment itself where the entry changed its settings and no members.
         member: Id,
         /// Whether it is one now.
         joined: bool,
@@ -292,6 +293,13 @@ fn address(repo: Option<&RepoInfo>) -> &str {
 
 fn member_rows(environment: Id, members: &[Id], joined: bool) -> impl Iterator<Item = IndexRow<'_>> {
     members.iter().map(move |member| IndexRow::EnvironmentMember { environment, member: *member, joined })
+}
+
+/// The row of a logical environment whose settings changed and whose members did not.
+fn settings_row(record: &Environment) -> Option<IndexRow<'_>> {
+    let (environment, member) = (record.id, record.id);
+    let row = IndexRow::EnvironmentMember { environment, member, joined: true };
+    (!record.kind.is_physical()).then_some(row)
 }
 
 fn taken(snapshot: &Snapshot) -> Vec<IndexRow<'_>> {
@@ -443,6 +451,12 @@ impl Fact {
             Self::EnvironmentUpdated { record, joined, left } => {
                 rows.extend(member_rows(record.id, joined, true));
                 rows.extend(member_rows(record.id, left, false));
+                if joined.is_empty() && left.is_empty() {
+                    rows.extend(settings_row(record));
+                }
+            }
+            Self::PoliciesAttached { record, .. } | Self::PoliciesDetached { record, .. } => {
+                rows.extend(settings_row(record));
             }
             Self::EnvironmentJoined { record, member } => {
                 rows.extend(member_rows(record.id, std::slice::from_ref(member), true));
@@ -462,8 +476,6 @@ impl Fact {
             | Self::EnvironmentTagged { .. }
             | Self::EnvironmentRenamed { .. }
             | Self::EnvironmentArchived { .. }
-            | Self::PoliciesAttached { .. }
-            | Self::PoliciesDetached { .. }
             | Self::AttestationTypeArchived { .. }
             | Self::ControlTagged { .. }
             | Self::ActionCreated { .. }

@@ -16,7 +16,7 @@ promises! {
     reports_leave_revisions_alone: "What an environment's reports made of it is read back, and is no part of its revision.",
     environments_are_found_by_id: "`environments_by_id` answers the environments of these ids, archived ones too.",
     archived_environments_are_known_by_name: "`archived_environment` tells whether an archived environment was called so last.",
-    changes_of_members_are_kept: "`member_changes` answers each change of the members of a logical environment, by entry and member, and `logical_environments` those that had one of some members, each once.",
+    changes_of_members_are_kept: "`member_changes` answers each change of the members or policies of a logical environment, by entry and member, and `logical_environments` those that had one of some members, each once.",
     environments_are_listed_by_name: "`environments` is ordered by name (bytes), and shows one organization's.",
 }
 
@@ -183,6 +183,14 @@ async fn changes_of_members_are_kept(store: Arc<dyn Store>) -> Outcome {
     org.record(vec![Fact::EnvironmentJoined { record, member: id(101) }]).await?;
     let (record, member) = (logical(100, &[103, 101]), id(101));
     org.record(vec![Fact::EnvironmentJoined { record, member }]).await?;
+    // Changes of the settings alone, and none of a physical environment.
+    let policies = vec![id(200)];
+    for record in [logical(110, &[101]), environment(101, "p")] {
+        org.record(vec![Fact::PoliciesAttached { record, policies: policies.clone() }]).await?;
+    }
+    let record = logical(110, &[101]);
+    org.record(vec![Fact::PoliciesDetached { record: record.clone(), policies }]).await?;
+    org.record(vec![Fact::EnvironmentUpdated { record, joined: vec![], left: vec![] }]).await?;
     let told = |(entry, member, joined)| (entry, id(member), joined);
     let cases = [
         (
@@ -196,7 +204,7 @@ async fn changes_of_members_are_kept(store: Arc<dyn Store>) -> Outcome {
                 (5, 101, true),
             ],
         ),
-        (110, vec![(4, 101, true)]),
+        (110, vec![(4, 101, true), (6, 110, true), (8, 110, true), (9, 110, true)]),
         (101, vec![]),
     ];
     for (environment, expected) in cases {

@@ -141,19 +141,25 @@ impl PolicySet {
         Ok(policies)
     }
 
-    /// The places of those that are its own.
-    fn own_places(&self) -> Vec<u16> {
-        let places = (0..=u16::MAX).zip(self.versions.keys());
-        places.filter(|(_, id)| !self.demanded.contains(id)).map(|(place, _)| place).collect()
+    /// The places of those that are its own; nothing where a place is beyond those that are recorded.
+    fn own_places(&self) -> Vec<Option<u16>> {
+        let places = self.versions.keys().enumerate();
+        let own = places.filter(|(_, id)| !self.demanded.contains(id));
+        own.map(|(place, _)| u16::try_from(place).ok()).collect()
     }
 
     /// Whether what runs complies with those of each logical environment.
     fn verdicts(&self, artifacts: &[EvaluatedArtifact]) -> Vec<LogicalVerdict> {
         let violated = artifacts.iter().flat_map(|artifact| &artifact.found.violates);
         let violated: BTreeSet<u16> = violated.copied().collect();
-        let violated: BTreeSet<&Id> = (0..=u16::MAX)
-            .zip(self.versions.keys())
-            .filter(|(place, _)| violated.contains(place))
+        let is_violated =
+            |place| u16::try_from(place).map_or(!artifacts.is_empty(), |it| violated.contains(&it));
+        // Whether a policy is violated of which no place is recorded is not known.
+        let violated: BTreeSet<&Id> = self
+            .versions
+            .keys()
+            .enumerate()
+            .filter(|(place, _)| is_violated(*place))
             .map(|(_, id)| id)
             .collect();
         let verdict = |(environment, policies): (&Id, &Vec<Id>)| LogicalVerdict {
@@ -656,8 +662,8 @@ struct EvaluatedArtifact {
 
 /// What the environment itself asks of what runs there.
 struct Standard {
-    /// The places of its own policies among those that it is evaluated by.
-    own: Vec<u16>,
+    /// The places of its own policies among those that it is evaluated by, as far as they are recorded.
+    own: Vec<Option<u16>>,
     requires_provenance: bool,
 }
 
@@ -669,7 +675,10 @@ impl Standard {
 
     /// The verdict on what came to this.
     fn verdict(&self, found: &ArtifactEvaluation) -> Option<bool> {
-        let satisfied = self.own.iter().map(|place| found.violates.binary_search(place).is_err());
+        let satisfied = self
+            .own
+            .iter()
+            .map(|place| place.is_some_and(|place| found.violates.binary_search(&place).is_err()));
         let compliant = policy::artifact_verdict(found.allowed.is_some(), &Vec::from_iter(satisfied));
         match self.requires_provenance {
             true => found.with_required_provenance(compliant),

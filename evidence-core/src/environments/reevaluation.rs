@@ -60,13 +60,27 @@ pub(crate) async fn reevaluate_all(
 
 /// Evaluates what runs in these members of a logical environment again, after what it asks of them was recorded. If that breaks
 /// off, the job [`Reevaluate`](crate::policies::Reevaluate) does it, or the next report; until then it is unknown whether they
-/// comply with the policies of the logical environment.
+/// comply with the policies of the logical environment. Answers the first error, after all.
 pub(crate) async fn reevaluate_members(members: BTreeSet<Id>, cx: &Context<'_>) -> Result<()> {
+    let mut outcome = Ok(());
     for part in Vec::from_iter(members).chunks(PAGE) {
         let known = cx.store().environments_by_id(cx.org()?, part).await?;
-        reevaluate_all(known, Changed::Policies, cx).await?;
+        outcome = outcome.and(reevaluate_all(known, Changed::Policies, cx).await);
     }
-    Ok(())
+    outcome
+}
+
+/// Those of these environments without policies whose latest snapshots say something of the policies of a logical environment,
+/// which may ask nothing of them any more.
+async fn asked_before(known: &[KnownEnvironment], cx: &Context<'_>) -> Result<BTreeSet<Id>> {
+    let latest = known.iter().filter(|known| known.record.policies.is_empty() && known.status.snapshots > 0);
+    let latest = latest.map(|known| (known.record.id, known.status.snapshots..=known.status.snapshots));
+    let latest = Vec::from_iter(latest);
+    if latest.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let rows = cx.store().snapshots(cx.org()?, &latest).await?;
+    Ok(rows.into_iter().filter(|row| !row.logical.is_empty()).map(|row| row.environment).collect())
 }
 
 /// Evaluates these environments of an organization again, or all, for a job: all of them, and answers the first error.
@@ -118,7 +132,13 @@ impl Operation for ReevaluateEnvironments {
         let mut outcome = Ok(());
         for part in ids.chunks(PAGE) {
             let mut known = cx.store().environments_by_id(cx.org()?, part).await?;
-            known.retain(|known| self.changed == Changed::Allowlist || !known.record.policies.is_empty());
+            if self.changed == Changed::Policies {
+                let asked = asked_before(&known, cx).await?;
+                let is_asked = |known: &KnownEnvironment| {
+                    !known.record.policies.is_empty() || asked.contains(&known.record.id)
+                };
+                known.retain(is_asked);
+            }
             outcome = outcome.and(reevaluate_all(known, self.changed, cx).await);
         }
         outcome.map(Json)

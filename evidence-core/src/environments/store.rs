@@ -27,14 +27,14 @@ pub struct EnvironmentStatus {
     pub reported_at: Option<Timestamp>,
 }
 
-/// A logical environment has a member from an entry of the ledger on, or no more.
+/// A logical environment has a member from an entry of the ledger on, or no more; or its policies may have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemberChange {
     /// The index of the entry.
     pub entry: u64,
-    /// The member.
+    /// The member. It is the logical environment itself where the entry changed its settings and no members.
     pub member: Id,
-    /// Whether it is one from then on.
+    /// Whether it is one from then on; true of the environment itself.
     pub joined: bool,
 }
 
@@ -88,7 +88,7 @@ pub trait EnvironmentStore: Send + Sync {
     async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>>;
     /// The same list, all of it, without what is known of the environments.
     async fn environments_listed(&self, org: Id) -> StoreResult<Vec<Listed>>;
-    /// The changes of the members of a logical environment, by entry, of one entry by member: all of them.
+    /// The changes of the members and of the policies of a logical environment, by entry, of one entry by member: all of them.
     async fn member_changes(&self, org: Id, environment: Id) -> StoreResult<Vec<MemberChange>>;
     /// The logical environments that these environments are or were members of, each once, in any order.
     async fn logical_environments(&self, org: Id, members: &[Id]) -> StoreResult<Vec<Id>>;

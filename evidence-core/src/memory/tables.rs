@@ -127,16 +127,22 @@ impl Tables {
             Fact::EnvironmentUpdated { record, joined, left } => {
                 self.change_members(record.id, &joined, true, revision);
                 self.change_members(record.id, &left, false, revision);
+                if joined.is_empty() && left.is_empty() {
+                    self.change_settings(&record, revision);
+                }
                 self.put_environment(record, revision);
             }
             Fact::EnvironmentJoined { record, member } => {
                 self.change_members(record.id, &[member], true, revision);
                 self.put_environment(record, revision);
             }
-            Fact::EnvironmentTagged { record }
-            | Fact::EnvironmentRenamed { record, .. }
-            | Fact::PoliciesAttached { record, .. }
-            | Fact::PoliciesDetached { record, .. } => self.put_environment(record, revision),
+            Fact::PoliciesAttached { record, .. } | Fact::PoliciesDetached { record, .. } => {
+                self.change_settings(&record, revision);
+                self.put_environment(record, revision);
+            }
+            Fact::EnvironmentTagged { record } | Fact::EnvironmentRenamed { record, .. } => {
+                self.put_environment(record, revision)
+            }
             Fact::EnvironmentArchived { record } => {
                 self.archived.insert(record.id);
                 self.put_environment(record, revision);
@@ -210,6 +216,13 @@ impl Tables {
     fn change_members(&mut self, environment: Id, members: &[Id], joined: bool, entry: u64) {
         let change = |member: &Id| (environment, MemberChange { entry, member: *member, joined });
         self.member_changes.extend(members.iter().map(change));
+    }
+
+    /// A logical environment's settings changed, and its members did not.
+    fn change_settings(&mut self, record: &Environment, entry: u64) {
+        if !record.kind.is_physical() {
+            self.change_members(record.id, &[record.id], true, entry);
+        }
     }
 
     fn put_environment(&mut self, record: Environment, revision: u64) {

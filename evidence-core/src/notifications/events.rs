@@ -12,7 +12,7 @@ use crate::id::Id;
 use crate::ledger::Hash;
 use crate::notifications::store::Position;
 use crate::snapshots::key::ArtifactKey;
-use crate::snapshots::record::{RunningArtifact, Snapshot};
+use crate::snapshots::record::{LogicalVerdict, RunningArtifact, Snapshot};
 use crate::store::entry::StoredEntry;
 use crate::trails::record::Trail;
 
@@ -36,9 +36,6 @@ pub(super) fn telling(entry: &StoredEntry) -> Option<Fact> {
     )
     .ok()
 }
-
-/// The trigger of what may happen in a logical environment, too: snapshots are taken of physical ones alone.
-pub(super) const ALLOWED: &str = "ON_ALLOWED_ARTIFACT";
 
 /// Something that actions may be about.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,6 +62,8 @@ pub(super) enum Place {
 pub(super) enum What<'f> {
     /// The environment may have become compliant, or non-compliant: it did where the snapshot before says otherwise.
     Verdict(&'f Snapshot),
+    /// What runs in a member may have begun to violate the policies of a logical environment, or to comply with them.
+    LogicalVerdict(&'f Snapshot, &'f LogicalVerdict),
     /// An artifact started, or changed.
     Changed(&'f Snapshot, &'f RunningArtifact),
     /// An artifact no longer runs.
@@ -85,7 +84,7 @@ pub(super) fn events(fact: &Fact) -> Vec<Event<'_>> {
     match fact {
         Fact::SnapshotTaken { snapshot } => of_snapshot(snapshot),
         Fact::ArtifactAllowed { record } => {
-            one(ALLOWED, Place::Environment(record.environment), What::Allowed(record))
+            one("ON_ALLOWED_ARTIFACT", Place::Environment(record.environment), What::Allowed(record))
         }
         Fact::TrailBegun { record } => one("ON_STARTED_TRAIL", Place::Flow(record.flow), What::Begun(record)),
         Fact::ArtifactReported { record } => {
@@ -98,9 +97,12 @@ pub(super) fn events(fact: &Fact) -> Vec<Event<'_>> {
     }
 }
 
+const fn verdict(compliant: bool) -> &'static str {
+    if compliant { "ON_COMPLIANT_ENV" } else { "ON_NON_COMPLIANT_ENV" }
+}
+
 fn of_snapshot(snapshot: &Snapshot) -> Vec<Event<'_>> {
-    let verdict = if snapshot.compliant { "ON_COMPLIANT_ENV" } else { "ON_NON_COMPLIANT_ENV" };
-    let mut found = vec![(verdict, What::Verdict(snapshot))];
+    let mut found = vec![(verdict(snapshot.compliant), What::Verdict(snapshot))];
     found.extend(snapshot.changes.iter().filter_map(|instance| {
         let trigger = match instance.annotation.kind.as_str() {
             "started-compliant" | "started-non-compliant" | "started-unknown" => "ON_STARTED_ARTIFACT",
@@ -112,9 +114,15 @@ fn of_snapshot(snapshot: &Snapshot) -> Vec<Event<'_>> {
         Some((trigger, What::Changed(snapshot, instance)))
     }));
     found.extend(snapshot.exits.iter().map(|key| ("ON_EXITED_ARTIFACT", What::Exited(snapshot, key))));
-    let at = Place::Environment(snapshot.environment);
-    let numbered = (0..).zip(found);
-    numbered.map(|(place, (trigger, what))| Event { place, trigger, at, what }).collect()
+    let here = Place::Environment(snapshot.environment);
+    let here = found.into_iter().map(|(trigger, what)| (here, trigger, what));
+    // A member that is not compliant itself makes no logical environment compliant.
+    let is_told = |of: &&LogicalVerdict| !of.compliant || snapshot.state() != Some(false);
+    let logical = snapshot.logical.iter().filter(is_told).map(|of| {
+        (Place::Environment(of.environment), verdict(of.compliant), What::LogicalVerdict(snapshot, of))
+    });
+    let numbered = (0..).zip(here.chain(logical));
+    numbered.map(|(place, (at, trigger, what))| Event { place, trigger, at, what }).collect()
 }
 
 impl Event<'_> {
@@ -181,6 +189,32 @@ mod tests {
         let fact = snapshot(true, &["became-non-compliant"], 0);
         let told: Vec<_> = events(&fact).iter().map(|event| event.trigger).collect();
         assert_eq!(told, ["ON_COMPLIANT_ENV", "ON_SCALED_ARTIFACT"]);
+    }
+
+    #[test]
+    fn a_snapshot_tells_of_the_policies_of_each_logical_environment() {
+        let places: [Id; 2] = [ID, OTHER].map(|id| id.parse().unwrap());
+        let [here, there] = places.map(Place::Environment);
+        // Whether the member requires provenance and is compliant, and whether what runs complies with the policies.
+        let table = [
+            (false, false, false, Some("ON_NON_COMPLIANT_ENV")),
+            (false, false, true, Some("ON_COMPLIANT_ENV")),
+            (true, true, false, Some("ON_NON_COMPLIANT_ENV")),
+            (true, true, true, Some("ON_COMPLIANT_ENV")),
+            (true, false, false, Some("ON_NON_COMPLIANT_ENV")),
+            (true, false, true, None),
+        ];
+        for (requires_provenance, compliant, complies, expected) in table {
+            let Fact::SnapshotTaken { mut snapshot } = snapshot(compliant, &[], 1) else { panic!() };
+            snapshot.requires_provenance = requires_provenance;
+            let [_, environment] = places;
+            snapshot.logical = vec![LogicalVerdict { environment, policies: vec![], compliant: complies }];
+            let fact = Fact::SnapshotTaken { snapshot };
+            let told = events(&fact);
+            let found = told.iter().find(|event| event.at == there).map(|event| (event.place, event.trigger));
+            assert_eq!(found, expected.map(|trigger| (2, trigger)), "{compliant} {complies}");
+            assert_eq!(told.iter().filter(|event| event.at == here).count(), 2);
+        }
     }
 
     #[test]

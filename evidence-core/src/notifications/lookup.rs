@@ -7,7 +7,7 @@ use crate::notifications::events::{Event, Place, What};
 use crate::notifications::payload::Names;
 use crate::service::Evidence;
 use crate::snapshots::record::Snapshot;
-use crate::store::batch::distinct;
+use crate::store::batch::{LONG_RECORDS, distinct};
 
 /// What these events of one entry are told by; nothing where the place is not known any more.
 pub(super) async fn names(
@@ -20,7 +20,12 @@ pub(super) async fn names(
     let store = evidence.store();
     let public_url = evidence.settings().public_url.clone();
     let mut names = Names { public_url, org: org_name.to_owned(), ..Names::default() };
-    match first.at {
+    // What a logical environment is told of happened in a member.
+    let place = match first.what {
+        What::LogicalVerdict(snapshot, _) => Place::Environment(snapshot.environment),
+        _ => first.at,
+    };
+    match place {
         Place::Environment(id) => {
             let Some(known) = store.environments_by_id(org, &[id]).await?.pop() else { return Ok(None) };
             names.place = known.record.name.into_string();
@@ -35,7 +40,10 @@ pub(super) async fn names(
     let mut snapshot = None;
     for event in events {
         match event.what {
-            What::Verdict(taken) | What::Changed(taken, _) | What::Exited(taken, _) => snapshot = Some(taken),
+            What::Verdict(taken)
+            | What::LogicalVerdict(taken, _)
+            | What::Changed(taken, _)
+            | What::Exited(taken, _) => snapshot = Some(taken),
             What::Begun(trail) => trails.push(trail.id),
             What::Reported(report) => trails.extend(report.trail),
             What::Attested(attestation) => trails.push(attestation.trail),
@@ -61,11 +69,22 @@ async fn of_snapshot(
 ) -> Result<()> {
     let (store, environment, index) = (evidence.store(), snapshot.environment, snapshot.index);
     let asks = |which: fn(&What<'_>) -> bool| events.iter().any(|event| which(&event.what));
-    if index > 1 && asks(|what| matches!(what, What::Verdict(_))) {
-        // The state without policies is unknown, whatever is recorded. A snapshot is long: it is read only where its row does
-        // not say enough.
-        if snapshot.state().is_some() {
-            let before = store.snapshots(org, &[(environment, index - 1..=index - 1)]).await?;
+    let logical = distinct(events.iter().filter_map(|event| match event.what {
+        What::LogicalVerdict(_, verdict) => Some(verdict.environment),
+        _ => None,
+    }));
+    for part in logical.chunks(LONG_RECORDS) {
+        let known = store.environments_by_id(org, part).await?.into_iter();
+        names.logical.extend(known.map(|known| (known.record.id, known.record.name.into_string())));
+    }
+    // The state without policies is unknown, whatever is recorded.
+    let asks_state = snapshot.state().is_some() && asks(|what| matches!(what, What::Verdict(_)));
+    if index > 1 && (asks_state || !logical.is_empty()) {
+        let before = store.snapshots(org, &[(environment, index - 1..=index - 1)]).await?;
+        let verdicts = before.iter().flat_map(|before| &before.logical);
+        names.logical_before = verdicts.map(|before| (before.environment, before.compliant)).collect();
+        // A snapshot is long: it is read only where its row does not say enough.
+        if asks_state {
             names.state_before = match before.first().map(|before| before.compliant) {
                 // Without policies no snapshot is compliant.
                 Some(true) => Some(true),

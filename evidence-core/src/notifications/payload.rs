@@ -109,6 +109,10 @@ pub(super) struct Names {
     pub(super) exited: BTreeMap<String, RunningArtifact>,
     /// The state of the environment before: that of the snapshot before, unknown where there is none or it had no policies.
     pub(super) state_before: Option<bool>,
+    /// The names of logical environments.
+    pub(super) logical: BTreeMap<Id, String>,
+    /// Whether what ran in the snapshot before complied with the policies of each logical environment, as far as it says.
+    pub(super) logical_before: BTreeMap<Id, bool>,
 }
 
 impl Names {
@@ -121,10 +125,15 @@ impl Names {
     }
 
     fn snapshot(&self, snapshot: &Snapshot) -> SnapshotTold {
+        self.judged_snapshot(snapshot, snapshot.compliant)
+    }
+
+    /// A snapshot with the verdict that is told of it.
+    fn judged_snapshot(&self, snapshot: &Snapshot, compliant: bool) -> SnapshotTold {
         let (environment, index) = (&self.place, snapshot.index);
         SnapshotTold {
             index: index.to_string(),
-            status: status(snapshot.compliant),
+            status: status(compliant),
             html_url: self.page(&format!("environments/{environment}/snapshots/{index}")),
             api_url: self.api("snapshots", &format!("{environment}/{index}")),
         }
@@ -205,6 +214,18 @@ fn told(event: &Event<'_>, names: &Names) -> Option<(String, Told)> {
             }
             let text = format!("Environment {place} is {} now", status(snapshot.compliant));
             (text, Told::Environment { snapshot: Some(names.snapshot(snapshot)), artifact: None })
+        }
+        What::LogicalVerdict(snapshot, verdict) => {
+            let before = names.logical_before.get(&verdict.environment).copied();
+            if !tells(before, Some(verdict.compliant)) {
+                return None;
+            }
+            let logical = names.logical.get(&verdict.environment)?;
+            let change = if verdict.compliant { "complies with" } else { "violates" };
+            let text =
+                format!("Environment {place} {change} the policies of logical environment {logical} now");
+            let snapshot = Some(names.judged_snapshot(snapshot, verdict.compliant));
+            (text, Told::Environment { snapshot, artifact: None })
         }
         What::Changed(snapshot, instance) => {
             let (was, now) = (instance.annotation.was, instance.annotation.now);

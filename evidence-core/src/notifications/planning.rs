@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::fact::Fact;
 use crate::id::Id;
 use crate::notifications::delivering::LONGEST_PAUSE;
-use crate::notifications::events::{ALLOWED, Place, events, telling};
+use crate::notifications::events::{Place, events, telling};
 use crate::notifications::job::{HEAVY, Known, NAME, PAGE, Post, REST, after, before};
 use crate::notifications::store::{Channel, Delivery, DeliveryState, Position};
 use crate::notifications::watched;
@@ -186,6 +186,8 @@ async fn oldest(evidence: &Evidence, org: Id) -> Result<Option<Timestamp>> {
 struct Told {
     /// The events of each place and trigger, in order, each with its time.
     events: BTreeMap<(Place, &'static str), Vec<(Position, Timestamp)>>,
+    /// The environments of which snapshots were taken: physical ones.
+    physical: BTreeSet<Id>,
     /// The actions that were changed.
     changed: BTreeSet<Id>,
     /// The targets that actions no longer have, or that had these.
@@ -200,6 +202,9 @@ impl Told {
                 "action_updated" | "action_deleted" => told.changes(entry),
                 _ => {
                     let Some(fact) = telling(entry) else { continue };
+                    if let Fact::SnapshotTaken { snapshot } = &fact {
+                        told.physical.insert(snapshot.environment);
+                    }
                     for event in events(&fact) {
                         let at = Position { entry: entry.index, event: event.place };
                         told.events
@@ -233,13 +238,6 @@ impl Told {
 
     fn happened_at(&self, place: Place) -> bool {
         self.events.range((place, "")..).next().is_some_and(|((at, _), _)| *at == place)
-    }
-
-    /// Whether the environment is a physical one, as far as what happened there tells.
-    fn is_physical(&self, environment: Id) -> bool {
-        let place = Place::Environment(environment);
-        let here = self.events.range((place, "")..).take_while(|((at, _), _)| *at == place);
-        here.into_iter().any(|((_, trigger), _)| *trigger != ALLOWED)
     }
 
     /// Whether an action is about something of that sort, wherever it happened.
@@ -286,7 +284,7 @@ async fn note(evidence: &Evidence, batch: &Batch, told: &Told) -> Result<()> {
             Watched::Environments(ids) => Some(ids),
             Watched::Flows(_) => None,
         });
-        let others = distinct(watched.flatten().copied().filter(|id| !told.is_physical(*id)));
+        let others = distinct(watched.flatten().copied().filter(|id| !told.physical.contains(id)));
         let happened = |id: &Id| told.happened_at(Place::Environment(*id));
         let members = watched::members(evidence, org, &others, happened).await?;
         for action in actions {
@@ -436,11 +434,6 @@ mod tests {
             assert_eq!(first, expected, "{:?} {triggers:?} {since}", action.watched);
             assert_eq!(told.has_trigger_of(&action), !matches!(triggers, [] | ["ON_COMPLIANT_ENV"]));
         }
-        // Artifacts are allowed in logical environments, too.
-        for environment in [environment(11), environment(20)] {
-            told.events.entry((environment, ALLOWED)).or_default().push((position(6, 0), at(60)));
-        }
-        assert_eq!([10, 11, 20, 21].map(|n| told.is_physical(id(n))), [true, true, false, false]);
     }
 
     #[test]

@@ -461,14 +461,13 @@ impl<'p, I: Ord> Members<'p, I> {
         }
     }
 
-    /// The verdict where `policies` are those of the logical environment, or, where nothing is known of these, those that its
-    /// members were evaluated by. False if a member is not compliant or something does not comply with these policies; true if
-    /// all are and everything does; else unknown. So it is where a member was not evaluated by the same ones, and without
-    /// members.
+    /// The verdict where `policies` are those of the logical environment, in order; nothing where they cannot be read. False if
+    /// a member is not compliant or something does not comply with these policies; true if all are and everything does; else
+    /// unknown. A member that was not evaluated by the same policies is unknown, and so is everything without members.
     pub(crate) fn state(&self, policies: Option<&[I]>) -> Option<bool> {
-        let policies = policies.or_else(|| self.own.keys().copied().flatten().next());
         let own = match policies {
-            None | Some([]) => Some(true),
+            None => None,
+            Some([]) => Some(true),
             Some(policies) => {
                 let counted = self.own.iter().map(|(by, states)| match *by == Some(policies) {
                     true => states.state(),

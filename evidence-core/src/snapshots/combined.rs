@@ -7,16 +7,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::compute::MANY_EVALUATIONS;
+use crate::compute::{LONG_JSON, MANY_EVALUATIONS};
 use crate::environments::store::{EnvironmentStatus, KnownEnvironment, MemberChange};
 use crate::error::Result;
+use crate::fact::Fact;
 use crate::id::Id;
 use crate::name::EnvironmentName;
 use crate::rules::policy::{Members, OwnPolicies};
 use crate::service::Context;
 use crate::snapshots::store::{Event, Progress, SnapshotRow};
 use crate::snapshots::timeline::Told;
-use crate::store::batch::distinct;
+use crate::store::batch::{LONG_RECORDS, distinct};
+use crate::store::entry::StoredEntry;
 use crate::store::error::StoreError;
 use crate::time::Timestamp;
 
@@ -35,6 +37,53 @@ pub(crate) struct Combined {
     /// How many members there were at once, at most.
     most: usize,
     names: BTreeMap<Id, EnvironmentName>,
+    policies: PolicyHistory,
+}
+
+/// Which entries tell the policies of a logical environment.
+struct PolicyHistory {
+    /// The entries that may have changed them, ascending. Each records the whole environment.
+    recorded: Vec<u64>,
+    /// The entry since which it has its present policies, and these by id.
+    present: (u64, Vec<Id>),
+}
+
+/// The policies of a logical environment, in the order of their ids, by the entry that set them; nothing of an entry that cannot
+/// be read.
+type PoliciesSince = BTreeMap<u64, Option<Vec<Id>>>;
+
+impl PolicyHistory {
+    /// The policies at each entry from one to another.
+    async fn between(&self, first: u64, last: u64, cx: &Context<'_>) -> Result<PoliciesSince> {
+        let (since, present) = &self.present;
+        let recorded = |until: u64| self.recorded.partition_point(|entry| *entry <= until);
+        let begin = recorded(first).saturating_sub(1);
+        let asked = self.recorded.get(begin..recorded(last)).unwrap_or_default();
+        // What was recorded before the present policies does not count where these do from the beginning.
+        let counts = |entry: &u64| entry > since || (entry < since && first < *since);
+        let asked = Vec::from_iter(asked.iter().copied().filter(counts));
+        let mut policies: PoliciesSince = asked.iter().map(|entry| (*entry, None)).collect();
+        policies.insert(*since, Some(present.clone()));
+        for part in asked.chunks(LONG_RECORDS) {
+            let entries = cx.store().ledger_entries_at(cx.org()?, part).await?;
+            let bytes: usize = entries.iter().map(|entry| entry.payload.len()).sum();
+            let read = move || Vec::from_iter(entries.iter().map(|entry| (entry.index, policies_of(entry))));
+            policies.extend(cx.compute().run_if(bytes > LONG_JSON, read).await?);
+        }
+        Ok(policies)
+    }
+}
+
+/// The policies that an entry about a logical environment records.
+fn policies_of(entry: &StoredEntry) -> Option<Vec<Id>> {
+    match Fact::read(&entry.payload).ok()? {
+        Fact::EnvironmentCreated { record }
+        | Fact::EnvironmentUpdated { record, .. }
+        | Fact::EnvironmentJoined { record, .. }
+        | Fact::PoliciesAttached { record, .. }
+        | Fact::PoliciesDetached { record, .. } => Some(distinct(record.policies)),
+        _ => None,
+    }
 }
 
 /// From one entry until another an environment is a member.
@@ -177,16 +226,20 @@ async fn progress(asked: &[(Id, u64)], cx: &Context<'_>) -> Result<Vec<Progress>
 
 impl Combined {
     pub(crate) async fn read(environment: &KnownEnvironment, cx: &Context<'_>) -> Result<Self> {
+        let present = (environment.revision, distinct(environment.record.policies.iter().copied()));
         let (org, environment) = (cx.org()?, environment.record.id);
         let entries = cx.ledger_size().await?;
         let mut changes = cx.store().member_changes(org, environment).await?;
         let heavy = changes.len() > MANY_EVALUATIONS;
         let with_members = move || {
             changes.retain(|change| change.entry < entries);
+            let recorded = distinct(changes.iter().map(|change| change.entry));
+            changes.retain(|change| change.member != environment);
             let members = distinct(changes.iter().map(|change| (change.member, entries)));
-            (changes, members)
+            (changes, recorded, members)
         };
-        let (changes, asked) = cx.compute().run_if(heavy, with_members).await?;
+        let (changes, recorded, asked) = cx.compute().run_if(heavy, with_members).await?;
+        let policies = PolicyHistory { recorded, present };
         let found = progress(&asked, cx).await?.into_iter();
         let now = asked.into_iter().zip(found);
         let now = BTreeMap::from_iter(now.map(|((member, _), now)| (member, now)));
@@ -224,7 +277,7 @@ impl Combined {
         };
         let (spans, asked) = cx.compute().run_if(heavy, begun).await?;
         let found = progress(&asked, cx).await?;
-        let counted = move || Self::counted(environment, entries, spans, found, names);
+        let counted = move || Self::counted(environment, entries, spans, found, names, policies);
         let (combined, others) = cx.compute().run_if(heavy, counted).await?;
         combined.with_changes(others, cx).await
     }
@@ -249,6 +302,7 @@ impl Combined {
         (mut spans, mut changes): (Vec<Span>, BTreeSet<u64>),
         found: Vec<Progress>,
         names: BTreeMap<Id, EnvironmentName>,
+        policies: PolicyHistory,
     ) -> (Self, Vec<u64>) {
         let mut found = found.into_iter();
         let (mut total, mut shown, mut ended) = (Progress::default(), BTreeSet::new(), BTreeMap::new());
@@ -274,7 +328,7 @@ impl Combined {
         total.snapshots += changes.len() as u64;
         let most = most_at_once(&spans);
         let (spans, changes) = (spans.into(), Arc::new(changes));
-        (Self { environment, spans, changes, entries, total, ended, most, names }, others)
+        (Self { environment, spans, changes, entries, total, ended, most, names, policies }, others)
     }
 
     /// How many snapshots there are, and how many events.
@@ -407,7 +461,8 @@ impl Combined {
     }
 
     /// The entries of the snapshots from one to another, and of each whether the state of the environment was compliant then:
-    /// that of a member without a snapshot is unknown.
+    /// that of a member without a snapshot is unknown, and so is that of one whose snapshot was not evaluated by the policies
+    /// that the environment had then.
     async fn verdicts(&self, first: u64, last: u64, cx: &Context<'_>) -> Result<BTreeMap<u64, bool>> {
         let after = self.members_after(&[first, last.saturating_add(1)], cx).await?;
         let [from, to] = after.as_slice() else { return Ok(BTreeMap::new()) };
@@ -423,6 +478,7 @@ impl Combined {
         let ranges = joined(ranges);
         let rows =
             if ranges.is_empty() { Vec::new() } else { cx.store().snapshots(cx.org()?, &ranges).await? };
+        let policies = self.policies.between(first, last, cx).await?;
         let heavy = rows.len() + self.spans.len() > MANY_EVALUATIONS;
         let work = Verdicts {
             environment: self.environment,
@@ -430,6 +486,7 @@ impl Combined {
             changes: Arc::clone(&self.changes),
             entries: self.entries,
             rows,
+            policies,
         };
         cx.compute().run_if(heavy, move || work.between(first, last)).await
     }
@@ -551,12 +608,13 @@ struct Verdicts {
     entries: u64,
     /// The snapshots of members, by member and number.
     rows: Vec<SnapshotRow>,
+    policies: PoliciesSince,
 }
 
 impl Verdicts {
     /// The entries of the snapshots from one to another, and of each whether all that ran was allowed to.
     fn between(self, first: u64, last: u64) -> BTreeMap<u64, bool> {
-        let Self { environment, spans, changes, entries, rows } = self;
+        let Self { environment, spans, changes, entries, rows, policies } = self;
         let mut of_member = BTreeMap::<Id, (Vec<&SnapshotRow>, Vec<&Span>)>::new();
         for row in &rows {
             of_member.entry(row.environment).or_default().0.push(row);
@@ -614,7 +672,9 @@ impl Verdicts {
                 put(&row.environment, row.standing(environment));
             }
             if told.contains(&entry) {
-                verdicts.insert(entry, states.state(None) == Some(true));
+                let policies =
+                    policies.range(..=entry).next_back().and_then(|(_, policies)| policies.as_deref());
+                verdicts.insert(entry, states.state(policies) == Some(true));
             }
         }
         verdicts
@@ -626,6 +686,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::snapshots::record::LogicalVerdict;
 
     fn member(n: u8) -> Id {
         format!("00000000-0000-0000-0000-0000000{n:x}").parse().unwrap()
@@ -684,17 +745,20 @@ mod tests {
         }
     }
 
-    /// What an entry of the ledger is about: a member joins or leaves, or has a snapshot that is compliant or not.
+    /// What an entry of the ledger is about: a member joins or leaves, or has a snapshot that is compliant or not, by itself and
+    /// by the policy of the logical environment; or that is attached or detached.
     #[derive(Debug, Clone, Copy)]
     enum Happens {
         Joins,
         Leaves,
-        Has(bool),
+        Has(bool, bool),
+        Asks(bool),
     }
 
     fn happens() -> impl Strategy<Value = (u8, Happens)> {
-        let what =
-            prop_oneof![Just(Happens::Joins), Just(Happens::Leaves), any::<bool>().prop_map(Happens::Has)];
+        let has = any::<(bool, bool)>().prop_map(|(compliant, complies)| Happens::Has(compliant, complies));
+        let asks = any::<bool>().prop_map(Happens::Asks);
+        let what = prop_oneof![Just(Happens::Joins), Just(Happens::Leaves), has, asks];
         (1..4_u8, what)
     }
 
@@ -706,39 +770,55 @@ mod tests {
         ) {
             let (mut changes, mut rows) = (Vec::new(), Vec::new());
             let (mut shown, mut expected) = (BTreeSet::new(), BTreeMap::new());
-            let (mut members, mut stand) = (BTreeSet::new(), BTreeMap::<u8, bool>::new());
+            let (mut members, mut stand) = (BTreeSet::new(), BTreeMap::<u8, (bool, Option<bool>)>::new());
+            let (mut asks, mut policies) = (false, PoliciesSince::new());
+            policies.insert(0, Some(Vec::new()));
             for (entry, (number, what)) in (0_u64..).zip(&ledger) {
                 let is_shown = |number: &u8| stand.contains_key(number) || !expected.is_empty();
                 let shows = match what {
                     Happens::Joins => members.insert(*number) && is_shown(number),
                     Happens::Leaves => members.remove(number) && is_shown(number),
-                    Happens::Has(compliant) => {
-                        stand.insert(*number, *compliant);
-                        members.contains(number)
+                    Happens::Has(compliant, complies) => {
+                        let is_member = members.contains(number);
+                        stand.insert(*number, (*compliant, (is_member && asks).then_some(*complies)));
+                        is_member
                     }
+                    Happens::Asks(_) => false,
                 };
-                if let Happens::Has(compliant) = what {
-                    let (environment, at) = (member(*number), Timestamp::from_micros(0));
-                    let (index, compliant) = (rows.len() as u64 + 1, *compliant);
-                    let logical = Vec::new();
-                    rows.push(SnapshotRow {
-                        environment, index, at, until: None, compliant, events: 0, revision: entry, logical,
-                    });
-                } else {
-                    let joined = matches!(what, Happens::Joins);
-                    changes.push(MemberChange { entry, member: member(*number), joined });
-                    shown.extend(shows.then_some(entry));
+                match what {
+                    Happens::Has(compliant, _) => {
+                        let (environment, at) = (member(*number), Timestamp::from_micros(0));
+                        let (index, compliant) = (rows.len() as u64 + 1, *compliant);
+                        let says = |compliant| {
+                            LogicalVerdict { environment: member(15), policies: vec![member(14)], compliant }
+                        };
+                        let logical = stand[number].1.map(says).into_iter().collect();
+                        rows.push(SnapshotRow {
+                            environment, index, at, until: None, compliant, events: 0, revision: entry, logical,
+                        });
+                    }
+                    Happens::Asks(now) => {
+                        asks = *now;
+                        policies.insert(entry, Some(Vec::from_iter(now.then(|| member(14)))));
+                    }
+                    Happens::Joins | Happens::Leaves => {
+                        let joined = matches!(what, Happens::Joins);
+                        changes.push(MemberChange { entry, member: member(*number), joined });
+                        shown.extend(shows.then_some(entry));
+                    }
                 }
                 if shows {
+                    let complies = |state: &(bool, Option<bool>)| state.0 && (!asks || state.1 == Some(true));
                     let mut states = members.iter().map(|number| stand.get(number));
-                    let is_compliant = !members.is_empty() && states.all(|state| state == Some(&true));
+                    let is_compliant = !members.is_empty() && states.all(|state| state.is_some_and(complies));
                     expected.insert(entry, is_compliant);
                 }
             }
             let (spans, _) = spans(&changes, &Archived::new());
             let entries = ledger.len() as u64;
             let environment = member(15);
-            let work = Verdicts { environment, spans: spans.into(), changes: Arc::new(shown), entries, rows };
+            let (spans, changes) = (spans.into(), Arc::new(shown));
+            let work = Verdicts { environment, spans, changes, entries, rows, policies };
             let (first, last) = (window.0.min(window.1), window.0.max(window.1));
             expected.retain(|entry, _| (first..=last).contains(entry));
             prop_assert_eq!(work.between(first, last), expected);

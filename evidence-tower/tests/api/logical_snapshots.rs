@@ -348,6 +348,65 @@ async fn what_runs_in_the_members_complies_with_the_policies_of_a_logical_enviro
     .await;
 }
 
+/// A member joins a logical environment whose policy it violates: from the entry of the change on it is not compliant, also before
+/// the member is evaluated by that policy.
+#[tokio::test]
+async fn a_member_that_joins_makes_no_snapshot_compliant_before_it_is_evaluated() {
+    on_every_store_and_mount(async |api| {
+        api.given_environments("docker", &["eu", "us"]).await;
+        for (policy, text) in [("p", PROVENANCE), ("test", TEST)] {
+            api.put_policy(policy, text).await.created();
+        }
+        api.given_artifact('1', "t1").await;
+        for member in ["eu", "us"] {
+            api.attach(member, "p").await;
+            api.report_running(member, &[('1', &[10])]).await.created();
+        }
+        let logical = |name: &str, members: &[&str]| {
+            json!({
+                "name": name, "type": "logical", "description": "", "included_environments": members,
+                "policies": ["test"],
+            })
+        };
+        // It is made with the member; the member joins, leaves and comes back; two join.
+        let table: [(&str, &[&[&str]]); 4] = [
+            ("made", &[&["eu"]]),
+            ("joined", &[&[], &["eu"]]),
+            ("again", &[&["eu"], &[], &["eu"]]),
+            ("both", &[&[], &["eu"], &["eu", "us"], &["us"]]),
+        ];
+        for (name, steps) in table {
+            for members in steps {
+                let reply = api.put("/environments/acme").json(&logical(name, members)).await;
+                assert!(reply.status.is_success(), "{name}: {}", reply.status);
+            }
+            let list = api.get(&format!("/snapshots/acme/{name}?reverse=true")).await.ok();
+            let list = list.as_array().unwrap();
+            assert!(list.len() > 1, "{name}: {list:?}");
+            for row in list {
+                let one = api.get(&format!("/snapshots/acme/{name}/{}", row["index"])).await.ok();
+                assert_eq!([&row["compliant"], &one["compliant"]], [false, false], "{name}: {row}");
+            }
+            assert_eq!(api.get(&format!("/environments/acme/{name}")).await.ok()["state"], false, "{name}");
+        }
+        // Without the policy only the members count, and what was shown before stays.
+        let before = api.get("/snapshots/acme/made?reverse=true").await.ok();
+        let detach = api.delete("/environments/acme/made/policies").json(json!({"policy_names": ["test"]}));
+        detach.await.expect_exactly(200, json!("OK"));
+        let after = api.get("/snapshots/acme/made?reverse=true").await.ok();
+        let verdicts = |list: &Value| {
+            Vec::from_iter(list.as_array().unwrap().iter().map(|row| row["compliant"] == true))
+        };
+        let (before, after) = (verdicts(&before), verdicts(&after));
+        assert_eq!((after.last(), &after[..before.len()]), (Some(&true), &before[..]));
+        api.attach("made", "test").await;
+        api.patch("/environments/acme/made").json(json!({"description": "other"})).await.ok();
+        let later = api.get("/snapshots/acme/made?reverse=true").await.ok();
+        assert_eq!(verdicts(&later)[..after.len()], after);
+    })
+    .await;
+}
+
 /// A policy of a logical environment that its member has, too, and one that another logical environment has.
 #[tokio::test]
 async fn policies_of_logical_environments_count_where_they_are_attached() {

@@ -531,6 +531,43 @@ async fn a_logical_environment_stands_for_its_members() {
     .await;
 }
 
+/// Each step, and whether what runs in the member then violates the policies of the logical environment or complies with them,
+/// and did not before.
+#[tokio::test]
+async fn that_a_member_violates_the_policies_of_a_logical_environment_is_told_who_watches_that() {
+    on_every_store(async |bench| {
+        let api = &bench.api;
+        api.given_environments("docker", &["prod"]).await;
+        for (name, text) in [("own", "_schema: https://example.com/v1"), ("strict", PROVENANCE)] {
+            api.put_policy(name, text).await.created();
+        }
+        api.attach("prod", "own").await;
+        let all = json!({
+            "name": "all", "type": "logical", "description": "", "included_environments": ["prod"],
+            "policies": ["strict"],
+        });
+        api.put("/environments/acme").json(all).await.created();
+        for (name, trigger, environment) in [
+            ("bad", "ON_NON_COMPLIANT_ENV", "all"),
+            ("good", "ON_COMPLIANT_ENV", "all"),
+            ("member", "ON_NON_COMPLIANT_ENV", "prod"),
+        ] {
+            let action = json!({"name": name, "environments": [environment], "triggers": [trigger], "targets": [hook(name)]});
+            api.put(ENVIRONMENTS).json(action).await.created();
+        }
+        let told = |whom: &str| bench.postbox.told(whom).len();
+        // What runs; then how often each was told.
+        for (digits, bad, good) in [("1", 1, 0), ("12", 1, 0), ("", 1, 1), ("3", 2, 1)] {
+            bench.runs("prod", digits).await;
+            until("it is told", async || (told("bad"), told("good")) == (bad, good)).await;
+        }
+        let sent = bench.postbox.of("bad");
+        assert!(sent.iter().all(|one| one.place == "prod"));
+        assert_eq!(told("member"), 0);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn what_becomes_of_an_attempt_is_not_that_of_the_target_that_came_meanwhile() {
     on_every_store(async |bench| {
