@@ -191,6 +191,20 @@ async fn a_search_takes_the_work_of_what_it_finds_however_often_that_was_reporte
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_names_of_content_take_the_work_of_what_they_are_however_often_it_was_reported() {
+    let fill = |rows: usize| {
+        format!(
+            "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {rows})
+            INSERT INTO artifact SELECT 1, 'id' || n, 'flow', iif(n % 2, NULL, 't'), 'aa', iif(n % 3, 'a' || (n % 3), ''), '',
+                NULL, NULL, NULL, NULL, n, n, n, n FROM n;"
+        )
+    };
+    let values: [(&str, &dyn ToSql); 2] = [("$1", &1), ("$2", &r#"[["flow","aa"]]"#)];
+    let check = ("content_has_all_names_that_flows_gave_it", "WITH RECURSIVE given");
+    takes_the_work_of_what_is_found(check, &values, fill).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_runs_of_a_repo_takes_the_work_of_what_runs_however_often_it_ran() {
     let fill = |rows: usize| {
         format!(
