@@ -184,6 +184,7 @@ CREATE INDEX artifact_fingerprint
     ON evidence.artifact (org, fingerprint, (flow || ''), (trail IS NOT NULL), ledger_index);
 CREATE INDEX artifact_named
     ON evidence.artifact (org, fingerprint, (flow || ''), (trail IS NOT NULL), ledger_index) WHERE name <> '';
+CREATE INDEX artifact_given ON evidence.artifact (org, fingerprint, (flow || ''), name, ledger_index);
 CREATE UNIQUE INDEX artifact_flow ON evidence.artifact (org, flow, flow_ordinal);
 CREATE INDEX artifact_trail ON evidence.artifact (org, trail, ledger_index) WHERE trail IS NOT NULL;
 CREATE INDEX artifact_content ON evidence.artifact (org, trail, fingerprint, ledger_index) WHERE trail IS NOT NULL;

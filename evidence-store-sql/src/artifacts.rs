@@ -412,16 +412,45 @@ const PROVENANCE: Sql = Sql::each(
     ),
 );
 
-/// Of each name that content was given in a flow the first report by it.
+/// The text of [`GIVEN_NAMES`] for each database.
+macro_rules! given_names {
+    ($dialect:ident, $asked:literal) => {
+        concat!(
+            "WITH RECURSIVE given (flow, fingerprint, name) AS (
+                SELECT w.flow, w.fingerprint, (
+                    SELECT f.name FROM evidence.artifact f
+                    WHERE f.org = $1 AND f.fingerprint = w.fingerprint AND ",
+            flow!($dialect, "f"),
+            " = w.flow
+                    ORDER BY f.name LIMIT 1)
+                FROM ",
+            $asked,
+            "
+                UNION ALL
+                SELECT g.flow, g.fingerprint, (
+                    SELECT n.name FROM evidence.artifact n
+                    WHERE n.org = $1 AND n.fingerprint = g.fingerprint AND ",
+            flow!($dialect, "n"),
+            " = g.flow
+                        AND n.name > g.name
+                    ORDER BY n.name LIMIT 1)
+                FROM given g WHERE g.name IS NOT NULL)
+            SELECT g.flow, g.fingerprint, g.name, (
+                SELECT m.ledger_index FROM evidence.artifact m
+                WHERE m.org = $1 AND m.fingerprint = g.fingerprint AND ",
+            flow!($dialect, "m"),
+            " = g.flow AND m.name = g.name
+                ORDER BY m.ledger_index LIMIT 1)
+            FROM given g WHERE g.name IS NOT NULL"
+        )
+    };
+}
+
+/// Of each name that content was given in a flow the first report by it. The names are found one after the other, by an
+/// index that has them in this order, however often the content was reported.
 const GIVEN_NAMES: Sql = Sql::each(
-    "SELECT m.flow, m.fingerprint, m.name, min(m.ledger_index) FROM json_each($2) w CROSS JOIN evidence.artifact m
-        ON m.org = $1 AND m.fingerprint = w.value->>1 AND m.flow = w.value->>0 AND m.name <> ''
-    GROUP BY m.flow, m.fingerprint, m.name",
-    "SELECT w.flow, w.fingerprint, n.name, n.first_index FROM UNNEST($2::text[], $3::text[]) AS w (flow, fingerprint)
-    CROSS JOIN LATERAL (
-        SELECT m.name, min(m.ledger_index) AS first_index FROM evidence.artifact m
-        WHERE m.org = $1 AND m.fingerprint = w.fingerprint AND m.flow || '' = w.flow AND m.name <> ''
-        GROUP BY m.name) n",
+    given_names!(sqlite, "(SELECT value->>0 AS flow, value->>1 AS fingerprint FROM json_each($2)) w"),
+    given_names!(postgres, "UNNEST($2::text[], $3::text[]) AS w (flow, fingerprint)"),
 );
 
 fn listing(filter: &ArtifactFilter) -> Listing {

@@ -165,6 +165,7 @@ CREATE TABLE artifact (
 CREATE UNIQUE INDEX artifact_org ON artifact (org, ordinal);
 CREATE INDEX artifact_fingerprint ON artifact (org, fingerprint, flow, trail IS NOT NULL, ledger_index);
 CREATE INDEX artifact_named ON artifact (org, fingerprint, flow, trail IS NOT NULL, ledger_index) WHERE name <> '';
+CREATE INDEX artifact_given ON artifact (org, fingerprint, flow, name, ledger_index);
 CREATE UNIQUE INDEX artifact_flow ON artifact (flow, flow_ordinal);
 CREATE INDEX artifact_trail ON artifact (trail, ledger_index) WHERE trail IS NOT NULL;
 CREATE INDEX artifact_content ON artifact (trail, fingerprint, ledger_index) WHERE trail IS NOT NULL;

@@ -46,6 +46,7 @@ const EXCEPTIONS: [(&str, &str, &str); 33] = [
         "artifact_org (org=?)",
         "the newest artifacts, in their order, and those of a branch or name",
     ),
+    ("AND +x.name = $11) AS n", "COVERING INDEX artifact_given (org=?)", "how many artifacts have a name"),
     ("FROM repo x", "repo_name (org=?)", "repos by name"),
     ("INDEXED BY ledger_member", "ledger_member (org=?)", "changes of roles, in their order"),
     ("FROM allowed a", "(org=?)", "an allowlist is read whole"),
@@ -187,6 +188,20 @@ async fn a_search_takes_the_work_of_what_it_finds_however_often_that_was_reporte
     };
     let values: [(&str, &dyn ToSql); 3] = [("$1", &1), ("$2", &"aaaaa"), ("$3", &10)];
     takes_the_work_of_what_is_found(("what_begins_so_is_found", "unreported"), &values, fill).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_names_of_content_take_the_work_of_what_they_are_however_often_it_was_reported() {
+    let fill = |rows: usize| {
+        format!(
+            "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {rows})
+            INSERT INTO artifact SELECT 1, 'id' || n, 'flow', iif(n % 2, NULL, 't'), 'aa', iif(n % 3, 'a' || (n % 3), ''), '',
+                NULL, NULL, NULL, NULL, n, n, n, n FROM n;"
+        )
+    };
+    let values: [(&str, &dyn ToSql); 2] = [("$1", &1), ("$2", &r#"[["flow","aa"]]"#)];
+    let check = ("content_has_all_names_that_flows_gave_it", "WITH RECURSIVE given");
+    takes_the_work_of_what_is_found(check, &values, fill).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -193,6 +193,6 @@ pub trait ArtifactStore: Send + Sync {
         fingerprints: &[Fingerprint],
         entries: u64,
     ) -> StoreResult<Vec<Origin>>;
-    /// The names that this content was given in these flows, of each name one, in any order: reports without a name give none.
+    /// The names that this content was given in these flows, of each name one, in any order; `""` where a report has none.
     async fn given_names(&self, org: Id, asked: &[(Id, Fingerprint)]) -> StoreResult<Vec<GivenName>>;
 }

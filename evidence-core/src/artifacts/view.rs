@@ -251,14 +251,9 @@ impl Around {
                 origins.content.insert((origin.report.flow, origin.report.fingerprint.clone()), origin);
             }
         }
-        let is_unnamed = |artifact: &&Artifact| {
-            artifact.template_reference_name.is_empty() && origins.deciding_trail(artifact).is_none()
-        };
-        let unnamed = artifacts.iter().filter(is_unnamed);
-        let unnamed = distinct(unnamed.map(|artifact| (artifact.flow, artifact.fingerprint.clone())));
-        for part in unnamed.chunks(MAX_VERSIONS) {
-            origins.names.extend(cx.names_in_flows(part).await?);
-        }
+        let decided_alone = artifacts.iter().filter(|artifact| origins.deciding_trail(artifact).is_none());
+        let content = decided_alone.map(|artifact| (artifact.flow, artifact.fingerprint.clone()));
+        origins.names = cx.names_in_flows(&distinct(content)).await?;
         Ok(origins)
     }
 
@@ -325,7 +320,7 @@ pub(super) fn views(
 #[derive(Default)]
 struct Origins {
     content: BTreeMap<(Id, Fingerprint), Origin>,
-    /// The names that content was given there, of that which is evaluated without a trail and reported without a name.
+    /// The names that content was given there, of that which is evaluated without a trail.
     names: BTreeMap<(Id, Fingerprint), BTreeMap<String, u64>>,
 }
 
@@ -480,10 +475,11 @@ impl Surroundings {
             // All names that it was given count, whichever of its reports is shown.
             index: u64::MAX,
         };
-        let earlier = EarlierNames::from_iter(names.map(|names| (fingerprint.to_owned(), names.clone())));
-        let alone = ByContent::new(std::slice::from_ref(&report), Vec::new(), &earlier);
+        let reports =
+            names.map_or_else(|| vec![report.clone()], |names| report.clone().after_those_by(names));
+        let alone = ByContent::new(&reports, Vec::new(), &EarlierNames::new());
         let (state, info) = alone.state(template, fingerprint, name);
-        let names = names.filter(|_| name.is_empty()).into_iter().flatten().map(|(name, _)| name.as_str());
+        let names = names.into_iter().flatten().map(|(name, _)| name.as_str());
         (state, info, names.chain([name]).collect())
     }
 

@@ -389,15 +389,16 @@ impl Claim for Override {
 /// or another report, what is newer in the ledger decides.
 async fn original(about: &Claimed<'_>, cx: &Context<'_>) -> Result<Option<Id>> {
     let Some(trail) = about.trail else { return Ok(None) };
-    let found = cx.store().trail_contents(cx.org()?, &[trail]).await?.pop();
+    let found = cx.trail_contents(&[trail]).await?.pop();
     let lost = || StoreError::corrupt("a trail cannot be read any more");
-    let TrailContents { artifacts, attestations: rows, .. } = found.ok_or_else(lost)?;
+    let TrailContents { artifacts, attestations: rows, earlier_names, .. } = found.ok_or_else(lost)?;
     let (name, binding) = (about.name.clone(), about.binding.into());
     let heavy = artifacts.len() + rows.len() > MANY_EVALUATIONS;
     let find = move || {
         let artifacts = Vec::from_iter(artifacts.iter().map(ReportedArtifact::from));
         let attestations = Vec::from_iter(rows.iter().map(ReportedAttestation::from));
-        let original = compliance::overridden(name.as_str(), &binding, &artifacts, &attestations)?;
+        let original =
+            compliance::overridden(name.as_str(), &binding, &artifacts, &attestations, &earlier_names)?;
         rows.iter().find(|row| row.index == original.index).map(|row| row.id)
     };
     cx.compute().run_if(heavy, find).await

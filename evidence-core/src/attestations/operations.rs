@@ -1,6 +1,6 @@
 //! The operations on attestations. Every type is added by the same operation, generic over its [`Claim`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 
 use futures_util::stream;
@@ -33,7 +33,7 @@ use crate::operation::{
     Operation, SKIPPED_ELEMENTS, WithHeaders,
 };
 use crate::repos::record::RepoInfo;
-use crate::rules::compliance::{ReportedArtifact, Subjects};
+use crate::rules::compliance::{ReportedArtifact, ReportedAttestation, about_content};
 use crate::service::{Context, Draft};
 use crate::store::batch::distinct;
 use crate::texts::record::TextRef;
@@ -436,16 +436,19 @@ impl Operation for GetArtifactAttestation {
         for (trail, report) in reports.iter().filter_map(|report| Some((report.trail?, report))) {
             by_trail.entry(trail).or_default().push(report.into());
         }
-        let subjects = by_trail.iter().filter_map(|(trail, reports)| {
-            let newest = reports.last()?;
-            Some((*trail, Subjects::of(newest, reports)))
-        });
-        let subjects: BTreeMap<Id, Subjects<'_>> = subjects.collect();
+        let names = cx.names_in_flows(&[(flow.id, fingerprint.clone())]).await?;
+        let earlier = names.into_iter().map(|((_, content), names)| (content.to_string(), names)).collect();
         let trails = Vec::from_iter(by_trail.keys().copied());
         let mut found = cx.store().attestations(org, &trails, self.attestation_name.as_str()).await?;
-        found.retain(|NamedAttestation { row, .. }| {
-            subjects.get(&row.trail).is_some_and(|subjects| subjects.include(&(&row.binding).into()))
+        let mut of_name: BTreeMap<Id, Vec<ReportedAttestation>> = BTreeMap::new();
+        for NamedAttestation { row, .. } in &found {
+            of_name.entry(row.trail).or_default().push(row.into());
+        }
+        let about = of_name.iter().filter_map(|(trail, attestations)| {
+            Some(about_content(fingerprint.as_str(), by_trail.get(trail)?, attestations, &earlier))
         });
+        let about: BTreeSet<u64> = about.flatten().collect();
+        found.retain(|attestation| about.contains(&attestation.row.index));
         let trails = distinct(found.iter().map(|attestation| attestation.row.trail));
         let trails = cx.store().trail_labels(org, &trails).await?.into_iter();
         let trails = trails.map(|(trail, label)| (trail, label.name)).collect();

@@ -474,7 +474,7 @@ async fn content_has_all_names_that_flows_gave_it(store: Arc<dyn Store>) -> Outc
     let given = |flow, name: &str, first: u64| (id(flow), name.to_owned(), first);
     same("none", names(&[]).await?, Vec::new())?;
     // After the organization, two flows and a trail.
-    let expected = vec![given(100, "\"other\"", 5), given(100, "app", 4)];
+    let expected = vec![given(100, "", 7), given(100, "\"other\"", 5), given(100, "app", 4)];
     same("those in a flow", names(&[asked(100, "ab")]).await?, expected)?;
     let both = names(&[asked(101, "ab"), asked(100, "cd"), asked(101, "cd")]).await?;
     same("those of pairs", both, vec![given(100, "lib", 9), given(101, "elsewhere", 8)])

@@ -171,7 +171,7 @@ impl ArtifactStore for MemoryStore {
             let mut names = BTreeMap::new();
             for Current { revision, record } in &tables.artifacts {
                 let content = (record.flow, record.fingerprint.clone());
-                if !record.template_reference_name.is_empty() && asked.contains(&content) {
+                if asked.contains(&content) {
                     names.entry((content, record.template_reference_name.clone())).or_insert(*revision);
                 }
             }

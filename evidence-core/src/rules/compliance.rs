@@ -148,6 +148,17 @@ impl Binding {
 }
 
 impl ReportedArtifact {
+    /// This report, after one by each of these names that its content was given before it. Content that is evaluated without
+    /// a trail needs what all of its names ask, as in a trail.
+    pub(crate) fn after_those_by(self, given: &BTreeMap<String, u64>) -> Vec<Self> {
+        let before = given.iter().filter(|(name, first)| **name != self.name && **first < self.index);
+        let by_name =
+            |(name, first): (&String, &u64)| Self { name: name.clone(), index: *first, ..self.clone() };
+        let mut reports = Vec::from_iter(before.map(by_name));
+        reports.push(self);
+        reports
+    }
+
     /// What attestations may call it.
     fn subjects(&self) -> impl Iterator<Item = Subject<'_>> {
         let built = (!self.name.is_empty()).then(|| self.called(&self.name));
@@ -161,23 +172,6 @@ impl ReportedArtifact {
         } else {
             Subject::Built(name, Commit::new(&self.commit))
         }
-    }
-}
-
-/// What attestations may call an artifact: all that its trail's reports of the same content call it.
-#[derive(Debug)]
-pub struct Subjects<'a>(BTreeSet<Subject<'a>>);
-
-impl<'a> Subjects<'a> {
-    /// Of this report; `artifacts` are all those of its trail, in any order.
-    pub fn of(artifact: &'a ReportedArtifact, artifacts: &'a [ReportedArtifact]) -> Self {
-        let same = artifacts.iter().filter(|other| other.fingerprint == artifact.fingerprint);
-        Self(same.chain([artifact]).flat_map(ReportedArtifact::subjects).collect())
-    }
-
-    /// Whether what has this binding is about the artifact.
-    pub fn include(&self, binding: &Binding) -> bool {
-        binding.subject().is_some_and(|subject| self.0.contains(&subject))
     }
 }
 
@@ -431,6 +425,18 @@ pub fn overridden_by<'a>(
     };
     in_each_scope(&Scopes::new(artifacts, attestations, earlier), add);
     found
+}
+
+/// The places in the ledger of those of these attestations that are about this content. The artifacts are all its reports to the
+/// trail, the attestations all those of one name or more there, in any order.
+pub(crate) fn about_content(
+    fingerprint: &str,
+    artifacts: &[ReportedArtifact],
+    attestations: &[ReportedAttestation],
+    earlier: &EarlierNames,
+) -> BTreeSet<u64> {
+    let about = Reports::new(artifacts, attestations, earlier).of_content(fingerprint);
+    about.into_iter().map(|attestation| attestation.index).collect()
 }
 
 /// Visits the effective attestation of each name: of the trail, of each content, and of what waits for an artifact.

@@ -20,6 +20,9 @@ use crate::trails::store::{TrailContents, TrailVersion};
 /// About so many bytes of trails are cached. A trail that has as much as may be reported to it fits in half of it.
 const BUDGET: usize = 64 << 20;
 
+/// The names of so much content are read at once.
+const MOST_CONTENT: usize = 4096;
+
 /// What was reported to trails, by the organization and the trail.
 pub(crate) type TrailCache = Cache<(Id, Id), ReportedTrail>;
 
@@ -113,15 +116,16 @@ impl Context<'_> {
         Ok(found)
     }
 
-    /// The names that this content was given in these flows, each with the ledger index of the first report by it.
+    /// The names that this content was given in these flows, each with the ledger index of the first report by it; `""` where
+    /// a report has none.
     pub(crate) async fn names_in_flows(
         &self,
         asked: &[(Id, Fingerprint)],
     ) -> Result<BTreeMap<(Id, Fingerprint), BTreeMap<String, u64>>> {
         let mut names = BTreeMap::<_, BTreeMap<String, u64>>::new();
-        if !asked.is_empty() {
+        for part in asked.chunks(MOST_CONTENT) {
             for GivenName { flow, fingerprint, name, first } in
-                self.store().given_names(self.org()?, asked).await?
+                self.store().given_names(self.org()?, part).await?
             {
                 names.entry((flow, fingerprint)).or_default().insert(name, first);
             }

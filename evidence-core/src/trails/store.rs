@@ -76,12 +76,9 @@ impl TrailContents {
         self
     }
 
-    /// The content that was reported here without a name before it was by one, in any order, if the template may ask for
-    /// something by name.
+    /// The content that was reported here without a name before it was by one, in any order. Without a template, too:
+    /// attestations may name it.
     pub(crate) fn unnamed(&self) -> Vec<Fingerprint> {
-        if self.trail.template.is_none() {
-            return Vec::new();
-        }
         let mut first = BTreeMap::<&Fingerprint, &ArtifactRow>::new();
         for artifact in &self.artifacts {
             let known = first.entry(&artifact.fingerprint).or_insert(artifact);

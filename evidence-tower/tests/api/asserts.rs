@@ -460,6 +460,31 @@ async fn an_artifact_that_runs_under_several_names_has_to_comply_by_each() {
     .await;
 }
 
+/// By a name that comes to others the gate waives nothing, also where the snapshot's own verdict does not change.
+#[tokio::test]
+async fn the_gate_knows_a_name_more_by_which_an_artifact_runs() {
+    on_every_store_and_mount(async |api| {
+        api.given_flow_with_template().await;
+        api.given_artifact('1', "t").await;
+        api.given_environments("docker", &["prod"]).await;
+        let policy = format!("{COMPLIANCE}    exceptions:\n      - if: ${{{{ artifact.name == 'app' }}}}\n");
+        api.put_policy("waives", &policy).await.created();
+        for (names, snapshots, compliant) in
+            [(&["app"][..], 1, true), (&["app", "db"], 2, false), (&["db", "app"], 2, false)]
+        {
+            let element = |name: &&str| json!({"digests": {*name: fingerprint('1')}, "creationTimestamp": 1});
+            let artifacts = Vec::from_iter(names.iter().map(element));
+            let report = api.put("/environments/acme/prod/report/docker");
+            let reply = report.json(json!({ "artifacts": artifacts })).await;
+            assert!(reply.status.is_success(), "{reply:?}");
+            api.expect_snapshots("prod", snapshots).await;
+            let gate = api.asserted("?policy_name=waives").await;
+            assert_eq!(gate["compliant"], compliant, "{names:?} {gate}");
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn an_artifact_whose_name_the_template_does_not_know_says_so() {
     on_every_store_and_mount(async |api| {

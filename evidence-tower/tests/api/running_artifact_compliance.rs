@@ -283,18 +283,23 @@ async fn content_without_a_name_in_a_new_trail_needs_what_that_asks_of_every_nam
         api.expect_at_gate(false).await;
         api.given_test('1', "t4", true).await;
         api.expect_at_gate(true).await;
-        // So it is of a report to no trail.
-        for name in [
-            json!({"template_reference_name": "api"}),
-            json!({"template_reference_name": "other"}),
-            json!({}),
+        // So it is of reports to no trail, which need what every name asks.
+        for (digit, names, compliant) in [
+            ('2', &["api", "other", ""][..], false),
+            ('3', &["api", "other"], false),
+            ('4', &["other", ""], true),
         ] {
-            api.report_to_web('2', name).await;
+            for name in names {
+                let name = Some(name).filter(|name| !name.is_empty());
+                let named = name.map(|name| json!({"template_reference_name": name}));
+                api.report_to_web(digit, named.unwrap_or_else(|| json!({}))).await;
+            }
+            let state = if compliant { "COMPLIANT" } else { "INCOMPLETE" };
+            let artifact = format!("/artifacts/acme/web/fingerprint/{}", fingerprint(digit));
+            api.get(&artifact).await.expect(200, json!({"state": state, "trail_name": ""}));
+            let gate = api.get(&format!("/asserts/acme/fingerprint/{}", fingerprint(digit))).await.ok();
+            assert_eq!(gate["compliant"], compliant, "{names:?} {gate}");
         }
-        let artifact = format!("/artifacts/acme/web/fingerprint/{}", fingerprint('2'));
-        api.get(&artifact).await.expect(200, json!({"state": "INCOMPLETE", "trail_name": ""}));
-        let gate = api.get(&format!("/asserts/acme/fingerprint/{}", fingerprint('2'))).await.ok();
-        assert_eq!(gate["compliant"], false);
     })
     .await;
 }
@@ -432,6 +437,54 @@ async fn a_commit_in_full_is_the_same_in_whatever_case() {
             assert_eq!(newest.len(), 2, "{found}");
             api.attest_in_web(&trail, attestation(&upper, true)).await;
             api.expect_at_gate(true).await;
+        }
+    })
+    .await;
+}
+
+/// Content 1 has an earlier name in its trail, and content 2 a name without a commit.
+#[tokio::test]
+async fn what_failed_by_a_name_counts_and_is_listed_and_overridden_without_a_template_too() {
+    on_every_store_and_mount(async |api| {
+        let commit = "c".repeat(40);
+        for (digit, more) in [
+            ('1', json!({"trail_name": "t0", "template_reference_name": "app", "git_commit": commit})),
+            ('1', json!({"trail_name": "t1", "git_commit": commit})),
+            ('2', json!({"trail_name": "t2", "template_reference_name": "app"})),
+        ] {
+            api.post("/artifacts/acme/plain").json(artifact(digit, more)).await.created();
+        }
+        for (digit, trail) in [('1', "t1"), ('2', "t2")] {
+            let attest = async |kind: &str, data: Value| {
+                let path = format!("/attestations/acme/plain/trail/{trail}/{kind}");
+                api.post(&path).form(&[("name=\"data_json\"", &data.to_string())]).await.created();
+            };
+            let failed = json!({
+                "attestation_name": "unit", "target_artifacts": ["app"], "git_commit_info": {"sha1": commit},
+                "is_compliant": false,
+            });
+            attest("generic", failed).await;
+            let path = format!("/artifacts/acme/plain/fingerprint/{}", fingerprint(digit));
+            api.get(&path).await.expect(200, json!({"state": "NON-COMPLIANT", "trail_name": trail}));
+            let gate = api.get(&format!("/asserts/acme/fingerprint/{}", fingerprint(digit))).await.ok();
+            assert_eq!(gate["compliant"], false, "{gate}");
+            let failed = json!({"compliance_status": {"status": "NON-COMPLIANT"}});
+            api.get(&format!("/trails/acme/plain/{trail}")).await.expect(200, failed);
+            let list = format!("/attestations/acme/plain/artifact/{}/unit", fingerprint(digit));
+            let listed = api.get(&list).await.ok();
+            assert_eq!(listed[0]["is_compliant"], false, "{listed}");
+            let overriding = json!({
+                "attestation_name": "unit", "artifact_fingerprint": fingerprint(digit), "reason": "seen",
+                "new_compliance_status": true, "original_attestation_type": "generic",
+            });
+            api.post(&format!("/attestations/acme/plain/trail/{trail}/override"))
+                .json(overriding)
+                .await
+                .created();
+            let after = api.get(&list).await.ok();
+            let original = &after[0]["original_attestation_id"];
+            assert!(original.is_string() && *original == listed[0]["attestation_id"], "{after}");
+            api.get(&path).await.expect(200, json!({"state": "COMPLIANT"}));
         }
     })
     .await;

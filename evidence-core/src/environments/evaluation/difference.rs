@@ -13,8 +13,8 @@ pub(super) struct Difference {
     pub(super) changes: Vec<RunningArtifact>,
     /// What no longer runs.
     pub(super) exits: Vec<ArtifactKey>,
-    /// Whether it calls for a snapshot: something started, exited, or differs in more than counts, times,
-    /// names and context.
+    /// Whether it calls for a snapshot: something started, exited, got a name beside others, or differs in more than counts,
+    /// times, names and context.
     pub(super) tells_something: bool,
 }
 
@@ -42,6 +42,14 @@ fn seen_otherwise(before: &RunningArtifact, now: &EvaluatedArtifact) -> bool {
     let now = &now.observed;
     let names = (before.name != now.name) || (before.other_names != now.other_names);
     names || before.created != now.created || before.context != now.context
+}
+
+/// Whether it runs under a name more than the latest snapshot has, by which policies judge what runs. Another name in place of
+/// its only one is none more.
+fn has_more_names(before: &RunningArtifact, now: &ObservedArtifact) -> bool {
+    let known = |name: &str| name == before.name || before.other_names.iter().any(|other| other == name);
+    let is_renamed = before.other_names.is_empty() && now.other_names.is_empty();
+    !is_renamed && !now.names().all(known)
 }
 
 impl EvaluatedArtifact {
@@ -126,12 +134,14 @@ impl Change {
     }
 
     fn between(before: &RunningArtifact, now: &EvaluatedArtifact) -> Self {
+        let has_more_names = has_more_names(before, &now.observed);
         let now = &now.found;
         match now.compliant {
             Some(true) if before.compliant != Some(true) => Self::BecameCompliant,
             Some(false) if before.compliant != Some(false) => Self::BecameNonCompliant,
             _ if before.provenance != now.provenance => Self::UpdatedProvenance,
-            _ if before.compliant != now.compliant
+            _ if has_more_names
+                || before.compliant != now.compliant
                 || before.judged_by != now.judged_by
                 || before.violates != now.violates
                 || before.outcomes != now.outcomes

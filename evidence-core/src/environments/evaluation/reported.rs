@@ -302,28 +302,27 @@ impl EvaluatedReports {
     }
 }
 
-/// A report to a flow as a whole is evaluated by the template it came with, and has no attestations; one without a name has
-/// those that its content was given there before.
+/// A report to a flow as a whole is evaluated by the template it came with, and has no attestations. It needs what that asks
+/// of every name that its content was given there.
 pub(crate) async fn without_trail(
     origins: &[Origin],
     cx: &Context<'_>,
 ) -> Result<BTreeMap<Id, EvaluatedReport>> {
     let alone = Vec::from_iter(origins.iter().filter(|origin| origin.report.trail.is_none()));
-    let unnamed = alone.iter().filter(|origin| origin.report.template_reference_name.is_empty());
-    let unnamed =
-        Vec::from_iter(unnamed.map(|origin| (origin.report.flow, origin.report.fingerprint.clone())));
-    let mut names = cx.names_in_flows(&unnamed).await?;
+    let content = alone.iter().map(|origin| (origin.report.flow, origin.report.fingerprint.clone()));
+    let mut names = cx.names_in_flows(&distinct(content)).await?;
     let mut states = BTreeMap::new();
     for part in in_parts(alone, |origin| origin.report.template) {
         let templates = cx.templates(part.iter().map(|origin| origin.report.template)).await?;
         let report = |Origin { report: row, .. }: &Origin| {
             let names = names.remove(&(row.flow, row.fingerprint.clone())).unwrap_or_default();
-            (row.id, ReportedArtifact::from(row), names, templates.of(row.template))
+            (row.id, ReportedArtifact::from(row).after_those_by(&names), templates.of(row.template))
         };
         let reports = part.into_iter().map(report).collect();
-        let evaluations = |(.., parsed): &(_, _, _, Arc<Parsed>)| 1 + parsed.template.requirements();
-        let evaluate = |(id, report, names, parsed): (Id, ReportedArtifact, _, Arc<Parsed>)| {
-            (id, EvaluatedReport::alone(&report, names, &parsed.template))
+        let evaluations =
+            |(_, reports, parsed): &(_, Vec<_>, Arc<Parsed>)| reports.len() + parsed.template.requirements();
+        let evaluate = |(id, reports, parsed): (Id, Vec<ReportedArtifact>, Arc<Parsed>)| {
+            (id, EvaluatedReport::alone(&reports, &parsed.template))
         };
         states.extend(cx.compute().evaluate_each(reports, evaluations, evaluate).await?);
     }
@@ -344,14 +343,13 @@ impl EvaluatedReport {
         FlowContext { flow_name, condition_names, trail_name, artifact_state, reason, tags, attestations }
     }
 
-    /// How a report without a trail stands, whose content was given these names.
-    fn alone(report: &ReportedArtifact, names: BTreeMap<String, u64>, template: &Template) -> Self {
-        let earlier = EarlierNames::from([(report.fingerprint.clone(), names)]);
-        let (reports, wanted) =
-            ((std::slice::from_ref(report), &[][..]), BTreeSet::from([&*report.fingerprint]));
-        let mut found =
-            compliance::content_statuses(template, reports, &earlier, &wanted, usize::MAX, |_, _, _| ());
-        let found = found.remove(&*report.fingerprint);
+    /// How content stands that was reported to no trail, by one report of each of its names.
+    fn alone(reports: &[ReportedArtifact], template: &Template) -> Self {
+        let (none, wanted) =
+            (EarlierNames::new(), reports.iter().map(|report| &*report.fingerprint).collect());
+        let found =
+            compliance::content_statuses(template, (reports, &[]), &none, &wanted, usize::MAX, |_, _, _| ());
+        let found = found.into_values().next();
         let (state, reason) = found.map_or((State::Incomplete, None), |status| (status.state, status.reason));
         let reason = template.unreadable().map(str::to_owned).or(reason);
         let is_final = template.unreadable().is_none();

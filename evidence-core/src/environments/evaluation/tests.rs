@@ -133,11 +133,23 @@ fn what_starts_is_annotated_with_its_verdict() {
 #[test]
 fn the_same_fingerprints_take_a_snapshot_only_for_provenance_and_verdicts() {
     let yes = || evaluated('a', Some(true));
+    let named = |name: &str, others: &[&str]| {
+        with(yes(), |now| {
+            now.observed.name = name.to_owned();
+            now.observed.other_names = others.iter().map(|other| (*other).to_owned()).collect();
+        })
+    };
     let table: Vec<(&str, EvaluatedArtifact, EvaluatedArtifact, Option<&str>, bool)> = vec![
         ("nothing", yes(), yes(), None, false),
         ("counts", yes(), with(yes(), |now| now.observed.created = vec![10, 11]), Some("unchanged"), false),
         ("times", yes(), with(yes(), |now| now.observed.created = vec![11]), Some("unchanged"), false),
         ("names", yes(), with(yes(), |now| now.observed.name = "web".to_owned()), Some("unchanged"), false),
+        ("a name more", yes(), named("api", &["web"]), Some("changed"), true),
+        ("a name more, first", yes(), named("app", &["api"]), Some("changed"), true),
+        ("a name for another of two", named("api", &["web"]), named("api", &["app"]), Some("changed"), true),
+        ("other names for two", named("api", &["web"]), named("app", &[]), Some("changed"), true),
+        ("a name less", named("api", &["web"]), named("web", &[]), Some("unchanged"), false),
+        ("another order of names", named("api", &["web"]), named("web", &["api"]), Some("unchanged"), false),
         (
             "context",
             yes(),

@@ -27,33 +27,6 @@ pub(super) struct Scopes<'a> {
     pub(super) waiting: BTreeMap<String, Vec<&'a ReportedAttestation>>,
 }
 
-/// The content that attestations mean, by what they may call it: its fingerprint, and the template name and commit of any
-/// of its reports.
-pub(super) struct Contents<'a>(BTreeMap<Subject<'a>, BTreeSet<&'a str>>);
-
-impl<'a> Contents<'a> {
-    /// Of all artifacts of a trail, in any order.
-    pub(super) fn new(artifacts: &'a [ReportedArtifact]) -> Self {
-        let mut contents: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
-        for artifact in artifacts {
-            for subject in artifact.subjects() {
-                contents.entry(subject).or_default().insert(&artifact.fingerprint);
-            }
-        }
-        Self(contents)
-    }
-
-    /// The fingerprints of what is called so; none where nothing was reported as that.
-    pub(super) fn called<'s>(&'s self, subject: Subject<'s>) -> Option<&'s BTreeSet<&'a str>> {
-        self.0.get(&subject)
-    }
-
-    /// The same of what has this binding.
-    fn bound<'s>(&'s self, binding: &'s Binding) -> Option<&'s BTreeSet<&'a str>> {
-        self.called(binding.subject()?)
-    }
-}
-
 /// The newest report of a slot.
 pub(super) struct Newest<'a> {
     pub(super) artifact: &'a ReportedArtifact,
@@ -137,7 +110,7 @@ impl<'a> Reports<'a> {
                 continue;
             }
             let given = earlier.get(fingerprint).into_iter().flatten();
-            for (name, _) in given.filter(|(_, first)| **first < artifact.index) {
+            for (name, _) in given.filter(|(name, first)| !name.is_empty() && **first < artifact.index) {
                 self.names.entry(fingerprint).or_default().insert(name);
                 self.subjects.entry(fingerprint).or_default().insert(artifact.called(name));
             }
@@ -175,6 +148,12 @@ impl<'a> Reports<'a> {
         self.names.get(fingerprint)
     }
 
+    /// The content that attestations may call so.
+    fn called(&self, subject: Subject<'_>) -> impl Iterator<Item = &'a str> {
+        let called = self.subjects.iter().filter(move |(_, subjects)| subjects.contains(&subject));
+        called.map(|(content, _)| *content)
+    }
+
     /// Those things that attestations call this content.
     pub(super) fn subjects_of_content(&self, fingerprint: &str) -> Vec<Subject<'a>> {
         let subjects = self.subjects.get(fingerprint).into_iter().flatten();
@@ -197,23 +176,28 @@ impl<'a> Reports<'a> {
 pub(crate) fn overridden<'a>(
     name: &str,
     binding: &Binding,
-    artifacts: &[ReportedArtifact],
+    artifacts: &'a [ReportedArtifact],
     attestations: &'a [ReportedAttestation],
+    earlier: &'a EarlierNames,
 ) -> Option<&'a ReportedAttestation> {
-    let contents = Contents::new(artifacts);
-    let newest = newest_by_slot(artifacts);
-    let standing = BTreeSet::from_iter(newest.values().map(|newest| newest.artifact.fingerprint.as_str()));
-    let about = contents.bound(binding).map(|called| {
-        let standing = BTreeSet::from_iter(called.intersection(&standing).copied());
-        if standing.is_empty() { called.clone() } else { standing }
-    });
-    let in_scope = |other: &Binding| match (&about, contents.bound(other)) {
-        (Some(about), Some(called)) => !about.is_disjoint(called),
-        (None, None) => binding.subject() == other.subject(),
-        _ => false,
+    let reports = Reports::new(artifacts, attestations, earlier);
+    let in_scope = match binding.subject() {
+        None => reports.on_trail.clone(),
+        Some(subject) => {
+            let newest = newest_by_slot(artifacts);
+            let standing =
+                BTreeSet::from_iter(newest.values().map(|newest| newest.artifact.fingerprint.as_str()));
+            let (standing, replaced): (Vec<_>, Vec<_>) =
+                reports.called(subject).partition(|content| standing.contains(content));
+            let about = if standing.is_empty() { replaced } else { standing };
+            match about.is_empty() {
+                true => reports.about(&[subject]),
+                false => about.into_iter().flat_map(|content| reports.of_content(content)).collect(),
+            }
+        }
     };
-    let of_name = attestations.iter().filter(|one| one.name == name && !one.is_override());
-    of_name.filter(|one| in_scope(&one.binding)).max_by_key(|one| one.index)
+    let of_name = in_scope.into_iter().filter(|one| one.name == name && !one.is_override());
+    of_name.max_by_key(|one| one.index)
 }
 
 /// Those that wait, by the names that what they wait for is listed under.

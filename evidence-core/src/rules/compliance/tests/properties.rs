@@ -285,9 +285,10 @@ proptest! {
             let alone = evaluate_artifact(&template, report, &artifacts, &attestations);
             let (state, info) = reports.state(&template, &report.fingerprint, &report.name);
             prop_assert_eq!((ArtifactState::Reported(state), info), (alone.state, alone.state_info));
-            let subjects = Subjects::of(report, &artifacts);
-            let about = (0..attestations.len()).filter(|place| subjects.include(&attestations[*place].binding));
-            prop_assert_eq!(reports.about(&report.fingerprint), Vec::from_iter(about));
+            let same = Vec::from_iter(artifacts.iter().filter(|other| other.fingerprint == report.fingerprint).cloned());
+            let about = about_content(&report.fingerprint, &same, &attestations, &NONE);
+            let places = (0..attestations.len()).filter(|place| about.contains(&attestations[*place].index));
+            prop_assert_eq!(reports.about(&report.fingerprint), Vec::from_iter(places));
         }
     }
 
@@ -314,7 +315,7 @@ proptest! {
     fn an_override_is_of_what_the_trail_shows_that_it_overrides(
         (artifacts, attestations) in arbitrary_reports(), name in "[abc]", binding in arbitrary_binding()
     ) {
-        let original = overridden(&name, &binding, &artifacts, &attestations);
+        let original = overridden(&name, &binding, &artifacts, &attestations, &NONE);
         let mut all = attestations.clone();
         let over = overriding(attestation(&name, true, binding, 100));
         all.push(over.clone());
