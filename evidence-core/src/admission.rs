@@ -1,5 +1,6 @@
 //! Admission control: how much requests may hold in memory and in temporary files, in all and per tenant. A transport reserves
-//! temporary space before it reads a body, and memory before it loads one; the service reserves memory for long answers.
+//! temporary space before it reads a body, and memory before it loads one; the service reserves memory for long answers. Answers
+//! that wait to be sent have a budget of their own: a client that reads slowly keeps no request of its organization out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,9 @@ use crate::spool::TemporarySpace;
 /// So much do long data take while an answer is made of them, too: the text, its values, and the answer's text as it grows.
 const MEMORY_PER_BYTE: u64 = 4;
 
+/// The answers that are being sent may use this part of [`Limits::request_memory`], beside it.
+const ANSWERS: u64 = 4;
+
 /// How long a body, in its temporary file, or an answer waits for memory.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
@@ -24,6 +28,7 @@ const MAX_WAIT: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub struct Admission {
     memory: Arc<FairBudget>,
+    answers: Arc<FairBudget>,
     disk: Arc<FairBudget>,
 }
 
@@ -31,6 +36,7 @@ pub struct Admission {
 #[derive(Debug, Clone)]
 pub struct RequestBudget {
     memory: Arc<FairBudget>,
+    answers: Arc<FairBudget>,
     tenant: Tenant,
     space: TemporarySpace,
 }
@@ -39,13 +45,16 @@ impl Admission {
     /// The budgets that these limits set.
     pub fn new(limits: &Limits) -> Self {
         let Limits { request_memory, temporary_space, .. } = *limits;
-        Self { memory: FairBudget::new(request_memory), disk: FairBudget::new(temporary_space) }
+        let [memory, answers, disk] =
+            [request_memory, request_memory / ANSWERS, temporary_space].map(FairBudget::new);
+        Self { memory, answers, disk }
     }
 
     /// The budget of a request on behalf of this tenant ([`Access::on_behalf_of`](crate::auth::Access::on_behalf_of)).
     pub fn on_behalf_of(&self, tenant: Tenant) -> RequestBudget {
         let space = TemporarySpace::new(Arc::clone(&self.disk), Arc::clone(&self.memory), tenant);
-        RequestBudget { memory: Arc::clone(&self.memory), tenant, space }
+        let [memory, answers] = [&self.memory, &self.answers].map(Arc::clone);
+        RequestBudget { memory, answers, tenant, space }
     }
 }
 
@@ -55,14 +64,26 @@ impl RequestBudget {
         &self.space
     }
 
-    /// Reserves memory for loading a body of so many bytes and working on it, or for a long answer, and waits for it behind the
-    /// tenant's other requests. The caller keeps the reservation until the request is answered, or the answer sent.
+    /// Reserves memory for loading a body of so many bytes and working on it, or for making an answer of data of so many bytes,
+    /// and waits for it behind the tenant's other requests. The caller keeps the reservation until the answer is made.
     ///
     /// # Errors
     /// [`Error::Overloaded`](crate::Error::Overloaded) where there is not enough memory within ten seconds.
     pub async fn memory_for(&self, bytes: u64) -> Result<Reservation> {
-        let bytes = bytes.saturating_mul(MEMORY_PER_BYTE);
-        let reservation = self.memory.reserve(self.tenant, bytes, Instant::now() + MAX_WAIT).await;
+        self.reserve(&self.memory, bytes.saturating_mul(MEMORY_PER_BYTE)).await
+    }
+
+    /// Reserves memory for an answer of so many bytes that waits to be sent, behind the tenant's other answers. The caller keeps
+    /// the reservation until the answer is sent.
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn memory_for_sending(&self, bytes: u64) -> Result<Reservation> {
+        self.reserve(&self.answers, bytes).await
+    }
+
+    async fn reserve(&self, budget: &Arc<FairBudget>, bytes: u64) -> Result<Reservation> {
+        let reservation = budget.reserve(self.tenant, bytes, Instant::now() + MAX_WAIT).await;
         Ok(reservation.ok_or(Refused::Memory)?)
     }
 }

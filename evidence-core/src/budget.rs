@@ -47,11 +47,10 @@ impl Usage {
         budget.saturating_sub(others) / 2
     }
 
-    /// Adds to what a tenant uses, unless that is more than its share.
-    fn add(&mut self, tenant: Tenant, bytes: u64, budget: u64) -> bool {
-        let share = self.share(tenant, budget);
+    /// Adds to what a tenant uses, unless that is then more than `most`.
+    fn add(&mut self, tenant: Tenant, bytes: u64, most: u64) -> bool {
         let own = self.of.entry(tenant).or_default();
-        let fits = own.checked_add(bytes).is_some_and(|own| own <= share);
+        let fits = own.checked_add(bytes).is_some_and(|own| own <= most);
         if fits {
             *own += bytes;
             self.total += bytes;
@@ -82,10 +81,11 @@ impl FairBudget {
     /// Reserves bytes now, or not at all.
     pub fn try_reserve(self: &Arc<Self>, tenant: Tenant, bytes: u64) -> Option<Reservation> {
         let mut usage = locked(&self.usage);
-        let is_oversized = bytes > usage.share(tenant, self.bytes);
+        let share = usage.share(tenant, self.bytes);
+        let is_oversized = bytes > share;
         let fits = match is_oversized {
             true => !std::mem::replace(&mut usage.has_oversized, true),
-            false => usage.add(tenant, bytes, self.bytes),
+            false => usage.add(tenant, bytes, share),
         };
         drop(usage);
         fits.then(|| Reservation { budget: Arc::clone(self), tenant, bytes, is_oversized })
@@ -120,8 +120,14 @@ impl FairBudget {
 impl Reservation {
     /// Reserves more, or nothing.
     pub fn grow(&mut self, bytes: u64) -> bool {
-        let is_added =
-            !self.is_oversized && locked(&self.budget.usage).add(self.tenant, bytes, self.budget.bytes);
+        self.grow_within(bytes, 1)
+    }
+
+    /// Reserves more while the tenant uses at most this part of its share: the half of it with `part` 2. Otherwise nothing.
+    pub fn grow_within(&mut self, bytes: u64, part: u64) -> bool {
+        let mut usage = locked(&self.budget.usage);
+        let most = usage.share(self.tenant, self.budget.bytes) / part;
+        let is_added = !self.is_oversized && usage.add(self.tenant, bytes, most);
         if is_added {
             self.bytes += bytes;
         }
@@ -192,6 +198,8 @@ mod tests {
         assert_eq!(budget.used(), 512);
         drop(other);
         assert_eq!((budget.used(), locked(&budget.usage).of.len()), (0, 0));
+        let mut one = budget.try_reserve(tenant(1), 0).unwrap();
+        assert!(one.grow_within(128, 4) && !one.grow_within(1, 4) && one.grow(384));
     }
 
     #[test]

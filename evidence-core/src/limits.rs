@@ -194,8 +194,9 @@ limits! {
     trail_runs: usize = 10_000, Count, "Runs of all artifacts of a trail that answers show: the newest.";
     request_memory: u64 = 512 * MIB, Bytes,
         "Memory for the bodies and files of the requests that are being answered, four times the length of each body that is \
-         over 64 KiB, and for long data of attestations in answers until they are sent. An organization may use half of what \
-         the others leave, and one body or answer that is larger than that is admitted at a time.";
+         over 64 KiB, and for making answers with long data of attestations. A quarter as much again is for long answers \
+         until they are sent. An organization may use half of what the others leave of each, and one body or answer that is \
+         larger than that is admitted at a time.";
     temporary_space: u64 = 4 * GIB, Bytes,
         "Temporary files: bodies and attachments that are being received, and archives. An organization may use half of what \
          the others leave.";

@@ -17,7 +17,6 @@ use crate::auth::access::{Access, OrgAccess, Principal, Target};
 use crate::auth::actor::Scope;
 use crate::auth::credentials::{ApiKey, Credential, KeyHash};
 use crate::blobs::{Blobs, OutsideBlobs};
-use crate::budget::Reservation;
 use crate::cache::ttl::TtlCache;
 use crate::compute::{Compute, ComputePool, Progress};
 use crate::environments::remembered::{EvaluationCache, no_evaluations};
@@ -42,6 +41,7 @@ use answers::{AnswerCache, Lookup};
 use names::{NameCache, empty_name_cache};
 use readiness::Readiness;
 
+use context::AnswerMemory;
 pub use context::*;
 pub(crate) use context::{OwnedContext, retry_on_conflict};
 
@@ -495,13 +495,13 @@ impl Evidence {
         self.parts.authorize(&access.caller, &target).await
     }
 
-    /// Runs an operation. Returns also the reservations of what its answer holds until it is sent.
+    /// Runs an operation. Returns also the reservations of its answer.
     async fn run_authorized<O: Operation>(
         &self,
         access: &Access,
         operation: O,
         body: O::Body,
-    ) -> Result<(O::Output, Vec<Reservation>)> {
+    ) -> Result<(O::Output, AnswerMemory)> {
         let cx = Context::over(&self.parts, access, self.now());
         let outcome = operation.run(body, &cx).await.map_err(|error| error.with_summary(O::INVALID));
         let outcome = if cx.has_recorded() { outcome.map_err(Error::after_recording) } else { outcome };
@@ -567,8 +567,11 @@ impl EvidenceService for Evidence {
             Lookup::Bypass => None,
         };
         let made = async {
-            let (output, memory) = self.run_authorized(&access, operation, body).await?;
-            Ok::<_, Error>((answer_of::<O>(output, compute).await?, memory))
+            let (output, AnswerMemory { making, sending }) =
+                self.run_authorized(&access, operation, body).await?;
+            let answer = answer_of::<O>(output, compute).await?;
+            drop(making);
+            Ok::<_, Error>((answer, sending))
         };
         match (made.await, slot) {
             // A copy in the cache is not what waits to be sent.

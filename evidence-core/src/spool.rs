@@ -19,6 +19,9 @@ use crate::lock::locked;
 
 /// Content up to this size stays in memory, if its tenant's share of the memory has room.
 pub const IN_MEMORY: usize = 64 << 10;
+/// Content stays in memory while the tenant uses at most this part of its share. The rest is for whole bodies that are loaded:
+/// otherwise requests that have short files in memory would wait for each other.
+const MEMORY_PART: u64 = 4;
 /// How much of a temporary file is written or read at once.
 const PIECE: usize = 64 << 10;
 /// How much temporary space is reserved at once.
@@ -151,14 +154,14 @@ impl SpillBuffer {
         file.0.write_all(piece).await
     }
 
-    /// Reserves so many more bytes of memory, if the tenant's share has room.
+    /// Reserves so many more bytes of memory, if the part of the tenant's share that is for this has room.
     fn reserve(&mut self, bytes: usize) -> bool {
         let Some(space) = &self.space.0 else { return true };
         if self.reserved.is_none() {
             // Of nothing, for what grows never exceeds the share.
             self.reserved = space.memory.try_reserve(space.tenant, 0);
         }
-        self.reserved.as_mut().is_some_and(|reserved| reserved.grow(bytes as u64))
+        self.reserved.as_mut().is_some_and(|reserved| reserved.grow_within(bytes as u64, MEMORY_PART))
     }
 
     /// The temporary file, with everything in it that was in memory.
@@ -375,7 +378,7 @@ mod tests {
     #[tokio::test]
     async fn short_content_counts_against_the_tenants_memory_and_goes_to_a_file_where_there_is_none() {
         const SIZE: u64 = IN_MEMORY as u64;
-        let (disk, memory) = (FairBudget::new(64 << 20), FairBudget::new(4 * SIZE));
+        let (disk, memory) = (FairBudget::new(64 << 20), FairBudget::new(16 * SIZE));
         let space = TemporarySpace::new(Arc::clone(&disk), Arc::clone(&memory), None);
         let short = async || {
             let mut spool = Spool::new(space.clone());
@@ -384,7 +387,7 @@ mod tests {
             }
             spool
         };
-        // Of which a tenant has half.
+        // Of which a tenant has half, and short content a quarter of that.
         let (one, two) = (short().await, short().await.finish().await.unwrap());
         assert_eq!((memory.used(), disk.used()), (2 * SIZE, 0));
         let three = short().await;

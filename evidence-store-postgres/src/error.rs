@@ -200,7 +200,7 @@ const PARAMETERS: [&str; 18] = [
 ];
 
 /// Refuses an address with parameters that are not known. Only a word before a `=` is named: anything else may be part of a
-/// password.
+/// password, and so may all that precedes an `@`.
 pub(crate) fn expect_known_parameters(url: &str) -> Result<(), ConnectError> {
     let (url, _) = url.split_once('#').unwrap_or((url, ""));
     let Some((_, query)) = url.split_once('?') else { return Ok(()) };
@@ -211,7 +211,10 @@ pub(crate) fn expect_known_parameters(url: &str) -> Result<(), ConnectError> {
         }
         let is_word =
             |key: &&str| key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
-        let named = key.filter(is_word).map(|key| format!("the unknown parameter '{key}'"));
+        let named = key
+            .filter(is_word)
+            .filter(|_| !query.contains('@'))
+            .map(|key| format!("the unknown parameter '{key}'"));
         let unknown = named.unwrap_or_else(|| "an unknown parameter".to_owned());
         return Err(ConnectError::UnknownParameter(unknown));
     }

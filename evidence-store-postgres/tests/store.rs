@@ -290,6 +290,8 @@ async fn addresses_and_schemas_that_cannot_be_used_are_refused_with_one_sentence
         ("user=u&pasword=hunter2", "the unknown parameter 'pasword' "),
         ("user=u&hunter2", "an unknown parameter "),
         ("hunter2@host/db?user=u", "an unknown parameter "),
+        ("hunter2=w@host/db", "an unknown parameter "),
+        ("user=u&hunter2=w@host/db?user=u", "an unknown parameter "),
     ] {
         let error = refused(&format!("postgres://localhost/db?{query}")).await;
         assert!(matches!(error, ConnectError::UnknownParameter(_)), "{error}");

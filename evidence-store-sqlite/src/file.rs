@@ -14,6 +14,9 @@ use rusqlite::{Connection, Error, ffi};
 
 use crate::address::Address;
 
+/// What follows the name of a file in that of its renamed write-ahead log, before the file's inode.
+const ASIDE: &str = "-wal.replaced-";
+
 /// The numbers of a file's device and inode, where the system has them.
 type FileId = Option<(u64, u64)>;
 
@@ -45,14 +48,17 @@ impl OpenFile {
     pub(crate) fn wal_without_file(name: &Path) -> bool {
         let path = Address::path_of(name);
         let Some(file) = path.file_name().filter(|_| !path.exists()) else { return false };
+        // The directory may be one that cannot be listed.
+        if beside(&path, "-wal").exists() {
+            return true;
+        }
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let Ok(files) = directory.unwrap_or(Path::new(".")).read_dir() else { return false };
-        let wal = [file.as_encoded_bytes(), b"-wal"].concat();
-        // One that was renamed and is empty has lost nothing.
-        let is_log = |name: &[u8], is_empty: bool| name == wal || name.starts_with(&wal) && !is_empty;
+        let aside = [file.as_encoded_bytes(), ASIDE.as_bytes()].concat();
         files.flatten().any(|found| {
+            // One that is empty has lost nothing.
             let is_empty = found.metadata().is_ok_and(|found| found.len() == 0);
-            is_log(found.file_name().as_encoded_bytes(), is_empty)
+            found.file_name().as_encoded_bytes().starts_with(&aside) && !is_empty
         })
     }
 
@@ -65,7 +71,7 @@ impl OpenFile {
 
     fn aside_path(&self) -> PathBuf {
         let inode = self.id.map_or(0, |(_, inode)| inode);
-        self.beside(&format!("-wal.replaced-{inode}"))
+        self.beside(&format!("{ASIDE}{inode}"))
     }
 
     pub(crate) fn path(&self) -> &Path {

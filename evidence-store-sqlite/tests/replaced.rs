@@ -2,7 +2,7 @@
 #![cfg(unix)]
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -267,6 +267,21 @@ async fn a_log_without_its_file_is_not_removed() {
     assert!(refused.to_string().contains("put the file back"), "{refused}");
     fs::copy(bench.path("e.db"), bench.path("killed.db")).unwrap();
     expect(&bench.path("killed.db"), &["acme", "beta", "jane"]).await;
+}
+
+#[tokio::test]
+async fn a_log_without_its_file_is_found_where_the_directory_cannot_be_listed_and_no_other_file_is_taken_for_one()
+ {
+    let bench = Bench::new().await;
+    fs::write(bench.path("new.db-walrus"), "another file").unwrap();
+    Sqlite::open(bench.path("new.db")).await.unwrap().close().await;
+    fs::copy(bench.path("e.db-wal"), bench.path("killed.db-wal")).unwrap();
+    // This does not keep root from listing it.
+    fs::set_permissions(bench.directory.path(), fs::Permissions::from_mode(0o300)).unwrap();
+    let refused = Sqlite::open(bench.path("killed.db")).await.map(drop);
+    fs::set_permissions(bench.directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("put the file back"), "{refused}");
 }
 
 #[tokio::test]

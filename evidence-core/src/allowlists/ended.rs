@@ -12,9 +12,10 @@ use crate::background::runner::{Job, Turn};
 use crate::environments::evaluation::Changed;
 use crate::environments::reevaluation::reevaluate_in;
 use crate::error::Result;
+use crate::id::Id;
 use crate::lock::locked;
 use crate::name::OrgName;
-use crate::store::batch::distinct;
+use crate::service::Evidence;
 use crate::time::Timestamp;
 
 /// How long the job rests between two runs: an expired entry counts in no snapshot for longer.
@@ -39,10 +40,15 @@ pub struct ReevaluateEnded {
 struct Progress {
     /// All that had ended by then was handled.
     until: Option<Timestamp>,
-    /// The ends that were handled, of those that a later run reads again. An end is another one with a newer entry: a server
+    /// The ends that were evaluated, or whose environments are in `failed`, of those that a later run reads again. An end is another one with a newer entry: a server
     /// whose clock is behind may record an entry that ends before others that were handled already, or with them.
     handled: BTreeSet<EndedAllowance>,
+    /// The environments that could not be evaluated. Each run tries again; they keep no others.
+    failed: Environments,
 }
+
+/// Environments by their organization.
+type Environments = BTreeMap<OrgName, BTreeSet<Id>>;
 
 /// The instant before all others.
 const BEGINNING: Timestamp = Timestamp::from_micros(i64::MIN);
@@ -60,6 +66,19 @@ impl Progress {
         let from = self.from();
         self.handled.retain(|end| end.at > from);
     }
+
+    /// Evaluates environments again, and notes those of the organizations in which that failed.
+    async fn evaluate(&mut self, environments: Environments, service: &Evidence) -> Result<()> {
+        let mut outcome = Ok(());
+        for (org, environments) in environments {
+            let ids = Vec::from_iter(environments.iter().copied());
+            if let Err(error) = reevaluate_in(service, org.clone(), Some(ids), Changed::Allowlist).await {
+                self.failed.entry(org).or_default().extend(environments);
+                outcome = outcome.and(Err(error));
+            }
+        }
+        outcome
+    }
 }
 
 #[async_trait]
@@ -73,31 +92,27 @@ impl Job for ReevaluateEnded {
     }
 
     async fn run(&self, turn: &Turn) -> Result<()> {
-        let (service, mut outcome) = (turn.evidence(), Ok(()));
+        let service = turn.evidence();
         let (until, mut progress) = (service.now(), locked(&self.progress).clone());
+        let failed = std::mem::take(&mut progress.failed);
+        let mut outcome = progress.evaluate(failed, service).await;
         let mut after = progress.from();
         while after < until {
             let page = service.store().ended_allowances(after, until, PAGE).await?;
             let Some(last) = page.last() else { break };
             after = last.at;
-            let mut ended: BTreeMap<OrgName, Vec<EndedAllowance>> = BTreeMap::new();
-            for end in page.into_iter().filter(|end| !progress.handled.contains(end)) {
-                ended.entry(end.org.clone()).or_default().push(end);
-            }
-            for (org, ends) in ended {
-                let environments = distinct(ends.iter().map(|end| end.environment));
-                match reevaluate_in(service, org, Some(environments), Changed::Allowlist).await {
-                    Ok(()) => progress.handled.extend(ends),
-                    // Another organization is evaluated all the same, and this one again in the next run.
-                    Err(error) => outcome = outcome.and(Err(error)),
+            let mut ended = Environments::new();
+            for end in page {
+                if progress.handled.insert(end.clone()) {
+                    ended.entry(end.org).or_default().insert(end.environment);
                 }
             }
-            locked(&self.progress).handled.clone_from(&progress.handled);
+            outcome = outcome.and(progress.evaluate(ended, service).await);
+            // What comes may fail, or this be dropped.
+            locked(&self.progress).clone_from(&progress);
         }
-        if outcome.is_ok() {
-            progress.done_until(until);
-            *locked(&self.progress) = progress;
-        }
+        progress.done_until(until);
+        *locked(&self.progress) = progress;
         outcome
     }
 }

@@ -210,7 +210,7 @@ impl Attestation {
     /// memory for them.
     pub(crate) async fn with_data(mut self, cx: &Context<'_>) -> Result<Self> {
         let Some((_, data)) = self.omitted_data() else { return Ok(self) };
-        cx.reserve_for_answer(data.size).await?;
+        cx.reserve_for_data(data.size).await?;
         let text = cx.store().texts(cx.org()?, &[data.sha256]).await?.pop();
         let lost = format!("the data of the attestation {} cannot be read", self.id);
         let text = text.ok_or_else(|| StoreError::corrupt(&lost))?;

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::names::{CacheUpdate, CacheUse, NameCache};
 use super::{Parts, Settings};
+use crate::admission::RequestBudget;
 use crate::attestation_types::compiled::CompiledTypes;
 use crate::auth::access::{Access, OrgAccess, Principal};
 use crate::auth::actor::{Actor, Role, Scope};
@@ -53,8 +54,16 @@ pub struct Context<'a> {
     compute: Compute,
     /// Whether something of the request was recorded, or may have been.
     has_recorded: Arc<AtomicBool>,
-    /// The reservations of what the answer holds until it is sent.
-    answer_memory: Arc<Mutex<Vec<Reservation>>>,
+    answer_memory: Arc<Mutex<AnswerMemory>>,
+}
+
+/// The reservations of an answer that is not made piece by piece.
+#[derive(Debug, Default)]
+pub(super) struct AnswerMemory {
+    /// Held until the answer is made.
+    pub(super) making: Vec<Reservation>,
+    /// Held until the answer is sent.
+    pub(super) sending: Vec<Reservation>,
 }
 
 impl std::fmt::Debug for Context<'_> {
@@ -114,20 +123,36 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Reserves memory for an answer with a text of so many bytes that is not made piece by piece. The memory stays reserved
-    /// until the answer is sent, which its client may delay.
+    /// Reserves memory for making an answer of data of so many bytes, and for sending it.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`] where there is not enough memory within ten seconds.
+    pub(crate) async fn reserve_for_data(&self, bytes: u64) -> Result<()> {
+        // In this order: an answer that waits for others to be sent takes no memory from requests.
+        self.reserve_for_answer(bytes).await?;
+        let making = self.budget().memory_for(bytes).await?;
+        locked(&self.answer_memory).making.push(making);
+        Ok(())
+    }
+
+    /// Reserves memory for sending an answer of so many bytes. The memory stays reserved until the answer is sent, which its
+    /// client may delay.
     ///
     /// # Errors
     /// [`Error::Overloaded`] where there is not enough memory within ten seconds.
     pub(crate) async fn reserve_for_answer(&self, bytes: u64) -> Result<()> {
-        let budget = self.parts.admission.on_behalf_of(self.access.on_behalf_of());
-        let reservation = budget.memory_for(bytes).await?;
-        locked(&self.answer_memory).push(reservation);
+        let sending = self.budget().memory_for_sending(bytes).await?;
+        locked(&self.answer_memory).sending.push(sending);
         Ok(())
     }
 
-    /// Takes the reservations of what the answer holds.
-    pub(super) fn take_answer_memory(&self) -> Vec<Reservation> {
+    /// What the request may hold in memory and in temporary files.
+    fn budget(&self) -> RequestBudget {
+        self.parts.admission.on_behalf_of(self.access.on_behalf_of())
+    }
+
+    /// Takes the reservations of the answer.
+    pub(super) fn take_answer_memory(&self) -> AnswerMemory {
         std::mem::take(&mut *locked(&self.answer_memory))
     }
 
@@ -217,7 +242,7 @@ impl<'a> Context<'a> {
 
     /// The temporary space of the request, beside that of its body.
     pub(crate) fn temporary_space(&self) -> TemporarySpace {
-        self.parts.admission.on_behalf_of(self.access.on_behalf_of()).temporary_space().clone()
+        self.budget().temporary_space().clone()
     }
 
     /// The instant of the attempt: one for all that it decides, and a later one when it has to decide again.

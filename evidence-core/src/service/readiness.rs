@@ -60,10 +60,10 @@ impl Readiness {
             Some(check) => check,
             None => {
                 let checked = timeout(CHECK_TIMEOUT, probe(parts));
-                let (outcome, newest) = join(checked, self.newest_entry.get(&parts.store)).await;
+                let (outcome, known) = join(checked, self.newest_entry.get(&parts.store)).await;
                 let late = |_| Err("the store did not answer in time".to_owned());
                 let outcome = outcome.map_or_else(late, |outcome| outcome.map_err(reason));
-                let outcome = outcome.map(|()| warnings(newest, parts.clock.now()));
+                let outcome = outcome.map(|()| warnings(known, parts.clock.now()));
                 Check { ended_at: Instant::now(), outcome }
             }
         };
@@ -87,27 +87,42 @@ async fn probe(parts: &Parts) -> StoreResult<()> {
     Ok(())
 }
 
-fn warnings(newest: Option<Timestamp>, now: Timestamp) -> Vec<String> {
-    if !newest.is_some_and(|newest| is_future(newest, now)) {
-        return Vec::new();
-    }
+fn warnings(known: Known, now: Timestamp) -> Vec<String> {
     const FUTURE: &str = "a ledger has entries in the future: 'evidence-server fsck' names the organization";
-    tracing::warn!("{FUTURE}");
-    vec![FUTURE.to_owned()]
+    const UNKNOWN: &str =
+        "it could not be checked whether a ledger has entries in the future; the log says why";
+    let mut warnings = Vec::new();
+    if known.newest.is_some_and(|newest| is_future(newest, now)) {
+        tracing::warn!("{FUTURE}");
+        warnings.push(FUTURE.to_owned());
+    }
+    if known.failed {
+        warnings.push(UNKNOWN.to_owned());
+    }
+    warnings
+}
+
+/// What is known of the newest entry of the store.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    /// Its time, as the last query that succeeded found it.
+    newest: Option<Timestamp>,
+    /// Whether the last query failed.
+    failed: bool,
 }
 
 /// The time of the newest entry of the store. The query reads the last entry of every ledger, so that it runs as a task beside
 /// the checks, one at a time, and its result is used again for a hundred times as long as it took.
 #[derive(Debug, Default)]
 struct NewestEntry {
-    known: Arc<StdMutex<Option<Timestamp>>>,
+    known: Arc<StdMutex<Known>>,
     /// When the next query may begin. Locked while one runs.
     next: Arc<Mutex<Option<Instant>>>,
 }
 
 impl NewestEntry {
-    /// Returns the time as the last query found it.
-    async fn get(&self, store: &Arc<dyn Store>) -> Option<Timestamp> {
+    /// Returns what the last query found.
+    async fn get(&self, store: &Arc<dyn Store>) -> Known {
         if let Ok(mut next) = Arc::clone(&self.next).try_lock_owned()
             && next.is_none_or(|next| next <= Instant::now())
         {
@@ -115,8 +130,13 @@ impl NewestEntry {
             let query = tokio::spawn(async move {
                 let begun = Instant::now();
                 match store.newest_entry().await {
-                    Ok(newest) => *locked(&known) = newest,
-                    Err(error) => tracing::debug!(%error, "the newest ledger entry cannot be read"),
+                    Ok(newest) => *locked(&known) = Known { newest, failed: false },
+                    // Once, until a query succeeds: the checks go on.
+                    Err(error) => {
+                        if !std::mem::replace(&mut locked(&known).failed, true) {
+                            tracing::warn!(%error, "the newest ledger entry cannot be read");
+                        }
+                    }
                 }
                 *next = Some(Instant::now() + begun.elapsed() * 100);
             });

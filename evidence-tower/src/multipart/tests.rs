@@ -228,9 +228,9 @@ async fn short_files_count_against_the_memory_and_the_temporary_space_of_their_t
     let names: Vec<String> =
         (0..32).map(|n| format!("name=\"attachment_file.{n}\"; filename=\"{n}\"")).collect();
     let parts: Vec<Sent<'_>> = names.iter().map(|name| (name.as_str(), &[][..], file.as_str())).collect();
-    // Two mebibytes in all, of which a tenant may hold a half of each of these.
+    // Two mebibytes in all. A tenant may hold an eighth of the memory, and half of the temporary space.
     for (request_memory, temporary_space, accepted) in
-        [(8 << 20, 1 << 20, true), (1 << 20, 8 << 20, true), (1 << 20, 1 << 20, false)]
+        [(16 << 20, 1 << 20, true), (1 << 20, 8 << 20, true), (1 << 20, 1 << 20, false)]
     {
         let limits = Limits { request_memory, temporary_space, ..Limits::default() };
         let budget = Admission::new(&limits).on_behalf_of(None);
@@ -242,6 +242,26 @@ async fn short_files_count_against_the_memory_and_the_temporary_space_of_their_t
                 assert!(matches!(error, Error::Overloaded(Refused::Disk)) && !accepted, "{error:?}");
             }
         }
+    }
+}
+
+/// Their files are received before the memory for their documents is there.
+#[tokio::test(start_paused = true)]
+async fn forms_with_short_files_and_long_documents_do_not_wait_for_each_other() {
+    let limits = Limits { request_memory: 16 << 20, ..Limits::default() };
+    let budget = Admission::new(&limits).on_behalf_of(None);
+    let (file, document) = ("x".repeat(64 << 10), "y".repeat(1 << 20));
+    let names: Vec<String> =
+        (0..32).map(|n| format!("name=\"attachment_file.{n}\"; filename=\"{n}\"")).collect();
+    let mut parts: Vec<Sent<'_>> = names.iter().map(|name| (name.as_str(), &[][..], file.as_str())).collect();
+    parts.push(("name=\"data_json\"", &[], &document));
+    // Their files are as long as the memory that the tenant may hold. Each document takes half of that.
+    let forms = std::iter::repeat_with(|| body(form(&parts), 64 << 10).0).take(4);
+    let read = forms.map(async |body| {
+        read("b".to_owned(), body, MANY, limits.document, &limits, &budget).await.map(drop)
+    });
+    for outcome in futures_util::future::join_all(read).await {
+        outcome.unwrap();
     }
 }
 

@@ -6,10 +6,12 @@ use std::time::Duration;
 use evidence_core::allowlists::ReevaluateEnded;
 use evidence_core::background::LEASE;
 use evidence_core::id::SystemRandom;
-use evidence_core::{Evidence, Settings};
+use evidence_core::memory::MemoryStore;
+use evidence_core::{Evidence, Settings, Store, StoreError};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use crate::intercepting_store::{Failure, InterceptingStore};
 use crate::mounts::Mount;
 use crate::support::environments::PROVENANCE;
 use crate::support::json::{FORBIDDEN, INVALID};
@@ -345,4 +347,52 @@ async fn an_entry_that_ends_before_others_that_were_handled_is_handled_too() {
         run_until_red(&["before", "with"]).await;
         drop(stored.guard);
     }
+}
+
+/// Ends that were read are not read again for the sake of one organization, however long it cannot be evaluated.
+#[tokio::test]
+async fn an_environment_that_could_not_be_evaluated_is_evaluated_later_without_reading_all_ends_again() {
+    let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let failure = Failure::default();
+    let (store, answered) = InterceptingStore::measured(inner);
+    let store: Arc<dyn Store> = Arc::new(store.failing("environments_by_id", Arc::clone(&failure)));
+    drop(fixture(Arc::clone(&store), Settings::default()).await);
+    let (clock, random) = (Arc::new(ManualClock::default()), Arc::new(SystemRandom));
+    let evidence = Evidence::with_sources(store, Settings::default(), Arc::clone(&clock) as _, random);
+    let api = Api::new(evidence.clone(), Mount::Tower, "memory").await;
+    api.given_environments("docker", &["idle"]).await;
+    api.put_policy("p", PROVENANCE).await.created();
+    api.attach("idle", "p").await;
+    let mut until = allowance("a", "for now");
+    until["expires_at"] = json!(seconds(60));
+    api.put("/allowlists/acme/idle").json(until).await.created();
+    api.report_running("idle", &[('a', &[10])]).await.created();
+
+    let job = Arc::new(ReevaluateEnded::default());
+    // Whether each run since then read no ends.
+    let run_until = async |done: &dyn Fn(&[(&str, usize)]) -> bool| {
+        answered.lock().unwrap().clear();
+        let background = evidence.background(LEASE, vec![Arc::clone(&job) as _]);
+        let begun = Instant::now();
+        while !done(&answered.lock().unwrap()) {
+            assert!(begun.elapsed() < Duration::from_secs(9));
+            sleep(Duration::from_millis(10)).await;
+        }
+        // It notes what it has handled.
+        sleep(Duration::from_millis(100)).await;
+        background.stop().await;
+        let answered = answered.lock().unwrap();
+        let ends = answered.iter().filter(|(query, _)| *query == "ended_allowances");
+        ends.map(|(_, length)| *length).all(|length| length == "[]".len())
+    };
+    let was_asked = |query: &'static str| {
+        move |answered: &[(&str, usize)]| answered.iter().any(|(asked, _)| *asked == query)
+    };
+    clock.set(60);
+    *failure.lock().unwrap() = Some(|| StoreError::corrupt("damaged"));
+    assert!(!run_until(&was_asked("ended_allowances")).await);
+    *failure.lock().unwrap() = None;
+    clock.set(60 + 20 * 60);
+    assert!(run_until(&was_asked("environments_by_id")).await, "the ends were read again");
+    assert_eq!(api.get("/environments/acme/idle").await.ok()["state"], json!(false));
 }

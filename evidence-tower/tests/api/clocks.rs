@@ -10,12 +10,12 @@ use evidence_core::id::SystemRandom;
 use evidence_core::memory::MemoryStore;
 use evidence_core::seed::Seed;
 use evidence_core::time::{Clock, SystemClock, Timestamp};
-use evidence_core::{Evidence, EvidenceService, Settings, Store};
+use evidence_core::{Evidence, EvidenceService, Settings, Store, StoreError};
 use futures_util::future::join_all;
 use http::HeaderMap;
 use serde_json::{Value, json};
 
-use crate::intercepting_store::{Call, InterceptingStore};
+use crate::intercepting_store::{Call, Failure, InterceptingStore};
 use crate::mounts::Mount;
 use crate::support::{Api, JANE, ManualClock, NOW, StoreUnderTest, acme, fixture, stores};
 
@@ -100,6 +100,25 @@ async fn requests_for_readiness_share_one_check_which_waits_for_no_warning() {
     assert!(asked.iter().all(|answer| answer.status == 200));
     assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
     assert_eq!(checks.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn readiness_says_where_it_cannot_be_checked_whether_entries_are_in_the_future() {
+    let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let failure = Failure::default();
+    let store = InterceptingStore::new(inner, |_| Box::pin(std::future::ready(())));
+    let store = store.failing("newest_entry", Arc::clone(&failure));
+    let evidence = fixture(Arc::new(store), Settings::default()).await;
+    assert_eq!(evidence.warnings().await, Vec::<String>::new());
+    *failure.lock().unwrap() = Some(|| StoreError::corrupt("a head is damaged"));
+    let expected = ["it could not be checked whether a ledger has entries in the future; the log says why"];
+    while evidence.warnings().await != expected {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    *failure.lock().unwrap() = None;
+    while !evidence.warnings().await.is_empty() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// The fingerprints' digits of a list, newest first.

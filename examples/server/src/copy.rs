@@ -23,12 +23,14 @@ pub(crate) async fn run(options: &CopyOptions) -> Result<(), Failure> {
     let to = store::open(&options.target()).await?;
     let to_attachments = to_attachments.map(|place| MarkedPlace::being_filled(to.store(), Arc::new(place)));
     let summary = async {
+        let (from, to) = (side(&from, from_attachments.as_ref()), side(&to, to_attachments.as_ref()));
+        let summary = copy(from, to, &mut print_progress).await?;
         if let Some(place) = &to_attachments {
-            // Writes the marker, also where there is no attachment to copy.
+            // The first attachment marks the place. This marks it where there is none to copy, once the target is known to be
+            // the right one.
             place.ready().await.map_err(CopyError::Target)?;
         }
-        copy(side(&from, from_attachments.as_ref()), side(&to, to_attachments.as_ref()), &mut print_progress)
-            .await
+        Ok::<_, CopyError>(summary)
     };
     let summary = summary.await;
     from.close().await;

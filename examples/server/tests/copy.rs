@@ -156,6 +156,18 @@ fn a_server_on_a_copy_takes_no_directory_but_the_one_that_was_filled() {
     assert_eq!(std::fs::read_dir(&empty).unwrap().count(), 0);
 }
 
+#[test]
+fn a_copy_that_the_target_refuses_leaves_no_marker() {
+    let [from, to]: [Database; 2] = std::array::from_fn(|_| Database::default());
+    fill(&from);
+    fill(&to);
+    let directory = tempfile::tempdir().unwrap();
+    let copy = command(&from, &to).args(["--to-attachments", &url(directory.path())]).output().unwrap();
+    let stderr = String::from_utf8(copy.stderr).unwrap();
+    assert!(stderr.contains("the target has a name of organization 'jane' already"), "{stderr}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
 /// The file of a database.
 fn file(database: &Database) -> &Path {
     Path::new(database.url.strip_prefix("sqlite://").expect("a file"))
