@@ -350,6 +350,9 @@ async fn an_entry_that_ends_before_others_that_were_handled_is_handled_too() {
 }
 
 /// Ends that were read are not read again for the sake of one organization, however long it cannot be evaluated.
+/// A query that was answered, and how long the answer was.
+type Answered = (&'static str, usize);
+
 #[tokio::test]
 async fn an_environment_that_could_not_be_evaluated_is_evaluated_later_without_reading_all_ends_again() {
     let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
@@ -370,7 +373,7 @@ async fn an_environment_that_could_not_be_evaluated_is_evaluated_later_without_r
 
     let job = Arc::new(ReevaluateEnded::default());
     // Whether each run since then read no ends.
-    let run_until = async |done: &dyn Fn(&[(&str, usize)]) -> bool| {
+    let run_until = async |done: &dyn Fn(&[Answered]) -> bool| {
         answered.lock().unwrap().clear();
         let background = evidence.background(LEASE, vec![Arc::clone(&job) as _]);
         let begun = Instant::now();
@@ -385,9 +388,8 @@ async fn an_environment_that_could_not_be_evaluated_is_evaluated_later_without_r
         let ends = answered.iter().filter(|(query, _)| *query == "ended_allowances");
         ends.map(|(_, length)| *length).all(|length| length == "[]".len())
     };
-    let was_asked = |query: &'static str| {
-        move |answered: &[(&str, usize)]| answered.iter().any(|(asked, _)| *asked == query)
-    };
+    let was_asked =
+        |query: &'static str| move |answered: &[Answered]| answered.iter().any(|(asked, _)| *asked == query);
     clock.set(60);
     *failure.lock().unwrap() = Some(|| StoreError::corrupt("damaged"));
     assert!(!run_until(&was_asked("ended_allowances")).await);

@@ -377,7 +377,7 @@ async fn a_member_that_joins_makes_no_snapshot_compliant_before_it_is_evaluated(
         ];
         for (name, steps) in table {
             for members in steps {
-                let reply = api.put("/environments/acme").json(&logical(name, members)).await;
+                let reply = api.put("/environments/acme").json(logical(name, members)).await;
                 assert!(reply.status.is_success(), "{name}: {}", reply.status);
             }
             let list = api.get(&format!("/snapshots/acme/{name}?reverse=true")).await.ok();
