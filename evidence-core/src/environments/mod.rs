@@ -6,6 +6,7 @@ pub(crate) mod audit_log;
 pub(crate) mod evaluation;
 pub(crate) mod events;
 pub(crate) mod lifecycle;
+pub(crate) mod observed;
 pub(crate) mod operations;
 pub(crate) mod record;
 pub(crate) mod reevaluation;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::cache::sized::Cache;
 use crate::compute::{LONG_JSON, MANY_EVALUATIONS};
-use crate::environments::evaluation::{ObservedArtifact, ReportedState};
+use crate::environments::observed::{ObservedArtifact, ReportedState};
 use crate::error::Result;
 use crate::fact::Fact;
 use crate::id::{Id, VersionKey};

@@ -12,8 +12,9 @@ use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::compute::MANY_EVALUATIONS;
+use crate::environments::evaluation;
 use crate::environments::evaluation::work::too_large;
-use crate::environments::evaluation::{self, ObservedArtifact, ReportedState};
+use crate::environments::observed::{ObservedArtifact, ReportedState};
 use crate::environments::record::{Environment, EnvironmentKind};
 use crate::error::{Error, INVALID_REPORT, Result, at_most};
 use crate::fact::Fact;

@@ -349,10 +349,10 @@ async fn an_entry_that_ends_before_others_that_were_handled_is_handled_too() {
     }
 }
 
-/// Ends that were read are not read again for the sake of one organization, however long it cannot be evaluated.
 /// A query that was answered, and how long the answer was.
 type Answered = (&'static str, usize);
 
+/// Ends that were read are not read again for the sake of one organization, however long it cannot be evaluated.
 #[tokio::test]
 async fn an_environment_that_could_not_be_evaluated_is_evaluated_later_without_reading_all_ends_again() {
     let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ArtifactEvaluation, EvaluatedArtifact, ObservedArtifact};
+use super::{ArtifactEvaluation, EvaluatedArtifact};
+use crate::environments::observed::ObservedArtifact;
 use crate::snapshots::key::ArtifactKey;
 use crate::snapshots::record::{Annotation, RunningArtifact};
 

@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::try_join;
 
+use super::PolicySet;
 use super::work::asked_by;
-use super::{PolicySet, ReportedState};
 use crate::allowlists::store::AllowedArtifact;
 use crate::artifacts::store::{ArtifactRow, Origin};
+use crate::environments::observed::ReportedState;
 use crate::environments::remembered::EntryInForce;
 use crate::error::Result;
 use crate::flows::operations::FlowLabel;
