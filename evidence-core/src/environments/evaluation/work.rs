@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(refusal(&[&plain], &[15, 15, 15], &roomy), None, "nothing is recorded of it");
         // Conditions are evaluated by each name, and rules once.
         for (policy, names, expected) in
-            [(&plain, 100, None), (&asking, 14, None), (&asking, 15, Some(evaluations))]
+            [(&plain, 100, None), (&asking, 19, None), (&asking, 20, Some(evaluations))]
         {
             let mut work = Work::default();
             work.add([policy]);

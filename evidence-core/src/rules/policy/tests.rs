@@ -438,7 +438,7 @@ fn a_condition_that_the_names_of_a_flow_do_not_agree_on_is_unknown() {
     }
     let evaluation = evaluate(&waived("flow.name != 'critical'"), APP, &[named(&["web", "critical"])]);
     let reason = evaluation.rules[1].resolutions[0].context.reason.as_deref().expect("a reason");
-    assert!(reason.ends_with("it does not hold alike for the flow's names 'web', 'critical'"), "{reason}");
+    assert!(reason.ends_with("it does not hold alike for the flow's names 'critical', 'web'"), "{reason}");
 }
 
 #[test]
@@ -595,7 +595,8 @@ fn a_logical_environment_is_as_good_as_its_members() {
     for (members, expected) in table {
         let mut counted = Members::<u8>::default();
         members.iter().for_each(|member| counted.add((*member, None)));
-        assert_eq!(counted.state(None), expected, "{members:?}");
+        // Where its policies cannot be read, it is never compliant.
+        assert_eq!(counted.state(None), expected.filter(|state| !state), "{members:?}");
         assert_eq!(counted.state(Some(&[])), expected, "{members:?}");
     }
 }

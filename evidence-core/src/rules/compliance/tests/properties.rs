@@ -10,6 +10,36 @@ fn is_called(binding: &Binding, report: &ReportedArtifact) -> bool {
     !commit.is_empty() && *name == report.name && *commit == report.commit
 }
 
+/// Whether an attestation by name failed that may be about the report, which tells no commit: the newest of its name by this name
+/// and commit fails.
+fn may_be_about(
+    one: &ReportedAttestation,
+    report: &ReportedArtifact,
+    attestations: &[ReportedAttestation],
+) -> bool {
+    let Binding::Named { name, .. } = &one.binding else { return false };
+    let alike = || attestations.iter().filter(|other| other.binding == one.binding && other.name == one.name);
+    let newest = alike().max_by_key(|other| other.index);
+    report.commit.is_empty() && *name == report.name && newest.is_some_and(|newest| !newest.is_compliant)
+}
+
+/// Whether an attestation is about content, by any of the ways of naming it.
+fn is_about(
+    one: &ReportedAttestation,
+    content: &str,
+    artifacts: &[ReportedArtifact],
+    attestations: &[ReportedAttestation],
+) -> bool {
+    match &one.binding {
+        Binding::Trail => false,
+        Binding::Artifact { fingerprint } => fingerprint == content,
+        binding @ Binding::Named { .. } => artifacts
+            .iter()
+            .filter(|report| report.fingerprint == content)
+            .any(|report| is_called(binding, report) || may_be_about(one, report, attestations)),
+    }
+}
+
 /// Whether a newer attestation of its name is in each of the scopes of an attestation, and whether all content that it is
 /// about was replaced by other content in the trail. The rule of the trail once more, by looking at everything for everything.
 fn is_superseded_or_replaced(
@@ -17,12 +47,8 @@ fn is_superseded_or_replaced(
     artifacts: &[ReportedArtifact],
     attestations: &[ReportedAttestation],
 ) -> (bool, bool) {
-    let is_about = |binding: &Binding, artifact: &ReportedArtifact| match binding {
-        Binding::Trail => false,
-        Binding::Artifact { fingerprint } => *fingerprint == artifact.fingerprint,
-        Binding::Named { .. } => artifacts
-            .iter()
-            .any(|report| report.fingerprint == artifact.fingerprint && is_called(binding, report)),
+    let is_about = |one: &ReportedAttestation, artifact: &ReportedArtifact| {
+        is_about(one, &artifact.fingerprint, artifacts, attestations)
     };
     let listed = |artifact: &ReportedArtifact| {
         let is_named = !artifact.name.is_empty();
@@ -31,15 +57,20 @@ fn is_superseded_or_replaced(
     let is_newest = |artifact: &ReportedArtifact| {
         artifacts.iter().all(|other| listed(other) != listed(artifact) || other.index <= artifact.index)
     };
-    let newer = |in_scope: &dyn Fn(&Binding) -> bool| {
-        attestations.iter().any(|other| {
-            other.name == attestation.name && other.index > attestation.index && in_scope(&other.binding)
-        })
+    let newer = |in_scope: &dyn Fn(&ReportedAttestation) -> bool| {
+        attestations
+            .iter()
+            .any(|other| other.name == attestation.name && other.index > attestation.index && in_scope(other))
     };
-    let about = artifacts.iter().filter(|artifact| is_about(&attestation.binding, artifact));
-    match about.clone().count() {
-        0 => (newer(&|other| *other == attestation.binding), false),
-        _ => (
+    let about = artifacts.iter().filter(|artifact| is_about(attestation, artifact));
+    // What may be about content only waits for other content, too.
+    let waits = match &attestation.binding {
+        binding @ Binding::Named { .. } => !artifacts.iter().any(|report| is_called(binding, report)),
+        _ => about.clone().count() == 0,
+    };
+    match waits {
+        true => (newer(&|other| other.binding == attestation.binding), false),
+        false => (
             about.clone().all(|artifact| newer(&|other| is_about(other, artifact))),
             about
                 .filter(|artifact| is_newest(artifact))
@@ -79,15 +110,10 @@ fn expect_refused(template: &Template, artifacts: &[ReportedArtifact], attestati
     let reports = (artifacts, attestations);
     let found = content_statuses(template, reports, &NONE, &running, usize::MAX, |lines, _, _| lines);
     for fingerprint in running {
-        let of_it = || artifacts.iter().filter(|artifact| artifact.fingerprint == fingerprint);
-        let on_trail = |binding: &Binding| *binding == Binding::Trail;
-        let about_it = |binding: &Binding| match binding {
-            Binding::Trail => false,
-            Binding::Artifact { fingerprint: of } => of == fingerprint,
-            Binding::Named { .. } => of_it().any(|report| is_called(binding, report)),
-        };
-        let fails = |in_scope: &dyn Fn(&Binding) -> bool| {
-            let scope = || attestations.iter().filter(|attestation| in_scope(&attestation.binding));
+        let on_trail = |one: &ReportedAttestation| one.binding == Binding::Trail;
+        let about_it = |one: &ReportedAttestation| is_about(one, fingerprint, artifacts, attestations);
+        let fails = |in_scope: &dyn Fn(&ReportedAttestation) -> bool| {
+            let scope = || attestations.iter().filter(|attestation| in_scope(attestation));
             let newest = |one: &&ReportedAttestation| {
                 scope().all(|other| other.name != one.name || other.index <= one.index)
             };
@@ -157,18 +183,15 @@ fn model(
     attestations: &[ReportedAttestation],
 ) -> State {
     let of_it = || artifacts.iter().filter(|artifact| artifact.fingerprint == content);
-    let about_it = |binding: &Binding| match binding {
-        Binding::Trail => false,
-        Binding::Artifact { fingerprint } => fingerprint == content,
-        Binding::Named { .. } => of_it().any(|report| is_called(binding, report)),
-    };
-    let newest = |name: &str, in_scope: &dyn Fn(&Binding) -> bool| {
-        let named = attestations.iter().filter(|one| one.name == name && in_scope(&one.binding));
+    let about_it = |one: &ReportedAttestation| is_about(one, content, artifacts, attestations);
+    let newest = |name: &str, in_scope: &dyn Fn(&ReportedAttestation) -> bool| {
+        let named = attestations.iter().filter(|one| one.name == name && in_scope(one));
         named.max_by_key(|one| one.index)
     };
-    let scopes: [&dyn Fn(&Binding) -> bool; 2] = [&about_it, &|binding: &Binding| *binding == Binding::Trail];
+    let scopes: [&dyn Fn(&ReportedAttestation) -> bool; 2] =
+        [&about_it, &|one: &ReportedAttestation| one.binding == Binding::Trail];
     let fails = attestations.iter().any(|one| {
-        let failing = |scope: &&dyn Fn(&Binding) -> bool| {
+        let failing = |scope: &&dyn Fn(&ReportedAttestation) -> bool| {
             newest(&one.name, *scope).is_some_and(|newest| !newest.is_compliant)
         };
         scopes.iter().any(failing)
@@ -176,7 +199,7 @@ fn model(
     if fails {
         return State::NonCompliant;
     }
-    let met = |requirement: &Requirement, in_scope: &dyn Fn(&Binding) -> bool| {
+    let met = |requirement: &Requirement, in_scope: &dyn Fn(&ReportedAttestation) -> bool| {
         newest(&requirement.name, in_scope)
             .is_some_and(|newest| newest.is_override() || requirement.kind.matches(&newest.kind))
     };
