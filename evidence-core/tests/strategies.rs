@@ -95,16 +95,27 @@ impl World {
         for name in known().policies {
             self.given::<evidence_core::policies::PutPolicy>(json!({ "name": name }), Some(POLICY));
         }
-        let artifact = json!({
-            "trail_name": "t", "fingerprint": known().fingerprints[0], "filename": "x", "build_url": "", "commit_url": "",
-        });
-        self.given::<evidence_core::artifacts::ReportArtifact>(artifact, None);
+        self.new_artifact();
         self.given::<evidence_core::attestation_types::PostAttestationType>(json!({"name": "review"}), None);
         self.given::<evidence_core::controls::PostControl>(json!({"identifier": "c1", "name": "c"}), None);
         self.given::<evidence_core::service_accounts::CreateServiceAccount>(json!({"name": "ci"}), None);
         let action = json!({"name": "a", "environments": ["prod"], "triggers": [], "targets": []});
         self.given::<evidence_core::actions::PutNotification>(action, None);
         self.new_key();
+    }
+
+    /// An artifact, its flow and its trail.
+    fn new_artifact(&self) {
+        let artifact = json!({
+            "trail_name": "t", "fingerprint": known().fingerprints[0], "filename": "x", "build_url": "", "commit_url": "",
+        });
+        self.given::<evidence_core::artifacts::ReportArtifact>(artifact, None);
+    }
+
+    /// A fresh flow, since one that was renamed often cannot be renamed again.
+    fn new_flow(&mut self) {
+        self.parameters.insert("flow_name".to_owned(), format!("web-{}", self.facts()).into());
+        self.new_artifact();
     }
 
     /// A fresh API key, since one that was rotated cannot be rotated for long.
@@ -222,8 +233,10 @@ impl Property for ValidIsAccepted {
         let world = std::cell::RefCell::new(world);
         let checked = runner.run(&requests.valid(), |sent| {
             let mut world = world.borrow_mut();
-            if O::NAME == "rotate_service_account_api_key" {
-                world.new_key();
+            match O::NAME {
+                "rotate_service_account_api_key" => world.new_key(),
+                "rename_flow" => world.new_flow(),
+                _ => {}
             }
             world.accepts::<O>(&sent)
         });

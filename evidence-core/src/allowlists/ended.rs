@@ -40,8 +40,8 @@ pub struct ReevaluateEnded {
 struct Progress {
     /// All that had ended by then was handled.
     until: Option<Timestamp>,
-    /// The ends that were evaluated, or whose environments are in `failed`, of those that a later run reads again. An end is another one with a newer entry: a server
-    /// whose clock is behind may record an entry that ends before others that were handled already, or with them.
+    /// The ends that a later run reads again, and that were evaluated or whose environments are in `failed`. A newer entry is
+    /// another end: a server whose clock is behind may record one that ends before others that were handled already.
     handled: BTreeSet<EndedAllowance>,
     /// The environments that could not be evaluated. Each run tries again; they keep no others.
     failed: Environments,

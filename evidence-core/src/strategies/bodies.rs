@@ -413,7 +413,7 @@ pub fn report(kind: &'static [&'static str]) -> Shape {
         }
     };
     let digests = Shape::map(&"[a-z][a-z0-9:/.-]{0,12}".boxed(), &digest, 1..3);
-    let artifact = Object::new().required("digests", digests).required("creationTimestamp", created);
+    let artifact = Object::new().required("digests", digests).nullable("creationTimestamp", created);
     let artifact = match kind {
         ["K8S"] => {
             let owner = Object::new()

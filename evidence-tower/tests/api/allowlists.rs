@@ -395,7 +395,7 @@ async fn an_environment_that_could_not_be_evaluated_is_evaluated_later_without_r
     assert!(!run_until(&was_asked("ended_allowances")).await);
     // Ends of the last quarter of an hour are read once more.
     clock.set(60 + 20 * 60);
-    run_until(&was_asked("environments_by_id")).await;
+    run_until(&was_asked("ended_allowances")).await;
     *failure.lock().unwrap() = None;
     assert!(run_until(&was_asked("environments_by_id")).await, "the ends were read again");
     assert_eq!(api.get("/environments/acme/idle").await.ok()["state"], json!(false));
