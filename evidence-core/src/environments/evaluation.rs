@@ -32,8 +32,10 @@ use crate::policies::record::Policy;
 use crate::rules::policy::{self, FlowContext, RuleOutcomes};
 use crate::service::{Context, Draft};
 use crate::snapshots::key::ArtifactKey;
+#[cfg(any(test, feature = "memory"))]
+use crate::snapshots::record::RunningArtifact;
 use crate::snapshots::record::{
-    AppliedPolicy, DeploymentSource, LogicalVerdict, PolicyOutcome, Provenance, RunningArtifact, Snapshot,
+    AppliedPolicy, DeploymentSource, LogicalVerdict, PolicyOutcome, Provenance, Snapshot,
 };
 use crate::store::batch::{LONG_RECORDS, distinct};
 use crate::store::entry::Current;

@@ -210,7 +210,7 @@ const WARM_AND_MORE: [(&str, usize); 46] = [
     ("assert_artifact", 5),
     ("download_trail_audit_pdf", 8),
     ("get_action", 3),
-    ("get_artifact_attestation", 5),
+    ("get_artifact_attestation", 6),
     ("get_artifact_by_commit_sha", 7),
     ("get_artifact_by_fingerprint", 6),
     ("get_attestation_evidence", 4),
