@@ -112,6 +112,12 @@ fn condition() -> Shape {
     Shape::or_wrong(valid, wrong.collect())
 }
 
+/// A truth value, also as one of YAML 1.1's words.
+fn boolean() -> Shape {
+    let valid = [json!(true), json!(false), json!("yes"), json!("Off"), json!("TRUE"), json!("n")];
+    Shape::or_wrong(select(valid.to_vec()), vec![json!("maybe"), json!(""), json!(0), json!([]), json!({})])
+}
+
 /// A rule about attestations: of a name, of a type, or about one of these controls.
 fn attestation_rule(controls: &[String]) -> Shape {
     let kinds = || Shape::or_wrong(select(&KINDS).prop_map(Value::from), vec![json!("nonsense"), json!(7)]);
@@ -120,7 +126,7 @@ fn attestation_rule(controls: &[String]) -> Shape {
     };
     let any = || Shape::new(Just(json!("*")), Just(Broken::whole(json!("nonsense"))));
     let with = |rule: Object| {
-        rule.optional("if", condition()).given("must_be_compliant", Shape::boolean()).closed().shape()
+        rule.optional("if", condition()).given("must_be_compliant", boolean()).closed().shape()
     };
     let of_kind = with(Object::new().required("type", kinds()).given("name", names()));
     let named = with(Object::new().required("type", any()).required("name", names()));
@@ -138,8 +144,7 @@ fn attestation_rule(controls: &[String]) -> Shape {
 pub fn policies(controls: &[String]) -> Texts {
     let exception = Object::new().optional("if", condition()).closed().shape();
     let exceptions = Shape::list(&exception, 0..3);
-    let rule =
-        Object::new().given("required", Shape::boolean()).given("exceptions", exceptions).closed().shape();
+    let rule = Object::new().given("required", boolean()).given("exceptions", exceptions).closed().shape();
     let both_any = Just(Broken::whole(json!([{"name": "*", "type": "*"}])));
     let no_control = Just(Broken::whole(json!([{"type": "decision", "for_control": "no-such-control"}])));
     let attestations =

@@ -237,7 +237,7 @@ const WARM_AND_MORE: [(&str, usize); 46] = [
     ("get_user_default_org", 3),
     ("list_actions", 5),
     ("list_allowlist", 4),
-    ("list_artifacts", 7),
+    ("list_artifacts", 8),
     ("list_attestations_for_criteria", 7),
     ("list_builds", 4),
     ("list_deployments", 10),
@@ -246,7 +246,7 @@ const WARM_AND_MORE: [(&str, usize); 46] = [
     ("get_deployment", 11),
     ("get_deployment_frequency", 3),
     ("get_repo_deployment_statistics", 4),
-    ("list_control_decisions", 4),
+    ("list_control_decisions", 6),
     ("list_control_versions", 3),
     ("list_envs", 3),
     ("list_policies", 6),
@@ -292,7 +292,7 @@ async fn a_read_takes_as_many_statements(store: impl AsyncFn() -> Counted, of_a_
             counts.entry(operation).or_default().push([cold, warm]);
         }
     }
-    let more = BTreeMap::from(WARM_AND_MORE);
+    let (more, mut over) = (BTreeMap::from(WARM_AND_MORE), Vec::new());
     for (operation, counts) in counts {
         let [one, many] = counts[..] else { panic!("{operation}: {counts:?}") };
         assert!(many[0] <= one[0] && many[1] <= one[1], "{operation}: one item {one:?}, many {many:?}");
@@ -300,8 +300,11 @@ async fn a_read_takes_as_many_statements(store: impl AsyncFn() -> Counted, of_a_
         // Where answers are cached, the ledger's head as well.
         let most = more.get(operation).copied().unwrap_or(WARM) + usize::from(cached.contains(operation));
         assert!(cold <= COLD, "{operation}: {cold} queries");
-        assert!(warm <= most, "{operation}: {warm} queries of what was asked for before, not {most}");
+        if warm > most {
+            over.push(format!("{operation}: {warm} queries of what was asked for before, not {most}"));
+        }
     }
+    assert!(over.is_empty(), "{over:#?}");
 }
 
 #[tokio::test]
