@@ -28,8 +28,7 @@ use serde_json::{Value, from_value, json};
 use crate::intercepting_store::{InterceptingStore, take_counts, take_queries};
 use crate::mounts::{Mount, SentBody};
 use crate::support::{
-    Api, Ask, EXPIRED, JANE, JOHN, KEYS, ManualClock, NOW, REVOKED, fixture, in_memory,
-    on_every_store_and_mount,
+    Api, Ask, EXPIRED, JANE, JOHN, KEYS, ManualClock, NOW, REVOKED, fixture, in_memory, on_every_store,
 };
 
 #[tokio::test]
@@ -51,7 +50,7 @@ async fn without_a_valid_credential_everything_is_unauthorized() {
         &format!("Bearer {REVOKED}"),
     ]
     .map(str::to_owned);
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let refused = json!({"message": "Unauthorized"});
         let anonymous = api.get("/flows/acme").anonymous().await;
         anonymous.expect_exactly(401, refused.clone()).expect_header(WWW_AUTHENTICATE, "Bearer");
@@ -67,7 +66,7 @@ async fn without_a_valid_credential_everything_is_unauthorized() {
 
 #[tokio::test]
 async fn the_case_of_the_scheme_does_not_matter() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for credential in ["bearer jane-key", "BEARER jane-key", "Bearer  jane-key "] {
             api.get("/flows/acme").header(AUTHORIZATION, credential).await.expect_exactly(200, json!([]));
         }
@@ -77,7 +76,7 @@ async fn the_case_of_the_scheme_does_not_matter() {
 
 #[tokio::test]
 async fn the_repo_list_takes_the_key_as_the_user_of_basic_too() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         // jane-key:, jane-key:any:thing
         for credential in ["Basic amFuZS1rZXk6", "basic amFuZS1rZXk6YW55OnRoaW5n"] {
             let reply = api.get("/repos/acme").header(AUTHORIZATION, credential).await;
@@ -94,7 +93,7 @@ async fn the_repo_list_takes_the_key_as_the_user_of_basic_too() {
 
 #[tokio::test]
 async fn a_role_reads_or_writes_as_far_as_it_goes() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for (role, key) in KEYS {
             api.get("/flows/acme").key(key).await.expect_exactly(200, json!([]));
             let put = api.put("/flows/acme/template_file").key(key).await;
@@ -115,7 +114,7 @@ async fn a_role_reads_or_writes_as_far_as_it_goes() {
 
 #[tokio::test]
 async fn checks_come_in_their_order() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let junk = "multipart/form-data; boundary=b";
         let put = |path: &str| api.put(path).bytes(junk, "junk");
         put("/nowhere").anonymous().await.expect(404, json!({"message": "Not found"}));
@@ -137,7 +136,7 @@ async fn checks_come_in_their_order() {
 
 #[tokio::test]
 async fn what_cannot_name_an_organization_does_not_exist() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for org in ["-a", "a%00", "a%2Fb", "%ff", "%20", "a%0a", &"a".repeat(65)] {
             let reply = api.request(Method::GET, &format!("/flows/{org}")).await;
             reply.expect(404, json!({"message": "Organization not found"}));
@@ -148,7 +147,7 @@ async fn what_cannot_name_an_organization_does_not_exist() {
 
 #[tokio::test]
 async fn a_personal_organization_is_its_users_alone() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.get("/flows/jane").await.expect_exactly(200, json!([]));
         for key in [JOHN, "admin-key"] {
             api.get("/flows/jane").key(key).await.expect(403, json!({}));
@@ -290,7 +289,7 @@ fn after(meanwhile: Ask, bytes: &Value) -> SentBody {
 
 #[tokio::test]
 async fn what_was_revoked_while_the_body_came_is_refused_and_nothing_is_recorded() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let environment = |name: &str| json!({"name": name, "type": "server", "description": ""});
         let key = key_of(&api, "member-key").await;
         let revoke = || api.delete(&format!("/service-accounts/acme/member-key/api-keys/{key}"));
@@ -310,7 +309,7 @@ async fn what_was_revoked_while_the_body_came_is_refused_and_nothing_is_recorded
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_key_that_is_used_all_the_time_never_comes_back_after_its_revocation() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let keys = "/service-accounts/acme/reader-key/api-keys";
         for round in 0..10 {
             let made = api.post(keys).json(json!({"description": "ci"})).await.created();

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::mounts::Mount;
-use crate::support::{Api, JOHN, in_memory_with, on_every_store, on_every_store_and_mount};
+use crate::support::{Api, JOHN, in_memory_with, on_every_store, with_every_store};
 
 const ACTIONS: &str = "/actions/acme";
 const ENVIRONMENTS: &str = "/actions/acme/environments";
@@ -33,7 +33,7 @@ async fn numbers(api: &Api, path: &str) -> Vec<u64> {
 
 #[tokio::test]
 async fn an_action_comes_back_as_it_was_sent_but_for_its_secrets() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod", "test"]).await;
         api.flow("shop", "version: 1").await;
         assert_eq!(api.get(ACTIONS).await.ok(), json!([]));
@@ -81,7 +81,7 @@ async fn an_action_comes_back_as_it_was_sent_but_for_its_secrets() {
 
 #[tokio::test]
 async fn a_name_leads_to_one_action_and_a_number_is_never_given_again() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.flow("shop", "version: 1").await;
         for name in ["a", "b", "c"] {
@@ -118,7 +118,7 @@ async fn a_name_leads_to_one_action_and_a_number_is_never_given_again() {
 
 #[tokio::test]
 async fn what_is_archived_leaves_its_actions_and_ends_those_that_it_leaves_empty() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod", "test"]).await;
         api.flow("shop", "version: 1").await;
         api.put(ENVIRONMENTS).json(about("both", &["prod", "test", "prod"])).await.created();
@@ -156,7 +156,7 @@ async fn what_is_archived_leaves_its_actions_and_ends_those_that_it_leaves_empty
 
 #[tokio::test]
 async fn bad_input_is_named_and_nothing_is_stored() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.flow("shop", "version: 1").await;
         let with = |field: &str, value: Value| {
@@ -232,7 +232,7 @@ async fn bad_input_is_named_and_nothing_is_stored() {
 
 #[tokio::test]
 async fn of_64_that_put_a_name_one_creates_it() {
-    on_every_store(async |api, _| {
+    with_every_store(async |api, _| {
         api.given_environments("docker", &["prod"]).await;
         let put =
             async |name: String| api.put(ENVIRONMENTS).json(about(&name, &["prod"])).await.status.as_u16();

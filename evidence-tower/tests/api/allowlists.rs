@@ -15,7 +15,7 @@ use crate::intercepting_store::{Failure, InterceptingStore};
 use crate::mounts::Mount;
 use crate::support::environments::PROVENANCE;
 use crate::support::json::{FORBIDDEN, INVALID};
-use crate::support::{Api, JOHN, ManualClock, NOW, fixture, on_every_store_and_mount, stores};
+use crate::support::{Api, JOHN, ManualClock, NOW, fixture, on_every_store, stores};
 
 const LIST: &str = "/allowlists/acme";
 const PRODUCTION: &str = "/allowlists/acme/production";
@@ -26,7 +26,7 @@ fn allowance(digit: &str, reason: &str) -> Value {
 
 #[tokio::test]
 async fn a_record_has_every_field_of_the_table() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.environment("production").await;
         assert_eq!(api.get(LIST).await.ok(), json!([]));
         let sent = allowance("a", "known");
@@ -49,7 +49,7 @@ async fn a_record_has_every_field_of_the_table() {
 
 #[tokio::test]
 async fn the_newest_record_of_an_environment_and_fingerprint_is_listed_newest_first() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.environment("production").await;
         api.environment("staging").await;
         api.put(PRODUCTION).json(allowance("a", "first")).await.created();
@@ -66,7 +66,7 @@ async fn the_newest_record_of_an_environment_and_fingerprint_is_listed_newest_fi
 
 #[tokio::test]
 async fn the_body_is_closed_and_every_field_is_required() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.environment("production").await;
         let without = |field: &str| {
             let mut body = allowance("a", "known");
@@ -116,7 +116,7 @@ async fn the_body_is_closed_and_every_field_is_required() {
 
 #[tokio::test]
 async fn the_environment_must_exist_and_the_caller_may_write() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let body = allowance("a", "known");
         api.put(PRODUCTION).json(&body).await.refused(
             404,
@@ -144,7 +144,7 @@ fn seconds(more: i64) -> i64 {
 
 #[tokio::test]
 async fn an_entry_is_withdrawn_and_the_environment_is_evaluated_again() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["production", "other"]).await;
         api.put_policy("p", PROVENANCE).await.created();
         let runs = [('a', &[10][..])];
@@ -199,7 +199,7 @@ async fn an_entry_is_withdrawn_and_the_environment_is_evaluated_again() {
 
 #[tokio::test]
 async fn an_end_is_in_the_future_and_in_seconds() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.environment("production").await;
         let until = |end: Value| {
             let mut body = allowance("a", "known");

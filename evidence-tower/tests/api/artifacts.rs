@@ -4,7 +4,7 @@ use evidence_core::id::ID_PATTERN;
 use serde_json::{Value, json};
 
 use crate::support::json::INVALID;
-use crate::support::{on_every_store, on_every_store_and_mount};
+use crate::support::{on_every_store, with_every_store};
 use crate::trails::{COMMIT, TEMPLATE};
 
 fn report() -> Value {
@@ -13,7 +13,7 @@ fn report() -> Value {
 
 #[tokio::test]
 async fn an_artifact_tells_what_was_reported_and_what_follows_from_it() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.flow("shop", TEMPLATE).await;
         api.artifact("a", "cli").await;
         let artifact = api.get(&format!("/artifacts/acme/shop/fingerprint/{}", "a".repeat(64))).await.ok();
@@ -40,7 +40,7 @@ async fn an_artifact_tells_what_was_reported_and_what_follows_from_it() {
 
 #[tokio::test]
 async fn an_artifact_without_a_trail_has_empty_values_of_their_types() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.post("/artifacts/acme/old").json(report()).await.expect_exactly(201, json!({"message": "OK"}));
         let expected = json!({
             "trail_name": "", "template_reference_name": "", "git_commit": "", "state": "COMPLIANT", "template": [],
@@ -54,7 +54,7 @@ async fn an_artifact_without_a_trail_has_empty_values_of_their_types() {
 
 #[tokio::test]
 async fn a_report_without_a_trail_goes_into_any_flow_with_the_commits_before_it() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.flow("shop", TEMPLATE).await;
         let commit = |digit: &str| {
             json!({
@@ -101,7 +101,7 @@ async fn a_report_without_a_trail_goes_into_any_flow_with_the_commits_before_it(
 
 #[tokio::test]
 async fn links_and_remarks_come_back_as_they_were_sent() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let urls = json!({
             "the ticket": {"href": "https://tracker.example.com/1"},
             "log": {"href": "https://ci.example.com/log", "fingerprint": "e".repeat(64)},
@@ -133,7 +133,7 @@ async fn links_and_remarks_come_back_as_they_were_sent() {
 
 #[tokio::test]
 async fn a_report_is_validated_field_by_field_and_stores_nothing_when_refused() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let table = [
             (json!({"fingerprint": "A".repeat(64)}), "fingerprint"),
             (json!({"fingerprint": "a".repeat(63)}), "fingerprint"),
@@ -180,7 +180,7 @@ async fn a_report_is_validated_field_by_field_and_stores_nothing_when_refused() 
 
 #[tokio::test]
 async fn get_fingerprint_takes_5_to_64_hex_digits_and_names_those_that_match() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let (one, two) = (format!("aaaaa1{}", "0".repeat(58)), format!("aaaaa2{}", "0".repeat(58)));
         for fingerprint in [&two, &one] {
             let mut body = report();
@@ -216,7 +216,7 @@ async fn get_fingerprint_takes_5_to_64_hex_digits_and_names_those_that_match() {
 
 #[tokio::test]
 async fn get_fingerprint_is_narrowed_by_trail_and_attestation_id() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for trail in ["one", "two"] {
             let mut body = report();
             body["trail_name"] = json!(trail);
@@ -247,7 +247,7 @@ async fn get_fingerprint_is_narrowed_by_trail_and_attestation_id() {
 
 #[tokio::test]
 async fn get_commit_sha_returns_an_array_newest_first() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for (digit, trail, commit) in [("a", "t1", COMMIT), ("b", "t2", COMMIT), ("c", "t2", &"0".repeat(40))] {
             let body = json!({"fingerprint": digit.repeat(64), "filename": digit, "trail_name": trail, "git_commit": commit,
                               "build_url": "b", "commit_url": "c"});
@@ -270,7 +270,7 @@ async fn get_commit_sha_returns_an_array_newest_first() {
 
 #[tokio::test]
 async fn get_latest_commit_is_the_newest_reports_or_empty() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for (branch, commit) in [("main", "1".repeat(40)), ("dev", "2".repeat(40))] {
             let mut body = report();
             body["git_commit"] = json!(commit);
@@ -296,7 +296,7 @@ async fn get_latest_commit_is_the_newest_reports_or_empty() {
 
 #[tokio::test]
 async fn artifacts_are_listed_newest_first_by_flow_and_repo() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let repo = json!({"name": "acme/shop", "url": "https://github.com/acme/shop", "id": "7", "provider": "github"});
         for (digit, flow, repo) in [("a", "shop", Some(&repo)), ("b", "shop", None), ("c", "other", Some(&repo))] {
             let body = json!({"fingerprint": digit.repeat(64), "filename": digit, "build_url": "b", "commit_url": "c",
@@ -329,7 +329,7 @@ fn resolved(kind: &str, fingerprints: &[&str], commits: &[&str]) -> Value {
 
 #[tokio::test]
 async fn a_search_finds_what_begins_so_in_each_flow_newest_first() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod", "test"]).await;
         api.given_flow_with_template().await;
         api.given_artifact('a', "t").await;
@@ -392,7 +392,7 @@ async fn a_search_finds_what_begins_so_in_each_flow_newest_first() {
 
 #[tokio::test]
 async fn a_search_finds_what_has_run_and_was_never_reported() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod", "test"]).await;
         for environment in ["prod", "test"] {
             api.report_running(environment, &[('b', &[1])]).await.created();
@@ -418,7 +418,7 @@ async fn a_search_finds_what_has_run_and_was_never_reported() {
 
 #[tokio::test]
 async fn a_search_takes_5_to_64_hex_digits_and_says_when_nothing_begins_so() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.post("/artifacts/acme/shop").json(report()).await.created();
         for value in ["fffff", &"f".repeat(40), &"f".repeat(64), &format!("{}b", "a".repeat(63))] {
             let message = format!("No matches for '{value}'.");
@@ -438,7 +438,7 @@ async fn a_search_takes_5_to_64_hex_digits_and_says_when_nothing_begins_so() {
 
 #[tokio::test]
 async fn a_search_shows_100_of_each_and_counts_all() {
-    on_every_store(async |api, _| {
+    with_every_store(async |api, _| {
         let fingerprint = |number: u64| format!("abcde{number:059x}");
         for number in 0..101 {
             let mut body = report();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::bytes_read::{forget, measured};
 use crate::intercepting_store::take_counts;
 use crate::support::environments::{COMPLIANCE, PROVENANCE, fingerprint};
-use crate::support::{Api, on_every_store, on_every_store_and_mount};
+use crate::support::{Api, on_every_store, with_every_store};
 
 impl Api {
     /// What is asserted of artifact 1, by this query.
@@ -23,7 +23,7 @@ fn scan(name: &str) -> String {
 
 #[tokio::test]
 async fn an_artifact_is_asserted_in_each_flow_it_was_reported_to() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_flow_with_template().await;
         api.given_artifact('1', "t").await;
         let missing = json!({"attestation_name": "test", "attestation_type": "generic", "status": "MISSING", "is_compliant": null, "unexpected": false});
@@ -70,7 +70,7 @@ async fn an_artifact_is_asserted_in_each_flow_it_was_reported_to() {
 
 #[tokio::test]
 async fn a_report_to_a_flow_as_a_whole_is_asserted_without_lines() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let artifact =
             json!({"fingerprint": fingerprint('1'), "filename": "api:1", "build_url": "", "commit_url": ""});
         api.post("/artifacts/acme/web").json(&artifact).await.created();
@@ -83,7 +83,7 @@ async fn a_report_to_a_flow_as_a_whole_is_asserted_without_lines() {
 
 #[tokio::test]
 async fn an_environment_asserts_by_its_policies_and_its_allowlist() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_flow_with_template().await;
         api.given_artifact('1', "t").await;
         api.given_environments("docker", &["prod", "free"]).await;
@@ -131,7 +131,7 @@ async fn an_environment_asserts_by_its_policies_and_its_allowlist() {
 
 #[tokio::test]
 async fn policies_assert_in_the_order_in_which_they_are_named_attached_or_not() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_artifact('1', "t").await;
         for (name, text) in [("b", PROVENANCE), ("a", &scan("scan"))] {
             api.put_policy(name, text).await.created();
@@ -153,7 +153,7 @@ async fn policies_assert_in_the_order_in_which_they_are_named_attached_or_not() 
 
 #[tokio::test]
 async fn what_cannot_be_asserted_says_why() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_artifact('1', "t").await;
         api.given_environments("docker", &["prod"]).await;
         api.flow("empty", "version: 1").await;
@@ -187,7 +187,7 @@ async fn what_cannot_be_asserted_says_why() {
 
 #[tokio::test]
 async fn what_is_allowed_may_run_though_nobody_reported_it() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod", "test"]).await;
         api.put_policy("provenance", PROVENANCE).await.created();
         let waived = format!("{PROVENANCE}    exceptions:\n      - if: ${{{{ matches(artifact.name, '^agent$') }}}}\n");
@@ -232,7 +232,7 @@ async fn what_is_allowed_may_run_though_nobody_reported_it() {
 
 #[tokio::test]
 async fn an_environment_without_policies_asks_not_what_an_artifact_is_called() {
-    on_every_store(async |api: Api, store| {
+    with_every_store(async |api: Api, store| {
         api.given_artifact('1', "t").await;
         api.given_environments("docker", &["prod", "free"]).await;
         api.put_policy("scanned", &scan("scan")).await.created();
@@ -249,7 +249,7 @@ async fn an_environment_without_policies_asks_not_what_an_artifact_is_called() {
 
 #[tokio::test]
 async fn a_logical_environment_asks_the_policies_of_its_members() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_artifact('1', "t").await;
         api.given_environments("docker", &["prod", "test", "gone"]).await;
         api.given_environments("logical", &["all"]).await;
@@ -291,7 +291,7 @@ async fn a_logical_environment_asks_the_policies_of_its_members() {
 /// One member has policies, the next has none: for that one the flows decide, as they do where it is asked alone.
 #[tokio::test]
 async fn members_without_policies_ask_the_flows_beside_the_policies_of_others() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_flow_with_template().await;
         api.given_artifact('1', "t").await;
         api.given_environments("docker", &["prod", "free"]).await;
@@ -329,7 +329,7 @@ async fn members_without_policies_ask_the_flows_beside_the_policies_of_others() 
 /// A flow that was called so is not left out by another name.
 #[tokio::test]
 async fn neither_renaming_nor_archiving_a_flow_waives_what_it_had_to_comply_with() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         let but = |name: &str| {
             format!("{COMPLIANCE}    exceptions:\n      - if: ${{{{ flow.name != '{name}' }}}}\n")
@@ -367,7 +367,7 @@ async fn neither_renaming_nor_archiving_a_flow_waives_what_it_had_to_comply_with
 
 #[tokio::test]
 async fn the_gate_looks_at_the_names_by_which_an_artifact_runs_as_its_environment_does() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_flow_with_template().await;
         api.given_artifact('1', "t").await;
         api.given_environments("docker", &["prod"]).await;
@@ -406,7 +406,7 @@ async fn the_gate_looks_at_the_names_by_which_an_artifact_runs_as_its_environmen
 /// Each rule has to hold by each name, whatever the order of the report, and re-evaluations know all names.
 #[tokio::test]
 async fn an_artifact_that_runs_under_several_names_has_to_comply_by_each() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_flow_with_template().await;
         api.given_artifact('1', "t").await;
         api.given_environments("docker", &["waives", "leaves-out"]).await;
@@ -463,7 +463,7 @@ async fn an_artifact_that_runs_under_several_names_has_to_comply_by_each() {
 /// By a name that comes to others the gate waives nothing, also where the snapshot's own verdict does not change.
 #[tokio::test]
 async fn the_gate_knows_a_name_more_by_which_an_artifact_runs() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_flow_with_template().await;
         api.given_artifact('1', "t").await;
         api.given_environments("docker", &["prod"]).await;
@@ -487,7 +487,7 @@ async fn the_gate_knows_a_name_more_by_which_an_artifact_runs() {
 
 #[tokio::test]
 async fn an_artifact_whose_name_the_template_does_not_know_says_so() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_flow_with_template().await;
         let artifact = json!({
             "trail_name": "t", "template_reference_name": "mistyped", "fingerprint": fingerprint('1'), "filename": "api:1",

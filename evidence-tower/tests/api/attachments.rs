@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tower::ServiceExt;
 
 use crate::mounts::Mount;
-use crate::support::{Api, JANE, StoreUnderTest, fixture, on_every_store_and_mount, stores};
+use crate::support::{Api, JANE, StoreUnderTest, fixture, on_every_store, stores};
 
 /// What becomes of chunks: in SQLite, and in PostgreSQL.
 const DAMAGES: [(&str, &str); 3] = [
@@ -47,7 +47,7 @@ async fn damage(guard: &(dyn Any + Send), (sqlite, postgres): (&str, &str)) {
 
 #[tokio::test]
 async fn content_that_the_client_has_is_answered_with_304() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let file = attest(&api, "one", &["some content"]).await;
         let (file, pdf) = (file.strip_prefix("/api/v2").unwrap(), "/trails/acme/shop/t/audit_pdf");
         for path in [file, pdf] {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::mounts::Mount;
 use crate::support::json::INVALID;
-use crate::support::{Api, JOHN, acme, fixture, on_every_store, on_every_store_and_mount};
+use crate::support::{Api, JOHN, acme, fixture, on_every_store, with_every_store};
 use crate::trails::{COMMIT, TEMPLATE};
 use crate::unreadable::inject_all;
 
@@ -38,7 +38,7 @@ fn numbers(list: &Value) -> String {
 
 /// Runs a case with six attestations in three flows, and one of another organization.
 async fn with_attestations(case: impl AsyncFn(Api)) {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for (number, (flow, name, is_compliant)) in (1..).zip([
             ("shop", "unit", true),
             ("tool", "unit", false),
@@ -125,7 +125,7 @@ async fn what_comes_in_meanwhile_is_on_no_later_page() {
 
 #[tokio::test]
 async fn a_list_of_many_flows_is_read_to_its_end() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let flows = Vec::from_iter((1..=20).map(|number| format!("flow{number}")));
         for (number, flow) in (1..).zip(&flows) {
             attest(&api, flow, "unit", true, number).await;
@@ -192,7 +192,7 @@ async fn attestations_are_narrowed_by_all_that_is_given() {
 
 #[tokio::test]
 async fn what_narrows_no_list_of_attestations_is_refused() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         attest(&api, "shop", "unit", true, 1).await;
         let regex = "query.name_regex";
         for (query, field, text) in [
@@ -266,7 +266,7 @@ async fn about(api: &Api, trail: &str, number: usize, fingerprint: Option<&str>,
 async fn attestations_are_found_by_the_commit_that_they_are_about() {
     let [own, built, begun] = ["a", "b", "c"].map(|digit| digit.repeat(40));
     let [with, without] = ["d", "e"].map(|digit| digit.repeat(64));
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let commit = json!({"sha1": begun, "message": "m", "author": "a", "timestamp": 1});
         api.begin("shop", &json!({"name": "t", "description": "", "git_commit_info": commit}))
             .await
@@ -346,7 +346,7 @@ fn described(number: usize) -> Option<String> {
 #[tokio::test]
 async fn all_trails_of_a_commit_are_gone_through() {
     const MANY: usize = 501;
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         attest(&api, "tool", "unit", true, 0).await;
         let org = acme(&*store).await;
         attest(&api, "shop", "unit", true, 0).await;
@@ -445,7 +445,7 @@ async fn a_page_ends_after_many_that_do_not_match_and_the_next_goes_on_there() {
 
 #[tokio::test]
 async fn commits_are_required_and_in_full() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let text = "commit_list is required: provide one or more commit SHAs to search.";
         api.get(BY_COMMIT).await.refused(400, text, &[("query.commit_list", "Field required")]);
         for wrong in ["", "aaaaaaa", &"A".repeat(40), &"a".repeat(41)] {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::intercepting_store::{InterceptingStore, take_queries};
 use crate::mounts::Mount;
 use crate::support::json::{FORBIDDEN, INVALID, fields};
-use crate::support::{Api, JOHN, Reply, fixture, on_every_store_and_mount};
+use crate::support::{Api, JOHN, Reply, fixture, on_every_store};
 
 const LIST: &str = "/custom-attestation-types/acme";
 const REVIEW: &str = "/custom-attestation-types/acme/review";
@@ -33,7 +33,7 @@ fn full() -> Value {
 
 #[tokio::test]
 async fn a_type_answers_all_that_it_was_made_with() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         post(&api, &full(), Some(SCHEMA)).await.expect_exactly(201, json!("OK"));
         let found = api.get(REVIEW).await.ok();
         let expected = json!({
@@ -62,7 +62,7 @@ async fn a_type_answers_all_that_it_was_made_with() {
 
 #[tokio::test]
 async fn what_a_type_lacks_is_absent_but_for_its_summary_and_its_evaluator() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for sent in
             [json!({"name": "review"}), json!({"name": "review", "description": null, "evaluator": null})]
         {
@@ -81,7 +81,7 @@ async fn what_a_type_lacks_is_absent_but_for_its_summary_and_its_evaluator() {
 
 #[tokio::test]
 async fn every_change_adds_a_version_and_the_same_again_does_not() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let with = |field: &str, value: Value| {
             let mut document = full();
             document[field] = value;
@@ -116,7 +116,7 @@ async fn every_change_adds_a_version_and_the_same_again_does_not() {
 
 #[tokio::test]
 async fn a_version_is_selected_without_who_made_the_type_and_when() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         post(&api, &full(), Some(SCHEMA)).await.created();
         post(&api, &full(), None).await.created();
         let found = api.get(&format!("{REVIEW}?version=1")).await.ok();
@@ -169,7 +169,7 @@ async fn versions_are_read_a_megabyte_at_a_time_and_none_that_is_not_asked_for()
 
 #[tokio::test]
 async fn types_are_listed_newest_first() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         assert_eq!(api.get(LIST).await.ok(), json!([]));
         for name in ["b", "a", "c"] {
             post(&api, &json!({"name": name}), None).await.created();
@@ -182,7 +182,7 @@ async fn types_are_listed_newest_first() {
 
 #[tokio::test]
 async fn the_document_is_closed_and_its_fields_are_checked() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let pattern = r"String should match pattern '^[a-zA-Z0-9][a-zA-Z0-9\-_~.]*$'";
         let refused = [
             (json!({}), "name", "Field required [input: None]".to_owned()),
@@ -220,7 +220,7 @@ async fn the_document_is_closed_and_its_fields_are_checked() {
 
 #[tokio::test]
 async fn the_form_needs_its_document_and_a_schema_that_is_an_object() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let missing = "Field required [input: None]";
         api.post(LIST).json(full()).await.refused(400, INVALID, &[("data_json", missing)]);
         let schema = ("name=\"type_schema\"; filename=\"schema.json\"", SCHEMA);
@@ -235,7 +235,7 @@ async fn the_form_needs_its_document_and_a_schema_that_is_an_object() {
 
 #[tokio::test]
 async fn what_a_rule_may_not_say_is_named_and_nothing_is_kept() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let deep = format!("{}1{}", "(".repeat(2_000), ")".repeat(2_000));
         let refused = [
             ("env.HOME", "not allowed: env/0: a rule knows nothing of the server (at character 1)"),
@@ -265,7 +265,7 @@ async fn what_a_rule_may_not_say_is_named_and_nothing_is_kept() {
 
 #[tokio::test]
 async fn the_rules_of_a_type_are_bounded_together() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let typed = |rules: Vec<String>| json!({"name": "a", "evaluator": {"rules": rules}});
         let patterns = |many: usize| vec!["test(\"^a+$\")".to_owned(); many];
         post(&api, &typed(patterns(16)), None).await.created();
@@ -279,7 +279,7 @@ async fn the_rules_of_a_type_are_bounded_together() {
 
 #[tokio::test]
 async fn what_a_schema_may_not_say_is_named_and_nothing_is_kept() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let refused = [
             (r#"{"properties": {"a": {"$ref": "https://example.com/s"}}}"#, "at /properties/a/$ref: "),
             (r#"{"$ref": "file:///etc/passwd"}"#, "at /$ref: "),
@@ -302,7 +302,7 @@ async fn what_a_schema_may_not_say_is_named_and_nothing_is_kept() {
 
 #[tokio::test]
 async fn reading_takes_any_role_and_writing_the_right_to_write() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         post(&api, &full(), None).await.created();
         let document = full().to_string();
         let form = [("name=\"data_json\"", document.as_str())];
@@ -333,7 +333,7 @@ async fn attest(api: &Api, data: &Value) -> Reply {
 
 #[tokio::test]
 async fn data_of_a_type_are_evaluated_by_its_latest_version_and_keep_their_verdict() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let missing = json!({
             "message": "Custom attestation type not found",
             "errors": {"type_name": "no custom attestation type named 'review' in organization 'acme'"},
@@ -368,7 +368,7 @@ async fn data_of_a_type_are_evaluated_by_its_latest_version_and_keep_their_verdi
 /// A schema that recurses, rules with definitions, patterns and the time of the record, and a summary.
 #[tokio::test]
 async fn a_summary_is_shown_with_the_attestation_and_has_no_part_in_the_verdict() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let schema = r##"{"$schema": "http://json-schema.org/draft-07/schema#", "type": "object",
             "properties": {"suite": {"$ref": "#/definitions/suite"}},
             "definitions": {"suite": {"type": "object", "properties": {"name": {"type": "string"},
@@ -425,7 +425,7 @@ async fn a_summary_is_shown_with_the_attestation_and_has_no_part_in_the_verdict(
 
 #[tokio::test]
 async fn data_that_do_not_fit_are_refused_and_nothing_is_recorded() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         post(&api, &full(), Some(SCHEMA)).await.created();
         for data in [json!({"ok": 1}), json!([]), json!("{"), json!(""), json!(r#"{"ok":true,"ok":true}"#)] {
             let refused = attest(&api, &data).await.expect(400, json!({ "message": INVALID })).json();
@@ -447,7 +447,7 @@ async fn data_that_do_not_fit_are_refused_and_nothing_is_recorded() {
 /// What ends a process, or keeps a core, where rules are run without limits.
 #[tokio::test]
 async fn rules_that_never_end_or_grow_without_end_are_not_true() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let rules = [
             ("[range(0; 1e9)] | length > 0", "fuel"),
             ("last(range(1e18)) > 0", "fuel"),
@@ -483,7 +483,7 @@ async fn rules_that_never_end_or_grow_without_end_are_not_true() {
 
 #[tokio::test]
 async fn an_archived_type_takes_no_attestations_and_stays_readable() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         post(&api, &full(), None).await.created();
         attest(&api, &json!({"ok": true})).await.created();
         for _ in 0..2 {

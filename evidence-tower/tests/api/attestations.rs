@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::intercepting_store::{Call, InterceptingStore};
 use crate::mounts::Mount;
 use crate::support::json::INVALID;
-use crate::support::{Api, JOHN, StoreUnderTest, fixture, on_every_store_and_mount, stores};
+use crate::support::{Api, JOHN, StoreUnderTest, fixture, on_every_store, stores};
 use crate::trails::{COMMIT, TEMPLATE};
 
 /// The pull request of the specification's example: approvers with `author`, commits with `sha`.
@@ -37,7 +37,7 @@ fn document() -> Value {
 
 #[tokio::test]
 async fn post_pull_request_adds_the_attestation_and_what_it_names() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.attest("pull_request", &document()).await.expect_exactly(201, json!("OK"));
         let mut answered = pull_request();
         answered["approvers"][0]["username"] = json!("bob");
@@ -72,7 +72,7 @@ async fn post_pull_request_adds_the_attestation_and_what_it_names() {
 
 #[tokio::test]
 async fn a_pull_request_may_be_sent_back_as_it_was_answered() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.attest("pull_request", &document()).await.created();
         let path = "/attestations/acme/shop/trail/t/review";
         let mut answered = api.get(path).await.ok()[0]["pull_requests"].clone();
@@ -92,7 +92,7 @@ async fn a_pull_request_may_be_sent_back_as_it_was_answered() {
 
 #[tokio::test]
 async fn a_null_among_pull_requests_or_approvers_is_skipped_and_counted() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let mut sent = document();
         let mut pull_request = sent["pull_requests"][0].clone();
         pull_request["approvers"] = json!([null, "bob", null]);
@@ -119,7 +119,7 @@ async fn a_null_among_pull_requests_or_approvers_is_skipped_and_counted() {
 
 #[tokio::test]
 async fn what_could_improve_a_verdict_is_never_skipped() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let suite = json!({"name": "s", "failures": 0, "errors": 0, "skipped": 0, "total": 1, "duration": 1});
         let issue = json!({"issue_id": "A-1", "issue_url": "u", "issue_exists": true});
         let counts = json!({"low_count": 0, "medium_count": 0, "high_count": 0});
@@ -150,7 +150,7 @@ async fn what_could_improve_a_verdict_is_never_skipped() {
 
 #[tokio::test]
 async fn field_git_provider_takes_the_repo_providers_and_azure() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let providers = [
             "github",
             "gitlab",
@@ -181,7 +181,7 @@ async fn field_git_provider_takes_the_repo_providers_and_azure() {
 
 #[tokio::test]
 async fn no_pull_request_is_not_compliant() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for none in [json!([]), Value::Null] {
             let mut body = document();
             body["pull_requests"] = none;
@@ -199,7 +199,7 @@ async fn no_pull_request_is_not_compliant() {
 
 #[tokio::test]
 async fn test_results_decide_by_failures_and_errors() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let suite = |failures: i64| json!({"name": "s", "failures": failures, "errors": 0, "skipped": 1, "total": 5, "duration": 0.5});
         let body = |suites: Value| json!({"attestation_name": "unit", "junit_results": suites});
         api.attest("junit", &body(json!([suite(0)]))).await.created();
@@ -216,7 +216,7 @@ async fn test_results_decide_by_failures_and_errors() {
 
 #[tokio::test]
 async fn issues_scans_and_analyses_decide_by_what_they_found() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let issue = |exists: bool| json!({"issue_id": "ML-50", "issue_url": "u", "issue_exists": exists, "issue_fields": {"n": 1}});
         let project = |high: i64| json!({"low_count": 0, "medium_count": 0, "high_count": high});
         let tool = json!({"name": "Snyk", "version": "1"});
@@ -286,7 +286,7 @@ async fn issues_scans_and_analyses_decide_by_what_they_found() {
 
 #[tokio::test]
 async fn what_a_scan_found_is_among_the_evidence_of_its_artifact() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.artifact("a", "cli").await;
         let counts = json!({"low_count": 1, "medium_count": 0, "high_count": 0});
         let found = json!({"schema_version": 1, "tool": {"name": "Snyk", "version": "1"}, "results": [counts]});
@@ -306,7 +306,7 @@ async fn what_a_scan_found_is_among_the_evidence_of_its_artifact() {
 
 #[tokio::test]
 async fn a_decision_keeps_the_version_that_its_control_had() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let decide = |control: &str, is_compliant: bool| {
             let decision = json!({
                 "attestation_name": "reviewed", "type_name": "decision", "control": control, "more": "ignored",
@@ -338,7 +338,7 @@ async fn a_decision_keeps_the_version_that_its_control_had() {
 
 #[tokio::test]
 async fn the_data_of_a_system_type_fit_the_schema_that_is_told() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let types = api.get("/attestations/system-attestation-types").await.ok();
         let names = Vec::from_iter(types.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()));
         assert_eq!(names, ["decision", "sarif", "sbom"]);
@@ -391,7 +391,7 @@ const ATTACHED_ABC: (&str, &str) = ("name=\"attachment_file\"; filename=\"bill.j
 /// their summaries.
 #[tokio::test]
 async fn bills_of_materials_and_sarif_logs_are_asked_for_and_shown_in_short() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for (flow, sbom, sarif) in [("short", "sbom", "sarif"), ("long", "system:sbom", "system:sarif")] {
             let template = format!(
                 "version: 1\ntrail:\n  attestations:\n  - {{name: bill, type: '{sbom}'}}\n  - {{name: scan, type: '{sarif}'}}\n  artifacts:\n  - {{name: app}}\n"
@@ -470,7 +470,7 @@ fn overriding(name: &str, kind: &str, verdict: bool) -> Value {
 
 #[tokio::test]
 async fn an_override_decides_in_its_trail_and_both_attestations_are_named() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let put = |body: Value| api.post("/attestations/acme/shop/trail/t/override").json(body);
         let status = async || {
             let trail = api.get("/trails/acme/shop/t").await.ok();
@@ -515,7 +515,7 @@ async fn an_override_decides_in_its_trail_and_both_attestations_are_named() {
 
 #[tokio::test]
 async fn an_override_of_an_artifact_decides_about_that_alone() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.artifact("a", "cli").await;
         api.artifact("b", "web").await;
         for start in ["a", "b"] {
@@ -535,7 +535,7 @@ async fn an_override_of_an_artifact_decides_about_that_alone() {
 
 #[tokio::test]
 async fn evidence_that_is_overridden_is_still_shown_with_the_verdict_of_the_override() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.artifact("a", "cli").await;
         let suite = json!({"name": "s", "failures": 1, "errors": 0, "skipped": 0, "total": 1, "duration": 1.0});
         let of_artifact = |mut body: Value| {
@@ -566,7 +566,7 @@ async fn evidence_that_is_overridden_is_still_shown_with_the_verdict_of_the_over
 
 #[tokio::test]
 async fn an_override_is_json_and_names_what_does_not_fit() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let path = "/attestations/acme/shop/trail/t/override";
         let body = overriding("scan", "generic", true);
         api.post(path).form(&[("name=\"data_json\"", &body.to_string())]).await.expect(415, json!({}));
@@ -594,7 +594,7 @@ async fn an_override_is_json_and_names_what_does_not_fit() {
 
 #[tokio::test]
 async fn the_document_is_closed_and_validated() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let table = [
             (json!({"attestation_name": "a b"}), "attestation_name"),
             (json!({"attestation_name": ""}), "attestation_name"),
@@ -624,7 +624,7 @@ async fn the_document_is_closed_and_validated() {
 
 #[tokio::test]
 async fn an_attestation_for_an_artifact_needs_it_in_the_trail_or_a_commit() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.flow("shop", TEMPLATE).await;
         let by_fingerprint =
             json!({"attestation_name": "foo", "is_compliant": true, "artifact_fingerprint": "a".repeat(64)});
@@ -659,7 +659,7 @@ async fn an_attestation_for_an_artifact_needs_it_in_the_trail_or_a_commit() {
 
 #[tokio::test]
 async fn reads_of_what_is_not_there() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.get("/attestations/acme/none/trail/t/x").await.expect(404, json!({"message": "Flow not found"}));
         api.flow("shop", TEMPLATE).await;
         api.get("/attestations/acme/shop/trail/t/x").await.expect(404, json!({"message": "Trail not found"}));
@@ -678,7 +678,7 @@ async fn reads_of_what_is_not_there() {
 
 #[tokio::test]
 async fn one_file_is_downloaded_as_it_is_and_several_as_an_archive() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let body = |name: &str| json!({"attestation_name": name, "is_compliant": true}).to_string();
         let path = "/attestations/acme/shop/trail/t/generic";
         let one = ("name=\"attachment_file\"; filename=\"dir/report.txt\"", "hello");

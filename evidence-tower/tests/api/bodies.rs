@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::mounts::{Mount, SentBody};
-use crate::support::{Api, in_memory, on_every_store_and_mount};
+use crate::support::{Api, in_memory, on_every_mount};
 
 /// An operation that reads a body of one kind, with a path that fits.
 struct Reads {
@@ -103,7 +103,7 @@ fn endless() -> (SentBody, Taken) {
 async fn what_is_no_json_is_refused_by_every_operation_that_reads_json() {
     let deep = "[".repeat(10_000);
     let junk: [&[u8]; 7] = [b"{", b"{]", b" ", b"\"\xff\"", b"{\"a\":\"\xc3\"}", b"{} x", deep.as_bytes()];
-    on_every_store_and_mount(async |api| {
+    on_every_mount(async |api| {
         for Reads { method, path, invalid, .. } in operations(false) {
             for bytes in junk {
                 let reply =
@@ -120,7 +120,7 @@ async fn what_is_no_json_is_refused_by_every_operation_that_reads_json() {
 
 #[tokio::test]
 async fn a_json_that_is_no_object_or_holds_a_nul_is_refused_and_never_an_error_of_ours() {
-    on_every_store_and_mount(async |api| {
+    on_every_mount(async |api| {
         for Reads { method, path, .. } in operations(false) {
             for bytes in ["null", "[]", "1", "\"x\"", "{\"name\":\"a\\u0000\"}", "{\"\\u0000\":1}"] {
                 let reply = api.request(method.clone(), &path).bytes("application/json", bytes).await;
@@ -133,7 +133,7 @@ async fn a_json_that_is_no_object_or_holds_a_nul_is_refused_and_never_an_error_o
 
 #[tokio::test]
 async fn a_foreign_type_or_coding_is_refused() {
-    on_every_store_and_mount(async |api| {
+    on_every_mount(async |api| {
         let refused = json!({"message": "Unsupported media type"});
         for Reads { method, path, .. } in operations(false) {
             let ask = || api.request(method.clone(), &path);
@@ -151,7 +151,7 @@ async fn a_foreign_type_or_coding_is_refused() {
 
 #[tokio::test]
 async fn a_json_over_the_limit_is_refused_by_its_length_or_where_it_exceeds_it() {
-    on_every_store_and_mount(async |api| {
+    on_every_mount(async |api| {
         for Reads { method, path, limit, .. } in operations(false) {
             let text = format!("Input should have at most {limit} bytes");
             let refused = json!({"message": "Request body too large", "errors": {"body": text}});
@@ -171,7 +171,7 @@ async fn a_json_over_the_limit_is_refused_by_its_length_or_where_it_exceeds_it()
 
 #[tokio::test]
 async fn a_json_of_exactly_the_limit_is_read() {
-    on_every_store_and_mount(async |api| {
+    on_every_mount(async |api| {
         for Reads { method, path, limit, .. } in operations(false) {
             for (length, refused) in [(limit, false), (limit + 1, true)] {
                 let text = format!("{{}}{}", " ".repeat(length - 2));
@@ -185,7 +185,7 @@ async fn a_json_of_exactly_the_limit_is_read() {
 
 #[tokio::test]
 async fn a_json_nests_64_levels_and_no_more() {
-    on_every_store_and_mount(async |api| {
+    on_every_mount(async |api| {
         for (levels, status) in [(64, 201), (65, 400)] {
             // The body itself is the first.
             let nested = format!("{}{}", "[".repeat(levels - 1), "]".repeat(levels - 1));
@@ -202,7 +202,7 @@ async fn a_json_nests_64_levels_and_no_more() {
 
 #[tokio::test]
 async fn what_is_no_form_lacks_the_forms_parts() {
-    on_every_store_and_mount(async |api| {
+    on_every_mount(async |api| {
         for Reads { method, path, .. } in operations(true) {
             let ask = || api.request(method.clone(), &path);
             let replies = [
@@ -225,7 +225,7 @@ async fn what_is_no_form_lacks_the_forms_parts() {
 
 #[tokio::test]
 async fn a_malformed_form_is_refused_early() {
-    on_every_store_and_mount(async |api| {
+    on_every_mount(async |api| {
         for Reads { method, path, .. } in operations(true) {
             let ask = || api.request(method.clone(), &path);
             let refused = json!({"message": "Input payload validation failed", "errors": {}});
@@ -246,7 +246,7 @@ async fn a_malformed_form_is_refused_early() {
 
 #[tokio::test]
 async fn nobody_reads_a_body_whose_sender_may_not_send_it() {
-    on_every_store_and_mount(async |api| {
+    on_every_mount(async |api| {
         let refusals = [("acme", "unknown", 401), ("nobody", "jane-key", 404), ("acme", "john-key", 403)];
         for (org, key, status) in refusals {
             let path = format!("/flows/{org}/template_file");

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::environments::fingerprint;
 use crate::support::json::{FORBIDDEN, fields};
-use crate::support::{Api, JOHN, on_every_store_and_mount};
+use crate::support::{Api, JOHN, on_every_store};
 
 const LIST: &str = "/builds/acme";
 const STATISTICS: &str = "/builds/acme/statistics";
@@ -30,7 +30,7 @@ fn tool() -> Value {
 
 /// Runs a case with three builds: of two repos and of none, and one of another artifact's content again.
 async fn with_builds(case: impl AsyncFn(Api)) {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         report(&api, 'a', Some("t1"), Some(&shop())).await;
         report(&api, 'b', None, None).await;
         report(&api, 'a', Some("t2"), Some(&tool())).await;
@@ -83,7 +83,7 @@ async fn a_build_is_the_first_report_of_an_artifact() {
 
 #[tokio::test]
 async fn builds_have_the_repo_as_it_is_called_now() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         report(&api, 'a', None, Some(&shop())).await;
         let mut renamed = shop();
         renamed["name"] = json!("corp/shop");

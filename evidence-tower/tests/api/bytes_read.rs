@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::intercepting_store::{Answered, Call, InterceptingStore, take_counts};
 use crate::mounts::Mount;
-use crate::support::{Api, JANE, JOHN, on_every_store};
+use crate::support::{Api, JANE, JOHN, with_every_store};
 use crate::trails::COMMIT;
 
 /// A service that remembers nothing yet, over a store that notes how large its answers are.
@@ -39,7 +39,7 @@ const KEYS: &str = "/service-accounts/acme/ci/api-keys";
 
 #[tokio::test]
 async fn one_key_is_read_of_those_that_an_account_has_had() {
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.post("/service-accounts/acme").json(json!({"name": "ci", "privilege": "reader"})).await.created();
         let input = json!({"description": "k".repeat(256)});
         let create = async || api.post(KEYS).json(&input).await.created()["id"].as_str().unwrap().to_owned();
@@ -77,7 +77,7 @@ fn running(many: usize) -> Value {
 
 #[tokio::test]
 async fn a_pdf_reads_of_snapshots_what_it_shows() {
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.environment("prod").await;
         let artifact = json!({
             "trail_name": "t", "fingerprint": digest(0), "filename": "app", "build_url": "b", "commit_url": "c",
@@ -93,7 +93,7 @@ async fn a_pdf_reads_of_snapshots_what_it_shows() {
 
 #[tokio::test]
 async fn evaluating_reads_which_artifacts_are_allowed_and_not_why() {
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.environment("prod").await;
         for number in 0..12 {
             let description = "d".repeat(60_000);
@@ -111,7 +111,7 @@ async fn evaluating_reads_which_artifacts_are_allowed_and_not_why() {
 
 #[tokio::test]
 async fn a_logical_environment_reads_nothing_of_members_that_never_had_a_snapshot() {
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         let mut members = vec!["prod".to_owned()];
         api.environment("prod").await;
         for number in 0..12 {
@@ -142,7 +142,7 @@ fn policy(name: &str, bytes: usize) -> String {
 #[tokio::test]
 async fn a_policy_is_compared_with_its_latest_version_and_shown_a_few_versions_at_a_time() {
     const MANY: usize = 12;
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         let text = |number: usize| policy(&number.to_string(), 300_000);
         for number in 0..MANY {
             assert!(api.put_policy("large", &text(number)).await.status.is_success());
@@ -178,7 +178,7 @@ async fn a_policy_is_compared_with_its_latest_version_and_shown_a_few_versions_a
 #[tokio::test]
 async fn an_environment_is_evaluated_by_a_few_large_policies_at_a_time() {
     const MANY: usize = 6;
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.environment("prod").await;
         for number in 0..MANY {
             let name = format!("p{number}");
@@ -203,7 +203,7 @@ async fn an_environment_is_evaluated_by_a_few_large_policies_at_a_time() {
 
 #[tokio::test]
 async fn a_snapshot_reads_of_trails_their_names() {
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.environment("prod").await;
         let artifact = json!({
             "trail_name": "t", "fingerprint": digest(0), "filename": "app", "build_url": "b", "commit_url": "c",
@@ -225,7 +225,7 @@ async fn a_snapshot_reads_of_trails_their_names() {
 #[tokio::test]
 async fn a_snapshot_reads_a_few_commits_at_a_time() {
     const MANY: usize = 40;
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.environment("prod").await;
         for number in 0..MANY {
             let commit = json!({"sha1": COMMIT, "message": "m".repeat(60_000), "author": "a", "branch": "b",
@@ -249,7 +249,7 @@ async fn a_snapshot_reads_a_few_commits_at_a_time() {
 #[tokio::test]
 async fn where_the_artifacts_of_a_trail_ran_is_read_for_some_at_a_time() {
     const MANY: usize = 130;
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.environment("prod").await;
         for number in 0..MANY {
             let artifact = json!({"trail_name": "t", "fingerprint": digest(number), "filename": "app",
@@ -273,7 +273,7 @@ async fn where_the_artifacts_of_a_trail_ran_is_read_for_some_at_a_time() {
 #[tokio::test]
 async fn lists_of_policies_and_of_types_read_a_few_at_a_time() {
     const MANY: usize = 20;
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.environment("prod").await;
         api.environment("a").await;
         let names = Vec::from_iter((0..MANY).map(|number| format!("n{number:02}")));
@@ -334,7 +334,7 @@ async fn attest(api: &Api, document: &Value) {
 #[tokio::test]
 async fn a_trail_is_read_once_until_something_is_reported_to_it() {
     const MANY: usize = 70;
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         given_artifacts(&api, MANY).await;
         for (number, is_compliant) in [(0, false), (MANY - 1, true)] {
             let foo = json!({"attestation_name": "foo", "is_compliant": is_compliant,
@@ -382,7 +382,7 @@ async fn a_trail_is_read_once_until_something_is_reported_to_it() {
 
 #[tokio::test]
 async fn what_is_reported_to_a_trail_that_was_read_shows_at_once() {
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         given_artifacts(&api, 1).await;
         let (api, answered) = measured(&store).await;
         let paths = [
@@ -417,7 +417,7 @@ async fn what_is_reported_to_a_trail_that_was_read_shows_at_once() {
 #[tokio::test]
 async fn a_trail_that_is_reported_to_while_it_is_listed_is_read_once_for_the_answer() {
     const MANY: usize = 70;
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         given_artifacts(&api, MANY).await;
         for (cache_ttl, reads_again) in [(Duration::ZERO, 1), (Duration::from_secs(3600), 0)] {
             let reads = Arc::new(AtomicUsize::new(0));
@@ -453,7 +453,7 @@ async fn a_trail_that_is_reported_to_while_it_is_listed_is_read_once_for_the_ans
 #[tokio::test]
 async fn a_list_of_artifacts_reads_a_few_attestations_at_a_time() {
     const MANY: usize = 40;
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         given_artifacts(&api, MANY).await;
         for number in 0..MANY {
             for name in ["a", "b", "c", "d"] {
@@ -477,7 +477,7 @@ async fn a_list_of_artifacts_reads_a_few_attestations_at_a_time() {
 
 #[tokio::test]
 async fn a_search_reads_no_evidence() {
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         given_artifacts(&api, 1).await;
         let document = json!({"attestation_name": "a", "is_compliant": false, "user_data": {"x": "x".repeat(200_000)},
                               "artifact_fingerprint": digest(0)});
@@ -503,7 +503,7 @@ async fn a_search_reads_no_evidence() {
 #[tokio::test]
 async fn of_the_attestations_in_trails_that_name_commits_those_about_them_are_read() {
     const MANY: usize = 40;
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         given_artifacts(&api, 0).await;
         let commit = |number: usize| format!("{number:040x}");
         for number in 0..MANY {

@@ -13,7 +13,7 @@ use crate::intercepting_store::{InterceptingStore, take_queries};
 use crate::mounts::Mount;
 use crate::support::environments::PROVENANCE;
 use crate::support::json::{FORBIDDEN, INVALID, fields};
-use crate::support::{Api, JOHN, acme, fixture, in_memory, on_every_store, on_every_store_and_mount};
+use crate::support::{Api, JOHN, acme, fixture, in_memory, on_every_store, with_every_store};
 use crate::unreadable::inject;
 
 const LIST: &str = "/controls/acme";
@@ -39,7 +39,7 @@ fn each<'a>(list: &'a Value, items: &str, field: &str) -> Vec<&'a str> {
 
 #[tokio::test]
 async fn a_control_is_created_and_read_back() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let created = given_review(&api).await;
         let told = [
             "archived",
@@ -74,7 +74,7 @@ async fn a_control_is_created_and_read_back() {
 
 #[tokio::test]
 async fn an_identifier_is_taken_once() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let created = given_review(&api).await;
         let again = json!({"identifier": "SDLC-4", "name": "Another"});
         let text = "organization 'acme' has a control with identifier 'SDLC-4'";
@@ -90,7 +90,7 @@ async fn an_identifier_is_taken_once() {
 
 #[tokio::test]
 async fn what_breaks_the_rules_is_refused_and_nothing_is_created() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let pattern = r"String should match pattern '^[a-zA-Z0-9\-._~]+$' [input: bad identifier]";
         let table = [
             (json!(null), "body", "Field required [input: None]"),
@@ -141,7 +141,7 @@ async fn what_breaks_the_rules_is_refused_and_nothing_is_created() {
 
 #[tokio::test]
 async fn a_change_makes_a_version_and_what_is_left_out_stays() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let created = given_review(&api).await;
         let link = json!({"the.policy": "https://wiki.example.com/review"});
         let steps = [
@@ -175,7 +175,7 @@ async fn a_change_makes_a_version_and_what_is_left_out_stays() {
 
 #[tokio::test]
 async fn versions_are_listed_and_read() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         given_review(&api).await;
         for number in 2..=20 {
             let changes = json!({"description": format!("version {number}")});
@@ -215,7 +215,7 @@ async fn versions_are_listed_and_read() {
 
 #[tokio::test]
 async fn what_does_not_exist_is_not_found() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         given_review(&api).await;
         let control = "no control named 'sdlc-4' in organization 'acme'";
         for path in ["", "/versions", "/versions/1"] {
@@ -243,7 +243,7 @@ async fn what_does_not_exist_is_not_found() {
 
 #[tokio::test]
 async fn controls_are_listed_by_name_and_narrowed() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for (identifier, name) in [("c3", "b"), ("c1", "Scan"), ("SCAN-2", "a"), ("c4", "b")] {
             given(&api, identifier, name).await;
         }
@@ -297,7 +297,7 @@ async fn controls_are_listed_by_name_and_narrowed() {
 
 #[tokio::test]
 async fn a_control_is_archived_and_brought_back() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         given_review(&api).await;
         given(&api, "SDLC-5", "Tests").await;
         let identifiers = async |query: &str| {
@@ -335,7 +335,7 @@ async fn a_control_is_archived_and_brought_back() {
 
 #[tokio::test]
 async fn tags_narrow_the_list_and_are_offered_once() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let choices = "/controls/acme/tags";
         assert_eq!(api.get(choices).await.ok(), json!([]));
         for (identifier, tags) in [
@@ -371,7 +371,7 @@ async fn tags_narrow_the_list_and_are_offered_once() {
 
 #[tokio::test]
 async fn all_tags_of_controls_are_offered_however_many() {
-    on_every_store(async |api: Api, _| {
+    with_every_store(async |api: Api, _| {
         let mut all = Vec::new();
         for control in 0..11 {
             let identifier = format!("c{control}");
@@ -416,7 +416,7 @@ const ASKING: &str = "_schema: https://example.com/v1\nartifacts:\n  attestation
 
 #[tokio::test]
 async fn environments_are_covered_by_the_latest_versions_of_their_policies() {
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         given_review(&api).await;
         let coverage = "/controls/acme/SDLC-4/coverage";
         let bar = async |query: &str| {
@@ -477,7 +477,7 @@ async fn environments_are_covered_by_the_latest_versions_of_their_policies() {
 
 #[tokio::test]
 async fn decisions_about_a_control_are_listed_and_read_one_by_one() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let decide = |control: &str, is_compliant: bool, more: Value| {
             let mut decision = json!({
                 "attestation_name": "reviewed", "type_name": "decision", "control": control,
@@ -592,7 +592,7 @@ async fn coverage_is_of_so_many_environments_however_many_there_are() {
 
 #[tokio::test]
 async fn a_decision_that_is_overridden_says_by_whom_and_why() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         given_review(&api).await;
         let decide = || {
             api.attest(
@@ -629,7 +629,7 @@ async fn a_decision_that_is_overridden_says_by_whom_and_why() {
 
 #[tokio::test]
 async fn a_decision_that_a_newer_attestation_of_its_name_superseded_is_shown_as_superseded() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         given_review(&api).await;
         given(&api, "SDLC-5", "another").await;
         let artifact = json!({

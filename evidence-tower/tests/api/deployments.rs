@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::environments::fingerprint;
 use crate::support::json::fields;
-use crate::support::{Api, on_every_store_and_mount};
+use crate::support::{Api, on_every_store};
 
 const LIST: &str = "/deployments/acme";
 /// When everything is reported.
@@ -34,7 +34,7 @@ fn fork() -> Value {
 /// Runs a case with five deployments: `a` to `prod` and `test`, `b`, which is of another repo of that name, to `prod` twice,
 /// and `c`, which nobody reported, to `test`. What goes on running is deployed once; the logical `all` has both.
 async fn with_deployments(case: impl AsyncFn(Api)) {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         built(&api, 'a', &shop()).await;
         built(&api, 'b', &fork()).await;
         api.given_environments("docker", &["prod", "test"]).await;

@@ -7,7 +7,7 @@ use evidence_core::operation::{Operation, Visitor};
 use evidence_tower::openapi;
 use serde_json::{Value, json};
 
-use crate::support::on_every_store_and_mount;
+use crate::support::on_every_store;
 
 #[derive(Default)]
 struct Operations(Vec<(&'static str, String, &'static str)>);
@@ -26,7 +26,7 @@ fn operations() -> Vec<(&'static str, String, &'static str)> {
 
 #[tokio::test]
 async fn anybody_may_read_it() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.get("/openapi.json").anonymous().await.expect_exactly(200, openapi());
     })
     .await;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::mounts::Mount;
 use crate::support::environments::{PROVENANCE, ReportedArtifact, fingerprint};
-use crate::support::{Api, Counter, JANE, ManualClock, Reply, on_every_store_and_mount};
+use crate::support::{Api, Counter, JANE, ManualClock, Reply, on_every_store};
 
 const EVENTS: &str = "/environments/acme/prod/events";
 const LOG: &str = "/environments/acme/prod/auditlog";
@@ -39,7 +39,7 @@ fn told(events: &Value) -> Vec<(u64, char, String)> {
 
 #[tokio::test]
 async fn events_tell_what_began_changed_and_stopped() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         given_a_story(&api).await;
         let all = [
             (1, '1', "started-unknown"),
@@ -93,7 +93,7 @@ async fn events_tell_what_began_changed_and_stopped() {
 
 #[tokio::test]
 async fn headers_tell_where_a_page_of_events_lies() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         given_a_story(&api).await;
         let address = "http://localhost:8001/api/v2/environments/acme/prod/events";
         let link = |page: u64, relation: &str, query: &str| {
@@ -128,7 +128,7 @@ async fn headers_tell_where_a_page_of_events_lies() {
 
 #[tokio::test]
 async fn an_event_names_its_artifact_its_flows_and_its_snapshot() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod", "all"]).await;
         api.get(EVENTS).await.expect_exactly(200, json!([]));
         api.given_artifact('1', "t1").await;
@@ -176,7 +176,7 @@ async fn given_built(api: &Api, digit: char, flow: &str, repo: &str, url: &str) 
 
 #[tokio::test]
 async fn events_are_narrowed_to_repos() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         given_built(&api, '1', "web", "acme/web", "https://github.com/acme/web").await;
         given_built(&api, '3', "shop", "acme/shop", "https://github.com/acme/shop").await;
         given_a_story(&api).await;
@@ -288,7 +288,7 @@ async fn a_window_of_time_has_the_snapshots_that_were_taken_in_it() {
 
 #[tokio::test]
 async fn the_audit_log_is_a_file_without_formulas() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("server", &["prod"]).await;
         given_built(&api, '1', "web", "acme/web", "https://github.com/acme/web").await;
         given_built(&api, '1', "shop", "acme/shop", "https://github.com/acme/shop").await;
@@ -372,7 +372,7 @@ fn mask(text: &str) -> String {
 
 #[tokio::test]
 async fn two_snapshots_are_compared() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         given_built(&api, '1', "web", "acme/web", "https://github.com/acme/web").await;
         api.given_environments("docker", &["prod", "test", "empty"]).await;
         api.report_running("prod", &[('1', &[10, 12]), ('2', &[20]), ('4', &[40])]).await.created();
@@ -454,7 +454,7 @@ async fn diffs(api: &Api, index: &str, digit: char) -> Value {
 
 #[tokio::test]
 async fn what_an_artifact_replaced_is_told_with_where_their_commits_are_compared() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         let github = "https://github.com/acme/web.git";
         for (digit, flow) in [('1', "web"), ('2', "web"), ('3', "web"), ('2', "shop"), ('5', "web")] {
@@ -521,7 +521,7 @@ async fn what_an_artifact_replaced_is_told_with_where_their_commits_are_compared
 
 #[tokio::test]
 async fn a_snapshot_says_why_an_artifact_may_not_run() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.given_flow_with_template().await;
         api.given_artifact('1', "t1").await;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::environments::{COMPLIANCE, PROVENANCE, fingerprint};
-use crate::support::{Api, on_every_store_and_mount};
+use crate::support::{Api, on_every_store};
 
 const PROD: &str = "/environments/acme/prod";
 
@@ -18,7 +18,7 @@ async fn snapshots(api: &Api, name: &str) -> usize {
 
 #[tokio::test]
 async fn a_patch_changes_what_it_says_and_clears_a_description() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["a", "b"]).await;
         api.put_policy("p", PROVENANCE).await.created();
         let all = json!({"name": "all", "type": "logical", "description": "live", "included_environments": ["b", "a"],
@@ -67,7 +67,7 @@ async fn a_patch_changes_what_it_says_and_clears_a_description() {
 
 #[tokio::test]
 async fn nothing_is_known_to_run_in_an_archived_environment() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod", "test"]).await;
         api.given_artifact('1', "t1").await;
         for name in ["prod", "test"] {
@@ -93,7 +93,7 @@ async fn nothing_is_known_to_run_in_an_archived_environment() {
 
 #[tokio::test]
 async fn policies_that_are_detached_evaluate_what_runs_no_more() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("p", PROVENANCE).await.created();
         api.put_policy("q", COMPLIANCE).await.created();
@@ -120,7 +120,7 @@ async fn policies_that_are_detached_evaluate_what_runs_no_more() {
 
 #[tokio::test]
 async fn a_renamed_environment_answers_to_its_former_name_until_another_takes_it() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod", "test"]).await;
         let rename = |of: &str, to: &str| {
             api.put(&format!("/environments/acme/{of}/rename")).json(json!({ "new_name": to }))
@@ -166,7 +166,7 @@ async fn a_renamed_environment_answers_to_its_former_name_until_another_takes_it
 
 #[tokio::test]
 async fn an_archived_environment_is_gone_and_its_name_is_free() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod", "test"]).await;
         api.put_policy("p", PROVENANCE).await.created();
         api.post(&format!("{PROD}/policies")).json(json!({"policy_names": ["p"]})).await.ok();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::intercepting_store::{InterceptingStore, take_counts};
 use crate::mounts::Mount;
 use crate::support::environments::{COMPLIANCE, PROVENANCE, fingerprint};
-use crate::support::{Api, NOW, fixture, on_every_store_and_mount};
+use crate::support::{Api, NOW, fixture, on_every_store};
 use crate::unreadable::{inject, on_every_store_without_rebuild};
 
 /// A policy that asks for nothing.
@@ -25,7 +25,7 @@ fn unknown(field: &str, name: &str) -> Value {
 
 #[tokio::test]
 async fn an_environment_is_created_and_got() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let body = json!({"name": "prod", "type": "K8S", "description": "live", "include_scaling": true, "require_provenance": true});
         for _ in ["created", "updated"] {
             api.put("/environments/acme").json(&body).await.expect_exactly(201, json!("OK"));
@@ -46,7 +46,7 @@ async fn an_environment_is_created_and_got() {
 
 #[tokio::test]
 async fn an_upsert_keeps_a_description_that_is_not_given_and_never_changes_the_type() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let put = |kind: &str, description: &str| {
             let body = json!({"name": "prod", "type": kind, "description": description, "included_environments": null, "policies": null});
             api.put("/environments/acme").json(&body)
@@ -65,7 +65,7 @@ async fn an_upsert_keeps_a_description_that_is_not_given_and_never_changes_the_t
 
 #[tokio::test]
 async fn every_type_is_accepted_and_every_mistake_in_the_body_is_named() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for kind in ["K8S", "ECS", "S3", "lambda", "server", "docker", "azure-apps", "cloud-run", "logical"] {
             api.given_environments(kind, &[kind]).await;
             api.get(&format!("/environments/acme/{kind}")).await.expect(200, json!({"type": kind}));
@@ -107,7 +107,7 @@ async fn every_type_is_accepted_and_every_mistake_in_the_body_is_named() {
 
 #[tokio::test]
 async fn a_snapshotter_creates_environments_and_changes_none() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let put = |key: &'static str, description: &str| {
             let body = json!({"name": "prod", "type": "docker", "description": description});
             api.put("/environments/acme").key(key).json(&body)
@@ -124,7 +124,7 @@ async fn a_snapshotter_creates_environments_and_changes_none() {
 
 #[tokio::test]
 async fn a_logical_environment_includes_physical_ones_in_the_order_given() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["a", "b"]).await;
         let put = |kind: &str, members: &[&str]| {
             let body = json!({"name": "all", "type": kind, "description": "", "included_environments": members});
@@ -145,7 +145,7 @@ async fn a_logical_environment_includes_physical_ones_in_the_order_given() {
 
 #[tokio::test]
 async fn policies_can_be_set_with_the_upsert() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.put_policy("b", PROVENANCE).await;
         api.put_policy("a", COMPLIANCE).await;
         let put = |policies: Value| {
@@ -169,7 +169,7 @@ async fn policies_can_be_set_with_the_upsert() {
 
 #[tokio::test]
 async fn environments_are_listed_filtered_and_sorted() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["beta", "Alpha"]).await;
         api.given_environments("server", &["gamma"]).await;
         let table = [
@@ -197,7 +197,7 @@ async fn environments_are_listed_filtered_and_sorted() {
 
 #[tokio::test]
 async fn a_page_of_environments_comes_in_an_envelope() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["a", "b", "c"]).await;
         let href = |page: u64| {
             json!({"href": format!("http://localhost:8001/api/v2/environments/acme?page={page}&per_page=2&sort=name&sort_direction=asc&name=")})
@@ -234,7 +234,7 @@ async fn a_page_of_environments_comes_in_an_envelope() {
 
 #[tokio::test]
 async fn join_adds_a_physical_environment_to_a_logical_one_and_names_what_is_missing_or_unfit() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["a", "b"]).await;
         api.given_environments("logical", &["all", "other"]).await;
         let join = |logical: &str, body: Value| {
@@ -276,7 +276,7 @@ async fn join_adds_a_physical_environment_to_a_logical_one_and_names_what_is_mis
 
 #[tokio::test]
 async fn a_logical_environment_is_as_compliant_as_its_members() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["a", "b"]).await;
         let body =
             json!({"name": "all", "type": "logical", "description": "", "included_environments": ["a", "b"]});
@@ -302,7 +302,7 @@ async fn a_logical_environment_is_as_compliant_as_its_members() {
 
 #[tokio::test]
 async fn attach_adds_policies_all_or_nothing_and_evaluates_the_latest_snapshot_anew() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("b", PROVENANCE).await;
         api.put_policy("a", COMPLIANCE).await;
@@ -422,7 +422,7 @@ async fn a_long_list_of_environments_is_read_some_at_a_time() {
 #[tokio::test]
 async fn what_has_no_provenance_may_not_run_where_it_is_required() {
     const WITHOUT: &str = "the environment requires provenance, and the artifact was reported in no flow";
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_flow_with_template().await;
         api.given_artifact('1', "t").await;
         api.given_test('1', "t", true).await;

@@ -4,7 +4,7 @@
 use evidence_tower::openapi;
 use serde_json::{Value, json};
 
-use crate::support::{Api, acme, on_every_store, on_every_store_and_mount};
+use crate::support::{Api, acme, on_every_store, with_every_store};
 use crate::text_limits::{body_schema, branches, fingerprint, is, operations, prepare, requests};
 
 /// Numbers that no binary type keeps, or that one writes in another way.
@@ -98,7 +98,7 @@ fn assert_in(text: &str, fields: &[String], what: &str) {
 
 #[tokio::test]
 async fn numbers_come_back_as_they_were_sent() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let fields = send_all(&api).await;
         assert!(fields.len() > 10, "{fields:?}");
         assert_in(&answers(&api).await, &fields, "the answers");
@@ -110,7 +110,7 @@ async fn numbers_come_back_as_they_were_sent() {
 
 #[tokio::test]
 async fn numbers_are_recorded_as_they_were_sent() {
-    on_every_store(async |api, store| {
+    with_every_store(async |api, store| {
         let fields = send_all(&api).await;
         let entries = store.ledger_entries(acme(&*store).await, 0, 1000).await.unwrap();
         let payloads: String = entries.into_iter().map(|entry| entry.payload).collect();

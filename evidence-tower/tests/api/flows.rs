@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use crate::intercepting_store::{InterceptingStore, take_counts};
 use crate::mounts::Mount;
 use crate::support::json::INVALID;
-use crate::support::{Api, JOHN, Reply, fixture, on_every_store_and_mount};
+use crate::support::{Api, JOHN, Reply, fixture, on_every_store};
 
 const TEMPLATE: &str = "version: 1\ntrail:\n  attestations:\n    - name: jira\n      type: jira\n";
 
 #[tokio::test]
 async fn a_flow_is_put_got_and_listed() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let document = ("name=\"data_json\"", r#"{"name": "web", "description": "The site"}"#);
         let put = api.put("/flows/acme/template_file").form(&[document]).await;
         put.expect_exactly(201, "OK");
@@ -34,7 +34,7 @@ async fn a_flow_is_put_got_and_listed() {
 
 #[tokio::test]
 async fn an_outsider_reads_a_public_flow_by_name_and_nothing_else() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for (name, visibility) in [("open", "public"), ("closed", "private")] {
             let document = json!({"name": name, "description": "", "visibility": visibility}).to_string();
             let put = api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document)]).await;
@@ -103,7 +103,7 @@ async fn listed(api: &Api) -> Vec<String> {
 
 #[tokio::test]
 async fn a_renamed_flow_answers_to_its_former_name_until_another_takes_that() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         put(&api, "web").await.created();
         attest(&api, "web", "a").await.created();
         let before = api.get("/flows/acme/web").await.ok();
@@ -138,7 +138,7 @@ async fn a_renamed_flow_answers_to_its_former_name_until_another_takes_that() {
 
 #[tokio::test]
 async fn a_flow_has_no_name_that_breaks_the_rules() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         put(&api, "web").await.created();
         let pattern =
             r"String should match pattern '^[a-zA-Z0-9][a-zA-Z0-9\.\-_~]*$' [input: new illegal name]";
@@ -162,7 +162,7 @@ async fn a_flow_has_no_name_that_breaks_the_rules() {
 
 #[tokio::test]
 async fn an_archived_flow_is_in_no_list_and_takes_nothing_more() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         put(&api, "old").await.created();
         rename(&api, "old", "web").await.ok();
         attest(&api, "web", "a").await.created();
@@ -215,7 +215,7 @@ async fn an_archived_flow_is_in_no_list_and_takes_nothing_more() {
 
 #[tokio::test]
 async fn a_flow_has_at_most_twenty_former_names() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         put(&api, "f0").await.created();
         for number in 0..20 {
             let rename = api.put(&format!("/flows/acme/f{number}/rename"));
@@ -234,7 +234,7 @@ async fn a_flow_has_at_most_twenty_former_names() {
 
 #[tokio::test]
 async fn nothing_is_in_a_space() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         put(&api, "web").await.created();
         api.get("/flows/acme?space_id=a&space_id=b").await.expect_exactly(200, json!([]));
         let page = api.get("/flows/acme?space_id=a&per_page=5").await;
@@ -245,7 +245,7 @@ async fn nothing_is_in_a_space() {
 
 #[tokio::test]
 async fn older_clients_put_a_flow_with_a_list_of_names() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let body = json!({"name": "web", "description": "Site", "template": ["artifact", "unit-test", ""]});
         api.put("/flows/acme").json(&body).await.expect_exactly(201, "OK");
         api.put("/flows/acme").json(&body).await.expect_exactly(200, "OK");
@@ -307,7 +307,7 @@ async fn older_clients_put_a_flow_with_a_list_of_names() {
 
 #[tokio::test]
 async fn the_repo_of_a_flow_is_the_one_that_was_reported_last() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let artifact = |digit: char, trail: &str, repo_url: &str, repo: Value| {
             json!({
                 "fingerprint": digit.to_string().repeat(64), "filename": "f", "build_url": "https://c/1",

@@ -15,7 +15,7 @@ use tower::ServiceExt;
 
 use crate::bytes_read::{expect_at_most, forget, measured};
 use crate::mounts::Mount;
-use crate::support::{Api, JANE, acme, in_memory_with, on_every_store};
+use crate::support::{Api, JANE, acme, in_memory_with, with_every_store};
 
 /// Data whose JSON has so many bytes.
 fn data(bytes: usize) -> Value {
@@ -52,7 +52,7 @@ async fn one(api: &Api, listed: &Value) -> Value {
 
 #[tokio::test]
 async fn data_are_stored_apart_from_64_kib_on_and_once() {
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         given_type(&api).await;
         for (name, bytes, apart) in [("short", 64 << 10, false), ("long", (64 << 10) + 1, true)] {
             let data = data(bytes);
@@ -113,7 +113,7 @@ async fn data_of_every_type_are_given_back_as_they_were_sent() {
             Some(("attestation_data", decision.clone())),
         ),
     ];
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         for (kind, document, expected) in &table {
             let mut document = document.clone();
             document["attestation_name"] = json!(kind);
@@ -156,7 +156,7 @@ async fn data_of_every_type_are_given_back_as_they_were_sent() {
 #[tokio::test]
 async fn lists_pdfs_and_evaluations_read_no_large_data() {
     const MANY: usize = 30;
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         given_type(&api).await;
         api.environment("prod").await;
         let fingerprint = "a".repeat(64);

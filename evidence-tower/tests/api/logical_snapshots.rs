@@ -9,9 +9,7 @@ use serde_json::{Value, json};
 
 use crate::mounts::Mount;
 use crate::support::environments::{PROVENANCE, fingerprint};
-use crate::support::{
-    Api, ManualClock, StoreUnderTest, fixture, on_every_store, on_every_store_and_mount, stores,
-};
+use crate::support::{Api, ManualClock, StoreUnderTest, fixture, on_every_store, stores, with_every_store};
 
 /// A policy that asks for a test.
 const TEST: &str = "_schema: https://example.com/schemas/policy/v1\nartifacts:\n  attestations:\n    - name: test\n      type: generic\n";
@@ -72,7 +70,7 @@ fn shown(snapshot: &Value) -> Vec<(char, String, u64, u64)> {
 
 #[tokio::test]
 async fn a_logical_environment_has_the_snapshots_of_its_members() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         given_a_story(&api).await;
         let unchanged = |digit, count| (digit, "unchanged", count, count);
         let expected: [&[(char, &str, u64, u64)]; 7] = [
@@ -145,7 +143,7 @@ async fn a_logical_environment_has_the_snapshots_of_its_members() {
 /// The state and the latest snapshot of a logical environment say the same, whatever its members are and do.
 #[tokio::test]
 async fn the_state_of_a_logical_environment_is_that_of_its_latest_snapshot() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["good", "bad", "free", "idle", "gone"]).await;
         api.put_policy("p", PROVENANCE).await.created();
         for environment in ["good", "bad", "idle", "gone"] {
@@ -195,7 +193,7 @@ async fn the_state_of_a_logical_environment_is_that_of_its_latest_snapshot() {
 
 #[tokio::test]
 async fn a_logical_environment_without_reports_has_no_snapshots() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["a", "b"]).await;
         put_all(&api, &[]).await;
         api.get("/snapshots/acme/all").await.expect_exactly(200, json!([]));
@@ -214,7 +212,7 @@ async fn a_logical_environment_without_reports_has_no_snapshots() {
 
 #[tokio::test]
 async fn a_logical_snapshot_has_the_verdicts_of_its_members() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["eu", "us"]).await;
         put_all(&api, &["eu", "us"]).await;
         api.put_policy("p", PROVENANCE).await.created();
@@ -247,7 +245,7 @@ async fn a_logical_snapshot_has_the_verdicts_of_its_members() {
 /// Its own policies count in its state, in its snapshots and at the gate, and in nothing of its members.
 #[tokio::test]
 async fn what_runs_in_the_members_complies_with_the_policies_of_a_logical_environment() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["eu", "us"]).await;
         put_all(&api, &["eu", "us"]).await;
         for (policy, text) in [("p", PROVENANCE), ("test", TEST)] {
@@ -350,7 +348,7 @@ async fn what_runs_in_the_members_complies_with_the_policies_of_a_logical_enviro
 /// the member is evaluated by that policy.
 #[tokio::test]
 async fn a_member_that_joins_makes_no_snapshot_compliant_before_it_is_evaluated() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["eu", "us"]).await;
         for (policy, text) in [("p", PROVENANCE), ("test", TEST)] {
             api.put_policy(policy, text).await.created();
@@ -408,7 +406,7 @@ async fn a_member_that_joins_makes_no_snapshot_compliant_before_it_is_evaluated(
 /// A policy of a logical environment that its member has, too, and one that another logical environment has.
 #[tokio::test]
 async fn policies_of_logical_environments_count_where_they_are_attached() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["eu"]).await;
         for (policy, text) in [("p", PROVENANCE), ("test", TEST)] {
             api.put_policy(policy, text).await.created();
@@ -452,7 +450,7 @@ async fn policies_of_logical_environments_count_where_they_are_attached() {
 
 #[tokio::test]
 async fn a_logical_environment_has_the_events_of_its_members() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         given_a_story(&api).await;
         let events = "/environments/acme/all/events";
         let told = |event: &Value| {
@@ -504,7 +502,7 @@ async fn a_logical_environment_has_the_events_of_its_members() {
 
 #[tokio::test]
 async fn what_members_run_is_compared_together() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         given_a_story(&api).await;
         let sections = async |first: &str, second: &str| {
             let diff = api.get(&format!("/env-diff/acme?snappish1={first}&snappish2={second}")).await.ok();
@@ -537,7 +535,7 @@ async fn what_members_run_is_compared_together() {
 /// what the members run.
 #[tokio::test]
 async fn snapshots_of_logical_environments_stay_as_they_were() {
-    on_every_store(async |api, _| {
+    with_every_store(async |api, _| {
         const MEMBERS: [&str; 4] = ["a", "b", "c", "d"];
         api.given_environments("docker", &MEMBERS).await;
         api.put_policy("p", PROVENANCE).await.created();
@@ -670,7 +668,7 @@ async fn snapshots_of_logical_environments_are_of_the_ledgers_time() {
 
 #[tokio::test]
 async fn policies_of_a_logical_snapshot_are_told_by_id() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["eu", "us"]).await;
         // The newer one first.
         for policy in ["p", "q"] {

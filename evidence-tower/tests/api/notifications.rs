@@ -212,7 +212,7 @@ impl Bench {
     }
 }
 
-async fn on_every_store(case: impl AsyncFn(Bench)) {
+async fn with_every_store(case: impl AsyncFn(Bench)) {
     for stored in stores().await {
         case(Bench::over(stored.store, stored.name).await).await;
         drop(stored.guard);
@@ -230,7 +230,7 @@ fn started(name: &str, environments: &[&str], targets: &[Value]) -> Value {
 #[tokio::test]
 async fn what_waits_for_a_target_is_told_at_the_address_that_it_is_given_and_a_new_one_is_told_from_then_on()
 {
-    on_every_store(async |bench| {
+    with_every_store(async |bench| {
         let (api, postbox) = (&bench.api, &bench.postbox);
         api.given_environments("docker", &["prod"]).await;
         postbox.down.lock().unwrap().insert("a".to_owned());
@@ -281,7 +281,7 @@ async fn what_waits_for_a_target_is_told_at_the_address_that_it_is_given_and_a_n
 
 #[tokio::test]
 async fn a_mail_comes_again_to_the_addresses_that_are_left_and_to_no_other() {
-    on_every_store(async |bench| {
+    with_every_store(async |bench| {
         let (api, postbox) = (&bench.api, &bench.postbox);
         api.given_environments("docker", &["prod"]).await;
         postbox.full.lock().unwrap().insert("b@example.com".to_owned());
@@ -306,7 +306,7 @@ async fn a_mail_comes_again_to_the_addresses_that_are_left_and_to_no_other() {
 
 #[tokio::test]
 async fn mails_that_take_long_hold_up_no_webhook() {
-    on_every_store(async |bench| {
+    with_every_store(async |bench| {
         let (api, postbox) = (&bench.api, &bench.postbox);
         api.given_environments("docker", &["prod"]).await;
         postbox.hold("m");
@@ -329,7 +329,7 @@ async fn mails_that_take_long_hold_up_no_webhook() {
 #[tokio::test]
 async fn an_address_that_no_mail_comes_to_is_named_in_the_log() {
     let [a, b, c, d] = ["a@example.com", "b@example.com", "c@example.com", "d@example.com"];
-    on_every_store(async |bench| {
+    with_every_store(async |bench| {
         let log = Log::default();
         let _guard = log.start();
         let (api, postbox) = (&bench.api, &bench.postbox);
@@ -377,7 +377,7 @@ async fn an_address_that_no_mail_comes_to_is_named_in_the_log() {
 
 #[tokio::test]
 async fn what_is_known_of_a_target_goes_with_it() {
-    on_every_store(async |bench| {
+    with_every_store(async |bench| {
         let (api, org) = (&bench.api, acme(&*bench.store).await);
         api.given_environments("docker", &["prod"]).await;
         let put = async |targets: &[Value]| {
@@ -437,7 +437,7 @@ async fn what_is_known_of_a_target_goes_though_much_happens_before_that_is_notic
 /// Each step, and whether it makes the environment non-compliant or compliant: the state before may be unknown.
 #[tokio::test]
 async fn that_an_environment_becomes_non_compliant_is_told_whatever_it_was_before() {
-    on_every_store(async |bench| {
+    with_every_store(async |bench| {
         let api = &bench.api;
         api.given_environments("docker", &["prod", "last"]).await;
         for (name, text) in [("empty", "_schema: https://example.com/v1"), ("strict", PROVENANCE), ("strict2", PROVENANCE)] {
@@ -495,7 +495,7 @@ async fn that_an_environment_becomes_non_compliant_is_told_whatever_it_was_befor
 
 #[tokio::test]
 async fn a_logical_environment_stands_for_its_members() {
-    on_every_store(async |bench| {
+    with_every_store(async |bench| {
         let api = &bench.api;
         api.given_environments("docker", &["prod", "test"]).await;
         let all =
@@ -535,7 +535,7 @@ async fn a_logical_environment_stands_for_its_members() {
 /// and did not before.
 #[tokio::test]
 async fn that_a_member_violates_the_policies_of_a_logical_environment_is_told_who_watches_that() {
-    on_every_store(async |bench| {
+    with_every_store(async |bench| {
         let api = &bench.api;
         api.given_environments("docker", &["prod"]).await;
         for (name, text) in [("own", "_schema: https://example.com/v1"), ("strict", PROVENANCE)] {
@@ -570,7 +570,7 @@ async fn that_a_member_violates_the_policies_of_a_logical_environment_is_told_wh
 
 #[tokio::test]
 async fn what_becomes_of_an_attempt_is_not_that_of_the_target_that_came_meanwhile() {
-    on_every_store(async |bench| {
+    with_every_store(async |bench| {
         let (api, postbox) = (&bench.api, &bench.postbox);
         let org = acme(&*bench.store).await;
         api.given_environments("docker", &["prod"]).await;
@@ -611,7 +611,7 @@ async fn what_becomes_of_an_attempt_is_not_that_of_the_target_that_came_meanwhil
 
 #[tokio::test]
 async fn one_organization_holds_up_no_other() {
-    on_every_store(async |bench| {
+    with_every_store(async |bench| {
         let (api, postbox) = (&bench.api, &bench.postbox);
         api.given_environments("docker", &["prod"]).await;
         let theirs = json!({"name": "prod", "type": "docker", "description": ""});
@@ -671,7 +671,7 @@ async fn a_target_comes_to_the_end_of_what_waits_for_it() {
 
 #[tokio::test]
 async fn an_attempt_that_breaks_off_puts_off_nothing_that_was_moved_back_meanwhile() {
-    on_every_store(async |bench| {
+    with_every_store(async |bench| {
         let (api, postbox) = (&bench.api, &bench.postbox);
         let org = acme(&*bench.store).await;
         api.given_environments("docker", &["prod"]).await;
@@ -692,7 +692,7 @@ async fn an_attempt_that_breaks_off_puts_off_nothing_that_was_moved_back_meanwhi
 /// As after a failed attempt while the clock was three years ahead.
 #[tokio::test]
 async fn a_delivery_put_off_by_a_clock_that_was_ahead_is_sent_with_the_next_event() {
-    on_every_store(async |bench| {
+    with_every_store(async |bench| {
         let (api, postbox, store) = (&bench.api, &bench.postbox, &bench.store);
         let org = acme(&**store).await;
         api.given_environments("docker", &["prod"]).await;

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use crate::intercepting_store::{InterceptingStore, take_queries};
 use crate::mounts::Mount;
 use crate::support::json::FORBIDDEN;
-use crate::support::{Api, JANE, JOHN, fixture, on_every_store, on_every_store_and_mount};
+use crate::support::{Api, JANE, JOHN, fixture, on_every_store, with_every_store};
 
 #[tokio::test]
 async fn an_organization_tells_its_kind_and_when_it_was_made() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for (name, kind) in [("acme", "shared"), ("jane", "personal")] {
             let org = api.get(&format!("/organizations/{name}")).await.ok();
             assert!(org["created_at"].is_number() && org["last_modified_at"].is_number(), "{org}");
@@ -28,7 +28,7 @@ async fn an_organization_tells_its_kind_and_when_it_was_made() {
 
 #[tokio::test]
 async fn an_organization_answers_to_its_own() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         assert_eq!(api.get("/organizations/nowhere").await.message(404), "Organization not found");
         assert_eq!(api.get("/organizations/%20").await.message(404), "Organization not found");
         assert_eq!(api.get("/organizations/acme").anonymous().await.message(401), "Unauthorized");
@@ -39,7 +39,7 @@ async fn an_organization_answers_to_its_own() {
 
 #[tokio::test]
 async fn the_schemas_are_for_every_caller_with_a_credential() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for (path, property) in
             [("/schemas/flow-template/v1", "trail"), ("/schemas/environment-policy/v1", "artifacts")]
         {
@@ -54,7 +54,7 @@ async fn the_schemas_are_for_every_caller_with_a_credential() {
 
 #[tokio::test]
 async fn a_user_has_one_default_organization_as_long_as_they_have_a_role_there() {
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         let default = async |key: &str| api.get("/user/default-org").key(key).await.ok();
         assert_eq!(default(JANE).await, json!({"default_org_name": ""}));
         for (org, times) in [("acme", 2), ("jane", 1), ("acme", 1)] {
@@ -90,7 +90,7 @@ async fn a_user_has_one_default_organization_as_long_as_they_have_a_role_there()
 
 #[tokio::test]
 async fn changes_of_roles_are_told_by_the_ledger() {
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         let service = Evidence::new(Arc::clone(&store), Settings::default());
         let host = service.administration(&"Host".parse().unwrap());
         let (acme, john) = ("acme".parse().unwrap(), "john".parse().unwrap());

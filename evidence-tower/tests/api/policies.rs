@@ -18,13 +18,13 @@ use tokio::time::{sleep, timeout};
 use crate::intercepting_store::{Call, InterceptingStore, take_queries};
 use crate::mounts::Mount;
 use crate::support::environments::{COMPLIANCE, PROVENANCE, ReportedArtifact};
-use crate::support::{Api, NOW, acme, fixture, on_every_store, on_every_store_and_mount, stores};
+use crate::support::{Api, NOW, acme, fixture, on_every_store, stores, with_every_store};
 
 const EMPTY: &str = "_schema: https://example.com/schemas/policy/v1\n";
 
 #[tokio::test]
 async fn a_policy_is_created_with_201_and_gets_a_version_with_each_new_text() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let now = json!(NOW.seconds());
         let version = |version: u64, text: &str| {
             json!({"version": version, "comment": "", "timestamp": now, "created_by": "jane", "policy_yaml": text})
@@ -51,7 +51,7 @@ async fn a_policy_is_created_with_201_and_gets_a_version_with_each_new_text() {
 
 #[tokio::test]
 async fn a_policy_and_a_trail_do_not_grow_with_each_of_their_facts() {
-    on_every_store(async |api, store| {
+    with_every_store(async |api, store| {
         api.put_policy("p", EMPTY).await.created();
         let acme = acme(&*store).await;
         let mut sizes = BTreeMap::<String, Vec<usize>>::new();
@@ -88,7 +88,7 @@ async fn a_policy_and_a_trail_do_not_grow_with_each_of_their_facts() {
 
 #[tokio::test]
 async fn comment_and_description_are_kept_and_a_text_may_be_left_out_of_an_update() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let put = |payload: serde_json::Value, text: Option<&str>| {
             let payload = payload.to_string();
             let mut parts = vec![("name=\"payload\"", payload.as_str())];
@@ -133,7 +133,7 @@ async fn comment_and_description_are_kept_and_a_text_may_be_left_out_of_an_updat
 
 #[tokio::test]
 async fn a_comment_on_a_new_description_is_in_the_ledger() {
-    on_every_store(async |api, store| {
+    with_every_store(async |api, store| {
         api.put_policy("p", EMPTY).await.created();
         let put = |description: &str, comment: &str| {
             let payload = json!({"name": "p", "description": description, "comment": comment}).to_string();
@@ -156,7 +156,7 @@ async fn a_comment_on_a_new_description_is_in_the_ledger() {
 
 #[tokio::test]
 async fn a_policy_that_cannot_be_read_or_kept_is_refused() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for text in ["", "[", "a: b\n", "_schema: https://x.org/v2\n"] {
             let reply = api.put_policy("p", text).await;
             assert!(String::from_utf8_lossy(&reply.body).contains("policy_file"), "{text}: {reply:?}");
@@ -193,7 +193,7 @@ async fn a_policy_that_cannot_be_read_or_kept_is_refused() {
 
 #[tokio::test]
 async fn an_unknown_policy_is_not_found_and_only_writers_put() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let text = "no policy named 'p' in organization 'acme'";
         let missing = json!({"message": "Policy not found", "errors": {"policy_name": text}});
         api.get("/policies/acme/p").await.expect_exactly(404, missing);
@@ -206,7 +206,7 @@ async fn an_unknown_policy_is_not_found_and_only_writers_put() {
 
 #[tokio::test]
 async fn a_new_version_evaluates_what_runs_where_it_is_attached() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["b", "a", "idle", "free"]).await;
         api.put_policy("p", EMPTY).await;
         for name in ["b", "a", "idle"] {
@@ -282,7 +282,7 @@ async fn environments_that_a_new_version_did_not_reach_are_evaluated_by_it_in_th
 
 #[tokio::test]
 async fn a_client_that_hangs_up_cuts_no_write_in_half() {
-    on_every_store(async |_, store| {
+    with_every_store(async |_, store| {
         let (armed, writes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (reached, goes_on) = (Arc::new(Notify::new()), Arc::new(Semaphore::new(0)));
         let gates = (Arc::clone(&armed), Arc::clone(&reached), Arc::clone(&goes_on));

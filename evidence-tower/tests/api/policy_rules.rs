@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::intercepting_store::{Call, InterceptingStore};
 use crate::mounts::Mount;
 use crate::support::environments::{ReportedArtifact, fingerprint};
-use crate::support::{Api, acme, on_every_store, on_every_store_and_mount};
+use crate::support::{Api, acme, on_every_store, with_every_store};
 use crate::unreadable::{inject, on_every_store_without_rebuild};
 
 const RUNNING: [ReportedArtifact<'static>; 1] = [('1', &[10])];
@@ -106,7 +106,7 @@ fn lines(decision: &Value) -> Vec<String> {
 
 #[tokio::test]
 async fn a_gate_asks_for_a_decision_about_a_control() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_control("C-1").await;
         api.given_policy("attestations: [{type: decision, for_control: C-1}]").await;
         api.get("/controls/acme/C-1/coverage").await.expect(200, json!({"total": 1, "covered": 1}));
@@ -144,7 +144,7 @@ async fn a_gate_asks_for_a_decision_about_a_control() {
 
 #[tokio::test]
 async fn a_rule_is_asked_in_each_flow_where_its_condition_holds() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let rule = "{type: junit, if: \"${{ flow.tags.risk-level > 3 or flow.name in ['shop'] }}\"}";
         api.given_policy(&format!("attestations: [{rule}]")).await;
         // Where the condition is unknown, the rule applies.
@@ -175,7 +175,7 @@ async fn a_rule_is_asked_in_each_flow_where_its_condition_holds() {
 
 #[tokio::test]
 async fn an_exception_waives_a_rule_for_an_artifact_or_for_a_flow() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let by_name = "{if: \"${{ matches(artifact.name, '^image-2$') }}\"}";
         let by_tag = "{if: \"${{ flow.tags.kind == 'draft' }}\"}";
         api.given_policy(&format!(
@@ -207,7 +207,7 @@ async fn an_exception_waives_a_rule_for_an_artifact_or_for_a_flow() {
 
 #[tokio::test]
 async fn a_rule_may_ask_for_a_custom_type_and_for_presence_alone() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for name in ["review", "audit"] {
             let data = json!({"name": name}).to_string();
             api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", &data)]).await.created();
@@ -236,7 +236,7 @@ async fn a_rule_may_ask_for_a_custom_type_and_for_presence_alone() {
 
 #[tokio::test]
 async fn what_a_snapshot_says_of_its_rules_is_what_they_said_then() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_policy("attestations: [{name: scan, type: generic, if: \"${{ flow.name == 'web' }}\"}]")
             .await;
         api.given_built("web", "t").await;
@@ -263,7 +263,7 @@ async fn what_a_snapshot_says_of_its_rules_is_what_they_said_then() {
 
 #[tokio::test]
 async fn a_snapshot_is_taken_when_a_rule_says_something_else_and_not_for_evidence_alone() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_policy("attestations: [{name: scan, type: generic}, {name: unit, type: generic}]").await;
         api.given_built("web", "t").await;
         api.report_running("prod", &RUNNING).await.created();
@@ -290,7 +290,7 @@ async fn a_snapshot_is_taken_when_a_rule_says_something_else_and_not_for_evidenc
 
 #[tokio::test]
 async fn an_artifact_on_the_allowlist_may_run_whatever_the_rules_say() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_policy("attestations: [{name: scan, type: generic}]").await;
         api.given_built("web", "t").await;
         let missing = ["attestation false: web missing_attestation"];
@@ -318,7 +318,7 @@ impl Api {
 
 #[tokio::test]
 async fn a_condition_that_is_unknown_waives_nothing_and_says_why() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_policy("attestations: [{type: snyk, if: '${{ flow.tags.level < 3 }}'}]").await;
         api.given_built("web", "t").await;
         let missing = ["attestation false: web missing_attestation"];
@@ -343,7 +343,7 @@ async fn a_condition_that_is_unknown_waives_nothing_and_says_why() {
 
 #[tokio::test]
 async fn an_exception_about_what_is_missing_waives_nothing() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("p", &policy("{}")).await.created();
         api.attach("prod", "p").await;
@@ -376,7 +376,7 @@ async fn an_exception_about_what_is_missing_waives_nothing() {
 
 #[tokio::test]
 async fn a_new_version_and_an_attached_policy_are_evaluated_with_their_conditions() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.given_built("web", "t").await;
         api.report_running("prod", &RUNNING).await.created();
@@ -398,7 +398,7 @@ async fn a_new_version_and_an_attached_policy_are_evaluated_with_their_condition
 
 #[tokio::test]
 async fn a_policy_with_a_mistake_in_a_condition_is_refused_and_nothing_is_stored() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let table = [
             (
                 "attestations: [{type: junit, if: '${{ flow.name }}'}]",
@@ -444,7 +444,7 @@ async fn a_policy_with_a_mistake_in_a_condition_is_refused_and_nothing_is_stored
 
 #[tokio::test]
 async fn what_is_reported_while_a_report_is_evaluated_is_no_part_of_it() {
-    on_every_store(async |_, store| {
+    with_every_store(async |_, store| {
         let (armed, inner) = (Arc::new(AtomicBool::new(false)), Arc::clone(&store));
         let evidence = Evidence::new(inner, Settings::default());
         let meanwhile = Arc::new(Api::new(evidence, Mount::Tower, "meanwhile").await);
@@ -500,7 +500,7 @@ async fn what_changes_while_a_report_is_evaluated_leaves_a_verdict_that_follows_
         ("trail_contents", "policy"),
         ("flows_by_id", "tag"),
     ] {
-        on_every_store(async |_, store| {
+        with_every_store(async |_, store| {
             let armed = Arc::new(AtomicBool::new(false));
             let evidence = Evidence::new(Arc::clone(&store), Settings::default());
             let meanwhile = Arc::new(Api::new(evidence, Mount::Tower, "meanwhile").await);
@@ -559,7 +559,7 @@ impl Api {
 /// Whatever is reported of what runs while it is evaluated tells at the next report, and is no reason to begin again.
 #[tokio::test]
 async fn an_environment_is_evaluated_while_its_artifacts_are_reported_again_and_again() {
-    on_every_store(async |_, store| {
+    with_every_store(async |_, store| {
         let (armed, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let evidence = Evidence::new(Arc::clone(&store), Settings::default());
         let meanwhile = Arc::new(Api::new(evidence, Mount::Tower, "meanwhile").await);
@@ -598,7 +598,7 @@ async fn an_environment_is_evaluated_while_its_artifacts_are_reported_again_and_
 
 #[tokio::test]
 async fn a_verdict_can_be_reached_again_from_what_the_ledger_had() {
-    on_every_store(async |api, store| {
+    with_every_store(async |api, store| {
         let rule = "{name: scan, type: generic, if: \"${{ flow.tags.kind != 'draft' }}\"}";
         api.given_control("C-1").await;
         api.given_policy(&format!("attestations: [{rule}, {{type: decision, for_control: C-1}}]")).await;

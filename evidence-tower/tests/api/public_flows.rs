@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::intercepting_store::{Call, InterceptingStore};
 use crate::mounts::Mount;
 use crate::support::environments::fingerprint;
-use crate::support::{Api, JANE, JOHN, Reply, fixture, on_every_store_and_mount};
+use crate::support::{Api, JANE, JOHN, Reply, fixture, on_every_store};
 use crate::trails::COMMIT;
 
 /// The operations that a stranger may call.
@@ -82,7 +82,7 @@ async fn answers(api: &Api, queries: &BTreeMap<&'static str, String>, key: &str)
 
 #[tokio::test]
 async fn a_stranger_learns_nothing_of_environments_from_a_public_flow() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         given_an_open_flow(&api).await;
         let queries = queries(&api).await;
         let mut open = Open::default();
@@ -134,7 +134,7 @@ async fn a_stranger_learns_nothing_of_environments_from_a_public_flow() {
 /// An archived flow is its organization's own, whatever its visibility, which can still be changed.
 #[tokio::test]
 async fn a_stranger_sees_nothing_of_a_public_flow_that_is_archived() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         given_an_open_flow(&api).await;
         let before = queries(&api).await;
         // These answers are cached.

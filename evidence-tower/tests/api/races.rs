@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Api, Ask, acme, on_every_store, on_every_store_and_mount};
+use crate::support::{Api, Ask, acme, on_every_store, with_every_store};
 
 const RACERS: usize = 64;
 
@@ -50,7 +50,7 @@ fn put_flow(api: &Api, name: &str) -> Ask {
 
 #[tokio::test]
 async fn one_flow() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let statuses = race(|_| put_flow(&api, "web")).await;
         assert_eq!(statuses, BTreeMap::from([(200, RACERS - 1), (201, 1)]));
         expect_one(&api, "/flows/acme").await;
@@ -80,7 +80,7 @@ async fn attested(api: &Api) -> BTreeMap<String, usize> {
 
 #[tokio::test]
 async fn one_flow_of_a_name_that_many_are_given() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for racer in 0..RACERS {
             put_flow(&api, &format!("flow{racer}")).await.created();
         }
@@ -103,7 +103,7 @@ async fn one_flow_of_a_name_that_many_are_given() {
 
 #[tokio::test]
 async fn every_report_reaches_the_flow_that_is_renamed_meanwhile() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         put_flow(&api, "web").await.created();
         let statuses = race(|racer| match racer {
             0..4 => rename(&api, "web", "shop"),
@@ -119,7 +119,7 @@ async fn every_report_reaches_the_flow_that_is_renamed_meanwhile() {
 
 #[tokio::test]
 async fn every_report_reaches_the_flow_that_is_archived_or_the_next_of_its_name() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         put_flow(&api, "web").await.created();
         attest(&api, "web", "before").await.created();
         let statuses = race(|racer| match racer {
@@ -140,7 +140,7 @@ async fn every_report_reaches_the_flow_that_is_archived_or_the_next_of_its_name(
 
 #[tokio::test]
 async fn one_trail() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         put_flow(&api, "web").await.created();
         let begin = json!({"name": "t", "description": ""}).to_string();
         let statuses =
@@ -153,7 +153,7 @@ async fn one_trail() {
 
 #[tokio::test]
 async fn one_environment() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let body = json!({"name": "prod", "type": "server", "description": ""});
         let statuses = race(|_| api.put("/environments/acme").json(&body)).await;
         assert_eq!(statuses, BTreeMap::from([(201, RACERS)]));
@@ -164,7 +164,7 @@ async fn one_environment() {
 
 #[tokio::test]
 async fn one_policy_of_one_version() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let payload = json!({"name": "strict"}).to_string();
         let text = "_schema: https://example.com/schemas/policy/v1\n";
         let file = ("name=\"policy_file\"; filename=\"p.yaml\"", text);
@@ -179,7 +179,7 @@ async fn one_policy_of_one_version() {
 
 #[tokio::test]
 async fn one_service_account() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let body = json!({"name": "ci", "privilege": "member"});
         let statuses = race(|_| api.post("/service-accounts/acme").json(&body)).await;
         assert_eq!(statuses, BTreeMap::from([(201, 1), (400, RACERS - 1)]));
@@ -190,7 +190,7 @@ async fn one_service_account() {
 
 #[tokio::test]
 async fn one_member() {
-    on_every_store(async |api, store| {
+    with_every_store(async |api, store| {
         let (acme, john): (OrgName, OrgName) = ("acme".parse().unwrap(), "john".parse().unwrap());
         let host = Arc::new(Evidence::new(store, Settings::default()));
         // Who comes back is added once more.
@@ -223,7 +223,7 @@ async fn one_member() {
 
 #[tokio::test]
 async fn one_default_organization() {
-    on_every_store(async |api, store| {
+    with_every_store(async |api, store| {
         let statuses = race(|_| api.put("/user/acme")).await;
         assert_eq!(statuses, BTreeMap::from([(200, RACERS)]));
         let personal = store.org_role("jane", acme(&*store).await).await.unwrap().unwrap().organization.id;
@@ -235,7 +235,7 @@ async fn one_default_organization() {
 
 #[tokio::test]
 async fn one_control_of_one_new_version() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let body = json!({"identifier": "SDLC-4", "name": "Code review"});
         let statuses = race(|_| api.post("/controls/acme").json(&body)).await;
         assert_eq!(statuses, BTreeMap::from([(201, 1), (409, RACERS - 1)]));
@@ -249,7 +249,7 @@ async fn one_control_of_one_new_version() {
 
 #[tokio::test]
 async fn one_control_of_a_version_for_each_change() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let body = json!({"identifier": "SDLC-4", "name": "Code review"});
         api.post("/controls/acme").json(&body).await.created();
         let path = "/controls/acme/SDLC-4";
@@ -262,7 +262,7 @@ async fn one_control_of_a_version_for_each_change() {
 
 #[tokio::test]
 async fn one_attestation_type_of_one_version() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let document = json!({"name": "review"}).to_string();
         let path = "/custom-attestation-types/acme";
         let statuses = race(|_| api.post(path).form(&[("name=\"data_json\"", document.as_str())])).await;
@@ -275,7 +275,7 @@ async fn one_attestation_type_of_one_version() {
 
 #[tokio::test]
 async fn one_flow_and_one_trail_made_by_the_artifacts_that_name_them() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let statuses = race(|racer| {
             let body = json!({
                 "trail_name": "t", "template_reference_name": "api", "fingerprint": format!("{racer:064x}"),
@@ -296,7 +296,7 @@ async fn one_flow_and_one_trail_made_by_the_artifacts_that_name_them() {
 
 #[tokio::test]
 async fn one_snapshot_of_equal_reports() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         let artifact = json!({"digests": {"image": "a".repeat(64)}, "creationTimestamp": 1});
         let body = json!({ "artifacts": [artifact] });
@@ -324,7 +324,7 @@ fn report_from_repo(api: &Api, racer: usize) -> Ask {
 
 #[tokio::test]
 async fn every_tag_that_many_set_at_once() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         put_flow(&api, "web").await.created();
         api.given_environments("docker", &["prod"]).await;
         api.post("/controls/acme")
@@ -354,7 +354,7 @@ async fn every_tag_that_many_set_at_once() {
 
 #[tokio::test]
 async fn every_tag_of_a_repo_that_is_reported_meanwhile() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         report_from_repo(&api, 0).await.created();
         let repos = api.get("/repos/acme").await.ok();
         let repo = format!("repo/{}", repos["repos"][0]["id"].as_str().unwrap());
@@ -381,7 +381,7 @@ fn post_type(api: &Api, description: &str) -> Ask {
 
 #[tokio::test]
 async fn one_attestation_type_of_a_version_for_each_change() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let statuses = race(|racer| post_type(&api, &format!("{racer}"))).await;
         assert_eq!(statuses, BTreeMap::from([(201, RACERS)]));
         let found = seen(&api, "/custom-attestation-types/acme/review").await;
@@ -392,7 +392,7 @@ async fn one_attestation_type_of_a_version_for_each_change() {
 
 #[tokio::test]
 async fn every_attestation_of_a_type_that_is_archived_is_recorded_before_or_refused() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         post_type(&api, "").await.created();
         let attest = || {
             let document =
@@ -415,7 +415,7 @@ async fn every_attestation_of_a_type_that_is_archived_is_recorded_before_or_refu
 
 #[tokio::test]
 async fn every_decision_has_the_version_of_its_control_that_it_was_recorded_after() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let body = json!({"identifier": "SDLC-4", "name": "Code review"});
         api.post("/controls/acme").json(&body).await.created();
         let change =
@@ -443,7 +443,7 @@ async fn every_decision_has_the_version_of_its_control_that_it_was_recorded_afte
 
 #[tokio::test]
 async fn every_policy_that_many_attach_at_once() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let policies = Vec::from_iter((0..8).map(|number| format!("policy{number}")));
         for policy in &policies {
             api.put_policy(policy, crate::support::environments::PROVENANCE).await.created();
@@ -463,7 +463,7 @@ async fn every_policy_that_many_attach_at_once() {
 /// What is done to the environment `prod` while it is renamed, archived, and evaluated by other policies.
 #[tokio::test]
 async fn every_change_of_an_environment_comes_before_it_is_renamed_or_after() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let policies = Vec::from_iter((0..8).map(|number| format!("policy{number}")));
         for policy in &policies {
             api.put_policy(policy, crate::support::environments::PROVENANCE).await.created();
@@ -503,7 +503,7 @@ async fn every_change_of_an_environment_comes_before_it_is_renamed_or_after() {
 
 #[tokio::test]
 async fn every_change_of_an_environment_comes_before_it_is_archived_or_finds_none() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.put_policy("p", crate::support::environments::PROVENANCE).await.created();
         api.given_environments("docker", &["prod"]).await;
         let statuses = race(|racer| match racer % 8 {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::environments::{COMPLIANCE, PROVENANCE, fingerprint};
-use crate::support::{Api, on_every_store_and_mount};
+use crate::support::{Api, on_every_store};
 
 impl Api {
     /// What the gate says of artifact 1, by this query.
@@ -19,7 +19,7 @@ impl Api {
 
 #[tokio::test]
 async fn an_override_says_who_and_why_wherever_its_verdict_is_shown() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_flow_with_template().await;
         api.given_artifact('1', "t").await;
         api.given_test('1', "t", false).await;
@@ -58,7 +58,7 @@ async fn an_override_says_who_and_why_wherever_its_verdict_is_shown() {
 
 #[tokio::test]
 async fn a_long_reason_is_cut_where_the_verdict_is_shown() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let reason = "é".repeat(65_536);
         let body = json!({
             "attestation_name": "scan", "reason": reason, "new_compliance_status": true,
@@ -75,7 +75,7 @@ async fn a_long_reason_is_cut_where_the_verdict_is_shown() {
 
 #[tokio::test]
 async fn the_gate_says_what_snapshots_say_against_an_artifact() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_flow_with_template().await;
         api.given_artifact('1', "t").await;
         api.given_environments("docker", &["prod"]).await;
@@ -122,7 +122,7 @@ async fn the_gate_says_what_snapshots_say_against_an_artifact() {
 
 #[tokio::test]
 async fn a_snapshot_says_who_allow_listed_an_artifact_and_why() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("provenance", PROVENANCE).await.created();
         api.attach("prod", "provenance").await;

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::mounts::Mount;
 use crate::support::environments::{ReportedArtifact, fingerprint};
-use crate::support::{Api, acme, fixture, on_every_store};
+use crate::support::{Api, acme, fixture, with_every_store};
 
 /// So many verdicts at least are reached again.
 const VERDICTS: usize = 1_000;
@@ -190,7 +190,7 @@ async fn history(api: &Api, store: &dyn Store, trails: &[&str], count: usize) ->
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_verdicts_are_reached_again_and_are_the_same_on_every_store() {
     let found = std::sync::Mutex::new(Vec::new());
-    on_every_store(async |api, store| {
+    with_every_store(async |api, store| {
         let verdicts = history(&api, &*store, &FEW_TRAILS, VERDICTS).await;
         found.lock().unwrap().push(verdicts);
     })

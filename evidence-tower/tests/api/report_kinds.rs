@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::environments::PROVENANCE;
-use crate::support::{acme, on_every_store, on_every_store_and_mount};
+use crate::support::{acme, on_every_store, with_every_store};
 
 /// A kind, a valid entry of its reports, and what is required of it.
 fn kinds() -> Vec<(&'static str, Value, Vec<&'static str>)> {
@@ -44,7 +44,7 @@ fn kinds() -> Vec<(&'static str, Value, Vec<&'static str>)> {
 
 #[tokio::test]
 async fn each_kind_of_environment_takes_reports_of_its_kind_alone() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let kinds = kinds();
         for (kind, ..) in &kinds {
             api.given_environments(kind, &[kind]).await;
@@ -79,7 +79,7 @@ async fn each_kind_of_environment_takes_reports_of_its_kind_alone() {
 
 #[tokio::test]
 async fn what_is_wrong_in_a_report_is_named_and_nothing_is_recorded() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for (kind, entry, required) in kinds() {
             api.given_environments(kind, &[kind]).await;
             let refused = async |artifacts: Value, more: Value, field: &str| {
@@ -120,7 +120,7 @@ async fn what_is_wrong_in_a_report_is_named_and_nothing_is_recorded() {
 
 #[tokio::test]
 async fn an_element_that_has_no_digest_is_skipped_and_counted() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for (kind, entry, _) in kinds() {
             api.given_environments(kind, &[kind]).await;
             let report = |artifacts: Value| {
@@ -166,7 +166,7 @@ async fn an_element_that_has_no_digest_is_skipped_and_counted() {
 
 #[tokio::test]
 async fn a_digest_that_is_null_is_that_of_something_unknown_which_is_not_compliant() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for (kind, entry, _) in kinds().into_iter().skip(4) {
             api.given_environments(kind, &[kind]).await;
             let mut unknown = entry;
@@ -184,7 +184,7 @@ async fn a_digest_that_is_null_is_that_of_something_unknown_which_is_not_complia
 
 #[tokio::test]
 async fn what_has_no_digest_is_told_apart_by_its_name_and_takes_one_snapshot() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for (kind, entry, _) in kinds().into_iter().skip(4) {
             api.given_environments(kind, &[kind]).await;
             let mut entry = entry;
@@ -207,7 +207,7 @@ async fn what_has_no_digest_is_told_apart_by_its_name_and_takes_one_snapshot() {
 
 #[tokio::test]
 async fn a_snapshot_shows_pods_by_name_and_the_newest_task() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("K8S", &["cluster"]).await;
         api.given_environments("ECS", &["tasks"]).await;
         let digests = json!({"shop": "1".repeat(64)});
@@ -247,7 +247,7 @@ async fn a_snapshot_shows_pods_by_name_and_the_newest_task() {
 
 #[tokio::test]
 async fn what_apps_and_cloud_run_tell_is_recorded_and_shown_of_the_newest() {
-    on_every_store(async |api, store| {
+    with_every_store(async |api, store| {
         let entries = |older: Value, newer: Value| {
             let with = |more: Value, created: u64| {
                 let mut entry = json!({"digests": {"shop": "1".repeat(64)}, "creationTimestamp": created});

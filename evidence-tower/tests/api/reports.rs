@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::support::environments::{COMPLIANCE, PROVENANCE, ReportedArtifact, fingerprint};
-use crate::support::{NOW, on_every_store_and_mount};
+use crate::support::{NOW, on_every_store};
 
 #[tokio::test]
 async fn a_docker_report_answers_201_with_a_new_snapshot_and_200_without() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         let table: [(&[ReportedArtifact<'_>], u16); 11] = [
             (&[], 201),
@@ -36,7 +36,7 @@ async fn a_docker_report_answers_201_with_a_new_snapshot_and_200_without() {
 
 #[tokio::test]
 async fn the_same_fingerprint_under_another_name_is_no_change() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         let report = |name: &str| {
             let artifact = json!({"digests": {name: fingerprint('1')}, "creationTimestamp": 1});
@@ -51,7 +51,7 @@ async fn the_same_fingerprint_under_another_name_is_no_change() {
 
 #[tokio::test]
 async fn an_invalid_docker_report_is_refused_by_field() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         let one = |artifact: Value| json!({ "artifacts": [artifact] });
         let digest = fingerprint('1');
@@ -128,7 +128,7 @@ async fn an_invalid_docker_report_is_refused_by_field() {
 
 #[tokio::test]
 async fn a_report_goes_to_an_existing_environment_of_its_kind() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["containers"]).await;
         api.given_environments("server", &["machine"]).await;
         api.given_environments("logical", &["all"]).await;
@@ -163,7 +163,7 @@ async fn a_report_goes_to_an_existing_environment_of_its_kind() {
 
 #[tokio::test]
 async fn a_changed_verdict_takes_a_snapshot_though_the_same_runs() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.given_flow_with_template().await;
         api.put_policy("p", COMPLIANCE).await;
@@ -201,7 +201,7 @@ async fn a_changed_verdict_takes_a_snapshot_though_the_same_runs() {
 
 #[tokio::test]
 async fn what_is_on_the_allowlist_may_run_whatever_the_policies_say() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("p", PROVENANCE).await;
         api.attach("prod", "p").await;
@@ -219,7 +219,7 @@ async fn what_is_on_the_allowlist_may_run_whatever_the_policies_say() {
 
 #[tokio::test]
 async fn what_runs_nothing_is_evaluated_by_its_policies_at_the_next_report() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.report_running("prod", &[]).await.expect_exactly(201, json!("OK"));
         api.get("/environments/acme/prod").await.expect(200, json!({"state": null}));
@@ -235,7 +235,7 @@ async fn what_runs_nothing_is_evaluated_by_its_policies_at_the_next_report() {
 
 #[tokio::test]
 async fn the_same_policy_sent_again_evaluates_nothing_twice() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("p", PROVENANCE).await.expect(201, json!({"name": "p"}));
         let attach = api.post("/environments/acme/prod/policies").json(json!({"policy_names": ["p"]}));

@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 
 use crate::support::environments::{COMPLIANCE, fingerprint};
 use crate::support::json::{FORBIDDEN, INVALID, fields};
-use crate::support::{Api, JOHN, acme, on_every_store, on_every_store_and_mount};
+use crate::support::{Api, JOHN, acme, on_every_store, with_every_store};
 use crate::trails::TEMPLATE;
 
 const LIST: &str = "/repos/acme";
 
 /// Runs a case with four repos, each reported once: two of them tagged.
 async fn with_repos(case: impl AsyncFn(Api)) {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let reported = [
             json!({
                 "name": "acme/platform/Shop", "url": "https://gitlab.acme.com:8443/acme/platform/Shop",
@@ -124,7 +124,7 @@ async fn pages_follow_each_other_and_one_past_the_end_is_empty() {
 
 #[tokio::test]
 async fn an_empty_list_has_no_pages() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let list = json!({"page": 1, "per_page": 15, "total_pages": 0, "total_count": 0, "repos": []});
         api.get(LIST).await.expect(200, list);
     })
@@ -205,7 +205,7 @@ async fn every_filter_narrows_the_list_and_all_must_match() {
 
 #[tokio::test]
 async fn every_provider_is_known_and_no_other() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let providers = [
             "github",
             "gitlab",
@@ -260,7 +260,7 @@ async fn name_and_search_exclude_each_other() {
 
 #[tokio::test]
 async fn the_external_id_identifies_a_repo_and_the_newest_report_describes_it() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let repo = |name: &str, url: &str| json!({"name": name, "url": url, "id": "7", "provider": "github"});
         api.report_from(&repo("acme/old", "https://github.com/acme/old")).await;
         let before = api.get(LIST).await.ok();
@@ -281,7 +281,7 @@ async fn the_external_id_identifies_a_repo_and_the_newest_report_describes_it() 
 
 #[tokio::test]
 async fn a_report_that_tells_less_leaves_what_was_told() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let report = json!({
             "name": "acme/shop", "url": "https://github.com/acme/shop", "id": "8", "provider": "github",
             "description": "about", "namespace_path": ["group", "acme"], "additional_info": {"k": 1},
@@ -308,7 +308,7 @@ async fn a_report_that_tells_less_leaves_what_was_told() {
 
 #[tokio::test]
 async fn a_report_that_tells_less_of_a_repo_records_nothing_about_it() {
-    on_every_store(async |api, store| {
+    with_every_store(async |api, store| {
         let repo = json!({"name": "acme/shop", "url": "https://github.com/acme/shop", "id": "8", "provider": "github"});
         let mut full = repo.clone();
         full["description"] = json!("about");
@@ -324,7 +324,7 @@ async fn a_report_that_tells_less_of_a_repo_records_nothing_about_it() {
 
 #[tokio::test]
 async fn equal_names_are_by_age_in_both_directions() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for provider in ["gitlab", "github", "bitbucket"] {
             let repo = json!({"name": "acme/shop", "url": "https://x.org", "id": "1", "provider": provider});
             api.report_from(&repo).await;
@@ -340,7 +340,7 @@ async fn equal_names_are_by_age_in_both_directions() {
 
 #[tokio::test]
 async fn a_name_that_the_paths_of_the_api_would_hide_is_refused() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for name in ["tags", "filter-options", "live-artifacts/shop"] {
             let body = json!({
                 "fingerprint": "a".repeat(64), "filename": "x", "build_url": "", "commit_url": "",
@@ -375,7 +375,7 @@ async fn the_list_takes_bearer_or_basic_and_needs_a_known_organization_and_a_mem
 
 #[tokio::test]
 async fn what_two_reports_tell_does_not_make_one_repo_another() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let url = "https://github.com/acme/shop";
         api.report_from(&json!({"name": "acme/shop", "url": url, "id": "7"})).await;
         api.report_from(&json!({"name": "acme/shop", "url": url, "provider": "github"})).await;
@@ -424,7 +424,7 @@ async fn of_one_name(api: &Api) -> Vec<String> {
 
 #[tokio::test]
 async fn a_name_of_several_repos_needs_a_provider_or_an_id() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let ids = of_one_name(&api).await;
         let message =
             "Multiple repos named 'acme/shop' exist (github, gitlab). Specify the 'provider' or the 'id'.";
@@ -455,7 +455,7 @@ async fn a_name_of_several_repos_needs_a_provider_or_an_id() {
 
 #[tokio::test]
 async fn repos_without_a_provider_are_told_apart_by_id_alone() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for place in ["a", "b"] {
             api.report_from(&json!({"name": "shop", "url": format!("https://x.org/{place}")})).await;
         }
@@ -520,7 +520,7 @@ async fn the_tags_of_repos_are_listed_once() {
 /// Runs a case where an artifact of a repo runs in two environments, and another in one of them. `strict` has a policy
 /// that neither satisfies; `loose` has none.
 async fn with_live_artifacts(case: impl AsyncFn(Api)) {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["strict", "loose", "old"]).await;
         api.flow("shop", TEMPLATE).await;
         api.put_policy("complete", COMPLIANCE).await.created();
@@ -611,7 +611,7 @@ async fn what_stopped_or_runs_elsewhere_is_not_live() {
 
 #[tokio::test]
 async fn live_artifacts_are_of_the_newest_repo_of_a_name() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let ids = of_one_name(&api).await;
         let path = format!("{LIST}/live-artifacts/acme/shop");
         let table = [

@@ -11,7 +11,7 @@ use tower::ServiceExt;
 
 use crate::mounts::Mount;
 use crate::operation_paths::routes;
-use crate::support::{JANE, in_memory, on_every_store_and_mount};
+use crate::support::{JANE, in_memory, on_every_mount};
 
 /// The list is what clients of the API were promised: nothing leaves it.
 #[test]
@@ -23,7 +23,7 @@ fn what_is_routed_is_the_list_of_operations() {
 
 #[tokio::test]
 async fn an_unknown_path_is_not_found() {
-    on_every_store_and_mount(async |api| {
+    on_every_mount(async |api| {
         let mut paths = vec!["/", "/flows", "/flows/", "/flows/acme/", "/nowhere/acme/a/b/c/d"];
         if api.mount != Mount::Axum {
             // axum strips one slash more than the prefix has.
@@ -38,7 +38,7 @@ async fn an_unknown_path_is_not_found() {
 
 #[tokio::test]
 async fn a_name_with_slashes_in_a_path_is_named() {
-    on_every_store_and_mount(async |api| {
+    on_every_mount(async |api| {
         let table = [
             (
                 Method::POST,
@@ -67,7 +67,7 @@ async fn a_name_with_slashes_in_a_path_is_named() {
 
 #[tokio::test]
 async fn a_wrong_method_is_told_the_right_ones() {
-    on_every_store_and_mount(async |api| {
+    on_every_mount(async |api| {
         let refused = json!({"message": "Method not allowed"});
         let mut methods = vec![Method::DELETE, Method::OPTIONS];
         if api.mount != Mount::Rocket {
@@ -87,7 +87,7 @@ async fn a_wrong_method_is_told_the_right_ones() {
 
 #[tokio::test]
 async fn a_head_is_a_get_without_its_body() {
-    on_every_store_and_mount(async |api| {
+    on_every_mount(async |api| {
         for path in ["/flows/acme", "/flows/acme/unknown", "/flows/nobody", "/openapi.json"] {
             let get = api.get(path).await;
             let head = api.request(Method::HEAD, path).await;
@@ -100,7 +100,7 @@ async fn a_head_is_a_get_without_its_body() {
 
 #[tokio::test]
 async fn parameters_are_decoded_and_misfits_are_named() {
-    on_every_store_and_mount(async |api| {
+    on_every_mount(async |api| {
         let table = [
             ("/flows/acme?page=", "query.page"),
             ("/flows/acme?page=0", "query.page"),
@@ -139,7 +139,7 @@ async fn parameters_are_decoded_and_misfits_are_named() {
 #[tokio::test]
 async fn query_parameters_that_an_operation_does_not_have_are_named_in_a_header() {
     const IGNORED: &str = "evidence-ignored-parameters";
-    on_every_store_and_mount(async |api| {
+    on_every_mount(async |api| {
         let table = [
             (Method::GET, "/flows/acme?page=1&tag=a&space_id=b", 200, None),
             (Method::GET, "/flows/acme?flow_name=a&page=1&Page=2", 200, Some("flow_name, Page")),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::environments::{COMPLIANCE, PROVENANCE, ReportedArtifact, fingerprint};
-use crate::support::{Api, on_every_store_and_mount};
+use crate::support::{Api, on_every_store};
 
 const RUNNING: [ReportedArtifact<'static>; 1] = [('1', &[10])];
 
@@ -52,7 +52,7 @@ impl Api {
 
 #[tokio::test]
 async fn a_report_without_a_trail_does_not_stand_for_the_trail_where_the_artifact_fails() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_gate().await;
         api.given_artifact('1', "t").await;
         api.given_test('1', "t", false).await;
@@ -71,7 +71,7 @@ async fn a_report_without_a_trail_does_not_stand_for_the_trail_where_the_artifac
 
 #[tokio::test]
 async fn content_needs_what_its_trail_asks_of_it_though_it_is_reported_again_without_its_name() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_gate().await;
         api.given_artifact('1', "t").await;
         api.expect_at_gate(false).await;
@@ -92,7 +92,7 @@ async fn content_needs_what_its_trail_asks_of_it_though_it_is_reported_again_wit
 
 #[tokio::test]
 async fn a_report_of_other_content_by_its_name_lifts_nothing_that_content_needs() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_gate().await;
         api.given_artifact('1', "wrong").await;
         api.given_artifact('2', "wrong").await;
@@ -120,7 +120,7 @@ async fn a_report_of_other_content_by_its_name_lifts_nothing_that_content_needs(
 
 #[tokio::test]
 async fn a_commit_told_with_its_message_alone_is_the_artifacts_commit() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_gate().await;
         let commit = "c".repeat(40);
         let info = json!({"sha1": commit, "message": "m", "author": "a", "branch": "main", "timestamp": 1000});
@@ -149,7 +149,7 @@ async fn a_commit_told_with_its_message_alone_is_the_artifacts_commit() {
 
 #[tokio::test]
 async fn of_two_commits_the_artifacts_own_counts() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_gate().await;
         let (own, other) = ("a".repeat(40), "c".repeat(40));
         let info = json!({"sha1": other, "message": "m", "author": "a", "branch": "main", "timestamp": 1000});
@@ -168,7 +168,7 @@ async fn of_two_commits_the_artifacts_own_counts() {
 
 #[tokio::test]
 async fn content_that_still_stands_in_its_trail_stays_what_was_said_of_it_by_another_name() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_gate().await;
         let built = |name: &str, commit: &str| {
             json!({"trail_name": "t", "template_reference_name": name, "git_commit": commit.repeat(40)})
@@ -212,7 +212,7 @@ async fn content_that_still_stands_in_its_trail_stays_what_was_said_of_it_by_ano
 
 #[tokio::test]
 async fn a_commit_is_compared_as_it_was_told() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_gate().await;
         for (number, commit) in ["abcdef123456", &"ABCDE".repeat(8), "r1234 \u{fc}"].into_iter().enumerate() {
             let trail = format!("t{number}");
@@ -254,7 +254,7 @@ async fn a_commit_is_compared_as_it_was_told() {
 
 #[tokio::test]
 async fn content_without_a_name_in_a_new_trail_needs_what_that_asks_of_every_name_it_was_given() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_gate().await;
         api.given_artifact('1', "t").await;
         api.given_test('1', "t", false).await;
@@ -306,7 +306,7 @@ async fn content_without_a_name_in_a_new_trail_needs_what_that_asks_of_every_nam
 
 #[tokio::test]
 async fn content_without_a_name_is_what_its_trails_called_it_in_all_that_is_said_of_it() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_gate().await;
         api.given_artifact('1', "t").await;
         api.given_test('1', "t", true).await;
@@ -332,7 +332,7 @@ async fn content_without_a_name_is_what_its_trails_called_it_in_all_that_is_said
 
 #[tokio::test]
 async fn a_report_without_a_name_or_a_trail_does_not_hide_that_the_flow_expects_the_artifact() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_gate().await;
         api.report_to_web('1', json!({})).await;
         api.expect_at_gate(true).await;
@@ -358,7 +358,7 @@ impl Api {
 
 #[tokio::test]
 async fn a_snapshot_names_the_name_that_an_artifact_fails_by_where_its_newest_report_has_another() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_gate().await;
         let by_name = json!("It is evaluated as 'api' too, which an earlier report called it");
         // What its own report asks for needs no reason.
@@ -387,7 +387,7 @@ async fn a_snapshot_names_the_name_that_an_artifact_fails_by_where_its_newest_re
 
 #[tokio::test]
 async fn what_a_trail_lacks_is_not_said_to_be_for_an_artifacts_name() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_gate().await;
         let text = "version: 1\ntrail:\n  attestations:\n    - name: review\n      type: generic\n";
         let flow = api.put_flow("acme", "web", text).await;
@@ -409,7 +409,7 @@ async fn what_a_trail_lacks_is_not_said_to_be_for_an_artifacts_name() {
 
 #[tokio::test]
 async fn a_commit_in_full_is_the_same_in_whatever_case() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_gate().await;
         for (number, length) in [40, 64].into_iter().enumerate() {
             let trail = format!("t{number}");
@@ -445,7 +445,7 @@ async fn a_commit_in_full_is_the_same_in_whatever_case() {
 /// Content 1 has an earlier name in its trail, and content 2 a name without a commit.
 #[tokio::test]
 async fn what_failed_by_a_name_counts_and_is_listed_and_overridden_without_a_template_too() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let commit = "c".repeat(40);
         for (digit, more) in [
             ('1', json!({"trail_name": "t0", "template_reference_name": "app", "git_commit": commit})),

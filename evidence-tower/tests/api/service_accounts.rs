@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::json::{FORBIDDEN, INVALID, fields};
-use crate::support::{Api, JOHN, on_every_store_and_mount};
+use crate::support::{Api, JOHN, on_every_store};
 
 const ACCOUNTS: &str = "/service-accounts/acme";
 const CI: &str = "/service-accounts/acme/ci";
@@ -19,7 +19,7 @@ async fn make_ci(api: &Api, privilege: &str) {
 
 /// Runs a case with that account, over every store.
 async fn with_ci(privilege: &str, case: impl AsyncFn(Api)) {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         make_ci(&api, privilege).await;
         case(api).await;
     })
@@ -28,7 +28,7 @@ async fn with_ci(privilege: &str, case: impl AsyncFn(Api)) {
 
 #[tokio::test]
 async fn an_account_has_every_field_of_the_table() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let body = json!({"name": "ci", "description": "builds", "privilege": "admin"});
         let account = api.post(ACCOUNTS).json(&body).await.created();
         let table = [
@@ -56,7 +56,7 @@ async fn an_account_has_every_field_of_the_table() {
 
 #[tokio::test]
 async fn the_fields_of_a_new_account_have_their_borders() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let text = |length: usize| "a".repeat(length);
         let pattern = r"^[a-zA-Z0-9\-]+$";
         let refused = [
@@ -120,7 +120,7 @@ async fn a_name_is_taken_once() {
 
 #[tokio::test]
 async fn accounts_exist_in_shared_organizations() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.post("/service-accounts/jane").json(json!({"name": "ci"})).await.refuses_field(400, "org");
         assert_eq!(api.get("/service-accounts/jane").await.ok(), json!([]));
     })
@@ -129,7 +129,7 @@ async fn accounts_exist_in_shared_organizations() {
 
 #[tokio::test]
 async fn accounts_are_listed_by_name() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let path = "/service-accounts/foobar";
         for name in ["b", "a", "C"] {
             api.post(path).json(json!({"name": name})).key(JOHN).await.created();
@@ -196,7 +196,7 @@ async fn patch_refuses_what_does_not_fit() {
 
 #[tokio::test]
 async fn the_path_parameter_has_length_1_to_64_and_its_pattern() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let body = json!({});
         for name in ["a", &"a".repeat(64)] {
             api.patch(&format!("{ACCOUNTS}/{name}")).json(&body).await.refused(
@@ -256,7 +256,7 @@ async fn members_and_snapshotters_manage_what_they_created() {
 
 #[tokio::test]
 async fn nobody_grants_more_than_they_have() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let member = "member-key";
         let admin = json!({"name": "x", "privilege": "admin"});
         assert_eq!(api.post(ACCOUNTS).json(&admin).key(member).await.message(403), FORBIDDEN);
@@ -394,7 +394,7 @@ async fn a_key_of_another_account_is_not_found() {
 
 #[tokio::test]
 async fn the_keys_of_a_deleted_account_stop_working_and_its_name_is_free() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let account = json!({"name": "ci", "privilege": "member"});
         let create = async || {
             api.post("/service-accounts/acme").json(&account).await.created();

@@ -9,7 +9,7 @@ use tower::ServiceExt;
 
 use crate::mounts::Mount;
 use crate::support::environments::{PROVENANCE, ReportedArtifact, fingerprint};
-use crate::support::{Api, JANE, NOW, in_memory, on_every_store_and_mount};
+use crate::support::{Api, JANE, NOW, in_memory, on_every_store};
 use crate::unreadable::{inject, on_every_store_without_rebuild};
 
 /// Three snapshots: 1 and 2 instances of `1` and `2`, then `2` alone, then `2` and `3`.
@@ -24,7 +24,7 @@ async fn given_three_snapshots(api: &Api) {
 
 #[tokio::test]
 async fn the_list_has_integers_and_0_as_the_end_of_the_current_snapshot() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.get("/snapshots/acme/prod").key("reader-key").await.expect_exactly(200, json!([]));
         api.report_running("prod", &[]).await;
@@ -43,7 +43,7 @@ async fn the_list_has_integers_and_0_as_the_end_of_the_current_snapshot() {
 
 #[tokio::test]
 async fn the_list_is_paged_reversed_and_narrowed_to_an_interval() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         given_three_snapshots(&api).await;
         let table: [(&str, &[u64]); 26] = [
             ("", &[3, 2, 1]),
@@ -83,7 +83,7 @@ async fn the_list_is_paged_reversed_and_narrowed_to_an_interval() {
 
 #[tokio::test]
 async fn a_parameter_of_the_list_that_breaks_its_rule_is_named() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         let integer = "Input should be a valid integer, unable to parse string as an integer [input: ]";
         let table = [
@@ -110,7 +110,7 @@ async fn a_parameter_of_the_list_that_breaks_its_rule_is_named() {
 
 #[tokio::test]
 async fn an_unknown_environment_has_no_snapshots_and_is_told_as_the_specification_tells_it() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let missing = json!({
             "message": "Flow not found",
             "errors": {"env_name": "no environment named 'none' in organization 'acme'"}
@@ -124,7 +124,7 @@ async fn an_unknown_environment_has_no_snapshots_and_is_told_as_the_specificatio
 
 #[tokio::test]
 async fn a_snapshot_is_found_by_every_form_of_expression() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         given_three_snapshots(&api).await;
         let table = [
             ("1", 1),
@@ -150,7 +150,7 @@ async fn a_snapshot_is_found_by_every_form_of_expression() {
 
 #[tokio::test]
 async fn an_expression_that_names_no_snapshot_says_what_it_came_to() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         given_three_snapshots(&api).await;
         api.given_environments("docker", &["empty"]).await;
         let table = [
@@ -177,7 +177,7 @@ async fn an_expression_that_names_no_snapshot_says_what_it_came_to() {
 
 #[tokio::test]
 async fn a_snapshot_shows_the_newest_first_and_what_exited_last() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         given_three_snapshots(&api).await;
         let artifact = |digit: char, kind: &str, was: u64, now: u64, created: &[i64]| {
             json!({
@@ -211,7 +211,7 @@ async fn a_snapshot_shows_the_newest_first_and_what_exited_last() {
 
 #[tokio::test]
 async fn an_artifact_without_provenance_has_empty_and_null_fields() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("p", PROVENANCE).await;
         api.attach("prod", "p").await;
@@ -252,7 +252,7 @@ async fn an_artifact_without_provenance_has_empty_and_null_fields() {
 
 #[tokio::test]
 async fn an_artifact_with_provenance_shows_its_flow_trail_and_commit() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.given_artifact('1', "t1").await;
         api.report_running("prod", &[('1', &[1600, 1500])]).await;

@@ -27,7 +27,7 @@ use crate::executed::Counted;
 use crate::intercepting_store::{Call, InterceptingStore};
 use crate::mounts::Mount;
 use crate::operation_paths::{self, routes};
-use crate::support::{Api, Ask, JANE, NOW, fixture, on_every_store};
+use crate::support::{Api, Ask, JANE, NOW, fixture, with_every_store};
 use crate::trails::TEMPLATE;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
@@ -539,7 +539,7 @@ async fn attestations_are_read_while_they_are_sent_and_never_held_whole() {
 
 #[tokio::test]
 async fn trails_that_do_not_fit_memory_together_are_read_one_part_after_the_other() {
-    on_every_store(async |_, store: Arc<dyn Store>| {
+    with_every_store(async |_, store: Arc<dyn Store>| {
         let read = Arc::new(AtomicUsize::new(0));
         let note = Arc::clone(&read);
         let noting = InterceptingStore::new(store, move |call| {
@@ -584,7 +584,7 @@ async fn trails_that_do_not_fit_memory_together_are_read_one_part_after_the_othe
 
 #[tokio::test]
 async fn no_record_is_read_for_its_name_or_its_template_alone() {
-    on_every_store(async |_, store: Arc<dyn Store>| {
+    with_every_store(async |_, store: Arc<dyn Store>| {
         let asked = Arc::new(Mutex::new(BTreeSet::new()));
         let note = Arc::clone(&asked);
         let noting = InterceptingStore::new(store, move |call| {

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::support::json::{FORBIDDEN, INVALID};
-use crate::support::{Api, on_every_store_and_mount};
+use crate::support::{Api, on_every_store};
 
 /// Runs a case where a flow, an environment, a control and a repo exist, with the repo's id.
 async fn with_resources(case: impl AsyncFn(Api, &str)) {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.environment("production").await;
         api.post("/controls/acme").json(json!({"identifier": "c.1", "name": "Review"})).await.created();
         api.report_from(&json!({"name": "acme/shop", "url": "https://github.com/acme/shop"})).await;

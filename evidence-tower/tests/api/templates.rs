@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::intercepting_store::{Call, InterceptingStore};
 use crate::mounts::Mount;
-use crate::support::{Api, Ask, JOHN, acme, on_every_store, org_id};
+use crate::support::{Api, Ask, JOHN, acme, org_id, with_every_store};
 use crate::trails::TEMPLATE;
 
 /// Trails with the same template.
@@ -65,7 +65,7 @@ impl Api {
 
 #[tokio::test]
 async fn a_template_is_in_the_ledger_once_and_read_once_however_many_have_it() {
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         let bytes = async || payloads(&*store).await.iter().map(String::len).sum::<usize>();
         let before = bytes().await;
         let template = large();
@@ -105,7 +105,7 @@ async fn a_template_is_in_the_ledger_once_and_read_once_however_many_have_it() {
 
 #[tokio::test]
 async fn a_text_is_kept_before_what_refers_to_it_first_and_then_no_more() {
-    on_every_store(async |_: Api, store: Arc<dyn Store>| {
+    with_every_store(async |_: Api, store: Arc<dyn Store>| {
         let (api, asked) = noting(&store).await;
         let acme = acme(&*store).await;
         let [a, b, c] = ["a", "b", "c"].map(|name| format!("{TEMPLATE}# {name}\n"));
@@ -149,7 +149,7 @@ async fn a_text_is_kept_before_what_refers_to_it_first_and_then_no_more() {
 
 #[tokio::test]
 async fn a_page_asks_for_all_its_templates_at_once() {
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         for number in 0..MANY {
             let template = format!("{TEMPLATE}# {number}\n");
             api.put_flow("acme", &format!("f{number}"), &template).await.created();

@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
 use serde_json::{Value, json};
 
-use crate::support::{Api, Ask, Reply, on_every_store, on_every_store_and_mount};
+use crate::support::{Api, Ask, Reply, on_every_store, with_every_store};
 
 const TEMPLATE: &str = "version: 1\ntrail:\n  attestations:\n    - name: pull-request\n      type: pull_request\n  \
                         artifacts:\n    - name: backend\n      attestations:\n        - name: unit-tests\n          type: junit\n";
@@ -370,7 +370,7 @@ fn lives(api: &Api, n: usize) -> [BoxFuture<'static, ()>; 7] {
 
 #[tokio::test]
 async fn each_resource_lives_as_it_is_managed() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for life in lives(&api, 0) {
             life.await;
         }
@@ -380,7 +380,7 @@ async fn each_resource_lives_as_it_is_managed() {
 
 #[tokio::test]
 async fn ten_of_each_resource_live_side_by_side() {
-    on_every_store(async |api, _| {
+    with_every_store(async |api, _| {
         join_all((0..10).flat_map(|n| lives(&api, n))).await;
     })
     .await;
@@ -390,7 +390,7 @@ async fn ten_of_each_resource_live_side_by_side() {
 /// provider repeats the create until it reads what it created.
 #[tokio::test]
 async fn what_is_destroyed_and_created_at_the_same_time_is_there_in_the_end() {
-    on_every_store(async |api, _| {
+    with_every_store(async |api, _| {
         for round in 0..5 {
             let name = format!("moved-{round}");
             let path = format!("/environments/acme/{name}");

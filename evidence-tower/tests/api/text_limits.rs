@@ -10,7 +10,7 @@ use evidence_tower::openapi;
 use serde_json::{Value, json};
 
 use crate::support::json::fields;
-use crate::support::{acme, on_every_store};
+use crate::support::{acme, with_every_store};
 
 pub(crate) use requests::{fingerprint, prepare, requests};
 
@@ -267,7 +267,7 @@ fn shortened(key: &str) -> String {
 #[tokio::test]
 async fn every_text_of_a_body_is_taken_at_its_maximum_and_named_past_it() {
     let document = openapi();
-    on_every_store(async |api, _| {
+    with_every_store(async |api, _| {
         prepare(&api).await;
         let mut noise = Noise(0x9E37_79B9_7F4A_7C15);
         for request in requests() {
@@ -316,7 +316,7 @@ async fn every_text_of_a_body_is_taken_at_its_maximum_and_named_past_it() {
 #[tokio::test]
 async fn every_parameter_is_refused_past_its_maximum_and_named() {
     let document = openapi();
-    on_every_store(async |api, _| {
+    with_every_store(async |api, _| {
         prepare(&api).await;
         let mut noise = Noise(7);
         let mut tried = BTreeSet::new();
@@ -471,7 +471,7 @@ async fn what_is_accepted_is_recorded() {
         .filter(|name| *name != "rotate_service_account_api_key")
         .collect();
     assert_eq!(requests().iter().map(|request| request.operation).collect::<BTreeSet<_>>(), all);
-    on_every_store(async |api, store| {
+    with_every_store(async |api, store| {
         prepare(&api).await;
         let mut next = 0;
         recorded_since(&*store, &mut next).await;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::intercepting_store::InterceptingStore;
 use crate::mounts::Mount;
 use crate::support::json::INVALID;
-use crate::support::{Api, Ask, JOHN, NOW, acme, on_every_store, on_every_store_and_mount};
+use crate::support::{Api, Ask, JOHN, NOW, acme, on_every_store, with_every_store};
 
 /// The template of the examples in the documentation: `bar` on the trail, `cli` with `foo`.
 pub(crate) const TEMPLATE: &str = "version: 1\ntrail:\n  attestations:\n    - name: bar\n      type: generic\n  artifacts:\n    - name: cli\n      attestations:\n        - name: foo\n          type: generic\n";
@@ -52,7 +52,7 @@ impl Api {
 
 #[tokio::test]
 async fn a_trail_is_begun_with_201_and_changed_with_200() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.flow("shop", TEMPLATE).await;
         let begun = json!({
             "name": "t", "description": "first", "origin_url": "https://ci.example.com/1", "user_data": {"a": 1},
@@ -81,7 +81,7 @@ async fn a_trail_is_begun_with_201_and_changed_with_200() {
 
 #[tokio::test]
 async fn the_commit_of_a_trail_is_null_or_has_every_text_and_a_time() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.begin("shop", &json!({"name": "t"})).await.created();
         api.get("/trails/acme/shop/t").await.expect(200, json!({"git_commit_info": null}));
         api.begin("shop", &json!({"name": "t", "git_commit_info": {"sha1": COMMIT}})).await.ok();
@@ -94,7 +94,7 @@ async fn the_commit_of_a_trail_is_null_or_has_every_text_and_a_time() {
 
 #[tokio::test]
 async fn a_trail_keeps_its_template_until_it_is_begun_again() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.flow("shop", TEMPLATE).await;
         api.begin("shop", &json!({"name": "t"})).await.created();
         let empty = ("name=\"template_file\"; filename=\"t.yml\"", "version: 1\n");
@@ -111,7 +111,7 @@ async fn a_trail_keeps_its_template_until_it_is_begun_again() {
 
 #[tokio::test]
 async fn a_template_that_breaks_the_rules_is_refused_with_every_mistake() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let wrong = "version: 1\ntrail:\n  attestations:\n    - name: x\n      type: not-supported\n    - type: generic\n";
         for path in ["/trails/acme/shop", "/flows/acme/template_file"] {
             let parts = [
@@ -130,7 +130,7 @@ async fn a_template_that_breaks_the_rules_is_refused_with_every_mistake() {
 
 #[tokio::test]
 async fn a_url_is_recorded_as_it_was_sent_or_with_what_the_standard_does_not_allow_encoded() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let table = [
             (
                 "https://dev.azure.com/exampleorg/My Project/_build/results?buildId=12",
@@ -164,7 +164,7 @@ async fn a_url_is_recorded_as_it_was_sent_or_with_what_the_standard_does_not_all
 
 #[tokio::test]
 async fn field_trail_name_pattern_and_length_255() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let pattern = r"^[a-zA-Z0-9][a-zA-Z0-9\-_.~]*$";
         for name in ["", "-x", "a b", "a/b", "é", "t\n", "foo?$bar"] {
             let refused = api.begin("shop", &json!({"name": name})).await;
@@ -183,7 +183,7 @@ async fn field_trail_name_pattern_and_length_255() {
 
 #[tokio::test]
 async fn optional_parts_of_a_trail_are_validated() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let table = [
             (json!({"origin_url": ""}), "origin_url"),
             (json!({"origin_url": "ftp://x"}), "origin_url"),
@@ -223,7 +223,7 @@ async fn optional_parts_of_a_trail_are_validated() {
 
 #[tokio::test]
 async fn error_404_unknown_flow_or_trail() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.get("/trails/acme/none/t").await.expect_exactly(
             404,
             json!({"message": "Flow not found", "errors": {"flow_name": "no flow named 'none' in organization 'acme'"}}),
@@ -243,7 +243,7 @@ async fn error_404_unknown_flow_or_trail() {
 
 #[tokio::test]
 async fn a_trail_is_answered_with_all_that_its_attestations_say() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.flow("shop", TEMPLATE).await;
         api.begin("shop", &json!({"name": "t"})).await.created();
         let expanded = "/trails/acme/shop/t?expand=attestations";
@@ -289,7 +289,7 @@ async fn a_trail_is_answered_with_all_that_its_attestations_say() {
 
 #[tokio::test]
 async fn trails_are_listed_newest_first_in_pages_and_narrowed() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.flow("shop", TEMPLATE).await;
         for name in ["a", "b", "t"] {
             api.begin("shop", &json!({"name": name})).await.created();
@@ -329,7 +329,7 @@ async fn trails_are_listed_newest_first_in_pages_and_narrowed() {
 
 #[tokio::test]
 async fn the_trails_of_a_flow_are_listed_whole_or_in_pages() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.flow("shop", TEMPLATE).await;
         let none = json!({"total": 0, "page": 1, "per_page": 0, "page_count": 0});
         let none = json!({"data": [], "pagination": none});
@@ -383,7 +383,7 @@ async fn the_trails_of_a_flow_are_listed_whole_or_in_pages() {
 /// What the documentation's table of states says, row by row.
 #[tokio::test]
 async fn states_follow_from_the_template_and_what_was_reported() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.flow("shop", TEMPLATE).await;
         api.begin("shop", &json!({"name": "t"})).await.created();
         let missing = json!({
@@ -430,7 +430,7 @@ async fn states_follow_from_the_template_and_what_was_reported() {
 
 #[tokio::test]
 async fn an_attestation_by_template_name_and_commit_waits_for_its_artifact() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.flow("shop", TEMPLATE).await;
         let named = json!({
             "attestation_name": "foo", "is_compliant": true, "target_artifacts": ["cli"], "git_commit_info": {"sha1": COMMIT},
@@ -452,7 +452,7 @@ async fn an_attestation_by_template_name_and_commit_waits_for_its_artifact() {
 
 #[tokio::test]
 async fn a_failing_attestation_counts_before_its_artifact_and_until_that_is_replaced() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.begin("shop", &json!({"name": "t"})).await.created();
         let failed = json!({
             "attestation_name": "scan", "is_compliant": false, "target_artifacts": ["cli"],
@@ -501,7 +501,7 @@ async fn a_failing_attestation_counts_before_its_artifact_and_until_that_is_repl
 
 #[tokio::test]
 async fn a_failing_attestation_counts_when_its_artifact_is_reported_again_without_the_commit() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.begin("shop", &json!({"name": "t"})).await.created();
         api.artifact("1", "cli").await;
         let failed = json!({
@@ -534,7 +534,7 @@ async fn a_failing_attestation_counts_when_its_artifact_is_reported_again_withou
 
 #[tokio::test]
 async fn audit_pdf_downloads_the_trail_report() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.flow("shop", TEMPLATE).await;
         api.begin("shop", &json!({"name": "t"})).await.created();
         api.artifact("a", "cli").await;
@@ -559,7 +559,7 @@ async fn audit_pdf_downloads_the_trail_report() {
 
 #[tokio::test]
 async fn an_update_names_who_updated_and_not_who_began() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.begin("shop", &json!({"name": "t"})).await.created();
         api.begin("shop", &json!({"name": "t", "description": "second"})).key("member-key").await.ok();
         let events = api.get("/trails/acme/shop/t").await.ok()["events"].clone();
@@ -578,7 +578,7 @@ async fn an_update_names_who_updated_and_not_who_began() {
 
 #[tokio::test]
 async fn a_trail_is_as_its_last_event_says_whatever_is_written_meanwhile() {
-    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+    with_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.flow("shop", TEMPLATE).await;
         api.begin("shop", &json!({"name": "t"})).await.created();
         let jane = store.user("jane").await.unwrap().unwrap();
@@ -619,7 +619,7 @@ async fn a_trail_is_as_its_last_event_says_whatever_is_written_meanwhile() {
 
 #[tokio::test]
 async fn an_event_names_the_repo_that_was_reported_though_others_were_since() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let repo = |name: &str| json!({"name": name, "url": format!("https://git.example.com/{name}")});
         for name in ["a", "b", "a"] {
             let written = api.begin("shop", &json!({"name": "t", "repo_info": repo(name)})).await;

@@ -14,7 +14,7 @@ use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 
 use crate::mounts::Mount;
-use crate::support::{Api, NOW, StoreUnderTest, acme, fixture, in_memory, on_every_store, stores};
+use crate::support::{Api, NOW, StoreUnderTest, acme, fixture, in_memory, stores, with_every_store};
 use crate::unreadable::inject;
 
 /// What an attestation is about.
@@ -1002,7 +1002,7 @@ impl LogicalCase {
 
 #[tokio::test]
 async fn a_logical_environment_has_one_verdict_in_all_places() {
-    on_every_store(async |api, _| {
+    with_every_store(async |api, _| {
         api.post("/controls/acme").json(json!({"identifier": "C-1", "name": "A control"})).await.created();
         for (number, case) in LOGICAL_CASES.iter().enumerate() {
             assert_eq!(case.verdicts(&api, number).await, case.places, "{}", case.text);

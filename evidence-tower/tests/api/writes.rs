@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::intercepting_store::{InterceptingStore, take_queries};
 use crate::mounts::Mount;
-use crate::support::{Api, Ask, StoreUnderTest, fixture, on_every_store, service_on_sqlite, stores};
+use crate::support::{Api, Ask, StoreUnderTest, fixture, service_on_sqlite, stores, with_every_store};
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
@@ -111,7 +111,7 @@ const TEMPLATE: &str = "version: 1\n";
 
 #[tokio::test]
 async fn what_another_server_changed_is_what_a_write_rests_on() {
-    on_every_store(async |_, store| {
+    with_every_store(async |_, store| {
         let [api, other] = two(&store, &Settings::default()).await;
         let attested = |trail: &str| {
             let document = json!({"attestation_name": "bar", "is_compliant": true}).to_string();
@@ -188,7 +188,7 @@ async fn what_another_server_changed_is_what_a_write_rests_on() {
 async fn a_trail_is_counted_before_it_is_full() {
     const MOST: usize = 64;
     let limits = Limits { trail_attestations: MOST as u64, ..Limits::default() };
-    on_every_store(async |_, store| {
+    with_every_store(async |_, store| {
         let [api, other] = two(&store, &Settings { limits, ..Settings::default() }).await;
         let attested =
             async |api: &Api| attest(api, "generic", &json!({"is_compliant": true}), &json!({})).await.status;

@@ -6,7 +6,7 @@ use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 
 use crate::mounts::Mount;
-use crate::support::{Api, in_memory_with, on_every_store_and_mount};
+use crate::support::{Api, in_memory_with, on_every_store};
 use crate::trails::COMMIT;
 
 /// Adds a pull-request attestation with these pull requests, and answers how they read back.
@@ -29,7 +29,7 @@ fn pull_request(field: &str, value: Value) -> Value {
 
 #[tokio::test]
 async fn pull_request_attestation_has_its_three_parts() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let document = json!({"attestation_name": "review", "git_provider": "git", "pull_requests": []});
         let post = api.post("/attestations/acme/shop/trail/t/pull_request");
         let parts = [
@@ -53,7 +53,7 @@ async fn pull_request_attestation_has_its_three_parts() {
 
 #[tokio::test]
 async fn pull_request_approvers_are_read_in_every_shape_and_answered_with_both_spellings() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let table = [
             (json!([{"author": "bob", "state": "APPROVED", "timestamp": 3}]), json!("APPROVED"), json!(3)),
             (
@@ -76,7 +76,7 @@ async fn pull_request_approvers_are_read_in_every_shape_and_answered_with_both_s
 
 #[tokio::test]
 async fn pull_request_commits_may_lack_their_url() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let commit = json!({"sha": COMMIT, "message": "m", "author": "a", "branch": "main", "timestamp": 4});
         let mut linked = commit.clone();
         linked["url"] = json!("https://git.example.com/c");
@@ -94,7 +94,7 @@ async fn pull_request_commits_may_lack_their_url() {
 
 #[tokio::test]
 async fn pull_request_times_are_integers() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let found = read_back(&api, json!([pull_request("created_at", json!(1.75))])).await;
         assert_eq!((&found[0]["created_at"], &found[0]["merged_at"]), (&json!(1), &json!(2)));
     })
@@ -103,7 +103,7 @@ async fn pull_request_times_are_integers() {
 
 #[tokio::test]
 async fn artifact_look_ups_take_a_flow_name_of_its_pattern() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for look_up in ["fingerprint/aaaaa", "commit_sha/aaaaa", "aaaaa/latest_commit"] {
             for name in ["-a", "a%20b", "a%0A", "%C3%A9", &"a".repeat(256)] {
                 let refused = api.get(&format!("/artifacts/acme/{name}/{look_up}")).await;
@@ -118,7 +118,7 @@ async fn artifact_look_ups_take_a_flow_name_of_its_pattern() {
 
 #[tokio::test]
 async fn of_a_repeated_parameter_the_last_one_counts_and_unknown_ones_do_not() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.environment("prod").await;
         api.report_running("prod", &[]).await.created();
         let one = json!([{"index": 1}]);
@@ -132,7 +132,7 @@ async fn of_a_repeated_parameter_the_last_one_counts_and_unknown_ones_do_not() {
 
 #[tokio::test]
 async fn what_is_open_takes_unknown_properties_and_never_keeps_them() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let account = json!({"name": "ci", "created_at": 1, "for_webhook": true, "creating_user_id": "x", "id": "y"});
         let made = api.post("/service-accounts/acme").json(account).await.created();
         assert_eq!(made["for_webhook"], false);
@@ -154,7 +154,7 @@ async fn what_is_open_takes_unknown_properties_and_never_keeps_them() {
 
 #[tokio::test]
 async fn a_json_body_needs_no_content_type_and_a_get_or_delete_may_carry_one() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.post("/service-accounts/acme").json(json!({"name": "ci"})).await.created();
         let untyped = Full::new(Bytes::from_static(br#"{"description": "x"}"#));
         let patch = api
@@ -172,7 +172,7 @@ async fn a_json_body_needs_no_content_type_and_a_get_or_delete_may_carry_one() {
 
 #[tokio::test]
 async fn a_flow_that_a_literal_path_would_hide_cannot_be_created() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for name in ["template_file", "list_attestations_for_criteria"] {
             let document = json!({"name": name, "description": ""}).to_string();
             let put = api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document)]);

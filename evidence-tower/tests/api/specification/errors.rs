@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Api, JOHN, Reply, on_every_store_and_mount};
+use crate::support::{Api, JOHN, Reply, on_every_store};
 
 /// Asserts the row: the status, the message, and the one field that `errors` names.
 #[track_caller]
@@ -13,7 +13,7 @@ fn expect_row(reply: Reply, status: u16, message: &str, field: &str) {
 
 /// Runs a case with a flow `shop`, a docker environment `prod` and a logical one, `all`.
 async fn with_resources(case: impl AsyncFn(Api)) {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.flow("shop", "version: 1\n").await;
         api.given_environments("docker", &["prod"]).await;
         api.given_environments("logical", &["all"]).await;

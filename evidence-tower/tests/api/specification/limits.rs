@@ -4,7 +4,7 @@ use http::header::CONTENT_TYPE;
 use serde_json::json;
 
 use crate::support::json::INVALID;
-use crate::support::{Api, on_every_store_and_mount};
+use crate::support::{Api, on_every_store};
 
 /// Asserts that each of the values is accepted, and that each of the others is refused by this field.
 async fn expect_borders(api: &Api, prefix: &str, accepted: &[&str], field: &str, refused: &[&str]) {
@@ -21,7 +21,7 @@ const BEYOND: &str = "9223372036854775808";
 
 #[tokio::test]
 async fn limit_repo_list_per_page_and_page() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let list = "/repos/acme?";
         expect_borders(&api, &format!("{list}per_page="), &["1", "50"], "query.per_page", &["0", "51"]).await;
         expect_borders(&api, &format!("{list}page="), &["1", GREATEST], "query.page", &["0", BEYOND]).await;
@@ -32,7 +32,7 @@ async fn limit_repo_list_per_page_and_page() {
 
 #[tokio::test]
 async fn limit_snapshot_list_page_and_per_page() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.environment("prod").await;
         for name in ["page", "per_page"] {
             let prefix = format!("/snapshots/acme/prod?{name}=");
@@ -44,7 +44,7 @@ async fn limit_snapshot_list_page_and_per_page() {
 
 #[tokio::test]
 async fn a_page_far_past_the_end_of_any_list_is_empty() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.report_from(&json!({"name": "acme/shop", "url": "https://git.example.com/acme/shop"})).await;
         api.begin("shop", &json!({"name": "t"})).await.created();
         api.environment("prod").await;
@@ -74,7 +74,7 @@ async fn a_page_far_past_the_end_of_any_list_is_empty() {
 
 #[tokio::test]
 async fn limit_service_account_path_parameter_length() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let (longest, longer) = ("a".repeat(64), "a".repeat(65));
         for name in ["a", &longest] {
             api.post("/service-accounts/acme").json(json!({"name": name})).await.created();
@@ -90,7 +90,7 @@ async fn limit_service_account_path_parameter_length() {
 
 #[tokio::test]
 async fn limit_artifact_name_like_field_maximum_length() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let report = |flow: &str, trail: &str, reference: &str| {
             let body = json!({
                 "fingerprint": "a".repeat(64), "filename": "x", "build_url": "", "commit_url": "",
@@ -111,7 +111,7 @@ async fn limit_artifact_name_like_field_maximum_length() {
 
 #[tokio::test]
 async fn limit_artifact_fingerprint_lookup_length() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.report_from(&json!({"name": "acme/shop", "url": "https://git.example.com/acme/shop"})).await;
         let lengths = [4, 5, 64, 65].map(|length| "a".repeat(length));
         let [shorter, shortest, longest, longer] = lengths.each_ref().map(String::as_str);
@@ -137,7 +137,7 @@ async fn limit_artifact_fingerprint_lookup_length() {
 
 #[tokio::test]
 async fn versioning_the_flow_template_schema_has_its_version_in_its_path() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let schema = api.get("/schemas/flow-template/v1").await;
         schema.expect_header(CONTENT_TYPE, "application/json").ok();
         for other in ["v2", "v0", "1", "V1"] {
@@ -150,7 +150,7 @@ async fn versioning_the_flow_template_schema_has_its_version_in_its_path() {
 
 #[tokio::test]
 async fn versioning_of_custom_attestation_types_is_by_a_query_parameter() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         for description in ["first", "second"] {
             let document = json!({"name": "review", "description": description}).to_string();
             let post = api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", &document)]);
@@ -169,7 +169,7 @@ async fn versioning_of_custom_attestation_types_is_by_a_query_parameter() {
 
 #[tokio::test]
 async fn versioning_repos_are_captured_from_attestations_trails_and_artifacts() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let repo = |name: &str| json!({"name": name, "url": format!("https://git.example.com/{name}")});
         api.report_from(&repo("acme/artifact")).await;
         api.begin("shop", &json!({"name": "t", "repo_info": repo("acme/trail")})).await.created();

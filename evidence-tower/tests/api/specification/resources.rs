@@ -3,7 +3,7 @@
 use Kind::{Any, Boolean, Integer, List, ListOrNull, Object, ObjectOrNull, Text, TextOrNull};
 use serde_json::{Value, json};
 
-use crate::support::{Api, on_every_store_and_mount};
+use crate::support::{Api, on_every_store};
 use crate::trails::COMMIT;
 
 /// What a table calls a type.
@@ -187,7 +187,7 @@ async fn given_artifacts(api: &Api) {
 
 #[tokio::test]
 async fn repo_and_repo_list_response() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         given_artifacts(&api).await;
         let list = api.get("/repos/acme").await.ok();
         expect_table(&list, &REPO_LIST_RESPONSE);
@@ -202,7 +202,7 @@ async fn repo_and_repo_list_response() {
 
 #[tokio::test]
 async fn service_account() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let full = json!({"name": "full", "description": "builds", "privilege": "admin"});
         for body in [full, json!({"name": "bare"})] {
             expect_table(&api.post("/service-accounts/acme").json(body).await.created(), &SERVICE_ACCOUNT);
@@ -213,7 +213,7 @@ async fn service_account() {
 
 #[tokio::test]
 async fn flow() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         given_artifacts(&api).await;
         api.flow("shown", crate::trails::TEMPLATE).await;
         for name in ["full", "bare", "shown"] {
@@ -228,7 +228,7 @@ async fn flow() {
 
 #[tokio::test]
 async fn flow_visibility_is_public_or_private() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let put = |visibility: Value| {
             let document = json!({"name": "web", "description": "", "visibility": visibility}).to_string();
             api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document)])
@@ -246,7 +246,7 @@ async fn flow_visibility_is_public_or_private() {
 
 #[tokio::test]
 async fn artifact_with_git_commit_info_and_repo_info() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         given_artifacts(&api).await;
         for (flow, digit) in [("full", "a"), ("bare", "b")] {
             let by_fingerprint = format!("/artifacts/acme/{flow}/fingerprint/{}", digit.repeat(64));
@@ -274,7 +274,7 @@ async fn artifact_with_git_commit_info_and_repo_info() {
 
 #[tokio::test]
 async fn allowlist_record() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.environment("prod").await;
         let body = json!({"artifact_name": "x", "description": "", "artifact_fingerprint": "a".repeat(64)});
         api.put("/allowlists/acme/prod").json(body).await.created();
@@ -285,7 +285,7 @@ async fn allowlist_record() {
 
 #[tokio::test]
 async fn snapshot_summary() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         api.environment("prod").await;
         api.report_running("prod", &[]).await.created();
         api.report_running("prod", &[('1', &[1])]).await.created();
@@ -299,7 +299,7 @@ async fn snapshot_summary() {
 
 #[tokio::test]
 async fn latest_commit_response() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         given_artifacts(&api).await;
         for (flow, digit) in [("full", "a"), ("bare", "b")] {
             let latest = api.get(&format!("/artifacts/acme/{flow}/{}/latest_commit", digit.repeat(64))).await;
@@ -311,7 +311,7 @@ async fn latest_commit_response() {
 
 #[tokio::test]
 async fn error_body_is_a_message_and_maybe_errors() {
-    on_every_store_and_mount(async |api| {
+    on_every_store(async |api| {
         let bare = api.get("/flows/foobar").await.json();
         expect_table(&bare, &[("message", Text)]);
         for path in
