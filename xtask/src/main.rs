@@ -26,6 +26,8 @@ cargo xtask <command>
   test [--test <target>] <filter>...
            only tests whose name contains a filter, with PostgreSQL and the conformance checks of every store;
            no doc tests, no client. --test builds only that target, such as `api` or `conformance`
+  thorough every test as `test` does, with all that it samples (every tampering, every mount for each case), and
+           then schemathesis; some two hours. EVIDENCE_TEST_SEED chooses another sample, here and for `test`
   client   that client alone, on each store, with the results of the last `cargo xtask test`
   ci       format, clippy, every test, documentation, packages, dependencies: all that has to pass
   openapi  write openapi.json
@@ -61,11 +63,12 @@ const PACKAGES: [&str; 7] = [
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["test"] => test(Need::IfPossible),
+        ["test"] => test(Need::IfPossible, &[]),
         ["test", "--test", target, ref filters @ ..] if are_names(filters) => {
             test_some(&["--test", target], filters)
         }
         ["test", ref filters @ ..] if are_names(filters) => test_some(&["--tests"], filters),
+        ["thorough"] => thorough(),
         ["client"] => Server::provide().and_then(|server| client::run(Need::Always, &server)),
         ["ci"] => ci(),
         ["openapi"] => openapi(),
@@ -88,9 +91,13 @@ fn main() -> ExitCode {
 }
 
 /// Every test of the workspace, then the real client.
-fn test(client: Need) -> Result {
+fn test(client: Need, variables: &[(&str, &str)]) -> Result {
     let server = Server::provide()?;
-    let tests = cargo(["test", "--workspace", "--all-features", "--no-fail-fast", "--", "--include-ignored"]);
+    let mut tests =
+        cargo(["test", "--workspace", "--all-features", "--no-fail-fast", "--", "--include-ignored"]);
+    for (name, value) in variables {
+        tests = tests.env(name, value);
+    }
     let results =
         results::run_and_collect(&mut tests.env(SERVER_URL_VARIABLE, &server.url).command, Show::Everything)?;
     results.require(&REQUIRED_TESTS)?;
@@ -102,6 +109,12 @@ fn test(client: Need) -> Result {
     };
     println!("{results}");
     outcome
+}
+
+/// Runs every test without sampling, then schemathesis.
+fn thorough() -> Result {
+    test(Need::IfPossible, &[("EVIDENCE_TEST_THOROUGH", "1")])?;
+    schemathesis::run()
 }
 
 /// Whether none is an option.
@@ -143,7 +156,7 @@ fn ci() -> Result {
     step("clippy without features", || {
         cargo(["clippy", "--package", "evidence-core", "--no-default-features", "--", "-D", "warnings"]).run()
     })?;
-    step("tests", || test(Need::Always))?;
+    step("tests", || test(Need::Always, &[]))?;
     step("documentation", || {
         cargo(["doc", "--workspace", "--all-features", "--no-deps"]).env("RUSTDOCFLAGS", "-Dwarnings").run()
     })?;
