@@ -10,7 +10,6 @@
 mod http;
 mod mail;
 mod signature;
-mod smtp;
 
 use async_trait::async_trait;
 use evidence_core::actions::Destination;
@@ -40,7 +39,7 @@ pub struct Options {
 pub enum NoNotifier {
     /// The address of the mail server cannot be read. It is not repeated here, for it may hold a password.
     #[error("the URL of the mail server cannot be read: {0}")]
-    Smtp(#[source] Box<dyn std::error::Error + Send + Sync>),
+    Smtp(#[source] lettre::transport::smtp::Error),
     /// There is a mail server, and nobody from whom mails are.
     #[error("mails need a sender, as evidence@example.com")]
     NoMailFrom,

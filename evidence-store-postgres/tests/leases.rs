@@ -40,9 +40,6 @@ async fn a_delivery_waits_for_whoever_is_just_taking_its_lease() {
         address: String::new(),
         next: Position { entry: 1, event: 0 },
         attempts: 0,
-        addresses_left: vec![],
-        refused_since: None,
-        addresses_given_up: vec![],
         last_success_at: None,
         last_failure_at: None,
     };

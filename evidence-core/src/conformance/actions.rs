@@ -174,9 +174,6 @@ pub(super) fn delivery(org: &Org, n: u64, waits: bool) -> Delivery {
         address: "address".to_owned(),
         next,
         attempts: 2,
-        addresses_left: vec!["a@example.com".to_owned()],
-        refused_since: Some(at(2)),
-        addresses_given_up: vec!["b@example.com".to_owned()],
         last_success_at: None,
         last_failure_at: Some(at(3)),
     };

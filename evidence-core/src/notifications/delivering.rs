@@ -17,7 +17,7 @@ use crate::notifications::job::{HEAVY, Known, NAME, Post, REST, after};
 use crate::notifications::lookup;
 use crate::notifications::payload::payload;
 use crate::notifications::sender::Message;
-use crate::notifications::store::{Delivery, DeliveryState, Position};
+use crate::notifications::store::{Delivery, Position};
 use crate::notifications::watched::places;
 use crate::page::Listed;
 use crate::service::EvidenceService;
@@ -39,32 +39,10 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 /// After so many failed attempts, some two and a half days, an event is given up, and the next one has its turn.
 const MOST_ATTEMPTS: u32 = 72;
 
-/// After so long it is given up where some of a mail's addresses have it and the server refuses it for now for the others: one
-/// that takes no mail from whom it does not know yet (greylisting) takes it by then, and the next event waits meanwhile, for
-/// those that have this one, too. Of many that are left it is given up later, when the server was asked about each, though it
-/// be silent about all others.
-const LONGEST_REFUSED: Duration = Duration::from_secs(30 * 60);
-const LONGEST_REFUSED_OF_EACH: Duration = Duration::from_secs(90);
-
-/// The longest pause in that time: however many attempts failed before, the server is asked several times.
-const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(5 * 60);
-
 /// How long is waited after so many failed attempts at an event.
 fn pause(attempts: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(attempts.saturating_sub(1));
     FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE)
-}
-
-/// For how long a mail for so many addresses is tried again that the server refuses for now.
-fn longest_refused(addresses: usize) -> Duration {
-    let of_all = LONGEST_REFUSED_OF_EACH.saturating_mul(u32::try_from(addresses).unwrap_or(u32::MAX));
-    of_all.max(LONGEST_REFUSED)
-}
-
-/// How long is waited after the last failed attempt at a mail or another message.
-fn pause_after(state: &DeliveryState) -> Duration {
-    let longest = state.refused_since.map_or(LONGEST_PAUSE, |_| LONGEST_REFUSED_PAUSE);
-    pause(state.attempts).min(longest)
 }
 
 /// What became of telling a target of an entry.
@@ -273,7 +251,7 @@ impl Post {
                 id: delivery_id(org, go.target.id, at, leaf),
                 org,
                 at: self.evidence.now(),
-                destination: go.delivery.state.still_told(&go.target.destination),
+                destination: go.target.destination.clone(),
                 payload: text,
                 text: payload.description().to_owned(),
                 subject: payload.subject(),
@@ -299,51 +277,25 @@ impl Post {
         let (due_at, state) = (&mut go.delivery.due_at, &mut go.delivery.state);
         let following = Position { event: state.next.event + 1, ..state.next };
         go.events_left = go.events_left.saturating_sub(1);
-        let sent = match sent {
-            Ok(()) => Ok(Vec::new()),
-            Err(error) => {
-                let given_up = state.given_up_by(&error);
-                let lost =
-                    given_up.iter().flatten().map(|address| (address.as_str(), error.reason_of(address)));
-                // Where nobody has it, the next attempt is made at all of them.
-                let refused = error.refused().filter(|_| state.is_sent_to_some(&error));
-                for (address, error) in refused.chain(lost) {
-                    tracing::warn!(id = message.id, address, error, "a mail does not come to an address");
-                }
-                given_up.ok_or(error)
-            }
-        };
         match sent {
-            Ok(given_up) => {
+            Ok(()) => {
                 state.last_success_at = Some(now);
-                state.addresses_given_up = given_up;
                 state.go_on_from(following);
                 *due_at = Some(now);
             }
             Err(error) => {
-                state.failed(&error, now);
+                state.attempts += 1;
                 state.last_failure_at = Some(now);
-                // What stays down is told of once.
+                // A target that stays down is logged once.
                 match state.attempts {
                     1 => tracing::info!(id = message.id, %error, "a notification was not delivered"),
                     attempt => {
                         tracing::debug!(id = message.id, attempt, %error, "a notification was not delivered")
                     }
                 }
-                *due_at = Some(after(now, pause_after(state)));
-                let longest = longest_refused(state.addresses_left.len());
-                let is_refused = state.refused_since.is_some_and(|since| after(since, longest) <= now);
-                if is_refused || state.attempts >= MOST_ATTEMPTS {
-                    let addresses = std::mem::take(&mut state.addresses_left);
+                *due_at = Some(after(now, pause(state.attempts)));
+                if state.attempts >= MOST_ATTEMPTS {
                     tracing::warn!(id = message.id, %error, "a notification is given up");
-                    for address in &addresses {
-                        let error = error.reason_of(address);
-                        tracing::warn!(id = message.id, address, error, "a mail does not come to an address");
-                    }
-                    if !addresses.is_empty() {
-                        *due_at = Some(now);
-                        state.addresses_given_up = addresses;
-                    }
                     state.go_on_from(following);
                 }
                 go.events_left = 0;
@@ -358,26 +310,6 @@ impl Post {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_server_that_refuses_a_mail_for_now_is_asked_often_however_many_attempts_failed() {
-        let action = "00000000-0000-0000-0000-00000001".parse().unwrap();
-        let first = DeliveryState::first(action, Position { entry: 1, event: 0 });
-        for (attempts, other, refused) in [(1, 1, 1), (9, 256, 256), (10, 512, 300), (60, 3600, 300)] {
-            let state = DeliveryState { attempts, ..first.clone() };
-            assert_eq!(pause_after(&state).as_secs(), other, "{attempts}");
-            let state = DeliveryState { refused_since: Some(Timestamp::from_seconds(1)), ..state };
-            assert_eq!(pause_after(&state).as_secs(), refused, "{attempts}");
-        }
-    }
-
-    #[test]
-    fn a_mail_that_is_refused_is_tried_for_as_long_as_it_takes_to_ask_about_each_address() {
-        for (addresses, minutes) in [(1, 30), (20, 30), (100, 150)] {
-            let longest = longest_refused(addresses);
-            assert_eq!(longest.as_secs() / 60, minutes, "{addresses}");
-        }
-    }
 
     #[test]
     fn pauses_double_up_to_an_hour() {

@@ -14,5 +14,5 @@ pub(crate) mod watched;
 
 pub use job::Notify;
 pub use replay::replay;
-pub use sender::{MailStatus, Message, NotSent, Sender};
+pub use sender::{Message, NotSent, Sender};
 pub use store::{Channel, Delivery, DeliveryState, DeliveryStore, Position};

@@ -54,8 +54,7 @@ async fn again_from(
         // What waits for it still is told, too.
         let waits = known.as_ref().is_some_and(|known| known.due_at.is_some());
         state.next = if waits { state.next.min(again) } else { again };
-        (state.attempts, state.refused_since) = (0, None);
-        state.addresses_left.clear();
+        state.attempts = 0;
         let state = state.at_destination(&target.destination);
         let revision = known.map_or(0, |known| known.revision);
         let channel = Channel::of(&target.destination);
