@@ -18,8 +18,16 @@
 //! Each program prints rows of one table, for SQLite and for PostgreSQL; nothing here is a test, and no figure fails a
 //! build. `cargo xtask bench --page` writes them to `README.md` beside them, with plots.
 //!
-//! `http.rs` takes words that narrow what it measures to figures whose id and engine have them all:
-//! `cargo bench -p evidence-benches --bench bench_http -- P3 postgres`.
+//! The figures mean something on a quiet machine only. `cargo xtask bench --page bench_loads` runs one program again. Words
+//! after `--` select the rows whose id and engine have them all, and variables set the sizes:
+//!
+//! ```sh
+//! cargo bench -p evidence-benches --bench bench_http -- P3 postgres
+//! cargo bench -p evidence-benches --bench bench_loads -- write sqlite
+//! EVIDENCE_BENCH_GROWTH=10000,1000000 cargo bench -p evidence-benches --bench bench_growth
+//! EVIDENCE_BENCH_GROWTH=10000,1000000 cargo bench -p evidence-benches --bench bench_records
+//! EVIDENCE_BENCH_REPORTS=100000 EVIDENCE_BENCH_CHANGES=10000 cargo bench -p evidence-benches --bench bench_environments
+//! ```
 
 mod attester;
 mod client;

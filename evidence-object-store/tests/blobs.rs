@@ -1,5 +1,15 @@
 //! Attachments in an object store keep what a store promises of attachments, in memory and in a directory; and go in and
 //! out through the service.
+//!
+//! No test reaches S3. To try it by hand, use a stand-in and an `evidence-server` built with `--features s3`:
+//!
+//! ```sh
+//! pip install 'moto[server]' && moto_server -p 5577 &
+//! export AWS_ENDPOINT=http://127.0.0.1:5577 AWS_ALLOW_HTTP=true AWS_REGION=us-east-1
+//! export AWS_ACCESS_KEY_ID=a AWS_SECRET_ACCESS_KEY=b
+//! python -c "import boto3; boto3.client('s3', endpoint_url='$AWS_ENDPOINT').create_bucket(Bucket='attachments')"
+//! evidence-server serve --attachments s3://attachments/acme
+//! ```
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
