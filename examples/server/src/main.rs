@@ -12,7 +12,6 @@ mod demo;
 mod descriptors;
 mod failure;
 mod fsck;
-mod http2_send_timeout;
 mod ledger;
 mod lingering;
 mod logging;

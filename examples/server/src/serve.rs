@@ -19,7 +19,7 @@ use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -29,12 +29,11 @@ use tower::{Service, ServiceExt};
 use crate::cli::{ApiOptions, ServeOptions, Switch};
 use crate::descriptors::raise_and_divide_file_limit;
 use crate::failure::Failure;
-use crate::http2_send_timeout::{StreamExecutor, TrackedBody};
 use crate::lingering::{LingerBounds, Lingering};
 use crate::logging;
 use crate::notifications;
 use crate::store::{self, AnyStore};
-use crate::timeouts::{ActiveRequests, BodyDeadline, BodyTimeouts, BoxError, IdleTimeout};
+use crate::timeouts::{ActiveRequests, BodyDeadline, BodyTimeouts, BoxError, IdleTimeout, TrackedBody};
 
 /// How long a peer may take for its first byte and for a request's head, and how long it may be silent between requests.
 const HEAD_OR_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -219,7 +218,7 @@ fn set_nodelay(stream: &TcpStream) {
 /// The open connections.
 struct Connections<A> {
     api: A,
-    http: auto::Builder<StreamExecutor>,
+    http: auto::Builder<TokioExecutor>,
     /// Asks connections to end. Each of them has a receiver.
     stop: watch::Sender<()>,
 }
@@ -232,7 +231,7 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
     fn new(api: A) -> Self {
-        let mut http = auto::Builder::new(StreamExecutor { timeout: STALL_TIMEOUT });
+        let mut http = auto::Builder::new(TokioExecutor::new());
         http.http1()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_OR_IDLE_TIMEOUT)

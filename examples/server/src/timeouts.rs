@@ -258,6 +258,50 @@ where
     }
 }
 
+/// The body of an answer. Its request is open until the body is dropped, and active while the service makes the next piece.
+#[derive(Debug)]
+pub(crate) struct TrackedBody<B> {
+    body: B,
+    requests: ActiveRequests,
+    active: Option<ActiveRequest>,
+    _open: OpenRequest,
+}
+
+impl<B> TrackedBody<B> {
+    /// The body of an answer to `open` on the connection of these requests.
+    pub(crate) const fn new(body: B, requests: ActiveRequests, open: OpenRequest) -> Self {
+        Self { body, requests, active: None, _open: open }
+    }
+}
+
+impl<B: Body + Unpin> Body for TrackedBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let this = &mut *self;
+        let frame = Pin::new(&mut this.body).poll_frame(cx);
+        match frame {
+            Poll::Ready(_) => this.active = None,
+            Poll::Pending => {
+                this.active.get_or_insert_with(|| this.requests.begin());
+            }
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
