@@ -105,7 +105,7 @@ pub(crate) struct Scratch<S> {
 }
 
 impl<S: ScratchSession> Scratch<S> {
-    /// Creates the tables' description from a session whose scratch tables are empty.
+    /// Takes over a session whose scratch tables are empty, and reads the list of derived tables.
     pub(crate) async fn new(session: S) -> StoreResult<Self> {
         let mut scratch = Self { session, tables: Vec::new() };
         for (name, key) in scratch.rows::<(String, String)>(TABLES.text(S::DIALECT), vec![]).await? {
@@ -310,8 +310,8 @@ impl<S: ScratchSession> Scratch<S> {
         problems.pop().map_or(Ok(ledgers), |problem| Err(StoreError::corrupt(problem)))
     }
 
-    /// Returns the ledgers of the organizations after `after` that any readable table mentions. A ledger may
-    /// lack its head or its organization.
+    /// Returns the ledgers of the organizations after `after` that have readable entries or heads. A ledger
+    /// may lack its head or its organization. Unreadable tables are added to `problems`.
     pub(crate) async fn readable_ledgers(
         &mut self,
         after: Option<Cell>,

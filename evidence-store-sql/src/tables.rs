@@ -116,7 +116,7 @@ enum OnConflict {
         /// The columns of the key.
         key: &'static str,
     },
-    /// The row is updated unless it is equal: all columns from the given one on.
+    /// The row is updated unless it is equal: all columns after the unchanged ones.
     DoUpdate {
         /// The columns of the key in SQLite and in PostgreSQL.
         key: [&'static str; 2],
@@ -554,9 +554,8 @@ impl TableWrite {
         }
     }
 
-    /// Returns the number of leading columns that identify rows, and the number of those that a later row
-    /// leaves unchanged. Returns `None` for tables whose rows are never replaced. A group writes each row of
-    /// the other tables once.
+    /// Returns two numbers of leading columns: those that identify a row, and those that a later row leaves
+    /// unchanged. A group writes each such row once. Returns `None` for tables whose rows are never replaced.
     pub(crate) const fn replaces(self) -> Option<(usize, usize)> {
         match self.definition().conflict {
             OnConflict::DoUpdate { key_columns, unchanged_columns, .. } => {

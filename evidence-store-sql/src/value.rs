@@ -20,7 +20,7 @@ pub enum Value {
     /// Bytes.
     Bytes(Vec<u8>),
     /// An organization in the column `org`: an integer key in SQLite, the bytes of the id in PostgreSQL. An
-    /// unknown organization binds a key that matches no row.
+    /// unknown organization binds a value that matches no row.
     Org(Id),
     /// Null in place of an organization.
     NoOrg,
