@@ -20,9 +20,10 @@ use crate::value::Cell;
 /// The number of entries that are in memory at a time.
 pub(crate) const PAGE: u64 = 256;
 
-/// The divisor for the size of a part. A part covers organizations until they have 1/16 of all entries. Small
-/// organizations share a part, because beginning and ending a part takes longer than reading them. In SQLite,
-/// each part also scans the tables that have no index by organization.
+/// The number of parts into which a walk divides all entries. A part covers organizations until they have
+/// this fraction of the entries (1/16). Small organizations share a part, because beginning and ending a part
+/// takes longer than reading them. In SQLite, each part also scans the tables that have no index by
+/// organization.
 const MAX_PARTS: u64 = 16;
 
 /// The number of attachment bytes between checkpoints of SQLite's write-ahead log.
@@ -208,7 +209,7 @@ impl<S: ScratchSession> Walk<S> {
     }
 
     async fn check(&mut self) -> StoreResult<()> {
-        // Losses come first, so that writes during the check do not hide them.
+        // Losses come first. With an older snapshot, writes during the check would look lost.
         let losses = self.scratch.losses().await?;
         self.note(losses);
         let file = self.scratch.integrity().await?;
@@ -336,7 +337,7 @@ impl<S: ScratchSession> Walk<S> {
         if head.is_none() && self.report.problems.len() == before {
             self.problem(ledger, "its ledger has no head");
         }
-        // Without a head, all entries up to the first gap are checked.
+        // Without a head, the entries are checked to their end.
         let size = head.as_ref().map(Frontier::size);
         let (mut frontier, mut completed, mut derivation) = (Frontier::default(), 0, Derivation::default());
         let latest = self.scratch.now().await?.plus(MAX_CLOCK_LEAD);

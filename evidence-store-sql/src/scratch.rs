@@ -72,7 +72,7 @@ pub trait ScratchSession: Send + Sized + 'static {
     /// column `org`.
     fn write(&mut self, org: &Cell, rows: Rows) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// SQLite: returns a sentence for each write that the note beside the file lists but the database lacks.
+    /// SQLite: returns a sentence for each write that a note beside the file records but the database lacks.
     /// PostgreSQL: returns nothing, because the server does not start without its log.
     fn losses(&mut self) -> impl Future<Output = StoreResult<Vec<String>>> + Send;
 
@@ -533,8 +533,8 @@ impl<S: ScratchSession> Scratch<S> {
     }
 
     /// Replaces the stored rows with the rows derived from every ledger. Returns the number of changed rows,
-    /// or `None` if a newer program must do it. Deletes the rows of all tables first, because names and
-    /// numbers may have been exchanged between rows.
+    /// or `None` if a newer program must do it. First deletes the differing rows of all tables, then inserts,
+    /// because names and numbers may have been exchanged between rows.
     pub(crate) async fn swap_in_all(&mut self) -> StoreResult<Option<u64>> {
         let min_writer = self.rows::<(i64,)>(MIN_WRITER_VERSION, vec![]).await?;
         if min_writer.first().is_some_and(|(version,)| *version > self.session.version()) {

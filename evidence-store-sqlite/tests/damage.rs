@@ -342,7 +342,7 @@ async fn an_organization_whose_rows_are_all_gone_is_missed() {
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert_eq!(bench.store.rebuild().await.unwrap().rows, 0);
     }
-    // Deleting the registration of an existing organization does not hide this.
+    // Deleting the registration of an existing organization is reported too.
     bench.execute("DELETE FROM known_organization WHERE name = 'acme'");
     has(&bench.problems().await, "an organization is not in table known_organization: acme (");
     bench.store.rebuild().await.unwrap();

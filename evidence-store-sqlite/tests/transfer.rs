@@ -110,7 +110,7 @@ async fn damage_in_one_organization_keeps_no_other() {
     .enumerate()
     {
         assert!(rows.execute(&damage, []).unwrap() > 0, "{damage}");
-        // An intact ledger in the target stays as it is.
+        // An intact ledger in the target stays as it is, and does not count as another ledger.
         let mut named = 0;
         let mut progress = |progress| named += u64::from(matches!(progress, CopyProgress::Damaged { .. }));
         let [from, to] = [&source, &again].map(|store| Side::from(&**store as &dyn Transfer));
