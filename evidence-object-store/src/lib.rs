@@ -1,10 +1,10 @@
 //! Attachments outside the database: in a directory, in an S3-compatible store (feature `s3`), or in any
-//! [`object_store::ObjectStore`] of the host's.
+//! [`object_store::ObjectStore`] of the host.
 //!
-//! Everything else stays in the store; only the content of attachments goes here, under `{organization}/{sha256}`, so
-//! that the same content is kept once per organization, and overwritten only if it no longer matches its digest. The object
-//! `evidence-marker` has the id that the store notes: where it is missing, as below the mount point of a volume that is not
-//! mounted, nothing is written.
+//! Only the content of attachments is stored here; everything else stays in the store. The objects are named
+//! `{organization}/{sha256}`. Each organization stores the same content once, and overwrites it only if it no
+//! longer matches its digest. The object `evidence-marker` contains the id that the store records. If it is
+//! missing, for example because a volume is not mounted, nothing is written.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -48,17 +48,17 @@ use tokio::time::{Instant, timeout_at};
 
 pub use open::OpenError;
 
-/// The size of the parts of a multipart upload, the least that S3 takes. Smaller content is one request.
+/// The part size of a multipart upload: the minimum of S3. Smaller content is one request.
 const PART: usize = 5 << 20;
 
-/// Bytes of a marker: an id and a line end.
+/// The size of a marker in bytes: an id and a newline.
 const MARKER_SIZE: u64 = 33;
 
-/// How many requests run at a time. One that is not answered, as by a directory on a disk that is gone, keeps a thread of
-/// the runtime's pool, even when nobody waits for it any more.
+/// The maximum number of concurrent requests. An unanswered request, for example to a directory on a failed
+/// disk, occupies a thread of the runtime's pool even after its caller has gone.
 const MAX_REQUESTS: usize = 64;
 
-/// How long the object store may take to answer one request.
+/// The time limit for one request to the object store.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Attachments in an object store.
@@ -67,7 +67,7 @@ pub struct ObjectBlobs {
     objects: Arc<dyn ObjectStore>,
     prefix: Path,
     requests: Arc<Semaphore>,
-    /// The directory in which the objects are files.
+    /// The directory that contains the objects as files.
     directory: Option<Arc<std::path::Path>>,
 }
 
@@ -75,8 +75,9 @@ pub struct ObjectBlobs {
 const PROBE: &str = "write-probe";
 
 impl ObjectBlobs {
-    /// Attachments in this store, each a `{organization}/{sha256}` below `prefix`. What the store has answered must be
-    /// durable: a [`object_store::local::LocalFileSystem`] needs `with_fsync(true)` for that.
+    /// Creates attachments in this object store, each named `{organization}/{sha256}` below `prefix`. The
+    /// object store must be durable: it may acknowledge a write only after the sync. A
+    /// [`object_store::local::LocalFileSystem`] needs `with_fsync(true)` for that.
     pub fn new(objects: Arc<dyn ObjectStore>, prefix: Path) -> Self {
         Self { objects, prefix, requests: Arc::new(Semaphore::new(MAX_REQUESTS)), directory: None }
     }
@@ -90,10 +91,11 @@ impl ObjectBlobs {
             builder.mode(0o700);
             match builder.create(root.join(org.to_string())).await {
                 Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
-                // The request that created an existing directory may have failed before it synced the root.
+                // A request that created the existing directory may have failed before it synced the root.
                 _ => {}
             }
-            // As `object_store` does for the directories that it creates: elsewhere a directory cannot be opened.
+            // `object_store` does the same for the directories that it creates. Other systems cannot open a
+            // directory.
             #[cfg(unix)]
             tokio::fs::File::open(&*root).await?.sync_all().await?;
             Ok(())
@@ -107,7 +109,8 @@ impl ObjectBlobs {
         self.prefix.clone().join(org.to_string()).join(sha256.as_str())
     }
 
-    /// Sends a request and waits for its outcome. One that times out goes on, and counts, until it is answered.
+    /// Sends a request and waits for its outcome. A request that times out continues, and occupies its permit
+    /// until it is answered.
     async fn request<T, F>(&self, request: impl FnOnce(Arc<dyn ObjectStore>) -> F) -> StoreResult<T>
     where
         T: Send + 'static,
@@ -119,7 +122,7 @@ impl ObjectBlobs {
         answer.map_err(|error| StoreError::Failed(error.into()))
     }
 
-    /// Begins a request, when fewer than [`MAX_REQUESTS`] run.
+    /// Starts a request as soon as fewer than [`MAX_REQUESTS`] run.
     async fn begin<T, F>(
         &self,
         deadline: Instant,
@@ -139,7 +142,7 @@ impl ObjectBlobs {
         }))
     }
 
-    /// The size of an object; `None` if it does not exist.
+    /// Returns the size of an object, or `None` if it does not exist.
     async fn size(&self, path: &Path) -> StoreResult<Option<u64>> {
         let path = path.clone();
         match self.request(|objects| async move { objects.head(&path).await }).await? {
@@ -149,7 +152,7 @@ impl ObjectBlobs {
         }
     }
 
-    /// Whether the object exists and matches its digest. It is streamed, with one request.
+    /// Returns whether the object exists and matches its digest. It is streamed, with one request.
     async fn is_whole(&self, path: &Path, sha256: &Fingerprint) -> StoreResult<bool> {
         let path = path.clone();
         let mut content = match self.request(|objects| async move { objects.get(&path).await }).await? {
@@ -176,7 +179,7 @@ impl ObjectBlobs {
         put.await?.map(drop).map_err(unavailable)
     }
 
-    /// Uploads a first part and the rest. An upload that fails is aborted, and leaves nothing to be read.
+    /// Uploads a first part and the rest. A failed upload is aborted, and leaves no readable object.
     async fn put_in_parts(&self, path: &Path, first: Vec<u8>, mut rest: Parts<'_>) -> StoreResult<()> {
         let path = path.clone();
         let begun = self.request(|objects| async move { objects.put_multipart(&path).await }).await?;
@@ -210,7 +213,8 @@ impl ObjectBlobs {
         }
     }
 
-    /// Parts that cannot be aborted now are expired by the bucket's lifecycle rules; the caller returns the first error.
+    /// Aborts an upload. If the abort fails, the bucket's lifecycle rules expire the parts; the caller
+    /// returns the first error.
     async fn abort(&self, mut upload: Box<dyn MultipartUpload>) {
         let _ = self.request(|_| async move { upload.abort().await }).await;
     }
@@ -221,7 +225,8 @@ fn timed_out() -> StoreError {
     StoreError::Unavailable(ObjectStoreFailure(format!("no answer within {seconds} seconds")).into())
 }
 
-/// A failed request, on one line: the errors of `object_store` repeat their sources, and those of S3 have several lines.
+/// A failed request, as a single line. The errors of `object_store` repeat their sources, and those of S3
+/// have several lines.
 #[derive(Debug, thiserror::Error)]
 #[error("the object store of the attachments: {0}")]
 struct ObjectStoreFailure(String);
@@ -233,7 +238,7 @@ fn unavailable(error: Error) -> StoreError {
     StoreError::Unavailable(ObjectStoreFailure(words.join(" ")).into())
 }
 
-/// The bytes of chunk `number`; `None` if its end is beyond `u64`.
+/// Returns the byte range of chunk `number`, or `None` if its end exceeds `u64`.
 fn range(number: u64) -> Option<Range<u64>> {
     let chunk = CHUNK as u64;
     let start = number.checked_mul(chunk)?;
@@ -263,7 +268,7 @@ impl Blobs for ObjectBlobs {
         match self.request(|objects| async move { objects.get_range(&object, range).await }).await? {
             Ok(bytes) => Ok(Some(bytes).filter(|bytes| !bytes.is_empty())),
             Err(Error::NotFound { .. }) => Ok(None),
-            // Object stores differ in how they refuse a range past the end.
+            // Object stores refuse a range past the end in different ways.
             Err(error) => match self.size(&path).await? {
                 Some(size) if start < size => Err(unavailable(error)),
                 Some(_) | None => Ok(None),
@@ -277,13 +282,13 @@ impl OutsideBlobs for ObjectBlobs {
     async fn remove(&self, org: Id, sha256: &Fingerprint) -> StoreResult<()> {
         let path = self.path(org, sha256);
         let delete = |objects: Arc<dyn ObjectStore>| async move { objects.delete(&path).await };
-        // No timeout: an unanswered delete may still take effect, so the caller must wait for its outcome or treat it as
-        // unknown.
+        // No timeout: an unanswered delete may still take effect, so the caller must wait for its outcome or
+        // treat it as unknown.
         let deleted = self.begin(Instant::now() + REQUEST_TIMEOUT, delete).await?;
         match deleted.await.map_err(|error| StoreError::Failed(error.into()))? {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
             Err(error) if is_certainly_not_done(&error) => Err(unavailable(error)),
-            // Any other may have been received.
+            // The server may have received any other request.
             Err(error) => Err(StoreError::Failed(error.into())),
         }
     }
@@ -316,7 +321,7 @@ impl OutsideBlobs for ObjectBlobs {
     }
 }
 
-/// Whether the error proves that the request had no effect.
+/// Returns whether the error proves that the request had no effect.
 fn is_certainly_not_done(error: &Error) -> bool {
     use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     let mut sources = std::iter::successors(error.source(), |&source| source.source());

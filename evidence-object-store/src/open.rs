@@ -1,4 +1,4 @@
-//! Opening an object store by its address.
+//! Opens an object store by its address.
 
 use std::sync::Arc;
 #[cfg(feature = "s3")]
@@ -14,7 +14,7 @@ use url::Url;
 
 use crate::ObjectBlobs;
 
-/// Why an object store cannot be opened, each in one sentence that says what to do.
+/// An error of opening an object store. Each message is one sentence that includes the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -28,31 +28,31 @@ pub enum OpenError {
     Directory {
         /// The directory.
         directory: String,
-        /// Why not.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The program was built without the client of S3.
+    /// The program was built without the S3 client.
     #[error("this program was built without S3: build it with the feature 's3', or write file:///directory")]
     WithoutS3,
-    /// The endpoint is plain HTTP, which was not allowed.
+    /// The endpoint is plain HTTP, which is not allowed.
     #[error("the S3 endpoint '{0}' is not encrypted: write https://, or set AWS_ALLOW_HTTP=true")]
     PlainHttp(String),
-    /// The configuration of S3 is incomplete.
+    /// The S3 configuration is incomplete.
     #[error("the S3 bucket of '{url}' cannot be used: check the address and the AWS_… environment variables")]
     S3 {
         /// The address.
         url: String,
-        /// What is wrong.
+        /// The error of the S3 client.
         source: object_store::Error,
     },
 }
 
 impl ObjectBlobs {
-    /// Attachments at an address: `file:///directory`, which must exist, or `s3://bucket/prefix` (feature `s3`), with
-    /// region, endpoint and credentials from the `AWS_…` environment variables.
+    /// Opens the attachments at an address. `file:///directory` must exist. `s3://bucket/prefix` (feature
+    /// `s3`) takes its region, endpoint and credentials from the `AWS_…` environment variables.
     ///
     /// # Errors
-    /// One sentence that says what to do.
+    /// Returns an [`OpenError`], which explains the problem and the remedy.
     pub fn open(address: &str) -> Result<Self, OpenError> {
         let unknown = || OpenError::UnknownAddress(address.to_owned());
         let url = Url::parse(address).map_err(|_| unknown())?;
@@ -66,7 +66,7 @@ impl ObjectBlobs {
 
 fn directory(directory: &std::path::Path) -> Result<ObjectBlobs, OpenError> {
     let unusable = |source| OpenError::Directory { directory: directory.display().to_string(), source };
-    // An error now rather than with the first upload. A missing directory may be a volume that is not mounted.
+    // Fail now and not at the first upload. A missing directory may be a volume that is not mounted.
     tempfile::tempfile_in(directory).map_err(unusable)?;
     let files = LocalFileSystem::new_with_prefix(directory).map_err(|error| unusable(error.into()))?;
     let blobs = ObjectBlobs::new(Arc::new(files.with_fsync(true)), Path::default());
@@ -77,7 +77,8 @@ fn directory(directory: &std::path::Path) -> Result<ObjectBlobs, OpenError> {
 fn s3(url: &Url) -> Result<ObjectBlobs, OpenError> {
     let unusable = |source| OpenError::S3 { url: url.to_string(), source };
     let bucket = AmazonS3Builder::from_env().with_url(url.as_str()).with_retry(retries());
-    // The answer 200 to a bulk request may refuse each item, and a refusal must be distinguishable from an unknown outcome.
+    // A bulk delete returns 200 even if it refuses items, and a refusal must be distinguishable from an
+    // unknown outcome.
     let bucket = bucket.with_disable_bulk_delete(true);
     if let Some(endpoint) = plain_http(&bucket) {
         return Err(OpenError::PlainHttp(endpoint));
@@ -86,20 +87,21 @@ fn s3(url: &Url) -> Result<ObjectBlobs, OpenError> {
     Ok(ObjectBlobs::new(Arc::new(bucket.build().map_err(unusable)?), prefix))
 }
 
-/// Few, for a client is waiting: the default of ten retries may take three minutes.
+/// Few retries, because a client is waiting: the default of ten may take three minutes.
 #[cfg(feature = "s3")]
 fn retries() -> RetryConfig {
     RetryConfig { max_retries: 3, retry_timeout: Duration::from_secs(10), ..RetryConfig::default() }
 }
 
-/// The endpoint, if it is plain HTTP and that is not allowed: every request to it would be refused.
+/// Returns the endpoint if it is plain HTTP and that is not allowed. The client would refuse every request to
+/// it.
 #[cfg(feature = "s3")]
 fn plain_http(bucket: &AmazonS3Builder) -> Option<String> {
     let allowed = bucket.get_config_value(&AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp));
     let endpoint = bucket
         .get_config_value(&AmazonS3ConfigKey::S3Endpoint)
         .or_else(|| bucket.get_config_value(&AmazonS3ConfigKey::Endpoint))?;
-    // The spellings of `true` that `object_store` reads.
+    // The spellings of `true` that `object_store` accepts.
     let allowed = allowed.is_some_and(|allowed| {
         ["1", "true", "on", "yes", "y"].iter().any(|spelling| allowed.eq_ignore_ascii_case(spelling))
     });

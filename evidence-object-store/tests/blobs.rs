@@ -66,7 +66,7 @@ async fn a_directory_keeps_every_promise_of_attachments() {
     outcome.await.unwrap();
 }
 
-/// Pieces of one MiB, and then perhaps a failure.
+/// Pieces of one MiB each, optionally followed by a failure.
 struct Pieces {
     left: usize,
     breaks: bool,
@@ -86,7 +86,7 @@ impl Chunks for Pieces {
     }
 }
 
-/// Above five MiB an object is sent in parts.
+/// Objects above five MiB are sent in parts.
 #[tokio::test]
 async fn a_large_attachment_is_there_whole_or_not_at_all() {
     let directory = tempfile::tempdir().unwrap();
@@ -242,9 +242,9 @@ async fn requests_that_are_not_answered_time_out_and_are_limited_in_number() {
         }
         assert_eq!(begun.elapsed().as_secs(), 30);
     }
-    // Those of the first round still wait for their answers.
+    // The requests of the first round still wait for their answers.
     assert_eq!(silent.0.load(Ordering::Relaxed), 64);
-    // No removal begins then; one that has begun has no answer before it has an end.
+    // A removal does not start in this state. A removal that has started returns no outcome before it ends.
     assert!(matches!(blobs.remove(org, &sha256).await, Err(StoreError::Unavailable(_))));
     let blobs = ObjectBlobs::new(silent as _, Path::default());
     let hour = Duration::from_secs(60 * 60);
@@ -264,7 +264,7 @@ async fn a_directory_that_may_not_be_written_to_says_that_it_removes_nothing() {
     may(0o500);
     let removed = blobs.remove(org, &sha256).await;
     may(0o700);
-    // Root is refused nothing.
+    // Root is never refused.
     if blobs.get_chunk(org, &sha256, 0).await.unwrap().is_some() {
         assert!(matches!(removed, Err(StoreError::Unavailable(_))), "{removed:?}");
     } else {

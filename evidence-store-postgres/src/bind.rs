@@ -1,14 +1,14 @@
-//! Between the store's values and PostgreSQL's: what is bound to a statement, and what a row has.
+//! Converts between the store's values and PostgreSQL's: bound values and cells of rows.
 
 use evidence_core::id::Id;
 use evidence_store_sql::{Cell, Column, Row, Value};
 use sqlx::postgres::{PgArguments, PgRow, PgTypeInfo, PgValueRef};
 use sqlx::{Arguments, FromRow, Row as _, TypeInfo, ValueRef};
 
-/// The arguments of a statement.
+/// Encodes the arguments of a statement.
 pub(crate) fn arguments(values: &[Value]) -> Result<PgArguments, sqlx::Error> {
     let mut arguments = PgArguments::default();
-    // What grows bit by bit is copied each time, to up to twice its size.
+    // A buffer that grows is copied each time, and may reach twice the required size.
     arguments.reserve(values.len(), values.iter().map(size).sum());
     for value in values {
         add(&mut arguments, value).map_err(sqlx::Error::Encode)?;
@@ -16,14 +16,14 @@ pub(crate) fn arguments(values: &[Value]) -> Result<PgArguments, sqlx::Error> {
     Ok(arguments)
 }
 
-/// The length that is sent before each value.
+/// The length prefix of each value.
 const LENGTH: usize = size_of::<i32>();
-/// The most that a value of a fixed length takes, which is an id.
+/// The maximum size of a value of fixed length: an id.
 const FIXED: usize = size_of::<Id>();
-/// What an array has before its elements: its length, dimensions, whether it has nulls, type, length and lower bound.
+/// The header of an array: its length, dimensions, null flag, type, size and lower bound.
 const ARRAY: usize = LENGTH + 5 * size_of::<i32>();
 
-/// The most bytes that a value takes as an argument.
+/// Returns the maximum size of a value as an argument, in bytes.
 fn size(value: &Value) -> usize {
     match value {
         Value::Text(text) => sizes(std::slice::from_ref(text)),
@@ -75,7 +75,7 @@ fn add(arguments: &mut PgArguments, value: &Value) -> Result<(), sqlx::error::Bo
     }
 }
 
-/// A row, and how many bytes it has.
+/// A row and its size in bytes.
 #[derive(Debug)]
 pub(crate) struct Cells {
     pub(crate) row: Row,
@@ -98,7 +98,7 @@ fn cell(value: &PgValueRef<'_>) -> Result<Cell, sqlx::Error> {
     read(value.type_info().as_ref(), bytes)
 }
 
-/// Reads a value as PostgreSQL sends it in binary.
+/// Decodes a value from PostgreSQL's binary format.
 fn read(kind: &PgTypeInfo, bytes: &[u8]) -> Result<Cell, sqlx::Error> {
     let unreadable =
         || sqlx::Error::Decode(format!("a column of type {kind} has {} bytes", bytes.len()).into());
@@ -108,7 +108,7 @@ fn read(kind: &PgTypeInfo, bytes: &[u8]) -> Result<Cell, sqlx::Error> {
         "INT4" => Cell::Int(i32::from_be_bytes(bytes.try_into().map_err(|_| unreadable())?).into()),
         "INT8" => Cell::Int(i64::from_be_bytes(bytes.try_into().map_err(|_| unreadable())?)),
         "BYTEA" => Cell::Bytes(bytes.to_vec()),
-        // A byte says the version of the format.
+        // The first byte is the version of the format.
         "JSONB" => text(bytes.get(1..).ok_or_else(unreadable)?),
         "TEXT" | "VARCHAR" | "NAME" | "JSON" | "UNKNOWN" => text(bytes),
         _ => return Err(unreadable()),

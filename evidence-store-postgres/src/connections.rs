@@ -1,6 +1,6 @@
-//! Connections, and what is asked over them: those of the store's own, or those of a host's pool. The store keeps its own
-//! without sqlx's pool, which sends every connection that is given back a message to see whether it still answers: for
-//! queries as short as ours that is a second round trip each.
+//! Connections and the queries over them: the store's own connections, or those of a host's pool. For its
+//! own, the store does not use sqlx's pool. sqlx checks every returned connection with a message, which would
+//! add a second round trip to each of our short queries.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,21 +15,23 @@ use tokio::time::timeout;
 
 use crate::error::{ConnectError, is_disconnected, timed_out};
 
-/// How much longer a statement is waited for than it may take: the server says itself that one took too long, unless it
+/// The time that the client waits beyond the statement timeout. The server reports a timeout itself unless it
 /// hangs.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// How long a statement that was abandoned may take to end once it is cancelled.
+/// The time limit for an abandoned statement to end after its cancellation.
 const ABANDONED: Duration = Duration::from_secs(5);
 
-/// What is set once on every connection of the store's own, whatever its user, database or server have otherwise.
+/// The settings of every connection of the store's own. They override those of the user, the database and the
+/// server.
 ///
-/// A statement is planned for all values alike, when it is sent for the first time: planning takes several times as long
-/// as answering. A plan is that of index probes, as every statement here means it: otherwise a table of three rows is read
-/// from end to end, and joined by a hash of it.
+/// A statement is planned once for all values, when it is first sent: planning takes several times as long as
+/// execution. Every statement here expects index probes. Without these settings, a table of three rows would
+/// be scanned, and joined by a hash.
 ///
-/// What is acknowledged is on the disk, whatever weaker is set; stronger is kept. The `tcp_` settings are for the server to
-/// let go of a connection, and of its locks, that our machine no longer answers on.
+/// An acknowledged write is on the disk: a weaker setting is overridden, a stronger one stays. With the
+/// `tcp_` settings, the server closes a connection to a machine that no longer responds, and releases its
+/// locks.
 const SETTINGS: &str = "
     SET plan_cache_mode = force_generic_plan;
     SET enable_seqscan = off;
@@ -47,8 +49,8 @@ const SETTINGS: &str = "
     SET tcp_keepalives_count = 6;
     SET tcp_user_timeout = '60s'";
 
-/// What is set besides on connections for work on the whole store: their statements are few and about everything, so they
-/// are planned for what there is, and take as long as they take.
+/// The additional settings of connections for work on the whole store. Their statements are few and read
+/// everything, so they are planned for the actual data, and have no timeout.
 const MAINTENANCE_SETTINGS: &str = "
     RESET plan_cache_mode;
     RESET enable_seqscan;
@@ -58,14 +60,14 @@ const MAINTENANCE_SETTINGS: &str = "
     SET idle_in_transaction_session_timeout = 0;
     SET statement_timeout = 0";
 
-/// The process by whose number the session's statement is cancelled, and whether the settings that matter hold: a pooler
-/// between may have set those of another session.
+/// Selects the process id, which is needed to cancel a statement, and the settings that the store relies on.
+/// A pooler in between may have applied the settings to another session.
 const READ_BACK_SETTINGS: &str = "
     SELECT pg_backend_pid(), current_setting('synchronous_commit'), current_setting('transaction_isolation')";
 
 const CANCEL: &str = "SELECT pg_cancel_backend($1)";
 
-/// Makes a connection, or gives up.
+/// Opens a connection, within the time limit.
 pub(crate) async fn connect(
     options: &PgConnectOptions,
     connect_timeout: Duration,
@@ -73,7 +75,7 @@ pub(crate) async fn connect(
     timeout(connect_timeout, options.connect()).await.unwrap_or_else(|_| Err(timed_out()))
 }
 
-/// How sessions are made: where the database is, and how long a statement may take.
+/// The connection options for sessions, and the statement timeout.
 #[derive(Debug, Clone)]
 pub(crate) struct Address {
     pub(crate) options: PgConnectOptions,
@@ -81,20 +83,21 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// How long the client waits: the server's statement timeout plus [`MARGIN`].
+    /// Returns the time limit of the client: the server's statement timeout plus [`MARGIN`].
     pub(crate) fn client_timeout(&self) -> Duration {
         self.statement_timeout + MARGIN
     }
 }
 
-/// Forgets how statements were planned, though not the statements.
+/// Discards the cached plans, but not the prepared statements.
 const PLAN_ANEW: &str = "DISCARD PLANS";
 
-/// How long a connection goes by its plans, and for how many statements. Tables grow: in an almost empty one all indexes
-/// seem equally good, and PostgreSQL itself plans again only after it has gathered statistics.
+/// The maximum age of the plans of a connection, and the number of statements that use them. Tables grow: in
+/// an almost empty one all indexes seem equally good, and PostgreSQL itself plans again only after it has
+/// gathered statistics.
 const PLAN_LIFETIME: (Duration, u32) = (Duration::from_secs(5), 1024);
 
-/// A connection of the store's own, set as its statements want it.
+/// A connection of the store's own, with its settings applied.
 #[derive(Debug)]
 pub(crate) struct PreparedConnection {
     connection: PgConnection,
@@ -105,13 +108,13 @@ pub(crate) struct PreparedConnection {
 }
 
 impl PreparedConnection {
-    /// Makes a connection.
+    /// Opens a connection and applies the settings.
     pub(crate) async fn connect(address: &Address) -> Result<Self, sqlx::Error> {
         let session = async { Self::of(address.options.connect().await?, address).await };
         timeout(address.client_timeout(), session).await.unwrap_or_else(|_| Err(timed_out()))
     }
 
-    /// Sets a connection that nobody else uses.
+    /// Applies the settings to an exclusive connection.
     pub(crate) async fn of(mut connection: PgConnection, address: &Address) -> Result<Self, sqlx::Error> {
         let millis = address.statement_timeout.as_millis();
         let settings = format!("{SETTINGS}; SET statement_timeout = '{millis}ms'");
@@ -126,19 +129,19 @@ impl PreparedConnection {
         Ok(Self { connection, backend_pid, client_timeout, planned: Instant::now(), used: 0 })
     }
 
-    /// Makes a connection for work on the whole store.
+    /// Opens a connection for work on the whole store.
     pub(crate) async fn connect_for_maintenance(address: &Address) -> Result<PgConnection, sqlx::Error> {
         let mut session = Self::connect(address).await?;
         execute(&mut session.connection, MAINTENANCE_SETTINGS, session.client_timeout).await?;
         Ok(session.connection)
     }
 
-    /// How long the client waits for a statement.
+    /// Returns the time limit of the client for a statement.
     pub(crate) const fn client_timeout(&self) -> Duration {
         self.client_timeout
     }
 
-    /// The connection, for one more statement.
+    /// Returns the connection for one more statement, and discards outdated plans.
     pub(crate) async fn ready(&mut self) -> Result<&mut PgConnection, sqlx::Error> {
         let (age, uses) = PLAN_LIFETIME;
         if self.used >= uses || self.planned.elapsed() >= age {
@@ -149,10 +152,10 @@ impl PreparedConnection {
         Ok(&mut self.connection)
     }
 
-    /// Reads what is left of an answer that nobody waits for.
+    /// Reads the rest of an abandoned result.
     async fn drain(&mut self) -> Result<(), sqlx::Error> {
         match self.connection.ping().await {
-            // How the abandoned statement ended.
+            // The error of the abandoned statement.
             Err(sqlx::Error::Database(_)) => self.connection.ping().await,
             outcome => outcome,
         }
@@ -163,7 +166,7 @@ impl PreparedConnection {
     }
 }
 
-/// The setting of a session that is weaker than the store promises.
+/// Returns an error if a setting of a session is weaker than the store guarantees.
 fn weak_setting(synchronous_commit: &str, isolation: &str) -> Option<ConnectError> {
     let weak = |setting, found: &str| Some(ConnectError::Weak { setting, found: found.to_owned() });
     match (synchronous_commit, isolation) {
@@ -182,22 +185,22 @@ async fn execute(
     timeout(client_timeout, done).await.unwrap_or_else(|_| Err(timed_out())).map(drop)
 }
 
-/// Where the connections that queries use come from.
+/// The source of the connections for queries.
 #[derive(Debug, Clone)]
 pub(crate) enum Connections {
-    /// Of the store alone.
+    /// The store's own connections.
     Own(Arc<Pool>),
-    /// A host's, for its own statements too: so they are left as they are.
+    /// A host's pool. The host runs its own statements on it, so the store does not change the settings.
     Host {
-        /// Its pool.
+        /// The pool.
         pool: PgPool,
-        /// How long a statement may take.
+        /// The time limit of a statement.
         statement_timeout: Duration,
     },
 }
 
 impl Connections {
-    /// Where the database is.
+    /// Returns the address of the database and the statement timeout.
     pub(crate) fn address(&self) -> Address {
         match self {
             Self::Own(pool) => pool.address.clone(),
@@ -208,7 +211,7 @@ impl Connections {
         }
     }
 
-    /// How many there are at most.
+    /// Returns the maximum number of connections.
     pub(crate) fn max_connections(&self) -> u32 {
         match self {
             Self::Own(pool) => pool.max_connections,
@@ -216,7 +219,7 @@ impl Connections {
         }
     }
 
-    /// How long a query waits for one.
+    /// Returns the time that a query waits for a connection.
     pub(crate) fn acquire_timeout(&self) -> Duration {
         match self {
             Self::Own(pool) => pool.acquire_timeout,
@@ -224,7 +227,7 @@ impl Connections {
         }
     }
 
-    /// Every row that a statement answers with. The share is held for as long as the connection is used.
+    /// Returns every row of a statement. The share is held as long as the connection is in use.
     pub(crate) async fn rows<R>(
         &self,
         sql: SqlStr,
@@ -242,7 +245,8 @@ impl Connections {
         }
     }
 
-    /// The same where a connection was found dead: after the server was restarted those that were kept are all dead.
+    /// Runs a statement again after it hit a dead connection. After a server restart, all idle connections
+    /// are dead, so they are dropped first.
     pub(crate) async fn rows_anew<R>(
         &self,
         sql: SqlStr,
@@ -264,14 +268,14 @@ impl Connections {
         }
     }
 
-    /// Gives up the connections of the store's own that nobody uses: they lead to a server that is not the one any more.
+    /// Closes the store's own idle connections, which lead to a server that no longer exists.
     pub(crate) fn drop_idle(&self) {
         if let Self::Own(pool) = self {
             pool.with_idle(std::mem::take);
         }
     }
 
-    /// Closes every connection, each when it is free.
+    /// Closes every connection as soon as it is free.
     pub(crate) async fn close(&self) {
         match self {
             Self::Own(pool) => pool.close().await,
@@ -280,7 +284,7 @@ impl Connections {
     }
 }
 
-/// A connection of a pool that answers, found by asking each.
+/// Returns a live connection of a pool. Pings each candidate.
 async fn acquire_live(pool: &PgPool) -> Result<PoolConnection<Postgres>, sqlx::Error> {
     loop {
         let mut connection = pool.acquire().await?;
@@ -291,8 +295,8 @@ async fn acquire_live(pool: &PgPool) -> Result<PoolConnection<Postgres>, sqlx::E
     }
 }
 
-/// A host's connection in use. Where nobody waits for its answer any more it is closed, for the pool would keep others
-/// waiting until the statement ends.
+/// A connection of a host's pool in use. If its caller abandons the result, the connection is closed: in the
+/// pool it would block others until the statement ends.
 struct Borrowed {
     connection: PoolConnection<Postgres>,
     busy: bool,
@@ -334,7 +338,8 @@ where
     timeout(client_timeout, rows).await.unwrap_or_else(|_| Err(timed_out()))
 }
 
-/// A few connections, made when they are needed. The one that was used last is used next: it has prepared the most.
+/// A pool of a few connections, opened on demand. The most recently used one is used next, because it has
+/// prepared the most statements.
 #[derive(Debug)]
 pub(crate) struct Pool {
     address: Address,
@@ -342,7 +347,7 @@ pub(crate) struct Pool {
     acquire_timeout: Duration,
     permits: Arc<Semaphore>,
     idle: Mutex<Vec<PreparedConnection>>,
-    /// Over which abandoned statements are cancelled, once there was one.
+    /// The connection that cancels abandoned statements, opened by the first cancellation.
     control: tokio::sync::Mutex<Option<PgConnection>>,
 }
 
@@ -353,7 +358,7 @@ impl Pool {
         Self { address, max_connections, acquire_timeout, permits, idle, control }
     }
 
-    /// A free connection, or a new one where there may be one more.
+    /// Returns an idle connection, or opens one if the limit allows it.
     async fn take(pool: &Arc<Self>, share: Option<Arc<Share>>) -> Result<PooledConnection, sqlx::Error> {
         let taken = async {
             let permit = Arc::clone(&pool.permits).acquire_owned().await;
@@ -376,8 +381,8 @@ impl Pool {
         work(&mut self.idle.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends a statement that nobody waits for, and keeps the connection where that succeeds. It counts as used until then,
-    /// so that whoever asks and hangs up again and again makes no more connections than others.
+    /// Cancels an abandoned statement, and keeps the connection if that succeeds. The permit is held until
+    /// then, so callers that repeatedly disconnect do not get more connections than others.
     async fn abandon(self: Arc<Self>, mut session: PreparedConnection, permit: Permit) {
         let ended = async {
             self.cancel(session.backend_pid).await?;
@@ -390,7 +395,8 @@ impl Pool {
         drop(permit);
     }
 
-    /// Cancels what a session does. sqlx keeps what the protocol's own request to cancel takes to itself.
+    /// Cancels the statement of a session by a query. sqlx does not expose the key that the protocol's cancel
+    /// request needs.
     async fn cancel(&self, backend_pid: i32) -> Result<(), sqlx::Error> {
         let mut control = self.control.lock().await;
         let mut connection = match control.take() {
@@ -403,25 +409,26 @@ impl Pool {
     }
 
     async fn close(&self) {
-        // Whoever asks from now on waits behind this and is refused.
+        // Later callers queue behind this call and are then refused.
         let all = self.permits.acquire_many(self.max_connections).await;
         self.permits.close();
         drop(all);
         for session in self.with_idle(std::mem::take) {
-            // An error means that it is closed already.
+            // An error means that the connection is closed already.
             session.close().await.ok();
         }
         drop(self.control.lock().await.take());
     }
 }
 
-/// A permit to use one connection, and a share of the organization's where the query may take long.
+/// A permit for one connection, and a share of the organization if the query may take long.
 type Permit = (OwnedSemaphorePermit, Option<Arc<Share>>);
 
-/// A connection in use. It goes back when this is dropped, or once what it is busy with has been cancelled.
+/// A connection in use. Dropping it returns it to the pool; if a statement is running, only after its
+/// cancellation.
 struct PooledConnection {
     pool: Arc<Pool>,
-    /// Nothing once it is given up.
+    /// `None` after it was given up.
     held: Option<(PreparedConnection, Permit)>,
     busy: bool,
 }

@@ -1,4 +1,4 @@
-//! Connecting, and the driver of the store in a schema.
+//! Connects to the database, and implements the driver of the store in a schema.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -28,11 +28,12 @@ use crate::schema::{Schema, TABLES};
 use crate::scratch::ScratchDatabase;
 use crate::writer::{Job, Writer};
 
-/// How long the first connection may take to be made.
+/// The time limit for opening the first connection.
 pub(crate) const CONNECTING: Duration = Duration::from_secs(30);
 
-/// One of the tables `$2` of the schema `$1` of which this user has not the privilege that `$3` says, and which: what an
-/// operator takes away besides, as from ledgers that nobody changes, is not missed. It is read from the catalog.
+/// Selects one of the tables `$2` of the schema `$1` on which the user lacks the privilege in `$3`, and that
+/// privilege. Only necessary privileges are checked: an operator may revoke others, for example on ledgers,
+/// which are never changed. Reads the catalog.
 const NOT_WRITABLE: &str = "
     SELECT c.relname::text, p.privilege FROM UNNEST($2::text[], $3::text[]) AS p (name, privilege)
     JOIN pg_catalog.pg_class c ON c.relname = p.name::name
@@ -40,7 +41,7 @@ const NOT_WRITABLE: &str = "
         AND NOT has_table_privilege(c.oid, p.privilege)
     ORDER BY c.relname, p.privilege LIMIT 1";
 
-/// One of the tables `$2` of the schema `$1` that a crash empties, or a partition of one.
+/// Selects one of the tables `$2` of the schema `$1` that a crash empties, or a partition of one.
 const UNLOGGED: &str = "
     SELECT c.relname::text FROM pg_catalog.pg_class c
     JOIN pg_catalog.pg_class t
@@ -49,33 +50,35 @@ const UNLOGGED: &str = "
     WHERE n.nspname = $1 AND t.relname = ANY($2) AND c.relkind = 'r' AND c.relpersistence <> 'p'
     ORDER BY c.relname LIMIT 1";
 
-/// How a store uses its database. Made with `..Options::default()`: a new field is no breaking change.
+/// Options for opening a store. Create them with `..Options::default()`, so that a new field is not a
+/// breaking change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The schema that holds the tables; made if it is not there. `evidence` unless said otherwise.
+    /// The schema that contains the tables; created if it does not exist. Default: `evidence`.
     pub schema: String,
-    /// The most connections for reading; one more is for writing, and one for cancelling what nobody waits for any more.
-    /// 8 unless said otherwise.
+    /// The maximum number of connections for queries. The writer uses one more, and the cancellation of
+    /// abandoned queries another. Default: 8.
     pub connections: u32,
-    /// How long a query waits for a free connection before it fails as unavailable. A long query first waits up to the
-    /// same time for its organization's share, so twice this in all. 5 seconds unless said otherwise.
+    /// The time that a query waits for a free connection before it fails as unavailable. A long query first
+    /// waits up to the same time for its organization's share, so at most twice this time in total. Default:
+    /// 5 seconds.
     pub acquire_timeout: Duration,
-    /// How long a write, or a query by name, waits for its turn before the store counts as not available. What was
-    /// refused for it is not done afterwards. 10 seconds unless said otherwise.
+    /// The time that a write, or a query by name, waits in the queue before it fails as unavailable. A job
+    /// that failed this way is never executed later. Default: 10 seconds.
     pub queue_timeout: Duration,
-    /// How many bytes may wait to be written before the store counts as not available. An organization may take half of
-    /// what the others leave; a single write that has more than half of it waits beside, one at a time. 64 MiB unless said
-    /// otherwise.
+    /// The number of bytes that may wait in the write queue before writes fail as unavailable. An
+    /// organization may use half of what the others leave. A single write that exceeds that half waits
+    /// outside the limit, one at a time. Default: 64 MiB.
     pub queue_bytes: usize,
-    /// How long a statement may take, and a connection to be made, before the store counts as not available. 10 seconds
-    /// unless said otherwise.
+    /// The time limit of a statement, and of opening a connection, before the call fails as unavailable.
+    /// Default: 10 seconds.
     pub statement_timeout: Duration,
-    /// Whether one transaction may hold writes of several organizations, which is about six times as fast where many of
-    /// them write. False for databases that spread the tables over machines by organization and want each transaction
-    /// on one of them, as Citus does.
+    /// Whether one transaction may contain writes of several organizations. This is about six times as fast
+    /// if many organizations write. Set it to false for databases that distribute the tables over machines by
+    /// organization, such as Citus, where each transaction should run on one machine.
     pub mixed_groups: bool,
-    /// Whether the schema and its tables are made where there are none, and brought up to date. A store is otherwise
-    /// opened as it is, and refused where this program cannot use it so. True unless said otherwise.
+    /// Whether to create a missing schema and to migrate the tables. If false, the store is opened unchanged,
+    /// and refused if this program cannot use it in that form. Default: true.
     pub migrate: bool,
 }
 
@@ -94,11 +97,11 @@ impl Default for Options {
     }
 }
 
-/// A store in one schema of a PostgreSQL database, which other servers may use at the same time. The writer ends when
-/// the store is dropped or closed.
+/// A store in one schema of a PostgreSQL database. Other servers may use it at the same time. The writer task
+/// ends when the store is dropped or closed.
 pub type PostgresStore = SqlStore<Postgres>;
 
-/// A schema that a store lies in, the connections to it, and the writer.
+/// The schema of a store, with its connections and its writer.
 #[derive(Debug)]
 pub struct Postgres {
     pub(crate) reader: Reader,
@@ -108,29 +111,30 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Opens the store in a schema of the database that a host has a pool for. Queries share the pool; the writer makes a
-    /// connection of its own, by the pool's options.
+    /// Opens the store in a schema of the database of a host's pool. Queries share the pool; the writer opens
+    /// a connection of its own with the pool's options.
     ///
-    /// The pool's connections are left as they are, and PostgreSQL plans each query on them anew, unless the host tells
-    /// them `SET plan_cache_mode = force_generic_plan` (as in `PgPoolOptions::after_connect`): that is the host's to
-    /// decide, for it asks queries of its own.
+    /// The store does not change the settings of the pool's connections. PostgreSQL therefore plans each
+    /// query on them again, unless the host runs `SET plan_cache_mode = force_generic_plan` (for example in
+    /// `PgPoolOptions::after_connect`). The host decides this, because it has queries of its own.
     ///
     /// # Errors
-    /// [`ConnectError`] says what is wrong and what to do.
+    /// Returns a [`ConnectError`], which explains the problem and the remedy.
     pub async fn from_pool(pool: PgPool, schema: &str) -> Result<PostgresStore, ConnectError> {
         Self::from_pool_with(pool, &Options { schema: schema.to_owned(), ..Options::default() }).await
     }
 
-    /// The same with these options, of which those about connections are the pool's.
+    /// Opens the store like [`Self::from_pool`], with these options. The pool determines the options about
+    /// connections.
     ///
     /// # Errors
-    /// [`ConnectError`] says what is wrong and what to do.
+    /// Returns a [`ConnectError`], which explains the problem and the remedy.
     pub async fn from_pool_with(pool: PgPool, options: &Options) -> Result<PostgresStore, ConnectError> {
         let connections = Connections::Host { pool, statement_timeout: options.statement_timeout };
         Self::start(connections, options, &MIGRATIONS).await.map(SqlStore::new)
     }
 
-    /// Opens the store as a program does that knows these migrations.
+    /// Opens the store like a program with these migrations.
     pub(crate) async fn start(
         connections: Connections,
         options: &Options,
@@ -152,7 +156,7 @@ impl Postgres {
         let session = PreparedConnection::of(connection, &address).await.map_err(ConnectError::connecting)?;
         let shares = Arc::new(Shares::new(connections.max_connections()));
         let reader = Reader { connections, shares, schema, migrations };
-        // A write that was begun takes a statement, and perhaps one more that looks what became of it.
+        // A started write takes one statement, and perhaps another that looks up its outcome.
         let grace = Some(address.client_timeout() * 2);
         let bounds = Bounds { bytes: options.queue_bytes, wait: options.queue_timeout, grace };
         let (queue, jobs) = Queue::new(bounds);
@@ -167,19 +171,19 @@ impl Postgres {
     }
 }
 
-/// What reading takes.
+/// The connections and settings for queries.
 #[derive(Debug, Clone)]
 pub(crate) struct Reader {
     pub(crate) connections: Connections,
-    /// Who asks on them what may take long.
+    /// The shares of long queries on these connections.
     shares: Arc<Shares>,
     pub(crate) schema: Schema,
     pub(crate) migrations: &'static [Migration],
 }
 
 impl Reader {
-    /// Every row, asked once more where the connection turned out to be dead: nothing is changed by a query, and by what
-    /// changes something nothing more.
+    /// Returns every row. Runs the statement again if the connection was dead. This is safe: a query changes
+    /// nothing, and a repeated change changes nothing more.
     pub(crate) async fn rows(&self, statement: Statement) -> Result<Vec<Cells>, sqlx::Error> {
         let Statement { sql, values, org, cost } = statement;
         #[cfg(test)]
@@ -199,11 +203,11 @@ impl Reader {
     }
 }
 
-/// Reading more bytes of JSON takes about a millisecond.
+/// The number of JSON bytes that decode in about a millisecond.
 const LONG: usize = 64 << 10;
 
-/// What so many bytes of rows say: read on a thread for slow work where they are many, so that they hold up no other
-/// request.
+/// Decodes rows of this many bytes. Large results are decoded on a thread for slow work, so that they do not
+/// delay other requests.
 async fn read_off_runtime_if_long<T: Send + 'static>(
     bytes: usize,
     read: impl FnOnce() -> StoreResult<T> + Send + 'static,
@@ -221,8 +225,8 @@ impl Driver for Postgres {
     type ScratchSession = ScratchDatabase;
     type Job = Job;
 
-    /// The address is `postgres://user:password@host:port/database`. Some parameters of libpq's addresses are understood:
-    /// `?host=/directory` names the directory of a socket. Others are refused.
+    /// The address is `postgres://user:password@host:port/database`. Some parameters of libpq addresses are
+    /// supported: `?host=/directory` is the directory of a socket. Others are refused.
     async fn connect(url: &str, options: &Options) -> Result<Self, ConnectError> {
         expect_known_parameters(url)?;
         let address = PgConnectOptions::from_str(url).map_err(|source| ConnectError::BadUrl { source })?;
@@ -264,7 +268,8 @@ impl Driver for Postgres {
         self.submit(|reply| Job::Blob(write, reply)).await
     }
 
-    /// Asked again on a dead connection, as queries are, a statement changes nothing more.
+    /// A statement may run again after a dead connection, like a query, because repeating it changes nothing
+    /// more.
     async fn change(&self, statements: Vec<Statement>) -> StoreResult<bool> {
         let [statement] = <[Statement; 1]>::try_from(statements)
             .map_err(|_| StoreError::Failed("a change is one statement in PostgreSQL".into()))?;
@@ -316,7 +321,7 @@ impl Driver for Postgres {
         clock.await?.map_or(Ok(()), |(clock,)| ReferenceClock::Database.check(now, clock))
     }
 
-    /// Closes a host's pool too.
+    /// Also closes a host's pool.
     async fn close(&self) {
         self.reader.connections.close().await;
         self.queue.stop(Job::Stop).await;
@@ -384,7 +389,7 @@ mod tests {
         store.flow(id("acme"), "none").await.unwrap();
         store.ready().await.unwrap();
         evidence.seed(&seed("gamma")).await.unwrap();
-        // They hold what they have until the database has ended them.
+        // They hold their connections until the database has ended their statements.
         slow.shutdown().await;
         flows("acme").await.unwrap();
     }

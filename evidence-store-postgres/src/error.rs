@@ -1,52 +1,51 @@
-//! What can go wrong: opening a store, and every later statement.
+//! The errors of opening a store and of later statements.
 
 use std::borrow::Borrow;
 
 use evidence_core::StoreError;
 use sqlx::error::ErrorKind;
 
-/// Why a store could not be opened, each in one sentence that says what to do. None of them repeats the address, which
-/// may hold a password.
+/// An error of opening a store. Each message is one sentence that includes the remedy. No message repeats the
+/// address, which may contain a password.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The address cannot be read.
+    /// The address is invalid.
     #[error(
         "the address of the database is not understood ({}): write it as postgres://user@host:5432/database",
         message(.source)
     )]
     BadUrl {
-        /// What is wrong with it.
+        /// The parse error.
         source: sqlx::Error,
     },
-    /// The address has a parameter that is not known. sqlx would ignore it, and write its value, perhaps a password, to the
-    /// log.
+    /// The address has an unknown parameter. sqlx would ignore it and log its value, which may be a password.
     #[error(
         "the address of the database has {0} after the '?': remove or correct it; the parameters are {known}",
         known = PARAMETERS.join(", ")
     )]
     UnknownParameter(String),
-    /// The schema's name cannot be one.
+    /// The name of the schema is invalid.
     #[error(
         "'{0}' is no name for a schema: take 1 to 63 of a-z, 0-9 and _, with a letter first, and not pg_..."
     )]
     BadSchema(String),
-    /// Nobody answers at the address.
+    /// The server does not answer at this address.
     #[error(
         "the database server cannot be reached: check that it runs and that host and port are right: {}",
         message(.source)
     )]
     Unreachable {
-        /// Why not.
+        /// The error of the connection.
         source: sqlx::Error,
     },
-    /// The server knows no such user, or the password is wrong.
+    /// The server does not know the user, or the password is wrong.
     #[error(
         "the database refuses the user: check the user's name, the password and pg_hba.conf: {}",
         message(.source)
     )]
     Denied {
-        /// What the server said.
+        /// The error of the server.
         source: sqlx::Error,
     },
     /// The server has no database of this name.
@@ -55,7 +54,7 @@ pub enum ConnectError {
         message(.source)
     )]
     NoDatabase {
-        /// What the server said.
+        /// The error of the server.
         source: sqlx::Error,
     },
     /// The server has no connection left.
@@ -64,10 +63,10 @@ pub enum ConnectError {
         message(.source)
     )]
     TooManyConnections {
-        /// What the server said.
+        /// The error of the server.
         source: sqlx::Error,
     },
-    /// The user may not make the schema or its tables.
+    /// The user may not create the schema or its tables.
     #[error(
         "the user may not make the tables in schema '{schema}': grant CREATE on the database, or make the schema and \
          give it to the user: {}",
@@ -76,7 +75,7 @@ pub enum ConnectError {
     MayNotCreate {
         /// The schema.
         schema: String,
-        /// What the server said.
+        /// The error of the server.
         source: sqlx::Error,
     },
     /// The user may not read the tables.
@@ -88,23 +87,23 @@ pub enum ConnectError {
     MayNotRead {
         /// The schema.
         schema: String,
-        /// What the server said.
+        /// The error of the server.
         source: sqlx::Error,
     },
-    /// The tables have to be brought up to date, and the database only reads.
+    /// The tables must be migrated, but the database is read-only.
     #[error(
         "the database is read-only and its tables are not up to date: connect to the primary server first"
     )]
     ReadOnly {
-        /// What the server said.
+        /// The error of the server.
         source: sqlx::Error,
     },
-    /// Another program brings the tables up to date and does not finish.
+    /// Another program is migrating the tables and does not finish.
     #[error(
         "another program is bringing the tables up to date and has not finished: try again, or end what holds the lock"
     )]
     Busy,
-    /// The tables cannot be brought up to date.
+    /// The tables cannot be migrated.
     #[error(
         "the tables cannot be brought to version {version}: {}: the next start goes on from here",
         message(.source)
@@ -112,10 +111,10 @@ pub enum ConnectError {
     Migrate {
         /// The version that failed.
         version: i64,
-        /// Why.
+        /// The error of the migration.
         source: sqlx::Error,
     },
-    /// The tables cannot be derived again from the ledgers.
+    /// The tables cannot be rederived from the ledgers.
     #[error(
         "the tables of version {version} cannot be made from the ledgers ({source}): check them with fsck; the next start \
          goes on from here"
@@ -123,10 +122,10 @@ pub enum ConnectError {
     Rederive {
         /// The version that failed.
         version: i64,
-        /// Why.
+        /// The error of the rederivation.
         source: StoreError,
     },
-    /// The schema is not there, or holds something else.
+    /// The schema does not exist, or is not an evidence store.
     #[error(
         "schema '{schema}' has no tables of an evidence store: check the address and the schema's name, or make a store \
          there first"
@@ -135,7 +134,7 @@ pub enum ConnectError {
         /// The schema.
         schema: String,
     },
-    /// The tables would have to be brought up to date first.
+    /// The tables must be migrated first.
     #[error(
         "the database has tables of version {found} and this program needs {known}: start a server of this version, which \
          brings them up to date"
@@ -157,15 +156,15 @@ pub enum ConnectError {
     /// The server is too old.
     #[error("the database server is PostgreSQL {0}: version 15 or newer is needed")]
     OldServer(i64),
-    /// The database cannot hold every text.
+    /// The encoding of the database cannot represent every text.
     #[error("the database is encoded as {0}: make one that is UTF8, as with createdb -E UTF8 -T template0")]
     Encoding(String),
-    /// A table, by its quoted name with that of the schema, is one that a crash empties.
+    /// A crash empties this table. The value is the quoted name of its schema and table.
     #[error(
         "table {0} is UNLOGGED, so that a crash empties it: make it safe, as with ALTER TABLE {0} SET LOGGED"
     )]
     Unlogged(String),
-    /// A session does not take a setting on which the store relies.
+    /// A session does not accept a setting that the store relies on.
     #[error(
         "a session has {setting} = {found} although it was told otherwise: connect without a pooler between"
     )]
@@ -177,7 +176,7 @@ pub enum ConnectError {
     },
 }
 
-/// The parameters that sqlx reads from an address, beside `options[name]`.
+/// The parameters that sqlx accepts in an address, besides `options[name]`.
 const PARAMETERS: [&str; 18] = [
     "host",
     "hostaddr",
@@ -199,8 +198,8 @@ const PARAMETERS: [&str; 18] = [
     "statement-cache-capacity",
 ];
 
-/// Refuses an address with parameters that are not known. Only a word before a `=` is named: anything else may be part of a
-/// password, and so may all that precedes an `@`.
+/// Refuses an address with unknown parameters. The error names only a word before a `=`: anything else may be
+/// part of a password, and so may everything before an `@`.
 pub(crate) fn expect_known_parameters(url: &str) -> Result<(), ConnectError> {
     let (url, _) = url.split_once('#').unwrap_or((url, ""));
     let Some((_, query)) = url.split_once('?') else { return Ok(()) };
@@ -222,7 +221,7 @@ pub(crate) fn expect_known_parameters(url: &str) -> Result<(), ConnectError> {
 }
 
 impl ConnectError {
-    /// Why no connection was made.
+    /// Returns the error for a failed connection.
     pub(crate) fn connecting(source: sqlx::Error) -> Self {
         let source = match source {
             sqlx::Error::Configuration(reason) => match reason.downcast::<Self>() {
@@ -241,7 +240,7 @@ impl ConnectError {
         }
     }
 
-    /// Why the table of versions cannot be read, where that is about the table.
+    /// Returns the error for an unreadable table of versions. Returns `source` if the table is not the cause.
     pub(crate) fn reading(schema: &str, source: sqlx::Error) -> Result<Self, sqlx::Error> {
         match class_and_code(&source) {
             Some((_, "42501")) => Ok(Self::MayNotRead { schema: schema.to_owned(), source }),
@@ -250,7 +249,7 @@ impl ConnectError {
         }
     }
 
-    /// Why the tables were not brought to `version`.
+    /// Returns the error for a failed migration to `version`.
     pub(crate) fn migrating(schema: &str, version: i64, source: sqlx::Error) -> Self {
         match class_and_code(&source) {
             Some((_, "42501")) => Self::MayNotCreate { schema: schema.to_owned(), source },
@@ -261,7 +260,7 @@ impl ConnectError {
     }
 }
 
-/// What the database or the system says, without the driver's words around it.
+/// Returns the message of the database or of the system, without the driver's wording.
 fn message(error: &sqlx::Error) -> String {
     match error {
         sqlx::Error::Database(database) => database.message().to_owned(),
@@ -271,26 +270,31 @@ fn message(error: &sqlx::Error) -> String {
     }
 }
 
-/// The class and the code that PostgreSQL gave an error (PostgreSQL, Appendix A).
+/// Returns the class and the code of PostgreSQL's error (PostgreSQL, Appendix A).
 fn class_and_code(error: &sqlx::Error) -> Option<(&str, &str)> {
     let code = error.as_database_error()?.try_downcast_ref::<sqlx::postgres::PgDatabaseError>()?.code();
     Some((code.get(..2)?, code))
 }
 
-/// Classes of codes that tell of the environment rather than of a defect: connection exception, invalid authorization,
-/// insufficient resources (a full disk), operator intervention (a shutdown), system error.
+/// Classes of codes that indicate a problem of the environment and not a defect: connection exception,
+/// invalid authorization, insufficient resources (a full disk), operator intervention (a shutdown), system
+/// error.
 const ENVIRONMENTAL: [&str; 5] = ["08", "28", "53", "57", "58"];
 
-/// Codes of other classes that do: read-only transaction, one that was idle too long, no such database, lock not
-/// available, serialization failure, deadlock; no such schema, table or column, which a newer program has taken away; and
-/// no privilege, which an operator has.
+/// Codes of other classes that indicate the same.
+///
+/// - Read-only transaction, idle transaction timeout, no such database, lock not available, serialization
+///   failure, deadlock.
+/// - No such schema, table or column: a newer program has dropped it.
+/// - Insufficient privilege: an operator can grant it.
 const ENVIRONMENTAL_CODES: [&str; 10] =
     ["25006", "25P03", "3D000", "55P03", "40001", "40P01", "3F000", "42P01", "42703", "42501"];
 
 /// data_corrupted and index_corrupted.
 const DAMAGED: [&str; 2] = ["XX001", "XX002"];
 
-/// Says what a failed statement means to a caller of the store. Takes the error or a shared one, as its source.
+/// Converts the error of a failed statement to a [`StoreError`]. Accepts an owned or a shared error, which
+/// becomes the source.
 pub(crate) fn store_error<E>(error: E) -> StoreError
 where
     E: Borrow<sqlx::Error> + std::error::Error + Send + Sync + 'static,
@@ -321,7 +325,7 @@ where
     }
 }
 
-/// Whether the connection is gone: the server was stopped, or what lies between is cut.
+/// Returns whether the connection is lost: the server was stopped, or the network between is down.
 pub(crate) fn is_disconnected(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => true,
@@ -330,43 +334,44 @@ pub(crate) fn is_disconnected(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Whether the connection was found dead, rather than a server that does not answer: the same may be asked of another one
-/// at once.
+/// Returns whether the connection was dead, as opposed to a server that does not answer. The statement may
+/// then run on another connection at once.
 pub(crate) fn is_cut(error: &sqlx::Error) -> bool {
     let timed_out = matches!(error, sqlx::Error::Io(error) if error.kind() == std::io::ErrorKind::TimedOut);
     is_disconnected(error) && !timed_out
 }
 
-/// Whether a transaction lost a race that the database noticed: the same again may succeed.
+/// Returns whether a transaction lost a race that the database detected. A retry may succeed.
 pub(crate) fn is_lost_race(error: &sqlx::Error) -> bool {
     is_serialization_failure(error) || class_and_code(error).is_some_and(|(_, code)| code == "23505")
 }
 
-/// Whether transactions got into each other's way, a deadlock too: nothing was written, the same again may succeed.
+/// Returns whether transactions conflicted, including deadlocks. Nothing was written, and a retry may
+/// succeed.
 pub(crate) fn is_serialization_failure(error: &sqlx::Error) -> bool {
     class_and_code(error).is_some_and(|(class, _)| class == "40")
 }
 
-/// Whether the server may only be read from: it was demoted, or told so.
+/// Returns whether the server is read-only, because it was demoted or configured so.
 pub(crate) fn is_read_only(error: &sqlx::Error) -> bool {
     class_and_code(error).is_some_and(|(_, code)| code == "25006")
 }
 
-/// Classes of codes that no row causes: connection exception, invalid authorization, transaction rollback, operator
-/// intervention (a shutdown, a timeout), system error.
+/// Classes of codes that no row causes: connection exception, invalid authorization, transaction rollback,
+/// operator intervention (a shutdown, a timeout), system error.
 const OF_NO_ROW: [&str; 5] = ["08", "28", "40", "57", "58"];
 
-/// Codes of other classes: read-only transaction, no such database, full disk, too many connections, lock not available,
-/// no such schema, table or column, no privilege.
+/// Codes of other classes that no row causes: read-only transaction, no such database, full disk, too many
+/// connections, lock not available, no such schema, table or column, no privilege.
 const OF_NO_ROW_CODES: [&str; 9] =
     ["25006", "3D000", "53100", "53300", "55P03", "3F000", "42P01", "42703", "42501"];
 
-/// The code of a statement that was cancelled at its timeout.
+/// The code of a statement that was cancelled by its timeout.
 const TOOK_TOO_LONG: &str = "57014";
 
-/// Whether one write of the group may be the cause, so that halving it helps. Whatever PostgreSQL says counts, unless no
-/// row can be the reason: a list of what a row can cause would never be complete. A statement that took too long may
-/// have done so for one large write.
+/// Returns whether a single write of the group may be the cause, so that splitting the group helps. Every
+/// error of PostgreSQL counts unless no row can cause it, because a list of the errors that rows can cause
+/// would never be complete. A timeout counts too, because one large write may cause it.
 pub(crate) fn may_be_row_error(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(_) => class_and_code(error).is_none_or(|(class, code)| {
@@ -377,20 +382,20 @@ pub(crate) fn may_be_row_error(error: &sqlx::Error) -> bool {
     }
 }
 
-/// A statement took longer than a store waits.
+/// Returns the error for a statement that exceeds the client's time limit.
 pub(crate) fn timed_out() -> sqlx::Error {
     sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())
 }
 
-/// The user has no privileges any more that writing takes.
+/// The user no longer has a privilege that the writer needs.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the database's user may not {privilege} in table {table} any more: GRANT {privilege} ON {table} TO it"
 )]
 pub(crate) struct MayNotWrite {
-    /// Its name with that of the schema, quoted.
+    /// The quoted name of the schema and table.
     pub(crate) table: String,
-    /// What it needs.
+    /// The missing privilege.
     pub(crate) privilege: String,
 }
 

@@ -1,5 +1,5 @@
-//! The evidence store on PostgreSQL 15 or newer: several servers share one database, each with one writer that groups
-//! what arrives at the same time into one transaction, and a pool of readers.
+//! The evidence store on PostgreSQL 15 or newer. Several servers share one database. Each has one writer that
+//! commits concurrent writes in one transaction, and a pool of readers.
 //!
 //! ```no_run
 //! # async fn open() -> Result<(), evidence_store_postgres::ConnectError> {
@@ -17,11 +17,11 @@
 //!
 //! # Where to start
 //!
-//! [`Postgres::from_pool`] takes the pool that a host has already, and a schema of its choice; everything else is
-//! the traits of [`evidence_core::store`].
+//! [`Postgres::from_pool`] takes an existing pool of the host and a schema name. The operations of a store
+//! are the traits of [`evidence_core::store`].
 //!
-//! The statements and the write path are in `evidence-store-sql` (start at its `record.rs`); this crate holds connections,
-//! the writer, errors and migrations. Start at `db.rs`.
+//! The statements and the write path are in `evidence-store-sql` (start at its `record.rs`). This crate
+//! contains the connections, the writer, errors and migrations; start at `db.rs`.
 
 mod bind;
 mod connections;

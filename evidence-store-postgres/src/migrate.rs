@@ -1,9 +1,10 @@
-//! Bringing the tables up to date, step by step: by statements, by making tables again from the ledgers, by building
-//! indexes. Each version names the oldest program that may write beside it, and every statement that writes looks: so an
-//! older one that is still running stops. Where it breaks off, a migration goes on when a program is started again.
+//! Migrates the tables step by step: by statements, by rederiving tables from the ledgers, and by building
+//! indexes. Each version names the oldest program that may write beside it. Every statement that writes
+//! checks this, so an older program that is still running stops writing. An interrupted migration continues
+//! at the next start of a program.
 //!
-//! One program at a time does this, under a lock a schema, and only if something is missing: so that many servers may
-//! start at once, and each finds all of a version or waits for it.
+//! One program at a time migrates a schema, under a lock, and only if something is missing. So many servers
+//! may start at once: each finds a version complete, or waits for it.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::error::{ConnectError, store_error};
 use crate::schema::Schema;
 use crate::scratch::ScratchDatabase;
 
-/// What brought the tables to this version.
+/// The migrations up to the current version.
 pub(crate) static MIGRATIONS: [Migration; 1] =
     [Migration { min_writer_version: 1, steps: &[Step::Sql(include_str!("../migrations/0001_first.sql"))] }];
 
@@ -26,46 +27,49 @@ const _: () = assert!(
     "a version lets programs write that its tables are not made for"
 );
 
-/// The oldest server that the statements were tried on.
+/// The oldest server version that the statements were tested on.
 const OLDEST_SERVER: i64 = 15;
 
 const SERVER: &str =
     "SELECT current_setting('server_version_num')::bigint / 10000, current_setting('server_encoding')";
 
-/// One lock a schema, held by the session: some steps are more than a transaction. Tried again and again, and not waited
-/// for: who waits has a snapshot, for whose end building an index waits.
+/// Acquires the lock of a schema. The session holds it, because some steps take more than one transaction.
+/// The lock is polled: a blocked session would hold a snapshot, and a concurrent index build waits for all
+/// older snapshots.
 const LOCK: &str = "SELECT pg_try_advisory_lock(hashtextextended('evidence migrations: ' || $1, 0))";
 
 const UNLOCK: &str = "SELECT pg_advisory_unlock(hashtextextended('evidence migrations: ' || $1, 0))";
 
-/// How long to wait for another server that is at it, and how long between two attempts.
+/// The time to wait for another server's migration, and the pause between two attempts.
 const WAITING: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// For as long as it takes.
+/// Migrations have no time limit.
 const NO_TIMEOUTS: &str = "SET lock_timeout = 0; SET statement_timeout = 0";
 
-/// Nobody writes until the end of the transaction: what writes locks rows of these tables, and so waits for its lock on
-/// the table before it takes the snapshot in which it looks who may write. Whoever comes later waits behind this, so that
-/// it does not wait for long.
+/// Blocks other writers until the transaction ends. A statement that writes locks rows of these tables. So it
+/// waits for the table lock before it takes the snapshot in which it checks the allowed version. Later
+/// sessions queue behind this lock, so the wait for it has a time limit.
 const EXCLUDE_WRITERS: &str = "
     SET LOCAL lock_timeout = '30s';
     LOCK TABLE evidence.head, evidence.blob, evidence.blob_chunk IN EXCLUSIVE MODE";
 
-// These read the catalog's rows. `to_regclass` and the like answer from a session's cache, which says no for a while yet
-// after another server has made what was missing and given up the lock: of ten servers at once, some failed.
+// These read the rows of the catalog. `to_regclass` and similar functions use the session's cache. For a
+// while after another server has created an object and released the lock, the cache still reports it as
+// missing: of ten servers that started at once, some failed.
 
 const SCHEMA_EXISTS: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)";
 
 const TABLE_EXISTS: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_tables WHERE schemaname = $1 AND tablename = '_evidence_migrations')";
 
-/// Whether an index is there, and whether it was built to its end.
+/// Selects whether an index is valid. Returns no row if it does not exist.
 const INDEX: &str = "
     SELECT i.indisvalid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_index i ON i.indexrelid = c.oid
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2";
 
-/// rederived_through_org: the last organization whose tables were derived again, until all were. rebuild_count: how often
-/// `rebuild` has run: a store that looked before must look again.
+/// `rederived_through_org` is the last organization whose tables were rederived, until all are.
+/// `rebuild_count` is the number of runs of `rebuild`: a store that prefetched before a rebuild must prefetch
+/// again.
 const TABLE: &str = "
     CREATE TABLE evidence._evidence_migrations (
         version               bigint NOT NULL PRIMARY KEY,
@@ -76,7 +80,7 @@ const TABLE: &str = "
         rebuild_count         bigint NOT NULL DEFAULT 0
     )";
 
-/// The last version that was begun, the last that has ended, and the oldest whose programs may write.
+/// Selects the last version that was begun, the last that is done, and the oldest whose programs may write.
 const VERSION: &str = "
     SELECT coalesce(max(version), 0), coalesce(max(version) FILTER (WHERE done), 0), coalesce(max(min_writer_version), 0)
     FROM evidence._evidence_migrations";
@@ -94,11 +98,11 @@ const BEHIND: &str = "SELECT version FROM evidence._evidence_migrations WHERE NO
 
 const DONE: &str = "UPDATE evidence._evidence_migrations SET done = true WHERE version <= $1";
 
-/// The oldest version whose programs may write.
+/// Selects the oldest version whose programs may write.
 pub(crate) const MIN_WRITER_VERSION: &str =
     "SELECT min_writer_version FROM evidence._evidence_migrations ORDER BY version DESC LIMIT 1";
 
-/// Refuses a schema without a store, or whose tables this program would bring up to date first.
+/// Checks that the schema contains a store and needs no migration.
 pub(crate) async fn expect_migrated(
     schema: &Schema,
     connection: &mut PgConnection,
@@ -113,7 +117,7 @@ pub(crate) async fn expect_migrated(
     }
 }
 
-/// Refuses a server on which the statements do not work.
+/// Checks that the server supports the statements.
 async fn check_server(connection: &mut PgConnection) -> Result<(), ConnectError> {
     let (server, encoding): (i64, String) =
         sqlx::query_as(SERVER).fetch_one(connection).await.map_err(ConnectError::connecting)?;
@@ -126,7 +130,7 @@ async fn check_server(connection: &mut PgConnection) -> Result<(), ConnectError>
     Ok(())
 }
 
-/// Brings the tables of a schema up to date, if they are not.
+/// Migrates the tables of a schema, if necessary.
 pub(crate) async fn migrate(
     schema: &Schema,
     connection: &mut PgConnection,
@@ -135,7 +139,8 @@ pub(crate) async fn migrate(
 ) -> Result<(), ConnectError> {
     check_server(connection).await?;
     let failed = |version| move |source| ConnectError::migrating(schema.name(), version, source);
-    // Nothing is locked or made where nothing is missing: a user with no such right, or a standby, will do.
+    // If nothing is missing, nothing is locked or created. So a user without the privilege, or a standby, is
+    // sufficient.
     if is_latest(schema, connection, migrations, failed(0)).await? {
         return Ok(());
     }
@@ -171,7 +176,7 @@ pub(crate) async fn migrate(
     sqlx::query(UNLOCK).bind(schema.name()).execute(connection).await.map(drop).map_err(failed(0))
 }
 
-/// Whether nothing is missing.
+/// Returns whether the tables have the latest version.
 async fn is_latest(
     schema: &Schema,
     connection: &mut PgConnection,
@@ -182,8 +187,8 @@ async fn is_latest(
     Ok(done.is_some_and(|done| done >= latest(migrations)))
 }
 
-/// The last version that was reached; nothing where there are no tables. Tables that a newer program has changed are as
-/// good, unless it does not let this one write.
+/// Returns the last completed version, or `None` if there are no tables. Tables of a newer version are
+/// acceptable unless the newer program excludes this one from writing.
 async fn migrated(
     schema: &Schema,
     connection: &mut PgConnection,
@@ -200,13 +205,13 @@ async fn migrated(
     if min_writer > known { Err(ConnectError::NewerSchema { found, known }) } else { Ok(Some(done)) }
 }
 
-/// Makes the schema and the table of versions where they are missing.
+/// Creates the schema and the table of versions if they are missing.
 async fn prepare(schema: &Schema, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     if sqlx::query_scalar(TABLE_EXISTS).bind(schema.name()).fetch_one(&mut *connection).await? {
         return Ok(());
     }
     let mut transaction = connection.begin().await?;
-    // `IF NOT EXISTS` would ask for the right to make a schema that is there.
+    // `IF NOT EXISTS` would require the privilege to create a schema that already exists.
     if !sqlx::query_scalar(SCHEMA_EXISTS).bind(schema.name()).fetch_one(&mut *transaction).await? {
         let create = AssertSqlSafe(format!("CREATE SCHEMA \"{}\"", schema.name()));
         sqlx::raw_sql(create).execute(&mut *transaction).await?;
@@ -215,7 +220,7 @@ async fn prepare(schema: &Schema, connection: &mut PgConnection) -> Result<(), s
     transaction.commit().await
 }
 
-/// Makes the tables of the latest version, in a schema that has none.
+/// Creates the tables of the latest version in a schema without tables.
 pub(crate) async fn make(
     schema: &Schema,
     connection: &mut PgConnection,
@@ -227,7 +232,7 @@ pub(crate) async fn make(
             let sql = match step {
                 Step::Sql(sql) => (*sql).to_owned(),
                 Step::Index { name, on } => format!("CREATE INDEX {name} ON {on}"),
-                // There is no ledger to make anything from.
+                // There is no ledger to derive from.
                 Step::RederiveTables(_) => continue,
             };
             sqlx::raw_sql(schema.statement(&sql)).execute(&mut *connection).await?;
@@ -244,7 +249,7 @@ pub(crate) async fn make(
     Ok(())
 }
 
-/// Takes the steps to a version.
+/// Runs the steps to a version.
 async fn advance(
     schema: &Schema,
     connection: &mut PgConnection,
@@ -283,7 +288,7 @@ async fn advance(
     }
 }
 
-/// The tables to make again for all versions that are not done, in the form that the last one gives them.
+/// Returns the tables to rederive for all versions that are not done, in the form of the latest version.
 async fn due(
     schema: &Schema,
     connection: &mut PgConnection,
@@ -293,7 +298,8 @@ async fn due(
     Ok(Rederivation::due(migrations, &behind))
 }
 
-/// Builds an index while others read and write, in no transaction. What was left of one that broke off goes first.
+/// Builds an index concurrently with reads and writes, outside a transaction. First drops what an interrupted
+/// build left.
 async fn build(
     schema: &Schema,
     connection: &mut PgConnection,
@@ -313,7 +319,7 @@ async fn build(
     Ok(())
 }
 
-/// Makes tables again from the ledgers.
+/// Rederives tables from the ledgers.
 async fn rederive(
     schema: &Schema,
     address: &Address,

@@ -1,6 +1,6 @@
-//! Records by their names, which nearly every request asks for. The queries that arrive while others are being answered
-//! are answered together next, as the writer does with writes. Nothing waits for a timer. More than one task answers, so
-//! that one statement which takes long keeps nobody else waiting.
+//! Looks up records by name, which nearly every request does. Queries that arrive while others run are
+//! answered together by the next statement, like the writer's groups. No query waits for a timer. Several
+//! tasks answer, so that one slow statement does not delay the others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use tokio::time::timeout;
 use crate::db::{Postgres, Reader};
 use crate::error::{may_be_row_error, store_error};
 
-/// The most queries of one statement.
+/// The maximum number of queries in one statement.
 const GROUP: usize = 64;
 
-/// How many groups are answered at the same time, each on a connection.
+/// The number of groups that run at the same time, each on its own connection.
 const LANES: usize = 2;
 
-/// How many queries may wait; further callers wait for a place.
+/// The maximum number of waiting queries; further callers wait for a place.
 const PLACES: usize = 1024;
 
-/// Subqueries rather than joins with the list of names, so that each name is a probe of the index whatever the
-/// statistics say.
+/// Uses subqueries and not joins with the list of names, so that each name is an index probe whatever the
+/// statistics are.
 pub(crate) const BY_NAMES: &str = "
     SELECT j.number, n.ledger_index,
         (SELECT l.payload FROM evidence.ledger l WHERE l.org = n.org AND l.idx = n.ledger_index)
@@ -39,20 +39,20 @@ pub(crate) const BY_NAMES: &str = "
         SELECT org, ledger_index FROM evidence.trail WHERE org = j.org AND flow = j.flow AND name = j.name
         OFFSET 0) n";
 
-/// A record's name: its organization, its kind, the flow that a trail lies in, and the name itself.
+/// The name of a record: its organization, its kind, the flow of a trail, and the name itself.
 pub(crate) type Name = (Id, &'static str, Option<Id>, String);
 
-/// A query on its way.
+/// A query in the queue.
 #[derive(Debug)]
 pub(crate) struct Lookup {
     name: Name,
     reply: oneshot::Sender<StoreResult<Option<Row>>>,
 }
 
-/// Callers that wait for the record of a name.
+/// The callers that wait for the record of a name.
 type Callers = Vec<oneshot::Sender<StoreResult<Option<Row>>>>;
 
-/// The callers' end of the queue of queries, which are answered until it is dropped.
+/// Returns the sender of the query queue. Tasks answer the queries until it is dropped.
 pub(crate) fn open(reader: &Reader) -> mpsc::Sender<Lookup> {
     let (lookups, queries) = mpsc::channel(PLACES);
     let queries = Arc::new(Mutex::new(queries));
@@ -74,7 +74,7 @@ async fn answer(reader: Reader, queue: Arc<Mutex<mpsc::Receiver<Lookup>>>) {
     }
 }
 
-/// Answers a group. One that fails for the sake of one name is halved until that one is alone.
+/// Answers a group. If one name makes a group fail, the group is halved until that name is alone.
 async fn answer_group(reader: &Reader, asked: BTreeMap<Name, Callers>) {
     let mut groups = vec![asked];
     while let Some(mut asked) = groups.pop().filter(|asked| !asked.is_empty()) {
@@ -92,14 +92,14 @@ async fn answer_group(reader: &Reader, asked: BTreeMap<Name, Callers>) {
         for (number, replies) in (0..).zip(asked.into_values()) {
             for reply in replies {
                 let answer = outcome.as_ref().map(|found| found.get(&number).cloned());
-                // A closed reply channel is a caller that has gone.
+                // A closed reply channel means that the caller has gone.
                 reply.send(answer.map_err(|error| store_error(Arc::clone(error)))).ok();
             }
         }
     }
 }
 
-/// What has these names, by their positions.
+/// Returns the rows for these names, by their positions.
 async fn found(
     reader: &Reader,
     names: impl Iterator<Item = &Name>,
@@ -129,7 +129,7 @@ async fn found(
     Ok(rows.flatten().collect())
 }
 
-/// The row of the record of a name.
+/// Returns the row of the record with a name.
 pub(crate) async fn look_up(driver: &Postgres, name: Name) -> StoreResult<Option<Row>> {
     let (reply, outcome) = oneshot::channel();
     let answered = async {

@@ -1,5 +1,5 @@
-//! The store in tables that are hash-partitioned by organization: it keeps its promises, and each statement of a request
-//! touches one partition.
+//! Tests the store on tables that are hash-partitioned by organization: it must pass the conformance checks,
+//! and each statement of a request must touch one partition.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -19,12 +19,13 @@ use crate::schema::{Schema, TABLES};
 
 const PARTITIONS: usize = 4;
 
-/// Tables of the whole store: directories, whose names and hashes are unique over all organizations, the roles that are
-/// looked up with an organization's name, leases, and the place of the attachments.
+/// The unpartitioned tables of the whole store. Some have names or hashes that are unique across
+/// organizations. The others are memberships (looked up by an organization's name), leases, and the place of
+/// the attachments.
 const WHOLE: [&str; 7] =
     ["organization", "known_organization", "user", "membership", "api_key", "lease", "attachment_place"];
 
-/// What names several partitions in its plan, and why that is right: a part of the statement.
+/// Statements that read several partitions: a part of the statement, and the reason.
 const EXCEPTIONS: [(&str, &str); 7] = [
     ("SELECT n.org FROM evidence.delivery n", "what is due is looked for in all organizations"),
     ("SELECT size FROM evidence.head WHERE org = o.key", "several organizations are asked about at once"),
@@ -38,7 +39,7 @@ const EXCEPTIONS: [(&str, &str); 7] = [
     ),
 ];
 
-/// Tables that follow from the ledgers alone.
+/// The tables that are derived from the ledgers only.
 const DERIVED: [&str; 24] = [
     "allowance",
     "allowed",
@@ -66,7 +67,7 @@ const DERIVED: [&str; 24] = [
     "version",
 ];
 
-/// The migrations, by which all other tables are partitioned.
+/// The migrations, with all other tables partitioned.
 static PARTITIONED: LazyLock<[Migration; 1]> = LazyLock::new(|| {
     let [Migration { min_writer_version, steps: [Step::Sql(sql)] }] = &MIGRATIONS else {
         panic!("{MIGRATIONS:?}")
@@ -75,7 +76,7 @@ static PARTITIONED: LazyLock<[Migration; 1]> = LazyLock::new(|| {
     [Migration { min_writer_version: *min_writer_version, steps: Box::leak(steps) }]
 });
 
-/// These statements, with tables that are partitioned.
+/// Rewrites statements to create partitioned tables.
 fn partitioned(sql: &str) -> String {
     let mut tables = sql.split("CREATE TABLE evidence.");
     let mut text = tables.next().unwrap().to_owned();
@@ -130,7 +131,7 @@ impl Partitioned {
         self.execute(&deletes.collect::<String>()).await;
     }
 
-    /// Puts a store to the test, which finds the tables empty, and leaves them as they are then.
+    /// Runs a test on a store with empty tables, and leaves its data.
     async fn try_out(
         &self,
         name: &str,
@@ -149,11 +150,11 @@ impl Partitioned {
     }
 }
 
-/// The partitions that the steps of a plan read, without those that are found to be of no use before it is executed.
+/// Returns the partitions that the steps of a plan read, without those that are pruned before execution.
 fn partitions(steps: &[String]) -> BTreeSet<&str> {
     let scans = steps.iter().filter(|step| step.contains(" Scan "));
     let read = scans.filter_map(|step| step.split_once(" on ")?.1.split(' ').next()?.rsplit_once('_'));
-    // A number, for an index of a table that is whole ends in `_pkey`.
+    // Partition names end in a number. An index of an unpartitioned table ends in `_pkey`.
     let is_number = |text: &str| text.parse::<usize>().is_ok();
     let partitions =
         read.filter(|(name, number)| is_number(number) && TABLES.iter().any(|(table, _)| table == name));

@@ -1,6 +1,6 @@
-//! How PostgreSQL answers the statements of the store: by indexes that lead straight to the rows, in tables that it knows
-//! nothing of as in those that it has statistics of. The statements are those that the conformance checks run, so that a
-//! new query is looked at without being listed here.
+//! Tests the query plans of PostgreSQL: every statement of the store must find its rows by an index, in
+//! tables with and without statistics. The statements are those that the conformance checks run, so new
+//! queries are covered without a list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,10 +18,10 @@ use crate::schema::Schema;
 /// Statements, with the types of their values.
 pub(crate) type Statements = BTreeMap<String, Vec<&'static str>>;
 
-/// The statements that were run in this process, by schema.
+/// The statements that ran in this process, by schema.
 static RUN: Mutex<BTreeMap<String, Statements>> = Mutex::new(BTreeMap::new());
 
-/// Notes a statement.
+/// Records a statement.
 pub(crate) fn note(schema: &Schema, sql: &str, values: &[Value]) {
     let types = values.iter().flat_map(|value| match value {
         Value::Text(_) => vec!["text"],
@@ -37,7 +37,7 @@ pub(crate) fn note(schema: &Schema, sql: &str, values: &[Value]) {
     run.entry(schema.name().to_owned()).or_default().insert(sql.to_owned(), types.collect());
 }
 
-/// The statements that were run in these schemas.
+/// Returns the statements that ran in these schemas.
 pub(crate) fn run_in<'s>(schemas: impl IntoIterator<Item = &'s str>) -> Statements {
     let run = RUN.lock().unwrap_or_else(PoisonError::into_inner);
     schemas.into_iter().filter_map(|schema| run.get(schema).cloned()).flatten().collect()
@@ -52,7 +52,8 @@ fn of_column(column: &Column) -> &'static str {
     }
 }
 
-/// What reads all of a table or of an organization, and why that is right: a part of the statement, and what is read.
+/// Statements that scan a whole table, or all rows of an organization: a part of the statement, what it
+/// scans, and the reason.
 const EXCEPTIONS: [(&str, &str, &str); 11] = [
     ("_evidence_migrations m", "_evidence_migrations", "a row for each version"),
     ("evidence.cursor k", "cursor_pkey of an organization", "a cursor for each consumer"),
@@ -79,7 +80,7 @@ const EXCEPTIONS: [(&str, &str, &str); 11] = [
     ("FROM evidence.head h) x", "head", "the last entries of all ledgers"),
 ];
 
-/// Parts of statements, and a step that these have to have so many times at least, in either direction.
+/// Parts of statements, each with a step that must occur at least this many times, in either scan direction.
 const NEEDED: [(&str, &str, usize); 4] = [
     ("s.idx = j.idx::bigint", "Index Only Scan using instance_until on", 2),
     ("WITH reported AS", "Index Scan using instance_lasting on", 1),
@@ -87,7 +88,7 @@ const NEEDED: [(&str, &str, usize); 4] = [
     ("x.control_ordinal AS key", "Index Only Scan using attestation_control on", 2),
 ];
 
-/// Some thousand rows in every table that the statements ask, without statistics.
+/// Some thousand rows in every table that the statements query, without statistics.
 const FILL: &str = "
     INSERT INTO evidence.artifact SELECT 'o', 'id' || n, 'flow' || n % 9, 'trail' || n % 400, md5(n::text), 'a',
         md5(n::text), 'b' || n % 9, 'repo' || n % 50, NULL, NULL, n, n, n, n FROM generate_series(1, 5000) n;
@@ -130,21 +131,23 @@ const FILL: &str = "
             ('id' || n)::bytea
         FROM generate_series(1, 5000) n";
 
-/// Statistics of the tables as they are, and which of their pages all see: without, no index is thought to do alone.
+/// Gathers the statistics of the tables and their visibility maps. Without the maps, the planner does not
+/// choose index-only scans.
 const ANALYZE: &str = "
     VACUUM (ANALYZE) evidence.artifact, evidence.build, evidence.trail, evidence.attestation, evidence.record, evidence.name, evidence.api_key,
         evidence.organization, evidence.user, evidence.membership, evidence.head, evidence.ledger, evidence.snapshot,
         evidence.commit_trail, evidence.flow_repo, evidence.record_tag, evidence.version, evidence.allowed, evidence.kept_text, evidence.attachment_pending, evidence.instance,
         evidence.run_origin, evidence.deployment, evidence.environment_member";
 
-/// Nearly all of them of one flow and about one control, which statistics tell, but not which pages all see.
+/// Adds attestations until nearly all belong to one flow and one control. The statistics reflect this, but
+/// the visibility map does not.
 const SKEW: &str = "
     INSERT INTO evidence.attestation SELECT 'o', 'skewed' || n, 'o', 'trail' || n % 400, 'test', 'generic', true,
         false, 'o', NULL, '{}', NULL, n, n, n, n, n
         FROM generate_series(5001, 50000) n;
     ANALYZE evidence.attestation";
 
-/// A session as the store has it, in a schema of its own.
+/// A session with the store's settings, in a schema of its own.
 struct Planner {
     session: PreparedConnection,
     schema: Schema,
@@ -152,7 +155,7 @@ struct Planner {
 }
 
 impl Planner {
-    /// On empty tables, of which the server gathers no statistics by itself.
+    /// Creates a planner on empty tables. Autovacuum does not gather statistics of them.
     async fn fresh() -> Self {
         let fresh =
             evidence_test_postgres::SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
@@ -180,11 +183,13 @@ impl Planner {
         sqlx::raw_sql(self.schema.statement(sql)).execute(self.session.ready().await.unwrap()).await.unwrap();
     }
 
-    /// The tables that a statement whose values have these types reads from end to end, whatever the values, and the indexes
-    /// of which it reads all that an organization has; and the steps that it lacks.
+    /// Returns the tables that the generic plan of a statement scans, the indexes of which it reads all rows
+    /// of an organization, and the required steps that are missing. `types` are the types of the statement's
+    /// values.
     async fn scanned(&mut self, sql: &str, types: &[&str], visible: bool) -> BTreeSet<String> {
         let steps = explain(self.session.ready().await.unwrap(), &self.schema, sql, types).await;
-        // Of pages that not all see the rows are fetched, in whichever way: by this index.
+        // On pages that are not all-visible, rows are fetched from the table. Then any scan that uses this
+        // index is accepted.
         let index = |needed: &str| needed.split(' ').rev().nth(1).unwrap_or_default().to_owned();
         let wanted = |needed: &str| if visible { needed.to_owned() } else { index(needed) };
         let times = |needed: &str| {
@@ -194,7 +199,8 @@ impl Planner {
         let needed = NEEDED.iter().filter(|(part, ..)| sql.contains(part));
         let lacking = needed.filter(|(_, needed, least)| times(needed) < *least);
         let mut lacking = Vec::from_iter(lacking.map(|(_, needed, least)| format!("not {least} {needed}")));
-        // Else a page with a gap is looked for to the end of the list.
+        // With a filter in place of an index condition, a page with a gap would be searched to the end of the
+        // list.
         let by_number = |step: &&String| step.trim().starts_with("Filter:") && step.contains("ordinal");
         lacking.extend(steps.iter().filter(by_number).map(|step| format!("no index for {}", step.trim())));
         let scanned = steps.iter().enumerate().filter_map(|(number, step)| {
@@ -206,8 +212,9 @@ impl Planner {
             let condition = steps.get(number + 1)?.trim().strip_prefix("Index Cond: ")?;
             let condition = condition.trim_start_matches('(').strip_prefix("org = ")?;
             let index = index.split(' ').next().unwrap_or_default();
-            // Where nothing is passed over, it is read no further than a limit above it says: the last of it, or a page of numbers.
-            // Where the statement has a page far behind, which reads all before it, only a subquery of one value counts as limited.
+            // Without a filter, a scan reads no further than the `Limit` above it: the last row, or a page of
+            // numbers. A page at a large offset reads all rows before it. So in statements with an offset,
+            // only a subquery for one value counts as limited.
             let above = |levels| {
                 number.checked_sub(levels).and_then(|above| steps.get(above)).map(|step| step.trim())
             };
@@ -226,7 +233,8 @@ impl Planner {
     }
 }
 
-/// How a statement whose values have these types is answered whatever the values, of which bytes name an organization.
+/// Returns the generic plan of a statement whose values have these types. Values of type `bytea` are
+/// organizations.
 pub(crate) async fn explain(
     connection: &mut PgConnection,
     schema: &Schema,
@@ -262,16 +270,18 @@ async fn every_statement_finds_its_rows_by_an_index_whatever_the_statistics_say(
     }
     let mut statements = run_in(schemas.iter().map(|schema| schema.name.as_str()));
     assert!(statements.len() > 60, "{} statements", statements.len());
-    // Looked at and written, for one organization or several: few, for each is planned again and again.
+    // The prefetch and write statements, for one organization or several. There must be few, because each is
+    // planned repeatedly.
     for (part, texts) in
         [("SELECT 0::bigint, NULL::bigint", 6), ("s.idx = j.idx::bigint", 2), ("swapped AS", 8)]
     {
         assert_eq!(statements.keys().filter(|sql| sql.contains(part)).count(), texts, "{part}");
     }
-    // A correction of a clock is rare, and reads all that its organization has.
+    // A clock correction is rare, and reads all rows of its organization.
     statements.retain(|sql, _| !(sql.starts_with("UPDATE ") && sql.contains(" = $2 WHERE org = $1 AND ")));
-    // The greatest number is read from the end of an index: `max` reads all where the planner thinks them few. It is
-    // taken only of the rows that a group brings, and of those of a page of ends.
+    // Queries read the greatest number from the end of an index, because `max` reads all rows if the planner
+    // estimates few. `max` is used only over the rows of a group, and over the rows of a page of ended
+    // allowances.
     let is_by_max = |sql: &&String| {
         ["max(r.at)", "max(a.ledger_index)"]
             .into_iter()
@@ -281,7 +291,7 @@ async fn every_statement_finds_its_rows_by_an_index_whatever_the_statistics_say(
     let by_max: Vec<_> = statements.keys().filter(is_by_max).collect();
     assert!(by_max.is_empty(), "{by_max:#?}");
     let mut used = BTreeSet::new();
-    // Analyzed when empty, a table seems to have no rows ever after.
+    // A table that was analyzed when empty seems to stay empty.
     for (tables, steps) in [
         ("without statistics", [FILL, ""]),
         ("analyzed when empty", [ANALYZE, FILL]),

@@ -1,11 +1,12 @@
-//! The schema that holds the tables.
+//! The schema that contains the tables.
 
 use evidence_store_sql::SCHEMA;
 use sqlx::AssertSqlSafe;
 
 use crate::error::ConnectError;
 
-/// The tables, and what writing takes of each. Whatever else is in the schema is somebody else's.
+/// The tables, with the privileges that writing needs on each. Other objects in the schema do not belong to
+/// the store.
 pub(crate) const TABLES: [(&str, &[&str]); 39] = [
     ("_evidence_migrations", &["SELECT"]),
     ("allowance", &["SELECT", "INSERT"]),
@@ -53,7 +54,7 @@ pub(crate) const TABLES: [(&str, &[&str]); 39] = [
 pub(crate) struct Schema(String);
 
 impl Schema {
-    /// The schema of a session's temporary tables.
+    /// Returns the schema of a session's temporary tables.
     pub(crate) fn temporary() -> Self {
         Self("pg_temp".to_owned())
     }
@@ -71,13 +72,14 @@ impl Schema {
         &self.0
     }
 
-    /// The quoted name of a table.
+    /// Returns the quoted name of a table.
     pub(crate) fn table(&self, name: &str) -> String {
         format!("\"{}\".\"{name}\"", self.0)
     }
 
-    /// A statement of this crate, about the tables of this schema. Callers pass constants and what they join of them:
-    /// every value is bound. The schema's name is quoted, for it may be a reserved word.
+    /// Returns a statement of this crate for the tables of this schema. Callers pass constants and
+    /// concatenations of them: every value is bound. The schema's name is quoted, because it may be a
+    /// reserved word.
     pub(crate) fn statement(&self, sql: &str) -> AssertSqlSafe<String> {
         let quoted = format!("\"{}\".", self.0);
         AssertSqlSafe(if self.0 == "evidence" { sql.to_owned() } else { sql.replace(SCHEMA, &quoted) })

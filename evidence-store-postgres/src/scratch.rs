@@ -1,4 +1,5 @@
-//! A session with temporary tables, whose schema is the session's own, beside the tables of the store.
+//! A session with temporary tables next to the tables of the store. The temporary schema belongs to the
+//! session.
 
 use evidence_core::store::StoreResult;
 use evidence_store_sql::migrate::{Migration, latest};
@@ -11,7 +12,7 @@ use crate::error::store_error;
 use crate::migrate::make;
 use crate::schema::Schema;
 
-/// A session of its own. What it makes goes with its connection, which nobody else uses.
+/// An exclusive session. Its temporary tables disappear with its connection.
 #[derive(Debug)]
 pub struct ScratchDatabase {
     connection: PgConnection,
@@ -20,7 +21,7 @@ pub struct ScratchDatabase {
 }
 
 impl ScratchDatabase {
-    /// Makes the temporary tables.
+    /// Creates the temporary tables.
     pub(crate) async fn open(
         address: &Address,
         stored: &Schema,

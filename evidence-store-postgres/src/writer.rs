@@ -1,12 +1,12 @@
-//! The one task that writes. It takes whatever its queue holds into one transaction, so that many clients share one
-//! flush to the disk, and it takes two statements to do so: one that reads what the writes need, and one that writes all if the ledgers have
-//! not grown since, or nothing. So no transaction is ever left open, and other servers are never kept out. The one exception is
-//! a correction of a clock, which is rare. Chunks of uploads share a transaction behind each group, which locks nothing but
-//! their own rows.
+//! The only task that writes. It commits everything in its queue in one transaction, so that many clients
+//! share one flush to the disk. A group takes two statements: one reads the data that the writes need; the
+//! other writes everything if the ledgers have not grown since, or nothing. So no transaction stays open, and
+//! other servers are never blocked. The only exception is a clock correction, which is rare. Chunks of
+//! uploads share a transaction after each group, which locks only their own rows.
 //!
-//! Where the connection breaks while the database writes, nobody knows whether it did. The writer then looks, on a new
-//! connection, for a leaf of its own; if there is none it writes again. Both are safe, for the statement in doubt and its
-//! repetition write only if the ledgers are as they were seen: at most one of them does.
+//! If the connection breaks during a write, its outcome is unknown. The writer then looks for one of its
+//! leaves on a new connection, and writes again if there is none. Both are safe: the statement in doubt and
+//! its repetition write only if the ledgers are unchanged, so at most one of them succeeds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,41 +32,43 @@ use crate::error::{
     store_error, timed_out,
 };
 
-/// How often a group may lose a race against other servers before its writes are refused. Each time one of them got
-/// ahead, so that the database as a whole does.
+/// The maximum number of races that a group may lose against other servers before its writes are refused.
+/// Another server succeeds in each of them, so the database as a whole makes progress.
 const MAX_ATTEMPTS: u32 = 256;
 
-/// How often a name that is taken is looked at again: whoever took it meanwhile is seen the second time.
+/// The number of times that a taken name is checked again. The second prefetch sees the row of a concurrent
+/// writer.
 const COLLISIONS: u32 = 2;
 
-/// How long to wait before a database that cannot be reached is asked again what it wrote.
+/// The pause before an unreachable database is asked again for the outcome of a write.
 const PAUSE: Duration = Duration::from_millis(100);
 
 const LEAF_HASH: &str = "SELECT leaf_hash FROM evidence.ledger WHERE org = $1 AND idx = $2";
 
-/// Locks a head, if the ledger still has the size that was seen.
+/// Locks a head, if the ledger still has the expected size.
 const LOCK_HEAD: &str = "SELECT 1::bigint FROM evidence.head WHERE org = $1 AND size = $2 FOR UPDATE";
 
-/// How long a statement may take that sets back the times of an organization's rows, and all of them together.
+/// The time limit of a statement that sets back the times of an organization's rows, and of all of them
+/// together.
 const CORRECTING: Duration = Duration::from_secs(3600);
 
 const CORRECTING_TIMEOUT: &str = "SET LOCAL statement_timeout = '3600s'";
 
 type Outcomes = Vec<StoreResult<Vec<Entry>>>;
 
-/// A statement and its values.
+/// A statement with its encoded values.
 type Step = (AssertSqlSafe<String>, PgArguments);
 
-/// Something for the writer to do.
+/// A job of the writer.
 #[derive(Debug)]
 pub enum Job {
-    /// To record a write.
+    /// Records a write.
     Record(Submission),
-    /// To write a step of a blob.
+    /// Writes a step of a blob.
     Blob(BlobWrite, Reply<()>),
-    /// To run a statement that may be run again.
+    /// Runs a statement that may be repeated.
     Probe(Statement, Reply<()>),
-    /// To end, after everything that came before.
+    /// Ends the writer after all earlier jobs.
     Stop(Reply<()>),
 }
 
@@ -90,11 +92,12 @@ impl Task for Job {
     }
 }
 
-/// A group that was sent when the connection broke: what its writes are answered if it was written, and the entries by
-/// which that is known.
+/// A group that was in flight when the connection broke: the outcomes of its writes if it was written, and
+/// the entries that prove it.
 #[derive(Debug)]
 struct InDoubt {
-    /// The first entry of each write in it: a later attempt may have had fewer writes, and the same entries.
+    /// The first entry of each write in the group. A later attempt may have fewer writes with the same
+    /// entries.
     entries: Vec<(Id, Entry)>,
     outcomes: Outcomes,
 }
@@ -109,7 +112,7 @@ impl InDoubt {
     }
 }
 
-/// The writer and its connection, which nobody else uses; none after it was cut off, until the next job.
+/// The writer and its exclusive connection. The connection is `None` after it was lost, until the next job.
 #[derive(Debug)]
 pub(crate) struct Writer {
     session: Option<PreparedConnection>,
@@ -122,7 +125,7 @@ impl Writer {
         Self { session: Some(session), reader, mixed_groups }
     }
 
-    /// Works until the queue is closed or [`Job::Stop`] comes.
+    /// Runs until the queue is closed or [`Job::Stop`] arrives.
     pub(crate) async fn run(mut self, mut queue: Jobs<Job>) {
         let mut jobs = Vec::new();
         let mut stopped = None;
@@ -153,13 +156,13 @@ impl Writer {
         Some(self.session.take()?.close().await)
     }
 
-    /// Writes steps of blobs in one transaction, so that many uploads share a flush to the disk. Where that fails for the sake
-    /// of one of them, each has a transaction of its own.
+    /// Writes steps of blobs in one transaction, so that many uploads share a flush to the disk. If one of
+    /// them makes it fail, each gets a transaction of its own.
     async fn write_blobs(&mut self, blobs: Vec<(BlobWrite, Reply<()>)>) {
         let (mut blobs, late): (Vec<_>, Vec<_>) = blobs.into_iter().partition(|(_, reply)| reply.begin());
         late.into_iter().for_each(|(_, reply)| reply.send(Err(Refused::Late.into())));
         while !blobs.is_empty() {
-            // The same steps again change nothing, so that they may be tried again as a query may.
+            // The steps are idempotent, so they may be retried like a query.
             let mut outcome = self.attempt_blobs(&blobs).await;
             if outcome.as_ref().is_err_and(|error| is_cut(error) || is_read_only(error)) {
                 outcome = self.attempt_blobs(&blobs).await;
@@ -183,7 +186,8 @@ impl Writer {
         }
     }
 
-    /// Writes all of these or none. Returns of each whether it was written, and not left to a newer program.
+    /// Writes all steps or none. Returns for each whether it was written, or false if a newer program has
+    /// excluded this one from writing.
     async fn attempt_blobs(&mut self, blobs: &[(BlobWrite, Reply<()>)]) -> Result<Vec<bool>, sqlx::Error> {
         let statements = blobs.iter().flat_map(|(write, _)| &write.statements);
         let steps = statements.map(|Statement { sql, values, .. }| self.step(sql, values));
@@ -211,14 +215,14 @@ impl Writer {
         reply.send(outcome.map(drop).map_err(store_error));
     }
 
-    /// A statement of a transaction.
+    /// Encodes a statement of a transaction.
     fn step(&self, sql: &str, values: &[Value]) -> Result<Step, sqlx::Error> {
         #[cfg(test)]
         crate::plans::note(&self.reader.schema, sql, values);
         Ok((self.reader.schema.statement(sql), arguments(values)?))
     }
 
-    /// Every row of a statement.
+    /// Returns every row of a statement.
     async fn rows(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, sqlx::Error> {
         let (sql, arguments) = self.step(sql, values)?;
         let query = sqlx::query_as_with::<_, Cells, _>(sql, arguments);
@@ -226,9 +230,9 @@ impl Writer {
         Ok(rows.into_iter().map(|cells| cells.row).collect())
     }
 
-    /// Does one statement's work, making a connection first where there is none. After an error of the connection it
-    /// is given up: nobody knows what state it is in. So it is where the server may only be read from: it was demoted,
-    /// and another one may be the primary now.
+    /// Runs the work of one statement, and opens a connection first if there is none. After an error of the
+    /// connection, it is dropped, because its state is unknown. It is also dropped if the server is
+    /// read-only: the server was demoted, and another one may now be the primary.
     async fn on_connection<T>(
         &mut self,
         work: impl AsyncFnOnce(&mut PgConnection) -> Result<T, sqlx::Error>,
@@ -236,7 +240,7 @@ impl Writer {
         self.on_connection_within(None, work).await
     }
 
-    /// The same within another time than that of a statement.
+    /// Runs work on the connection with another time limit than that of a statement.
     async fn on_connection_within<T>(
         &mut self,
         time: Option<Duration>,
@@ -257,7 +261,7 @@ impl Writer {
         outcome
     }
 
-    /// Records these writes. A group that fails for the sake of one write is halved until that one is alone.
+    /// Records these writes. If one write makes a group fail, the group is halved until that write is alone.
     async fn record(&mut self, writes: Vec<Submission>) {
         let mut groups = if self.mixed_groups { vec![writes] } else { by_organization(writes) };
         groups = groups.into_iter().flat_map(groups_of).collect();
@@ -289,8 +293,8 @@ impl Writer {
         }
     }
 
-    /// Prefetches and writes until no other server came between: on an error nothing of the group was written. Writes whose
-    /// time is over leave the group between two attempts.
+    /// Prefetches and writes until no other server has written in between. On an error, nothing of the group
+    /// was written. Writes whose timeout has expired leave the group between two attempts.
     async fn attempt(&mut self, group: &[Submission]) -> Result<Outcomes, sqlx::Error> {
         let (mut collisions, mut demoted) = (0, false);
         let mut doubts = Vec::new();
@@ -304,7 +308,8 @@ impl Writer {
                     continue;
                 }
             };
-            // After the prefetch: what is written later has a ledger that grows before this group is written.
+            // Resolve after the prefetch: if a group in doubt is committed later than this check, its ledgers
+            // grow, and the write of this attempt fails.
             match self.resolve(&mut doubts).await {
                 Ok(Some(outcomes)) => return Ok(outcomes),
                 Ok(None) => {}
@@ -346,14 +351,14 @@ impl Writer {
         Ok(group.iter().map(|_| Err(refusal())).collect())
     }
 
-    /// The version of this program.
+    /// Returns the version of the tables that this program writes.
     fn version(&self) -> i64 {
         latest(self.reader.migrations)
     }
 
-    /// What the writes of a group in doubt are answered, if it turns out to have been written.
+    /// Returns the outcomes of a group in doubt, if the group turns out to have been written.
     async fn resolve(&mut self, doubts: &mut Vec<InDoubt>) -> Result<Option<Outcomes>, sqlx::Error> {
-        // One attempt may have written what is all of another's: then it is the larger one.
+        // The entries of one attempt may be a subset of another's. Check the largest first.
         doubts.sort_by_key(|doubt| std::cmp::Reverse(doubt.entries.len()));
         for number in 0..doubts.len() {
             let entries = doubts.get(number).map(|doubt| doubt.entries.clone()).unwrap_or_default();
@@ -377,7 +382,7 @@ impl Writer {
         Ok(true)
     }
 
-    /// Prefetches, once more where the connection turned out to be dead: that changes nothing.
+    /// Prefetches, and retries once if the connection was dead. A prefetch changes nothing.
     async fn prefetch(&mut self, group: &[Submission]) -> Result<Plan, sqlx::Error> {
         let prefetch = Prefetch::of(group);
         let (sql, values) = prefetch.statement(Dialect::Postgres, self.mixed_groups);
@@ -388,7 +393,7 @@ impl Writer {
         Plan::new(&prefetch, rows?).map_err(|damage| sqlx::Error::Decode(damage.into()))
     }
 
-    /// Whether the ledgers were as they were seen, so that everything was written.
+    /// Writes a group. Returns whether the ledgers were unchanged, so that everything was written.
     async fn write(&mut self, plan: Plan) -> Result<bool, sqlx::Error> {
         let group = plan.into_group().map_err(encode)?;
         let corrections = group.rows.corrections(SCHEMA);
@@ -400,8 +405,9 @@ impl Writer {
         Ok(written.first().and_then(|row| row.first()) == Some(&Cell::Int(1)))
     }
 
-    /// The same for a group that corrects a clock: in one transaction the times of stored rows are set back, as long as that
-    /// takes, and the rows of the group written. The heads are locked first, so that it never takes long in vain.
+    /// Writes a group that corrects a clock. One transaction sets back the times of the stored rows, without
+    /// the usual time limit, and writes the rows of the group. The heads are locked first, so that this work
+    /// is never wasted.
     async fn write_corrected(
         &mut self,
         group: Group,
@@ -429,7 +435,8 @@ impl Writer {
     }
 }
 
-/// Runs steps of blobs. Returns of each whether it was done, and not left to a newer program.
+/// Runs steps of blobs. Returns for each whether it was done, or false if a newer program has excluded this
+/// one from writing.
 async fn run_steps(connection: &mut PgConnection, steps: Vec<Step>) -> Result<Vec<bool>, sqlx::Error> {
     let mut done = Vec::with_capacity(steps.len());
     for (sql, arguments) in steps {
@@ -439,19 +446,19 @@ async fn run_steps(connection: &mut PgConnection, steps: Vec<Step>) -> Result<Ve
     Ok(done)
 }
 
-/// Whether nobody waits for these writes any more.
+/// Returns whether the timeouts of all these writes have expired.
 fn all_late(group: &[Submission]) -> bool {
     group.iter().all(|write| write.reply.is_late())
 }
 
-/// Why a group is refused of which nobody knows whether it was written.
+/// Returns the error for a group with an unknown outcome.
 fn in_doubt() -> StoreError {
     StoreError::OutcomeUnknown(
         "the connection broke while the database wrote, and it cannot be asked what it did".into(),
     )
 }
 
-/// Why a group is refused that other servers were always ahead of.
+/// Returns the error for a group that lost every race against other servers.
 fn outrun() -> StoreError {
     StoreError::Unavailable("other servers wrote to the same organizations all the time".into())
 }
@@ -460,7 +467,7 @@ fn encode(error: serde_json::Error) -> sqlx::Error {
     sqlx::Error::Encode(error.into())
 }
 
-/// The writes in their order, apart by organization.
+/// Splits the writes by organization, in order.
 fn by_organization(writes: Vec<Submission>) -> Vec<Vec<Submission>> {
     let mut apart = std::collections::BTreeMap::<Id, Vec<Submission>>::new();
     for write in writes {

@@ -1,4 +1,4 @@
-//! The PostgreSQL store keeps every promise of the store contract, in a fresh schema each.
+//! Runs the conformance checks of the store contract on PostgreSQL, each in a new schema.
 
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,8 @@ use evidence_core::transfer::Transfer;
 use evidence_store_postgres::{Options, PostgresStore};
 use evidence_test_postgres::SchemaName;
 
-/// What is promised holds on a machine however slow: checks with many callers at once meet no time limit.
+/// The contract must hold on a slow machine too, so checks with many concurrent callers must not reach a time
+/// limit.
 const TEST_TIMEOUT: Duration = Duration::from_secs(300);
 
 fn main() -> ExitCode {

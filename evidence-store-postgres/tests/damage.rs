@@ -1,4 +1,5 @@
-//! What somebody does to the tables behind the store's back: it is named, it hides nothing else, and it stops nobody.
+//! Tests damage to the tables outside the store: it is reported, it hides nothing else, and it blocks nothing
+//! else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +41,7 @@ impl Bench {
         Self { store, options, schema }
     }
 
-    /// With the organizations `acme` and `beta`.
+    /// Creates a store with the organizations `acme` and `beta`.
     async fn new() -> Self {
         let bench = Self::empty().await;
         seed(&bench.store, "jane", &["acme", "beta"]).await.unwrap();
@@ -76,7 +77,7 @@ fn has(problems: &[String], expected: &str) {
     assert!(problems.iter().any(|problem| problem.contains(expected)), "{expected}: {problems:#?}");
 }
 
-/// Below every organization, above, and what a statement might break at.
+/// Keys that no organization has: below all, above all, and one that needs escaping.
 const NOBODY: [&str; 3] = ["", "zz", "it''s"];
 
 #[tokio::test]
@@ -242,10 +243,10 @@ async fn a_store_that_may_not_write_any_more_is_not_available() {
     store.ready().await.unwrap();
     seed(&store, "john", &["gamma"]).await.unwrap();
     let mut refusals = Vec::new();
-    // Nobody changes what is in a ledger.
+    // Ledgers are never changed.
     bench.execute(&format!("REVOKE UPDATE, DELETE ON {{}}.ledger, {{}}.node FROM {role}")).await;
     seed(&store, "june", &["epsilon"]).await.unwrap();
-    // Of this one nothing was granted, and nothing is asked.
+    // The user has no privilege on this table, and the store needs none.
     bench.execute("CREATE UNLOGGED TABLE {}.somebody_elses (n integer)").await;
     store.ready().await.unwrap();
     seed(&store, "jill", &["zeta"]).await.unwrap();
@@ -313,12 +314,12 @@ async fn tables_that_are_not_as_they_were_made_are_named() {
     }
 }
 
-/// What the column `org` has of an organization.
+/// Returns the value of the column `org` for an organization.
 fn key(org: Id) -> String {
     format!("'\\x{}'::bytea", hex(org.as_bytes()))
 }
 
-/// Makes whoever reads a column of a table in the rows of an organization find a damaged page.
+/// Returns statements that simulate a damaged page: reading this column in the rows of an organization fails.
 fn damaged(table: &str, column: &str, org: Id) -> String {
     let owner = if table == "organization" { "key" } else { "org" };
     let org = key(org);
@@ -371,14 +372,14 @@ async fn a_page_that_cannot_be_read_is_named_and_hides_nothing_else() {
             ))
             .await;
         if table == "node" {
-            // Ledgers as short as these have none.
+            // Short ledgers have no stored nodes.
             bench.execute(&format!("INSERT INTO {{}}.node VALUES ({acme}, 4, 0, '')")).await;
         }
         bench.execute(&damaged(table, column, bench.org(whose).await)).await;
         let problems = bench.problems().await;
         let said = format!("error returned from database: invalid page in block 7 of relation {table}");
         has(&problems, &format!("{expected}{said}"));
-        // With it every organization's rows are sought.
+        // Every query for an organization's rows uses this column.
         if column != "org" {
             has(&problems, "table membership: row");
         }
@@ -501,7 +502,7 @@ async fn a_correction_of_a_clock_sets_back_what_was_derived_before_and_nothing_a
     let org = bench.org("acme").await;
     let environment = "00000000-0000-0000-0000-00000007".parse().unwrap();
     let reported = || Fact::EnvironmentReported { environment };
-    // More than a page of the check before the correction.
+    // More entries than a page of `fsck`, before the correction.
     future::add_facts(&*bench.store, org, future::FUTURE, (0..300).map(|_| reported()).collect()).await;
     let evidence = Evidence::new(bench.store.clone(), Settings::default());
     let ended = evidence.administration(&"host".parse().unwrap()).end_future(&"acme".parse().unwrap()).await;
@@ -517,7 +518,7 @@ async fn a_clock_is_corrected_however_long_it_takes_to_set_all_rows_back() {
     let bench = Bench::new().await;
     let org = bench.org("acme").await;
     future::add(&*bench.store, org, "one").await;
-    // As if there were very many rows.
+    // Simulates very many rows.
     let slow = ["artifact", "build", "attestation"].map(|table| {
         format!("CREATE TRIGGER slow BEFORE UPDATE ON {{}}.{table} EXECUTE FUNCTION {{}}.slow();")
     });

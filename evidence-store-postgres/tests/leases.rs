@@ -1,4 +1,4 @@
-//! What is written while somebody else takes the lease for it.
+//! Tests writes that need a lease while another holder acquires it.
 
 use std::sync::Arc;
 use std::time::Duration;

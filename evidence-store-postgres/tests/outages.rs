@@ -1,5 +1,5 @@
-//! Connections that are cut while the database writes, callers that go away, sessions that are set otherwise, writers that
-//! died: what the store makes of each.
+//! Tests outages: connections that are cut during a write, callers that disconnect, sessions with other
+//! settings, and writers that died.
 
 use std::future::Future;
 use std::str::FromStr;
@@ -31,7 +31,7 @@ use tokio::time::timeout;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
 
-/// How long may be waited, on a busy machine, for what would otherwise never come.
+/// The time limit, on a busy machine, for an event that would otherwise never occur.
 const SOON: Duration = Duration::from_secs(60);
 
 /// The organization `acme` in a schema of its own, and a store on it.
@@ -63,13 +63,13 @@ impl Bench {
         Self { schema, store, org: standing.organization.id, actor }
     }
 
-    /// Another store on the same tables, that finds the database at this address.
+    /// Opens another store on the same tables, with the database at this address.
     async fn at(&self, url: &str) -> Arc<PostgresStore> {
         let options = Options { schema: self.schema.name.clone(), ..Options::default() };
         Arc::new(PostgresStore::connect_with(url, &options).await.unwrap())
     }
 
-    /// A write that creates a flow.
+    /// Returns a write that creates a flow.
     fn creation(&self, name: &str) -> Write {
         let record = Flow {
             id: Id::new(NOW, &SystemRandom),
@@ -107,12 +107,12 @@ impl Bench {
     }
 }
 
-/// When a connection is cut on which a group is written.
+/// The moment at which a connection is cut that writes a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cut {
-    /// Before the database gets the group.
+    /// Before the database receives the group.
     Before,
-    /// After it has written it, before it is heard to say so.
+    /// After the database has written the group, before the response arrives.
     After,
 }
 
@@ -120,7 +120,7 @@ trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
-/// Stands between a store and the database, and cuts so many connections on which a group is written.
+/// A proxy between a store and the database. It cuts this many connections that write a group.
 #[derive(Clone)]
 struct Proxy {
     server: PgConnectOptions,
@@ -129,7 +129,7 @@ struct Proxy {
 }
 
 impl Proxy {
-    /// Begins to listen; answers the address of the database behind it.
+    /// Starts to listen. Returns the address of the database behind the proxy.
     async fn listen(url: &str, cut: Cut, times: usize) -> (String, Self) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = PgConnectOptions::from_str(url).unwrap();
@@ -141,7 +141,7 @@ impl Proxy {
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let proxy = passing.clone();
-                // However a connection ends: the store notices.
+                // The store notices every end of a connection.
                 tokio::spawn(async move { proxy.pass(client).await.ok() });
             }
         });
@@ -174,7 +174,7 @@ impl Proxy {
                         self.left.fetch_sub(1, Ordering::SeqCst);
                         if self.cut == Cut::After {
                             server.write_all(message).await?;
-                            // It answers once it has committed.
+                            // The server answers after the commit.
                             server.read_u8().await?;
                         }
                         return Ok(());
@@ -208,7 +208,7 @@ async fn a_write_whose_connection_was_cut_happens_once_and_is_acknowledged() {
         let stored: Vec<_> =
             stored.iter().map(|entry| Entry { index: entry.index, leaf_hash: entry.leaf_hash }).collect();
         assert_eq!(stored, entries, "{cut:?}");
-        // The writer goes on, on its new connection.
+        // The writer continues on its new connection.
         store.record(bench.creation("next")).await.unwrap();
         assert_eq!(bench.entries().await, before + 2, "{cut:?}");
     }
@@ -223,7 +223,7 @@ async fn writes_that_share_a_cut_connection_each_get_their_own_outcome() {
     let before = bench.entries().await;
     let mut writes = tokio::task::JoinSet::new();
     for number in 0..20 {
-        // Every other one takes a name that another one has.
+        // Every second write uses a name that another one has.
         let (store, write) = (Arc::clone(&store), bench.creation(&format!("flow-{}", number / 2)));
         writes.spawn(async move { store.record(write).await });
     }
@@ -248,7 +248,7 @@ async fn an_organization_whose_first_write_was_cut_begins_once() {
     }
 }
 
-/// Begins to ask, hangs up once the query waits for a lock, and lets go of what it asked with.
+/// Starts a query, cancels it once it waits for a lock, and drops its resources.
 async fn abandon(bench: &Bench, query: impl Future<Output: Send> + Send + 'static) {
     let asking = tokio::spawn(query);
     let waiting = "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
@@ -294,7 +294,7 @@ async fn one_bad_query_spoils_nobody_elses() {
         let (store, org) = (Arc::clone(&bench.store), bench.org);
         queries.spawn(async move {
             if number % 20 == 7 {
-                // No text of PostgreSQL has this character.
+                // PostgreSQL refuses this character in texts.
                 return store.repo_by_identity(org, &format!("{number}\0")).await.map(|_| true);
             }
             store.flow(org, "build").await.map(|found| found.is_some())
@@ -355,7 +355,7 @@ fn a_store_whose_writer_died_is_not_ready() {
     let pool = host.block_on(PgPoolOptions::new().connect(&schema.url)).unwrap();
     let store = other.block_on(Postgres::from_pool(pool, &schema.name)).unwrap();
     host.block_on(store.ready()).unwrap();
-    // What it reads with is the host's, and still there.
+    // The reader uses the host's pool, which still exists.
     drop(other);
     assert!(host.block_on(store.is_empty()).unwrap());
     let ready = host.block_on(store.ready());

@@ -1,4 +1,4 @@
-//! Damage is named, and what follows from the ledgers is made again from them.
+//! Tests that damage is reported, and that derived tables are rebuilt from the ledgers.
 
 mod bench;
 
@@ -18,7 +18,7 @@ use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnectio
 use bench::Bench;
 
 impl Bench {
-    /// How many rows a table has.
+    /// Returns the number of rows of a table.
     async fn count(&self, table: &str) -> i64 {
         let mut connection = PgConnection::connect(&self.schema.url).await.unwrap();
         let sql = AssertSqlSafe(format!("SELECT count(*) FROM {}.{table}", self.schema.name));
@@ -58,7 +58,7 @@ async fn what_is_damaged_hides_nothing_of_its_neighbours() {
     for number in 0..200 {
         bench.create(&bench.flow(&format!("flow-{number}"))).await.unwrap();
     }
-    // Small ones are looked at together with the next.
+    // Small organizations are checked in one part with the next.
     let id = hex(bench.org.as_bytes());
     bench
         .execute(&format!("UPDATE {{}}.ledger SET payload = '{{}}' WHERE org = '\\x{id}' AND idx = 1"))
@@ -138,7 +138,7 @@ async fn a_write_that_looked_at_damaged_tables_looks_again_once_they_are_made_ag
     let mut keeping_out = connection.begin().await.unwrap();
     let lock = AssertSqlSafe(format!("LOCK TABLE {}.head IN EXCLUSIVE MODE", bench.schema.name));
     sqlx::raw_sql(lock).execute(&mut *keeping_out).await.unwrap();
-    // First the tables wait to be made again, then a write that has looked waits behind them.
+    // First the rebuild waits for the lock, then a write that has prefetched waits behind it.
     let rebuilding = tokio::spawn({
         let store = bench.store.clone();
         async move { store.rebuild().await }
@@ -160,7 +160,7 @@ async fn a_write_that_looked_at_damaged_tables_looks_again_once_they_are_made_ag
     assert_eq!(bench.problems().await, Vec::<String>::new());
 }
 
-/// Waits until so many sessions wait for the table of heads.
+/// Waits until this many sessions wait for the table of heads.
 async fn until_waiting_for_head(bench: &Bench, sessions: i64) {
     let mut connection = PgConnection::connect(&bench.schema.url).await.unwrap();
     loop {
@@ -262,7 +262,7 @@ async fn a_text_that_is_damaged_is_as_good_as_gone() {
     bench.execute("UPDATE {}.ledger SET payload = 'damaged {' WHERE payload LIKE '%\"one\"%'").await;
     let asked = ["one", "two"].map(Hash::of);
     assert_eq!(bench.store.texts(bench.org, &asked).await.unwrap(), ["two"]);
-    // Keeping it again puts it right.
+    // Recording the text again repairs it.
     bench.store.record(bench.write(vec![kept[0].clone(), kept[0].clone()], vec![])).await.unwrap();
     let mut texts = bench.store.texts(bench.org, &asked).await.unwrap();
     texts.sort_unstable();

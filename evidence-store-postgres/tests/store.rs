@@ -1,5 +1,5 @@
-//! What the PostgreSQL store adds to the contract: groups, several stores on the same tables,
-//! connections that break.
+//! Tests of the PostgreSQL store beyond the contract: groups of writes, several stores on the same tables,
+//! and broken connections.
 
 mod bench;
 
@@ -26,7 +26,7 @@ use evidence_test_postgres::SchemaName;
 use bench::{Bench, NOW, options};
 
 impl Bench {
-    /// Another store on the same tables, as another server has it.
+    /// Opens another store on the same tables, like another server.
     async fn beside(&self) -> Arc<PostgresStore> {
         Arc::new(PostgresStore::connect_with(&self.schema.url, &options(&self.schema)).await.unwrap())
     }
@@ -74,7 +74,7 @@ async fn one_bad_write_spoils_nobody_elses() {
     let taken = bench.actor.id;
     let mut writes = tokio::task::JoinSet::new();
     for number in 0..40 {
-        // Ids are the caller's promise: only the primary key refuses one that there is already.
+        // Callers guarantee unique ids: only the primary key refuses an existing one.
         let fact = if number % 13 == 5 {
             let record = User { id: taken, name: format!("u{number}").parse().unwrap(), created_at: NOW };
             Fact::UserCreated { record }
@@ -216,7 +216,7 @@ async fn an_attachment_that_is_damaged_is_put_right_by_keeping_it_again() {
     }
 }
 
-/// A fact that names a content, and the content's digest.
+/// Returns a fact that references an attachment, and the digest of its content.
 fn naming_a_content() -> (Fact, Fingerprint) {
     let facts = include_str!("../../evidence-core/tests/golden/attestation_added.jsonl").lines();
     let named = |line: &str| match serde_json::from_str(line).unwrap() {
@@ -285,7 +285,7 @@ async fn a_write_that_fails_half_way_leaves_the_store_as_it_was() {
 async fn addresses_and_schemas_that_cannot_be_used_are_refused_with_one_sentence() {
     let refused = async |url: &str| PostgresStore::connect(url).await.unwrap_err();
     assert!(matches!(refused("postgres://localhost:port/db").await, ConnectError::BadUrl { .. }));
-    // What is unknown may be a password.
+    // An unknown parameter may be a password.
     for (query, named) in [
         ("user=u&pasword=hunter2", "the unknown parameter 'pasword' "),
         ("user=u&hunter2", "an unknown parameter "),
@@ -324,7 +324,7 @@ async fn tables_of_a_later_program_are_left_alone() {
 async fn chunks_of_uploads_share_commits_and_yield_to_records() {
     const UPLOADS: usize = 21;
     let bench = Bench::new().await;
-    // No chunk is written until this ends.
+    // Blocks the writing of chunks until this transaction ends.
     let mut holder = PgConnection::connect(&bench.schema.url).await.unwrap();
     let mut held = holder.begin().await.unwrap();
     let lock = format!("LOCK TABLE {}.blob_chunk IN EXCLUSIVE MODE", bench.schema.name);
@@ -349,9 +349,9 @@ async fn chunks_of_uploads_share_commits_and_yield_to_records() {
         let sql = sql.replace("{}", &bench.schema.name);
         sqlx::query_scalar::<_, i64>(AssertSqlSafe(sql)).fetch_one(&mut holder).await.unwrap()
     };
-    // Those that had begun before, at most four, and four in each further transaction.
+    // The first transaction has the chunks that had arrived, at most four. Each later one has four.
     assert_eq!(ask("SELECT count(DISTINCT xmin::text) FROM {}.blob_chunk").await, 6);
-    // The record was handed in last, and was written behind what had begun.
+    // The record was enqueued last, and was written right after the transaction that had already begun.
     let before = "SELECT count(*) FROM {}.blob_chunk c WHERE c.xmin::text::bigint < (
         SELECT max(l.xmin::text::bigint) FROM {}.ledger l)";
     let before = ask(before).await;
@@ -405,7 +405,7 @@ async fn a_hosts_pool_may_look_elsewhere_by_default() {
     let seed = Seed { user: "jane".parse().unwrap(), orgs: vec![], api_key: None };
     Evidence::new(store.clone(), Settings::default()).seed(&seed).await.unwrap();
     assert!(store.user("jane").await.unwrap().is_some());
-    // What a caller gives is known when a statement is planned there.
+    // On a host's pool, PostgreSQL plans each statement for the caller's values.
     let check = "decisions_are_listed_in_the_order_asked";
     let check = checks().into_iter().find(|known| known.name.ends_with(check)).unwrap();
     (check.run)(store.clone()).await.unwrap();
@@ -492,7 +492,8 @@ async fn connections_that_were_cut_are_made_again() {
     for _ in 0..4 {
         bench.store.flow(bench.org, "before").await.unwrap();
     }
-    // Every session that works in this schema: the writer's and those of the pool. Other tests have theirs.
+    // Every session that works in this schema: the writer's and those of the pool. Other tests have their
+    // own.
     let cut = format!(
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
          WHERE application_name = 'evidence' AND query LIKE '%{}%'",
@@ -516,7 +517,7 @@ async fn a_pool_without_a_free_connection_is_not_available() {
         .acquire_timeout(Duration::from_millis(100))
         .connect_lazy_with(address);
     let store = Postgres::from_pool(pool.clone(), &schema.name).await.unwrap();
-    // A busy machine may take longer to connect than is waited.
+    // On a busy machine, connecting may take longer than the timeout.
     let busy = loop {
         if let Ok(busy) = pool.acquire().await {
             break busy;

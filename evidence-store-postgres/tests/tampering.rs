@@ -1,4 +1,4 @@
-//! Whatever somebody does to a row behind the store's back, the check of the store names it.
+//! Checks that `fsck` reports every change of a row outside the store.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn seed() -> u64 {
 struct Dice(u64);
 
 impl Dice {
-    /// A number below `sides`.
+    /// Returns a number below `sides`.
     fn roll(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides.max(1)
@@ -35,7 +35,7 @@ impl Dice {
     }
 }
 
-/// A store that a check of the store contract has filled: between them they leave rows of every kind.
+/// Returns a store after a check of the store contract. Together the checks leave rows of every kind.
 async fn filled(check: &Check) -> (SchemaName, Arc<PostgresStore>) {
     let schema = SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
     let options = Options { schema: schema.name.clone(), connections: 2, ..Options::default() };
@@ -53,7 +53,7 @@ async fn sound(check: &Check, store: &PostgresStore) -> FsckReport {
     report
 }
 
-/// A table that has rows, and what is known of it.
+/// A table with rows, and its description.
 struct Table {
     schema: String,
     name: String,
@@ -64,7 +64,7 @@ struct Table {
 
 impl Table {
     async fn all(schema: &str, connection: &mut PgConnection) -> Vec<Self> {
-        // Leases, cursors, what targets were told and notes of contents that no record names follow from nothing.
+        // No ledger determines leases, cursors, deliveries and pending attachments.
         let names = "SELECT tablename::text FROM pg_tables WHERE schemaname = $1 AND tablename NOT IN ('lease', 'cursor', 'delivery', 'attachment_pending', 'attachment_place') ORDER BY 1";
         let names: Vec<String> =
             sqlx::query_scalar(names).bind(schema).fetch_all(&mut *connection).await.unwrap();
@@ -93,13 +93,13 @@ impl Table {
         tables
     }
 
-    /// The row that is `number`th by its key.
+    /// Selects the key of row `number` in key order.
     fn row(&self, number: u64) -> String {
         let (schema, name, key) = (&self.schema, &self.name, self.key.join(", "));
         format!("(SELECT {key} FROM {schema}.{name} ORDER BY {key} LIMIT 1 OFFSET {number})")
     }
 
-    /// A statement that changes a row, a column, or two rows for one another; it may turn out to change nothing.
+    /// Returns a statement that changes a row or a column, or swaps two rows. It may have no effect.
     fn tampering(&self, dice: &mut Dice) -> String {
         let Self { schema, name, columns, key, rows } = self;
         let (one, other) = (self.row(dice.roll(*rows)), self.row(dice.roll(*rows)));
@@ -118,9 +118,9 @@ impl Table {
             }
         };
         match dice.roll(4) {
-            // A blob that no fact names may have broken off on its way in.
+            // A blob that no fact references may be an interrupted upload.
             0 if name != "blob" => format!("DELETE FROM {schema}.{name} WHERE ({keys}) = {one}"),
-            // So may a chunk that belongs to no blob.
+            // So may a chunk without a blob.
             1 if name != "blob_chunk" => {
                 let renamed = dice.pick(key);
                 let copy = columns.iter().map(|(column, kind)| {
@@ -149,7 +149,7 @@ impl Table {
     }
 }
 
-/// The tables that have rows and follow from the ledgers.
+/// Returns the tables with rows that are derived from the ledgers.
 async fn derived(schema: &str, connection: &mut PgConnection) -> Vec<Table> {
     let rest = ["ledger", "node", "head", "blob", "blob_chunk", "known_organization", "_evidence_migrations"];
     let mut tables = Table::all(schema, connection).await;
@@ -157,7 +157,7 @@ async fn derived(schema: &str, connection: &mut PgConnection) -> Vec<Table> {
     tables
 }
 
-/// Loses every row that follows from the ledgers, and of keys all but the hashes.
+/// Deletes every derived row. Of API keys only the hashes remain.
 async fn lose_all(schema: &str, connection: &mut PgConnection) {
     for Table { name, .. } in derived(schema, connection).await {
         let lost = match name.as_str() {
@@ -171,9 +171,9 @@ async fn lose_all(schema: &str, connection: &mut PgConnection) {
     }
 }
 
-/// Takes away what may be nothing, and some rows, and changes others.
+/// Sets nullable columns to null, deletes some rows, and changes others.
 async fn damage(schema: &str, connection: &mut PgConnection, dice: &mut Dice) {
-    // What keys are found by is in no ledger.
+    // No ledger contains the hashes that keys are looked up by.
     let tables = derived(schema, connection).await.into_iter().filter(|table| table.name != "api_key");
     let (organizations, tables): (Vec<_>, Vec<_>) = tables.partition(|table| table.name == "organization");
     let mut statements = Vec::new();
@@ -183,10 +183,10 @@ async fn damage(schema: &str, connection: &mut PgConnection, dice: &mut Dice) {
     }
     let times = if tables.is_empty() { 0 } else { 20 };
     statements.extend((0..times).map(|_| dice.pick(&tables).tampering(dice)));
-    // One that was changed beyond recognition is one whose ledger is gone.
+    // An organization that was changed beyond recognition counts as one without a ledger.
     statements.extend(organizations.iter().map(|table| table.tampering(dice)));
     for statement in statements {
-        // A change that a constraint refuses is none.
+        // A change that a constraint refuses has no effect.
         sqlx::query(AssertSqlSafe(statement)).execute(&mut *connection).await.ok();
     }
 }
@@ -264,13 +264,13 @@ async fn whatever_is_lost_of_the_tables_is_made_again() {
     assert!(mended.iter().sum::<u64>() > 250, "{mended:?}");
 }
 
-/// Tampers with the tables until something has changed, and answers how.
+/// Tampers with the tables until something changes. Returns the statement.
 async fn tamper(schema: &SchemaName, dice: &mut Dice) -> String {
     let mut connection = PgConnection::connect(&schema.url).await.unwrap();
     let tables = Table::all(&schema.name, &mut connection).await;
     let done = loop {
         let statement = dice.pick(&tables).tampering(dice);
-        // A change that a constraint refuses is none.
+        // A change that a constraint refuses has no effect.
         let outcome = sqlx::query(AssertSqlSafe(statement.clone())).execute(&mut connection).await;
         if outcome.is_ok_and(|outcome| outcome.rows_affected() > 0) {
             break statement;

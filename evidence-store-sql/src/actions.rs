@@ -1,4 +1,4 @@
-//! Actions: records that have a name and a number, and how far the deliveries of their targets are.
+//! Actions: records with a name and a number, and the delivery state of their targets.
 
 use async_trait::async_trait;
 use evidence_core::actions::{Action, ActionStore};
@@ -24,7 +24,7 @@ const LISTED: Sql = Sql::each(
     "evidence.record x WHERE x.org = $1 AND x.kind || '' = 'action' AND NOT x.archived",
 );
 
-/// Lists have the number for a name, with leading zeros.
+/// The lists' name column contains the number, with leading zeros.
 const GREATEST: Sql = Sql::each(
     "SELECT max(r.name) FROM evidence.record r WHERE r.org = $1 AND r.kind = 'action'",
     "SELECT (SELECT r.name FROM evidence.record r WHERE r.org = $1 AND r.kind || '' = 'action'
@@ -34,7 +34,7 @@ const GREATEST: Sql = Sql::each(
 #[async_trait]
 impl<D: Driver> ActionStore for SqlStore<D> {
     async fn action(&self, org: Id, name: &str) -> StoreResult<Option<Current<Action>>> {
-        // A number is written with a mark that no name has, and names are looked up as they are sent.
+        // Names are looked up as clients send them. A stored number begins with `#`, which no name does.
         if name.starts_with('#') { Ok(None) } else { self.by_name(org, KIND, name).await }
     }
 
@@ -66,8 +66,9 @@ const DELIVERIES: Sql = Sql::each(
         SELECT * FROM evidence.delivery WHERE org = $1 AND target = w.value OFFSET 0) d",
 );
 
-/// The organization is found first, so that what is due of it is read in its order and no further than asked: those of which
-/// something waits one after the other, with one look at each, however much waits.
+/// Finds the organizations with waiting deliveries one by one, each with one index probe, whatever the number
+/// of deliveries. The due deliveries of an organization are then read in the order of its index, up to the
+/// limit.
 const DUE: Sql = Sql::each(
     "WITH RECURSIVE waiting (org) AS (
         SELECT (
@@ -108,8 +109,8 @@ const DUE: Sql = Sql::each(
     ORDER BY d.due_at, d.target LIMIT $3",
 );
 
-/// In PostgreSQL the lease, where one has to be held, is locked until the statement ends, so that nobody takes it meanwhile; in
-/// SQLite nobody else writes.
+/// In PostgreSQL, a required lease is locked until the statement ends, so nobody else can acquire it
+/// meanwhile. In SQLite nobody else writes.
 const PUT: Sql = Sql::each(
     "INSERT INTO evidence.delivery AS d (org, target, mail, due_at, state, revision)
     SELECT o.key, $2, $8, $3, $4, $5 + 1 FROM evidence.organization o
@@ -134,10 +135,10 @@ const PUT: Sql = Sql::each(
 
 const FORGET: Sql = Sql::same("DELETE FROM evidence.delivery WHERE org = $1 AND target = $2 RETURNING 1");
 
-/// What is stored of a target: the organization, the target, and the rest.
+/// The stored row of a target: the organization, the target, and the rest.
 type Row = (String, String, bool, Option<Timestamp>, String, u64);
 
-/// A delivery, unless it cannot be read: it stands in no other's way.
+/// Decodes a delivery. A corrupt row is logged and skipped, so that it does not block others.
 fn readable((org, target, mail, due_at, state, revision): Row) -> Option<Delivery> {
     let read = || {
         let state = serde_json::from_str(&state).map_err(StoreError::corrupt)?;

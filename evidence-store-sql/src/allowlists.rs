@@ -1,5 +1,5 @@
-//! The allowlist: a row of `allowance` for each entry and each withdrawal, and one of `allowed` for the newest of an environment
-//! and fingerprint, which counts.
+//! The allowlist. `allowance` has a row for each entry and each withdrawal. `allowed` has the newest of these
+//! for each environment and fingerprint, which is the effective one.
 
 use async_trait::async_trait;
 use evidence_core::allowlists::{Allowance, AllowedArtifact, AllowlistStore, EndedAllowance};
@@ -34,7 +34,7 @@ const BY_INDEX: Sql = Sql::each(
     FROM UNNEST($2::bigint[]) AS w (value) ORDER BY w.value DESC",
 );
 
-/// The environment is within the subquery, so that the index is used whole.
+/// The environment is part of the subquery, so that every column of the index is used.
 const ALLOWED: Sql = Sql::each(
     "SELECT a.fingerprint, a.ledger_index, a.ends_at FROM json_each($4) w CROSS JOIN allowance a
         ON a.org = $1 AND a.environment = $3 AND a.fingerprint = w.value AND a.ledger_index = (
@@ -53,7 +53,7 @@ const SIZE: Sql = Sql::same(
         SELECT 1 FROM evidence.allowed a WHERE a.org = $1 AND a.environment = $3 AND a.ends_at > $2 LIMIT $4) counted",
 );
 
-/// Up to the end of the `$3`-th row, with all that ended at that time.
+/// Reads up to the end time of the `$3`-th row, including all rows that end at that time.
 const ENDED: Sql = Sql::each(
     "SELECT a.ends_at, o.name, a.environment, max(a.ledger_index) FROM allowance a CROSS JOIN organization o ON o.key = a.org
     WHERE a.ends_at > $1 AND a.ends_at <= min($2, coalesce((

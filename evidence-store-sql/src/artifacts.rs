@@ -1,4 +1,4 @@
-//! Artifact reports: the one table that is indexed by digests.
+//! Artifact reports: the only table that is indexed by digest.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ use crate::sql::{Sql, for_each, payload, payload_size};
 use crate::store::SqlStore;
 use crate::value::{Column, Value, texts};
 
-/// The JSON that [`Row`] reads, of a row `a`.
+/// The JSON of a row `a` that [`Row`] deserializes.
 macro_rules! row_json {
     (sqlite) => {
         "json_array(a.id, a.flow, a.trail, a.fingerprint, a.name, a.commit_sha, a.repo, a.committed_at, a.template,
@@ -55,7 +55,7 @@ pub(crate) struct Row(
 );
 
 impl Row {
-    /// Where a row has its trail.
+    /// The position of the trail in a row.
     pub(crate) const TRAIL: usize = 2;
 
     pub(crate) fn artifact(self) -> ArtifactRow {
@@ -76,7 +76,7 @@ impl Row {
     }
 }
 
-/// The commit of a row `x` is one in full.
+/// The condition that the commit of a row `x` is a full hash.
 macro_rules! in_full {
     (sqlite) => {
         " AND length(x.commit_sha) = 40 AND x.commit_sha NOT GLOB '*[^0-9a-f]*'"
@@ -86,7 +86,7 @@ macro_rules! in_full {
     };
 }
 
-/// Hex digits sort before 'g': the range is the prefix, and the index is used.
+/// Hex digits sort before 'g', so this range is the prefix, and the index is used.
 macro_rules! commit_begins {
     () => {
         " AND x.commit_sha >= $8 AND x.commit_sha < $8 || 'g'"
@@ -94,21 +94,21 @@ macro_rules! commit_begins {
 }
 
 const ARTIFACTS: Sql = Sql::same("evidence.artifact x WHERE x.org = $1");
-/// For conditions that have an index of their own: in SQLite it begins with no organization, and the plus keeps the planner
-/// from walking the whole organization.
+/// For conditions with an index of their own. In SQLite such an index does not begin with the organization;
+/// the plus prevents a scan of the whole organization.
 const NARROWED: Sql =
     Sql::each("evidence.artifact x WHERE +x.org = $1", "evidence.artifact x WHERE x.org = $1");
 const OF_FLOW: Sql = Sql::same(" AND x.flow = $4");
-/// Beside a digest: in PostgreSQL an index that begins with the flow, or that has the list's order, would be walked from
-/// end to end.
+/// For use next to a digest condition. In PostgreSQL, an index that begins with the flow, or that has the
+/// list's order, would otherwise be scanned completely.
 const IN_FLOW: Sql = Sql::each(" AND x.flow = $4", " AND x.flow || '' = $4");
 const OF_TRAIL: Sql = Sql::same(" AND x.trail = $5");
-/// The plus keeps to the index of what it is beside.
+/// The plus excludes the name from the choice of an index, so the index of the other condition is used.
 const NAMED: Sql = Sql::each(" AND +x.name = $11", " AND x.name = $11");
 const OF_ID: Sql = Sql::same(" AND x.id = $6");
-/// A range, as of commits.
+/// A range, like the one for commits.
 const FINGERPRINT_BEGINS: Sql = Sql::same(" AND x.fingerprint >= $7 AND x.fingerprint < $7 || 'g'");
-/// Of hashes in full, which is not all that is told of commits.
+/// Matches full hashes only. Reports may also name commits in other forms.
 const COMMIT_BEGINS: Sql =
     Sql::each(concat!(commit_begins!(), in_full!(sqlite)), concat!(commit_begins!(), in_full!(postgres)));
 const ON_BRANCH: Sql = Sql::same(" AND x.branch = $9");
@@ -116,7 +116,8 @@ const FROM_REPOS: Sql =
     Sql::each(" AND x.repo IN (SELECT value FROM json_each($10))", " AND x.repo = ANY($10)");
 const WITH_COMMIT: Sql = Sql::each(in_full!(sqlite), in_full!(postgres));
 
-/// In any order, as below: sorting a few rows takes SQLite a temporary table.
+/// Returns the rows in any order, like the queries below: sorting a few rows would need a temporary table in
+/// SQLite.
 const REPORTS: Sql = Sql::each(
     concat!(
         "SELECT '[' || group_concat(",
@@ -134,7 +135,8 @@ const BY_ID: Sql = for_each!(["a.ledger_index, ", payload!("a")], "artifact", "i
 
 const SIZES: Sql = for_each!(["a.id, ", payload_size!("a")], "artifact", "id", "a", "");
 
-/// By the expression no index on flows is of use, but that on digests, which has everything.
+/// The expression excludes the indexes on flows, so that the index on digests is used, which covers all
+/// columns.
 const FINGERPRINTS: Sql = Sql::same(
     "WITH found AS MATERIALIZED (
         SELECT DISTINCT fingerprint FROM evidence.artifact
@@ -144,7 +146,7 @@ const FINGERPRINTS: Sql = Sql::same(
     ORDER BY f.fingerprint",
 );
 
-/// The flow of a row, as the indexes have it that begin with digests and with commits.
+/// The flow of a row, in the form of the indexes that begin with digests or commits.
 macro_rules! flow {
     (sqlite, $row:literal) => {
         concat!($row, ".flow")
@@ -154,7 +156,7 @@ macro_rules! flow {
     };
 }
 
-/// Joins the newest of the reports `r` that fit a condition, as `a`.
+/// Joins the newest report `r` that satisfies a condition, as `a`.
 macro_rules! newest {
     (sqlite, $fits:expr) => {
         concat!(
@@ -174,8 +176,8 @@ macro_rules! newest {
     };
 }
 
-/// A relation of the different values of a column that begin with `$2`, each found from the one before it, and nothing in
-/// the end.
+/// A relation of the distinct values of a column that begin with `$2`. Each is found from the previous one;
+/// the last row is null.
 macro_rules! values_of {
     ($name:literal, $table:literal, $column:literal, $condition:literal) => {
         concat!(
@@ -217,8 +219,8 @@ macro_rules! values_of {
     };
 }
 
-/// The text of [`SEARCH`] for each database: of what begins so the flows are found one after the other, and of each its
-/// newest report, by indexes that have them in this order, as in [`PROVENANCE`].
+/// The text of [`SEARCH`] for each database. For each value that begins with the prefix, it finds the flows
+/// one by one, and the newest report in each, as in [`PROVENANCE`]. Indexes have the rows in this order.
 macro_rules! search {
     ($dialect:ident) => {
         concat!(
@@ -356,13 +358,14 @@ macro_rules! search {
     };
 }
 
-/// One row with all that begins so. Hex digits sort before 'g', and before the names of what runs without a digest: a
-/// range of the index on digests, one of that on runs, and one of that on commits.
+/// Selects one row with everything that begins with the prefix. Hex digits sort before 'g', and before the
+/// names of artifacts that run without a digest. So the search reads one range of each index: on digests, on
+/// runs, and on commits.
 const SEARCH: Sql = Sql::each(search!(sqlite), search!(postgres));
 
-/// One row with everything, as a JSON array or nothing: a row costs more than what is in it. A fingerprint's flows are
-/// found one after the other, and of each its newest report, by an index that has them in this order, so that the work
-/// is that of what is found, however often it was reported.
+/// Selects one row with everything, as a JSON array or null, because a row costs more than its content. For
+/// each fingerprint it finds the flows one by one, and the newest report in each. An index has the rows in
+/// this order, so the cost depends on the result and not on the number of reports.
 const PROVENANCE: Sql = Sql::each(
     concat!(
         "WITH RECURSIVE pair (fingerprint, flow) AS (
@@ -446,8 +449,8 @@ macro_rules! given_names {
     };
 }
 
-/// Of each name that content was given in a flow the first report by it. The names are found one after the other, by an
-/// index that has them in this order, however often the content was reported.
+/// Selects the first report of content by each name that the content has in a flow. The names are found one
+/// by one, by an index in this order, so the cost does not depend on the number of reports.
 const GIVEN_NAMES: Sql = Sql::each(
     given_names!(sqlite, "(SELECT value->>0 AS flow, value->>1 AS fingerprint FROM json_each($2)) w"),
     given_names!(postgres, "UNNEST($2::text[], $3::text[]) AS w (flow, fingerprint)"),
@@ -473,8 +476,8 @@ fn listing(filter: &ArtifactFilter) -> Listing {
     Listing { from, filter: conditions, order: order(filter), narrow, counted: true }
 }
 
-/// The newest first, by what the index that narrows the list most is ordered by. Where that is a range it has not this
-/// order, and no other index should be walked for it.
+/// Returns the order, newest first, by the key of the index that narrows the list most. A range in that index
+/// is not in this order, so the order then is an expression that no other index matches.
 const fn order(filter: &ArtifactFilter) -> Order {
     let ArtifactFilter { flow, trail, name, id, fingerprint, commit, branch, repos, with_commit } = filter;
     if fingerprint.is_some() || commit.is_some() {
@@ -491,7 +494,7 @@ const fn order(filter: &ArtifactFilter) -> Order {
     }
 }
 
-/// What the conditions are bound to, from `$4` on.
+/// Returns the values of the conditions, from `$4` on.
 fn values(filter: &ArtifactFilter) -> Vec<Value> {
     vec![
         filter.flow.into(),
@@ -505,14 +508,14 @@ fn values(filter: &ArtifactFilter) -> Vec<Value> {
     ]
 }
 
-/// What [`REPORTS`] found, the oldest first.
+/// Decodes the result of [`REPORTS`], oldest first.
 fn reports((json,): (Option<String>,)) -> StoreResult<Vec<ArtifactRow>> {
     let mut rows: Vec<_> = array(json)?.into_iter().map(Row::artifact).collect();
     rows.sort_unstable_by_key(|row| row.index);
     Ok(rows)
 }
 
-/// What [`PROVENANCE`] found, the oldest first.
+/// Decodes the result of [`PROVENANCE`], oldest first.
 fn origins((json,): (Option<String>,)) -> StoreResult<Vec<Origin>> {
     let origin = |(row, last): (Row, Option<String>)| Origin {
         report: row.artifact(),
@@ -523,7 +526,7 @@ fn origins((json,): (Option<String>,)) -> StoreResult<Vec<Origin>> {
     Ok(origins)
 }
 
-/// What [`FINGERPRINTS`] found: in each row how many there are, and one of the first.
+/// Decodes the rows of [`FINGERPRINTS`]: each has the total and one of the first fingerprints.
 fn matches(rows: &[(u64, Option<String>)]) -> StoreResult<Matches> {
     let count = rows.first().map_or(0, |(count, _)| *count);
     let first = rows.iter().filter_map(|(_, fingerprint)| fingerprint.as_deref());
@@ -533,7 +536,7 @@ fn matches(rows: &[(u64, Option<String>)]) -> StoreResult<Matches> {
 /// The row of [`SEARCH`].
 type FoundRow = (u64, Option<String>, u64, Option<String>, Option<String>, Option<String>);
 
-/// What it says.
+/// Decodes the row of [`SEARCH`].
 fn found(row: FoundRow) -> StoreResult<Found> {
     let (fingerprints, first, commits, first_commits, reports, unreported) = row;
     let unreported = array::<StoredInstance>(unreported)?.into_iter().map(|running| {
@@ -549,7 +552,7 @@ fn found(row: FoundRow) -> StoreResult<Found> {
     })
 }
 
-/// Words with blanks between them.
+/// Decodes values that are separated by spaces.
 fn words<T: DeserializeOwned>(text: Option<&str>) -> StoreResult<Vec<T>> {
     text.into_iter().flat_map(|text| text.split(' ')).map(word).collect()
 }

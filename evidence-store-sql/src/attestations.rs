@@ -1,4 +1,4 @@
-//! Attestations: a narrow row each, with the body in the ledger.
+//! Attestations: one narrow row each; the body is in the ledger.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::store::SqlStore;
 use crate::value::{Column, Value, signed, texts};
 use crate::windows::first_not;
 
-/// The JSON that [`Row`] reads, of a row `a`.
+/// The JSON of a row `a` that [`Row`] deserializes.
 macro_rules! row_json {
     (sqlite) => {
         "json_array(a.id, a.trail, a.name, a.kind, json(iif(a.is_compliant, 'true', 'false')),
@@ -54,7 +54,7 @@ pub(crate) struct Row(
 );
 
 impl Row {
-    /// Where a row has its trail.
+    /// The position of the trail in a row.
     pub(crate) const TRAIL: usize = 1;
 
     pub(crate) fn attestation(self) -> AttestationRow {
@@ -137,7 +137,7 @@ const BEFORE: Sql = Sql::same(concat!(
     "FROM evidence.attestation x WHERE x.org = $1 AND x.ledger_index < $2 ORDER BY x.ledger_index DESC LIMIT $3"
 ));
 
-/// Of each flow the newest, of which those that all flows have are taken.
+/// Selects the newest of each flow, and from these the newest of all flows.
 const OF_FLOWS_BEFORE: Sql = Sql::each(
     concat!(
         listed!(),
@@ -160,8 +160,8 @@ const OF_FLOW: Sql = Sql::each(
     "evidence.attestation x WHERE x.org = $1 AND x.flow = $4",
 );
 
-/// Of those of a flow the first number whose entry's time is not before that of `$5`, and the one after the last that is not
-/// after that of `$6`.
+/// A time window in a flow, as numbers: the first attestation that was not recorded before `$5`, and the one
+/// after the last that was not recorded after `$6`.
 const WINDOW: [Sql; 2] = [
     Sql::each(
         first_not!("b.recorded_at < $5", "evidence.attestation", "flow_ordinal" from "1", "+b.org = $1 AND b.flow = $4"),
@@ -173,7 +173,7 @@ const WINDOW: [Sql; 2] = [
     ),
 ];
 
-/// The newest of a flow first, by their numbers there.
+/// Returns the list of a flow's attestations, newest first, by their numbers in the flow.
 const fn of_flow(time: &TimeRange) -> Listing {
     let order = match time {
         TimeRange { from: None, to: None } => Order::Numbered("x.flow_ordinal", SortDirection::Desc),
@@ -194,11 +194,12 @@ const COMMIT_TRAILS: Sql = Sql::same(
     ORDER BY c.trail DESC LIMIT $4",
 );
 
-/// By the index that has decisions alone, by their numbers about each control, and what they are narrowed by.
+/// Uses the index of decisions only, which contains their numbers per control and the filter columns.
 const DECISIONS: Sql = Sql::same("evidence.attestation x WHERE x.org = $1 AND x.control = $4");
 
-/// The same with what an index has of them, for lists that are narrowed by that. The order of the index makes PostgreSQL take
-/// it: by its statistics it may take another, of all attestations, and fetch each. A damaged row without a number is none of them.
+/// Selects decisions with columns of that index only, for lists that are filtered by them. The order forces
+/// PostgreSQL to use this index; by its statistics it may choose an index of all attestations and fetch each
+/// row. A damaged row without a number is excluded.
 macro_rules! decisions_by_index {
     ($order:literal) => {
         Sql::each(
@@ -223,7 +224,7 @@ const DECISION_AT_NUMBER: Sql = Sql::each(
         WHERE org = $1 AND control = $4 AND control_ordinal = found.key OFFSET 0) x",
 );
 
-/// What [`Decision`] reads. The ledger's entry says who recorded it.
+/// The JSON that [`Decision`] deserializes. The actor comes from the ledger entry.
 const DECISION: Sql = Sql::each(
     "json_array(x.id, x.flow, x.trail, x.name, json(iif(x.is_compliant, 'true', 'false')), x.control_version,
         x.binding, x.at,
@@ -254,7 +255,7 @@ impl Decision {
     }
 }
 
-/// The decisions of a page that can be read.
+/// Decodes the decisions of a page and skips corrupt ones.
 fn decision_rows(org: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<DecisionRow>> {
     let decision = |text: &Payload| text.text().and_then(body::<Decision>).and_then(Decision::row);
     skip_corrupt(org, page.into_iter().map(|(index, text)| (index, decision(&text))))
@@ -290,7 +291,7 @@ fn decisions(filter: &DecisionFilter) -> Listing {
     Listing { from, filter, order, narrow: false, counted: true }
 }
 
-/// A row of [`ON_TRAILS`].
+/// Decodes a row of [`ON_TRAILS`].
 fn named((json, bytes): (String, u64)) -> StoreResult<NamedAttestation> {
     Ok(NamedAttestation { row: body::<Row>(&json)?.attestation(), bytes })
 }
@@ -299,7 +300,7 @@ fn as_len(limit: u64) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-/// A row of [`listed!`].
+/// Decodes a row of [`listed!`].
 fn listed_attestation(
     (id, flow, flow_ordinal, index, name, kind, is_compliant, at): (
         Id,
@@ -365,7 +366,7 @@ impl<D: Driver> AttestationStore for SqlStore<D> {
         time: &TimeRange,
         request: PageRequest,
     ) -> StoreResult<Page<Listed>> {
-        // None is before the first instant, or after the last.
+        // A missing start is before the first time; a missing end is after the last.
         let from = time.from.map_or(i64::MIN, Timestamp::as_micros);
         let to = time.to.map_or(i64::MAX, Timestamp::as_micros);
         let values = vec![flow.into(), from.into(), to.into()];

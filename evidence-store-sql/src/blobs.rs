@@ -1,6 +1,6 @@
-//! Attachments: chunks of a fixed size, each written by itself, and a row that makes the blob exist once all are there.
-//! A write that breaks off leaves chunks that nobody sees and that the next write of the same content replaces, as it does
-//! those of a blob that is no longer whole.
+//! Attachments: chunks of a fixed size, and a row that makes the blob visible once all chunks exist. Each
+//! chunk is written on its own. An interrupted write leaves invisible chunks, which the next write of the
+//! same content replaces. A new write also replaces the chunks of a damaged blob.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -14,15 +14,15 @@ use crate::sql::{Dialect, Sql};
 use crate::store::SqlStore;
 use crate::value::{Value, signed};
 
-/// Whether the chunks of a blob have as many bytes as it says; no row where there is no such blob.
+/// Selects whether the chunks of a blob add up to its size. Returns no row if the blob does not exist.
 const HAS_ITS_SIZE: Sql = Sql::same(
     "SELECT b.size = (
         SELECT coalesce(sum(length(c.data)), 0) FROM evidence.blob_chunk c WHERE c.org = $1 AND c.sha256 = $2)
     FROM evidence.blob b WHERE b.org = $1 AND b.sha256 = $2",
 );
 
-/// What comes before a statement that a program of this version writes by in PostgreSQL, if a newer one lets it. In
-/// SQLite the writer looks.
+/// The prefix of PostgreSQL's blob writes. It checks that a program of this version may still write. In
+/// SQLite, the writer checks it.
 macro_rules! may_write {
     ($version:literal) => {
         concat!(
@@ -47,7 +47,7 @@ const PUT_CHUNK: Sql = Sql::each(
     ),
 );
 
-/// In PostgreSQL with [`DROP_SURPLUS`].
+/// In PostgreSQL this includes [`DROP_SURPLUS`].
 const COMPLETE: Sql = Sql::each(
     "INSERT INTO blob (org, sha256, size) SELECT o.key, $2, $3 FROM organization o WHERE o.key = $1
     ON CONFLICT (org, sha256) DO UPDATE SET size = excluded.size",
@@ -63,7 +63,7 @@ const COMPLETE: Sql = Sql::each(
     ),
 );
 
-/// Chunks past the end, which no write of this content has written.
+/// Deletes chunks past the end, which do not belong to this content.
 const DROP_SURPLUS: &str = "DELETE FROM blob_chunk WHERE org = $1 AND sha256 = $2 AND seq >= $4";
 
 const CHUNK_OF: Sql = Sql::same(
@@ -72,14 +72,15 @@ const CHUNK_OF: Sql = Sql::same(
     WHERE b.org = $1 AND b.sha256 = $2",
 );
 
-/// A step of writing a blob: a transaction of its own, which changes nothing if it is repeated.
+/// A step of writing a blob. It is a transaction of its own and idempotent.
 #[derive(Debug)]
 pub struct BlobWrite {
     /// The organization.
     pub org: Id,
-    /// How many bytes it has to write.
+    /// The number of bytes to write.
     pub size: usize,
-    /// What it does. In PostgreSQL one statement, which answers whether this program may write.
+    /// The statements of the step. PostgreSQL has one statement, which returns whether this program may
+    /// write.
     pub statements: Vec<Statement>,
 }
 

@@ -1,5 +1,5 @@
-//! Builds: the first report of each artifact, in a table of their own, numbered as they were recorded, and so by time: a
-//! window of time is a range of numbers.
+//! Builds: the first report of each artifact, in a table of their own. They are numbered in the order of
+//! recording, and so by time. A time window is therefore a range of numbers.
 
 use async_trait::async_trait;
 use evidence_core::builds::{Build, BuildFilter, BuildStore};
@@ -23,7 +23,7 @@ const OF_ORGANIZATION: Numbered = numbered!("evidence.build", "x.org = $1", "ord
 const OF_REPO: Numbered =
     numbered!("evidence.build", "x.org = $1 AND x.repo = $6", "repo_ordinal", "b.org = $1 AND b.repo = $6");
 
-/// In the window, of several repos: one after the other.
+/// The window for several repos, one repo after the other.
 const OF_REPOS: Sql = Sql::each(
     concat!(
         "(SELECT DISTINCT value FROM json_each($6)) w CROSS JOIN evidence.build x
@@ -40,7 +40,7 @@ const OF_REPOS: Sql = Sql::each(
     ),
 );
 
-/// The newest `$7` of each of them.
+/// The newest `$7` builds of each of these repos.
 const NEWEST_OF_REPOS: Sql = Sql::each(
     concat!(
         "(SELECT DISTINCT value FROM json_each($6)) w CROSS JOIN evidence.build x
@@ -59,7 +59,7 @@ const NEWEST_OF_REPOS: Sql = Sql::each(
     ),
 );
 
-/// What [`Row`] reads, of the report.
+/// The JSON of the report that [`Row`] deserializes.
 const ROW: Sql = Sql::each(
     "(SELECT json_array(a.id, a.flow, a.trail, a.fingerprint, a.repo, x.at) FROM evidence.artifact a
         WHERE a.id = x.id AND +a.org = $1)",
@@ -76,7 +76,7 @@ impl From<Row> for Build {
     }
 }
 
-/// How the builds are numbered of which the filter admits a window, unless they are of several repos.
+/// Returns the numbering of the builds that the filter selects, unless it selects several repos.
 const fn numbered(filter: &BuildFilter) -> Option<Numbered> {
     match &filter.repos {
         None => Some(OF_ORGANIZATION),
@@ -85,7 +85,7 @@ const fn numbered(filter: &BuildFilter) -> Option<Numbered> {
     }
 }
 
-/// The builds that the filter admits, newest first.
+/// Returns the list of the builds that the filter selects, newest first.
 fn listing(filter: &BuildFilter) -> Listing {
     let (from, order) = match numbered(filter) {
         Some(Numbered { all, number, window: [first, end], .. }) => {
@@ -99,7 +99,7 @@ fn listing(filter: &BuildFilter) -> Listing {
     Listing { from, filter: Vec::new(), order, narrow: false, counted: true }
 }
 
-/// What the conditions are bound to, from `$4` on.
+/// Returns the values of the conditions, from `$4` on.
 fn values(filter: &BuildFilter, request: PageRequest) -> Vec<Value> {
     let repos = match filter.repos.as_deref() {
         Some([repo]) => (*repo).into(),
@@ -109,13 +109,13 @@ fn values(filter: &BuildFilter, request: PageRequest) -> Vec<Value> {
     vec![filter.from.into(), filter.to.into(), repos, newest.into()]
 }
 
-/// The builds of a page that can be read.
+/// Decodes the builds of a page and skips corrupt ones.
 fn builds(org: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<Build>> {
     let build = |text: &Payload| text.text().and_then(body::<Row>).map(Build::from);
     skip_corrupt(org, page.into_iter().map(|(index, text)| (index, build(&text))))
 }
 
-/// One row: how many there are, and the newest `$2`.
+/// Returns a statement with one result row: the total, and the newest `$2`.
 fn times_text(dialect: Dialect, filter: &BuildFilter) -> String {
     let newest = |rows: &str, by: &str| {
         format!(

@@ -1,4 +1,4 @@
-//! Controls: records with versions, named by their identifiers and listed by what they are called.
+//! Controls: records with versions, named by their identifiers and listed by their display names.
 
 use async_trait::async_trait;
 use evidence_core::Current;
@@ -23,7 +23,7 @@ const CONTROLS: Sql = Sql::each(
 const CURRENT: Sql = Sql::same(" AND NOT x.archived");
 const ARCHIVED: Sql = Sql::same(" AND x.archived");
 
-/// In PostgreSQL only ASCII letters have another case under the collation of the columns.
+/// In PostgreSQL, the collation of the columns changes the case of ASCII letters only.
 const HAS_FOLDED: Sql = Sql::each(
     " AND (instr(lower(x.name), lower($4)) > 0 OR EXISTS (
         SELECT 1 FROM evidence.name n

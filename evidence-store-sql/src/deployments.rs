@@ -1,5 +1,5 @@
-//! Deployments: a row for each artifact that began to run, numbered as they were recorded, and so by time, in the
-//! organization, in the environment and among those of the repo.
+//! Deployments: one row for each artifact that began to run. They are numbered in the order of recording, and
+//! so by time: in the organization, in the environment, and per repo.
 
 use std::cmp::Reverse;
 
@@ -39,7 +39,7 @@ const OF_REPO: Numbered = numbered!(
     "b.org = $1 AND b.repo = $6"
 );
 
-/// In the window, of several repos: one after the other.
+/// The window for several repos, one repo after the other.
 const OF_REPOS: Sql = Sql::each(
     concat!(
         "(SELECT DISTINCT value FROM json_each($6)) w CROSS JOIN evidence.deployment x
@@ -60,7 +60,7 @@ const IN_ENVIRONMENTS: Sql =
     Sql::each(" AND x.environment IN (SELECT value FROM json_each($7))", " AND x.environment = ANY($7)");
 const OF_FLOW: Sql = Sql::same(" AND x.flow = $8");
 
-/// What [`Row`] reads, of a row `x`.
+/// The JSON of a row `x` that [`Row`] deserializes.
 const ROW: Sql = Sql::each(
     "json_array(x.environment, x.snapshot, x.artifact, x.name, x.compliant, x.report, x.flow, x.repo, x.committed_at,
         x.at, json((SELECT json_array(a.trail, a.name, a.commit_sha) FROM evidence.artifact a
@@ -118,7 +118,7 @@ impl From<Row> for Deployment {
     }
 }
 
-/// How the deployments are numbered of which the filter admits a window, unless they are of several repos.
+/// Returns the numbering of the deployments that the filter selects, unless it selects several repos.
 const fn numbered(filter: &DeploymentFilter) -> Option<Numbered> {
     match &filter.scope {
         DeploymentScope::Organization => Some(OF_ORGANIZATION),
@@ -128,13 +128,13 @@ const fn numbered(filter: &DeploymentFilter) -> Option<Numbered> {
     }
 }
 
-/// What the window is narrowed by.
+/// Returns the conditions besides the window.
 fn conditions(filter: &DeploymentFilter) -> Vec<Sql> {
     let given = [filter.environments.as_ref().map(|_| IN_ENVIRONMENTS), filter.flow.map(|_| OF_FLOW)];
     given.into_iter().flatten().collect()
 }
 
-/// The deployments that the filter admits, newest first.
+/// Returns the list of the deployments that the filter selects, newest first.
 fn listing(filter: &DeploymentFilter) -> Listing {
     let conditions = conditions(filter);
     let (from, order) = match numbered(filter) {
@@ -147,7 +147,7 @@ fn listing(filter: &DeploymentFilter) -> Listing {
     Listing { from, filter: conditions, order, narrow: false, counted: true }
 }
 
-/// What the conditions are bound to, from `$4` on.
+/// Returns the values of the conditions, from `$4` on.
 fn values(filter: &DeploymentFilter) -> Vec<Value> {
     let scope = match &filter.scope {
         DeploymentScope::Organization => Value::Text(None),
@@ -161,13 +161,13 @@ fn values(filter: &DeploymentFilter) -> Vec<Value> {
     vec![filter.from.into(), filter.to.into(), scope, environments, Value::Id(filter.flow)]
 }
 
-/// The deployments of a page that can be read.
+/// Decodes the deployments of a page and skips corrupt ones.
 fn deployments(org: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<Deployment>> {
     let deployment = |text: &Payload| text.text().and_then(body::<Row>).map(Deployment::from);
     skip_corrupt(org, page.into_iter().map(|(index, text)| (index, deployment(&text))))
 }
 
-/// One row: how many there are, and the newest `$2`.
+/// Returns a statement with one result row: the total, and the newest `$2`.
 fn times_text(dialect: Dialect, filter: &DeploymentFilter) -> String {
     let conditions: String = conditions(filter).iter().map(|condition| condition.text(dialect)).collect();
     let environment = match dialect {
@@ -197,10 +197,10 @@ fn times_text(dialect: Dialect, filter: &DeploymentFilter) -> String {
     }
 }
 
-/// A row of [`times_text`]: the environment, the time, that of the commit, and the number.
+/// A row of [`times_text`]: the environment, the time, the commit time, and the number.
 type TimeRow = (Id, Timestamp, Option<Timestamp>, u64);
 
-/// When the run began that an index of the last intervals of runs has last.
+/// Selects the start of the newest run, by an index of the last intervals of runs.
 macro_rules! last_run {
     () => {
         "SELECT i.since_idx FROM evidence.instance i
@@ -210,7 +210,8 @@ macro_rules! last_run {
     };
 }
 
-/// In PostgreSQL among those of its snapshot, whose numbers are looked for.
+/// In PostgreSQL this reads only the deployments of the run's snapshot, and finds their numbers by binary
+/// search.
 const LATEST: Sql = Sql::each(
     concat!(
         "evidence.deployment x WHERE x.org = $1 AND x.environment = $2 AND x.artifact = $3 AND x.snapshot = (",

@@ -1,4 +1,5 @@
-//! What a database has to do for the store: ask, write a group, and take steps of other writes. Everything else is here.
+//! The operations that a database provides to the store: run queries, write a group, and run single steps of
+//! other writes. Everything else is in this crate, independent of the database.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -17,28 +18,29 @@ use crate::scratch::ScratchSession;
 use crate::sql::{Dialect, Sql, payload};
 use crate::value::{Row, Value};
 
-/// A statement with its values: a query, or (see [`Statement::change`]) one that writes.
+/// A statement with its values: a query, or a write (see [`Statement::change`]).
 #[derive(Debug, Clone)]
 pub struct Statement {
-    /// The text, with `$1` and so on for the values.
+    /// The SQL text, with the placeholders `$1`, `$2` and so on.
     pub sql: Cow<'static, str>,
-    /// The values. What the text does not name is passed over.
+    /// The values. A value that the text does not reference is ignored.
     pub values: Vec<Value>,
-    /// The organization it is about, in whose share of the connections a long one is answered.
+    /// The organization that the statement is about. Long statements count against its share of the
+    /// connections.
     pub org: Option<Id>,
-    /// How long the answer may be.
+    /// The expected length of the result.
     pub cost: Cost,
 }
 
 impl Statement {
-    /// A statement that changes something by itself.
+    /// Creates a statement that writes on its own, outside a group.
     #[must_use]
     pub fn change(sql: &'static str, values: Vec<Value>) -> Self {
         Self { sql: sql.into(), values, org: None, cost: Cost::Short }
     }
 }
 
-/// The record of the kind `$2` and the name `$4`.
+/// Selects the record of the kind `$2` and the name `$4`.
 const BY_NAME: Sql = Sql::each(
     "SELECT r.ledger_index, l.payload FROM name n
     CROSS JOIN record r ON r.org = n.org AND r.kind = n.kind AND r.id = n.id
@@ -53,7 +55,7 @@ const BY_NAME: Sql = Sql::each(
     ),
 );
 
-/// The trail of the flow `$3` and the name `$4`.
+/// Selects the trail of the flow `$3` and the name `$4`.
 const TRAIL_BY_NAME: Sql = Sql::each(
     "SELECT t.ledger_index, l.payload FROM trail t LEFT JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
     WHERE t.flow = $3 AND t.name = $4 AND +t.org = $1",
@@ -65,7 +67,7 @@ const TRAIL_BY_NAME: Sql = Sql::each(
 );
 
 impl Statement {
-    /// Asks for the row of a record by its name ([`Driver::by_name`]).
+    /// Creates the query for the row of a record by its name ([`Driver::by_name`]).
     #[must_use]
     pub fn by_name(dialect: Dialect, org: Id, kind: &str, flow: Option<Id>, name: String) -> Self {
         let sql = if flow.is_some() { TRAIL_BY_NAME } else { BY_NAME };
@@ -74,48 +76,48 @@ impl Statement {
     }
 }
 
-/// How long an answer may be.
+/// The expected length of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cost {
-    /// A row or two.
+    /// One or two rows.
     Short,
-    /// A few rows for each of so many things.
+    /// A few rows for each of this many items.
     PerItem(usize),
     /// Any number of rows.
     Long,
 }
 
-/// Work in a session with scratch tables.
+/// Work that runs in a session with scratch tables.
 pub type ScratchWork<S, T> = Box<dyn FnOnce(S) -> BoxFuture<'static, StoreResult<T>> + Send>;
 
-/// A database that a [`SqlStore`](crate::SqlStore) lies in.
+/// A database that holds a [`SqlStore`](crate::SqlStore).
 pub trait Driver: Debug + Send + Sync + Sized + 'static {
-    /// Its dialect.
+    /// The SQL dialect of the database.
     const DIALECT: Dialect;
-    /// How it is used.
+    /// The connection options.
     type Options: Default + Sync;
-    /// Why it cannot be used.
+    /// The error of a failed connect.
     type ConnectError: std::error::Error + Send + Sync + 'static;
     /// A session with scratch tables.
     type ScratchSession: ScratchSession;
-    /// What its writer does.
+    /// A job of the writer.
     type Job: evidence_core::queue::Task + From<Submission>;
 
-    /// Opens the store at this address, making it if there is none and bringing its tables up to date.
+    /// Opens the store at this address. Creates it if it does not exist, and migrates its tables.
     fn connect(
         url: &str,
         options: &Self::Options,
     ) -> impl Future<Output = Result<Self, Self::ConnectError>> + Send;
 
-    /// Asks for rows, and reads them: on a thread for slow work where they are many.
+    /// Runs a query and decodes its rows. Large results are decoded on a thread for slow work.
     fn read<T: Send + 'static>(
         &self,
         statement: Statement,
         read: impl FnOnce(Vec<Row>) -> StoreResult<T> + Send + 'static,
     ) -> impl Future<Output = StoreResult<T>> + Send;
 
-    /// The row of a record by its name, if there is one: the index of its newest fact, and the fact. `flow` is given
-    /// exactly if `kind` is that of trails.
+    /// Returns the row of a record by its name, if it exists: the index of the newest fact, and the fact.
+    /// `flow` must be set exactly if `kind` is the kind of trails.
     fn by_name(
         &self,
         org: Id,
@@ -124,40 +126,41 @@ pub trait Driver: Debug + Send + Sync + Sized + 'static {
         name: String,
     ) -> impl Future<Output = StoreResult<Option<Row>>> + Send;
 
-    /// The way to the writer, which records each group of writes together or not at all.
+    /// Returns the queue of the writer. The writer commits each group of writes atomically.
     fn queue(&self) -> &Queue<Self::Job>;
 
-    /// Writes a step of a blob, by the writer.
+    /// Writes one step of a blob through the writer.
     fn write_blob(&self, write: BlobWrite) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// Runs statements on tables that no ledger covers (leases, cursors, pending attachments) in one transaction. The rest
-    /// run only if the first returns a row; answers whether it did. PostgreSQL takes exactly one.
+    /// Runs statements on tables outside the ledger (leases, cursors, pending attachments) in one
+    /// transaction. The other statements run only if the first returns a row. Returns whether it did.
+    /// PostgreSQL accepts exactly one statement.
     fn change(&self, statements: Vec<Statement>) -> impl Future<Output = StoreResult<bool>> + Send;
 
-    /// Does work in a session of its own, with empty scratch tables beside the store's: on a thread for slow work where its
-    /// statements block.
+    /// Runs work in a session of its own, with empty scratch tables next to the store's tables. If its
+    /// statements block, the work runs on a thread for slow work.
     fn with_scratch<T: Send + 'static>(
         &self,
         work: ScratchWork<Self::ScratchSession, T>,
     ) -> impl Future<Output = StoreResult<T>> + Send;
 
-    /// The version of the tables that this program writes.
+    /// Returns the version of the tables that this program writes.
     fn version(&self) -> i64;
 
-    /// Answers once the database can be read, and may be written.
+    /// Returns once the database is readable and writable.
     fn ready(&self) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// Runs a statement that changes a row of no importance, by the writer and durably.
+    /// Runs a statement that changes an unimportant row, through the writer and durably.
     fn write_probe(&self, statement: Statement) -> impl Future<Output = StoreResult<()>> + Send;
 
     /// Checks a time against the reference clock ([`evidence_core::store::ReferenceClock`]).
     fn check_clock(&self, now: Timestamp) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// Finishes what was handed to the writer and closes every connection.
+    /// Finishes the enqueued writes and closes every connection.
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// A program of a later version has brought the tables up to date.
+/// The error after a program of a later version has migrated the tables.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "a newer program has changed the tables, and this one must not write to them any more: start the newer one"

@@ -1,4 +1,4 @@
-//! Environments: records, and what their reports made of them.
+//! Environments: records, and the state that results from their reports.
 
 use async_trait::async_trait;
 use evidence_core::environments::{EnvironmentStatus, EnvironmentStore, KnownEnvironment, MemberChange};
@@ -14,7 +14,7 @@ use crate::sql::{Sql, id_bytes, payload};
 use crate::store::SqlStore;
 use crate::value::{Cell, FromCell, texts};
 
-/// What is answered of an environment `r` with its latest snapshot `s`.
+/// The columns of an environment `r` with its latest snapshot `s`.
 macro_rules! columns {
     () => {
         concat!(
@@ -27,7 +27,8 @@ macro_rules! columns {
     };
 }
 
-/// The latest snapshot, by its number: a probe of the index, for which PostgreSQL needs a lateral subquery.
+/// Joins the latest snapshot, by its number. It is one index probe; PostgreSQL needs a lateral subquery for
+/// it.
 macro_rules! latest {
     (sqlite) => {
         " LEFT JOIN evidence.snapshot s ON s.environment = r.id
@@ -61,7 +62,7 @@ const ENVIRONMENT: Sql = Sql::each(
     ),
 );
 
-/// By the index that lists are in the order of.
+/// Uses the index for lists.
 const ARCHIVED: Sql = Sql::each(
     "SELECT 1 FROM evidence.record r
     WHERE r.org = $1 AND r.kind = 'environment' AND r.name = $2 AND r.archived LIMIT 1",
@@ -117,7 +118,8 @@ const LISTED: Sql = Sql::each(
     "evidence.record x WHERE x.org = $1 AND x.kind || '' = 'environment' AND NOT x.archived",
 );
 
-/// What is answered of an environment; the numbers as they are stored, so that one that is damaged hides no other.
+/// A row of an environment. The numbers are as stored, so that a damaged one does not hide other
+/// environments.
 type Row = (
     i64,
     Payload,

@@ -1,4 +1,4 @@
-//! What happened in environments, by the numbers of the events, and what replaced what there.
+//! Events in environments by their numbers, and the runs that a start replaced.
 
 use evidence_core::id::Id;
 use evidence_core::page::{Page, SortDirection};
@@ -12,7 +12,8 @@ use crate::snapshots::LASTING;
 use crate::sql::{Sql, id_text};
 use crate::value::{Column, Value, signed};
 
-/// What is told of the events `w` of environments: each is an interval `i` that begins or ends with the snapshot `s`.
+/// Selects the events `w` of environments. Each event is an interval `i` that begins or ends with the
+/// snapshot `s`.
 macro_rules! numbered {
     (sqlite, $begins:expr, $ends:expr) => {
         concat!(
@@ -56,7 +57,7 @@ macro_rules! numbered {
     };
 }
 
-/// The events of these numbers of environments.
+/// Selects events by environment and number.
 pub(crate) const NUMBERED: Sql = Sql::each(
     numbered!(
         sqlite,
@@ -82,7 +83,7 @@ pub(crate) const NUMBERED: Sql = Sql::each(
     ),
 );
 
-/// Their sizes. Neither database reads a text for its size.
+/// Selects the sizes of events. Neither database reads a text to compute its size.
 pub(crate) const SIZES: Sql = Sql::each(
     numbered!(
         sqlite,
@@ -96,10 +97,10 @@ pub(crate) const SIZES: Sql = Sql::each(
     ),
 );
 
-/// The numbers from `$3` to `$4` of the events about artifacts whose newest report in a flow names one of the repos `$5`: how
-/// many there are, and `$7` of them after `$8`, in the order of the numbers times `$6`. Each artifact's flows are found one
-/// after the other, and of each the newest report, so that it does not matter how often it was reported, nor in how many
-/// events it stands.
+/// Selects events about artifacts whose newest report in a flow names one of the repos `$5`. The events have
+/// the numbers `$3` to `$4`. The result is the total, and `$7` events after `$8` in the order of their
+/// numbers times `$6`. The query finds the flows of each artifact one by one, and the newest report in each.
+/// Its cost does not depend on the number of reports, nor on the number of events of an artifact.
 pub(crate) const OF_REPOS: Sql = Sql::each(
     "WITH RECURSIVE about (artifact) AS MATERIALIZED (
         SELECT i.artifact FROM evidence.instance i
@@ -169,7 +170,7 @@ pub(crate) const OF_REPOS: Sql = Sql::each(
     LEFT JOIN (SELECT number FROM found ORDER BY number * $6 LIMIT $7 OFFSET $8) p ON true",
 );
 
-/// What is told of a run `o` whose last interval is `i`.
+/// Selects the columns of a run `o` whose last interval is `i`.
 macro_rules! as_it_ran_last {
     (sqlite) => {
         "SELECT w.key, o.report, i.until_idx, json_array(i.artifact, json(i.state->'$[0]'), json((
@@ -187,8 +188,8 @@ macro_rules! as_it_ran_last {
     };
 }
 
-/// What began last before a start `w`, of the newest `$2` runs that a condition holds for and that are in this order in an
-/// index, as it ran last.
+/// Selects the run that began last before a start `w`, in its last state. It considers the newest `$2` runs
+/// that satisfy a condition, in the order of an index.
 macro_rules! replaced {
     (sqlite, $named:literal) => {
         concat!(
@@ -231,7 +232,8 @@ macro_rules! replaced {
     };
 }
 
-/// Of each start, what began last before it: under the same name, or under any where it has none.
+/// Selects for each start the run that began last before it: under the same name, or under any name if the
+/// start has none.
 pub(crate) const REPLACED: Sql = Sql::each(
     concat!(
         replaced!(sqlite, "p.reference = w.value->>2 AND w.value->>2 <> ''"),
@@ -255,14 +257,14 @@ pub(crate) fn event(
     Ok(Event { environment, number, snapshot, revision, compliant, instance, exited })
 }
 
-/// What a row of [`SIZES`] says.
+/// Decodes a row of [`SIZES`].
 pub(crate) const fn size(
     (environment, number, revision, bytes): (Id, u64, u64, u64),
 ) -> StoreResult<EventSize> {
     Ok(EventSize { environment, number, revision, bytes })
 }
 
-/// What the rows of [`OF_REPOS`] say.
+/// Decodes the rows of [`OF_REPOS`].
 pub(crate) fn page(rows: Vec<(u64, Option<u64>)>, direction: SortDirection) -> Page<u64> {
     let total = rows.first().map_or(0, |(total, _)| *total);
     let mut items = Vec::from_iter(rows.into_iter().filter_map(|(_, number)| number));
@@ -273,7 +275,7 @@ pub(crate) fn page(rows: Vec<(u64, Option<u64>)>, direction: SortDirection) -> P
     Page { items, total }
 }
 
-/// What [`REPLACED`] is asked about.
+/// Converts starts to the input columns of [`REPLACED`].
 pub(crate) fn columns(starts: &[Start]) -> Value {
     let ids = |id: fn(&Start) -> Id| Column::Ids(starts.iter().map(id).map(Some).collect());
     let texts = |text: fn(&Start) -> String| Column::Texts(starts.iter().map(text).map(Some).collect());

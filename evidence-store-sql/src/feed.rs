@@ -1,6 +1,6 @@
-//! Leases and cursors of background work: one statement each, so that nobody comes between. A driver that loses the
-//! connection may send it again, which changes nothing more: only an advance that had happened is then told as one that did
-//! not, which its trait allows.
+//! Leases and cursors of background work. Each operation is one statement and therefore atomic. After a lost
+//! connection, the driver may resend a statement, which changes nothing more. A resent advance that had
+//! already succeeded reports failure, which the trait allows.
 
 use async_trait::async_trait;
 use evidence_core::feed::{Advance, FeedStore, Lease, latest_lease_end};
@@ -40,8 +40,8 @@ const RELEASE: Sql = Sql::same("DELETE FROM evidence.lease WHERE name = $1 AND h
 
 const CURSOR: Sql = Sql::same("SELECT position FROM evidence.cursor WHERE org = $1 AND consumer = $2");
 
-/// Nothing is written for an organization that does not exist. In PostgreSQL the lease is locked until the statement ends,
-/// so that nobody takes it meanwhile; in SQLite nobody else writes.
+/// Writes nothing for an organization that does not exist. In PostgreSQL the statement locks the lease until
+/// it ends, so nobody else can acquire it meanwhile. In SQLite nobody else writes.
 const ADVANCE: Sql = Sql::each(
     "INSERT INTO evidence.cursor AS c (org, consumer, position)
     SELECT o.key, l.name, $5 FROM evidence.lease l CROSS JOIN evidence.organization o ON o.key = $1
@@ -62,7 +62,8 @@ const ADVANCE: Sql = Sql::each(
 #[async_trait]
 impl<D: Driver> FeedStore for SqlStore<D> {
     async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
-        // Background work goes by the time that passed: whoever is ahead would give up deliveries and remove content early.
+        // Background work depends on elapsed time. A server whose clock is ahead would abandon deliveries and
+        // delete content early.
         self.driver.check_clock(now).await?;
         let Lease { name, holder, expires_at } = lease;
         let query = self.query(ACQUIRE).bind(name.as_str()).bind(*holder);

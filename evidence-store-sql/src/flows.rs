@@ -1,4 +1,4 @@
-//! Flows: named records, whose lists are narrowed by name and tags.
+//! Flows: named records. Lists can be filtered by name and tags.
 
 use async_trait::async_trait;
 use evidence_core::Current;
@@ -23,7 +23,7 @@ const FLOWS: Sql = Sql::each(
 
 const NAME_HAS: Sql = Sql::each(" AND instr(x.name, $4) > 0", " AND strpos(x.name, $4) > 0");
 
-/// In PostgreSQL only ASCII letters have another case under the collation of the column.
+/// In PostgreSQL, the collation of the column changes the case of ASCII letters only.
 const NAME_HAS_FOLDED: Sql = Sql::each(
     " AND instr(lower(x.name), lower($4)) > 0",
     " AND strpos(lower(x.name), lower($4 COLLATE \"C\")) > 0",

@@ -1,5 +1,5 @@
-//! Checking a whole store: every hash of every ledger computed again from what it stands for, then what follows from
-//! the ledgers (`scratch.rs`); and rebuilding it.
+//! Checks and rebuilds a whole store. `fsck` recomputes every hash of every ledger, then compares the tables
+//! that are derived from the ledgers (`scratch.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -17,73 +17,76 @@ use crate::scratch::{Derivation, Ledger, MAX_NAMED, OrgRange, Scratch, ScratchSe
 use crate::store::SqlStore;
 use crate::value::Cell;
 
-/// How many entries are held in memory at a time.
+/// The number of entries that are in memory at a time.
 pub(crate) const PAGE: u64 = 256;
 
-/// Organizations are looked at together until they have this share of all entries: small ones would take more time to
-/// begin and end with than to read, and in SQLite some tables are read from end to end for each such part, which have no
-/// index by organization.
+/// The number of parts into which a walk divides all entries. A part covers organizations until they have
+/// this fraction of the entries (1/16). Small organizations share a part, because beginning and ending a part
+/// takes longer than reading them. In SQLite, each part also scans the tables that have no index by
+/// organization.
 const MAX_PARTS: u64 = 16;
 
-/// After how many bytes of attachments the write-ahead log of a SQLite file is checkpointed.
+/// The number of attachment bytes between checkpoints of SQLite's write-ahead log.
 const CHECKPOINT_AFTER: i64 = 64 << 20;
 
-/// What a check of the whole store found.
+/// The result of a check of the whole store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FsckReport {
-    /// How many organizations' ledgers were checked.
+    /// The number of organizations whose ledgers were checked.
     pub organizations: u64,
-    /// How many ledger entries were checked.
+    /// The number of checked ledger entries.
     pub entries: u64,
-    /// How many attachments that records name are not in the store. Where they are not kept elsewhere, this is damage, too.
+    /// The number of attachments that records reference but the store lacks. This is damage unless they are
+    /// stored elsewhere.
     pub missing_attachments: u64,
-    /// The first ten of them, each as `organization <name>: <sha256>`.
+    /// The first ten missing attachments, each as `organization <name>: <sha256>`.
     pub first_missing: Vec<String>,
     /// The size and the root of each ledger, in the order of the organizations in the store.
     pub ledgers: Vec<LedgerState>,
-    /// What is damaged, one line each; empty for a sound store.
+    /// The damage that was found, one line each; empty for a sound store.
     pub problems: Vec<String>,
 }
 
-/// What a ledger is known by, computed from its entries.
+/// The size and root of a ledger, computed from its entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LedgerState {
     /// The organization's name.
     pub organization: String,
-    /// How many entries the ledger has.
+    /// The number of entries in the ledger.
     pub size: u64,
-    /// The root of its tree.
+    /// The root of the ledger's Merkle tree.
     pub root: Hash,
 }
 
-/// What rebuilding the tables from the ledgers did.
+/// The result of rebuilding the tables from the ledgers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RebuildReport {
-    /// How many organizations' ledgers were read.
+    /// The number of organizations whose ledgers were read.
     pub organizations: u64,
-    /// How many ledger entries the tables were made from.
+    /// The number of ledger entries that the tables were derived from.
     pub entries: u64,
-    /// How many rows were not what the ledgers say and are now.
+    /// The number of rows that differed from the ledgers and were corrected.
     pub rows: u64,
-    /// What is damaged in the ledgers, one line each. If there is anything, no row was changed.
+    /// The damage in the ledgers, one line each. If this is not empty, no row was changed.
     pub problems: Vec<String>,
 }
 
 impl<D: Driver> SqlStore<D> {
-    /// Computes every payload hash, leaf, stored node, head and attachment again, and names what does not match; where
-    /// a ledger is sound, so are the tables that follow from it. Writes may go on meanwhile: each organization is looked
-    /// at as it is at some time.
+    /// Recomputes every payload hash, leaf, stored node, head and attachment, and reports mismatches. For
+    /// each sound ledger it also checks the tables that are derived from it. Writes may continue meanwhile:
+    /// each organization is checked in one snapshot.
     ///
     /// # Errors
-    /// [`StoreError`] when the store cannot be read; damage is reported, not an error.
+    /// Returns a [`StoreError`] if the store cannot be read. Damage is part of the report and not an error.
     pub async fn fsck(&self) -> StoreResult<FsckReport> {
         self.fsck_with(|_| {}).await
     }
 
-    /// The same, telling each organization's name before it is looked at.
+    /// Checks the store like [`Self::fsck`] and calls `begins` with each organization's name before its
+    /// check.
     ///
     /// # Errors
     /// As [`Self::fsck`].
@@ -102,12 +105,14 @@ impl<D: Driver> SqlStore<D> {
         self.driver.with_scratch(work).await
     }
 
-    /// Makes every table that follows from the ledgers again, from them alone but for the hashes of API keys, which no
-    /// ledger has. It is one transaction: nobody writes meanwhile, readers see the tables as they were until all are
-    /// made, and if it breaks off nothing was changed. Nothing is changed either where a ledger is damaged.
+    /// Rebuilds every table that is derived from the ledgers. The only other source is the stored hashes of
+    /// API keys, which no ledger contains. The rebuild is one transaction: it blocks writers, readers see the
+    /// old tables until it commits, and an interruption changes nothing. It also changes nothing if a ledger
+    /// is damaged.
     ///
     /// # Errors
-    /// [`StoreError`] when the store cannot be read or written; damage is reported, not an error.
+    /// Returns a [`StoreError`] if the store cannot be read or written. Damage is part of the report and not
+    /// an error.
     pub async fn rebuild(&self) -> StoreResult<RebuildReport> {
         self.check_open()?;
         let work: ScratchWork<D::ScratchSession, _> = Box::new(|session| {
@@ -127,14 +132,14 @@ impl<D: Driver> SqlStore<D> {
     }
 }
 
-/// How many entries one snapshot covers at least: a sixteenth of all.
+/// Returns the minimum number of entries in a part: a sixteenth of all entries.
 pub(crate) fn entries_per_part(ledgers: &[Ledger]) -> u64 {
-    // Sizes as they are stored, which nobody has checked yet.
+    // The stored sizes are not verified yet.
     let sizes = ledgers.iter().filter_map(|(.., size)| u64::try_from(*size).ok());
     sizes.fold(0, u64::saturating_add) / MAX_PARTS
 }
 
-/// What of an entry does not match its hashes.
+/// Returns the mismatches between an entry and its hashes.
 fn flaws(entry: &StoredEntry) -> impl Iterator<Item = String> {
     let StoredEntry { index, kind, at, effective_at: _, actor, payload_sha256, leaf_hash, payload } = entry;
     let payload = (Hash::of(payload) != *payload_sha256)
@@ -145,7 +150,7 @@ fn flaws(entry: &StoredEntry) -> impl Iterator<Item = String> {
     payload.into_iter().chain(leaf)
 }
 
-/// Whether these are the entries of a ledger from an index on, as they were recorded.
+/// Checks that these are the entries of a ledger from an index on, without gaps and with matching hashes.
 pub(crate) fn check_page(first: u64, page: &[StoredEntry]) -> StoreResult<()> {
     for (index, entry) in (first..).zip(page) {
         let missing = (entry.index != index).then(|| format!("ledger entry {index} is missing"));
@@ -159,16 +164,17 @@ pub(crate) fn check_page(first: u64, page: &[StoredEntry]) -> StoreResult<()> {
 /// The kind of [`evidence_core::Fact::ClockCorrected`].
 const CLOCK_CORRECTED: &str = "clock_corrected";
 
-/// Entries whose time is yet to come.
+/// Entries with a time in the future.
 #[derive(Debug, Default)]
 struct FutureEntries {
     entries: u64,
-    /// The index of the first.
+    /// The index of the first such entry.
     first: Option<u64>,
 }
 
 impl FutureEntries {
-    /// A correction of the clock dates the entries before it, unless it is in the future itself.
+    /// Resets the count at a clock correction, which corrects the times of the entries before it. A
+    /// correction that is in the future itself does not.
     fn end_at(&mut self, at: Timestamp, latest: Timestamp) {
         if at <= latest {
             *self = Self::default();
@@ -184,15 +190,15 @@ impl FutureEntries {
     }
 }
 
-/// Is told each organization's name before it is looked at.
+/// A callback that receives each organization's name before its check.
 type Begins = Box<dyn FnMut(&str) + Send>;
 
-/// A walk through all ledgers. The rows of those that are sound are derived on the way.
+/// A walk through all ledgers. It derives the rows of the sound ones.
 struct Walk<S> {
     scratch: Scratch<S>,
     begins: Begins,
     report: FsckReport,
-    /// The texts that facts refer to and none keeps.
+    /// The texts that facts refer to and that no entry contains.
     missing_texts: BTreeSet<String>,
 }
 
@@ -203,7 +209,7 @@ impl<S: ScratchSession> Walk<S> {
     }
 
     async fn check(&mut self) -> StoreResult<()> {
-        // Before anything else is read, so that what is written meanwhile is not missed.
+        // Losses come first. With an older snapshot, writes during the check would look lost.
         let losses = self.scratch.losses().await?;
         self.note(losses);
         let file = self.scratch.integrity().await?;
@@ -244,7 +250,7 @@ impl<S: ScratchSession> Walk<S> {
         let unrecoverable_rows = self.scratch.unrecoverable_rows(&OrgRange::default()).await?;
         self.report.problems.extend(unrecoverable_rows);
         let sound = self.report.problems.is_empty();
-        // Otherwise the transaction ends with the connection, undone.
+        // If there are problems, the transaction is rolled back when the connection closes.
         let mut rows = 0;
         if sound {
             rows = self.scratch.swap_in_all().await?.ok_or(Outdated)?;
@@ -254,7 +260,8 @@ impl<S: ScratchSession> Walk<S> {
         Ok(RebuildReport { organizations, entries, rows, problems })
     }
 
-    /// Reads the ledgers after an organization until so many entries were read, and answers how far that was.
+    /// Reads the ledgers after an organization until `quota` entries were read. Returns the range of
+    /// organizations that it covered.
     async fn read(&mut self, after: Option<Cell>, quota: u64) -> StoreResult<OrgRange> {
         self.scratch.savepoint().await?;
         let hashes = self.scratch.key_hashes().await;
@@ -281,7 +288,7 @@ impl<S: ScratchSession> Walk<S> {
             self.scratch.or_report_damage(&part, read, &mut self.report.problems).await?;
             if self.report.problems.len() > problems {
                 range.damaged.push(ledger.0);
-                // In SQLite nothing can be derived any more before the next part.
+                // SQLite cannot derive anything more in this part.
                 if self.scratch.hit_damaged_page().await? {
                     return Ok(range);
                 }
@@ -294,7 +301,7 @@ impl<S: ScratchSession> Walk<S> {
         self.report.problems.push(format!("organization {name}: {what}"));
     }
 
-    /// Adds the attachments that are not there, of which a few are named.
+    /// Adds the missing attachments to the report, and names a few of them.
     async fn note_missing(&mut self) -> StoreResult<()> {
         self.scratch.savepoint().await?;
         let missing = self.scratch.missing_attachments().await;
@@ -306,7 +313,7 @@ impl<S: ScratchSession> Walk<S> {
         Ok(())
     }
 
-    /// Adds what was found and is not told yet.
+    /// Adds problems that are not in the report yet.
     fn note(&mut self, found: Vec<String>) {
         for problem in found {
             if !self.report.problems.contains(&problem) {
@@ -315,7 +322,7 @@ impl<S: ScratchSession> Walk<S> {
         }
     }
 
-    /// Checks a ledger, page after page, and derives its rows for as long as it is sound.
+    /// Checks a ledger page by page, and derives its rows as long as it is sound.
     async fn ledger(&mut self, ledger: &Ledger, hashes: &BTreeMap<String, KeyHash>) -> StoreResult<()> {
         let org = &ledger.0;
         let before = self.report.problems.len();
@@ -330,7 +337,7 @@ impl<S: ScratchSession> Walk<S> {
         if head.is_none() && self.report.problems.len() == before {
             self.problem(ledger, "its ledger has no head");
         }
-        // Without a head the entries are checked as far as they go.
+        // Without a head, the entries are checked to their end.
         let size = head.as_ref().map(Frontier::size);
         let (mut frontier, mut completed, mut derivation) = (Frontier::default(), 0, Derivation::default());
         let latest = self.scratch.now().await?.plus(MAX_CLOCK_LEAD);
@@ -358,7 +365,7 @@ impl<S: ScratchSession> Walk<S> {
                     break;
                 }
                 self.entry(ledger, entry);
-                // A damaged kind is a problem of its own.
+                // A damaged kind is reported separately.
                 if entry.kind == CLOCK_CORRECTED {
                     future.end_at(entry.at, latest);
                 } else if entry.at < last {
@@ -415,7 +422,7 @@ impl<S: ScratchSession> Walk<S> {
         Ok(())
     }
 
-    /// Checks an entry. The tree goes on from the leaf as it is stored, so that one damaged payload is one problem.
+    /// Checks an entry. The tree continues from the stored leaf, so one damaged payload is one problem.
     fn entry(&mut self, ledger: &Ledger, entry: &StoredEntry) {
         flaws(entry).for_each(|flaw| self.problem(ledger, flaw));
         self.report.entries += 1;
@@ -435,14 +442,14 @@ impl<S: ScratchSession> Walk<S> {
         Ok(())
     }
 
-    /// Checks that every attachment still has the content that it is named after.
+    /// Checks that the content of every attachment still matches its hash.
     async fn check_blobs(&mut self, ledgers: &[Ledger]) -> StoreResult<()> {
         let (mut last, mut read) = (None::<(Cell, String)>, 0_i64);
         loop {
             let next = match self.scratch.next_blob(last.clone()).await {
                 Err(StoreError::Corrupt { what }) => {
                     self.note(vec![format!("table blob cannot be read: {what}")]);
-                    // Past what cannot be read are those of the next organization.
+                    // After an unreadable attachment, the check continues with the next organization.
                     let past = |org: &&Cell| last.as_ref().is_none_or(|(last, _)| last < *org);
                     let next = ledgers.iter().map(|(org, ..)| org).find(past);
                     next.map(|org| (org.clone(), String::new()))

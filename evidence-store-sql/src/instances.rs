@@ -1,5 +1,5 @@
-//! The stored form of what runs: of a row of `instance`, the columns that tell which artifact it is and since when, and
-//! `state` with the rest, a JSON array. There is a row for each change, of which the names of fields would be a third.
+//! The stored form of running artifacts. A row of `instance` has columns for the artifact and its start, and
+//! `state` with the rest, a JSON array. Each change is a row, so field names would take a third of the space.
 
 use evidence_core::id::Id;
 use evidence_core::json::JsonFields;
@@ -11,7 +11,7 @@ use evidence_core::snapshots::{
 use evidence_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// The JSON that [`StoredInstance`] reads, of a row.
+/// The JSON of a row that [`StoredInstance`] deserializes.
 macro_rules! instance_json {
     ($row:literal) => {
         concat!(
@@ -33,8 +33,8 @@ pub(crate) use instance_json;
 #[derive(Deserialize)]
 pub(crate) struct StoredInstance(ArtifactKey, u64, u64, StoredState);
 
-/// The column `state`. Statements look into it by place: the name is its first element, the provenance its sixth. The other
-/// names are the last, left out where there are none.
+/// The column `state`. Statements access it by position: the name is its first element, the provenance its
+/// sixth. The other names are last, and omitted if empty.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct StoredState(
     String,
@@ -48,17 +48,17 @@ pub(crate) struct StoredState(
     #[serde(default, skip_serializing_if = "Vec::is_empty")] Vec<String>,
 );
 
-/// The kind, the instances before and the instances then.
+/// The kind, the number of instances before, and the number after.
 type StoredAnnotation = (String, u64, u64);
 
-/// The report, its state and why, the flow, and what it is called there.
+/// The report, its state and the reason, the flow, and the artifact's name in the flow.
 type StoredProvenance = (Id, State, Option<String>, Option<Id>, String);
 
-/// The report with its flow, or nothing where these are the first of the provenance; the repo; when the commit was made.
+/// The report with its flow (`None` if they are the first of the provenance), the repo, and the commit time.
 type StoredSource = (Option<(Id, Id)>, Option<Id>, Option<Timestamp>);
 
-/// What policies said: the digest of these, which are violated, what their rules came to, the digest of the inputs, why it
-/// was not evaluated, and the ledger index of the allowlist entry.
+/// The result of the policies: their digest, the violated ones, the outcomes of their rules, the digest of
+/// the inputs, the reason for a skipped evaluation, and the ledger index of the allowlist entry.
 type StoredVerdict = (Option<Hash>, Vec<u16>, Vec<PolicyOutcome>, Option<Hash>, Option<String>, Option<u64>);
 
 impl From<RunningArtifact> for StoredState {
@@ -150,7 +150,7 @@ impl From<StoredInstance> for RunningArtifact {
 mod tests {
     use super::*;
 
-    /// As a statement puts it together.
+    /// Decodes the JSON in the form that a statement builds.
     fn read_back(instance: &RunningArtifact) -> RunningArtifact {
         let state = serde_json::to_string(&StoredState::from(instance.clone())).unwrap();
         let row = format!("[\"{}\",{},{},{state}]", instance.key(), instance.from, instance.since);

@@ -1,4 +1,4 @@
-//! The ledger's tables: entries, stored nodes and heads.
+//! The tables of the ledger: entries, stored nodes and heads.
 
 use async_trait::async_trait;
 use evidence_core::StoreError;
@@ -14,8 +14,8 @@ use crate::store::SqlStore;
 use crate::value::{Cell, Column, FromCell, Value, ints, signed, texts};
 use crate::windows::first_not;
 
-/// The effective time of the ledger entry `l`: the earliest of its own and of later corrections of clocks, of which there are
-/// few, if any.
+/// The effective time of the ledger entry `l`: the minimum of its own time and the times of later clock
+/// corrections. Corrections are rare.
 macro_rules! effective_at {
     () => {
         "coalesce((
@@ -47,8 +47,8 @@ const SIZES: Sql = Sql::each(
     CROSS JOIN LATERAL (SELECT size FROM evidence.head WHERE org = o.key OFFSET 0) h",
 );
 
-/// At most `$3` entries of a ledger from `$2` on, but none that `$4` bytes of others come before: these columns of the entry
-/// `l`. The payloads are measured without being read.
+/// Selects at most `$3` entries of a ledger from `$2` on. Stops at the first entry that `$4` bytes of other
+/// payloads precede. `$columns` are columns of the entry `l`. The payloads are measured without being read.
 macro_rules! entries {
     ($($columns:tt)*) => {
         Sql::each(
@@ -78,12 +78,12 @@ macro_rules! entries {
 
 const ENTRIES: Sql = entries!(entry_columns!());
 
-/// Entries as they were recorded, for who checks them: each with its own time as the effective one, so that damage to the
-/// table of corrections hides no ledger.
+/// Selects entries with their recorded times, for checks. The effective time is the entry's own time, so
+/// damage in the table of corrections does not hide a ledger.
 pub(crate) const RECORDED_ENTRIES: Sql =
     entries!("l.idx, l.kind, l.at, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload");
 
-/// Neither database reads a text for its size.
+/// Neither database reads a text to compute its size.
 const LEAVES: Sql = Sql::same(
     "SELECT idx, kind, coalesce(octet_length(payload), 0), leaf_hash FROM evidence.ledger
     WHERE org = $1 AND idx >= $2 ORDER BY idx LIMIT $3",
@@ -120,7 +120,7 @@ const TIMES: Sql = Sql::each(
     ),
 );
 
-/// The hashes of leaves in ranges, as those of a level 0, and of nodes.
+/// Selects the hashes of leaves in ranges, as level 0, and the hashes of nodes.
 const HASHES: Sql = Sql::each(
     "SELECT 0, l.idx, l.leaf_hash FROM json_each($2) r
         CROSS JOIN evidence.ledger l ON l.org = $1 AND l.idx >= r.value->>0 AND l.idx < r.value->>1
@@ -136,7 +136,7 @@ const HASHES: Sql = Sql::each(
             SELECT * FROM evidence.node WHERE org = $1 AND level = r.level AND idx = r.idx OFFSET 0) n",
 );
 
-/// By the effective times of the entries, none of which is before that of an earlier one.
+/// Searches by the effective times of the entries, which never decrease.
 const SIZE_AT: Sql = Sql::same(concat!(
     "SELECT ",
     first_not!(
@@ -146,23 +146,25 @@ const SIZE_AT: Sql = Sql::same(concat!(
     )
 ));
 
-/// A row of the ledger: index, kind, time, effective time, actor, the payload's hash, the leaf's hash, payload.
+/// A row of the ledger: index, kind, time, effective time, actor, the payload's hash, the leaf's hash,
+/// payload.
 pub(crate) type EntryRow = (u64, String, Timestamp, Timestamp, String, Hash, Hash, Payload);
 
-/// Reads an entry. A payload that is no text any more becomes one that its hash does not match, and a missing one is empty.
+/// Decodes an entry. A payload that is not UTF-8 becomes a text that does not match its hash; a missing
+/// payload becomes empty.
 pub(crate) fn entry(row: EntryRow) -> StoreResult<StoredEntry> {
     let (index, kind, at, effective_at, actor, payload_sha256, leaf_hash, payload) = row;
     let payload = String::from_utf8_lossy(payload.bytes().unwrap_or_default()).into_owned();
     Ok(StoredEntry { index, kind, at, effective_at, actor, payload_sha256, leaf_hash, payload })
 }
 
-/// Reads a head.
+/// Decodes a head.
 pub(crate) fn frontier(size: i64, hashes: &[u8]) -> StoreResult<Frontier> {
     Frontier::from_bytes(u64::from_cell(Cell::Int(size))?, hashes)
         .map_err(|error| StoreError::corrupt(format_args!("the head of a ledger: {error}")))
 }
 
-/// Pairs of numbers, to bind.
+/// Converts pairs of numbers to columns for binding.
 fn pairs(pairs: impl Iterator<Item = (u64, u64)>) -> Value {
     let (first, second) = pairs.map(|(first, second)| (Some(signed(first)), Some(signed(second)))).unzip();
     Value::Columns(vec![Column::Ints(first), Column::Ints(second)])

@@ -1,9 +1,10 @@
-//! What the evidence stores on SQLite and PostgreSQL have in common: the tables, every query, the write path, `fsck`,
-//! making the tables again, and copying. No driver is in here: [`Driver`] says what a database has to do, and
-//! `evidence-store-sqlite` and `evidence-store-postgres` do it.
+//! The shared part of the evidence stores on SQLite and PostgreSQL: tables, queries, the write path, `fsck`,
+//! rebuilding of tables, and copying between stores. This crate contains no database driver. The [`Driver`]
+//! trait defines the database operations; `evidence-store-sqlite` and `evidence-store-postgres` implement it.
 //!
-//! Start reading at `record.rs` (the write path), `tables.rs` (what it writes) and `sql.rs` (the rules that statements
-//! keep). A resource's queries are in the file of its name, as in `evidence-core`.
+//! Start reading at `record.rs` (the write path), `tables.rs` (the tables that it writes) and `sql.rs` (the
+//! rules for SQL statements). The queries of a resource are in the file named after it, as in
+//! `evidence-core`.
 
 mod actions;
 mod allowlists;

@@ -13,17 +13,17 @@ use crate::store::SqlStore;
 use crate::value::{Cell, FromCell, Value};
 use crate::windows::{COUNT, bounds};
 
-/// A list to take a page of.
+/// A list that can be read page by page.
 pub(crate) struct Listing {
-    /// The table, as `x` with its column `ledger_index`, and the condition that every list has.
+    /// The table, as `x` with its column `ledger_index`, and the base condition.
     pub(crate) from: Sql,
-    /// The further conditions that were asked for, each beginning with ` AND `.
+    /// Additional conditions of the request, each beginning with ` AND `.
     pub(crate) filter: Vec<Sql>,
     /// The total order.
     pub(crate) order: Order,
-    /// Whether few are found as a rule.
+    /// Whether the list is usually short.
     pub(crate) narrow: bool,
-    /// Whether anybody asks how many there are.
+    /// Whether the caller needs the total number of rows.
     pub(crate) counted: bool,
 }
 
@@ -31,20 +31,19 @@ pub(crate) struct Listing {
 pub(crate) enum Order {
     /// By these expressions.
     By(Sql),
-    /// The same, of a source that has no more rows of the list than the page may show: `rows` in the place of the
-    /// list's own, which only count.
+    /// By expressions, with a separate source for the page. The source has no more rows of the list than a
+    /// page may show. `rows` replaces the list's own source, which then only serves the count.
     Within {
-        /// How many the list has, a scalar; nothing where they have to be counted.
+        /// The total number of rows of the list, a scalar; `None` counts the rows.
         total: Option<Sql>,
-        /// The source, as `x`, with the condition.
+        /// The source, as `x`, with its condition.
         rows: Sql,
         /// The expressions.
         by: Sql,
     },
-    /// By a column that numbers all that the list has, from 1 on and without gaps: the greatest number is how many there
-    /// are.
+    /// By a column that numbers all rows of the list from 1 without gaps. The greatest number is the total.
     Numbered(&'static str, SortDirection),
-    /// By such a column, the greatest number first, of which the list has a range.
+    /// By such a column, greatest number first, for a range of numbers.
     Range {
         /// The column.
         number: &'static str,
@@ -53,26 +52,26 @@ pub(crate) enum Order {
         /// The number after the last, a scalar.
         end: Sql,
     },
-    /// By a column that stands in an index with all that the list is narrowed by: so no row is read but those of the page.
+    /// By a column of an index that also contains every filter column. Only the rows of the page are read.
     Indexed {
         /// The column.
         key: &'static str,
         /// Its direction.
         direction: SortDirection,
-        /// The row `x` that has the key `found.key`.
+        /// The source of the row `x` with the key `found.key`.
         row: Sql,
     },
 }
 
 impl Listing {
-    /// The statement that answers how many there are and, row by row, the index and `column` of the page of `$2` rows
-    /// after `$3`. Bodies are fetched for that alone.
+    /// Returns the statement for a page of `$2` rows after `$3`. The result is the total and, per row, the
+    /// ledger index and `column`. Payloads are fetched only for the rows of the page.
     fn sql(&self, dialect: Dialect, column: Sql) -> String {
         let Self { from, filter, order, counted, .. } = self;
         let filter: String = filter.iter().map(|condition| condition.text(dialect)).collect();
         let all = format!("{}{filter}", from.text(dialect));
         let counted_all = format!("(SELECT count(*) FROM {all})");
-        // Not by `max`, for which PostgreSQL reads all where it thinks them few.
+        // `max` is avoided: PostgreSQL reads all rows for it if it estimates few.
         let greatest = |number: &str| {
             format!(
                 "coalesce((SELECT {number} FROM {all} AND {number} IS NOT NULL ORDER BY {number} DESC LIMIT 1), 0)"
@@ -80,8 +79,9 @@ impl Listing {
         };
         let in_order =
             |by: &str| (counted_all.clone(), format!("ORDER BY {by} LIMIT $2 OFFSET $3"), by.to_owned());
-        // A page of numbers has those of its range alone: where a row was lost it is short by it, nothing comes twice, and no
-        // more is read. `$2 + $3` may be greater than any number; PostgreSQL computes it when it plans, whatever the condition.
+        // A page of numbered rows contains only the numbers of its range. If a row was lost, the page is
+        // shorter; no row appears twice, and no additional row is read. `$2 + $3` may overflow, and
+        // PostgreSQL computes it during planning regardless of the condition.
         let bound = |of_full_page: &str, of_last_page: &str| {
             format!("(SELECT CASE WHEN $2 < n - $3 THEN {of_full_page} ELSE {of_last_page} END FROM total)")
         };
@@ -144,39 +144,41 @@ impl Listing {
     }
 }
 
-/// What a list shows of the fact of each row `x`: all of it.
+/// Selects the whole payload of each row `x`.
 const PAYLOAD: Sql = Sql::same(payload!("x"));
 
-/// Its id and its size. Whoever reads on finds out whether it can be read.
+/// Selects the id and the payload size of each row. A later read finds out whether the payload can be
+/// decoded.
 const SIZE: Sql = Sql::same(concat!("x.id || ' ' || ", crate::sql::payload_size!("x")));
 
-/// What [`SIZE`] says.
+/// Decodes a value of [`SIZE`].
 pub(crate) fn sized(text: &str) -> StoreResult<Listed> {
     let parts = text.split_once(' ').and_then(|(id, bytes)| Some((id, bytes.parse().ok()?)));
     let (id, bytes) = parts.ok_or_else(|| StoreError::corrupt("a list tells no size"))?;
     Ok(Listed { id: Id::from_cell(Cell::Text(id.to_owned()))?, bytes })
 }
 
-/// Reads a page of an organization: of each row the index of its fact, and the column that was asked for.
+/// Decodes a page of an organization: for each row the index of its fact, and the selected column.
 pub(crate) type ReadPage<T> = fn(Id, Vec<(i64, Payload)>) -> StoreResult<Vec<T>>;
 
-/// The records of a page that can be read.
+/// Decodes the records of a page and skips corrupt ones.
 fn readable_records<T: DeserializeOwned>(org: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<T>> {
     skip_corrupt(org, page.into_iter().map(listed_record))
 }
 
-/// All records of a page.
+/// Decodes all records of a page. A corrupt record is an error.
 fn all_records<T: DeserializeOwned>(_: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<T>> {
     page.into_iter().map(|(_, payload)| record(payload.text()?)).collect()
 }
 
-/// What [`SIZE`] says of a page.
+/// Decodes the [`SIZE`] values of a page.
 fn sizes(_: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<Listed>> {
     page.into_iter().map(|(_, text)| sized(text.text()?)).collect()
 }
 
 impl<D: Driver> SqlStore<D> {
-    /// A page of the records that `listing` finds, and how many there are. The values are those of `$4` onwards.
+    /// Returns a page of the records of `listing`, and the total. The values are bound from `$4` on. Skips
+    /// corrupt records.
     pub(crate) async fn page<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
@@ -187,7 +189,7 @@ impl<D: Driver> SqlStore<D> {
         self.read_page(org, listing, PAYLOAD, readable_records, request, values).await
     }
 
-    /// The same, for what decisions rest on: nothing is left out.
+    /// Returns a page like [`Self::page`], for decisions: a corrupt record is an error.
     pub(crate) async fn whole_page<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
@@ -198,7 +200,7 @@ impl<D: Driver> SqlStore<D> {
         self.read_page(org, listing, PAYLOAD, all_records, request, values).await
     }
 
-    /// The same, without what the facts say.
+    /// Returns a page like [`Self::page`], with ids and payload sizes in place of records.
     pub(crate) async fn listed(
         &self,
         org: Id,
@@ -209,7 +211,7 @@ impl<D: Driver> SqlStore<D> {
         self.read_page(org, listing, SIZE, sizes, request, values).await
     }
 
-    /// A page, and how many there are: one statement, so that the two agree.
+    /// Returns a page and the total from one statement, so that the two agree.
     pub(crate) async fn read_page<T: Send + 'static>(
         &self,
         org: Id,

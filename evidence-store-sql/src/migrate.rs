@@ -1,6 +1,6 @@
-//! Versions of the tables, and deriving tables again from the ledgers for a new one. Each version names the oldest program
-//! that may write beside it, and every transaction that writes looks: so an older one that is still running stops. Where it
-//! breaks off, a migration goes on when a program is started again.
+//! Versions of the tables, and rederivation of tables from the ledgers for a new version. Each version names
+//! the oldest program that may write beside it. Every write transaction checks this, so an older program that
+//! is still running stops writing. An interrupted migration continues at the next start of a program.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use crate::fsck::{PAGE, check_page, entries_per_part};
 use crate::scratch::{Derivation, OrgRange, Scratch, ScratchSession};
 use crate::value::Cell;
 
-/// What brings the tables from one version to the next.
+/// The steps from one version of the tables to the next.
 #[derive(Debug)]
 pub struct Migration {
-    /// The oldest version whose programs may write from the first step on: this one, unless what older ones write is what
-    /// the tables should hold. Never older than that of the version before.
+    /// The oldest version whose programs may write from the first step on. It is this version, unless rows of
+    /// older programs are correct in the new tables. It is never older than that of the version before.
     pub min_writer_version: i64,
-    /// In their order. They are never changed once a program with them was released.
+    /// The steps in order. They never change after the release of a program that contains them.
     pub steps: &'static [Step],
 }
 
@@ -26,20 +26,20 @@ pub struct Migration {
 pub enum Step {
     /// Statements, in one transaction.
     Sql(&'static str),
-    /// Derives these tables again from the ledgers, a few organizations at a time, once every step of every version is
-    /// done: what makes rows makes those of the latest version.
+    /// Rederives these tables from the ledgers, a few organizations at a time. This runs after the other
+    /// steps of all versions, because the code that builds rows builds those of the latest version.
     RederiveTables(&'static [&'static str]),
     /// Builds an index of this name, on a table and columns.
     Index {
-        /// Its name.
+        /// The name of the index.
         name: &'static str,
-        /// The table, and its columns.
+        /// The table and its columns.
         on: &'static str,
     },
 }
 
-/// Whether the oldest version that may write never decreases, never exceeds its version, and equals it where tables are
-/// derived again.
+/// Returns whether the oldest version that may write is consistent. It must never decrease, must not exceed
+/// its version, and must equal its version if tables are rederived.
 #[must_use]
 pub const fn writers_are_consistent(migrations: &[Migration]) -> bool {
     let (mut version, mut oldest) = (0, 0);
@@ -61,28 +61,29 @@ pub const fn writers_are_consistent(migrations: &[Migration]) -> bool {
     true
 }
 
-/// The version that these migrations lead to.
+/// Returns the version that these migrations lead to.
 #[must_use]
 pub fn latest(migrations: &[Migration]) -> i64 {
     i64::try_from(migrations.len()).unwrap_or(i64::MAX)
 }
 
-/// How many rows of a table one transaction puts in their place.
+/// The number of rows that one transaction replaces.
 const ROWS: usize = 4096;
 
-/// Tables that are due to be derived again for a version.
+/// Tables to rederive for a version.
 #[derive(Debug, Clone)]
 pub struct Rederivation {
     /// The version.
     pub version: i64,
     /// The tables.
     pub tables: Vec<&'static str>,
-    /// How many rows of a table one transaction puts in their place.
+    /// The number of rows that one transaction replaces.
     pub part: usize,
 }
 
 impl Rederivation {
-    /// What these versions are behind with, in the form that the last one gives the tables.
+    /// Returns the rederivation that the versions in `behind` still need, for the tables of the latest
+    /// version.
     #[must_use]
     pub fn due(migrations: &[Migration], behind: &[i64]) -> Self {
         let steps = (1..).zip(migrations).filter(|(version, _)| behind.contains(version));
@@ -94,12 +95,13 @@ impl Rederivation {
         Self { version: latest(migrations), tables, part: ROWS }
     }
 
-    /// Derives the tables again from the ledgers, in scratch tables, and swaps them in. Nobody writes facts meanwhile:
-    /// programs of older versions may not, those of this one wait for the end. Where two of them do this at once, each
-    /// transaction finds out whether the other was faster, or a newer one has begun, which derives them again then.
+    /// Rederives the tables from the ledgers into scratch tables, and swaps them in. Facts cannot be written
+    /// meanwhile: older programs are excluded, and programs of this version wait for the end. Several
+    /// programs may do this at once. Each transaction checks whether another program was faster, or whether a
+    /// newer program has begun and will rederive the tables itself.
     ///
     /// # Errors
-    /// [`StoreError`] when the store cannot be read or written, or a ledger is damaged.
+    /// Returns a [`StoreError`] if the store cannot be read or written, or if a ledger is damaged.
     pub async fn run(&self, session: impl ScratchSession) -> StoreResult<()> {
         let mut scratch = Scratch::new(session).await?;
         let quota = entries_per_part(&scratch.ledgers(None).await?);
@@ -117,7 +119,8 @@ impl Rederivation {
             for (table, rows) in marked {
                 let ours =
                     match self.swap_in_parts(&mut scratch, self.part, after.as_ref(), table, rows).await {
-                        // What is unique goes from a row of one part to a row of another: all of them are one part then.
+                        // A unique value moved from a row of one part to a row of another. Retry with all
+                        // rows in one part.
                         Err(StoreError::Conflict) => {
                             scratch.roll_back().await?;
                             self.swap_in_parts(&mut scratch, usize::MAX, after.as_ref(), table, rows).await?
@@ -125,7 +128,7 @@ impl Rederivation {
                         ours => ours?,
                     };
                 if !ours {
-                    // What is open ends with the connection.
+                    // The open transaction is rolled back when the connection closes.
                     return scratch.end().await;
                 }
             }
@@ -139,7 +142,7 @@ impl Rederivation {
         scratch.end().await
     }
 
-    /// Puts the rows of a table that differ in their place, part by part; answers whether nobody else was faster.
+    /// Replaces the differing rows of a table, part by part. Returns false if another program was faster.
     async fn swap_in_parts(
         &self,
         scratch: &mut Scratch<impl ScratchSession>,
@@ -160,7 +163,8 @@ impl Rederivation {
     }
 }
 
-/// Derives the rows of the ledgers after an organization until so many entries were read, and answers how far that was.
+/// Derives the rows of the ledgers after an organization until `quota` entries were read. Returns the range
+/// of organizations that it covered.
 async fn derive_some(
     scratch: &mut Scratch<impl ScratchSession>,
     after: Option<Cell>,
@@ -193,7 +197,7 @@ async fn derive_some(
     Ok(OrgRange { upto: None, ..range })
 }
 
-/// Names the organization whose ledger is damaged.
+/// Adds the organization's name to the error of a damaged ledger.
 fn of(name: &str, error: StoreError) -> StoreError {
     match error {
         StoreError::Corrupt { what } => StoreError::corrupt(format_args!("organization {name}: {what}")),

@@ -1,4 +1,4 @@
-//! Organizations, users, memberships, and who holds a key: what every request asks first.
+//! Organizations, users, memberships, and the holders of API keys: the first queries of every request.
 
 use async_trait::async_trait;
 use evidence_core::Current;
@@ -52,7 +52,7 @@ const USERS_BY_ID: Sql = Sql::each(
     CROSS JOIN LATERAL (SELECT * FROM evidence.user WHERE id = w.value OFFSET 0) u",
 );
 
-/// By an index of these entries alone: the ledger's own would lead through all others.
+/// Uses an index of these entries only. The ledger's own index would read all others too.
 const MEMBERSHIP_ENTRIES: Sql = Sql::each(
     concat!(
         "SELECT ",
@@ -69,7 +69,7 @@ const MEMBERSHIP_ENTRIES: Sql = Sql::each(
     ),
 );
 
-/// The same from one end or the other: how many there are, and the page of `$2` after `$3`.
+/// Selects the total, and a page of `$2` entries after `$3`, in either direction.
 macro_rules! membership_page {
     ($index:literal, $order:literal, $direction:literal) => {
         concat!(
@@ -105,7 +105,7 @@ const MEMBERSHIP_DESCENDING: Sql = Sql::each(
     membership_page!("", "l.idx + 0", " DESC"),
 );
 
-/// A row of these: how many there are, and an entry where the page has one.
+/// A row of these pages: the total, and an entry if the page has one.
 type MembershipRow = (
     u64,
     Option<u64>,
@@ -128,7 +128,7 @@ fn membership_page(rows: Vec<MembershipRow>) -> StoreResult<Page<StoredEntry>> {
 
 const ANY_ORGANIZATION: Sql = Sql::same("SELECT EXISTS (SELECT 1 FROM evidence.organization)");
 
-/// The organization is what is asked for here.
+/// This query finds the organization, so it has no organization condition.
 const KEY_HOLDER: Sql = Sql::each(
     "SELECT k.hash, k.owner, k.expires_at, k.revoked_at, o.id, n.id IS NOT NULL,
         (SELECT l.payload FROM evidence.ledger l WHERE l.org = n.org AND l.idx = n.ledger_index)
@@ -160,7 +160,7 @@ fn holder(
     })
 }
 
-/// Reads a row of [`MEMBERS`].
+/// Decodes a row of [`MEMBERS`].
 fn member((revision, role, user): (i64, Payload, Payload)) -> (i64, StoreResult<Current<Member>>) {
     let read = || {
         let record = Member { user: body(user.text()?)?, role: word(role.text()?)? };
@@ -169,21 +169,21 @@ fn member((revision, role, user): (i64, Payload, Payload)) -> (i64, StoreResult<
     (revision, read())
 }
 
-/// Reads a record that is listed in the whole store, by its name.
+/// Decodes a record of a list over the whole store, with its name.
 fn listed<T: DeserializeOwned>((name, record): (String, Payload)) -> (String, StoreResult<T>) {
     (name, record.text().and_then(body))
 }
 
-/// What can be read of a list that asked for so many records.
+/// Decodes a list with at most `limit` records and skips corrupt ones.
 fn by_name<T: DeserializeOwned>(rows: Vec<(String, Payload)>, limit: u64) -> StoreResult<ByName<T>> {
     ByName::skip_corrupt(rows.into_iter().map(listed).collect(), limit)
 }
 
 impl<D: Driver> SqlStore<D> {
-    /// Whether nobody has seeded the store yet: there is no organization.
+    /// Returns whether the store has no organization yet, and so is not seeded.
     ///
     /// # Errors
-    /// [`evidence_core::StoreError`] when the store cannot be read.
+    /// Returns a [`evidence_core::StoreError`] if the store cannot be read.
     pub async fn is_empty(&self) -> StoreResult<bool> {
         let any = self.query(ANY_ORGANIZATION).first::<(bool,)>().await?;
         Ok(any.is_none_or(|(any,)| !any))

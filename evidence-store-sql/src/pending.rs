@@ -1,5 +1,6 @@
-//! The contents that records name, and the notes of those that none names yet. A note is changed by a statement that finds
-//! it as it was read or changes nothing.
+//! The attachments that records reference, and the pending ones that no record references yet. A pending row
+//! is updated by compare-and-swap: the statement changes nothing if the row differs from the one that was
+//! read.
 
 use async_trait::async_trait;
 use evidence_core::StoreError;
@@ -20,7 +21,7 @@ const STATE: Sql = Sql::same(
     FROM (SELECT 1) AS one LEFT JOIN evidence.attachment_pending p ON p.org = $1 AND p.sha256 = $2",
 );
 
-/// Notes a content of an organization that exists.
+/// Registers a pending attachment of an existing organization.
 const PUT: Sql = Sql::same(
     "INSERT INTO evidence.attachment_pending AS p (org, sha256, kept_at)
     SELECT o.key, $2, $3 FROM evidence.organization o
@@ -40,8 +41,8 @@ const PENDING: Sql = Sql::each(
     WHERE (p.org, p.sha256) > (coalesce($1, ''), coalesce($2, '')) ORDER BY p.org, p.sha256 LIMIT $3",
 );
 
-/// The condition that the note `p` is as it was read, that its organization and ledger are there, that no migration goes
-/// on, and that a program of version `$5` may write.
+/// The condition that the pending row `p` is unchanged since it was read. Its organization and ledger must
+/// exist, no migration may be running, and a program of version `$5` must be allowed to write.
 macro_rules! unchanged {
     () => {
         "p.org = $1 AND p.sha256 = $2 AND p.kept_at = $3 AND p.removing_at IS NOT DISTINCT FROM $4
@@ -64,7 +65,7 @@ const ABANDON: Sql = Sql::same(concat!(
     " RETURNING kept_at"
 ));
 
-/// In SQLite what follows removes the content, in the same transaction.
+/// In SQLite, [`REMOVE`] deletes the content in the same transaction.
 const END: Sql = Sql::each(
     concat!("DELETE FROM attachment_pending AS p WHERE ", unchanged!(), " RETURNING kept_at"),
     concat!(
@@ -80,7 +81,7 @@ const END: Sql = Sql::each(
     ),
 );
 
-/// What [`END`] removes in SQLite where no record names it.
+/// The statements after [`END`] in SQLite. They delete the content if no record references it.
 const REMOVE: [&str; 2] = [
     "DELETE FROM blob_chunk WHERE org = $1 AND sha256 = $2
         AND NOT EXISTS (SELECT 1 FROM attachment a WHERE a.org = $1 AND a.sha256 = $2)",
@@ -103,7 +104,7 @@ const PUT_PLACE: Sql = Sql::same(
 );
 
 impl<D: Driver> SqlStore<D> {
-    /// A statement about a note that is as it was read.
+    /// Creates a statement about a pending row that must be unchanged.
     fn about_unchanged(&self, sql: Sql, pending: &Pending) -> Query<'_, D> {
         let Pending { org, sha256, kept_at, removing_at } = pending;
         let query = self.query_org(*org, sql).bind(sha256).bind(*kept_at).bind(*removing_at);
@@ -111,10 +112,10 @@ impl<D: Driver> SqlStore<D> {
     }
 }
 
-/// A note as it is stored, and the organization as the table has it.
+/// A stored pending row, with the organization as in the table.
 type Row = (String, String, Timestamp, Option<Timestamp>, Cell);
 
-/// A note, unless it cannot be read: it stands in nobody else's way.
+/// Decodes a pending row. A corrupt row is logged and skipped, so that it does not block others.
 fn readable((org, sha256, kept_at, removing_at, _): Row) -> Option<Pending> {
     let read = || {
         let (org, sha256) = (Id::from_cell(Cell::Text(org.clone()))?, word(&sha256)?);
@@ -150,7 +151,7 @@ impl<D: Driver> PendingStore for SqlStore<D> {
             let rows = query.all::<Row>().await?;
             last = rows.last().map(|(_, sha256, _, _, org)| (org.clone().into(), sha256.clone()));
             let notes: Vec<_> = rows.into_iter().filter_map(readable).collect();
-            // A page without any that can be read is no end.
+            // A page in which every row is corrupt is not the end.
             if last.is_none() || !notes.is_empty() {
                 return Ok(notes);
             }

@@ -1,5 +1,5 @@
-//! Policies: named records, and the versions of policies and attestation types, whose bodies are in the facts that
-//! made them.
+//! Policies: named records. Also the versions of policies and attestation types; their bodies are in the
+//! facts that created them.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ const LISTED: Sql = Sql::each(
     "evidence.record x WHERE x.org = $1 AND x.kind || '' = 'policy'",
 );
 
-/// What is selected of the versions `v` of these records and numbers ([`columns`]).
+/// Selects expressions of the versions `v` with these records and numbers ([`columns`]).
 macro_rules! by_number {
     ($($select:expr),+) => {
         Sql::each(
@@ -48,14 +48,14 @@ const BY_NUMBER: Sql = by_number!("v.ledger_index, ", payload!("v"));
 
 const SIZES: Sql = by_number!("v.id, v.number, ", payload_size!("v"));
 
-/// A payload, as far as its version goes.
+/// The part of a payload that contains the version.
 #[derive(Deserialize)]
 struct Versioned<T> {
     version: T,
 }
 
 impl<D: Driver> SqlStore<D> {
-    /// How large these versions of records are.
+    /// Returns the payload sizes of these versions of records.
     pub(crate) async fn version_sizes(
         &self,
         org: Id,
@@ -65,7 +65,7 @@ impl<D: Driver> SqlStore<D> {
         query.all_as(size).await
     }
 
-    /// These versions of records.
+    /// Returns these versions of records. Skips corrupt ones.
     pub(crate) async fn versions<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
@@ -76,7 +76,7 @@ impl<D: Driver> SqlStore<D> {
     }
 }
 
-/// The ids and the numbers, each pair once, to bind.
+/// Binds the ids and the numbers. Each pair is bound once.
 fn columns(versions: &[VersionKey]) -> Value {
     let versions = BTreeSet::from_iter(versions).into_iter();
     let (ids, numbers) =
@@ -84,7 +84,7 @@ fn columns(versions: &[VersionKey]) -> Value {
     Value::Columns(vec![Column::Texts(ids), Column::Ints(numbers)])
 }
 
-/// The version in the payload of this index.
+/// Decodes the version in the payload at this index.
 fn version<T: DeserializeOwned>((index, payload): (i64, Payload)) -> (i64, StoreResult<T>) {
     (index, payload.text().and_then(decode_payload::<Versioned<T>>).map(|payload| payload.version))
 }

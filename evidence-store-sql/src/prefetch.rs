@@ -1,27 +1,30 @@
-//! The statements that tell the writer what a group has to know before it is planned. They are few, whatever a group holds:
-//! each connection of PostgreSQL plans each of them, and again every few seconds.
+//! The statements that read the data for planning a group. A few statements serve all groups, because each
+//! PostgreSQL connection plans every statement, and plans it again every few seconds.
 
 use std::sync::LazyLock;
 
 use crate::sql::{Dialect, Sql, clock, id_bytes};
 
-/// Answers, from one snapshot of the database, what a group has to know, in rows that begin with what they are about:
+/// Reads the data for planning a group from one snapshot of the database. The first column of each row is its
+/// type:
 ///
-/// - [`HEAD`], of an organization: the size and the frontier of its ledger, the time of the last entry, the greatest
-///   ordinals of its trails and artifacts, and in the last column its id;
-/// - [`NAME`], one that leads somewhere: its number in the list that was asked for, the id, and whether it is an alias;
-/// - [`RECORD`]: its number and its revision;
-/// - [`VERSION`], in PostgreSQL: how often the tables were rebuilt, the oldest version whose programs may write, and the
+/// - [`HEAD`], per organization: the size and frontier of the ledger, the time of the last entry, the
+///   greatest ordinals of trails and artifacts, and in the last column the id;
+/// - [`NAME`], per name in use: its number in the requested list, the id, and whether the name is an alias;
+/// - [`RECORD`]: its number in the list, and its revision;
+/// - [`VERSION`], PostgreSQL only: the rebuild count, the oldest version whose programs may write, and the
 ///   time of the database's clock;
-/// - [`FLOW`]: its number, and the greatest ordinals of attestations, trails and artifacts in it;
-/// - [`SERIES`], of builds, decisions or deployments: its number, and the greatest ordinal, or 1 where a content was built.
+/// - [`FLOW`]: its number in the list, and the greatest ordinals of its attestations, trails and artifacts;
+/// - [`SERIES`], of builds, decisions or deployments: its number in the list, and the greatest ordinal, or 1
+///   if the content was built.
 ///
-/// What is not there has no row, or one without what it should lead to. A snapshot whose row was lost is still there where
-/// anything began or ended to run with it, or with a later one: its number is not given again.
+/// A missing item has no row, or a row with a null target. A snapshot whose row was lost still counts if a
+/// run began or ended with it or with a later snapshot, so its number is never reused.
 ///
-/// All writers wait for this statement: so content has an index within its trail, for how often an organization reports the same
-/// content has no limit. In PostgreSQL the intervals have an order, and those that last a row comparison: without the order, or
-/// with an equation, it may take another index than `instance_until`, and read all that ran or lasts.
+/// All writers wait for this statement, so it must stay fast. Content has an index within its trail, because
+/// an organization may report the same content without limit. In PostgreSQL, the interval queries have an
+/// order, and the query for lasting intervals uses a row comparison. Without the order, or with an equality,
+/// the planner may choose another index than `instance_until` and read all intervals that ended or last.
 const PREFETCH: Sql = Sql::each(
     "
     SELECT 0, NULL, NULL, h.size, h.frontier,
@@ -181,7 +184,7 @@ const PREFETCH: Sql = Sql::each(
     ),
 );
 
-/// What a row of [`PREFETCH`] is about: its first column.
+/// The types of the rows of [`PREFETCH`], in the first column.
 pub(crate) const HEAD: i64 = 0;
 pub(crate) const NAME: i64 = 1;
 pub(crate) const RECORD: i64 = 2;
@@ -189,7 +192,7 @@ pub(crate) const VERSION: i64 = 3;
 pub(crate) const FLOW: i64 = 4;
 pub(crate) const SERIES: i64 = 5;
 
-/// The lists of things to look for, each of which a part of [`PREFETCH`] takes, in their order there.
+/// The lists of keys to look up. Each is the input of one part of [`PREFETCH`], in the same order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum List {
     Named,
@@ -221,8 +224,8 @@ impl List {
     ];
 }
 
-/// The lists that the statements take. A group takes the first that takes all of its lists: PostgreSQL makes a part of a
-/// statement ready, though its list be empty, in as much time as it takes to answer another.
+/// The lists of each statement. A group uses the first statement that covers all of its lists. PostgreSQL
+/// needs as long to set up a part for an empty list as to answer another part.
 const SHAPES: [&[List]; 3] = [
     &[List::Named, List::Trails, List::Flows],
     &[
@@ -238,18 +241,18 @@ const SHAPES: [&[List]; 3] = [
     &List::ALL,
 ];
 
-/// A statement for groups of some lists.
+/// A statement for groups that need some lists.
 pub(crate) struct Shape {
-    /// The lists, in the order of its parameters.
+    /// The lists, in the order of the statement's parameters.
     pub(crate) lists: &'static [List],
     sqlite: String,
     postgres: String,
-    /// The same in PostgreSQL for one organization, which is a scalar.
+    /// The PostgreSQL statement for one organization, which is a scalar.
     one: String,
 }
 
 impl Shape {
-    /// The one that takes these lists.
+    /// Returns the statement shape for these lists.
     pub(crate) fn of(lists: &[List]) -> &'static Self {
         static ALL: LazyLock<[Shape; SHAPES.len()]> = LazyLock::new(|| SHAPES.map(Shape::new));
         let [.., everything] = &*ALL;
@@ -262,7 +265,8 @@ impl Shape {
         Self { lists, sqlite: text(lists, Dialect::Sqlite), postgres, one }
     }
 
-    /// The statement. Of one organization, in PostgreSQL, that is the scalar `$1`.
+    /// Returns the SQL text. In PostgreSQL, if the group has one organization, `$1` is that organization as a
+    /// scalar.
     pub(crate) fn statement(&self, dialect: Dialect, is_one: bool) -> &str {
         match dialect {
             Dialect::Sqlite => &self.sqlite,
@@ -274,7 +278,7 @@ impl Shape {
 
 const UNION: &str = "UNION ALL";
 
-/// The parts of [`PREFETCH`] that take these lists, with those that take none.
+/// Returns the parts of [`PREFETCH`] for these lists, and the parts that need no list.
 fn text(lists: &[List], dialect: Dialect) -> String {
     let mut parts = PREFETCH.text(dialect).split(UNION);
     let head = parts.next().unwrap_or_default();
@@ -296,7 +300,7 @@ fn text(lists: &[List], dialect: Dialect) -> String {
     taken.join(UNION)
 }
 
-/// The same text, the numbers of whose parameters are less by so many, but for `$1`.
+/// Returns the text with the numbers of its parameters reduced by `by`. `$1` stays.
 fn renumbered(text: &str, by: usize) -> String {
     let mut parts = text.split('$');
     let mut moved = parts.next().unwrap_or_default().to_owned();
@@ -313,7 +317,7 @@ fn renumbered(text: &str, by: usize) -> String {
 mod tests {
     use super::*;
 
-    /// The parameters of a text, each once.
+    /// Returns the distinct parameters of a text.
     fn parameters(text: &str) -> Vec<usize> {
         let numbers = text.split('$').skip(1).map(|part| {
             let digits: String = part.chars().take_while(char::is_ascii_digit).collect();

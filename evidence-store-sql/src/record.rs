@@ -1,5 +1,5 @@
-//! The write path, from a caller's write to its rows: what can be done without the database is done on the caller's task
-//! ([`Submission`]), the rest in memory ([`Plan`]), between one statement that reads first ([`Prefetch`]) and those that write
+//! The write path, from a caller's write to its rows. The caller's task does the work that needs no database
+//! ([`Submission`]). The writer then reads once ([`Prefetch`]), decides in memory ([`Plan`]) and writes
 //! ([`Group`]).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,28 +27,30 @@ use crate::table_rows::Rows;
 use crate::tables::TableWrite;
 use crate::value::{Cell, Column, FromCell, FromRow, Row, Value, signed};
 
-/// The most writes of one group.
+/// The maximum number of writes in a group.
 pub const MAX_GROUP: usize = 256;
 
-/// The most bytes of payload of one group, unless a single write has more.
+/// The maximum payload bytes of a group. A single larger write forms its own group.
 const MAX_GROUP_BYTES: usize = 32 << 20;
 
-/// A write on its way to the writer, its payloads encoded and hashed.
+/// A write for the writer, with encoded and hashed payloads.
 #[derive(Debug)]
 pub struct Submission {
-    /// The organization it is about.
+    /// The organization that the write belongs to.
     pub org: Id,
     begins: bool,
-    /// The index that its first fact must have: imports alone know.
+    /// The required index of the first fact. Only imports set it.
     first: Option<u64>,
     facts: Vec<EncodedFact>,
     guards: Vec<Guard>,
     secrets: Vec<(Id, KeyHash)>,
-    /// The flows in which it begins trails or reports artifacts or attestations, which are numbered there.
+    /// The flows in which the write begins trails or reports artifacts or attestations. Each flow numbers
+    /// these.
     flows: BTreeSet<Id>,
-    /// What it may have builds and decisions of, which are numbered there.
+    /// The series that the write may extend with builds, decisions or deployments. Each series numbers its
+    /// items.
     series: BTreeSet<Series>,
-    /// Where its outcome is sent.
+    /// The channel for the outcome.
     pub reply: Reply<Vec<Entry>>,
 }
 
@@ -68,13 +70,14 @@ impl Submission {
         Self { org, begins, first: Some(first), facts, guards: Vec::new(), secrets, flows, series, reply }
     }
 
-    /// The size of its payloads, in bytes.
+    /// Returns the size of the payloads in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.facts.iter().map(|encoded| encoded.payload.len()).sum()
     }
 
-    /// Whether it sets times back: of all rows that its organization has, so that it takes as long as these are many.
+    /// Returns whether the write corrects the clock. Such a write updates all rows of its organization, so
+    /// its duration grows with their number.
     #[must_use]
     pub fn corrects_clock(&self) -> bool {
         self.facts().any(Fact::turns_time_back)
@@ -99,8 +102,8 @@ fn numbered_series(facts: &[EncodedFact]) -> BTreeSet<Series> {
     facts.iter().flat_map(|encoded| Series::of(&encoded.fact)).collect()
 }
 
-/// The writes in their order, cut where their payloads exceed what a group may have, and before and after a correction of a
-/// clock, which may take long.
+/// Splits the writes into groups, in order. A group ends when its payloads would exceed the limit. A clock
+/// correction gets its own group, because it may take long.
 #[must_use]
 pub fn groups_of(writes: Vec<Submission>) -> Vec<Vec<Submission>> {
     let mut groups: Vec<Vec<Submission>> = Vec::new();
@@ -129,8 +132,8 @@ impl<D: Driver> Recorder for SqlStore<D> {
 }
 
 impl<D: Driver> SqlStore<D> {
-    /// Hands a write to the writer and waits for its outcome, which takes as long as it takes where all rows of an
-    /// organization are changed.
+    /// Enqueues a write and waits for its outcome. A clock correction has no timeout, because it updates all
+    /// rows of an organization.
     pub(crate) async fn submit(
         &self,
         submission: Submission,
@@ -141,7 +144,7 @@ impl<D: Driver> SqlStore<D> {
     }
 }
 
-/// A row of the statement that prefetches.
+/// A result row of the prefetch statement.
 type PrefetchRow = (
     i64,
     Option<i64>,
@@ -154,7 +157,7 @@ type PrefetchRow = (
     Option<Id>,
 );
 
-/// Things to look for, column by column: their numbers, organizations, kinds or what else they lie in, and names.
+/// Keys to look up, by column: number, organization, scope (a kind or a parent), and name.
 #[derive(Debug, Default)]
 struct PrefetchColumns {
     numbers: Vec<Option<i64>>,
@@ -182,20 +185,20 @@ impl PrefetchColumns {
     }
 }
 
-/// What a group has to know before it is planned.
+/// The data that the writer reads before it plans a group.
 #[derive(Debug)]
 pub struct Prefetch {
     orgs: BTreeSet<Id>,
     names: Vec<Name>,
     records: Vec<RecordRef>,
-    /// The flows whose trails, artifacts and attestations are numbered, with their organizations.
+    /// The flows whose trails, artifacts and attestations are numbered, each with its organization.
     flows: Vec<(Id, Id)>,
-    /// What builds and decisions are numbered in, with the organizations.
+    /// The series of builds, decisions and deployments, each with its organization.
     series: Vec<(Id, Series)>,
 }
 
 impl Prefetch {
-    /// What these writes have to know.
+    /// Collects the data that these writes need.
     #[must_use]
     pub fn of(group: &[Submission]) -> Self {
         let mut needed = Needed::default();
@@ -219,8 +222,8 @@ impl Prefetch {
         }
     }
 
-    /// The statement that prefetches, and its values. Where all writes are of one organization and `mixed` is not asked
-    /// for, it names that as one scalar.
+    /// Returns the prefetch statement and its values. If all writes belong to one organization and `mixed` is
+    /// false, the organization is a scalar parameter.
     #[must_use]
     pub fn statement(&self, dialect: Dialect, mixed: bool) -> (&'static str, Vec<Value>) {
         let mut lists = BTreeMap::<List, PrefetchColumns>::new();
@@ -274,8 +277,8 @@ impl Prefetch {
     }
 }
 
-/// The frontier of an organization's ledger, the time of its last entry, and the size that the database has; nothing for
-/// a ledger that begins.
+/// The frontier of a ledger, the time of its last entry, and its size in the database. `was` is `None` for a
+/// new ledger.
 #[derive(Debug)]
 struct Ledger {
     was: Option<u64>,
@@ -284,7 +287,7 @@ struct Ledger {
     changed: bool,
 }
 
-/// What a group will write: decided in memory, write by write, in the order of arrival.
+/// The rows that a group will write. The plan decides in memory, write by write, in the order of arrival.
 #[derive(Debug, Default)]
 pub struct Plan {
     ledgers: BTreeMap<Id, Ledger>,
@@ -293,39 +296,39 @@ pub struct Plan {
     ordinals: Ordinals,
     min_writer_version: i64,
     rebuild_count: i64,
-    /// What the times of writes are compared with.
+    /// The reference clock and its time, for the check of write times.
     clock: Option<(ReferenceClock, Timestamp)>,
 }
 
-/// A ledger's head after a group.
+/// The head of a ledger after a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     /// The organization.
     pub org: Id,
-    /// The size that was seen.
+    /// The size before the group.
     pub was: u64,
-    /// The size it has now.
+    /// The size after the group.
     pub size: u64,
-    /// Its frontier now ([`Frontier::to_bytes`]).
+    /// The frontier after the group ([`Frontier::to_bytes`]).
     pub frontier: Vec<u8>,
 }
 
-/// What a group writes, together or not at all.
+/// The data that a group writes atomically.
 #[derive(Debug)]
 pub struct Group {
-    /// The heads of ledgers that have grown. Each is written only if the ledger has the size that was seen.
+    /// The heads of the ledgers that grow. Each is a compare-and-swap on the size that the writer read.
     pub heads: Vec<Head>,
-    /// The rows of all tables, with the heads of ledgers that begin.
+    /// The rows of all tables, including the heads of new ledgers.
     pub rows: Rows,
-    /// How often the tables had been rebuilt.
+    /// The rebuild count of the tables when the group was planned.
     pub rebuild_count: i64,
 }
 
 impl Plan {
-    /// A plan that begins with what the statement of [`Prefetch`] read.
+    /// Creates a plan from the rows of the [`Prefetch`] statement.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] when that cannot be read.
+    /// Returns [`StoreError::Corrupt`] if a row cannot be decoded.
     pub fn new(prefetch: &Prefetch, rows: Vec<Row>) -> StoreResult<Self> {
         let mut plan = Self::default();
         for row in rows {
@@ -365,36 +368,37 @@ impl Plan {
                         plan.ordinals.set_greatest_of(*org, series.clone(), greatest);
                     }
                 }
-                // A name that leads nowhere, a record that is not there.
+                // An unused name, or a record that does not exist.
                 _ => {}
             }
         }
         Ok(plan)
     }
 
-    /// The plan, which compares the times of writes with this clock.
+    /// Sets the clock for the check of write times.
     #[must_use]
     pub fn with_clock(mut self, clock: ReferenceClock, time: Timestamp) -> Self {
         self.clock = Some((clock, time));
         self
     }
 
-    /// Whether programs of this version may write.
+    /// Returns whether programs of this version may write.
     #[must_use]
     pub const fn admits_version(&self, version: i64) -> bool {
         self.min_writer_version <= version
     }
 
-    /// Whether there is nothing to write.
+    /// Returns whether the plan has nothing to write.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ledgers.values().all(|ledger| !ledger.changed)
     }
 
-    /// Takes a write into the group, or refuses it and stays as it was.
+    /// Adds a write to the group. A refused write leaves the plan unchanged.
     ///
     /// # Errors
-    /// When a row cannot be encoded, which is a defect: the plan is of no use any more.
+    /// Returns an error if a row cannot be encoded. This is a defect, and the plan must not be used
+    /// afterwards.
     pub fn accept(&mut self, write: &Submission) -> serde_json::Result<StoreResult<Vec<Entry>>> {
         if let Err(refusal) = self.check(write) {
             return Ok(Err(refusal));
@@ -407,7 +411,7 @@ impl Plan {
     }
 
     fn check(&self, write: &Submission) -> StoreResult<()> {
-        // What is imported was recorded elsewhere, at any time.
+        // Imported facts were recorded elsewhere, so they may have any time.
         if let (Some((clock, time)), None, Some(first)) = (self.clock, write.first, write.facts.first()) {
             clock.check(first.at, time)?;
         }
@@ -429,14 +433,14 @@ impl Plan {
         if goes_back { Err(older_entries()) } else { Ok(()) }
     }
 
-    /// Gives a fact its index in the ledger, and its rows.
+    /// Appends a fact to the ledger and adds its rows.
     fn append(&mut self, write: &Submission, encoded: &EncodedFact) -> serde_json::Result<Entry> {
         let missing = || serde::ser::Error::custom("the ledger was not prefetched");
         let ledger = self.ledgers.get_mut(&write.org).ok_or_else(missing)?;
         let EncodedFact { fact, actor, payload, payload_sha256, .. } = encoded;
         let index = ledger.frontier.size();
-        // Of two servers one's clock may be behind; time goes back in a ledger only where that is what the fact says. An
-        // import is as it is.
+        // The clock of one server may be behind another's. A ledger's time goes back only if the fact
+        // corrects the clock. An import keeps its times.
         let exactly = write.first.is_some() || fact.turns_time_back();
         let at = if exactly { encoded.at } else { encoded.at.max(ledger.at) };
         ledger.at = at;
@@ -465,10 +469,10 @@ impl Plan {
         Ok(Entry { index, leaf_hash })
     }
 
-    /// What is to be written.
+    /// Returns the data to write.
     ///
     /// # Errors
-    /// When a row cannot be encoded, which is a defect.
+    /// Returns an error if a row cannot be encoded, which is a defect.
     pub fn into_group(self) -> serde_json::Result<Group> {
         let Self { ledgers, rows, rebuild_count, .. } = self;
         let (mut rows, mut heads) = (rows.into_rows()?, Vec::new());
@@ -484,15 +488,15 @@ impl Plan {
 }
 
 impl Group {
-    /// A group of rows alone, whose ledgers are written already.
+    /// Creates a group of rows only, for ledgers that are already written.
     #[must_use]
     pub const fn of_rows(rows: Rows) -> Self {
         Self { heads: Vec::new(), rows, rebuild_count: 0 }
     }
 
-    /// For PostgreSQL: the one statement by which a program of this version writes everything if the ledgers are as they
-    /// were seen, and that answers whether they were; and its values. Unless `mixed`, a group of one organization names
-    /// that as one scalar.
+    /// Returns PostgreSQL's single statement for the group, with its values. The statement writes everything
+    /// if the ledgers are unchanged since the prefetch and this version may write, and returns whether it
+    /// did. Unless `mixed` is set, a group of one organization passes the organization as a scalar.
     #[must_use]
     pub fn into_statement(self, version: i64, mixed: bool) -> (&'static str, Vec<Value>) {
         let Self { heads, rows, rebuild_count } = self;

@@ -19,7 +19,7 @@ const KIND: &str = "repo";
 
 const REPOS: Sql = Sql::same("evidence.repo x WHERE x.org = $1");
 const NAMED: Sql = Sql::same(" AND x.name = $4");
-/// In PostgreSQL only ASCII letters have another case under the collation of the column.
+/// In PostgreSQL, the collation of the column changes the case of ASCII letters only.
 const NAME_HAS_FOLDED: Sql = Sql::each(
     " AND instr(lower(x.name), lower($5)) > 0",
     " AND strpos(lower(x.name), lower($5 COLLATE \"C\")) > 0",
@@ -43,20 +43,21 @@ const TAGGED: Sql = Sql::each(
                 AND n.tags ? f.key AND (f.value IS NULL OR n.tags->>f.key = f.value)))",
 );
 
-/// A path so written that one begins another exactly if its segments do.
+/// Encodes a path so that it is a string prefix of another path exactly if its segments are a prefix of the
+/// other's segments.
 pub(crate) fn path(segments: &[String]) -> String {
     segments.iter().map(|segment| format!("{},", serde_json::Value::from(segment.as_str()))).collect()
 }
 
 const PROVIDER: Sql = Sql::same("x.provider");
 const INSTANCE: Sql = Sql::same("x.vcs_instance");
-/// The segment at the place `$3`.
+/// Selects the segment at the position `$3`.
 const SEGMENT: Sql = Sql::each(
     "json_extract('[' || rtrim(x.namespace, ',') || ']', '$[' || $3 || ']')",
     "(('[' || rtrim(x.namespace, ',') || ']')::json->>($3::bigint)::int) COLLATE \"C\"",
 );
 
-/// The end of the index of names.
+/// Reads the end of the index of names.
 const NEWEST: Sql = Sql::same(concat!(
     "SELECT x.ledger_index, ",
     payload!("x"),
@@ -64,7 +65,7 @@ const NEWEST: Sql = Sql::same(concat!(
     ORDER BY x.id DESC LIMIT 1"
 ));
 
-/// Of each name the first ids, by an index of both.
+/// Selects the first ids of each name, by an index of both.
 const OF_NAMES: Sql = Sql::each(
     "SELECT x.name, x.id FROM json_each($2) w CROSS JOIN evidence.repo x
         ON x.org = $1 AND x.name = w.value AND x.id IN (
@@ -73,10 +74,10 @@ const OF_NAMES: Sql = Sql::each(
         SELECT name, id FROM evidence.repo WHERE org = $1 AND name = w.value ORDER BY id LIMIT $3) x",
 );
 
-/// Reads no fact.
+/// Selects the id only, without the fact.
 const ID: Sql = Sql::same("x.id");
 
-/// The ids of a page.
+/// Decodes the ids of a page.
 fn ids(_: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<Id>> {
     page.into_iter().map(|(_, id)| Id::from_cell(Cell::Text(id.text()?.to_owned()))).collect()
 }
@@ -102,7 +103,8 @@ fn listing(filter: &RepoFilter) -> Listing {
     Listing { from: REPOS, filter: conditions(filter).collect(), order, narrow: false, counted: true }
 }
 
-/// The statement for the different values that the repos which the filter admits have of a facet: the first `$2`.
+/// Returns the statement for the first `$2` distinct values of a facet, among the repos that the filter
+/// selects.
 fn different_values(dialect: Dialect, filter: &RepoFilter, facet: RepoFacet) -> String {
     let column = match facet {
         RepoFacet::Provider => PROVIDER,
@@ -116,7 +118,7 @@ fn different_values(dialect: Dialect, filter: &RepoFilter, facet: RepoFacet) -> 
     )
 }
 
-/// What a list is narrowed by, to bind from `$4` on.
+/// Returns the values of the filter, bound from `$4` on.
 fn values(filter: &RepoFilter) -> Vec<Value> {
     vec![
         filter.name.clone().into(),

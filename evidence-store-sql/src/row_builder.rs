@@ -1,4 +1,4 @@
-//! From facts to rows: everything besides the ledger by which they are found.
+//! Converts facts to the index rows of the tables beside the ledger.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,16 +22,16 @@ use crate::value::Value;
 /// An organization, or a flow in it.
 type NumberedWithin = (Id, Option<Id>);
 
-/// What an organization has of builds, decisions and deployments.
+/// A numbered series of builds, decisions or deployments in an organization.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Series {
-    /// Builds of a content: none, or one.
+    /// Builds of one content: at most one.
     Content(Fingerprint),
     /// Builds.
     Builds,
     /// Builds of a repo.
     RepoBuilds(Id),
-    /// Decisions about the control of this identifier.
+    /// Decisions about the control with this identifier.
     Decisions(String),
     /// Deployments.
     Deployments,
@@ -42,7 +42,7 @@ pub(crate) enum Series {
 }
 
 impl Series {
-    /// What a fact is, or may be, one more of.
+    /// Returns the series that a fact extends, or may extend.
     pub(crate) fn of(fact: &Fact) -> Vec<Self> {
         match fact {
             Fact::ArtifactReported { record } => {
@@ -67,7 +67,7 @@ impl Series {
         }
     }
 
-    /// What the statement that prefetches calls it, and what it is about.
+    /// Returns the name of the series in the prefetch statement, and its subject.
     pub(crate) fn key(&self) -> (&'static str, String) {
         match self {
             Self::Content(fingerprint) => ("content", fingerprint.to_string()),
@@ -81,13 +81,13 @@ impl Series {
     }
 }
 
-/// The greatest ordinals of trails and artifacts, in organizations and in flows, of attestations, in flows, and of builds and
-/// decisions: those that begin or are reported get the next ones, from 1 on.
+/// The greatest ordinals of trails and artifacts (per organization and flow), of attestations (per flow), and
+/// of each series. New items get the next ordinal, starting at 1.
 #[derive(Debug, Default)]
 pub(crate) struct Ordinals {
     trails: BTreeMap<NumberedWithin, u64>,
     artifacts: BTreeMap<NumberedWithin, u64>,
-    /// In flows alone.
+    /// Per flow only.
     attestations: BTreeMap<NumberedWithin, u64>,
     series: BTreeMap<(Id, Series), u64>,
 }
@@ -133,26 +133,26 @@ impl Ordinals {
     }
 }
 
-/// Gathers the rows of facts.
+/// Collects the rows of facts.
 #[derive(Debug, Default)]
 pub(crate) struct RowBuilder {
     rows: Rows,
     names: NameChanges,
-    /// By trail, so that each is written once.
+    /// By trail, so that each pair is written once.
     commits: BTreeSet<(Id, String)>,
-    /// By organization, kind and id of the record, as they are in the end.
+    /// The final tags by organization, and by kind and id of the record.
     tags: BTreeMap<(Id, &'static str, Id), Tags>,
     intervals: Intervals,
 }
 
 impl RowBuilder {
-    /// Adds a row: the table's columns in their order.
+    /// Adds a row: the table's columns in order.
     pub(crate) fn push(&mut self, table: TableWrite, row: Vec<Value>) {
         self.rows.push(table, row);
     }
 
-    /// Adds the rows by which a fact of this time is found, the entry of its organization's ledger at this index:
-    /// everything besides the ledger that follows from it.
+    /// Adds the index rows of a fact. The fact was recorded at this time as the entry at this index of its
+    /// organization's ledger. The rows comprise everything that follows from the ledger.
     pub(crate) fn index(
         &mut self,
         (org, index): (Id, u64),
@@ -423,7 +423,7 @@ impl RowBuilder {
                 }
                 IndexRow::Allowed { environment, fingerprint, ends_at, withdrawn } => {
                     let key = [this.clone(), environment.into(), fingerprint.into(), index.clone()];
-                    // A withdrawn one is not in force, whatever the time; one without an end always is.
+                    // A withdrawn entry is never in force; an entry without an end always is.
                     let end =
                         if withdrawn { i64::MIN } else { ends_at.map_or(i64::MAX, Timestamp::as_micros) };
                     rows.push(TableWrite::Allowed, [&key[..], &[end.into()]].concat());
@@ -443,14 +443,14 @@ impl RowBuilder {
                     rows.push(TableWrite::Attachment, vec![this.clone(), sha256(), file.size.into()]);
                     rows.push(TableWrite::DeletePending, vec![this.clone(), sha256()]);
                 }
-                // What is expected to be there follows from the ledger.
+                // `fsck` derives the expected texts from the ledger, so no row records their use.
                 IndexRow::TextUse { .. } => {}
             }
         }
         Ok(())
     }
 
-    /// The rows of everything that was added.
+    /// Returns the rows of all facts that were added.
     pub(crate) fn into_rows(self) -> serde_json::Result<Rows> {
         let Self { mut rows, names, tags, intervals, .. } = self;
         intervals.write(&mut rows)?;
@@ -470,7 +470,7 @@ impl RowBuilder {
             }
         }
         for (Name { org, key }, Denoted { id, alias }) in names.put() {
-            // Others are columns of tables of their own.
+            // Other names are columns of their own tables.
             if let (Some(org), Some(kind)) = (org, key.kind().filter(|kind| !kind.has_own_name_rows())) {
                 let (kind, name) = (kind.as_str().into(), (*key.name()).into());
                 rows.push(TableWrite::Name, vec![Value::Org(*org), kind, name, id.into(), alias.into()]);
@@ -488,12 +488,12 @@ impl RowBuilder {
     }
 }
 
-/// A column of JSON.
+/// Encodes a JSON column.
 fn json(value: &(impl Serialize + ?Sized)) -> serde_json::Result<Value> {
     serde_json::to_string(value).map(Value::from)
 }
 
-/// A value that JSON would write as a string, or null: a role, a provider.
+/// Encodes a value that serializes to a JSON string (a role, a provider), or null.
 fn word(value: &impl Serialize) -> serde_json::Result<Value> {
     match serde_json::to_value(value)? {
         serde_json::Value::String(text) => Ok(text.into()),

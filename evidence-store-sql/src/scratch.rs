@@ -1,4 +1,5 @@
-//! Scratch tables beside the store's, derived from the ledgers: for `fsck`, for `rebuild`, and for migrations.
+//! Scratch tables next to the store's tables, derived from the ledgers. `fsck`, `rebuild` and migrations use
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -33,76 +34,78 @@ use statements::{
     VANISHED,
 };
 
-/// How many rows of a table are named, and how many attachments; the first of them is what an operator needs.
+/// The maximum number of rows of a table, and of attachments, that a report names. Operators need the first
+/// of them.
 pub(crate) const MAX_NAMED: u8 = 10;
 
-/// How many rows SQLite deletes by the keys that it holds in memory.
+/// The number of rows that SQLite deletes per batch. The keys of a batch are in memory.
 const DELETED_AT_A_TIME: usize = 4096;
 
-/// How many chunks of an attachment are read at a time.
+/// The number of attachment chunks that one query reads.
 const CHUNKS_AT_A_TIME: i64 = 16;
 
-/// What stands for the schema of the scratch tables.
+/// The placeholder for the schema of the scratch tables.
 const SCRATCH: &str = "scratch.";
 
-/// A connection that nobody else uses, with a second set of tables, empty at first, beside those of the store. What is
-/// not committed goes with it.
+/// An exclusive connection with a second set of tables, initially empty, next to the store's tables. Dropping
+/// the session rolls back uncommitted changes.
 pub trait ScratchSession: Send + Sized + 'static {
-    /// The database's dialect.
+    /// The SQL dialect of the database.
     const DIALECT: Dialect;
 
-    /// The schema of the store's tables, with its dot.
+    /// Returns the schema of the store's tables, with the trailing dot.
     fn stored(&self) -> &str;
 
-    /// The schema of the scratch tables, with its dot.
+    /// Returns the schema of the scratch tables, with the trailing dot.
     fn scratch(&self) -> &str;
 
-    /// The version of the tables that this program writes.
+    /// Returns the version of the tables that this program writes.
     fn version(&self) -> i64;
 
-    /// Every row of a statement.
+    /// Returns every row of a statement.
     fn rows(&mut self, sql: &str, values: Vec<Value>) -> impl Future<Output = StoreResult<Vec<Row>>> + Send;
 
     /// Runs statements without values.
     fn execute(&mut self, sql: &str) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// Inserts rows of one organization into the scratch tables. `org` is its value in the column `org`.
+    /// Inserts rows of one organization into the scratch tables. `org` is the organization's value in the
+    /// column `org`.
     fn write(&mut self, org: &Cell, rows: Rows) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// SQLite: what the note beside the file says was written and the database has not, a sentence each. PostgreSQL does not
-    /// start without its log, so that there is nothing to look for.
+    /// SQLite: returns a sentence for each write that a note beside the file records but the database lacks.
+    /// PostgreSQL: returns nothing, because the server does not start without its log.
     fn losses(&mut self) -> impl Future<Output = StoreResult<Vec<String>>> + Send;
 
-    /// SQLite: checkpoints the write-ahead log between two snapshots, so that it does not grow during a check. Gives up
-    /// after 50 ms of readers. PostgreSQL: does nothing.
+    /// SQLite: checkpoints the write-ahead log between two snapshots, so that it does not grow during a
+    /// check. Waits at most 50 ms for readers. PostgreSQL: does nothing.
     fn checkpoint_wal(&mut self) -> impl Future<Output = StoreResult<()>> + Send;
 
     /// Ends the session.
     fn end(self) -> impl Future<Output = StoreResult<()>> + Send;
 }
 
-/// A ledger of the store: its organization, what to call it, and how many entries its head tells of.
+/// A ledger of the store: its organization, the name for reports, and the number of entries by its head.
 pub(crate) type Ledger = (Cell, String, i64);
 
-/// An attachment: its organization, its hash, and its size.
+/// An attachment: its organization, its hash, and its size in bytes.
 pub(crate) type Blob = (Cell, String, i64);
 
-/// How far the rows of a ledger were derived.
+/// The progress of deriving the rows of a ledger.
 #[derive(Debug, Default)]
 pub(crate) struct Derivation {
-    /// The id of its organization, which its first fact tells.
+    /// The id of the organization, from the ledger's first fact.
     id: Option<Id>,
     ordinals: Ordinals,
 }
 
-/// The scratch tables, and the store beside them.
+/// The scratch tables and the store's tables of a session.
 pub(crate) struct Scratch<S> {
     session: S,
     tables: Vec<Derived>,
 }
 
 impl<S: ScratchSession> Scratch<S> {
-    /// Takes over a session whose scratch tables are empty.
+    /// Takes over a session whose scratch tables are empty, and reads the list of derived tables.
     pub(crate) async fn new(session: S) -> StoreResult<Self> {
         let mut scratch = Self { session, tables: Vec::new() };
         for (name, key) in scratch.rows::<(String, String)>(TABLES.text(S::DIALECT), vec![]).await? {
@@ -114,7 +117,7 @@ impl<S: ScratchSession> Scratch<S> {
         Ok(scratch)
     }
 
-    /// The tables that can be read by numbers of rows: the column that has them.
+    /// The column with row numbers, in tables that are read by ranges of rows.
     const NUMBER: &'static str = match S::DIALECT {
         Dialect::Sqlite => "rowid",
         Dialect::Postgres => "row_number",
@@ -141,17 +144,17 @@ impl<S: ScratchSession> Scratch<S> {
         self.session.execute(&sql).await
     }
 
-    /// Begins to read the store as it is now.
+    /// Begins a transaction that reads one snapshot of the store.
     pub(crate) async fn begin(&mut self) -> StoreResult<()> {
         self.execute(BEGIN.text(S::DIALECT)).await
     }
 
-    /// Begins to change the store, which nobody else does until the end.
+    /// Begins a transaction that changes the store and blocks other writers.
     pub(crate) async fn begin_writing(&mut self) -> StoreResult<()> {
         self.execute(BEGIN_WRITING.text(S::DIALECT)).await
     }
 
-    /// Begins to change what nobody else does, for it is made ready for a later version.
+    /// Begins a transaction that changes data that only a migration writes.
     pub(crate) async fn begin_changing(&mut self) -> StoreResult<()> {
         self.execute(BEGIN_CHANGING.text(S::DIALECT)).await
     }
@@ -164,14 +167,14 @@ impl<S: ScratchSession> Scratch<S> {
         self.execute("ROLLBACK").await
     }
 
-    /// Ends what was begun to read the store. In SQLite the scratch tables are empty again where a page was
-    /// found to be damaged.
+    /// Ends a read transaction. If SQLite read a damaged page, the transaction is rolled back and the scratch
+    /// tables are empty again.
     pub(crate) async fn end_reading(&mut self) -> StoreResult<()> {
         if self.hit_damaged_page().await? { self.roll_back().await } else { self.commit().await }
     }
 
-    /// Whether a page was found to be damaged since reading began: from then on SQLite writes to no database of the
-    /// connection until the transaction is rolled back.
+    /// Returns whether a damaged page was read in this transaction. After such a read, SQLite refuses to
+    /// write to any database of the connection until a rollback.
     pub(crate) async fn hit_damaged_page(&mut self) -> StoreResult<bool> {
         if S::DIALECT == Dialect::Postgres {
             return Ok(false);
@@ -186,7 +189,7 @@ impl<S: ScratchSession> Scratch<S> {
         self.session.checkpoint_wal().await
     }
 
-    /// Ends the session, and with it what it has not committed.
+    /// Ends the session and rolls back uncommitted changes.
     pub(crate) async fn end(self) -> StoreResult<()> {
         self.session.end().await
     }
@@ -205,18 +208,19 @@ impl<S: ScratchSession> Scratch<S> {
         self.execute(&clear).await
     }
 
-    /// Begins what may meet damage: PostgreSQL aborts the whole transaction on an error unless there is a savepoint.
+    /// Sets a savepoint before statements that may hit damage. Without it, PostgreSQL aborts the whole
+    /// transaction on an error.
     pub(crate) async fn savepoint(&mut self) -> StoreResult<()> {
         self.execute(SAVEPOINT.text(S::DIALECT)).await
     }
 
-    /// Undoes what was done since.
+    /// Undoes the statements since the savepoint.
     pub(crate) async fn rollback_to_savepoint(&mut self) -> StoreResult<()> {
         self.execute(ROLLBACK_TO_SAVEPOINT.text(S::DIALECT)).await
     }
 
-    /// What was found since the savepoint, or nothing where a part of the store cannot be read, which is a problem, named
-    /// once.
+    /// Returns the result since the savepoint. If a part of the store cannot be read, returns the default and
+    /// adds the damage to `problems`, once.
     pub(crate) async fn or_report_damage<T: Default>(
         &mut self,
         part: &str,
@@ -259,8 +263,9 @@ impl<S: ScratchSession> Scratch<S> {
         Ok(rows.into_iter().map(|(value,)| value).collect())
     }
 
-    /// What SQLite itself finds wrong with a table and its indexes, each as the store was at some time: of the whole file
-    /// at once it would be the same, and keep everything that is written meanwhile in the log.
+    /// Returns the problems that SQLite's integrity check finds in each table and its indexes. Each table is
+    /// checked in its own snapshot: a check of the whole file would keep everything that is written meanwhile
+    /// in the write-ahead log.
     pub(crate) async fn integrity(&mut self) -> StoreResult<Vec<String>> {
         let mut problems = Vec::new();
         if S::DIALECT == Dialect::Postgres {
@@ -276,7 +281,7 @@ impl<S: ScratchSession> Scratch<S> {
         Ok(problems)
     }
 
-    /// What was written and is not there any more.
+    /// Returns a sentence for each lost write.
     pub(crate) async fn losses(&mut self) -> StoreResult<Vec<String>> {
         match self.session.losses().await {
             Err(StoreError::Corrupt { what }) => {
@@ -286,7 +291,7 @@ impl<S: ScratchSession> Scratch<S> {
         }
     }
 
-    /// The time: in PostgreSQL that of the database's clock, which all servers share.
+    /// Returns the current time. In PostgreSQL this is the clock of the database, which all servers share.
     pub(crate) async fn now(&mut self) -> StoreResult<Timestamp> {
         let now = self.rows::<(Timestamp,)>(NOW.text(S::DIALECT), vec![]).await?;
         now.into_iter()
@@ -295,7 +300,8 @@ impl<S: ScratchSession> Scratch<S> {
             .ok_or_else(|| StoreError::Failed("the database has no time".into()))
     }
 
-    /// The ledgers of the organizations after this one, in a transaction of its own.
+    /// Returns the ledgers of the organizations after `after`, in a transaction of its own. Damage is an
+    /// error.
     pub(crate) async fn ledgers(&mut self, after: Option<Cell>) -> StoreResult<Vec<Ledger>> {
         let mut problems = Vec::new();
         self.begin().await?;
@@ -304,8 +310,8 @@ impl<S: ScratchSession> Scratch<S> {
         problems.pop().map_or(Ok(ledgers), |problem| Err(StoreError::corrupt(problem)))
     }
 
-    /// The same, whether or not they have a head or an organization, as far as one of the tables tells of them that can be
-    /// read.
+    /// Returns the ledgers of the organizations after `after` that have readable entries or heads. A ledger
+    /// may lack its head or its organization. Unreadable tables are added to `problems`.
     pub(crate) async fn readable_ledgers(
         &mut self,
         after: Option<Cell>,
@@ -336,7 +342,7 @@ impl<S: ScratchSession> Scratch<S> {
         head.map(|(size, hashes)| frontier(size, &hashes)).transpose()
     }
 
-    /// Entries of a ledger as they were recorded, whatever clocks were corrected since.
+    /// Returns entries of a ledger with their recorded times, without clock corrections.
     pub(crate) async fn entries(
         &mut self,
         org: &Cell,
@@ -348,7 +354,7 @@ impl<S: ScratchSession> Scratch<S> {
         rows.into_iter().map(entry).collect()
     }
 
-    /// The hashes that are stored of these nodes, by level and index.
+    /// Returns the stored hashes of these nodes, by level and index.
     pub(crate) async fn nodes(
         &mut self,
         org: &Cell,
@@ -362,19 +368,20 @@ impl<S: ScratchSession> Scratch<S> {
         Ok(rows.into_iter().map(|(level, index, hash)| ((level, index), hash)).collect())
     }
 
-    /// How many entries lie past a ledger's head, and how many nodes there are.
+    /// Returns the number of entries past a ledger's head, and the number of its nodes.
     pub(crate) async fn rows_past_head(&mut self, org: &Cell, size: u64) -> StoreResult<(u64, u64)> {
         let found = self.rows(ROWS_PAST_HEAD, vec![org.clone().into(), size.into()]).await?;
         Ok(found.into_iter().next().unwrap_or_default())
     }
 
-    /// The hashes of keys, which no ledger has, by their digests, which ledgers have.
+    /// Returns the stored hashes of API keys by their digests. Ledgers contain only the digests.
     pub(crate) async fn key_hashes(&mut self) -> StoreResult<BTreeMap<String, KeyHash>> {
         let hashes = self.column(KEY_HASHES, vec![]).await?.into_iter().map(KeyHash::stored);
         Ok(hashes.map(|hash| (hash.fingerprint(), hash)).collect())
     }
 
-    /// Writes the rows of the next facts of a ledger, and answers the texts that they refer to and none keeps.
+    /// Writes the rows of the next facts of a ledger. Returns the texts that these facts refer to and that no
+    /// entry contains.
     pub(crate) async fn derive(
         &mut self,
         org: &Cell,
@@ -414,7 +421,7 @@ impl<S: ScratchSession> Scratch<S> {
         self.column(TEXTS_MISSING.text(S::DIALECT), vec![org.clone().into(), texts]).await
     }
 
-    /// Of the contents that these facts report those that facts before them reported.
+    /// Returns the fingerprints in these facts that earlier facts already reported.
     async fn built(&mut self, org: &Cell, facts: &[Fact]) -> StoreResult<BTreeSet<String>> {
         let reported = facts.iter().filter_map(|fact| match fact {
             Fact::ArtifactReported { record } => Some(record.fingerprint.to_string()),
@@ -429,7 +436,7 @@ impl<S: ScratchSession> Scratch<S> {
         Ok(built.into_iter().collect())
     }
 
-    /// What the stored tables have other than they should, of the organizations whose rows were derived.
+    /// Returns the differences between the stored tables and the derived rows, for a range of organizations.
     pub(crate) async fn differences(&mut self, range: &OrgRange) -> StoreResult<Vec<String>> {
         let mut problems = Vec::new();
         for table in self.tables.clone() {
@@ -449,7 +456,8 @@ impl<S: ScratchSession> Scratch<S> {
         Ok(problems)
     }
 
-    /// How many contents that records of these organizations name are not in the store, and the first of them.
+    /// Returns the number of attachments that records of these organizations reference but the store lacks,
+    /// and names the first of them.
     pub(crate) async fn missing_attachments(&mut self) -> StoreResult<(u64, Vec<String>)> {
         let values = vec![i64::from(MAX_NAMED).into()];
         let missing = self.rows::<(String, String, u64)>(BLOBS_MISSING.text(S::DIALECT), values).await?;
@@ -458,7 +466,7 @@ impl<S: ScratchSession> Scratch<S> {
         Ok((count, named.collect()))
     }
 
-    /// What is wrong with the store as a whole.
+    /// Returns the problems of the store as a whole.
     pub(crate) async fn whole_store_problems(&mut self) -> StoreResult<Vec<String>> {
         let mut problems = Vec::new();
         self.begin().await?;
@@ -484,7 +492,8 @@ impl<S: ScratchSession> Scratch<S> {
         });
         let others = OF_ORGANIZATIONS.map(|table| (table.to_owned(), ORPHANED));
         self.end_reading().await?;
-        // Each table as it was at some time, for what is written meanwhile stays in the log of a SQLite file.
+        // Each table gets its own snapshot, because SQLite's write-ahead log keeps everything that is written
+        // during a snapshot.
         for (table, sql) in derived.chain(others) {
             self.begin().await?;
             let sql = sql.replace("{table}", &table);
@@ -508,7 +517,8 @@ impl<S: ScratchSession> Scratch<S> {
         Ok(problems)
     }
 
-    /// What would be lost for good if the scratch tables of these organizations took the place of what is stored.
+    /// Returns a line for everything that would be lost permanently if the scratch tables of these
+    /// organizations replaced the stored tables.
     pub(crate) async fn unrecoverable_rows(&mut self, range: &OrgRange) -> StoreResult<Vec<String>> {
         let mut problems = Vec::new();
         for (part, what, sql, column) in [
@@ -522,9 +532,9 @@ impl<S: ScratchSession> Scratch<S> {
         Ok(problems)
     }
 
-    /// Puts what was derived from every ledger in the place of what is stored, and answers how many rows that changed;
-    /// nothing where that is left to a newer program. What is to go goes first from all tables, for names and numbers may
-    /// have been exchanged.
+    /// Replaces the stored rows with the rows derived from every ledger. Returns the number of changed rows,
+    /// or `None` if a newer program must do it. First deletes the differing rows of all tables, then inserts,
+    /// because names and numbers may have been exchanged between rows.
     pub(crate) async fn swap_in_all(&mut self) -> StoreResult<Option<u64>> {
         let min_writer = self.rows::<(i64,)>(MIN_WRITER_VERSION, vec![]).await?;
         if min_writer.first().is_some_and(|(version,)| *version > self.session.version()) {
@@ -545,7 +555,7 @@ impl<S: ScratchSession> Scratch<S> {
         Ok(Some(marked.iter().sum()))
     }
 
-    /// Notes the keys of the rows of a table that differ, and answers how many there are.
+    /// Records the keys of a table's rows that differ, and returns their number.
     pub(crate) async fn record_differing_keys(&mut self, name: &str, range: &OrgRange) -> StoreResult<u64> {
         let table = self.table(name)?;
         let differ =
@@ -563,7 +573,7 @@ impl<S: ScratchSession> Scratch<S> {
         Ok(count.first().map_or(0, |(count,)| *count))
     }
 
-    /// Puts the rows of a table in their place whose marks have numbers after the first and up to the second.
+    /// Replaces the rows of a table whose recorded keys have numbers greater than `after` and at most `upto`.
     pub(crate) async fn swap_in(&mut self, name: &str, after: u64, upto: u64) -> StoreResult<()> {
         let table = self.table(name)?;
         self.delete(&table, after, upto).await?;
@@ -585,7 +595,7 @@ impl<S: ScratchSession> Scratch<S> {
                 ))
                 .await;
         }
-        // Row by row: for a row value in a list SQLite uses the first column of the key alone.
+        // Deletes row by row: for a row value in an `IN` list, SQLite uses only the first column of the key.
         let is = table.key.iter().zip(1..).map(|(column, number)| format!("{column} = ${number}"));
         let delete =
             format!("DELETE FROM evidence.\"{name}\" WHERE {}", is.collect::<Vec<_>>().join(" AND "));
@@ -607,7 +617,7 @@ impl<S: ScratchSession> Scratch<S> {
         let number = Self::NUMBER;
         let is =
             key.iter().map(|column| format!("t.{column} = d.{column}")).collect::<Vec<_>>().join(" AND ");
-        // In SQLite the order of the tables is kept.
+        // In SQLite, `CROSS JOIN` fixes the order of the tables.
         let join = match S::DIALECT {
             Dialect::Sqlite => "CROSS JOIN",
             Dialect::Postgres => "JOIN",
@@ -624,20 +634,20 @@ impl<S: ScratchSession> Scratch<S> {
         table.cloned().ok_or_else(|| StoreError::Failed(format!("there is no table {name}").into()))
     }
 
-    /// Whether there is such a table that follows from the ledgers.
+    /// Returns whether a table of this name is derived from the ledgers.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.tables.iter().any(|table| table.name == name)
     }
 
-    /// The last organization whose tables were derived again for a version, if one's were; nothing at all if all were, or a
-    /// newer program does it.
+    /// Returns the last organization whose tables were rederived for a version. The inner value is `None`
+    /// before the first organization. Returns `None` if all are done, or if a newer program does it.
     pub(crate) async fn rederived_through(&mut self, version: i64) -> StoreResult<Option<Option<Cell>>> {
         let upto =
             self.rows::<(Option<Cell>,)>(REDERIVED_THROUGH.text(S::DIALECT), vec![version.into()]).await?;
         Ok(upto.into_iter().next().map(|(upto,)| upto))
     }
 
-    /// Notes that the tables of these organizations were derived again too.
+    /// Records that the tables of these organizations were rederived too.
     pub(crate) async fn note_rederived(&mut self, version: i64, range: &OrgRange) -> StoreResult<()> {
         let (sql, values) = match range.upto.clone() {
             Some(upto) => (NOTE_REDERIVED, vec![version.into(), upto.into()]),
@@ -646,8 +656,8 @@ impl<S: ScratchSession> Scratch<S> {
         self.rows::<Row>(sql, values).await.map(drop)
     }
 
-    /// The attachment after this one, or the first, and whether it still has the content that it is named after, as the
-    /// store is at one time.
+    /// Returns the next attachment after `last`, or the first. Also returns whether its content still matches
+    /// its hash. Both come from one snapshot.
     pub(crate) async fn next_blob(
         &mut self,
         last: Option<(Cell, String)>,
@@ -661,12 +671,13 @@ impl<S: ScratchSession> Scratch<S> {
             Ok([blob, ..]) => Some((blob.clone(), self.is_whole(blob).await)),
             _ => None,
         };
-        // It may have ended with an error already.
+        // An error may have ended the transaction already.
         self.end_reading().await?;
         next.map(|_| checked)
     }
 
-    /// Whether numbered chunks are the content of this hash and size, as a reader finds them. They are read a few at a time.
+    /// Returns whether the numbered chunks form the content of this hash and size. The chunks are read a few
+    /// at a time.
     async fn is_whole(&mut self, (org, sha256, size): &Blob) -> StoreResult<bool> {
         let (mut digest, mut length, mut number) = (Digest::default(), 0, 0_i64);
         loop {
@@ -687,7 +698,7 @@ impl<S: ScratchSession> Scratch<S> {
     }
 }
 
-/// The hash that a fact's key is kept with: the one whose digest the ledger has.
+/// Returns the stored hash of the key that a fact creates: the hash whose digest is in the ledger.
 fn secrets(fact: &Fact, hashes: &BTreeMap<String, KeyHash>) -> Vec<(Id, KeyHash)> {
     let Fact::ApiKeyCreated { record } = fact else { return Vec::new() };
     hashes.get(&record.hash_sha256).map(|hash| (record.id, hash.clone())).into_iter().collect()

@@ -15,7 +15,7 @@ use crate::store::SqlStore;
 const KIND: &str = "service_account";
 const KEY: &str = "api_key";
 
-/// The keys `k` of the owner `$2` that work at `$3`.
+/// The API keys `k` of the owner `$2` that are valid at the time `$3`.
 macro_rules! working {
     () => {
         "k.org = $1 AND k.owner_id = $2

@@ -1,16 +1,19 @@
-//! The statements by which PostgreSQL writes groups. They are few, whatever facts a group holds: each connection plans each
-//! of them, and again every few seconds.
+//! The PostgreSQL statements that write groups. A few statements serve all combinations of facts, because
+//! each connection plans every statement, and plans it again every few seconds.
 
 use std::sync::LazyLock;
 
 use crate::table_rows::Rows;
 use crate::tables::TableWrite;
 
-/// Locks the heads `$1`, which stand in the order of their organizations, so that two servers never wait for each other,
-/// and goes on only if each still has the size that was seen: everything that a guard rests on changes with its
-/// organization's ledger alone. Organizations and users are named in the whole store; there the unique indexes decide.
-/// Nor does it go on where a newer program lets this one, of version `$5`, write no more, or the tables were rebuilt
-/// since it looked, `$6` times then: what was looked at may have been damaged.
+/// Locks the heads `$1` and updates them if their sizes are unchanged (compare-and-swap). The heads are
+/// locked in the order of their organizations, so two servers cannot deadlock. The size suffices as a
+/// precondition: every fact that a guard depends on changes only with the ledger of its organization. Names
+/// of organizations and users are global, so unique indexes protect them.
+///
+/// The swap also fails in two other cases. A newer program may have excluded the version `$5` of this program
+/// from writing. Or the tables were rebuilt since the prefetch, when the rebuild count was `$6`; the
+/// prefetched data may have been damaged.
 const COMPARE_AND_SWAP: &str = "
     WITH locked AS MATERIALIZED (
         SELECT h.org, h.size FROM evidence.head h WHERE h.org = ANY($1) ORDER BY h.org FOR UPDATE),
@@ -23,7 +26,7 @@ const COMPARE_AND_SWAP: &str = "
         UPDATE evidence.head h SET size = s.size, frontier = s.frontier
         FROM go, UNNEST($1::bytea[], $3::bigint[], $4::bytea[]) AS s (org, size, frontier) WHERE h.org = s.org)";
 
-/// The same for one organization, which is a scalar.
+/// The compare-and-swap for one organization, which is a scalar.
 const COMPARE_AND_SWAP_ONE: &str = "
     WITH locked AS MATERIALIZED (SELECT h.size FROM evidence.head h WHERE h.org = $1 FOR UPDATE),
     go AS MATERIALIZED (
@@ -35,11 +38,11 @@ const COMPARE_AND_SWAP_ONE: &str = "
         UPDATE evidence.head h SET size = s.size, frontier = s.frontier
         FROM go, UNNEST($3::bigint[], $4::bytea[]) AS s (size, frontier) WHERE h.org = $1)";
 
-/// How many parameters come before those of the tables.
+/// The number of parameters before those of the tables.
 const PARAMETERS: usize = 6;
 
-/// What the statements write. A group takes the first that writes all of its tables; those of which it has no rows get
-/// empty lists.
+/// The tables of each statement. A group uses the first statement that covers all of its tables; tables
+/// without rows get empty lists.
 const SHAPES: [&[TableWrite]; 4] = [
     &[
         TableWrite::Ledger,
@@ -82,16 +85,16 @@ const SHAPES: [&[TableWrite]; 4] = [
     &TableWrite::ALL,
 ];
 
-/// A statement for groups of some tables.
+/// A statement for groups that write some tables.
 pub(crate) struct Shape {
-    /// The tables, in the order in which they are written.
+    /// The tables in write order.
     pub(crate) tables: &'static [TableWrite],
     mixed: String,
     one: String,
 }
 
 impl Shape {
-    /// The one for these rows.
+    /// Returns the statement shape for these rows.
     pub(crate) fn of(rows: &Rows) -> &'static Self {
         static ALL: LazyLock<[Shape; SHAPES.len()]> = LazyLock::new(|| SHAPES.map(Shape::new));
         let [.., everything] = &*ALL;
@@ -111,7 +114,7 @@ impl Shape {
         Self { tables, mixed: text(COMPARE_AND_SWAP, false), one: text(COMPARE_AND_SWAP_ONE, true) }
     }
 
-    /// The statement. Of one organization that is the scalar `$1`.
+    /// Returns the SQL text. If the group has one organization, `$1` is that organization as a scalar.
     pub(crate) fn statement(&self, is_one: bool) -> &str {
         if is_one { &self.one } else { &self.mixed }
     }

@@ -1,4 +1,5 @@
-//! Snapshots, and the intervals in which artifacts ran: a snapshot writes what changed, not what runs.
+//! Snapshots and the intervals in which artifacts ran. A snapshot writes only changes, not everything that
+//! runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -29,7 +30,7 @@ use crate::tables::TableWrite;
 use crate::value::{Column, Value, signed, texts};
 use crate::windows::first_not;
 
-/// `until_idx` of what lasts.
+/// The `until_idx` of an interval that has not ended.
 pub(crate) const LASTING: i64 = i64::MAX;
 
 const SNAPSHOT: Sql = Sql::same(concat!(
@@ -38,7 +39,8 @@ const SNAPSHOT: Sql = Sql::same(concat!(
     " FROM evidence.snapshot s WHERE s.org = $1 AND s.environment = $2 AND s.idx = $3"
 ));
 
-/// The next one is a subquery, never a join: a probe of the index whatever the statistics say. In any order.
+/// Selects snapshots in any order. The next snapshot is a subquery, not a join, so it is an index probe
+/// whatever the statistics are.
 const SNAPSHOTS: Sql = Sql::each(
     "SELECT s.environment, s.idx, s.at,
         (SELECT n.at FROM evidence.snapshot n
@@ -57,7 +59,8 @@ const SNAPSHOTS: Sql = Sql::each(
         WHERE org = $1 AND environment = w.environment AND idx BETWEEN w.first AND w.last OFFSET 0) s",
 );
 
-/// Of each environment and entry the last snapshot before that: one probe of an index, however many there are.
+/// Selects the last snapshot of each environment before an entry. Each is one index probe, whatever the
+/// number of snapshots.
 const PROGRESS: Sql = Sql::each(
     "SELECT w.key, s.idx, s.events
     FROM json_each($2) w
@@ -74,7 +77,8 @@ const PROGRESS: Sql = Sql::each(
         ORDER BY ledger_index DESC LIMIT 1) s",
 );
 
-/// Of equal times the greatest number, 0 before the first: they are numbered by time.
+/// Selects the last snapshot at a time, or 0 before the first. Snapshots are numbered by time; among equal
+/// times the greatest number counts.
 const SNAPSHOT_AT: Sql = Sql::each(
     concat!(
         "SELECT ",
@@ -88,8 +92,9 @@ const SNAPSHOT_AT: Sql = Sql::each(
     ),
 );
 
-/// One row with everything, as a JSON array of pairs or nothing, in any order: a row costs more than what is in it. No join
-/// with the snapshot, for which PostgreSQL might read every instance that ever ran.
+/// Selects one row with everything, as a JSON array of pairs or null, in any order, because a row costs more
+/// than its content. There is no join with the snapshot, because PostgreSQL might then read every instance
+/// that ever ran.
 const INSTANCES: Sql = Sql::same(concat!(
     "SELECT '[' || string_agg('[' || ",
     instance_json!("i"),
@@ -100,9 +105,9 @@ const INSTANCES: Sql = Sql::same(concat!(
         AND EXISTS (SELECT 1 FROM evidence.snapshot WHERE org = $1 AND environment = $2 AND idx = $3)"
 ));
 
-/// A row for the last interval of each run, by an index that has no others. An artifact's environments are found one after
-/// the other, and of each its first run and its newest, so that the work is that of what is shown. The name is a
-/// subquery, never a join: a probe of the index for each run, whatever else there is.
+/// Selects a row for the last interval of each run, by an index of only these intervals. For each artifact it
+/// finds the environments one by one, and the first and the newest run in each, so the cost depends on the
+/// result. The name is a subquery, not a join, so it is an index probe for each run.
 const RUNS: Sql = Sql::each(
     "WITH RECURSIVE pair (artifact, environment) AS (
         SELECT value, (
@@ -180,8 +185,8 @@ const RUNS: Sql = Sql::each(
     ),
 );
 
-/// Of what the newest `$4` reports of a repo are about what lasts: a probe of an index of nothing else for each. So the work
-/// is that of these reports, however much runs or ran.
+/// Selects the lasting intervals of the artifacts in the newest `$4` reports of a repo. Each is a probe of an
+/// index of only lasting intervals, so the cost depends on these reports and not on the number of runs.
 const LIVE_BUILDS: Sql = Sql::each(
     concat!(
         "WITH reported AS MATERIALIZED (
@@ -248,16 +253,17 @@ struct Begun {
     end: Option<End>,
 }
 
-/// How an interval ends.
+/// The end of an interval.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct End {
-    /// The first snapshot after it.
+    /// The first snapshot after the interval.
     pub(crate) until: u64,
-    /// The number of the event that tells that the artifact no longer runs; nothing where it runs differently.
+    /// The number of the event that reports the exit of the artifact. `None` if the artifact continues to run
+    /// in another state.
     pub(crate) exit: Option<u64>,
 }
 
-/// What ends an interval that began before a group.
+/// The end of an interval that began before a group.
 #[derive(Debug)]
 struct Ended {
     org: Id,
@@ -266,12 +272,13 @@ struct Ended {
     end: End,
 }
 
-/// The intervals that a group begins and ends. Several snapshots of one environment may meet in a group: what such a
-/// group both begins and ends is written once, ended.
+/// The intervals that a group begins and ends. A group may contain several snapshots of one environment. An
+/// interval that begins and ends in the same group is written once, with its end.
 #[derive(Debug, Default)]
 pub(crate) struct Intervals {
     begun: Vec<Begun>,
-    /// What the group has touched: the position of what lasts in `begun`, or nothing where it has ended.
+    /// The artifacts that the group has changed: the position in `begun` of the lasting interval, or `None`
+    /// if it has ended.
     touched: BTreeMap<(Id, ArtifactKey), Option<usize>>,
     ended: Vec<Ended>,
 }
@@ -313,7 +320,7 @@ impl Intervals {
         for Begun { org, environment, artifact, instance, event, end } in self.begun {
             let exit = end.and_then(|end| end.exit);
             let (from, since) = (instance.from, instance.since);
-            // As text: a JSON value in between would round its numbers.
+            // Serialize to text directly: an intermediate JSON value would round numbers.
             let state = serde_json::to_string(&StoredState::from(instance))?;
             rows.push(
                 TableWrite::Instance,
@@ -335,7 +342,7 @@ impl Intervals {
     }
 }
 
-/// A payload, as far as its snapshot goes.
+/// The part of a payload that contains the snapshot.
 #[derive(Deserialize)]
 struct TakenFact {
     snapshot: Snapshot,
@@ -356,7 +363,7 @@ fn line(
     Ok(SnapshotRow { environment, index, at, until, compliant, events, revision, logical })
 }
 
-/// Ids with a number or more each, to bind.
+/// Binds ids with one or more numbers each.
 fn numbered<const N: usize>(asked: impl Iterator<Item = (Id, [u64; N])>) -> Value {
     let mut ids = Vec::new();
     let mut columns: [Vec<Option<i64>>; N] = std::array::from_fn(|_| Vec::new());
@@ -369,13 +376,13 @@ fn numbered<const N: usize>(asked: impl Iterator<Item = (Id, [u64; N])>) -> Valu
     Value::Columns(std::iter::once(Column::Ids(ids)).chain(columns.map(Column::Ints)).collect())
 }
 
-/// Environments with the numbers of events, each pair once, to bind.
+/// Binds environments with the numbers of events. Each pair is bound once.
 fn once_each(asked: &[(Id, u64)]) -> Value {
     let asked = BTreeSet::from_iter(asked);
     numbered(asked.into_iter().map(|(environment, number)| (*environment, [*number])))
 }
 
-/// What [`INSTANCES`] found, by artifact key.
+/// Decodes the result of [`INSTANCES`], sorted by artifact key.
 fn instances((json,): (Option<String>,)) -> StoreResult<Vec<SnapshotEntry>> {
     let found = array::<(StoredInstance, bool)>(json)?.into_iter();
     let mut entries =

@@ -1,24 +1,27 @@
-//! Statements in the words of both databases. House rules:
+//! SQL for both databases. House rules:
 //!
-//! - A table is named with its schema, `evidence.`: PostgreSQL has it under the name that the host chose, SQLite has none,
-//!   and texts for SQLite alone may leave it out.
-//! - A statement about one organization compares each table's `org` with `$1`; where a join repeats it, the planner must
-//!   not choose by it.
-//! - One text serves both databases where they agree. Where they do not, both stand side by side.
-//! - Every look-up is a probe of an index, whatever the statistics say: a ledger's payload by a scalar subquery
-//!   ([`payload!`](crate::sql::payload)), the things of a list one by one ([`for_each!`](crate::sql::for_each)). In SQLite
-//!   `CROSS JOIN` keeps the order of the tables, and a plus (`+x.org = $1`) keeps a column from choosing the index; in
-//!   PostgreSQL `OFFSET 0` keeps a subquery one, and `|| ''` matches the indexes over expressions that lists alone use.
-//! - A row is written where a subquery found it (`ctid`) only where nobody else may have moved it, and by its organization
-//!   besides: in another partition another row may lie at the same place.
-//! - In PostgreSQL `environment`, `flow` and `report` are bytes in `snapshot`, `instance`, `deployment` and `run_origin`, and ids
-//!   but those of organizations are text elsewhere: the former are bound as [`Value::Id`](crate::value::Value) and
-//!   [`Value::Ids`](crate::value::Value), and where both meet, [`id_text!`](crate::sql::id_text) and [`id_bytes!`](crate::sql::id_bytes) make one of the other.
-//! - Every value is bound. Texts are joined of constants alone.
+//! - Tables are named with the schema `evidence.`. PostgreSQL replaces it with the schema that the host
+//!   configured; SQLite has no schema, so texts for SQLite alone may omit it.
+//! - A statement about one organization compares the `org` of each table with `$1`. If a join repeats that
+//!   condition, the planner must not choose an index by it.
+//! - One text serves both databases if they agree. Otherwise both texts stand next to each other.
+//! - Every lookup is an index probe, whatever the statistics are. The payload of a ledger entry is a scalar
+//!   subquery ([`payload!`](crate::sql::payload)); the items of a list are probed one by one
+//!   ([`for_each!`](crate::sql::for_each)). In SQLite, `CROSS JOIN` fixes the order of the tables, and a plus
+//!   (`+x.org = $1`) excludes a column from the choice of an index. In PostgreSQL, `OFFSET 0` prevents
+//!   flattening of a subquery, and `|| ''` matches the expression indexes that only lists use.
+//! - A write addresses a row by the position that a subquery returned (`ctid`) only if no other writer can
+//!   have moved the row. It also compares the organization, because another partition may have a different
+//!   row at the same position.
+//! - In PostgreSQL, the columns `environment`, `flow` and `report` of `snapshot`, `instance`, `deployment`
+//!   and `run_origin` are bytes. All other ids except those of organizations are text. Byte ids are bound as
+//!   [`Value::Id`](crate::value::Value) and [`Value::Ids`](crate::value::Value). To compare both forms,
+//!   convert with [`id_text!`](crate::sql::id_text) or [`id_bytes!`](crate::sql::id_bytes).
+//! - Every value is bound. SQL text is concatenated from constants only.
 
 use std::borrow::Cow;
 
-/// Which database a statement is for.
+/// The SQL dialect of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     /// SQLite.
@@ -27,10 +30,10 @@ pub enum Dialect {
     Postgres,
 }
 
-/// The schema in this crate's statements.
+/// The schema prefix in the statements of this crate.
 pub const SCHEMA: &str = "evidence.";
 
-/// A statement, or a part of one, as each database has it.
+/// A statement, or a part of one, for each database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sql {
     sqlite: &'static str,
@@ -38,17 +41,17 @@ pub(crate) struct Sql {
 }
 
 impl Sql {
-    /// A text that serves both.
+    /// Uses the same text for both databases.
     pub(crate) const fn same(text: &'static str) -> Self {
         Self { sqlite: text, postgres: text }
     }
 
-    /// A text for each.
+    /// Uses a separate text for each database.
     pub(crate) const fn each(sqlite: &'static str, postgres: &'static str) -> Self {
         Self { sqlite, postgres }
     }
 
-    /// The text for a database, its tables in the schema [`SCHEMA`].
+    /// Returns the text for a database, with its tables in the schema [`SCHEMA`].
     pub(crate) const fn text(self, dialect: Dialect) -> &'static str {
         match dialect {
             Dialect::Sqlite => self.sqlite,
@@ -58,7 +61,8 @@ impl Sql {
 }
 
 impl Dialect {
-    /// A text of this crate with its tables in another schema, quoted or empty; as it is where that is the same.
+    /// Moves the tables of a statement to another schema. `schema` is the quoted prefix, or empty. Borrows
+    /// the text if the schema is [`SCHEMA`].
     #[must_use]
     pub fn in_schema<'a>(text: impl Into<Cow<'a, str>>, schema: &str) -> Cow<'a, str> {
         let text = text.into();
@@ -66,7 +70,7 @@ impl Dialect {
     }
 }
 
-/// The time of PostgreSQL's clock, in microseconds.
+/// The current time of PostgreSQL's clock, in microseconds.
 macro_rules! clock {
     () => {
         "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
@@ -74,10 +78,10 @@ macro_rules! clock {
 }
 pub(crate) use clock;
 
-/// Asks PostgreSQL for the time of its clock, in microseconds.
+/// Selects the current time of PostgreSQL's clock, in microseconds.
 pub const CLOCK: &str = concat!("SELECT ", clock!());
 
-/// The text of an id that PostgreSQL has as bytes.
+/// Converts an id that PostgreSQL stores as bytes to text.
 macro_rules! id_text {
     ($id:literal) => {
         concat!(
@@ -90,7 +94,7 @@ macro_rules! id_text {
 }
 pub(crate) use id_text;
 
-/// The bytes of an id that PostgreSQL has as text.
+/// Converts an id that PostgreSQL stores as text to bytes.
 macro_rules! id_bytes {
     ($id:literal) => {
         concat!("decode(replace(", $id, ", '-', ''), 'hex')")
@@ -98,7 +102,7 @@ macro_rules! id_bytes {
 }
 pub(crate) use id_bytes;
 
-/// The payload of the fact of a row of the organization `$1`.
+/// Selects the payload of a row's fact, in the organization `$1`.
 macro_rules! payload {
     ($row:literal) => {
         concat!(
@@ -110,7 +114,8 @@ macro_rules! payload {
 }
 pub(crate) use payload;
 
-/// The size of that payload, in bytes, 0 where the entry is missing. Neither database reads a text for its size.
+/// Selects the size of a row's payload in bytes, or 0 if the ledger entry is missing. Neither database reads
+/// the text to compute its size.
 macro_rules! payload_size {
     ($row:literal) => {
         concat!(
@@ -122,8 +127,9 @@ macro_rules! payload_size {
 }
 pub(crate) use payload_size;
 
-/// A statement about the rows of `$1` whose column is in the list `$2`, each a probe of the index: what is selected of
-/// them, the table, the column, the name of the row, and what comes after (`WHERE` or `ORDER BY`, perhaps).
+/// Selects the rows of the organization `$1` whose column is in the list `$2`; each item is one index probe.
+/// Arguments: the selected expressions, the table, the column, the alias of the row, and trailing SQL such as
+/// `WHERE` or `ORDER BY`.
 macro_rules! for_each {
     ([$($select:tt)*], $table:literal, $column:literal, $row:literal, $after:literal) => {
         $crate::sql::Sql::each(

@@ -1,4 +1,4 @@
-//! The store, over whichever database, and the way to ask it.
+//! The store over any [`Driver`], and the query builder.
 
 use std::borrow::Cow;
 
@@ -14,22 +14,22 @@ use crate::driver::{Cost, Driver, Statement};
 use crate::sql::{Sql, for_each, payload};
 use crate::value::{FromRow, Row, Value, texts};
 
-/// A store in a database that speaks SQL.
+/// A store in an SQL database.
 #[derive(Debug)]
 pub struct SqlStore<D> {
     pub(crate) driver: D,
 }
 
 impl<D: Driver> SqlStore<D> {
-    /// The store that this driver opened.
+    /// Creates a store over an open driver.
     pub const fn new(driver: D) -> Self {
         Self { driver }
     }
 
-    /// Opens the store at this address, making it if there is none and bringing its tables up to date.
+    /// Opens the store at this address. Creates it if it does not exist, and migrates its tables.
     ///
     /// # Errors
-    /// The driver's error says what is wrong and what to do.
+    /// Returns the driver's error, which explains the problem and the remedy.
     pub async fn connect(url: &str) -> Result<Self, D::ConnectError> {
         Self::connect_with(url, &D::Options::default()).await
     }
@@ -37,23 +37,23 @@ impl<D: Driver> SqlStore<D> {
     /// Opens the store at this address with these options.
     ///
     /// # Errors
-    /// The driver's error says what is wrong and what to do.
+    /// Returns the driver's error, which explains the problem and the remedy.
     pub async fn connect_with(url: &str, options: &D::Options) -> Result<Self, D::ConnectError> {
         D::connect(url, options).await.map(Self::new)
     }
 
-    /// Finishes what was handed to the writer and closes every connection. Later calls answer
+    /// Finishes the writes that are already enqueued and closes every connection. Later calls return
     /// [`evidence_core::StoreError::Unavailable`].
     pub async fn close(&self) {
         self.driver.close().await;
     }
 
-    /// What the store lies in.
+    /// Returns the database driver.
     pub const fn driver(&self) -> &D {
         &self.driver
     }
 
-    /// A query, whose values are bound next.
+    /// Creates a query without bound values.
     pub(crate) fn query(&self, sql: Sql) -> Query<'_, D> {
         self.query_text(sql.text(D::DIALECT))
     }
@@ -63,12 +63,12 @@ impl<D: Driver> SqlStore<D> {
         Query { driver: &self.driver, statement }
     }
 
-    /// A query about one organization, which is its first value.
+    /// Creates a query about one organization and binds the organization as `$1`.
     pub(crate) fn query_org(&self, org: Id, sql: Sql) -> Query<'_, D> {
         self.query(sql).of(org)
     }
 
-    /// The record of this kind and name.
+    /// Returns the record of this kind and name.
     pub(crate) async fn by_name<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
@@ -79,7 +79,8 @@ impl<D: Driver> SqlStore<D> {
         row.map(|row| current(FromRow::from_row(row)?)).transpose()
     }
 
-    /// The records of this kind and these names, in any order; one that cannot be read is an error.
+    /// Returns the records of this kind with these names, in any order. A record that cannot be decoded is an
+    /// error.
     pub(crate) async fn by_names<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
@@ -90,7 +91,7 @@ impl<D: Driver> SqlStore<D> {
         query.all_as(current).await
     }
 
-    /// Which of these names records of this kind have.
+    /// Returns those of the given names that belong to records of this kind.
     pub(crate) async fn known_names(
         &self,
         org: Id,
@@ -101,7 +102,7 @@ impl<D: Driver> SqlStore<D> {
         query.all_as(|(name,): (String,)| Ok(name)).await
     }
 
-    /// The records of this kind and these ids, in any order.
+    /// Returns the records of this kind with these ids, in any order. Skips corrupt records.
     pub(crate) async fn by_ids<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
@@ -112,7 +113,7 @@ impl<D: Driver> SqlStore<D> {
         query.readable_as(org, listed_current).await
     }
 
-    /// The record of this kind and id.
+    /// Returns the record of this kind and id.
     pub(crate) async fn by_id<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
@@ -122,7 +123,7 @@ impl<D: Driver> SqlStore<D> {
         self.query_org(org, BY_IDS).bind(texts(&[id])).bind(kind).first_as(current).await
     }
 
-    /// Every record of this kind, by name, but for the archived ones.
+    /// Returns every record of this kind that is not archived, sorted by name. Skips corrupt records.
     pub(crate) async fn all_named<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
@@ -132,7 +133,8 @@ impl<D: Driver> SqlStore<D> {
     }
 }
 
-/// The names `n` of the kind `$2` that are in the list `$3`: each a probe of the index.
+/// Selects the rows `n` of the table `name` with the kind `$2` and a name in the list `$3`. Each name is one
+/// index probe.
 macro_rules! names {
     (sqlite, $select:expr, $joined:literal) => {
         concat!(
@@ -184,7 +186,7 @@ const ALL_NAMED: Sql = Sql::each(
     ),
 );
 
-/// The last entry of each ledger is a probe of its primary key.
+/// Returns the newest entry time of all ledgers. The last entry of each ledger is one primary key probe.
 const NEWEST_ENTRY: Sql = Sql::each(
     "SELECT max((SELECT l.at FROM ledger l WHERE l.org = h.org AND l.idx = h.size - 1)) FROM head h",
     "SELECT x.at FROM (
@@ -193,7 +195,7 @@ const NEWEST_ENTRY: Sql = Sql::each(
     ORDER BY x.at DESC NULLS LAST LIMIT 1",
 );
 
-/// A statement on its way to the database, and its values.
+/// A statement with its values, ready to run.
 #[derive(Debug)]
 pub(crate) struct Query<'a, D> {
     driver: &'a D,
@@ -201,36 +203,36 @@ pub(crate) struct Query<'a, D> {
 }
 
 impl<D: Driver> Query<'_, D> {
-    /// Binds the next value; one that the statement does not name is passed over.
+    /// Binds the next value. A value that the statement does not reference is ignored.
     pub(crate) fn bind(mut self, value: impl Into<Value>) -> Self {
         self.statement.values.push(value.into());
         self
     }
 
-    /// Says which organization it is about, as its next value too.
+    /// Sets the organization of the query and binds it as the next value.
     pub(crate) fn of(mut self, org: Id) -> Self {
         self.statement.org = Some(org);
         self.bind(Value::Org(org))
     }
 
-    /// Says that the answer may be long.
+    /// Marks the result as possibly long.
     pub(crate) fn long(mut self) -> Self {
         self.statement.cost = Cost::Long;
         self
     }
 
-    /// Says about how many things it asks.
+    /// Sets the approximate number of items that the query asks for.
     pub(crate) fn per_item(mut self, things: usize) -> Self {
         self.statement.cost = Cost::PerItem(things);
         self
     }
 
-    /// The first row, if there is one. The statement answers one at most.
+    /// Returns the first row, if any. The statement must return at most one row.
     pub(crate) async fn first<R: FromRow + Send + 'static>(self) -> StoreResult<Option<R>> {
         self.first_as(Ok).await
     }
 
-    /// What the first row says.
+    /// Decodes the first row, if any.
     pub(crate) async fn first_as<R: FromRow, T: Send + 'static>(
         self,
         read: impl FnOnce(R) -> StoreResult<T> + Send + 'static,
@@ -239,12 +241,12 @@ impl<D: Driver> Query<'_, D> {
         self.driver.read(self.statement, read).await
     }
 
-    /// Every row.
+    /// Returns every row.
     pub(crate) async fn all<R: FromRow + Send + 'static>(self) -> StoreResult<Vec<R>> {
         self.all_as(Ok).await
     }
 
-    /// What each row says.
+    /// Decodes every row.
     pub(crate) async fn all_as<R: FromRow, T: Send + 'static>(
         self,
         mut read: impl FnMut(R) -> StoreResult<T> + Send + 'static,
@@ -253,7 +255,8 @@ impl<D: Driver> Query<'_, D> {
         self.driver.read(self.statement, read).await
     }
 
-    /// What the rows of a list say, each with the ledger index of its fact: all that can be read.
+    /// Decodes the rows of a list and skips corrupt ones. `read` returns each item with the ledger index of
+    /// its fact.
     pub(crate) async fn readable_as<R: FromRow, T: Send + 'static>(
         self,
         org: Id,
@@ -262,17 +265,17 @@ impl<D: Driver> Query<'_, D> {
         self.answer(move |rows: Vec<R>| skip_corrupt(org, rows.into_iter().map(&mut read))).await
     }
 
-    /// The statement with its values.
+    /// Returns the statement with its values.
     pub(crate) fn statement(self) -> Statement {
         self.statement
     }
 
-    /// Whether it changed something: it answers a row then.
+    /// Runs a statement that writes. Returns whether it changed something, in which case it returned a row.
     pub(crate) async fn change(self) -> StoreResult<bool> {
         self.driver.change(vec![self.statement]).await
     }
 
-    /// What all rows say together.
+    /// Decodes all rows together into one value.
     pub(crate) async fn answer<R: FromRow, T: Send + 'static>(
         self,
         read: impl FnOnce(Vec<R>) -> StoreResult<T> + Send + 'static,
@@ -301,12 +304,12 @@ impl<D: Driver> Health for SqlStore<D> {
     }
 }
 
-/// How much a probe writes: about as much as recording an attestation takes in the log of SQLite, so that a disk which has no
-/// room for that has none for the probe. It is random, for databases neither write nor allocate what stays the same or
-/// compresses well.
+/// The number of bytes that a write probe writes. Recording an attestation takes about as much in SQLite's
+/// log, so a disk without room for an attestation also fails the probe. The bytes are random, because
+/// databases do not write unchanged values and compress repetitive ones.
 const PROBE_BYTES: usize = 32 << 10;
 
-/// Overwrites one row, which is no job's lease.
+/// Overwrites one row of the lease table. No job uses the name of this lease.
 const PROBE: Sql = Sql::same(
     "INSERT INTO evidence.lease (name, holder, expires_at) VALUES ('write-probe', $1, 0)
     ON CONFLICT (name) DO UPDATE SET holder = excluded.holder",

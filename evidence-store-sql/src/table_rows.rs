@@ -1,4 +1,4 @@
-//! The rows that a group writes, table by table: each that a later fact replaces, once.
+//! The rows that a group writes, by table. Rows that later facts replace are written once.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use evidence_core::time::Timestamp;
 use crate::tables::TableWrite;
 use crate::value::{Column, Value};
 
-/// Where a row of [`TableWrite::Trail`] has the index of its newest fact.
+/// The position of the newest fact's index in a row of [`TableWrite::Trail`].
 const LEDGER_INDEX: usize = 5;
 
 /// The rows of one table.
 #[derive(Debug, Default)]
 struct TableRows {
     rows: Vec<Vec<Value>>,
-    /// Where the row of a key is, for tables whose rows are replaced.
+    /// The position of each key's row, for tables whose rows are replaced.
     positions: BTreeMap<Vec<String>, usize>,
 }
 
@@ -25,7 +25,7 @@ impl TableRows {
     }
 }
 
-/// What tells a row apart: so many of its first values.
+/// Returns the key of a row: this many of its first values.
 fn key(row: &[Value], key_columns: usize) -> Vec<String> {
     row.iter().take(key_columns).map(|value| format!("{value:?}")).collect()
 }
@@ -34,13 +34,13 @@ fn key(row: &[Value], key_columns: usize) -> Vec<String> {
 #[derive(Debug, Default)]
 pub struct Rows {
     tables: BTreeMap<TableWrite, TableRows>,
-    /// By organization the time that no earlier row may be later than: that of the earliest correction of a clock.
+    /// The time of the earliest clock correction by organization. No earlier row may have a later time.
     corrections: BTreeMap<Id, Timestamp>,
 }
 
 impl Rows {
-    /// Adds a row: the table's columns in their order. Of two rows with the same key the later one wins, but for its
-    /// unchanged columns.
+    /// Adds a row: the table's columns in order. If a row with the same key exists, the later row replaces
+    /// all but the unchanged columns.
     pub(crate) fn push(&mut self, table: TableWrite, row: Vec<Value>) {
         let of_table = self.tables.entry(table).or_default();
         if let Some((key_columns, unchanged_columns)) = table.replaces() {
@@ -54,7 +54,7 @@ impl Rows {
         of_table.rows.push(row);
     }
 
-    /// Adds what makes an entry the newest about a trail, which may have begun in this group.
+    /// Sets the newest entry of a trail, which may have begun in this group.
     pub(crate) fn push_trail_revision(&mut self, row: Vec<Value>) {
         let key = key(&row, 2);
         match self.tables.get_mut(&TableWrite::Trail).and_then(|trails| trails.row(&key)) {
@@ -63,8 +63,8 @@ impl Rows {
         }
     }
 
-    /// Sets back the times of the rows of an organization that are later than this, also of those that are stored already
-    /// ([`Self::corrections`]).
+    /// Sets back the times of an organization's rows that are later than `at`. Also registers the correction
+    /// of the stored rows ([`Self::corrections`]).
     pub(crate) fn set_back(&mut self, org: Id, at: Timestamp) {
         let earliest = self.corrections.entry(org).or_insert(at);
         *earliest = at.min(*earliest);
@@ -80,8 +80,9 @@ impl Rows {
         }
     }
 
-    /// The statements that set stored times back, with their values, for tables of a schema. They come before the rows, whose
-    /// times are right already: a statement that did both would change a row twice, of which PostgreSQL does one.
+    /// Returns the statements that set stored times back, with their values, for tables of a schema. Run them
+    /// before the rows are written. A single PostgreSQL statement would apply only one of two changes to a
+    /// row; the times of the new rows are already correct.
     #[must_use]
     pub fn corrections(&self, schema: &str) -> Vec<(String, Vec<Value>)> {
         let of = |(org, at): (&Id, &Timestamp)| {
@@ -91,12 +92,12 @@ impl Rows {
         self.corrections.iter().flat_map(of).collect()
     }
 
-    /// The rows, table by table, in the order in which they are to be written.
+    /// Returns the rows by table, in write order.
     pub fn tables(&self) -> impl Iterator<Item = (TableWrite, &[Vec<Value>])> {
         self.tables.iter().map(|(table, rows)| (*table, rows.rows.as_slice()))
     }
 
-    /// The organizations that they make.
+    /// Returns the organizations that the rows create.
     pub fn organizations(&self) -> impl Iterator<Item = Id> {
         let rows = self.tables.get(&TableWrite::Organization).into_iter().flat_map(|rows| &rows.rows);
         rows.filter_map(|row| match row.first() {
@@ -105,12 +106,13 @@ impl Rows {
         })
     }
 
-    /// Whether all are of these tables.
+    /// Returns whether all rows belong to these tables.
     pub(crate) fn are_of(&self, tables: &[TableWrite]) -> bool {
         self.tables.keys().all(|table| tables.contains(table))
     }
 
-    /// For PostgreSQL: the parameters of the statements that write these tables, of which some may have no rows.
+    /// Returns the parameters of PostgreSQL's statements for these tables. Tables without rows get empty
+    /// columns.
     pub(crate) fn into_columns(mut self, tables: &[TableWrite], is_one: bool) -> Vec<Column> {
         let rows = tables.iter().map(|table| (table, self.tables.remove(table).unwrap_or_default().rows));
         rows.flat_map(|(table, rows)| table.transposed(rows, is_one)).collect()

@@ -1,22 +1,23 @@
-//! The tables that facts are written to: their columns and keys, once, and the statements that follow from them.
+//! Definitions of the tables that facts are written to: columns, keys, and the statements that follow from
+//! them.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use crate::value::{Column, Value};
 
-/// A write to a table, in the order in which a group writes them.
+/// A write to a table. The variants are in the order in which a group writes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TableWrite {
-    /// The entries that correct a clock.
+    /// Ledger entries that correct a clock.
     ClockCorrection,
     /// Ledger entries.
     Ledger,
-    /// Stored nodes of the ledgers' trees.
+    /// Stored nodes of the ledgers' Merkle trees.
     Node,
     /// Organizations.
     Organization,
-    /// Which organizations were ever created, beside what follows from their ledgers.
+    /// Organizations that were ever created, recorded independently of their ledgers.
     KnownOrganization,
     /// Users.
     User,
@@ -24,11 +25,11 @@ pub enum TableWrite {
     Membership,
     /// The newest fact of each record.
     Record,
-    /// Gives up all names of records. Comes before [`TableWrite::Name`], whose rows may claim them since.
+    /// Releases all names of records. Comes before [`TableWrite::Name`], whose rows may claim them again.
     ReleaseNames,
-    /// Deletes names, whatever they lead to.
+    /// Deletes names, whatever they refer to.
     DeleteNames,
-    /// What names lead to. Whether a name may be claimed was decided before.
+    /// The targets of names. The plan has already decided whether a name may be claimed.
     Name,
     /// Deletes the tags that records no longer have. Comes before [`TableWrite::RecordTag`].
     ReleaseTags,
@@ -38,31 +39,31 @@ pub enum TableWrite {
     ApiKey,
     /// Trails.
     Trail,
-    /// The newest facts of trails that were begun before.
+    /// The newest facts of trails that began before the group.
     TrailRevision,
     /// Updates of trails.
     TrailEntry,
-    /// Artifact reports: the one table that is indexed by digests.
+    /// Artifact reports: the only table that is indexed by digest.
     Artifact,
     /// The first report of each artifact.
     Build,
-    /// Attestations: a narrow row each, with the body in the ledger.
+    /// Attestations: one narrow row each; the body is in the ledger.
     Attestation,
-    /// The trails in which commits are named.
+    /// The trails that name a commit.
     CommitTrail,
-    /// The repos that were named last in flows.
+    /// The most recently named repo of each flow.
     FlowRepo,
-    /// Contents that records name.
+    /// Blobs that records reference.
     Attachment,
-    /// What a record names is not pending.
+    /// Removes attachments from the pending table when a record references them.
     DeletePending,
     /// Repositories.
     Repo,
     /// Snapshots.
     Snapshot,
-    /// When environments were last reported on. A report that comes late does not turn time back.
+    /// The time of the last report on each environment. A late report does not turn time back.
     EnvironmentReport,
-    /// Ends what ran before the group. Comes before [`TableWrite::Instance`].
+    /// Ends the runs that began before the group. Comes before [`TableWrite::Instance`].
     EndInstances,
     /// Intervals in which artifacts ran.
     Instance,
@@ -70,7 +71,7 @@ pub enum TableWrite {
     EnvironmentMember,
     /// Artifacts that began to run.
     Deployment,
-    /// What artifacts that began to run were called in flows.
+    /// The names of artifacts that began to run, in the flows that reported them.
     RunOrigin,
     /// Versions of policies, attestation types and controls.
     Version,
@@ -80,11 +81,11 @@ pub enum TableWrite {
     Allowed,
     /// Texts by digest.
     Text,
-    /// Heads of ledgers that were begun.
+    /// Heads of new ledgers.
     Head,
 }
 
-/// What a column holds.
+/// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// The organization.
@@ -97,7 +98,7 @@ enum Kind {
     Json,
     /// An integer.
     Int,
-    /// A truth value.
+    /// A boolean.
     Bool,
     /// Bytes.
     Bytes,
@@ -105,33 +106,34 @@ enum Kind {
 
 use Kind::{Bool, Bytes, Id, Int, Json, Org, Text};
 
-/// What happens if a row with the same key exists.
+/// The handling of a row whose key already exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OnConflict {
     /// The group fails.
     Fail,
-    /// It stays.
+    /// The existing row stays.
     DoNothing {
         /// The columns of the key.
         key: &'static str,
     },
-    /// It is replaced unless it is equal: all columns from this one on.
+    /// The row is updated unless it is equal: all columns after the unchanged ones.
     DoUpdate {
         /// The columns of the key in SQLite and in PostgreSQL.
         key: [&'static str; 2],
-        /// How many of the first columns tell rows apart.
+        /// The number of leading columns that identify a row.
         key_columns: usize,
-        /// How many of the first columns stay as they were.
+        /// The number of leading columns that an update leaves unchanged.
         unchanged_columns: usize,
     },
-    /// Nothing is inserted; these statements use the row instead. In SQLite its columns are `$1` and so on; in
-    /// PostgreSQL `{rows}` stands for the rows, called `r`, and nothing is written where `go` is empty. What the rows lead
-    /// to is looked up in a subquery (`OFFSET 0`) and written where it lies: a probe of the index for each row, whatever
-    /// the statistics say, for nobody else writes to the ledger meanwhile.
+    /// These statements use the row instead of an insert. In SQLite its columns are `$1` and so on. In
+    /// PostgreSQL `{rows}` stands for the rows, with the alias `r`, and the statement writes nothing if `go`
+    /// is empty. A subquery (`OFFSET 0`) finds the target row, and the write addresses it by position. This
+    /// makes one index probe per row, whatever the statistics are; it is safe because nobody else writes to
+    /// the ledger meanwhile.
     Custom([&'static str; 2]),
 }
 
-/// A table, its columns, and what happens to rows with the same key.
+/// A table, its columns, and the handling of rows with the same key.
 struct Definition {
     table: &'static str,
     columns: &'static [(&'static str, Kind)],
@@ -219,8 +221,9 @@ impl TableWrite {
                 3,
                 3,
             ),
-            // SQLite would rather read all names of the organization and kind. In PostgreSQL one statement cannot delete
-            // a row and write it anew: what is claimed since stays.
+            // Without `INDEXED BY`, SQLite would scan all names of the organization and kind. In PostgreSQL
+            // one statement cannot delete a row and insert it again, so names that the group claims again are
+            // not deleted.
             Self::ReleaseNames => instead(
                 "name",
                 &[("org", Org), ("kind", Text), ("id", Text), ("claimed", Text)],
@@ -250,7 +253,7 @@ impl TableWrite {
                 3,
                 3,
             ),
-            // The keys that stay are written where their values differ.
+            // A tag that keeps its key is updated if its value differs.
             Self::ReleaseTags => instead(
                 "record_tag",
                 &[("org", Org), ("kind", Text), ("id", Text), ("kept", Text)],
@@ -270,7 +273,7 @@ impl TableWrite {
                 4,
                 4,
             ),
-            // A later fact about a key changes when it ends and never its hash.
+            // A later fact about a key can change its end but never its hash.
             Self::ApiKey => replace(
                 "api_key",
                 &[
@@ -402,7 +405,8 @@ impl TableWrite {
             Self::Attachment => {
                 keep("attachment", &[("org", Org), ("sha256", Text), ("size", Int)], "org, sha256")
             }
-            // Others change notes meanwhile, which moves them: so it is found by its key once more.
+            // Other writers update these rows meanwhile, which moves them. So the row is found by its key
+            // again.
             Self::DeletePending => instead(
                 "attachment_pending",
                 &[("org", Org), ("sha256", Text)],
@@ -458,7 +462,7 @@ impl TableWrite {
                 SELECT r.org, r.environment, max(r.at) FROM go, {rows} GROUP BY r.org, r.environment
                 ON CONFLICT (org, environment) DO UPDATE SET at = greatest(h.at, excluded.at)",
             ),
-            // In PostgreSQL it is one statement with the inserts and does not see their rows.
+            // In PostgreSQL this runs in one statement with the inserts, so it does not see their rows.
             Self::EndInstances => instead(
                 "instance",
                 &[
@@ -550,8 +554,8 @@ impl TableWrite {
         }
     }
 
-    /// How many of the first columns tell rows apart, and how many of them a later row leaves as they were, for tables
-    /// whose rows are replaced or kept: a group writes each once.
+    /// Returns two numbers of leading columns: those that identify a row, and those that a later row leaves
+    /// unchanged. A group writes each such row once. Returns `None` for tables whose rows are never replaced.
     pub(crate) const fn replaces(self) -> Option<(usize, usize)> {
         match self.definition().conflict {
             OnConflict::DoUpdate { key_columns, unchanged_columns, .. } => {
@@ -563,7 +567,7 @@ impl TableWrite {
         }
     }
 
-    /// The statement that writes a row in SQLite, with its columns as `$1` and so on.
+    /// Returns the statement that writes one row in SQLite. Its columns are `$1` and so on.
     #[must_use]
     pub fn sqlite(self) -> &'static str {
         static STATEMENTS: LazyLock<BTreeMap<TableWrite, String>> =
@@ -585,9 +589,9 @@ impl TableWrite {
         )
     }
 
-    /// The statement that writes rows in PostgreSQL, if the relation `go` has a row, with the columns of the rows as
-    /// parameters from this number on, and how many these are. Of one organization that is the scalar `$1`, and no column
-    /// of the rows.
+    /// Returns the PostgreSQL statement that writes rows if the relation `go` has a row, and its number of
+    /// parameters. The columns are parameters from `first` on. For one organization, `$1` is the scalar
+    /// organization, and the rows have no such column.
     pub(crate) fn postgres(self, first: usize, is_one: bool) -> (String, usize) {
         let Definition { table, columns, conflict } = self.definition();
         let listed = || columns.iter().filter(|(_, kind)| self.lists(*kind, is_one));
@@ -599,7 +603,7 @@ impl TableWrite {
         });
         let (arrays, names) = (arrays.collect::<Vec<_>>().join(", "), names(listed()));
         let statement = if let OnConflict::Custom([_, postgres]) = conflict {
-            // By the limit PostgreSQL takes them for few, and probes an index for each.
+            // The limit makes PostgreSQL estimate few rows, so it probes an index for each.
             let few = format!("(SELECT * FROM UNNEST({arrays}) LIMIT cardinality(${first})) AS r ({names})");
             postgres.replace("{rows}", &few)
         } else {
@@ -618,12 +622,12 @@ impl TableWrite {
         (if is_one { statement.replace("r.org", "$1") } else { statement }, listed().count())
     }
 
-    /// Whether PostgreSQL gets the values of a column of this kind as a list.
+    /// Returns whether PostgreSQL receives the values of a column of this kind as a list.
     fn lists(self, kind: Kind, is_one: bool) -> bool {
         kind != Org || !is_one || self == Self::Organization
     }
 
-    /// For PostgreSQL: rows by column, those of [`Self::postgres`].
+    /// Transposes rows to the columns that [`Self::postgres`] expects.
     pub(crate) fn transposed(self, rows: Vec<Vec<Value>>, is_one: bool) -> Vec<Column> {
         let kinds = self.definition().columns.iter().map(|(_, kind)| *kind);
         let mut columns: Vec<_> = kinds.map(|kind| (kind, Column::new(kind, rows.len()))).collect();
@@ -636,7 +640,7 @@ impl TableWrite {
         columns.into_iter().filter(|(kind, _)| self.lists(*kind, is_one)).map(|(_, column)| column).collect()
     }
 
-    /// The tables whose times a correction of a clock sets back.
+    /// The tables whose times a clock correction sets back.
     pub(crate) const DATED: [Self; 6] = [
         Self::Artifact,
         Self::Build,
@@ -646,14 +650,15 @@ impl TableWrite {
         Self::Deployment,
     ];
 
-    /// The columns with times that are set back, and their places in a row.
+    /// Returns the time columns that a correction sets back, each with its position in a row.
     pub(crate) fn times(self) -> impl Iterator<Item = (usize, &'static str)> {
         let columns = self.definition().columns.iter().map(|(name, _)| *name).enumerate();
         columns.filter(|(_, name)| ["at", "recorded_at"].contains(name))
     }
 
-    /// The statements that set the times of the organization `$1` back to `$2`, in tables of a schema. Each reads all that
-    /// the organization has in a table: corrections are rare.
+    /// Returns the statements that set the times of the organization `$1` back to `$2`, for tables of a
+    /// schema. Each scans all rows of the organization in a table, which is acceptable because corrections
+    /// are rare.
     pub(crate) fn corrections(schema: &str) -> impl Iterator<Item = String> {
         Self::DATED.into_iter().flat_map(move |dated| {
             let table = dated.definition().table;
@@ -664,7 +669,7 @@ impl TableWrite {
         })
     }
 
-    /// Every table, in the order in which a group writes them.
+    /// Every table, in write order.
     pub(crate) const ALL: [Self; 37] = [
         Self::ClockCorrection,
         Self::Ledger,
@@ -746,7 +751,7 @@ impl Column {
             (Self::Ints(numbers), Value::Int(number)) => numbers.push(number),
             (Self::Bools(truths), Value::Bool(truth)) => truths.push(truth),
             (Self::Bytes(all), Value::Bytes(bytes)) => all.push(Some(bytes)),
-            // A defect, for which the database refuses the row: only what may be null takes it.
+            // A type mismatch is a defect. The database rejects the null unless the column is nullable.
             (Self::Orgs(ids) | Self::Ids(ids), _) => ids.push(None),
             (Self::Texts(texts), _) => texts.push(None),
             (Self::Ints(numbers), _) => numbers.push(None),

@@ -1,4 +1,4 @@
-//! Tags: what lists are narrowed by, and what there is to narrow them by.
+//! Tags: the tag filters of lists, and the tags that can be chosen for them.
 
 use async_trait::async_trait;
 use evidence_core::id::Id;
@@ -10,7 +10,7 @@ use crate::sql::Sql;
 use crate::store::SqlStore;
 use crate::value::{Column, Value};
 
-/// The tags that `$5` (in PostgreSQL `$5` and `$6`) asks for: what [`tag_columns`] binds.
+/// The condition that a row has the tags in `$5` (in PostgreSQL `$5` and `$6`), which [`tag_columns`] binds.
 pub(crate) const TAGGED: Sql = Sql::each(
     " AND NOT EXISTS (
         SELECT 1 FROM json_each($5) f WHERE NOT EXISTS (
@@ -21,14 +21,14 @@ pub(crate) const TAGGED: Sql = Sql::each(
         WHERE NOT (x.tags ? f.key AND (f.value IS NULL OR x.tags->>f.key = f.value)))",
 );
 
-/// The SHA-256 of a value, as the index `record_tag_pair` of PostgreSQL has it.
+/// The SHA-256 of a value, in the form of PostgreSQL's index `record_tag_pair`.
 macro_rules! digest {
     () => {
         r"sha256(replace(t.value, '\', '\\')::bytea)"
     };
 }
 
-/// A tag as that index has it, and this number beside it.
+/// A tag in the form of that index, with this number as `found`.
 macro_rules! pair {
     ($found:literal) => {
         concat!(
@@ -41,15 +41,16 @@ macro_rules! pair {
     };
 }
 
-/// The first in that index.
+/// The first row in the order of that index.
 macro_rules! in_order {
     () => {
         concat!("ORDER BY t.key, left(t.value, 128), ", digest!(), " LIMIT 1")
     };
 }
 
-/// Each tag is found from the one before it, so that the work is that of what is found, however many records have it. The
-/// index of PostgreSQL orders values by their first 128 characters alone: those that begin so are found all, and sorted.
+/// Finds each tag from the previous one, so the cost depends on the result and not on the number of records
+/// with a tag. PostgreSQL's index orders values by their first 128 characters only. The query therefore finds
+/// all values with the same beginning, and sorts them.
 const CHOICES: Sql = Sql::each(
     "WITH RECURSIVE tag (key, value, number) AS (
         SELECT t.key, t.value, 1 FROM evidence.record_tag t WHERE $4 > 0 AND t.rowid = (
@@ -79,7 +80,7 @@ const CHOICES: Sql = Sql::each(
     ),
 );
 
-/// Tag filters: the keys, and the values as far as any are asked for.
+/// Binds tag filters: the keys, and the values, null if any value matches.
 pub(crate) fn tag_columns(tags: &[TagFilter]) -> Value {
     let keys = tags.iter().map(|tag| Some(tag.key.clone())).collect();
     let values = tags.iter().map(|tag| tag.value.clone()).collect();
@@ -95,7 +96,7 @@ impl<D: Driver> TagStore for SqlStore<D> {
         after: Option<&TagChoice>,
         limit: u64,
     ) -> StoreResult<Vec<TagChoice>> {
-        // No key is empty: all come after that.
+        // No key is empty, so every tag comes after an empty one.
         let (key, value) = after.map_or(("", ""), |after| (&after.key, &after.value));
         let query =
             self.query_org(org, CHOICES).bind(key).bind(value).bind(limit).bind(kind.record_kind().as_str());

@@ -1,4 +1,4 @@
-//! Texts, found by their digests.
+//! Texts, looked up by digest.
 
 use async_trait::async_trait;
 use evidence_core::fact::decode_payload;
@@ -14,10 +14,10 @@ use crate::sql::{Sql, for_each, payload};
 use crate::store::SqlStore;
 use crate::value::texts;
 
-/// By the newest entry that keeps each text: an older one may be damaged.
+/// Reads the newest entry that contains each text, because an older one may be damaged.
 const TEXTS: Sql = for_each!(["t.ledger_index, ", payload!("t")], "kept_text", "sha256", "t", "");
 
-/// A payload, as far as its text goes.
+/// The part of a payload that contains the text.
 #[derive(Deserialize)]
 struct Kept {
     text: String,

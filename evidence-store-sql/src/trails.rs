@@ -1,4 +1,4 @@
-//! Trails, and what was reported to them.
+//! Trails and the reports to them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -26,11 +26,11 @@ const KIND: &str = "trail";
 
 const TRAILS: Sql = Sql::same("evidence.trail x WHERE x.org = $1");
 
-/// For conditions that have an index of their own: in SQLite it begins with no organization, and the plus keeps the planner
-/// from walking the whole organization.
+/// For conditions with an index of their own. In SQLite such an index does not begin with the organization;
+/// the plus prevents a scan of the whole organization.
 const NARROWED: Sql = Sql::each("evidence.trail x WHERE +x.org = $1", "evidence.trail x WHERE x.org = $1");
 
-/// As the index of lists has it.
+/// In the form of the index for lists.
 const OF_FLOW: Sql = Sql::each(" AND x.flow = $4", " AND x.flow || '' = $4");
 
 const OF_TAGGED_FLOWS: Sql = Sql::each(
@@ -42,7 +42,7 @@ const OF_TAGGED_FLOWS: Sql = Sql::each(
         WHERE n.org = $1 AND n.kind || '' = 'flow' AND n.tags ? $5 AND ($6 IS NULL OR n.tags->>$5 = $6))",
 );
 
-/// How many those flows have, whose trails are numbered.
+/// Computes the total of those flows from the numbers of their trails.
 const TOTAL_OF_TAGGED_FLOWS: Sql = Sql::each(
     "(SELECT coalesce(sum((SELECT max(t.flow_ordinal) FROM evidence.trail t WHERE t.flow = n.id)), 0)
         FROM evidence.record n WHERE n.org = $1 AND n.kind = 'flow' AND EXISTS (
@@ -67,7 +67,7 @@ const NEWEST_OF_TAGGED_FLOWS: Sql = Sql::each(
     WHERE true",
 );
 
-/// Hex digits sort before 'g': the range is the prefix, and the index is used.
+/// Hex digits sort before 'g', so this range is the prefix, and the index is used.
 const WITH_FINGERPRINT: Sql = Sql::same(
     " AND x.id IN (
         SELECT a.trail FROM evidence.artifact a
@@ -83,7 +83,7 @@ const NEWEST: Sql = Sql::each(
         WHERE org = $1 AND flow || '' = f.flow ORDER BY flow_ordinal DESC LIMIT 1) t",
 );
 
-/// Counted by indexes alone, which in SQLite know no organization.
+/// Counts reports by indexes only. In SQLite these indexes do not contain the organization.
 const VERSIONS: Sql = Sql::each(
     concat!(
         "SELECT t.id, t.ledger_index, ",
@@ -104,16 +104,17 @@ const VERSIONS: Sql = Sql::each(
     ),
 );
 
-/// A trail's fact with its index.
+/// A trail's fact, preceded by its ledger index and a space.
 macro_rules! trail_fact {
     () => {
         concat!("t.ledger_index || ' ' || coalesce(", payload!("t"), ", '')")
     };
 }
 
-/// Everything about some trails in one statement, so that it fits together, and in one row, for a row costs more than
-/// what is in it: the trails' facts, the artifacts and the attestations, in any order, for sorting a few rows takes SQLite a
-/// temporary table. They are told apart by what stands in no JSON, so that one that is damaged spoils no other.
+/// Selects everything about some trails: their facts, artifacts and attestations. One statement makes the
+/// parts consistent, and one row is cheaper than many. The items are in any order, because sorting a few rows
+/// would need a temporary table in SQLite. A character that JSON never contains separates them, so a damaged
+/// item does not affect others.
 const CONTENTS: Sql = Sql::each(
     concat!(
         "SELECT (SELECT group_concat(",
@@ -154,7 +155,8 @@ const LABELS: Sql = Sql::each(
         SELECT name FROM evidence.record WHERE org = $1 AND id = t.flow AND kind = 'flow' OFFSET 0) r",
 );
 
-/// Reports of this table to the trail `$2`, counted by an index alone up to `$3`. In SQLite that knows no organization.
+/// Counts the reports of this table to the trail `$2` by an index only, up to `$3`. In SQLite that index does
+/// not contain the organization.
 macro_rules! count {
     ($table:literal) => {
         Sql::each(
@@ -176,8 +178,8 @@ const ARTIFACTS: Sql = count!("artifact");
 
 const ATTESTATIONS: Sql = count!("attestation");
 
-/// All ledger entries about the trail `$2` with their sizes; `$of_org` is the organization condition for reports, whose
-/// indexes by trail in SQLite have no organization.
+/// Selects all ledger entries about the trail `$2` with their sizes. `$of_org` is the organization condition
+/// for reports; SQLite's indexes of reports by trail do not contain the organization.
 macro_rules! entries {
     ($of_org:literal) => {
         concat!(
@@ -212,7 +214,7 @@ fn listing(filter: &TrailFilter) -> Listing {
     Listing { from, filter: conditions, order, narrow: false, counted: true }
 }
 
-/// The last begun first.
+/// Returns the order: the most recently begun trail first.
 const fn order(filter: &TrailFilter) -> Order {
     match filter {
         TrailFilter { flow: None, flow_tag: None, fingerprint: None } => {
@@ -230,16 +232,17 @@ const fn order(filter: &TrailFilter) -> Order {
     }
 }
 
-/// What stands between two facts or rows, as [`CONTENTS`] writes it.
+/// The separator between facts or rows in [`CONTENTS`].
 const SEPARATOR: u8 = 0x1e;
 
-/// The facts or the rows in a column of [`CONTENTS`].
+/// Splits a column of [`CONTENTS`] into facts or rows.
 fn each(column: &Payload) -> impl Iterator<Item = &[u8]> {
     column.bytes().into_iter().flat_map(|all| all.split(|byte| *byte == SEPARATOR))
 }
 
-/// The rows in a column of [`CONTENTS`]. Where one cannot be read, neither can its trail, which stands at `trail` in it:
-/// what failed there would be passed over otherwise, and the trail be taken for compliant.
+/// Decodes the rows in a column of [`CONTENTS`]. `trail` is the position of the trail in a row. If a row is
+/// corrupt, its whole trail is unreadable: skipping the row could hide a failure and make the trail appear
+/// compliant.
 fn rows<T: DeserializeOwned>(
     column: &Payload,
     trail: usize,
@@ -258,13 +261,13 @@ fn rows<T: DeserializeOwned>(
     Ok(rows)
 }
 
-/// The trail of a row that cannot be read.
+/// Returns the trail of a corrupt row.
 fn trail_of(row: &[u8], place: usize) -> Option<Id> {
     let row: Vec<Value> = serde_json::from_str(&String::from_utf8_lossy(row)).ok()?;
     row.get(place)?.as_str()?.parse().ok()
 }
 
-/// A fact of [`CONTENTS`]: its index, and the record.
+/// Decodes a fact of [`CONTENTS`]: its index, and the record.
 fn trail_fact(fact: &[u8]) -> (Cow<'_, str>, StoreResult<Current<Trail>>) {
     let middle = fact.iter().position(|byte| *byte == b' ').unwrap_or(fact.len());
     let (index, payload) = fact.split_at(middle);
@@ -275,12 +278,12 @@ fn trail_fact(fact: &[u8]) -> (Cow<'_, str>, StoreResult<Current<Trail>>) {
     (index, trail)
 }
 
-/// What [`CONTENTS`] found, trail by trail.
+/// Decodes the result of [`CONTENTS`] by trail.
 fn contents(org: Id, (trails, artifacts, attestations): Contents) -> StoreResult<Vec<TrailContents>> {
     let mut unreadable = BTreeMap::new();
     let artifacts = rows(&artifacts, artifacts::Row::TRAIL, &mut unreadable)?;
     let attestations = rows(&attestations, attestations::Row::TRAIL, &mut unreadable)?;
-    // An id that is asked for twice is refused twice.
+    // A trail may appear twice if its id was requested twice; both are refused.
     let readable = |trail: Current<Trail>| match unreadable.get(&trail.record.id) {
         Some(why) => Err(StoreError::corrupt(format_args!("a report to it: {why}"))),
         None => Ok(trail),
@@ -319,7 +322,7 @@ impl<D: Driver> TrailStore for SqlStore<D> {
 
     async fn trail_versions(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailVersion>> {
         let query = self.query_org(org, VERSIONS).bind(texts(trails)).per_item(trails.len());
-        // One that is no index is of a damaged row, which its contents leave out.
+        // A negative index belongs to a damaged row, which its contents omit.
         let version = |(id, revision, bytes, reports): (Id, i64, u64, u64)| {
             let revision = u64::try_from(revision).unwrap_or_default();
             Ok(TrailVersion { id, revision, reports, bytes })

@@ -1,4 +1,4 @@
-//! What copying needs: lists of what is there, and recording with everything given.
+//! The operations for copying a store: lists of its contents, and recording of entries with all fields given.
 
 use async_trait::async_trait;
 use evidence_core::auth::KeyHash;

@@ -1,4 +1,4 @@
-//! Values: what is bound to a statement, and what its rows are read into.
+//! Values that are bound to statements, and cells that are decoded from result rows.
 
 use evidence_core::StoreError;
 use evidence_core::id::Id;
@@ -7,7 +7,7 @@ use evidence_core::name::Fingerprint;
 use evidence_core::store::{StoreResult, distinct};
 use evidence_core::time::Timestamp;
 
-/// A value that is bound to a parameter or written to a column. Its type is part of it, for a database may have to know
+/// A value that is bound to a parameter or written to a column. Nulls are typed, because some databases need
 /// the type of a null.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
@@ -15,25 +15,25 @@ pub enum Value {
     Text(Option<String>),
     /// An integer, or null.
     Int(Option<i64>),
-    /// A truth value, or null.
+    /// A boolean, or null.
     Bool(Option<bool>),
     /// Bytes.
     Bytes(Vec<u8>),
-    /// An organization, as the column `org` has it: an integer key in SQLite, the bytes of the id in PostgreSQL. An
-    /// organization that does not exist is one that no row has.
+    /// An organization in the column `org`: an integer key in SQLite, the bytes of the id in PostgreSQL. An
+    /// unknown organization binds a value that matches no row.
     Org(Id),
-    /// No organization: a null.
+    /// Null in place of an organization.
     NoOrg,
-    /// An id, or null, as columns of ids have it that grow with each snapshot: text in SQLite, its bytes in PostgreSQL.
+    /// An id, or null, in tables that grow with each snapshot: text in SQLite, bytes in PostgreSQL.
     Id(Option<Id>),
-    /// A list of ids, as [`Value::Id`] and [`Value::Texts`].
+    /// A list of ids, in the form of [`Value::Id`], bound like [`Value::Texts`].
     Ids(Vec<Id>),
     /// A list of texts: `json_each($n)` in SQLite, `UNNEST($n::text[])` in PostgreSQL.
     Texts(Vec<Option<String>>),
-    /// A list of integers, as [`Value::Texts`].
+    /// A list of integers, bound like [`Value::Texts`].
     Ints(Vec<i64>),
-    /// Rows of texts and integers by column, all of one length: one parameter in SQLite (`json_each($n)`, with the
-    /// column `value->>0` and so on), a parameter for each column in PostgreSQL (`UNNEST($n::text[], …)`).
+    /// Rows by column; all columns have the same length. SQLite binds one parameter (`json_each($n)`, columns
+    /// `value->>0` and so on). PostgreSQL binds one parameter per column (`UNNEST($n::text[], …)`).
     Columns(Vec<Column>),
 }
 
@@ -44,18 +44,18 @@ pub enum Column {
     Texts(Vec<Option<String>>),
     /// Integers.
     Ints(Vec<Option<i64>>),
-    /// Truth values.
+    /// Booleans.
     Bools(Vec<Option<bool>>),
-    /// Bytes; in SQLite's JSON lower-case hex.
+    /// Bytes; lower-case hex in SQLite's JSON.
     Bytes(Vec<Option<Vec<u8>>>),
     /// Organizations.
     Orgs(Vec<Option<Id>>),
-    /// Ids, as [`Value::Id`].
+    /// Ids in the form of [`Value::Id`].
     Ids(Vec<Option<Id>>),
 }
 
 impl Column {
-    /// How many values it has.
+    /// Returns the number of values.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -67,7 +67,7 @@ impl Column {
         }
     }
 
-    /// Whether it has none.
+    /// Returns whether the column has no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -170,42 +170,43 @@ impl From<Vec<u8>> for Value {
     }
 }
 
-/// The distinct items of a list, as texts.
+/// Binds the distinct items of a list as texts.
 pub(crate) fn texts<T: ToString>(items: &[T]) -> Value {
     Value::Texts(distinct(items.iter().map(T::to_string).map(Some)))
 }
 
-/// The distinct ids of a list.
+/// Binds the distinct ids of a list.
 pub(crate) fn ids(items: &[Id]) -> Value {
     Value::Ids(distinct(items.iter().copied()))
 }
 
-/// The distinct numbers of a list.
+/// Binds the distinct numbers of a list.
 pub(crate) fn ints(items: &[u64]) -> Value {
     Value::Ints(distinct(items.iter().copied().map(signed)))
 }
 
-/// A number as the databases count; saturates, but nothing stored exceeds its range.
+/// Converts a number to the signed integers of the databases. Saturates, but no stored number exceeds the
+/// range.
 #[must_use]
 pub fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A value of a row.
+/// A value in a result row.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cell {
     /// Null.
     Null,
-    /// An integer, or a truth value as 0 or 1.
+    /// An integer, or a boolean as 0 or 1.
     Int(i64),
     /// Text.
     Text(String),
-    /// Bytes, or text that is not UTF-8: damage may leave it so.
+    /// Bytes, or damaged text that is not UTF-8.
     Bytes(Vec<u8>),
 }
 
 impl Cell {
-    /// How many bytes it has.
+    /// Returns the size in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         match self {
@@ -238,15 +239,16 @@ impl From<Cell> for Value {
     }
 }
 
-/// A row of an answer, by column.
+/// A result row: its cells in column order.
 pub type Row = Vec<Cell>;
 
-/// What a value of a row is read into.
+/// A type that can be decoded from a cell.
 pub trait FromCell: Sized {
-    /// Reads it.
+    /// Decodes a cell.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] when the value is of another type, or none of this one's.
+    /// Returns [`StoreError::Corrupt`] if the cell has another type, or a value outside the range of this
+    /// type.
     fn from_cell(cell: Cell) -> StoreResult<Self>;
 }
 
@@ -295,7 +297,7 @@ impl FromCell for String {
     }
 }
 
-/// Text, or the bytes that PostgreSQL has of organizations, and in [`Value::Id`].
+/// Decodes text, or the bytes that PostgreSQL stores for organizations and for [`Value::Id`].
 impl FromCell for Id {
     fn from_cell(cell: Cell) -> StoreResult<Self> {
         if let Cell::Bytes(bytes) = &cell
@@ -343,12 +345,12 @@ impl FromCell for Cell {
     }
 }
 
-/// What a row is read into: a tuple of its columns.
+/// A type that can be decoded from a row: a tuple of its columns.
 pub trait FromRow: Sized {
-    /// Reads it.
+    /// Decodes a row.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] when a column is not what it should be, or missing.
+    /// Returns [`StoreError::Corrupt`] if a column is missing or cannot be decoded.
     fn from_row(row: Row) -> StoreResult<Self>;
 }
 

@@ -1,12 +1,14 @@
-//! Windows of time in what is numbered as it was recorded, and so by time: a window is a range of numbers, whose ends are looked
-//! for by halves of the numbers that are left. An index by time would be one more that each row is written to.
+//! Time windows over rows that are numbered in the order of recording, and so by time. A window is a range of
+//! numbers, and a binary search finds its ends. An index by time would be one more index to write for each
+//! row.
 
 use crate::sql::{Dialect, Sql};
 
-/// Of the rows `b` of a table that a condition admits the number of the first that is not before, a scalar; the one after the
-/// last where all are. They are numbered from `$first` on, by a column of an index, and without gaps unless a row was lost: for
-/// that one the next one counts. The greatest is not asked for by `max`, for which PostgreSQL reads all where it thinks them few,
-/// and a damaged row without a number, which PostgreSQL has last, is none.
+/// A scalar: the number of the first row `b` that satisfies a condition and is not before a time. If all rows
+/// are before it, this is the number after the last. The rows are numbered by an indexed column from `$first`
+/// on, without gaps unless a row was lost. The next row then counts in its place. The greatest number is not
+/// selected by `max`, for which PostgreSQL reads all rows if it estimates few. A damaged row without a number
+/// is ignored; PostgreSQL sorts it last.
 macro_rules! first_not {
     ($is_before:literal, $table:literal, $number:literal from $first:literal, $of:literal) => {
         concat!(
@@ -47,7 +49,7 @@ macro_rules! first_not {
 }
 pub(crate) use first_not;
 
-/// The condition that rows lie in the window from `$4` to `$5`: a column of theirs, and of which rows `b` it is the number.
+/// The condition that a column is in the window from `$4` to `$5`. The column is the number of rows `b`.
 macro_rules! in_window {
     ($column:expr, $table:literal, $number:literal, $of:literal) => {
         concat!(
@@ -63,37 +65,38 @@ macro_rules! in_window {
 }
 pub(crate) use in_window;
 
-/// What is numbered from 1 on.
+/// A list that is numbered from 1 on.
 pub(crate) struct Numbered {
-    /// All of it, as `x`.
+    /// All rows, as `x`.
     pub(crate) all: Sql,
     /// The column.
     pub(crate) number: &'static str,
-    /// The first number of the window from `$4` to `$5`, and the one after its last.
+    /// The first number of the window from `$4` to `$5`, and the number after its last.
     pub(crate) window: [Sql; 2],
-    /// What lies in the window.
+    /// The rows in the window.
     pub(crate) in_window: Sql,
-    /// The order of the numbers, the greatest first.
+    /// The order by number, greatest first.
     pub(crate) newest_first: Sql,
 }
 
-/// How many there are between `bounds`.
+/// The number of rows between `bounds`.
 pub(crate) const COUNT: &str = "CASE WHEN bounds.low < bounds.high THEN bounds.high - bounds.low ELSE 0 END";
 
 impl Numbered {
-    /// One row, with the first number of the window as `low` and the one after its last as `high`. By the limit PostgreSQL
-    /// looks for each of them once.
+    /// Returns a subquery with one row: the first number of the window as `low`, and the number after its
+    /// last as `high`. The limit makes PostgreSQL compute each of them once.
     pub(crate) fn bounds(&self, dialect: Dialect) -> String {
         bounds(dialect, self.window)
     }
 }
 
-/// The same, of these two scalars.
+/// Returns the subquery of [`Numbered::bounds`] for two scalars.
 pub(crate) fn bounds(dialect: Dialect, [first, end]: [Sql; 2]) -> String {
     format!("(SELECT {} AS low, {} AS high LIMIT 1)", first.text(dialect), end.text(dialect))
 }
 
-/// What a [`Numbered`] is made of: the rows `x` of a table that a condition admits, the column, and the condition for rows `b`.
+/// Creates a [`Numbered`] from a table, the condition on its rows `x`, the number column, and the condition
+/// on rows `b`.
 macro_rules! numbered {
     ($table:literal, $of_x:literal, $number:literal, $of_b:literal) => {
         crate::windows::Numbered {

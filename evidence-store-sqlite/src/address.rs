@@ -1,14 +1,14 @@
-//! Addresses of stores, read once: the file that one names, and how SQLite is told of it.
+//! Parses store addresses: the file that an address names, and the URI for SQLite.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::ConnectError;
 
-/// The parameters that may follow a file; SQLite has more, with which a store would not be safe, and passes over unknown
-/// ones.
+/// The allowed parameters after a file. SQLite has others, with which a store would not be safe, and ignores
+/// unknown ones.
 const PARAMETERS: [&str; 4] = ["mode", "cache", "vfs", "psow"];
 
-/// An address as it was read.
+/// A parsed address.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     file: String,
@@ -16,7 +16,7 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Reads `sqlite://path?parameters`.
+    /// Parses `sqlite://path?parameters`.
     pub(crate) fn read(url: &str) -> Result<Self, ConnectError> {
         let bad = || ConnectError::BadUrl;
         if url.contains(":memory:") || url.contains("mode=memory") {
@@ -32,28 +32,29 @@ impl Address {
             })
         });
         let file = decoded(path).filter(|file| !file.is_empty() && !file.contains('\0')).ok_or_else(bad)?;
-        // A URI fragment means nothing here.
+        // A URI fragment has no meaning here.
         if !understood || path.contains('#') {
             return Err(bad());
         }
         Ok(Self { file, parameters: parameters.map(str::to_owned) })
     }
 
-    /// What SQLite is told to open the file at `path`, in the form in which it was told `name`: an address or a path.
+    /// Returns the name by which SQLite opens the file at `path`, in the form of `name`: an address or a
+    /// path.
     pub(crate) fn renamed(name: &Path, path: &Path) -> PathBuf {
         let (Some(name), Some(file)) =
             (name.to_str().filter(|name| name.starts_with("file:")), path.to_str())
         else {
             return path.to_owned();
         };
-        // Whether the file may be made was said, and it is there.
+        // The file exists, so `mode=rwc` is no longer needed.
         let parameters = name.split_once('?').map_or("", |(_, all)| all).split('&');
         let parameters: Vec<_> = parameters.filter(|one| !one.is_empty() && *one != "mode=rwc").collect();
         let parameters = (!parameters.is_empty()).then(|| parameters.join("&"));
         Self { file: file.to_owned(), parameters }.uri().into()
     }
 
-    /// The file that a name in either form is of, whether or not it is there.
+    /// Returns the path of the file in a name of either form, whether or not the file exists.
     pub(crate) fn path_of(name: &Path) -> PathBuf {
         let Some(uri) = name.to_str().and_then(|name| name.strip_prefix("file:")) else {
             return name.to_owned();
@@ -62,22 +63,22 @@ impl Address {
         decoded(path).map_or_else(|| name.to_owned(), PathBuf::from)
     }
 
-    /// The file, whether or not it is there.
+    /// Returns the path of the file, whether or not it exists.
     pub(crate) fn file(self) -> PathBuf {
         self.file.into()
     }
 
-    /// The address as SQLite reads it, which decodes the path once more.
+    /// Returns the URI that SQLite parses. SQLite decodes the path again.
     pub(crate) fn uri(&self) -> String {
         let path = self.file.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
-        // Two slashes would begin the name of a machine.
+        // Two slashes would begin a host name.
         let root = if path.starts_with("//") { "//" } else { "" };
         let parameters = self.parameters.as_ref().map(|all| format!("?{all}")).unwrap_or_default();
         format!("file:{root}{path}{parameters}")
     }
 }
 
-/// A path with what stands for its bytes (`%20`) replaced by them.
+/// Decodes the percent-encoded bytes of a path (`%20`).
 fn decoded(path: &str) -> Option<String> {
     let mut pieces = path.split('%');
     let mut bytes = pieces.next()?.as_bytes().to_vec();

@@ -1,4 +1,4 @@
-//! Between the store's values and SQLite's: what is bound to a statement, and what a row has.
+//! Converts between the store's values and SQLite's: bound values and cells of rows.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,20 +11,20 @@ use rusqlite::types::{ToSqlOutput, Value as Owned, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Statement};
 use serde::Serialize;
 
-/// The key that no organization has.
+/// A key that no organization has.
 const NOBODY: i64 = -1;
 
-/// The key of an organization.
+/// Selects the key of an organization.
 const KEY: &str = "SELECT key FROM organization WHERE id = $1";
 
-/// The key of an organization; of one that does not exist, one that no row has. It is looked up in the transaction that
-/// uses it, for what is put in the place of the tables may have others.
+/// Returns the key of an organization, or a key that matches no row if it does not exist. The key is looked
+/// up in the transaction that uses it, because restored tables may have other keys.
 pub(crate) fn key_of(connection: &Connection, org: Id) -> rusqlite::Result<i64> {
     let mut statement = connection.prepare_cached(KEY)?;
     Ok(statement.query_row([org.to_string()], |row| row.get(0)).optional()?.unwrap_or(NOBODY))
 }
 
-/// Every row of a statement.
+/// Returns every row of a statement.
 pub(crate) fn rows(
     connection: &Connection,
     sql: &str,
@@ -45,25 +45,26 @@ pub(crate) fn rows(
     Ok(found)
 }
 
-/// The texts of queries as SQLite has them: their tables without a schema, and each organization looked up in the query
-/// itself, so that the key and the rows are of one snapshot without a transaction. To make one takes as long as a quarter
-/// of the query, so those that were made are kept.
+/// A cache of query texts for SQLite. The tables have no schema prefix, and each organization is looked up in
+/// the query itself. The key and the rows then come from one snapshot without a transaction. Building a text
+/// takes a quarter of the time of the query.
 #[derive(Debug, Default)]
 pub(crate) struct QueryTexts(Mutex<BTreeMap<Query, Arc<str>>>);
 
-/// The text of a query, and which of its parameters are organizations.
+/// The text of a query, and a bit set of its organization parameters.
 type Query = (Cow<'static, str>, Parameters);
 
-/// Which parameters of a query are organizations, a bit each.
+/// The parameters of a query that are organizations, one bit each.
 type Parameters = u32;
 
 const _: () = assert!(PARAMETERS.len() < 32, "each has a bit");
 
-/// Queries are constants, and lists join some: far fewer than this.
+/// The maximum number of cached texts. Queries are constants, and lists combine some of them, so there are
+/// far fewer.
 const MAX_TEXTS: usize = 512;
 
 impl QueryTexts {
-    /// The text of a query; its values become those that the text takes.
+    /// Returns the text of a query, and converts its values for that text.
     pub(crate) fn resolved(&self, sql: Cow<'static, str>, values: &mut [Value]) -> Arc<str> {
         let mut orgs = 0;
         for (place, value) in values.iter_mut().enumerate().take(PARAMETERS.len()) {
@@ -105,7 +106,7 @@ fn resolve(sql: &str, orgs: Parameters) -> String {
     text
 }
 
-/// Runs a statement that answers nothing once for each row of values.
+/// Runs a statement without result rows, once for each row of values.
 pub(crate) fn execute(
     connection: &Connection,
     sql: &str,
@@ -122,7 +123,8 @@ pub(crate) fn execute(
     Ok(())
 }
 
-/// The parameters of statements. To SQLite these are names: it numbers them as they come up in the text.
+/// The parameters of statements. SQLite treats these as names and numbers them in the order of their first
+/// use in the text.
 const PARAMETERS: [&str; 20] = [
     "$1", "$2", "$3", "$4", "$5", "$6", "$7", "$8", "$9", "$10", "$11", "$12", "$13", "$14", "$15", "$16",
     "$17", "$18", "$19", "$20",
@@ -166,7 +168,7 @@ fn output<'v>(
     })
 }
 
-/// Columns as a JSON array of rows.
+/// Converts columns to a JSON array of rows.
 fn transposed(
     columns: &[Column],
     key: &mut impl FnMut(Id) -> rusqlite::Result<i64>,
@@ -205,7 +207,7 @@ fn cell(value: ValueRef<'_>) -> Cell {
     match value {
         ValueRef::Null => Cell::Null,
         ValueRef::Integer(number) => Cell::Int(number),
-        // No column holds one.
+        // No column contains a real number.
         ValueRef::Real(number) => Cell::Text(number.to_string()),
         ValueRef::Text(text) => {
             String::from_utf8(text.to_vec()).map_or_else(|error| Cell::Bytes(error.into_bytes()), Cell::Text)

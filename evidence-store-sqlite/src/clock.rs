@@ -1,11 +1,11 @@
-//! The reference clock of a store that no database server shares a clock with: a monotonic one, which no change of the
-//! system's time moves.
+//! The reference clock of a store without a database server to share a clock with. It is monotonic, so
+//! changes of the system time do not affect it.
 
 use std::time::Duration;
 
 use evidence_core::time::{Clock, SystemClock, Timestamp};
 
-/// The system's time when the store was opened, and the time that has passed since then.
+/// The system time at the opening of the store, and the time since then.
 #[derive(Debug)]
 pub(crate) struct SteadyClock {
     opened_at: Timestamp,
@@ -17,14 +17,14 @@ impl SteadyClock {
         Self { opened_at: SystemClock.now(), opened: Uptime::now() }
     }
 
-    /// The time that it is if the system's clock was right when the store was opened.
+    /// Returns the current time, assuming that the system clock was right when the store was opened.
     pub(crate) fn now(&self) -> Timestamp {
         self.opened_at.plus(self.opened.elapsed())
     }
 }
 
-/// On Linux the time since the system was started, which goes on while the machine sleeps: `Instant` does not there, so that
-/// a laptop's clock would seem to jump whenever it wakes up.
+/// On Linux, the time since boot, which includes suspend. `Instant` does not include it on Linux, so a
+/// laptop's clock would seem to jump after each wake-up.
 #[cfg(target_os = "linux")]
 #[derive(Debug)]
 struct Uptime(Duration);

@@ -1,4 +1,4 @@
-//! Opening the file, bringing its tables up to date, and the driver of the store in it.
+//! Opens the file, migrates its tables, and implements the driver of the store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,33 +30,36 @@ use crate::readers::Readers;
 use crate::scratch::ScratchDatabase;
 use crate::writer::{Job, Writer};
 
-/// How long a statement waits for another process's lock.
+/// The time that a statement waits for another process's lock.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the write-ahead log is cut back to, in bytes, after a checkpoint.
+/// The size in bytes to which a checkpoint truncates the write-ahead log.
 const WAL_SIZE_LIMIT: i64 = 64 << 20;
 
-/// How many KiB of pages a connection keeps, as the pragma has it. SQLite's own 2 MB hold less than a large report looks up.
+/// The page cache of a connection, negative for KiB, as in the pragma. SQLite's default of 2 MB is less than
+/// a large report looks up.
 pub(crate) const CACHE_SIZE: i64 = -(8 << 10);
 
-/// How many prepared statements a connection keeps.
+/// The number of prepared statements that a connection caches.
 const STATEMENTS: usize = 128;
 
-/// How a store uses its file. Made with `..Options::default()`: a new field is no breaking change.
+/// Options for opening a store. Create them with `..Options::default()`, so that a new field is not a
+/// breaking change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// How long a query waits for a free connection before it fails as unavailable. A long query first waits up to the
-    /// same time for its organization's share, so twice this in all. 5 seconds unless said otherwise.
+    /// The time that a query waits for a free connection before it fails as unavailable. A long query first
+    /// waits up to the same time for its organization's share, so at most twice this time in total. Default:
+    /// 5 seconds.
     pub acquire_timeout: Duration,
-    /// How long a write waits for its turn before the store counts as not available. What was refused for it is not done
-    /// afterwards. 10 seconds unless said otherwise.
+    /// The time that a write waits in the queue before it fails as unavailable. A write that failed this way
+    /// is never executed later. Default: 10 seconds.
     pub queue_timeout: Duration,
-    /// How many bytes may wait to be written before the store counts as not available. An organization may take half of
-    /// what the others leave; a single write that has more than half of it waits beside, one at a time. 64 MiB unless said
-    /// otherwise.
+    /// The number of bytes that may wait in the write queue before writes fail as unavailable. An
+    /// organization may use half of what the others leave. A single write that exceeds that half waits
+    /// outside the limit, one at a time. Default: 64 MiB.
     pub queue_bytes: usize,
-    /// Whether the file and its tables are made where there are none, and brought up to date. A store is otherwise opened
-    /// as it is, and refused where this program cannot use it so. True unless said otherwise.
+    /// Whether to create a missing file and to migrate the tables. If false, the store is opened unchanged,
+    /// and refused if this program cannot use it in that form. Default: true.
     pub migrate: bool,
 }
 
@@ -71,10 +74,11 @@ impl Default for Options {
     }
 }
 
-/// A store in one SQLite file. Readers never wait for the writer. The writer ends when the store is dropped or closed.
+/// A store in one SQLite file. Readers never wait for the writer. The writer thread ends when the store is
+/// dropped or closed.
 pub type SqliteStore = SqlStore<Sqlite>;
 
-/// A SQLite file that a store lies in, its readers and its writer.
+/// The SQLite file of a store, with its readers and its writer.
 #[derive(Debug)]
 pub struct Sqlite {
     pub(crate) readers: Arc<Readers>,
@@ -85,18 +89,18 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// The file that the address `sqlite://path` names, whether or not it is there.
+    /// Returns the file that the address `sqlite://path` names, whether or not it exists.
     ///
     /// # Errors
-    /// [`ConnectError`] says what is wrong with the address.
+    /// Returns a [`ConnectError`] if the address is invalid.
     pub fn file_at(url: &str) -> Result<PathBuf, ConnectError> {
         Ok(Address::read(url)?.file())
     }
 
-    /// Opens the store in the file at `path`, as [`SqliteStore::connect`] does.
+    /// Opens the store in the file at `path`, like [`SqliteStore::connect`].
     ///
     /// # Errors
-    /// [`ConnectError`] says what is wrong and what to do.
+    /// Returns a [`ConnectError`], which explains the problem and the remedy.
     pub async fn open(path: impl AsRef<Path>) -> Result<SqliteStore, ConnectError> {
         Self::open_with(path, &Options::default()).await
     }
@@ -104,7 +108,7 @@ impl Sqlite {
     /// Opens the store in the file at `path` with these options.
     ///
     /// # Errors
-    /// [`ConnectError`] says what is wrong and what to do.
+    /// Returns a [`ConnectError`], which explains the problem and the remedy.
     pub async fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<SqliteStore, ConnectError> {
         let (file, options) = (path.as_ref().to_owned(), options.clone());
         let start = spawn_blocking(move || Self::start(&file, &options, &MIGRATIONS)).await;
@@ -113,13 +117,13 @@ impl Sqlite {
         Ok(SqlStore::new(driver))
     }
 
-    /// Opens the store as a program does that knows these migrations.
+    /// Opens the store like a program with these migrations.
     pub(crate) fn start(
         file: &Path,
         options: &Options,
         migrations: &'static [Migration],
     ) -> Result<Self, ConnectError> {
-        // The path without links: ATTACH takes it as text.
+        // The path without links. `ATTACH` takes it as text.
         let path =
             std::path::absolute(Address::path_of(file)).map(|path| path.canonicalize().unwrap_or(path));
         if let Some(path) = path.ok().filter(|path| path.to_str().is_none()) {
@@ -134,7 +138,7 @@ impl Sqlite {
         let mut connection = connection(file, flags).map_err(unopened)?;
         let mut opened = OpenFile::of(&connection, file);
         if is_new {
-            // Hashes of keys and the content of attachments are in it.
+            // The file contains hashes of API keys and the content of attachments.
             make_private(opened.path()).map_err(|error| {
                 let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
                 unopened(rusqlite::Error::SqliteFailure(code, Some(error.to_string())))
@@ -150,14 +154,14 @@ impl Sqlite {
             return Err(ConnectError::WalAside { file: name(), wal: wal.display().to_string() });
         }
         if !options.migrate {
-            // Before anything is set, which would change the file of another program.
+            // Check before any setting is changed, because that would modify the file of another program.
             expect_migrated(&connection, file, migrations)?;
         }
         connection.pragma_update(None, "journal_mode", "WAL").map_err(unopened)?;
         connection.pragma_update(None, "synchronous", "FULL").map_err(unopened)?;
         connection.pragma_update(None, "journal_size_limit", WAL_SIZE_LIMIT).map_err(unopened)?;
         connection.pragma_update(None, "cache_size", CACHE_SIZE).map_err(unopened)?;
-        // SQLite goes on with what it had where it cannot do what it was told: on some file systems, say.
+        // If SQLite cannot apply a setting, for example on some file systems, it silently keeps the old one.
         for (setting, wanted) in [("journal_mode", "wal"), ("synchronous", "2")] {
             let read = |row: &rusqlite::Row<'_>| row.get::<_, types::Value>(0);
             let found = match connection.pragma_query_value(None, setting, read).map_err(unopened)? {
@@ -174,7 +178,7 @@ impl Sqlite {
         }
         opened.note_wal();
         let opened = Arc::new(opened);
-        // No grace: a transaction that was begun always ends, so callers wait for it.
+        // No grace period: a transaction always ends once it has begun, so callers wait for it.
         let bounds = Bounds { bytes: options.queue_bytes, wait: options.queue_timeout, grace: None };
         let (queue, jobs) = Queue::new(bounds);
         let file = Arc::clone(&opened);
@@ -195,7 +199,7 @@ impl Sqlite {
     }
 }
 
-/// The most things that one query can ask about and have a short answer.
+/// The maximum number of items in a query with a short result.
 const FEW: usize = 16;
 
 impl Driver for Sqlite {
@@ -254,7 +258,7 @@ impl Driver for Sqlite {
     async fn with_scratch<T: Send + 'static>(&self, work: ScratchWork<ScratchDatabase, T>) -> StoreResult<T> {
         let (file, migrations) = (Arc::clone(self.readers.opened()), self.migrations);
         let work = move || {
-            // Where there is none, one would be made.
+            // Opening would create a missing file.
             file.check().map_err(store_error)?;
             block_on(work(ScratchDatabase::open(file.open_name(), migrations).map_err(store_error)?))
         };
@@ -294,22 +298,22 @@ impl Driver for Sqlite {
     }
 }
 
-/// Runs what waits for nothing but the thread that it is on.
+/// Runs a future that never waits for anything but its own thread.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     futures_util::FutureExt::now_or_never(future).expect("no statement of SQLite is waited for")
 }
 
-/// A connection to the file, which has to exist unless `flags` say otherwise.
+/// Opens a connection to the file, which must exist unless `flags` allow its creation.
 pub(crate) fn connection(file: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     let always = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_URI
-        // Nobody shares a connection.
+        // A connection is never shared between threads.
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(file, always | flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.pragma_update(None, "foreign_keys", "OFF")?;
-    // Otherwise a statement may be planned anew for each value that is bound to it.
+    // Otherwise SQLite may plan a statement again for each bound value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     if tracing::enabled!(Level::TRACE) {
         trace(&mut connection)?;

@@ -1,4 +1,4 @@
-//! What can go wrong: opening a store, and every later statement.
+//! The errors of opening a store and of later statements.
 
 use std::borrow::Borrow;
 use std::path::Path;
@@ -6,20 +6,21 @@ use std::path::Path;
 use evidence_core::StoreError;
 use rusqlite::ffi;
 
-/// Why a store could not be opened, each in one sentence that says what to do.
+/// An error of opening a store. Each message is one sentence that includes the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The address cannot be read. It is not repeated, for it may be that of another database, with a password.
+    /// The address is invalid. The message does not repeat it, because it may be the address of another
+    /// database, with a password.
     #[error("the address is not that of an SQLite file: write it as sqlite://evidence.db")]
     BadUrl,
-    /// The path of the file is no text.
+    /// The path of the file is not UTF-8.
     #[error("'{file}' is not UTF-8: give the file and its directories names that are")]
     PathNotText {
-        /// The path, with what is no text replaced.
+        /// The path, with invalid bytes replaced.
         file: String,
     },
-    /// The address names a database in memory.
+    /// The address names an in-memory database.
     #[error(
         "a database in memory cannot be shared by the store's connections: name a file, as in sqlite://evidence.db"
     )]
@@ -32,10 +33,10 @@ pub enum ConnectError {
     Open {
         /// The file.
         file: String,
-        /// Why not.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
-    /// The file is gone, and what was written to it last is not.
+    /// The file is missing or empty, but the log of its last writes exists.
     #[error(
         "'{file}' is missing or empty, and its write-ahead log is there ('{file}-wal' or '{file}-wal.replaced-…'): put the \
          file back that it is the log of; or move the log elsewhere, to use a backup or to begin again"
@@ -44,7 +45,7 @@ pub enum ConnectError {
         /// The file.
         file: String,
     },
-    /// A write-ahead log that was put aside may be the file's.
+    /// A renamed write-ahead log may belong to the file.
     #[error(
         "'{wal}' is a log of writes that was put aside when '{file}' lost its place: if '{file}' is that file, put back, \
          move the log to '{file}-wal' if nothing is there; if it is another, as a backup, move the log elsewhere"
@@ -55,15 +56,15 @@ pub enum ConnectError {
         /// The log.
         wal: String,
     },
-    /// The file is something else.
+    /// The file is not an SQLite database.
     #[error("'{file}' is no SQLite file: name another one, which is made if it is not there")]
     NotADatabase {
         /// The file.
         file: String,
-        /// What SQLite said.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
-    /// The tables cannot be brought up to date.
+    /// The tables cannot be migrated.
     #[error(
         "the tables cannot be brought to version {version} ({}): check that the disk has room and that no other program \
          is at the file; the next start goes on from here",
@@ -72,10 +73,10 @@ pub enum ConnectError {
     Migrate {
         /// The version that failed.
         version: i64,
-        /// Why.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
-    /// The tables cannot be derived again from the ledgers.
+    /// The tables cannot be rederived from the ledgers.
     #[error(
         "the tables of version {version} cannot be made from the ledgers ({source}): check them with fsck; the next start \
          goes on from here"
@@ -83,10 +84,10 @@ pub enum ConnectError {
     Rederive {
         /// The version that failed.
         version: i64,
-        /// Why.
+        /// The error of the rederivation.
         source: StoreError,
     },
-    /// The file cannot be kept as safely as it has to be.
+    /// SQLite cannot store the file as safely as the store requires.
     #[error(
         "'{file}' cannot be kept safely: SQLite goes on with {setting} = {found}; put it on a local disk, and open it \
          without options that change how it is locked"
@@ -94,24 +95,24 @@ pub enum ConnectError {
     Unsafe {
         /// The file.
         file: String,
-        /// The setting that was not taken.
+        /// The setting that SQLite did not accept.
         setting: &'static str,
-        /// What it is instead.
+        /// Its actual value.
         found: String,
     },
-    /// The system gives the store no thread to write on.
+    /// The system cannot start a thread for the writer.
     #[error("no thread could be started: check how many the system allows: {source}")]
     Thread {
-        /// Why not.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The file holds something else, or nothing.
+    /// The file is empty or is not an evidence store.
     #[error("'{file}' has no tables of an evidence store: check the address, or make a store there first")]
     NoStore {
         /// The file.
         file: String,
     },
-    /// The tables would have to be brought up to date first.
+    /// The tables must be migrated first.
     #[error(
         "the file has tables of version {found} and this program needs {known}: start a server of this version, which \
          brings them up to date"
@@ -133,11 +134,11 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// Why no connection was made to this file.
+    /// Returns the error for a failed connection to this file.
     pub(crate) fn opening(file: &Path, source: rusqlite::Error) -> Self {
         let file = file.display().to_string();
         match primary_code(&source) {
-            // SQLite reads addresses itself and has no code of its own for one that it cannot read.
+            // SQLite parses addresses itself, and has no specific code for an invalid one.
             Some(ffi::SQLITE_ERROR) => Self::BadUrl,
             Some(ffi::SQLITE_NOTADB) => Self::NotADatabase { file, source },
             _ => Self::Open { file, source },
@@ -145,7 +146,7 @@ impl ConnectError {
     }
 }
 
-/// What SQLite or the system says, without the driver's words around it.
+/// Returns the message of SQLite or of the system, without the driver's wording.
 fn message(error: &rusqlite::Error) -> String {
     match error {
         rusqlite::Error::SqliteFailure(_, Some(message)) => message.clone(),
@@ -153,13 +154,13 @@ fn message(error: &rusqlite::Error) -> String {
     }
 }
 
-/// SQLite's result code without its details, where it is SQLite that fails.
+/// Returns SQLite's primary result code, if the error comes from SQLite.
 pub(crate) fn primary_code(error: &rusqlite::Error) -> Option<i32> {
     error.sqlite_error().map(|failure| failure.extended_code & 0xff)
 }
 
-/// Whether a statement names a table or a column that there is not any more: a newer program has taken it away. SQLite has
-/// no code of its own for that.
+/// Returns whether a statement names a table or column that no longer exists, because a newer program has
+/// dropped it. SQLite has no specific code for this.
 fn is_gone(error: &rusqlite::Error) -> bool {
     const GONE: [&str; 4] = ["no such table", "no such column", "has no column named", "no such index"];
     let said = match error {
@@ -172,12 +173,12 @@ fn is_gone(error: &rusqlite::Error) -> bool {
     GONE.iter().any(|gone| said.contains(gone))
 }
 
-/// Whether one write of the group may be the cause, so that halving it helps.
+/// Returns whether a single write of the group may be the cause, so that splitting the group helps.
 pub(crate) fn is_row_error(error: &rusqlite::Error) -> bool {
     !is_gone(error) && primary_code(error).is_none_or(|code| !ENVIRONMENTAL.contains(&code))
 }
 
-/// The result codes that tell of the environment rather than of a defect.
+/// Result codes that indicate a problem of the environment and not a defect.
 const ENVIRONMENTAL: [i32; 9] = [
     ffi::SQLITE_BUSY,
     ffi::SQLITE_LOCKED,
@@ -192,10 +193,11 @@ const ENVIRONMENTAL: [i32; 9] = [
 
 const DAMAGED: [i32; 2] = [ffi::SQLITE_CORRUPT, ffi::SQLITE_NOTADB];
 
-/// Another row has the name, or the number.
+/// The codes for a name or a number that another row already has.
 const UNIQUE_VIOLATIONS: [i32; 2] = [ffi::SQLITE_CONSTRAINT_UNIQUE, ffi::SQLITE_CONSTRAINT_PRIMARYKEY];
 
-/// Says what a failed statement means to a caller of the store. Takes the error or a shared one, as its source.
+/// Converts the error of a failed statement to a [`StoreError`]. Accepts an owned or a shared error, which
+/// becomes the source.
 pub(crate) fn store_error<E>(error: E) -> StoreError
 where
     E: Borrow<rusqlite::Error> + std::error::Error + Send + Sync + 'static,
@@ -223,7 +225,7 @@ where
     }
 }
 
-/// Every connection is busy, and was for as long as a query waits.
+/// The error after a query has waited for a connection until its timeout.
 #[derive(Debug, thiserror::Error)]
 #[error("no connection of the store came free in time")]
 pub(crate) struct Busy;

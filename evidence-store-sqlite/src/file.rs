@@ -1,11 +1,11 @@
-//! Detects that the file of an open store, or its write-ahead log, was replaced or removed, as when a backup is restored
-//! under a running server. SQLite does not notice: it goes on writing to files that no longer have a name, and the next start
-//! does not find these writes. So the store compares the identity of both files before each transaction and stops writing
-//! where one of them changed.
+//! Detects that the file of an open store, or its write-ahead log, was replaced or removed, for example by
+//! restoring a backup under a running server. SQLite does not notice this. It continues to write to files
+//! that no longer have a name, and the next start does not find these writes. So the store compares the
+//! identity of both files before each transaction, and stops writing if one of them changed.
 //!
-//! SQLite cannot tell which file a write-ahead log belongs to, and would apply the log of the old file to the new one. So the
-//! log of a replaced file is renamed. Only unix numbers files: elsewhere nothing is detected, but Windows does not let
-//! anyone replace an open file.
+//! SQLite cannot tell which file a write-ahead log belongs to, and would apply the log of the old file to the
+//! new one. So the store renames the log of a replaced file. Files have inodes only on unix, so other systems
+//! detect nothing; but Windows does not allow an open file to be replaced.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use rusqlite::{Connection, Error, ffi};
 
 use crate::address::Address;
 
-/// What follows the name of a file in that of its renamed write-ahead log, before the file's inode.
+/// The suffix of a renamed write-ahead log, before the inode of its file.
 const ASIDE: &str = "-wal.replaced-";
 
-/// The numbers of a file's device and inode, where the system has them.
+/// The device and the inode of a file, if the system has them.
 type FileId = Option<(u64, u64)>;
 
 /// An open file and its write-ahead log, with their identities.
@@ -25,7 +25,7 @@ type FileId = Option<(u64, u64)>;
 pub(crate) struct OpenFile {
     /// The file itself, with links resolved.
     path: PathBuf,
-    /// The name by which SQLite opens it again.
+    /// The name by which SQLite opens the file again.
     open_name: PathBuf,
     id: FileId,
     wal: FileId,
@@ -44,11 +44,11 @@ impl OpenFile {
         Self { path, open_name, id, wal: None, shm: None }
     }
 
-    /// Whether there is a write-ahead log of a file by this name, where it was or renamed, but no file.
+    /// Returns whether a write-ahead log exists, in place or renamed, without its file.
     pub(crate) fn wal_without_file(name: &Path) -> bool {
         let path = Address::path_of(name);
         let Some(file) = path.file_name().filter(|_| !path.exists()) else { return false };
-        // The directory may be one that cannot be listed.
+        // It may not be possible to list the directory.
         if beside(&path, "-wal").exists() {
             return true;
         }
@@ -56,7 +56,7 @@ impl OpenFile {
         let Ok(files) = directory.unwrap_or(Path::new(".")).read_dir() else { return false };
         let aside = [file.as_encoded_bytes(), ASIDE.as_bytes()].concat();
         files.flatten().any(|found| {
-            // One that is empty has lost nothing.
+            // An empty log contains no writes.
             let is_empty = found.metadata().is_ok_and(|found| found.len() == 0);
             found.file_name().as_encoded_bytes().starts_with(&aside) && !is_empty
         })
@@ -83,13 +83,15 @@ impl OpenFile {
         &self.open_name
     }
 
-    /// Whether the file is empty and has a write-ahead log, which SQLite would remove.
+    /// Returns whether the file is empty and has a write-ahead log. SQLite would delete such a log.
     pub(crate) fn is_empty_with_wal(&self) -> bool {
-        // In this order: a log that another program begins now belongs to a file that is no longer empty.
+        // Check in this order: a log that another program creates now belongs to a file that is no longer
+        // empty.
         self.beside("-wal").exists() && self.path.metadata().is_ok_and(|file| file.len() == 0)
     }
 
-    /// Identifies the write-ahead log, once the connection has opened it. It exists as long as the connection does.
+    /// Identifies the write-ahead log after the connection has opened it. The log exists as long as the
+    /// connection.
     pub(crate) fn note_wal(&mut self) {
         let [wal, shm] = ["-wal", "-shm"].map(|part| file_id(&self.beside(part)).ok().flatten());
         (self.wal, self.shm) = (wal, shm);
@@ -137,7 +139,8 @@ impl OpenFile {
         }
     }
 
-    /// Renames the write-ahead log, and removes its index, unless they belong to the file that is there now.
+    /// Renames the write-ahead log and removes its index, if they belong to this store and not to the file
+    /// that is there now.
     fn put_aside(&self) {
         let (wal, shm) = (self.beside("-wal"), self.beside("-shm"));
         let is_ours =
@@ -161,13 +164,14 @@ impl OpenFile {
         }
     }
 
-    /// Called when no more writes follow, with the last connection: keeps the log of a file that was replaced or removed, where
-    /// it changes no other file, and moves the content of a log that was removed into its file.
+    /// Saves the write-ahead log after the last write, with the last connection. Renames the log of a
+    /// replaced or removed file, so that it changes no other file. Copies the content of a removed log into
+    /// its file.
     pub(crate) fn finish(&self, connection: &Connection) {
         let Err(error) = self.check() else { return };
         tracing::warn!(%error, "the store was closed");
-        // In a file that was replaced or removed, the content would be lost. Beside a backup that is put there, the log would be
-        // taken for that of the backup.
+        // A checkpoint into a replaced or removed file would lose the content. A log next to a restored
+        // backup would be applied to the backup.
         if file_id(&self.path).is_ok_and(|found| found == self.id) {
             let moved =
                 connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
@@ -182,7 +186,7 @@ impl OpenFile {
         }
     }
 
-    /// The path of one of the files that SQLite keeps beside the database file.
+    /// Returns the path of a file that SQLite stores beside the database file.
     fn beside(&self, part: &str) -> PathBuf {
         beside(&self.path, part)
     }
@@ -194,7 +198,8 @@ fn beside(path: &Path, part: &str) -> PathBuf {
     path.into()
 }
 
-/// Lets only the owner read and write the file, which must be new and empty. SQLite gives the log the same permissions.
+/// Restricts the file to its owner. The file must be new and empty. SQLite gives the log the same
+/// permissions.
 #[cfg(unix)]
 pub(crate) fn make_private(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
@@ -206,8 +211,8 @@ pub(crate) fn make_private(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What tells a file apart for good: its inode, 0 where the system has none, and when it was made, 0 where the system does not
-/// say. Inodes are used again, and the number of a device may be another one after each mount.
+/// Returns a lasting identity of a file: its inode and its creation time in nanoseconds, each 0 if the system
+/// does not have it. Inodes are reused, and the device number may change with each mount.
 pub(crate) fn lasting_id(path: &Path) -> io::Result<(u64, u64)> {
     let made = std::fs::metadata(path)?.created().ok();
     let made = made.and_then(|made| made.duration_since(std::time::UNIX_EPOCH).ok());
@@ -215,7 +220,8 @@ pub(crate) fn lasting_id(path: &Path) -> io::Result<(u64, u64)> {
     Ok((file_id(path)?.map_or(0, |(_, inode)| inode), made))
 }
 
-/// Logs that other users can read or write the file, which has hashes of keys and the content of attachments.
+/// Logs a warning if other users can read or write the file. It contains hashes of API keys and the content
+/// of attachments.
 #[cfg(unix)]
 pub(crate) fn warn_unless_private(path: &Path) {
     use std::os::unix::fs::MetadataExt;
@@ -255,7 +261,7 @@ mod tests {
         std::fs::rename(&path, &moved).unwrap();
         std::fs::write(&moved, "older").unwrap();
         assert_eq!(lasting_id(&moved).unwrap(), id);
-        // Later than what the clock of files tells apart. The inode may be the same.
+        // Longer than the resolution of file times. The inode may be the same.
         std::thread::sleep(std::time::Duration::from_millis(50));
         std::fs::remove_file(&moved).unwrap();
         std::fs::write(&path, "one").unwrap();

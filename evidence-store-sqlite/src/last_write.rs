@@ -1,10 +1,12 @@
-//! A note beside the database file of what was written last. Whatever a write-ahead log has is gone with it, and what is left
-//! of the file is a sound, older store: only something outside of the database can tell that entries are missing.
+//! A note beside the database file about the last write. If a write-ahead log is lost, its writes are lost
+//! too, and the remaining file is a valid, older store. Only information outside the database can reveal the
+//! missing entries.
 //!
-//! The note is written after each commit, without waiting for the disk: it may be older than the database, and is never
-//! newer, for the database waits for the disk. Where the database is older than the note says, the note is renamed and
-//! stays, so that `fsck` reports the loss until somebody has dealt with it and removes it. It names the file by what no other
-//! file has ([`lasting_id`]): a backup that is put back as another file has lost nothing.
+//! The note is written after each commit, without a sync. It may be older than the database but never newer,
+//! because the database syncs. If the database is older than the note, the note is renamed and stays. `fsck`
+//! then reports the loss until an operator has handled it and removes the note. The note identifies the file
+//! by its lasting identity ([`lasting_id`]), so a backup that is restored as another file is not reported as
+//! a loss.
 
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -20,23 +22,23 @@ pub(crate) struct LastWrite {
     database: PathBuf,
     path: PathBuf,
     lost: PathBuf,
-    /// Open from the first write on.
+    /// Open after the first write.
     file: Option<std::fs::File>,
     failed: bool,
 }
 
-/// What a note says.
+/// The content of a note.
 #[derive(Debug, PartialEq, Eq)]
 struct Note {
     org: Id,
-    /// The number of entries of its ledger.
+    /// The number of entries in its ledger.
     size: u64,
-    /// The database file ([`lasting_id`]).
+    /// The identity of the database file ([`lasting_id`]).
     file: (u64, u64),
 }
 
 impl Note {
-    /// Every note has the same length, so that one takes the place of another.
+    /// Every note has the same length, so that one overwrites another completely.
     fn text(&self) -> String {
         let Self { org, size, file: (inode, made) } = self;
         format!("{org} {size:020} {inode:020} {made:020}\n")
@@ -52,7 +54,7 @@ impl Note {
 }
 
 impl LastWrite {
-    /// The note beside this database file.
+    /// Creates the note for this database file.
     pub(crate) fn beside(database: &Path) -> Self {
         let beside = |part: &str| {
             let mut path = database.as_os_str().to_owned();
@@ -63,7 +65,7 @@ impl LastWrite {
         Self { database: database.to_owned(), path, lost, file: None, failed: false }
     }
 
-    /// Notes that the ledger of an organization has this size now.
+    /// Records the new size of an organization's ledger.
     pub(crate) fn note(&mut self, org: Id, size: u64) {
         if let Err(error) = self.write(org, size)
             && !std::mem::replace(&mut self.failed, true)
@@ -93,8 +95,8 @@ impl LastWrite {
         lasting_id(&self.database).unwrap_or_default()
     }
 
-    /// Looks whether the database has what was written last, and puts the note aside where it has not. What cannot be read
-    /// is for `fsck` to report.
+    /// Checks that the database contains the last write, and renames the note if it does not. An unreadable
+    /// database is left for `fsck` to report.
     pub(crate) fn check(&self, connection: &Connection) {
         let Ok(Some(_)) = self.missing(connection, "main") else { return };
         let (file, lost) = (self.database.display(), self.lost.display());
@@ -102,7 +104,7 @@ impl LastWrite {
             %file,
             "ledger entries that were recorded are missing: the write-ahead log was lost, or an older copy of the file was put back"
         );
-        // An earlier loss is not overwritten.
+        // Do not overwrite the note of an earlier loss.
         if !self.lost.exists()
             && let Err(error) = std::fs::rename(&self.path, &self.lost)
         {
@@ -110,7 +112,8 @@ impl LastWrite {
         }
     }
 
-    /// What is missing of what was written to the database `schema` of a connection, a sentence for each loss.
+    /// Returns a sentence for each loss: writes that the database `schema` of a connection no longer
+    /// contains.
     pub(crate) fn losses(&self, connection: &Connection, schema: &str) -> rusqlite::Result<Vec<String>> {
         let missing = self.missing(connection, schema)?;
         let missing = missing.map(|(note, found)| loss(&note, &format!("now it has {found}")));
@@ -120,12 +123,14 @@ impl LastWrite {
         Ok(missing.into_iter().chain(earlier).collect())
     }
 
-    /// The note of a ledger that has fewer entries than it says, and how many these are.
+    /// Returns the note and the number of entries of its ledger, if the ledger has fewer entries than the
+    /// note records.
     fn missing(&self, connection: &Connection, schema: &str) -> rusqlite::Result<Option<(Note, u64)>> {
         let Some(note) = Note::read(&self.path).filter(|note| note.file == self.database_id()) else {
             return Ok(None);
         };
-        // Where the rows of a known organization are gone, that is what is wrong, and not the log.
+        // If the rows of a known organization are gone, the log is not the cause, so this check does not
+        // report it.
         let size = format!(
             "SELECT coalesce(
                 (SELECT h.size FROM {schema}.organization o JOIN {schema}.head h ON h.org = o.key WHERE o.id = $1),

@@ -1,5 +1,5 @@
-//! The evidence store on SQLite: one file, one writer that groups what arrives at the same time into one transaction,
-//! and a pool of readers.
+//! The evidence store on SQLite: one file, one writer that commits concurrent writes in one transaction, and
+//! a pool of readers.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -18,10 +18,10 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`SqliteStore::connect`] opens it; everything else is the traits of [`evidence_core::store`].
+//! [`SqliteStore::connect`] opens a store. Its operations are the traits of [`evidence_core::store`].
 //!
-//! The statements and the write path are in `evidence-store-sql` (start at its `record.rs`); this crate holds connections,
-//! the writer, errors and migrations. Start at `db.rs`.
+//! The statements and the write path are in `evidence-store-sql` (start at its `record.rs`). This crate
+//! contains the connections, the writer, errors and migrations; start at `db.rs`.
 
 mod address;
 mod bind;

@@ -1,6 +1,7 @@
-//! Bringing the tables up to date, step by step: by statements, by making tables again from the ledgers, by building
-//! indexes. Each version names the oldest program that may write beside it, and every transaction that writes looks: so an
-//! older one that is still running stops. Where it breaks off, a migration goes on when a program is started again.
+//! Migrates the tables step by step: by statements, by rederiving tables from the ledgers, and by building
+//! indexes. Each version names the oldest program that may write beside it. Every write transaction checks
+//! this, so an older program that is still running stops writing. An interrupted migration continues at the
+//! next start of a program.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::db::{BUSY_TIMEOUT, block_on};
 use crate::error::{ConnectError, store_error};
 use crate::scratch::ScratchDatabase;
 
-/// What brought the tables to this version.
+/// The migrations up to the current version.
 pub(crate) static MIGRATIONS: [Migration; 1] =
     [Migration { min_writer_version: 1, steps: &[Step::Sql(include_str!("../migrations/0001_first.sql"))] }];
 
@@ -25,7 +26,7 @@ const _: () = assert!(
 const TABLE_EXISTS: &str =
     "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = '_evidence_migrations')";
 
-/// rederived_through_org: the last organization whose tables were derived again, until all were.
+/// `rederived_through_org` is the last organization whose tables were rederived, until all are.
 const TABLE: &str = "
     CREATE TABLE IF NOT EXISTS _evidence_migrations (
         version               INTEGER NOT NULL PRIMARY KEY,
@@ -35,7 +36,7 @@ const TABLE: &str = "
         done                  INTEGER NOT NULL
     ) STRICT";
 
-/// The last version that was begun, the last that has ended, and the oldest whose programs may write.
+/// Selects the last version that was begun, the last that is done, and the oldest whose programs may write.
 const VERSION: &str = "
     SELECT coalesce(max(version), 0), coalesce(max(version) FILTER (WHERE done), 0), coalesce(max(min_writer_version), 0)
     FROM _evidence_migrations";
@@ -45,27 +46,27 @@ const BEGUN: &str = "
 
 const STEPS: &str = "SELECT steps_done FROM _evidence_migrations WHERE version = $1 AND NOT done";
 
-// Numbered by hand: SQLite numbers what is named as it comes up in the text.
+// Numbered explicitly: SQLite numbers named parameters in the order of their first use in the text.
 const STEP_DONE: &str = "UPDATE _evidence_migrations SET steps_done = ?2 WHERE version = ?1";
 
 const BEHIND: &str = "SELECT version FROM _evidence_migrations WHERE NOT done";
 
 const DONE: &str = "UPDATE _evidence_migrations SET done = 1 WHERE version <= $1";
 
-/// The oldest version whose programs may write.
+/// Selects the oldest version whose programs may write.
 pub(crate) const MIN_WRITER_VERSION: &str =
     "SELECT coalesce(max(min_writer_version), 0) FROM _evidence_migrations";
 
-/// How long a step waits for its turn: others write meanwhile, again and again.
+/// The time that a step waits for the write lock. Other programs write meanwhile, repeatedly.
 const TURN: Duration = Duration::from_secs(60);
 
-/// Whether programs of the version that these migrations lead to may write to the store that is open as this.
+/// Returns whether programs with these migrations may write to the store of this connection.
 pub(crate) fn may_write(connection: &Connection, migrations: &[Migration]) -> rusqlite::Result<bool> {
     let min_writer: i64 = connection.prepare_cached(MIN_WRITER_VERSION)?.query_row([], |row| row.get(0))?;
     Ok(min_writer <= latest(migrations))
 }
 
-/// Refuses a file that is no store, or whose tables this program would bring up to date first.
+/// Checks that the file is a store and needs no migration.
 pub(crate) fn expect_migrated(
     connection: &Connection,
     file: &Path,
@@ -79,8 +80,8 @@ pub(crate) fn expect_migrated(
     if found < known { Err(ConnectError::OlderSchema { found, known }) } else { Ok(()) }
 }
 
-/// The last version that was reached. Tables that a newer program has changed are as good, unless it does not let this
-/// one write.
+/// Returns the last completed version. Tables of a newer version are acceptable unless the newer program
+/// excludes this one from writing.
 fn migrated(
     connection: &Connection,
     migrations: &[Migration],
@@ -92,7 +93,7 @@ fn migrated(
     if min_writer > known { Err(ConnectError::NewerSchema { found, known }) } else { Ok(done) }
 }
 
-/// Brings the tables of the store in `file` up to date, over a connection to it.
+/// Migrates the tables of the store in `file`, over a connection to it.
 pub(crate) fn migrate(
     connection: &mut Connection,
     file: &Path,
@@ -117,7 +118,7 @@ pub(crate) fn migrate(
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed(known))
 }
 
-/// Makes the tables of the latest version where there are none.
+/// Creates the tables of the latest version in an empty database.
 pub(crate) fn make(connection: &mut Connection, migrations: &[Migration]) -> rusqlite::Result<()> {
     connection.execute_batch(TABLE)?;
     for (version, migration) in (1..).zip(migrations) {
@@ -126,13 +127,13 @@ pub(crate) fn make(connection: &mut Connection, migrations: &[Migration]) -> rus
     connection.execute(DONE, [latest(migrations)]).map(drop)
 }
 
-/// Takes the steps to a version, a transaction each.
+/// Runs the steps to a version, each in its own transaction.
 fn advance(connection: &mut Connection, version: i64, migration: &Migration) -> rusqlite::Result<()> {
     loop {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.execute(BEGUN, [version, migration.min_writer_version])?;
         let steps = transaction.query_row(STEPS, [version], |row| row.get::<_, i64>(0)).optional()?;
-        // Done, perhaps by another program.
+        // The version is done, perhaps by another program.
         let Some(steps) = steps else { return Ok(()) };
         match usize::try_from(steps).ok().and_then(|steps| migration.steps.get(steps)) {
             None => return transaction.commit(),
@@ -146,7 +147,7 @@ fn advance(connection: &mut Connection, version: i64, migration: &Migration) -> 
     }
 }
 
-/// The tables to make again for all versions that are not done, in the form that the last one gives them.
+/// Returns the tables to rederive for all versions that are not done, in the form of the latest version.
 fn due(connection: &Connection, migrations: &[Migration]) -> rusqlite::Result<Rederivation> {
     let behind: Vec<i64> =
         connection.prepare(BEHIND)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
@@ -158,7 +159,7 @@ fn step(transaction: &Transaction<'_>, sql: &str, version: i64, steps: i64) -> r
     transaction.execute(STEP_DONE, [version, steps + 1]).map(drop)
 }
 
-/// Makes tables again from the ledgers. Nothing of it waits for anything but this thread.
+/// Rederives tables from the ledgers. The work waits for nothing but this thread.
 fn rederive(file: &Path, migrations: &'static [Migration], due: &Rederivation) -> StoreResult<()> {
     let session = ScratchDatabase::open(file, migrations).map_err(store_error)?;
     block_on(due.run(session))

@@ -1,5 +1,5 @@
-//! How SQLite answers the statements of the store: by indexes that lead to the rows. The statements are those that the
-//! conformance checks run, so that a new query is looked at without being listed here.
+//! Tests the query plans of SQLite: every statement of the store must find its rows by an index. The
+//! statements are those that the conformance checks run, so new queries are covered without a list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,15 +11,15 @@ use rusqlite::{Connection, OpenFlags, StatementStatus, ToSql};
 use crate::db::{Sqlite, connection};
 use crate::migrate::{MIGRATIONS, make};
 
-/// The statements that were run in this process.
+/// The statements that ran in this process.
 static RUN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// Notes a statement.
+/// Records a statement.
 pub(crate) fn note(sql: &str) {
     RUN.lock().unwrap_or_else(PoisonError::into_inner).insert(sql.to_owned());
 }
 
-/// What reads more than it answers, and why that is right: a part of the statement, and the step.
+/// Statements that read more than they return: a part of the statement, the step, and the reason.
 const EXCEPTIONS: [(&str, &str, &str); 35] = [
     ("page AS MATERIALIZED", "SCAN x LEFT-JOIN", "the page itself"),
     (
@@ -66,15 +66,15 @@ const EXCEPTIONS: [(&str, &str, &str); 35] = [
     ("WITH RECURSIVE about", "TEMP B-TREE", "the events about artifacts of some repos, in their order"),
 ];
 
-/// Parts of statements, and a step that these have to have.
+/// Parts of statements, each with a step that its plan must contain.
 const NEEDED: [(&str, &str); 3] = [
     ("WITH reported AS", "SEARCH i USING INDEX instance_lasting (org=? AND artifact=?)"),
     ("UPDATE instance", "instance_lasting (org=? AND artifact=? AND environment=?)"),
     ("x.control_ordinal AS key", "SEARCH x USING COVERING INDEX attestation_control (org=? AND control=?)"),
 ];
 
-/// The steps of a statement that read a table, or what an organization has of one, from end to end, or sort what they
-/// read; and those that it lacks.
+/// Returns the steps that scan a table or an organization's rows completely, the steps that sort, and the
+/// required steps that are missing.
 fn costly_steps(connection: &Connection, sql: &str) -> Vec<String> {
     // Other tests of this process run statements on tables of their own.
     let Ok(mut explain) = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")) else { return Vec::new() };
@@ -115,7 +115,7 @@ async fn every_statement_finds_its_rows_by_an_index() {
         connection(directory.path().join("e.db").as_path(), OpenFlags::SQLITE_OPEN_CREATE).unwrap();
     make(&mut connection, &MIGRATIONS).unwrap();
     let statements = RUN.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    // A correction of a clock is rare, and reads all that its organization has.
+    // A clock correction is rare, and reads all rows of its organization.
     let is_correction = |sql: &str| sql.starts_with("UPDATE ") && sql.contains(" = $2 WHERE org = $1 AND ");
     let is_of_the_schema = |sql: &str| sql.contains("sqlite_schema") || sql.starts_with("PRAGMA");
     let queries = statements.iter().filter(|sql| !is_of_the_schema(sql) && !is_correction(sql));
@@ -138,7 +138,7 @@ async fn every_statement_finds_its_rows_by_an_index() {
     assert!(unused.is_empty(), "{unused:#?}");
 }
 
-/// The statement with these words that a conformance check of this name runs.
+/// Returns the statement with these words that the conformance check of this name runs.
 async fn statement_of(check: &str, words: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     let check = checks().into_iter().find(|one| one.name.ends_with(check)).unwrap();
@@ -148,7 +148,7 @@ async fn statement_of(check: &str, words: &str) -> String {
     run.iter().find(|sql| sql.contains(words)).unwrap().clone()
 }
 
-/// How many steps of SQLite's machine a statement takes on tables that were filled so.
+/// Returns the number of SQLite's virtual machine steps for a statement, on tables with this content.
 fn steps(sql: &str, values: &[(&str, &dyn ToSql)], fill: &str) -> i32 {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("e.db");
@@ -162,7 +162,8 @@ fn steps(sql: &str, values: &[(&str, &dyn ToSql)], fill: &str) -> i32 {
     statement.get_status(StatementStatus::VmStep)
 }
 
-/// Statements that take the work of what they find, with so many rows of which they find the same.
+/// Checks that the cost of a statement depends on its result and not on the number of rows with the same
+/// result.
 async fn takes_the_work_of_what_is_found(
     (check, words): (&str, &str),
     values: &[(&str, &dyn ToSql)],

@@ -1,7 +1,7 @@
-//! The connections that read. A query about few things is answered on the caller's own thread: it takes microseconds from
-//! memory, and a change of thread costs more than most answers. A query whose answer may be long is answered on a thread
-//! for slow work, so that it holds nobody else up. So is one about few things of which there turns out to be much: it is
-//! broken off and asked again.
+//! The read connections. A short query runs on the caller's own thread: it takes microseconds from memory,
+//! and a thread switch costs more than most results. A query with a possibly long result runs on a thread for
+//! slow work, so that it delays no other task. If a short query turns out to be long, it is interrupted and
+//! runs again on such a thread.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,21 +19,21 @@ use crate::db::{CACHE_SIZE, connection};
 use crate::error::{Busy, primary_code, store_error};
 use crate::file::OpenFile;
 
-/// How many connections read.
+/// The number of read connections.
 const READERS: u32 = 8;
 
-/// How many steps of SQLite's machine a query takes on the caller's thread at least, and at most about twice as many,
-/// before it is broken off: some hundred rows.
+/// The number of SQLite's virtual machine steps before a query on the caller's thread is interrupted: at
+/// least this many, at most about twice. This is a few hundred rows.
 const STEPS: i32 = 10_000;
 
-/// The connections that read, made as they are needed.
+/// The read connections, opened on demand.
 #[derive(Debug)]
 pub(crate) struct Readers {
     opened: Arc<OpenFile>,
     acquire_timeout: Duration,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
-    /// Who asks what may take long: connections are left for short queries, and for other organizations.
+    /// The shares of long queries: they leave connections for short queries, and for other organizations.
     shares: Shares,
 }
 
@@ -44,12 +44,12 @@ impl Readers {
         Self { opened, acquire_timeout, idle: Mutex::default(), permits, shares }
     }
 
-    /// The file that the store was opened in.
+    /// Returns the file of the store.
     pub(crate) const fn opened(&self) -> &Arc<OpenFile> {
         &self.opened
     }
 
-    /// Waits for what is being answered and closes every connection.
+    /// Waits for running queries and closes every connection.
     pub(crate) async fn close(&self) {
         let all = self.permits.acquire_many(READERS).await;
         self.permits.close();
@@ -58,12 +58,13 @@ impl Readers {
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
-        // A list of connections is whole whoever panicked.
+        // A panic cannot leave the list of connections inconsistent.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads rows over a connection by a statement, and then what they say: on a thread for slow work where they
-    /// may be many (`long`) or turn out to be, in the share of this organization, or else on this one.
+    /// Runs a statement over a connection and decodes its rows. A query that is `long`, or turns out to be,
+    /// runs on a thread for slow work, within the share of this organization. Other queries run on the
+    /// current thread.
     pub(crate) async fn read<R, T>(
         self: &Arc<Self>,
         org: Option<Id>,
@@ -105,7 +106,7 @@ impl Readers {
         answer
     }
 
-    /// Waits for a permit, but not for ever.
+    /// Waits for a permit until the timeout.
     async fn permit(&self) -> StoreResult<OwnedSemaphorePermit> {
         let permit = timeout(self.acquire_timeout, Arc::clone(&self.permits).acquire_owned()).await;
         let permit = permit.map_err(|_| Busy)?;
@@ -114,7 +115,7 @@ impl Readers {
 
     fn connect(&self) -> rusqlite::Result<Connection> {
         let connected = connection(self.opened.open_name(), OpenFlags::empty());
-        // Where this was another file, nothing was read of it.
+        // If another file was opened, nothing has been read from it yet.
         self.opened.check()?;
         let connection = connected?;
         connection.pragma_update(None, "query_only", "ON")?;
@@ -123,9 +124,9 @@ impl Readers {
     }
 }
 
-/// Reads over a connection, and interrupts at the second progress call: SQLite counts steps since the statement was
-/// prepared, so the first call may come early; between the two lie [`STEPS`] steps. An early interruption only costs asking
-/// again.
+/// Reads over a connection, and interrupts at the second progress call. SQLite counts steps since the
+/// statement was prepared, so the first call may come early; [`STEPS`] steps are between the two calls. An
+/// early interruption only costs a second run.
 fn briefly<R>(
     connection: &mut Connection,
     rows: impl Fn(&Connection) -> rusqlite::Result<R>,
@@ -167,7 +168,7 @@ mod tests {
         while let Some(share) = store.driver().readers.shares.take(None, Duration::ZERO).await {
             taken.push(share);
         }
-        // The statement is prepared once, and its steps are counted from then on.
+        // The statement is prepared once, and its steps are counted since then.
         for _ in 0..100 {
             assert_eq!(count(100).await.unwrap(), 100);
         }
@@ -210,7 +211,7 @@ mod tests {
         }
         let late = flows("acme").await;
         assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
-        // What is short, and writes, wait for no list.
+        // Short queries and writes do not wait for lists.
         evidence.seed(&seed("gamma")).await.unwrap();
         drop(end);
         flows("acme").await.unwrap();

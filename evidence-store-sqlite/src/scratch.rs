@@ -1,5 +1,5 @@
-//! A scratch database beside the store, which is attached to it: it comes first on its connection, so that the statements
-//! that write rows find its tables under their own names.
+//! A scratch database with the store attached. The scratch database is first on its connection, so that the
+//! statements that write rows find its tables by their plain names.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::error::store_error;
 use crate::last_write::LastWrite;
 use crate::migrate::make;
 
-/// How long readers may hold up the log's beginning anew: writers wait meanwhile.
+/// The maximum time that readers may delay the reset of the write-ahead log. Writers wait meanwhile.
 const CHECKPOINT_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// A scratch database, a temporary file that SQLite removes, and the store beside it as `stored`.
+/// A scratch database, a temporary file that SQLite deletes, with the store attached as `stored`.
 #[derive(Debug)]
 pub struct ScratchDatabase {
     connection: Connection,
@@ -28,7 +28,7 @@ pub struct ScratchDatabase {
 }
 
 impl ScratchDatabase {
-    /// Makes the scratch database beside the store in `file`.
+    /// Creates the scratch database beside the store in `file`.
     pub(crate) fn open(file: &Path, migrations: &'static [Migration]) -> rusqlite::Result<Self> {
         let mut connection = connection(Path::new(""), OpenFlags::SQLITE_OPEN_CREATE)?;
         make(&mut connection, migrations)?;
@@ -38,7 +38,7 @@ impl ScratchDatabase {
     }
 }
 
-/// No organization is named by its id here.
+/// Returns a key that matches no row, because sessions do not bind organizations by id.
 fn no_key(_: evidence_core::id::Id) -> rusqlite::Result<i64> {
     Ok(-1)
 }

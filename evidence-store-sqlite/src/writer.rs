@@ -1,5 +1,5 @@
-//! The one thread that writes. It takes whatever its queue holds into one transaction, so that many clients share one
-//! flush to the disk.
+//! The only thread that writes. It commits everything in its queue in one transaction, so that many clients
+//! share one flush to the disk.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use crate::file::OpenFile;
 use crate::last_write::LastWrite;
 use crate::migrate::may_write;
 
-/// Something for the writer to do.
+/// A job of the writer.
 #[derive(Debug)]
 pub enum Job {
-    /// To record a write.
+    /// Records a write.
     Record(Submission),
-    /// To write a step of a blob.
+    /// Writes a step of a blob.
     Blob(BlobWrite, Reply<()>),
-    /// To run statements that change what is no ledger's, and tell whether they did.
+    /// Runs statements on tables outside the ledger, and replies whether they changed something.
     Change(Vec<Statement>, Reply<bool>),
-    /// To end, after everything that came before.
+    /// Ends the writer after all earlier jobs.
     Stop(Reply<()>),
 }
 
@@ -55,25 +55,26 @@ impl Task for Job {
     }
 }
 
-/// The writer and its connection, which nobody else uses.
+/// The writer and its exclusive connection.
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) connection: Connection,
     pub(crate) file: Arc<OpenFile>,
     pub(crate) migrations: &'static [Migration],
-    /// How much of blobs was written since the page cache was emptied last.
+    /// The number of blob bytes written since the page cache was last emptied.
     pub(crate) blob_bytes: usize,
-    /// What the times of writes are compared with.
+    /// The reference for the times of writes.
     pub(crate) clock: Arc<SteadyClock>,
     pub(crate) last_write: LastWrite,
 }
 
-/// After so many bytes of blobs the writer's page cache is emptied, which they would fill: the writer reads them where they are
-/// swept, alone. What else was in it is read once more from the system's cache, by writes that wait for the disk longer than that takes.
+/// The number of blob bytes after which the writer's page cache is emptied. Blobs would fill the cache, and
+/// the writer reads them only to sweep them. The other pages are read again from the system's cache, which
+/// takes less time than the sync of a write.
 const MAX_CACHED_BLOB_BYTES: usize = 256 << 10;
 
 impl Writer {
-    /// Works until the queue is closed or [`Job::Stop`] comes.
+    /// Runs until the queue is closed or [`Job::Stop`] arrives.
     pub(crate) fn run(mut self, mut queue: Jobs<Job>) {
         let mut jobs = Vec::new();
         let mut stopped = None;
@@ -102,8 +103,8 @@ impl Writer {
         }
     }
 
-    /// Runs statements of many callers in one transaction: they share a flush to the disk. Where that fails for the sake
-    /// of one of them, each has a transaction of its own.
+    /// Runs the statements of many callers in one transaction, so that they share a flush to the disk. If one
+    /// of them makes it fail, each gets a transaction of its own.
     fn change(&mut self, mut changes: Vec<(Vec<Statement>, Reply<bool>)>) {
         while !changes.is_empty() {
             let error = match self.attempt_changes(&changes) {
@@ -128,7 +129,8 @@ impl Writer {
         }
     }
 
-    /// Which of them changed what they were to change; nothing where that is left to a newer program.
+    /// Returns for each change whether it changed something, or `None` if a newer program has excluded this
+    /// one from writing.
     fn attempt_changes(
         &mut self,
         changes: &[(Vec<Statement>, Reply<bool>)],
@@ -152,7 +154,7 @@ impl Writer {
         Ok(Some(outcomes))
     }
 
-    /// Writes steps of blobs, all in one transaction: many uploads share a flush to the disk.
+    /// Writes steps of blobs in one transaction, so that many uploads share a flush to the disk.
     fn write_blobs(&mut self, blobs: Vec<(BlobWrite, Reply<()>)>) {
         if blobs.is_empty() {
             return;
@@ -174,7 +176,8 @@ impl Writer {
         }
     }
 
-    /// Whether they were written, and not left to a newer program.
+    /// Returns whether the steps were written, or false if a newer program has excluded this one from
+    /// writing.
     fn attempt_blobs<'w>(&mut self, writes: impl Iterator<Item = &'w BlobWrite>) -> rusqlite::Result<bool> {
         let Some(transaction) = begin(&mut self.connection, &self.file, self.migrations)? else {
             return Ok(false);
@@ -186,7 +189,7 @@ impl Writer {
         transaction.commit().map(|()| true)
     }
 
-    /// Records these writes. A group that fails for the sake of one write is halved until that one is alone.
+    /// Records these writes. If one write makes a group fail, the group is halved until that write is alone.
     fn record(&mut self, writes: Vec<Submission>) {
         let mut groups = groups_of(writes);
         groups.reverse();
@@ -211,7 +214,7 @@ impl Writer {
         }
     }
 
-    /// One transaction, which excludes every other writer: on an error nothing of the group was written.
+    /// Runs one transaction, which excludes other writers. On an error, nothing of the group is written.
     fn attempt(&mut self, writes: &[Submission]) -> rusqlite::Result<Vec<StoreResult<Vec<Entry>>>> {
         let Some(transaction) = begin(&mut self.connection, &self.file, self.migrations)? else {
             return Ok(writes.iter().map(|_| Err(Outdated.into())).collect());
@@ -228,7 +231,7 @@ impl Writer {
             let group = plan.into_group().map_err(unwritable)?;
             write(&transaction, &group)?;
             match transaction.commit() {
-                // The log may have it all, so that a crash now, and the recovery after it, would bring it back.
+                // The log may contain the whole transaction, so a crash now could bring it back by recovery.
                 Err(error) if primary_code(&error) == Some(ffi::SQLITE_IOERR) => {
                     let error = Arc::new(error);
                     let unknown = |_| Err(StoreError::OutcomeUnknown(Arc::clone(&error).into()));
@@ -249,7 +252,7 @@ impl Writer {
 
 const NEXT_KEY: &str = "SELECT coalesce(max(key), 0) + 1 FROM organization";
 
-/// The heads were read in the same transaction, which excludes every other writer: nothing to compare.
+/// The heads were read in the same transaction, which excludes other writers. So there is nothing to compare.
 const PUT_HEAD: &str = "UPDATE head SET size = $2, frontier = $3 WHERE org = $1";
 
 /// Writes a group.
@@ -259,7 +262,7 @@ fn write(transaction: &Transaction<'_>, group: &Group) -> rusqlite::Result<()> {
         let next = transaction.prepare_cached(NEXT_KEY)?.query_row([], |row| row.get::<_, i64>(0))?;
         keys.insert(org, next + number);
     }
-    // Every row names its organization.
+    // Every row contains its organization.
     let mut key = |org| {
         if let Some(key) = keys.get(&org) {
             return Ok(*key);
@@ -281,7 +284,7 @@ fn write(transaction: &Transaction<'_>, group: &Group) -> rusqlite::Result<()> {
     execute(transaction, PUT_HEAD, &heads.collect::<Vec<_>>(), key)
 }
 
-/// Begins to write, unless that is left to a newer program.
+/// Begins a write transaction. Returns `None` if a newer program has excluded this one from writing.
 fn begin<'c>(
     connection: &'c mut Connection,
     file: &OpenFile,
@@ -292,7 +295,7 @@ fn begin<'c>(
     Ok(may_write(&transaction, migrations)?.then_some(transaction))
 }
 
-/// The job, unless its time is over: from now on its caller waits for the outcome.
+/// Returns the job, unless its timeout has expired. From now on its caller waits for the outcome.
 fn claim<T, R>(job: T, reply: impl FnOnce(&T) -> &Reply<R>) -> Option<T> {
     reply(&job).begin().then_some(job)
 }

@@ -1,4 +1,4 @@
-//! The SQLite store keeps every promise of the store contract, on a fresh file each.
+//! Runs the conformance checks of the store contract on SQLite, each on a new file.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use evidence_core::conformance;
 use evidence_core::transfer::Transfer;
 use evidence_store_sqlite::{Options, Sqlite};
 
-/// What is promised holds on a machine however slow: checks with many callers at once meet no time limit.
+/// The contract must hold on a slow machine too, so checks with many concurrent callers must not reach a time
+/// limit.
 const TEST_TIMEOUT: Duration = Duration::from_secs(300);
 
 fn main() -> ExitCode {

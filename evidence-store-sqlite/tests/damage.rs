@@ -1,4 +1,5 @@
-//! What somebody does to the file behind the store's back: it is named, it hides nothing else, and it stops nobody.
+//! Tests damage to the file outside the store: it is reported, it hides nothing else, and it blocks nothing
+//! else.
 
 use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
@@ -37,7 +38,7 @@ impl Bench {
         Self { directory, store }
     }
 
-    /// With the organizations `acme` and `beta`.
+    /// Creates a store with the organizations `acme` and `beta`.
     async fn new() -> Self {
         let bench = Self::empty().await;
         bench.seed("jane", &["acme", "beta"]).await.unwrap();
@@ -68,7 +69,7 @@ fn has(problems: &[String], expected: &str) {
     assert!(problems.iter().any(|problem| problem.contains(expected)), "{expected}: {problems:#?}");
 }
 
-/// Below every organization, above, and where none is.
+/// Keys that no organization has: below all, just below the first, and above all.
 const NOBODY: [i64; 3] = [i64::MIN, -1, i64::MAX];
 
 #[tokio::test]
@@ -173,7 +174,7 @@ async fn entries_without_a_head_are_checked() {
     has(&bench.problems().await, "organization beta: ledger entry 0 is missing");
 }
 
-/// Whatever page of the file is damaged.
+/// Damages each page of the file in turn.
 #[tokio::test]
 async fn a_damaged_page_is_named_and_hides_nothing_else() {
     let bench = Bench::new().await;
@@ -341,7 +342,7 @@ async fn an_organization_whose_rows_are_all_gone_is_missed() {
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert_eq!(bench.store.rebuild().await.unwrap().rows, 0);
     }
-    // Nobody hides that by taking the note away from one that is there.
+    // Deleting the registration of an existing organization is reported too.
     bench.execute("DELETE FROM known_organization WHERE name = 'acme'");
     has(&bench.problems().await, "an organization is not in table known_organization: acme (");
     bench.store.rebuild().await.unwrap();
@@ -355,7 +356,7 @@ async fn chunks_of_no_attachment_are_named() {
     bench.execute(&format!("INSERT INTO blob_chunk SELECT key, '{sha256}', 0, x'00' FROM organization"));
     let problems = bench.problems().await;
     assert_eq!(problems, [format!("chunks belong to no attachment: {sha256}")]);
-    // A note says that the content is on its way, or will be swept.
+    // The pending row means that the content is being uploaded, or will be swept.
     bench.execute(&format!(
         "INSERT INTO attachment_pending SELECT key, '{sha256}', 0, NULL FROM organization"
     ));
@@ -394,7 +395,7 @@ async fn a_lost_log_is_told_until_somebody_has_dealt_with_it() {
         store: Arc::new(Sqlite::open(&file).await.unwrap()),
     };
     store.close().await;
-    // What is in the file while the log has the rest.
+    // The content of the file without the rest, which is in the log.
     let older = std::fs::read(&file).unwrap();
     let bench = open().await;
     bench.seed("jane", &["gamma"]).await.unwrap();
@@ -404,7 +405,7 @@ async fn a_lost_log_is_told_until_somebody_has_dealt_with_it() {
     std::fs::write(&file, &older).unwrap();
     let bench = open().await;
     has(&bench.problems().await, "the write-ahead log was lost, or an older copy of the file was put back");
-    // What is written now does not hide it.
+    // Later writes do not hide it.
     bench.seed("jane", &["delta"]).await.unwrap();
     assert_eq!(bench.problems().await.len(), 1);
     bench.store.close().await;
@@ -414,7 +415,7 @@ async fn a_lost_log_is_told_until_somebody_has_dealt_with_it() {
     assert_eq!(bench.problems().await, Vec::<String>::new());
     bench.store.close().await;
 
-    // The note of a later write is not that of a loss.
+    // The note of a later write does not indicate a loss.
     std::fs::write(&file, &whole).unwrap();
     std::fs::remove_file(directory.path().join("e.db-last")).unwrap();
     let bench = open().await;

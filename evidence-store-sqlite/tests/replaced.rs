@@ -1,4 +1,4 @@
-//! Another file in the place of the store's, or none: as when a backup is put back under a running server.
+//! Tests a replaced or missing store file, as after restoring a backup under a running server.
 #![cfg(unix)]
 
 use std::fs;
@@ -14,7 +14,8 @@ use evidence_store_sqlite::rusqlite::Connection;
 use evidence_store_sqlite::{Options, Sqlite, SqliteStore};
 use tempfile::TempDir;
 
-/// A store with the organization `acme`, a backup of it, and `beta` written since, which is in the log alone.
+/// A store with the organization `acme` and a backup of it. `beta` was written after the backup and is only
+/// in the log.
 struct Bench {
     directory: TempDir,
     store: Arc<SqliteStore>,
@@ -44,7 +45,7 @@ impl Bench {
         files
     }
 
-    /// What the store says that is not available.
+    /// Returns the error of the unavailable store.
     async fn complaint(&self) -> String {
         let Err(StoreError::Unavailable(why)) = self.store.ready().await else { panic!("it is ready") };
         let written = seed(&self.store, &["gamma"]).await;
@@ -70,7 +71,7 @@ async fn organizations(store: &SqliteStore) -> Vec<String> {
     names
 }
 
-/// Expects the store in a file to be sound, to have these organizations, and to take writes.
+/// Checks that the store in a file is valid, has these organizations, and accepts writes.
 async fn expect(file: &Path, organizations_expected: &[&str]) {
     let store = Arc::new(Sqlite::open(file).await.unwrap());
     assert_eq!(store.fsck().await.unwrap().problems, Vec::<String>::new());
@@ -80,7 +81,7 @@ async fn expect(file: &Path, organizations_expected: &[&str]) {
     store.close().await;
 }
 
-/// How the backup comes to be where the store was.
+/// Replaces the store's file with the backup, in one of several ways.
 fn put_back(bench: &Bench, way: &str) {
     let (file, backup) = (bench.path("e.db"), bench.path("backup.db"));
     match way {
@@ -109,7 +110,7 @@ async fn a_backup_in_the_place_of_an_open_store_is_what_the_next_start_finds() {
             if noticed {
                 let complaint = bench.complaint().await;
                 assert!(complaint.contains("was replaced") && complaint.contains("restart the server"));
-                // Whoever opens it now finds nothing that is of the other.
+                // A program that opens the file now finds nothing of the old one.
                 assert!(!bench.path("e.db-wal").exists() && !bench.path("e.db-shm").exists(), "{way}");
                 expect(&bench.path("e.db"), &["acme", "jane"]).await;
                 assert_eq!(bench.complaint().await, complaint);
@@ -122,7 +123,7 @@ async fn a_backup_in_the_place_of_an_open_store_is_what_the_next_start_finds() {
                 left.iter().filter(of_this).collect()
             });
             assert!(beside.is_empty(), "{way}: {left:?}");
-            // The last writes are nowhere else.
+            // Only the renamed log contains the last writes.
             assert_eq!(aside.len(), 1, "{way}: {left:?}");
             let orgs = if noticed { &["acme", "delta", "jane"][..] } else { &["acme", "jane"] };
             expect(&bench.path("e.db"), orgs).await;
@@ -140,7 +141,7 @@ async fn a_store_that_was_replaced_stays_so_and_loses_nothing() {
     put_back(&bench, "copied once it is moved");
     let complaint = bench.complaint().await;
     fs::rename(bench.path("old.db"), bench.path("e.db")).unwrap();
-    // Its log has lost its place, as if it had been removed.
+    // The log of this file has been renamed, as if it had been removed.
     let later = bench.complaint().await;
     for complaint in [complaint, later] {
         assert!(complaint.contains("nothing is written any more"), "{complaint}");
@@ -175,7 +176,7 @@ async fn only_the_owner_can_read_a_new_store() {
         let mode = fs::metadata(bench.path(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
-    // An operator's own choice stays.
+    // A mode that the operator chose stays.
     fs::set_permissions(bench.path("e.db"), fs::Permissions::from_mode(0o640)).unwrap();
     bench.store.close().await;
     Sqlite::open(bench.path("e.db")).await.unwrap().close().await;
@@ -185,7 +186,7 @@ async fn only_the_owner_can_read_a_new_store() {
 #[tokio::test]
 async fn what_was_written_last_is_kept_where_the_file_is_moved_to_another_disk_and_back() {
     let bench = Bench::new().await;
-    // As `mv` does it there.
+    // `mv` to another file system copies the file and removes the original.
     fs::copy(bench.path("e.db"), bench.path("elsewhere.db")).unwrap();
     fs::remove_file(bench.path("e.db")).unwrap();
     bench.store.close().await;
@@ -250,7 +251,7 @@ async fn no_empty_store_is_made_where_one_was_removed() {
         let refused = Sqlite::open_with(bench.path("e.db"), &options).await.unwrap_err();
         assert!(refused.to_string().contains("put the file back"), "{refused}");
     }
-    // Nothing of the log is left that a backup would be changed by.
+    // No part of the log remains that would change a backup.
     put_back(&bench, "moved over it");
     expect(&bench.path("e.db"), &["acme", "jane"]).await;
     let log = bench.files().into_iter().find(|name| name.starts_with("e.db-wal.replaced-")).unwrap();
@@ -261,7 +262,7 @@ async fn no_empty_store_is_made_where_one_was_removed() {
 #[tokio::test]
 async fn a_log_without_its_file_is_not_removed() {
     let bench = Bench::new().await;
-    // As a program leaves them that was killed.
+    // A killed program leaves the files like this.
     fs::copy(bench.path("e.db-wal"), bench.path("killed.db-wal")).unwrap();
     let refused = Sqlite::open(bench.path("killed.db")).await.unwrap_err();
     assert!(refused.to_string().contains("put the file back"), "{refused}");
@@ -276,7 +277,7 @@ async fn a_log_without_its_file_is_found_where_the_directory_cannot_be_listed_an
     fs::write(bench.path("new.db-walrus"), "another file").unwrap();
     Sqlite::open(bench.path("new.db")).await.unwrap().close().await;
     fs::copy(bench.path("e.db-wal"), bench.path("killed.db-wal")).unwrap();
-    // This does not keep root from listing it.
+    // Root can list the directory in spite of this.
     fs::set_permissions(bench.directory.path(), fs::Permissions::from_mode(0o300)).unwrap();
     let refused = Sqlite::open(bench.path("killed.db")).await.map(drop);
     fs::set_permissions(bench.directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
@@ -293,7 +294,7 @@ async fn a_link_is_followed_once() {
         let store = Arc::new(SqliteStore::connect(&url).await.unwrap());
         fs::remove_file(bench.path("link.db")).unwrap();
         symlink(bench.path("e.db"), bench.path("link.db")).unwrap();
-        // Both of the writer and of those that read, and of those that check.
+        // The writer, the readers and `fsck` still use the first file.
         seed(&store, &["gamma"]).await.unwrap();
         assert_eq!(organizations(&store).await, ["acme", "gamma", "jane"]);
         assert_eq!(store.fsck().await.unwrap().organizations, 3);
@@ -321,7 +322,7 @@ async fn an_organization_is_the_one_that_the_file_says_now() {
     };
     let [acme, beta] = heads().await;
     assert_ne!(acme, beta);
-    // As a backup in which the organizations were made in another order has it.
+    // Like a backup in which the organizations were created in another order.
     let connection = Connection::open(&file).unwrap();
     let keys = |name: &str| -> i64 {
         connection.query_row("SELECT key FROM organization WHERE name = ?", [name], |row| row.get(0)).unwrap()

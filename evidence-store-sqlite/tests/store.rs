@@ -1,4 +1,4 @@
-//! What the SQLite store adds to the contract: groups, files that are opened again.
+//! Tests of the SQLite store beyond the contract: groups of writes, and reopened files.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -132,7 +132,7 @@ async fn one_bad_write_spoils_nobody_elses() {
     let taken = bench.actor.id;
     let mut writes = tokio::task::JoinSet::new();
     for number in 0..40 {
-        // Ids are the caller's promise: only the primary key refuses one that there is already.
+        // Callers guarantee unique ids: only the primary key refuses an existing one.
         let fact = if number % 13 == 5 {
             let record = User { id: taken, name: format!("u{number}").parse().unwrap(), created_at: NOW };
             Fact::UserCreated { record }
@@ -181,7 +181,7 @@ async fn the_root_is_that_of_the_leaves_computed_again() {
     assert_eq!(known.nodes.keys().copied().collect::<Vec<_>>(), [(4, 0), (4, 17), (8, 0)]);
 }
 
-/// What a future answers at once, if it does.
+/// Polls a future once.
 async fn at_once<T>(future: &mut Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
 }
@@ -195,12 +195,12 @@ async fn a_write_that_was_refused_is_never_done() {
     let (first, second) = (bench.flow("first"), bench.flow("second"));
     let mut begun = pin!(bench.create(&first));
     assert!(at_once(&mut begun).await.is_pending());
-    // Whether the writer did not get round to it, or did and met the lock.
+    // The writer has either not started the job, or is waiting for the lock.
     let refused = bench.create(&second).await;
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
     other.execute_batch("COMMIT").unwrap();
     let begun = begun.await;
-    // What is written now was handed in after them.
+    // The next write is enqueued after them.
     let mut attempts = 0..20;
     while let Err(error) = bench.create(&bench.flow("after")).await {
         assert!(matches!(error, StoreError::Unavailable(_)) && attempts.next().is_some(), "{error}");
@@ -234,7 +234,7 @@ async fn an_organization_that_takes_its_share_of_the_queue_leaves_room_for_other
         assert!(at_once(&mut theirs).await.is_pending());
         let mut leased = pin!(bench.store.acquire_lease(&lease, NOW));
         assert!(at_once(&mut leased).await.is_pending());
-        // It has more than is left of half of the room.
+        // The write exceeds the remaining half of the queue.
         let refused = bench.create(&second).await;
         let waited = at_once(&mut waiting).await.is_pending();
         locking.execute_batch("COMMIT").unwrap();
@@ -245,7 +245,7 @@ async fn an_organization_that_takes_its_share_of_the_queue_leaves_room_for_other
             break;
         }
     }
-    // A single write may have more than there is.
+    // A single write may exceed the whole queue.
     let larger = Flow { description: "x".repeat(100 << 10), ..bench.flow("larger") };
     bench.create(&larger).await.unwrap();
 }
@@ -366,7 +366,7 @@ async fn what_is_damaged_hides_nothing_of_its_neighbours() {
     for number in 0..200 {
         bench.create(&bench.flow(&format!("flow-{number}"))).await.unwrap();
     }
-    // Small ones are looked at together with the next.
+    // Small organizations are checked in one part with the next.
     let id = bench.org;
     bench.execute(&format!(
         "UPDATE ledger SET payload = '{{}}' WHERE idx = 1 AND org = (SELECT key FROM organization WHERE id = '{id}');
@@ -505,7 +505,7 @@ async fn addresses_and_files_that_cannot_be_used_are_refused_with_one_sentence()
     for url in ["sqlite://a?mode=nonsense", "postgres://localhost/evidence", "evidence.db"] {
         assert!(matches!(refused(url).await, ConnectError::BadUrl), "{url}");
     }
-    // Nobody can share a log in memory here, and without it SQLite keeps another journal.
+    // This file system layer has no shared memory for a log, so SQLite keeps another journal mode.
     let unsafely = format!("sqlite://{}/dotfile.db?vfs=unix-dotfile", directory.path().display());
     let error = refused(&unsafely).await;
     assert!(matches!(error, ConnectError::Unsafe { setting: "journal_mode", .. }), "{error}");
@@ -579,7 +579,7 @@ async fn a_text_that_is_damaged_is_as_good_as_gone() {
     bench.execute("UPDATE ledger SET payload = 'damaged {' WHERE payload LIKE '%\"one\"%'");
     let asked = ["one", "two"].map(Hash::of);
     assert_eq!(bench.store.texts(bench.org, &asked).await.unwrap(), ["two"]);
-    // Keeping it again puts it right.
+    // Recording the text again repairs it.
     bench.store.record(bench.write(vec![kept[0].clone(), kept[0].clone()], vec![])).await.unwrap();
     let mut texts = bench.store.texts(bench.org, &asked).await.unwrap();
     texts.sort_unstable();

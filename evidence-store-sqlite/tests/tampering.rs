@@ -1,4 +1,4 @@
-//! Whatever somebody does to a row behind the store's back, the check of the store names it.
+//! Checks that `fsck` reports every change of a row outside the store.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ fn seed() -> u64 {
         .map_or(1, |seed| seed.parse().expect("EVIDENCE_TEST_SEED is a number"))
 }
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers that are the same in every run.
 struct Dice(u64);
 
 impl Dice {
-    /// A number below `sides`.
+    /// Returns a number below `sides`.
     fn roll(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides.max(1)
@@ -58,7 +58,7 @@ struct Table {
 
 impl Table {
     fn all(connection: &Connection) -> Vec<Self> {
-        // Leases, cursors, what targets were told and notes of contents that no record names follow from nothing.
+        // No ledger determines leases, cursors, deliveries and pending attachments.
         let names = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT IN ('lease', 'cursor', 'delivery', 'attachment_pending', 'attachment_place') ORDER BY name";
         let mut names = connection.prepare(names).unwrap();
         let names = names.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap);
@@ -78,13 +78,13 @@ impl Table {
         Self { name, columns, key, rows: u64::try_from(rows).unwrap() }
     }
 
-    /// The row that is `number`th by its key.
+    /// Selects the key of row `number` in key order.
     fn row(&self, number: u64) -> String {
         let (name, key) = (&self.name, self.key.join(", "));
         format!("(SELECT {key} FROM {name} ORDER BY {key} LIMIT 1 OFFSET {number})")
     }
 
-    /// A statement that changes a row, a column, or two rows for one another; it may turn out to change nothing.
+    /// Returns a statement that changes a row or a column, or swaps two rows. It may have no effect.
     fn tampering(&self, dice: &mut Dice) -> String {
         let Self { name, columns, key, rows } = self;
         let (one, other) = (self.row(dice.roll(*rows)), self.row(dice.roll(*rows)));
@@ -99,9 +99,9 @@ impl Table {
             )
         };
         match dice.roll(4) {
-            // A blob that no fact names may have broken off on its way in.
+            // A blob that no fact references may be an interrupted upload.
             0 if name != "blob" => format!("DELETE FROM {name} WHERE ({keys}) = {one}"),
-            // So may a chunk that belongs to no blob.
+            // So may a chunk without a blob.
             1 if name != "blob_chunk" => {
                 let renamed = dice.pick(key);
                 let copy = columns.iter().map(|c| if c == renamed { changed(c) } else { c.clone() });
@@ -126,13 +126,13 @@ impl Table {
     }
 }
 
-/// What follows from the ledgers.
+/// Returns the tables that are derived from the ledgers.
 fn derived(connection: &Connection) -> Vec<Table> {
     let rest = ["ledger", "node", "head", "blob", "blob_chunk", "known_organization", "_evidence_migrations"];
     Table::all(connection).into_iter().filter(|table| !rest.contains(&table.name.as_str())).collect()
 }
 
-/// Loses every row that follows from the ledgers, and of keys all but the hashes.
+/// Deletes every derived row. Of API keys only the hashes remain.
 fn lose_all(file: &Path) {
     let connection = Connection::open(file).unwrap();
     for Table { name, .. } in derived(&connection) {
@@ -145,15 +145,15 @@ fn lose_all(file: &Path) {
     }
 }
 
-/// Takes away what may be nothing, and some rows, and changes others.
+/// Sets nullable columns to null, deletes some rows, and changes others.
 fn damage(file: &Path, dice: &mut Dice) {
     let connection = Connection::open(file).unwrap();
-    // What keys are found by is in no ledger.
+    // No ledger contains the hashes that keys are looked up by.
     let tables = derived(&connection).into_iter().filter(|table| table.name != "api_key");
     let (organizations, tables): (Vec<_>, Vec<_>) = tables.partition(|table| table.name == "organization");
     for Table { name, columns, .. } in &tables {
         for column in columns {
-            // What must be something refuses.
+            // Columns that are not nullable refuse this.
             connection.execute(&format!("UPDATE {name} SET {column} = NULL"), []).ok();
         }
     }
@@ -161,7 +161,7 @@ fn damage(file: &Path, dice: &mut Dice) {
     for _ in 0..times {
         connection.execute(&dice.pick(&tables).tampering(dice), []).ok();
     }
-    // One that was changed beyond recognition is one whose ledger is gone.
+    // An organization that was changed beyond recognition counts as one without a ledger.
     for table in &organizations {
         connection.execute(&table.tampering(dice), []).ok();
     }
@@ -279,13 +279,13 @@ async fn the_tables_follow_from_the_ledger_and_whatever_is_lost_of_them_is_made_
     assert!(mended > 1000, "{mended}");
 }
 
-/// Tampers with the file until something has changed, and answers how.
+/// Tampers with the file until something changes. Returns the statement.
 fn tamper(file: &Path, dice: &mut Dice) -> String {
     let connection = Connection::open(file).unwrap();
     let tables = Table::all(&connection);
     loop {
         let statement = dice.pick(&tables).tampering(dice);
-        // A change that a constraint refuses is none.
+        // A change that a constraint refuses has no effect.
         if connection.execute(&statement, []).is_ok_and(|changed| changed > 0) {
             return statement;
         }

@@ -1,4 +1,4 @@
-//! A file that is copied into another: rows of every kind, and copies that are broken off.
+//! Tests copying one file to another: rows of every kind, and interrupted copies.
 
 use std::path::Path;
 use std::pin::pin;
@@ -19,7 +19,7 @@ async fn copied(from: &SqliteStore, to: &SqliteStore) -> Result<Summary, CopyErr
     copy(from, to, &mut |_| {}).await
 }
 
-/// Gives up on a future after so many polls; answers its outcome if it had ended.
+/// Drops a future after this many polls. Returns its outcome if it completed.
 async fn poll_and_drop<T>(future: impl Future<Output = T>, polls: u32) -> Option<T> {
     let mut future = pin!(future);
     let mut left = polls;
@@ -43,8 +43,8 @@ async fn whatever_was_recorded_has_the_same_rows_in_a_copy() {
         let target = open(directory.path(), format!("{number}-copy")).await;
         let summary = copied(&source, &target).await.unwrap();
         assert_eq!(summary.late_entries, 0, "{}", check.name);
-        // The check makes every table again from the ledger; the attachments that are named and were never kept lack
-        // in both.
+        // `fsck` rederives every table from the ledger. Attachments that were referenced but never stored are
+        // missing in both stores.
         assert_eq!(target.fsck().await.unwrap(), source.fsck().await.unwrap(), "{}", check.name);
         let organizations = target.organizations(None, 1000).await.unwrap();
         assert_eq!(organizations, source.organizations(None, 1000).await.unwrap(), "{}", check.name);
@@ -62,7 +62,7 @@ async fn a_copy_that_is_broken_off_anywhere_goes_on() {
     loop {
         match poll_and_drop(copied(&source, &target), polls).await {
             Some(Ok(_)) => break,
-            // What was handed to the writer before the last one was dropped came in beside this one.
+            // A write that the dropped copy had enqueued was recorded during this copy.
             Some(Err(CopyError::Refused(_))) | None => polls += 1,
             Some(Err(error)) => panic!("after {polls} polls: {error}"),
         }
@@ -110,13 +110,13 @@ async fn damage_in_one_organization_keeps_no_other() {
     .enumerate()
     {
         assert!(rows.execute(&damage, []).unwrap() > 0, "{damage}");
-        // What is whole there stays so, and is no other ledger.
+        // An intact ledger in the target stays as it is, and does not count as another ledger.
         let mut named = 0;
         let mut progress = |progress| named += u64::from(matches!(progress, CopyProgress::Damaged { .. }));
         let [from, to] = [&source, &again].map(|store| Side::from(&**store as &dyn Transfer));
         let summary = copy(from, to, &mut progress).await.unwrap();
         assert_eq!(summary.damaged_organizations, named, "{damage}");
-        // A payload is not read again.
+        // The payload is not read again.
         assert_eq!(named, u64::from(number > 0), "{damage}");
         let target = open(directory.path(), number).await;
         let (mut damaged, mut whole) = (Vec::new(), Vec::new());

@@ -1,4 +1,5 @@
-//! Two versions of the program at one store: the second one makes a table of another form from the ledgers.
+//! Two versions of the program on one store. The second one rederives a table in another form from the
+//! ledgers.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use crate::schema::TABLES;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
 
-/// How many records there are before the new version comes, and how many one write makes.
+/// The number of records before the new version starts, and the number of records in one write.
 const RECORDS: usize = 100_000;
 const AT_ONCE: usize = 1000;
 
@@ -44,7 +45,7 @@ async fn every_table_is_known_with_what_writing_takes() {
     assert_eq!(tables.fetch_all(&mut connection).await.unwrap(), TABLES.map(|(table, _)| table));
 }
 
-/// Records by their ids first, and an index to read them in the order of the ledger.
+/// Records with their ids first in the key, and an index in the order of the ledger.
 const SECOND: Migration = Migration {
     min_writer_version: 2,
     steps: &[
@@ -67,7 +68,7 @@ const SECOND: Migration = Migration {
     ],
 };
 
-/// A column more of the table that the second version makes again.
+/// Adds a column to the table that the second version rederives.
 const THIRD: Migration = Migration {
     min_writer_version: 3,
     steps: &[Step::Sql("ALTER TABLE evidence.record ADD COLUMN note text")],
@@ -202,7 +203,7 @@ async fn an_older_program_stops_when_a_newer_one_comes_and_nothing_is_lost() {
 async fn a_migration_that_broke_off_goes_on_where_it_was() {
     let bench = Bench::new(40).await;
     bench.record(&bench.store, vec![bench.flow("build")]).await.unwrap();
-    // In the middle of the way through the store.
+    // About in the middle of the store.
     let (org,): (Vec<u8>,) = bench
         .row("SELECT key FROM evidence.organization WHERE name LIKE 'other%' ORDER BY key OFFSET 30 LIMIT 1")
         .await;
@@ -221,7 +222,7 @@ async fn a_migration_that_broke_off_goes_on_where_it_was() {
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
 
     bench.execute(&damage.replace("'x' || payload", "substr(payload, 2)")).await;
-    // And an index that somebody else's building left behind.
+    // Also simulates an index from an interrupted build.
     bench.execute("UPDATE evidence._evidence_migrations SET steps_done = 2 WHERE version = 2").await;
     let left = format!(
         "UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{}.record_newest'::regclass",

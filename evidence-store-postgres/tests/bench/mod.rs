@@ -1,4 +1,4 @@
-//! A store to test on, in a schema of its own.
+//! A store for tests, in a schema of its own.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnectio
 use evidence_store_postgres::{Options, PostgresStore};
 use evidence_test_postgres::SchemaName;
 
-/// When everything happens.
+/// The time of all events in the tests.
 pub(crate) const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
 
 /// A store in a schema of its own, with the organization `acme`.
@@ -27,18 +27,18 @@ pub(crate) struct Bench {
     pub(crate) actor: Actor,
 }
 
-/// Options for a store in this schema.
+/// Returns options for a store in this schema.
 pub(crate) fn options(schema: &SchemaName) -> Options {
     Options { schema: schema.name.clone(), connections: 4, ..Options::default() }
 }
 
 impl Bench {
-    /// A store with the options of [`options`].
+    /// Creates a store with the options of [`options`].
     pub(crate) async fn new() -> Self {
         Self::with(|options| options).await
     }
 
-    /// A store with other options.
+    /// Creates a store with other options.
     pub(crate) async fn with(change: impl FnOnce(Options) -> Options) -> Self {
         let schema = SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
         let options = change(options(&schema));
@@ -51,7 +51,7 @@ impl Bench {
         Self { schema, store, org: standing.organization.id, actor }
     }
 
-    /// A flow that is not recorded.
+    /// Returns a flow that is not recorded.
     pub(crate) fn flow(&self, name: &str) -> Flow {
         Flow {
             id: Id::new(NOW, &SystemRandom),
@@ -69,12 +69,12 @@ impl Bench {
         }
     }
 
-    /// A write of these facts.
+    /// Returns a write of these facts.
     pub(crate) fn write(&self, facts: Vec<Fact>, guards: Vec<Guard>) -> Write {
         Write { org: self.org, by: self.actor.clone(), at: NOW, facts, guards, secrets: Vec::new() }
     }
 
-    /// Records that a flow was created.
+    /// Records the creation of a flow.
     pub(crate) async fn create(&self, flow: &Flow) -> StoreResult<Vec<Entry>> {
         self.store.record(self.write(vec![Fact::FlowCreated { record: flow.clone() }], vec![])).await
     }
@@ -87,7 +87,7 @@ impl Bench {
         connection.close().await.unwrap();
     }
 
-    /// What the check of the store finds.
+    /// Returns the problems that `fsck` finds.
     pub(crate) async fn problems(&self) -> Vec<String> {
         self.store.fsck().await.unwrap().problems
     }

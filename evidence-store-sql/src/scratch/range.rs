@@ -1,4 +1,5 @@
-//! Which rows are compared: those of a range of organizations, in the tables that follow from the ledgers.
+//! Comparison of stored and derived rows, in the tables that are derived from the ledgers, for a range of
+//! organizations.
 
 use evidence_core::digest::hex;
 use serde_json::Value;
@@ -7,15 +8,15 @@ use super::SCRATCH;
 use crate::sql::{Dialect, SCHEMA};
 use crate::value::Cell;
 
-/// The organizations that come after the first and up to the last. A row may have any organization, the least value too,
-/// whatever organizations there are.
+/// The organizations greater than `after` and up to `upto`. A damaged row may belong to any organization,
+/// also to one that does not exist.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OrgRange {
-    /// Nothing: from the least on.
+    /// The exclusive start; `None` starts at the least.
     pub(crate) after: Option<Cell>,
-    /// Nothing: all that come after.
+    /// The inclusive end; `None` has no end.
     pub(crate) upto: Option<Cell>,
-    /// Those among them whose ledgers are damaged, so that nothing can be compared with them.
+    /// The organizations in the range with damaged ledgers. Their rows cannot be compared.
     pub(crate) damaged: Vec<Cell>,
 }
 
@@ -24,7 +25,7 @@ impl OrgRange {
         Self { after, ..Self::default() }
     }
 
-    /// The condition that a row is of one of them, which this column tells.
+    /// Returns the condition that this column is an organization of the range.
     pub(super) fn has(&self, column: &str, dialect: Dialect) -> String {
         let literal = |org| literal(org, dialect);
         let after = self.after.as_ref().map(|after| format!(" AND {column} > {}", literal(after)));
@@ -34,7 +35,7 @@ impl OrgRange {
     }
 }
 
-/// An organization as a constant of a statement.
+/// Returns an organization as an SQL literal.
 fn literal(org: &Cell, dialect: Dialect) -> String {
     match (org, dialect) {
         (Cell::Null, _) => "NULL".to_owned(),
@@ -45,29 +46,29 @@ fn literal(org: &Cell, dialect: Dialect) -> String {
     }
 }
 
-/// Text as a constant, in which nothing stands for a schema.
+/// Returns text as an SQL literal that contains no schema placeholder.
 fn quoted(text: &str) -> String {
     let text = text.replace('\'', "''").replace('.', "'||'.'||'");
     format!("('{text}')")
 }
 
-/// A table that follows from the ledgers.
+/// A table that is derived from the ledgers.
 #[derive(Debug, Clone)]
 pub(crate) struct Derived {
     pub(crate) name: String,
-    /// The columns of its primary key, quoted.
+    /// The columns of the primary key, quoted.
     pub(super) key: Vec<String>,
-    /// The column of the organization.
+    /// The column with the organization.
     pub(super) org: &'static str,
 }
 
 impl Derived {
-    /// The columns of its primary key, with a comma between.
+    /// Returns the columns of the primary key, separated by commas.
     pub(super) fn columns(&self) -> String {
         self.key.join(", ")
     }
 
-    /// The rows that only one of the two tables has.
+    /// Returns a subquery for the rows that only one of the two tables has.
     pub(super) fn difference(&self, range: &OrgRange, dialect: Dialect) -> String {
         let Self { name, org, .. } = self;
         let range = range.has(org, dialect);
@@ -79,7 +80,7 @@ impl Derived {
     }
 }
 
-/// The key of a row, as a JSON array, with ids as text where PostgreSQL has them as bytes.
+/// Rewrites the key of a row, a JSON array. Ids that PostgreSQL stores as bytes become text.
 pub(super) fn key_with_ids(key: String) -> String {
     let as_text = |value: Value| {
         let digits = value.as_str().and_then(|text| text.strip_prefix("\\x"));

@@ -1,24 +1,24 @@
-//! The statements of a session, with `evidence.` for the schema of the store's tables and `scratch.` for that of the
-//! scratch tables. `{range}` is a condition on organizations.
+//! The statements of a scratch session. `evidence.` is the schema of the store's tables, and `scratch.` is
+//! the schema of the scratch tables. `{range}` is a condition on organizations.
 
 use crate::sql::{CLOCK, Sql};
 
-/// One snapshot for all statements.
+/// All statements read one snapshot.
 pub(super) const BEGIN: Sql = Sql::each("BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ");
 
-/// Nobody writes until the end: in PostgreSQL the statement that writes a group locks rows of this table and waits for its
-/// lock first, before it takes its snapshot. Whoever reads does not wait. A program that is stopped meanwhile loses the
-/// lock.
+/// Blocks other writers until the transaction ends. In PostgreSQL, a statement that writes a group locks rows
+/// of this table, so it waits for the table lock before it takes its snapshot. Readers do not wait. If this
+/// program is suspended meanwhile, the idle timeout releases the lock.
 pub(super) const BEGIN_WRITING: Sql = Sql::each(
     "BEGIN IMMEDIATE",
     "BEGIN; SET LOCAL lock_timeout = '30s'; LOCK TABLE evidence.head IN EXCLUSIVE MODE; SET LOCAL lock_timeout = 0;
     SET LOCAL idle_in_transaction_session_timeout = '60s'",
 );
 
-/// For changes of what nobody else writes, because it is made ready for a later version.
+/// For data that nobody else writes, because a migration prepares it for a later version.
 pub(super) const BEGIN_CHANGING: Sql = Sql::each("BEGIN IMMEDIATE", "BEGIN");
 
-/// PostgreSQL aborts the whole transaction on an error unless there is a savepoint.
+/// Without a savepoint, PostgreSQL aborts the whole transaction on an error.
 pub(super) const SAVEPOINT: Sql = Sql::each("", "SAVEPOINT before_damage");
 
 pub(super) const ROLLBACK_TO_SAVEPOINT: Sql = Sql::each("", "ROLLBACK TO SAVEPOINT before_damage");
@@ -27,7 +27,7 @@ pub(super) const RELEASE_SAVEPOINT: Sql = Sql::each("", "RELEASE SAVEPOINT befor
 
 pub(super) const KEY_HASHES: &str = "SELECT hash FROM evidence.api_key WHERE hash IS NOT NULL";
 
-/// The organizations of a range whose ledgers have entries: a step of the index for each.
+/// Selects the organizations of a range that have ledger entries. Each is one index step.
 pub(super) const BEGUN: &str = "
     WITH RECURSIVE begun (org) AS (
         SELECT (SELECT org FROM evidence.ledger WHERE {range} ORDER BY org LIMIT 1)
@@ -54,7 +54,8 @@ pub(super) const ROWS_PAST_HEAD: &str = "
     SELECT (SELECT count(*) FROM evidence.ledger WHERE org = $1 AND idx >= $2),
         (SELECT count(*) FROM evidence.node WHERE org = $1)";
 
-/// The tables that follow from the ledgers, and the columns of their primary keys as a JSON array.
+/// Selects the tables that are derived from the ledgers, with the columns of their primary keys as a JSON
+/// array.
 pub(super) const TABLES: Sql = Sql::each(
     "SELECT m.name, json_group_array(p.name) FROM main.sqlite_schema m, pragma_table_info(m.name, 'main') p
     WHERE m.type = 'table' AND p.pk > 0 AND m.name NOT IN
@@ -73,9 +74,11 @@ pub(super) const TABLES: Sql = Sql::each(
 pub(super) const STORED_TABLES: &str =
     "SELECT name FROM evidence.sqlite_schema WHERE type = 'table' ORDER BY name";
 
-/// Tables, columns, constraints, indexes, rules and triggers that are not alike in the two schemas, of which PostgreSQL is
-/// told the store's by its name, `$1`. There what a crash empties, or hides rows from users, is another table, and one that
-/// is partitioned, by organization, say, is as good as one that is not: what its partitions have besides is told of it.
+/// Selects the tables, columns, constraints, indexes, rules and triggers that differ between the two schemas.
+/// In PostgreSQL, `$1` is the name of the store's schema. There an unlogged table, which a crash empties,
+/// differs from a logged one. So does a table whose row-level security hides rows. A partitioned table (for
+/// example by organization) equals an unpartitioned one; additional objects of its partitions are reported
+/// for the table.
 pub(super) const ODD_SCHEMA: Sql = Sql::each(
     "SELECT json_array(x.type, x.name) FROM (
         SELECT * FROM (SELECT type, name, sql FROM main.sqlite_schema
@@ -132,15 +135,17 @@ pub(super) const ODD_VERSIONS: &str = "
         SELECT * FROM (SELECT version, min_writer_version, steps_done, rederived_through_org, done FROM evidence._evidence_migrations
             EXCEPT SELECT version, min_writer_version, steps_done, rederived_through_org, done FROM scratch._evidence_migrations) b) x";
 
-/// The oldest version whose programs may write.
+/// Selects the oldest version whose programs may write.
 pub(super) const MIN_WRITER_VERSION: &str =
     "SELECT coalesce(max(min_writer_version), 0) FROM evidence._evidence_migrations";
 
-/// Tells the stores that looked at the tables before to look again. In SQLite nobody looks without writing.
+/// Increments the rebuild count, so that stores that prefetched before the rebuild prefetch again. SQLite
+/// does not need it, because its writer reads within the write transaction.
 pub(super) const NOTE_REBUILT: Sql =
     Sql::each("", "UPDATE evidence._evidence_migrations SET rebuild_count = rebuild_count + 1");
 
-/// Nothing where the version is done, or a newer one was begun. It stays so until the end of the transaction.
+/// Selects no row if the version is done, or if a newer migration has begun. The row lock keeps this true
+/// until the transaction ends.
 pub(super) const REDERIVED_THROUGH: Sql = Sql::each(
     "SELECT m.rederived_through_org FROM evidence._evidence_migrations m WHERE m.version = $1 AND NOT m.done
         AND NOT EXISTS (SELECT 1 FROM evidence._evidence_migrations n WHERE n.version > $1)",
@@ -154,12 +159,13 @@ pub(super) const NOTE_REDERIVED: &str =
 pub(super) const ALL_REDERIVED: &str =
     "UPDATE evidence._evidence_migrations SET done = true, rederived_through_org = NULL WHERE version <= $1";
 
-/// The table, if it has rows of an organization that does not exist. No index of it begins with the organization.
+/// Selects the table if it has rows of an organization that does not exist. For tables without an index that
+/// begins with the organization.
 pub(super) const ORPHANED_UNINDEXED: &str = "
     SELECT '{table}' WHERE EXISTS (
         SELECT 1 FROM evidence.\"{table}\" WHERE org NOT IN (SELECT key FROM evidence.organization))";
 
-/// The same of a table with such an index: a step of it for each organization.
+/// The same for tables with such an index: one index step per organization.
 pub(super) const ORPHANED: &str = "
     WITH RECURSIVE x (org) AS (
         SELECT (SELECT org FROM evidence.\"{table}\" ORDER BY org LIMIT 1)
@@ -169,15 +175,16 @@ pub(super) const ORPHANED: &str = "
     SELECT '{table}' WHERE EXISTS (
         SELECT 1 FROM x WHERE x.org IS NOT NULL AND x.org NOT IN (SELECT key FROM evidence.organization))";
 
-/// Tables that are not derived from the ledgers and have rows of organizations.
+/// Tables with rows of organizations that are not derived from the ledgers.
 pub(super) const OF_ORGANIZATIONS: [&str; 6] =
     ["ledger", "node", "head", "blob", "blob_chunk", "attachment_pending"];
 
-/// What the ledger says of a key is the digest of its hash, so that the scratch tables agree with one that is gone.
+/// The ledger contains only the digest of a key's hash, so the scratch tables do not show that the hash
+/// itself is missing.
 pub(super) const HASHES_MISSING: &str = "SELECT id FROM evidence.api_key WHERE hash IS NULL AND {range}";
 
-/// The contents that records name and that are not here, the first of them and how many there are: they may be kept
-/// elsewhere.
+/// Selects the first attachments that records reference but this store lacks, and their total number. They
+/// may be stored elsewhere.
 pub(super) const BLOBS_MISSING: Sql = Sql::each(
     "SELECT coalesce(o.name, 'of key ' || x.org), x.sha256, count(*) OVER ()
     FROM scratch.attachment x LEFT JOIN scratch.organization o ON o.key = x.org
@@ -189,17 +196,17 @@ pub(super) const BLOBS_MISSING: Sql = Sql::each(
     ORDER BY x.org, x.sha256 LIMIT $1",
 );
 
-/// Organizations of a range whose ledgers are gone: no scratch table has one of that name.
+/// Selects the organizations of a range whose ledgers are gone: no scratch table has one of that id or name.
 pub(super) const LEDGERS_GONE: &str = "
     SELECT o.name FROM evidence.organization o WHERE {range} AND NOT EXISTS (
         SELECT 1 FROM scratch.organization m WHERE m.id = o.id OR m.name = o.name)";
 
-/// Keys of a range that no ledger of it tells of, whose hashes nothing could bring back.
+/// Selects the API keys of a range that no ledger mentions. Their hashes could not be restored.
 pub(super) const KEYS_UNKNOWN: &str = "
     SELECT k.id FROM evidence.api_key k WHERE {range} AND k.hash IS NOT NULL AND NOT EXISTS (
         SELECT 1 FROM scratch.api_key m WHERE m.id = k.id OR m.hash = k.hash)";
 
-/// Of these digests those of artifacts that were derived.
+/// Selects those of the given digests that derived artifacts have.
 pub(super) const BUILT: Sql = Sql::each(
     "SELECT w.value FROM json_each($2) w
     WHERE EXISTS (SELECT 1 FROM scratch.artifact a WHERE a.org = $1 AND a.fingerprint = w.value)",
@@ -207,7 +214,7 @@ pub(super) const BUILT: Sql = Sql::each(
     WHERE (SELECT true FROM scratch.artifact a WHERE a.org = $1 AND a.fingerprint = w.value LIMIT 1)",
 );
 
-/// Of the texts `$2` of the organization `$1`, those that no entry keeps.
+/// Selects those of the texts `$2` of the organization `$1` that no entry contains.
 pub(super) const TEXTS_MISSING: Sql = Sql::each(
     "SELECT json_array($1, w.value) FROM json_each($2) w WHERE NOT EXISTS (
         SELECT 1 FROM scratch.kept_text t WHERE t.org = $1 AND t.sha256 = w.value)",
@@ -216,10 +223,10 @@ pub(super) const TEXTS_MISSING: Sql = Sql::each(
         SELECT 1 FROM scratch.kept_text t WHERE t.org = $1 AND t.sha256 = w.value)",
 );
 
-/// The time, in microseconds. SQLite has whole seconds.
+/// Selects the time in microseconds. SQLite's time has whole seconds.
 pub(super) const NOW: Sql = Sql::each("SELECT CAST(strftime('%s', 'now') AS integer) * 1000000", CLOCK);
 
-/// Organizations that were created and are not there any more: no ledger tells of them, nor any other table.
+/// Selects organizations that were created and no longer exist in any ledger or other table.
 pub(super) const VANISHED: &str = "
     SELECT k.name || ' (' || k.id || ')' FROM evidence.known_organization k
     WHERE NOT EXISTS (SELECT 1 FROM evidence.organization o WHERE o.id = k.id)
@@ -230,12 +237,13 @@ pub(super) const UNREGISTERED: &str = "
     WHERE NOT EXISTS (SELECT 1 FROM evidence.known_organization k WHERE k.id = o.id AND k.name = o.name)
     ORDER BY o.name, o.id";
 
-/// A ledger tells of its organization, so that one that was forgotten is known again.
+/// Registers every organization that has a ledger, so that a forgotten one is known again.
 pub(super) const REGISTER: &str = "
     INSERT INTO evidence.known_organization (id, name) SELECT o.id, o.name FROM evidence.organization o WHERE true
     ON CONFLICT (id) DO UPDATE SET name = excluded.name";
 
-/// The first contents that have chunks and neither a row nor a note that they are coming: nothing would remove them.
+/// Selects the first blobs that have chunks but neither a blob row nor a pending upload. Nothing would remove
+/// such chunks.
 pub(super) const ORPHANED_CHUNKS: &str = "
     SELECT DISTINCT c.sha256 FROM evidence.blob_chunk c
     WHERE NOT EXISTS (SELECT 1 FROM evidence.blob b WHERE b.org = c.org AND b.sha256 = c.sha256)

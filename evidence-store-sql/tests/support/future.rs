@@ -1,4 +1,4 @@
-//! Entries from the future, as a server writes them whose clock is ahead.
+//! Entries from the future, like those of a server whose clock is ahead.
 
 use evidence_core::Fact;
 use evidence_core::fact::EncodedFact;
@@ -7,7 +7,7 @@ use evidence_core::store::StoredEntry;
 use evidence_core::time::Timestamp;
 use evidence_core::transfer::{Import, Transfer};
 
-/// Adds an entry of the year 2096 to the ledger of an organization, whatever the store thinks of the time.
+/// Adds an entry of the year 2096 to the ledger of an organization. Bypasses the store's check of the time.
 pub(crate) async fn add(store: &dyn Transfer, org: Id, text: &str) {
     add_facts(store, org, FUTURE, vec![Fact::TextKept { text: text.to_owned() }]).await;
 }
@@ -15,7 +15,7 @@ pub(crate) async fn add(store: &dyn Transfer, org: Id, text: &str) {
 /// A time in the year 2096.
 pub(crate) const FUTURE: Timestamp = Timestamp::from_seconds(4_000_000_000);
 
-/// Adds entries of a time.
+/// Adds entries with a given time.
 pub(crate) async fn add_facts(store: &dyn Transfer, org: Id, at: Timestamp, facts: Vec<Fact>) {
     let first = store.ledger_head(org).await.unwrap().unwrap().size();
     let entry = |(index, fact)| {

@@ -1,5 +1,5 @@
-//! What a store answers and records where a row, or its number, was lost behind its back: nothing else is hidden, and
-//! nothing is recorded that a rebuild could not make again.
+//! Tests of a store that has lost a row, or a row's number, outside its control. Nothing else must be hidden,
+//! and nothing must be recorded that a rebuild could not restore.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use evidence_core::time::Timestamp;
 use evidence_core::trails::TrailFilter;
 use evidence_core::{Entry, Fact, Guard, Key, Store, StoreError, Write};
 
-/// A store whose tables can be changed behind its back.
+/// A store whose tables a test can change directly.
 pub(crate) trait Damaged: Sized {
     async fn empty() -> Self;
     fn store(&self) -> Arc<dyn Store>;
     /// Executes a statement in which `{}` precedes the names of tables.
     async fn execute(&self, sql: &str);
-    /// Makes the tables again; what it cannot is named.
+    /// Rebuilds the tables. Returns the problems.
     async fn rebuild(&self) -> Vec<String>;
 
-    /// With what a check of the store contract leaves behind.
+    /// Creates a store with the data of a check of the store contract.
     async fn after(check: &str) -> Self {
         let damaged = Self::empty().await;
         let check = checks().into_iter().find(|known| known.name.ends_with(check)).unwrap();
@@ -63,8 +63,8 @@ async fn record(store: &dyn Store, org: Id, fact: Fact, guards: Vec<Guard>) -> S
     store.record(Write { org, by, at, facts, guards, secrets: Vec::new() }).await
 }
 
-/// What is found by binary search of an environment: the latest snapshot at each time, the latest deployment of each artifact,
-/// and what was deployed from each time on.
+/// The results of binary searches in an environment: the latest snapshot at each time, the latest deployment
+/// of each artifact, and the deployments from each time on.
 #[derive(Debug, PartialEq)]
 struct Searched {
     snapshots: Vec<u64>,
@@ -73,7 +73,7 @@ struct Searched {
 }
 
 impl Searched {
-    /// At these times, and of and from these deployments.
+    /// Searches at these times, and for and from these deployments.
     async fn of(store: &dyn Store, org: Id, times: &[Timestamp], all: &[Deployment]) -> Self {
         let environment = prod(store, org).await;
         let (mut snapshots, mut latest, mut deployed) = (Vec::new(), Vec::new(), Vec::new());
@@ -90,7 +90,7 @@ impl Searched {
     }
 }
 
-/// A row that is lost hides no later one from a binary search.
+/// Checks that a lost row does not hide later rows from a binary search.
 pub(crate) async fn are_passed_over_by_binary_searches<D: Damaged>() {
     let whole = D::after("the_last_deployment_is_found").await;
     let (store, org) = (whole.store(), whole.org("foo").await);
@@ -105,7 +105,7 @@ pub(crate) async fn are_passed_over_by_binary_searches<D: Damaged>() {
     assert_eq!((times.len(), all.len()), (4, 4));
     let whole = Searched::of(&*store, org, &times, &all).await;
     assert_eq!(whole.snapshots, [1, 2, 3, 4]);
-    // But for the last, without which everything is as if it had not been.
+    // The last row is excluded: without it, the store looks as if it had never existed.
     for lost in 1..4 {
         let damaged = D::after("the_last_deployment_is_found").await;
         damaged.execute(&format!("DELETE FROM {{}}deployment WHERE environment_ordinal = {lost}")).await;
@@ -126,8 +126,8 @@ pub(crate) async fn are_passed_over_by_binary_searches<D: Damaged>() {
     }
 }
 
-/// Where the newest snapshots of an environment were lost, with which anything began or ended to run, their numbers are not given
-/// again: the ledger would have them twice. After a rebuild the next one is recorded.
+/// Checks that the numbers of lost snapshots are not reused if a run began or ended with them. Otherwise the
+/// ledger would have a number twice. After a rebuild, the next snapshot can be recorded.
 pub(crate) async fn of_snapshots_give_no_number_again<D: Damaged>() {
     for lost in 1..=5 {
         let damaged = D::after("the_last_deployment_is_found").await;
@@ -157,7 +157,8 @@ pub(crate) async fn of_snapshots_give_no_number_again<D: Damaged>() {
     }
 }
 
-/// A deployment whose number was lost hides no other one, and keeps none from being recorded.
+/// Checks that a deployment without its number does not hide others, and does not prevent the recording of
+/// others.
 pub(crate) async fn of_numbers_hide_no_other_deployment<D: Damaged>() {
     let whole = D::after("the_last_deployment_is_found").await;
     let (store, org) = (whole.store(), whole.org("foo").await);
@@ -203,7 +204,7 @@ pub(crate) async fn of_numbers_hide_no_other_deployment<D: Damaged>() {
     }
 }
 
-/// A build whose number was lost hides no other one, and keeps none from being recorded.
+/// Checks that a build without its number does not hide others, and does not prevent the recording of others.
 pub(crate) async fn of_numbers_hide_no_other_build<D: Damaged>() {
     for lost in 1..=2 {
         let damaged = D::after("a_build_is_the_first_report_of_an_artifact").await;
@@ -238,7 +239,8 @@ pub(crate) async fn of_numbers_hide_no_other_build<D: Damaged>() {
     }
 }
 
-/// A decision whose number was lost hides no other one, and keeps none from being recorded.
+/// Checks that a decision without its number does not hide others, and does not prevent the recording of
+/// others.
 pub(crate) async fn of_numbers_hide_no_other_decision<D: Damaged>() {
     for lost in 1..=3 {
         let damaged = D::after("decisions_are_listed_in_the_order_asked").await;
@@ -276,7 +278,8 @@ pub(crate) async fn of_numbers_hide_no_other_decision<D: Damaged>() {
     }
 }
 
-/// A trail whose row was lost leaves all others in the pages of its organization, each once.
+/// Checks that the pages of an organization have every other trail exactly once after the loss of a trail's
+/// row.
 pub(crate) async fn of_trails_leave_all_others_in_pages<D: Damaged>() {
     let check = "trails_are_listed_newest_first";
     let whole = D::after(check).await;

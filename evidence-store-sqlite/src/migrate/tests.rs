@@ -1,4 +1,5 @@
-//! Two versions of the program at one store: the second one makes a table of another form from the ledgers.
+//! Two versions of the program on one store. The second one rederives a table in another form from the
+//! ledgers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,14 +22,14 @@ use crate::db::{Options, Sqlite, SqliteStore};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
 
-/// How many records there are before the new version comes, and how many one write makes.
+/// The number of records before the new version starts, and the number of records in one write.
 const RECORDS: usize = 100_000;
 const AT_ONCE: usize = 1000;
 
 const FIRST: Migration =
     Migration { min_writer_version: 1, steps: &[Step::Sql(include_str!("../../migrations/0001_first.sql"))] };
 
-/// Records by their ids first, and an index to read them in the order of the ledger.
+/// Records with their ids first in the key, and an index in the order of the ledger.
 const SECOND: Migration = Migration {
     min_writer_version: 2,
     steps: &[
@@ -51,7 +52,7 @@ const SECOND: Migration = Migration {
     ],
 };
 
-/// A column more of the table that the second version makes again.
+/// Adds a column to the table that the second version rederives.
 const THIRD: Migration =
     Migration { min_writer_version: 3, steps: &[Step::Sql("ALTER TABLE record ADD COLUMN note TEXT")] };
 
