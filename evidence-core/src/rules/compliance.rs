@@ -241,7 +241,8 @@ pub struct AttestationStatus {
     /// report is `attestation_id`.
     #[serde(rename = "overridden_attestation_id")]
     pub override_id: Option<String>,
-    /// The user who overrode it and the reason: `overridden by NAME: REASON`. Absent if no override decides the verdict.
+    /// The user who overrode it and the reason: `overridden by NAME: REASON`. Absent if no override decides
+    /// the verdict.
     #[serde(serialize_with = "as_text", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub override_info: Option<Arc<str>>,
