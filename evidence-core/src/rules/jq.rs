@@ -8,9 +8,14 @@
 //! limit is an error that no filter can catch. A program cannot read the clock, the environment, a file or
 //! another input, so the same data and time give the same verdict.
 //!
-//! Differences from jq: the fields of an object are sorted by name, integers are exact to 64 bits, each
-//! number is finite (so 0/0 is an error), and error messages are worded a little differently.
+//! Differences from jq:
+//! - The fields of an object are sorted by name.
+//! - Integers are exact to 64 bits.
+//! - Each number is finite, so 0/0 is an error.
+//! - Error messages are worded a little differently.
+//!
 //! `docs/rules-language.md` lists the supported features.
+//!
 //! ```
 //! use evidence_core::json::parse;
 //! use evidence_core::rules::jq::{Budget, Filter, Outcome, Value};
