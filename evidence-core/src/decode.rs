@@ -118,7 +118,7 @@ impl fmt::Display for InvalidField {
 
 impl std::error::Error for InvalidField {}
 
-/// A string that contains half of a surrogate pair; checked JSON has none.
+/// Converts the error of a string with half of a surrogate pair, which checked JSON never has.
 impl From<serde_json::Error> for InvalidField {
     fn from(error: serde_json::Error) -> Self {
         de::Error::custom(error)

@@ -125,12 +125,12 @@ pub(super) struct Column {
     align: Align,
 }
 
-/// A column of text.
+/// Returns a column of text.
 pub(super) const fn left(title: &'static str, width: f32) -> Column {
     Column { title, width, align: Align::Left }
 }
 
-/// A column of numbers.
+/// Returns a column of numbers.
 pub(super) const fn right(title: &'static str, width: f32) -> Column {
     Column { title, width, align: Align::Right }
 }
@@ -140,7 +140,7 @@ pub(super) const fn right(title: &'static str, width: f32) -> Column {
 pub(super) struct Table<const N: usize>(pub(super) [Column; N]);
 
 impl<const N: usize> Table<N> {
-    /// The row of column titles.
+    /// Returns the row of column titles.
     pub(super) fn header(&self, flow: &mut Flow) -> Row {
         Row {
             cells: self.cells(|column, width| flow.lines(column.title, CELL_HEAD, width, Limit::CELL)),
@@ -151,7 +151,7 @@ impl<const N: usize> Table<N> {
         }
     }
 
-    /// One row of values.
+    /// Returns one row of values.
     pub(super) fn row(&self, flow: &mut Flow, values: [Value<'_>; N]) -> Row {
         let mut values = values.into_iter();
         Row {
@@ -186,32 +186,32 @@ impl<const N: usize> Table<N> {
     }
 }
 
-/// A heading within a section.
+/// Holds a heading within a section until its contents are placed.
 pub(super) fn subheading(flow: &mut Flow, title: &str) {
     let lines = flow.lines(title, SUBSECTION, CONTENT_WIDTH, Limit::CELL);
     flow.hold(Row::space(14.0));
     flow.hold(Row { cells: vec![full_width(lines)], below: 3.5, ..Row::default() });
 }
 
-/// A small heading inside an attestation or artifact, level with the names of its values.
+/// Returns a small heading inside an attestation or artifact, aligned with the names of its values.
 pub(super) fn caption(flow: &mut Flow, title: &str) -> Row {
     let lines = flow.lines(title, CELL_HEAD, CONTENT_WIDTH, Limit::CELL);
     Row { cells: vec![inset(lines)], above: 6.0, below: 2.5, ..Row::default() }
 }
 
-/// A remark in small type.
+/// Returns a remark in small type.
 pub(super) fn note(flow: &mut Flow, text: &str) -> Row {
     let lines = flow.lines(text, NOTE, CONTENT_WIDTH, Limit::VALUE);
     Row { cells: vec![full_width(lines)], below: 3.0, ..Row::default() }
 }
 
-/// A remark in place of the contents of a section.
+/// Places a remark instead of the contents of a section.
 pub(super) fn place_note(flow: &mut Flow, text: &str) {
     let note = note(flow, text);
     flow.place(note);
 }
 
-/// A block of preformatted text on a light background.
+/// Returns a block of preformatted text on a light background.
 pub(super) fn code(flow: &mut Flow, text: &str) -> Row {
     let width = CONTENT_WIDTH - 2.0 * INSET;
     let lines = flow.lines(text, CODE, width, Limit::DATA);

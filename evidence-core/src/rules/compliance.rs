@@ -11,10 +11,10 @@
 //! under whatever name they refer to it. A requirement stays in force when the same content is later reported
 //! under another name, or other content under the same name.
 //!
-//! Every attestation is listed in one or more scopes, which `Scopes` determines. A scope is the trail, an
-//! artifact, or an artifact that is still to be reported. The verdict on the trail itself uses the newest
-//! content of each name. There, a later artifact replaces an earlier one that has the same template name and
-//! other content.
+//! `Scopes` assigns attestations to scopes, where the effective ones are listed. A scope is the trail, an
+//! artifact, or an artifact that is still to be reported. An attestation whose content was replaced
+//! everywhere belongs to no scope. The verdict on the trail itself uses the newest content of each name.
+//! There, a later artifact replaces an earlier one that has the same template name and other content.
 
 mod contents;
 mod listing;
@@ -57,9 +57,9 @@ pub struct ReportedArtifact {
     pub name: String,
     /// Commit it was built from; `""` if the report has none.
     pub commit: String,
-    /// When it was reported.
+    /// Time of the report.
     pub at: Timestamp,
-    /// Its place in the ledger, unique in the trail. Larger is newer.
+    /// Its ledger index, unique in the trail. Larger is newer.
     pub index: u64,
 }
 
@@ -84,7 +84,7 @@ pub enum Binding {
     Named {
         /// Template reference name.
         name: String,
-        /// Commit. `""` binds to nothing.
+        /// Commit; `""` matches no artifact.
         commit: String,
     },
 }
@@ -193,9 +193,9 @@ pub struct ReportedAttestation {
     pub kind: String,
     /// The verdict recorded with it.
     pub is_compliant: bool,
-    /// When it was reported.
+    /// Time of the report.
     pub at: Timestamp,
-    /// Its place in the ledger, unique in the trail. Larger is newer.
+    /// Its ledger index, unique in the trail. Larger is newer.
     pub index: u64,
     /// The subject of the attestation.
     pub binding: Binding,

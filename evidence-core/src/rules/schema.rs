@@ -36,8 +36,9 @@ const BYTES_PER_STEP: usize = 64;
 const MAX_PLACE: usize = 16 << 10;
 const MAX_PLACE_BYTES: usize = 8 << 20;
 
-/// Maximum number of steps for which all misfits are reported. Beyond it only the first misfit is reported,
-/// unless a choice (`anyOf`, `oneOf`) takes more steps, because each error of each branch takes memory.
+/// Maximum number of steps for which up to `MAX_MISFITS` misfits are reported. Beyond it, only the first
+/// misfit is reported. If a choice (`anyOf`, `oneOf`) alone takes more steps, the error names no place,
+/// because each error of each branch takes memory.
 const MAX_EXPLAINED: usize = 400_000;
 
 /// Maximum number of misfits in a report.

@@ -68,7 +68,7 @@ pub struct Refused {
     pub field: String,
 }
 
-/// What may be sent with one operation, and what may not. Everything it gives shrinks.
+/// The valid and invalid requests of one operation. All generated values shrink.
 ///
 /// ```
 /// use evidence_core::artifacts::ReportArtifact;

@@ -25,9 +25,9 @@ pub(super) struct Scopes<'a> {
     pub(super) reports: Reports<'a>,
     /// The newest report of each slot.
     pub(super) reported: BTreeMap<Slot<'a>, Newest<'a>>,
-    /// Waiting attestations, by the name under which the awaited artifact is listed. This is the artifact's
-    /// own name if it is free, for those that await the commit of the newest of them. For all others it is
-    /// `name@commit`.
+    /// Waiting attestations, by the name under which the awaited artifact is listed. If no artifact of that
+    /// name is listed, this is the name itself for the subject with the newest waiting attestation. Otherwise
+    /// it is `name@commit`.
     pub(super) waiting: BTreeMap<String, Vec<&'a ReportedAttestation>>,
 }
 

@@ -38,7 +38,7 @@ pub(super) type Run<T = ()> = Result<T, Stop>;
 /// A continuation that receives each result.
 pub(super) type Emit<'e> = &'e mut dyn FnMut(&mut Machine<'_>, Value) -> Run;
 
-/// A run of a filter.
+/// The state of a run of a filter.
 #[derive(Debug)]
 pub(super) struct Machine<'b> {
     pub(super) budget: &'b mut Budget,

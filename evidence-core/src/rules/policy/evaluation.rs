@@ -428,7 +428,7 @@ pub struct UnknownCondition {
 const MAX_UNKNOWN: usize = 20;
 
 /// Returns why rules that this artifact violates applied although their conditions are unknown, up to
-/// [`MAX_UNKNOWN`].
+/// `MAX_UNKNOWN`.
 pub(crate) fn unknown_conditions(
     policy: &Policy,
     artifact: Artifact<'_>,
