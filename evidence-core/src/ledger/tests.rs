@@ -8,7 +8,7 @@ use proptest::sample::Index;
 
 use super::*;
 
-/// A log as a store keeps it: every leaf, and only those nodes that an append returns.
+/// A log as stored: every leaf, and only those nodes that an append returns.
 #[derive(Default)]
 struct Log {
     leaves: Vec<Hash>,

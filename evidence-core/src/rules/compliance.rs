@@ -316,7 +316,7 @@ pub struct ArtifactStatus {
 }
 
 impl ArtifactStatus {
-    /// Replaces the verdict, and gives the reason if no line shows it.
+    /// Replaces the verdict, and sets the reason if no line shows it.
     pub(crate) fn set_state(&mut self, state: State, reason: Option<String>) {
         self.state = ArtifactState::Reported(state);
         self.is_compliant = Some(state.is_compliant());

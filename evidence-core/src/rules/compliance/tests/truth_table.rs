@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Where a template of the truth table expects a name.
+/// The places where a template of the truth table may expect a name.
 const EXPECTED: [Option<Place>; 3] = [None, Some(Place::Trail), Some(Place::Artifact)];
 /// The reports of a name: scope, verdict, and whether the type is the expected one.
 const GIVEN: [Option<(Place, bool, bool)>; 7] = [
