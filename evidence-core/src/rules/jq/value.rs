@@ -1,4 +1,5 @@
-//! The values of filters: JSON with shared, immutable containers that store their depth.
+//! The values of filters: JSON with shared containers that store their depth. Only a sole owner changes a
+//! container in place.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
