@@ -1,6 +1,6 @@
-//! What one value of a body may be, and how large: texts, lists and dictionaries here, addresses and free-form JSON in files
-//! of their own. The maximum is a part of the type, and so of the schema. What is recorded may be larger: another version of
-//! the program took it.
+//! Bounded values of request bodies: texts, lists and dictionaries here, addresses and free-form JSON in
+//! submodules. The maximum is part of the type, and thus of the JSON Schema. Limits apply to requests only;
+//! stored records may exceed them, because another version of the program may have written them.
 
 mod addresses;
 mod free_form;
@@ -29,25 +29,25 @@ pub struct Text<const MAX: usize, const MIN: usize = 0>(String);
 /// A name, a title or an identifier: at most 255 characters.
 pub type ShortText = Text<255>;
 
-/// A tag that a list is narrowed by: a key, and a value of at most 1,024 characters.
+/// A tag by which a list is filtered: a key, and a value of at most 1,024 characters.
 pub type TagText = Text<1280>;
 
 /// A tag's value: at most 1,024 characters.
 pub type TagValue = Text<1024>;
 
-/// What is neither short nor a description: at most 4,096 characters.
+/// A text between a short text and a description: at most 4,096 characters.
 pub type LongText = Text<{ 4 << 10 }>;
 
 /// A description: at most 64 Ki characters.
 pub type Description = Text<{ 64 << 10 }>;
 
 impl<const MAX: usize, const MIN: usize> Text<MAX, MIN> {
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The text, by value.
+    /// Returns the text by value.
     pub fn into_string(self) -> String {
         self.0
     }
@@ -169,14 +169,14 @@ macro_rules! keys {
 }
 
 keys! {
-    /// What a link is called.
+    /// The label of a link.
     LinkLabel = "Label" "^[^=.]+$", |text| !text.contains(['=', '.']);
-    /// What a remark is called.
+    /// The key of an annotation.
     AnnotationKey = "Key" "^[A-Za-z0-9_-]+$",
         |text| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
 }
 
-/// At most `MAX` values by their keys.
+/// A dictionary of at most `MAX` values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Dictionary<K, V, const MAX: usize = 1000>(pub BTreeMap<K, V>);
@@ -245,7 +245,8 @@ impl<T: JsonSchema, const MAX: usize> JsonSchema for List<T, MAX> {
     }
 }
 
-/// A list of at most `MAX` items that a machine collected. A null among them says nothing: it is skipped and counted.
+/// A list of at most `MAX` items that a program collected. Null items carry no information, so they are
+/// skipped and counted.
 #[derive(Debug, Clone, Serialize)]
 #[serde(transparent)]
 pub struct Collected<T, const MAX: usize = 1000> {
@@ -256,7 +257,7 @@ pub struct Collected<T, const MAX: usize = 1000> {
 }
 
 impl<T, const MAX: usize> Collected<T, MAX> {
-    /// How many items were skipped.
+    /// Returns the number of skipped items.
     pub const fn skipped(&self) -> usize {
         self.skipped
     }
@@ -274,7 +275,7 @@ impl<T, const MAX: usize> From<Vec<T>> for Collected<T, MAX> {
     }
 }
 
-/// What was skipped is no part of the list.
+/// Skipped items are not part of the list.
 impl<T: PartialEq, const MAX: usize> PartialEq for Collected<T, MAX> {
     fn eq(&self, other: &Self) -> bool {
         self.items == other.items
@@ -304,7 +305,8 @@ impl<T: JsonSchema, const MAX: usize> JsonSchema for Collected<T, MAX> {
     }
 }
 
-/// Reads a list of at most `most` items, and stops at the first item beyond them: its items take no memory.
+/// Decodes a list of at most `most` items. It stops at the first item beyond them, so that excess items take
+/// no memory.
 pub(crate) fn at_most_items<'de, T, D>(
     deserializer: D,
     most: usize,
@@ -317,7 +319,7 @@ where
     struct Items<T>(usize, PhantomData<T>);
 
     impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<T> {
-        /// Nothing where there are more.
+        /// `None` if there are more.
         type Value = Option<Vec<T>>;
 
         fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -340,7 +342,7 @@ where
     items.ok_or_else(|| serde::de::Error::custom(excess()))
 }
 
-/// Defines lists whose greatest length is one of the [limits](crate::Limits) of the server.
+/// Defines lists whose maximum length is one of the server's [limits](crate::Limits).
 macro_rules! limited_lists {
     ($($(#[$doc:meta])* $name:ident($item:ty) = $limit:ident;)*) => {$(
         $(#[$doc])*
@@ -374,7 +376,7 @@ macro_rules! limited_lists {
 }
 pub(crate) use limited_lists;
 
-/// The message of a git commit: a text whose greatest length in bytes is a [limit](crate::Limits) of the server.
+/// The message of a git commit. Its maximum length in bytes is one of the server's [limits](crate::Limits).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(transparent)]
 pub struct CommitMessage(String);
@@ -421,15 +423,15 @@ impl JsonSchema for CommitMessage {
     }
 }
 
-/// The text, or the empty one.
+/// Returns the text, or an empty one.
 pub(crate) fn or_empty(text: Option<&str>) -> String {
     text.unwrap_or_default().to_owned()
 }
 
-/// How many of what happened to a record the record itself lists: each of its facts repeats it.
+/// Maximum number of events that a record itself lists, because each of its facts repeats the list.
 const MAX_REPEATED: usize = 100;
 
-/// Adds to a list that a record carries, of which the newest 100 are kept.
+/// Appends to a list in a record, which keeps the newest 100 items.
 pub(crate) fn push_newest<T>(list: &mut Vec<T>, newest: T) {
     list.push(newest);
     list.drain(..list.len().saturating_sub(MAX_REPEATED));
@@ -446,7 +448,7 @@ mod tests {
     use crate::decode::from_value;
     use crate::links::ExternalUrls;
 
-    /// Reads `value`; where that works, what is written again is `value`.
+    /// Returns whether `value` decodes; asserts that it is then serialized as `value` again.
     pub(super) fn accepts<T: DeserializeOwned + Serialize>(value: &Value) -> bool {
         let Ok(read) = from_value::<T>(value) else { return false };
         assert_eq!(serde_json::to_value(read).unwrap(), *value);

@@ -1,8 +1,9 @@
-//! From JSON and from URL parameters to Rust types, with errors that name the field and quote what was sent.
+//! Decodes JSON and URL parameters to Rust types. Errors name the field and quote the input.
 //!
-//! One serde deserializer over JSON text serves both: parameters are strings that read as integers and booleans where the
-//! type wants them, and as lists where they repeat. It decodes each value once, and goes back to the beginning of one only
-//! to quote it. The messages follow the validation messages that users of the public command-line client know.
+//! One serde deserializer over JSON text serves both. Parameters are strings, which decode as integers and
+//! booleans if the type requires them, and as lists if a parameter repeats. It decodes each value once, and
+//! returns to the start of a value only to quote it. The messages match the validation messages that users of
+//! the public command-line client know.
 
 mod recorded;
 
@@ -22,7 +23,7 @@ pub(crate) use recorded::{closed_in_requests, is_recorded, recorded};
 
 const MAX_ECHO: usize = 200;
 
-/// One thing wrong with an input: where, what, and what was there.
+/// One error in an input: the path, the message, and the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidField {
     path: Vec<Segment>,
@@ -37,17 +38,18 @@ enum Segment {
 }
 
 impl InvalidField {
-    /// A misfit of the field named `field`.
+    /// Creates an error about the field named `field`.
     pub fn of(field: impl Into<String>, text: impl Into<String>) -> Self {
         Self { path: vec![Segment::Field(field.into())], text: text.into(), input: None }
     }
 
-    /// The misfit of a required field that was not sent.
+    /// Creates the error of a required field that was not sent.
     pub fn missing(field: impl Into<String>) -> Self {
         Self { input: Some("None".to_owned()), ..Self::of(field, "Field required") }
     }
 
-    /// The field's path, such as `artifacts[0].digests`, each name shortened; empty for the input as a whole.
+    /// Returns the path of the field, such as `artifacts[0].digests`, with each name shortened; empty for the
+    /// input as a whole.
     pub fn field(&self) -> String {
         let mut path = String::new();
         for segment in self.path.iter().rev() {
@@ -60,7 +62,7 @@ impl InvalidField {
         path
     }
 
-    /// The message, with the input quoted: `Field required [input: None]`.
+    /// Returns the message with the input quoted: `Field required [input: None]`.
     pub fn message(&self) -> String {
         match &self.input {
             Some(input) => format!("{} [input: {input}]", self.text),
@@ -68,13 +70,13 @@ impl InvalidField {
         }
     }
 
-    /// The same in the value of this field.
+    /// Returns the error with this field prepended to its path.
     #[must_use]
     pub(crate) fn within(self, field: &str) -> Self {
         self.below(Segment::Field(field.to_owned()))
     }
 
-    /// With the value that comes at `begin` quoted, unless a part of it is.
+    /// Quotes the value at `begin`, unless a part of it is already quoted.
     fn about(mut self, begin: Scanner<'_>) -> Self {
         self.input.get_or_insert_with(|| echo(begin));
         self
@@ -90,7 +92,7 @@ impl InvalidField {
     }
 }
 
-/// What was sent, shortened: strings bare, everything else as JSON, null as `None`.
+/// Returns the input, shortened: strings without quotes, null as `None`, everything else as JSON.
 fn echo(mut at: Scanner<'_>) -> String {
     let text = match at.peek() {
         Some(b'"') => at.string().unwrap_or_default(),
@@ -100,7 +102,7 @@ fn echo(mut at: Scanner<'_>) -> String {
     shortened(&text).into_owned()
 }
 
-/// The beginning of a text that somebody sent, as errors tell it.
+/// Returns the beginning of an input text, as errors quote it.
 pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(MAX_ECHO) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),
@@ -116,7 +118,7 @@ impl fmt::Display for InvalidField {
 
 impl std::error::Error for InvalidField {}
 
-/// A string that spells half of a surrogate pair; none is in JSON that was checked.
+/// Converts the error of a string with half of a surrogate pair, which checked JSON never has.
 impl From<serde_json::Error> for InvalidField {
     fn from(error: serde_json::Error) -> Self {
         de::Error::custom(error)
@@ -175,7 +177,7 @@ fn wanted(expected: &str) -> &'static str {
     }
 }
 
-/// `'a', 'b' or 'c'`.
+/// Formats alternatives as `'a', 'b' or 'c'`.
 fn alternatives(variants: &[&str]) -> String {
     let quoted: Vec<String> = variants.iter().map(|variant| format!("'{variant}'")).collect();
     match quoted.split_last() {
@@ -185,12 +187,12 @@ fn alternatives(variants: &[&str]) -> String {
     }
 }
 
-/// Reads JSON text as a `T`.
+/// Decodes JSON text as a `T`.
 pub fn from_json<'de, T: Deserialize<'de>>(text: CheckedJson<'de>) -> Result<T, InvalidField> {
     T::deserialize(Reader { at: &mut Scanner::new(text.as_str()), from_text: false })
 }
 
-/// Reads those fields of a JSON object whose names are `wanted` as a `T`, as if it had no others.
+/// Decodes those fields of a JSON object whose names are `wanted` as a `T`, ignoring all others.
 pub fn from_fields<'de, T: Deserialize<'de>>(
     object: CheckedJson<'de>,
     wanted: fn(&str) -> bool,
@@ -202,26 +204,27 @@ pub fn from_fields<'de, T: Deserialize<'de>>(
     T::deserialize(MapAccessDeserializer::new(Fields { wanted, ..Fields::new(at, false) }))
 }
 
-/// Reads a value as a `T`, as if it had been sent as JSON.
+/// Decodes a value as a `T`, as if it had been sent as JSON.
 pub fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, InvalidField> {
     T::deserialize(Reader { at: &mut Scanner::new(&value.to_string()), from_text: false })
 }
 
-/// Reads URL parameters as a `T`: every value in `parameters` is a string, or a list of them where one repeats.
+/// Decodes URL parameters as a `T`. Every value in `parameters` is a string, or a list of strings if it
+/// repeats.
 pub fn from_parameters<T: DeserializeOwned>(parameters: Map<String, Value>) -> Result<T, InvalidField> {
     let text = Value::Object(parameters).to_string();
     T::deserialize(MapAccessDeserializer::new(Fields::new(&mut Scanner::new(&text), true)))
 }
 
-/// Reads the value that comes.
+/// Decodes the next value.
 struct Reader<'r, 'de> {
     at: &'r mut Scanner<'de>,
-    /// Whether strings read as numbers and booleans, and lists as their last item.
+    /// Whether strings decode as numbers and booleans, and lists as their last item.
     from_text: bool,
 }
 
 impl<'de> Reader<'_, 'de> {
-    /// Reads the single value: of a repeated parameter the last one wins.
+    /// Decodes a single value; for a repeated parameter, the last one.
     fn single<T>(
         self,
         read: impl FnOnce(Reader<'_, 'de>) -> Result<T, InvalidField>,
@@ -239,7 +242,7 @@ impl<'de> Reader<'_, 'de> {
         read(Reader { at, from_text }).map_err(|misfit| misfit.about(begin))
     }
 
-    /// The string that comes, where strings read as other things.
+    /// Returns the next string, if strings decode as other types.
     fn text(&mut self) -> Result<Option<Cow<'de, str>>, InvalidField> {
         let comes = self.from_text && self.at.peek() == Some(b'"');
         Ok(comes.then(|| self.at.string()).transpose()?)
@@ -260,7 +263,7 @@ impl<'de> Reader<'_, 'de> {
                 Ok(value)
             }
             Some(b'"') => match at.string()? {
-                // It has no escapes, and so no NUL.
+                // The string has no escapes, and therefore no NUL.
                 Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
                 Cow::Owned(text) => {
                     no_nul(&text)?;
@@ -305,14 +308,14 @@ impl<'de> Reader<'_, 'de> {
     }
 }
 
-/// An integer, which may be written with a fraction or an exponent, as JSON Schema has it.
+/// An integer, which may have a fraction or an exponent, as in JSON Schema.
 enum Integer {
     Unsigned(u64),
     Signed(i64),
 }
 
 impl Integer {
-    /// Nothing for what is none, or beyond all types.
+    /// Parses a number. Returns `None` if it is not an integer, or too large for all types.
     fn read(number: &str) -> Option<Self> {
         let number: Cow<'_, str> =
             if number.contains(['.', 'e', 'E']) { integral(number)?.into() } else { number.into() };
@@ -328,10 +331,11 @@ impl Integer {
     }
 }
 
-/// No integer that is read has more digits.
+/// Maximum number of digits of an integer.
 const MAX_DIGITS: usize = 20;
 
-/// The integer that a number with a fraction or an exponent is: digit by digit, so that none is rounded.
+/// Returns the integer value of a number with a fraction or an exponent. It works digit by digit, so nothing
+/// is rounded.
 fn integral(number: &str) -> Option<String> {
     let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, "0"));
@@ -352,7 +356,7 @@ fn integral(number: &str) -> Option<String> {
     (zeros <= MAX_DIGITS).then(|| format!("{sign}{leading}{}", "0".repeat(zeros)))
 }
 
-/// The last item, where a list with items comes.
+/// Returns the position of the last item if the next value is a list with items.
 fn last_item(mut at: Scanner<'_>) -> Scanner<'_> {
     let mut last = at;
     if at.peek() == Some(b'[') {
@@ -373,18 +377,18 @@ fn no_nul(text: &str) -> Result<(), InvalidField> {
     }
 }
 
-/// Goes over a value whose type nothing else says, and refuses one with a NUL in it, which no database keeps.
+/// Skips a value of unknown type. Rejects a value that contains a NUL, which no database can store.
 fn pass_over<'de>(at: &mut Scanner<'de>) -> Result<&'de str, InvalidField> {
     let mut begin = *at;
     let text = at.value();
-    // A NUL has no other spelling; what looks like one may be a backslash and digits.
+    // A NUL has no other spelling; a match may also be an escaped backslash and digits.
     if text.contains(r"\u0000") {
         find_nul(&mut begin)?;
     }
     Ok(text)
 }
 
-/// Goes over a value up to the first string with a NUL in it.
+/// Skips a value up to the first string with a NUL.
 fn find_nul(at: &mut Scanner<'_>) -> Result<(), InvalidField> {
     let begin = *at;
     let found = match at.peek() {
@@ -506,7 +510,7 @@ impl<'de> Deserializer<'de> for Reader<'_, 'de> {
         }
     }
 
-    /// Serde would also fill a struct from a list, by position; here only an object will do.
+    /// Serde would also fill a struct from a list by position; this decoder accepts only an object.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -534,12 +538,12 @@ impl<'de> Deserializer<'de> for Reader<'_, 'de> {
     serde::forward_to_deserialize_any! { f32 i128 u128 char bytes byte_buf unit unit_struct tuple tuple_struct map identifier }
 }
 
-/// Reads the items of a list.
+/// Decodes the items of a list.
 struct Items<'r, 'de> {
     at: &'r mut Scanner<'de>,
     index: usize,
     from_text: bool,
-    /// Whether it is a parameter that was sent once: one item, with no list around it.
+    /// Whether this is a parameter that was sent once: one item without a list around it.
     alone: bool,
 }
 
@@ -562,23 +566,23 @@ impl<'de> de::SeqAccess<'de> for Items<'_, 'de> {
     }
 }
 
-/// Reads the wanted fields of an object.
+/// Decodes the wanted fields of an object.
 struct Fields<'r, 'de> {
     at: &'r mut Scanner<'de>,
-    /// Of the field whose value comes.
+    /// The name of the field whose value is next.
     name: Option<Cow<'de, str>>,
     wanted: fn(&str) -> bool,
     from_text: bool,
 }
 
 impl<'r, 'de> Fields<'r, 'de> {
-    /// Goes into the object that comes.
+    /// Enters the next object.
     fn new(at: &'r mut Scanner<'de>, from_text: bool) -> Self {
         at.open();
         Self { at, name: None, wanted: |_| true, from_text }
     }
 
-    /// The next wanted name.
+    /// Returns the next wanted name.
     fn next(&mut self) -> Result<Option<Cow<'de, str>>, InvalidField> {
         while self.at.more() {
             let name = self.at.name()?;
@@ -615,14 +619,14 @@ impl<'de> de::MapAccess<'de> for Fields<'_, 'de> {
     }
 }
 
-/// A value that may be left out and may not be null.
+/// Decodes a value that may be absent but not null.
 pub(crate) fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 
-/// A field that has two spellings, of which one is sent, or both with one value.
+/// Returns the value of a field with two spellings. Either may be sent, or both with the same value.
 pub(crate) fn either_spelling<T: PartialEq, E: de::Error>(
     field: &'static str,
     spelling: Option<T>,

@@ -1,34 +1,34 @@
-//! SHA-256 of contents, as the lower-case hex that the API speaks.
+//! SHA-256 of contents, as lower-case hex as in the API.
 
 use sha2::Sha256;
 
-/// The SHA-256 of `bytes`, 64 lower-case hex digits.
+/// Returns the SHA-256 of `bytes` as 64 lower-case hex digits.
 pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(&<Sha256 as sha2::Digest>::digest(bytes))
 }
 
-/// The SHA-256 of content that comes in pieces.
+/// Computes the SHA-256 of content that arrives in chunks.
 #[derive(Debug, Clone, Default)]
 pub struct Digest(Sha256);
 
 impl Digest {
-    /// Adds the next piece.
+    /// Adds the next chunk.
     pub fn update(&mut self, piece: &[u8]) {
         sha2::Digest::update(&mut self.0, piece);
     }
 
-    /// The digest of all pieces, 64 lower-case hex digits.
+    /// Returns the digest of all chunks as 64 lower-case hex digits.
     pub fn finish(self) -> String {
         hex(&sha2::Digest::finalize(self.0))
     }
 }
 
-/// `bytes` in lower-case hex.
+/// Returns `bytes` as lower-case hex.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| hex_pair(*byte)).map(char::from).collect()
 }
 
-/// The two lower-case hex digits of a byte.
+/// Returns the two lower-case hex digits of a byte.
 pub(crate) fn hex_pair(byte: u8) -> [u8; 2] {
     [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]
 }

@@ -1,5 +1,7 @@
-//! Everything that can happen, one variant each, past tense and complete: from the facts alone every table of a
-//! store can be rebuilt (the hashes of API keys aside). A write is a list of facts, recorded together or not at all.
+//! The facts that a store records: one variant for each kind, in the past tense and complete.
+//!
+//! Every table of a store can be rebuilt from the facts alone, except the hashes of API keys. A write is a
+//! list of facts that are recorded atomically.
 
 pub(crate) mod names;
 pub(crate) mod payload;
@@ -33,8 +35,10 @@ use crate::trails::record::Trail;
 pub use names::{Denoted, Guard, Key, NameEffect, RecordKind};
 pub use payload::{Recorded, UnknownFields, decode_payload};
 
-/// Something that happened in an organization. Its JSON is a ledger entry's payload, an object whose one key is the
-/// fact's kind; where a fact makes or changes a record, `record` is that record as it is from then on.
+/// An event in an organization, and the payload of a ledger entry.
+///
+/// Its JSON is an object with one key, the kind of the fact. If a fact creates or changes a record, `record`
+/// is the complete new state of that record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the variants and fields are named after what they hold")]
@@ -49,16 +53,16 @@ pub enum Fact {
     UserSettingsChanged {
         record: UserSettings,
     },
-    /// Also where the user had another role before.
+    /// Also recorded if the user had another role before.
     MemberAdded {
         record: Membership,
-        /// The role that the user had before, if any.
+        /// The user's previous role, if any.
         #[serde(deserialize_with = "Option::deserialize")]
         was: Option<Role>,
     },
     MemberRemoved {
         user: Id,
-        /// The role that the user had before.
+        /// The user's previous role.
         was: Role,
     },
     ServiceAccountCreated {
@@ -89,7 +93,7 @@ pub enum Fact {
         record: Flow,
         was: FlowName,
     },
-    /// The record has the name that says so; `was` is the one that it gave up.
+    /// The record has its archived name; `was` is the name that it released.
     FlowArchived {
         record: Flow,
         was: FlowName,
@@ -118,10 +122,10 @@ pub enum Fact {
     },
     EnvironmentUpdated {
         record: Environment,
-        /// Which members a logical environment has now, and had not before.
+        /// Members that a logical environment gained.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         joined: Vec<Id>,
-        /// Which it had before, and has no more.
+        /// Members that a logical environment lost.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         left: Vec<Id>,
     },
@@ -160,14 +164,14 @@ pub enum Fact {
     PolicyUpdated {
         record: Policy,
         version: Option<PolicyVersion>,
-        /// What was said of a change of its description alone.
+        /// The comment on a change that affects only the description.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         comment: Option<String>,
     },
     ArtifactAllowed {
         record: Allowance,
     },
-    /// Somebody withdrew an entry of an allowlist: the record is that entry, with its withdrawal.
+    /// An entry of an allowlist was withdrawn: the record is that entry, with its withdrawal.
     AllowanceWithdrawn {
         record: Allowance,
     },
@@ -206,10 +210,10 @@ pub enum Fact {
     },
     ActionUpdated {
         record: Action,
-        /// The name that it had, where that changed.
+        /// The previous name, if it changed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         was: Option<ActionName>,
-        /// The ids of the targets that it no longer has.
+        /// The ids of the targets that were removed.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         removed: Vec<Id>,
     },
@@ -220,23 +224,23 @@ pub enum Fact {
     TextKept {
         text: String,
     },
-    /// A clock was ahead. The entry of this fact has the true time, which is before that of the entries that the clock
-    /// dated; they count as recorded at this time, and later entries go on from it.
+    /// A clock was ahead, and this fact has the correct time. The entries that the clock dated have later
+    /// times, but count as recorded at this time. Later entries continue from this time.
     ClockCorrected {
-        /// The index of the first entry of a later time.
+        /// The index of the first entry with a later time.
         first: u64,
-        /// The time of the entry before this one.
+        /// The time of the preceding entry.
         was: Timestamp,
     },
 }
 
 impl Fact {
-    /// The fact in a ledger entry's payload, whatever version of the program recorded it.
+    /// Parses the fact in the payload of a ledger entry, which any version of the program may have recorded.
     pub(crate) fn read(payload: &str) -> serde_json::Result<Self> {
         recorded(|| serde_json::from_str(payload))
     }
 
-    /// The kind that the ledger's leaf carries: the payload's key.
+    /// Returns the kind in the ledger's leaf, which is the key of the payload.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::OrganizationCreated { .. } => "organization_created",
@@ -290,7 +294,7 @@ impl Fact {
         }
     }
 
-    /// Whether the fact changes who may call, or what callers may do.
+    /// Returns whether the fact changes who has access, or their permissions.
     pub(crate) const fn changes_access(&self) -> bool {
         matches!(
             self,
@@ -305,18 +309,21 @@ impl Fact {
         )
     }
 
-    /// Whether the time of the ledger goes back with this fact: its entry has exactly the time of the write.
+    /// Returns whether the ledger's time goes back with this fact. Its entry has exactly the time of the
+    /// write.
     pub const fn turns_time_back(&self) -> bool {
         matches!(self, Self::ClockCorrected { .. })
     }
 
-    /// Whether the fact creates this organization, as the first of its ledger does.
+    /// Returns whether the fact creates this organization, as the first fact of its ledger does.
     pub(crate) fn begins_ledger_of(&self, org: Id) -> bool {
         matches!(self, Self::OrganizationCreated { record } if record.id == org)
     }
 
-    /// The record that the fact makes or changes: its ledger index becomes the record's revision, which guards are
-    /// compared with. Nothing for facts about what never changes, and for organizations and users, which are found in
+    /// Returns the record that the fact creates or changes. The ledger index of the fact becomes the record's
+    /// revision, with which guards are compared.
+    ///
+    /// Returns `None` for facts about immutable records, and for organizations and users, which are named in
     /// the whole store.
     pub fn subject(&self) -> Option<(RecordKind, Id)> {
         Some(match self {
@@ -374,7 +381,8 @@ impl Fact {
         })
     }
 
-    /// What the fact does to names, in this order. Identity is an id: a name is a claim of it, which can be given up.
+    /// Returns the effects of the fact on names, in this order. The identity of a record is its id; a name is
+    /// a claim that the record can release.
     pub fn name_effects(&self) -> Vec<NameEffect> {
         let claim = |key, id| vec![NameEffect::Claim(key, id)];
         match self {
@@ -460,39 +468,40 @@ impl Fact {
     }
 }
 
-/// Facts to be recorded together or not at all.
+/// Facts that are recorded atomically, with their preconditions.
 #[derive(Debug, Clone)]
 pub struct Write {
-    /// The organization whose ledger they enter. When the first fact is [`Fact::OrganizationCreated`] with this id, the
-    /// ledger begins with it.
+    /// The organization whose ledger records the facts. If the first fact is [`Fact::OrganizationCreated`]
+    /// with this id, the write starts the ledger.
     pub org: Id,
-    /// Who did it.
+    /// The actor that caused the facts.
     pub by: Actor,
-    /// When.
+    /// The time of the facts.
     pub at: Timestamp,
-    /// What happened, in order.
+    /// The facts, in order.
     pub facts: Vec<Fact>,
-    /// What must still be so.
+    /// The preconditions of the write.
     pub guards: Vec<Guard>,
-    /// The hashes of keys that the facts create, by key id: kept beside the ledger, never in it.
+    /// The hashes of API keys that the facts create, by key id. They are stored beside the ledger, never in
+    /// it.
     pub secrets: Vec<(Id, KeyHash)>,
 }
 
 impl Write {
-    /// Whether it begins its organization's ledger: a store accepts it only while there is no organization of this id,
-    /// and every other write only when there is one.
+    /// Returns whether the write starts its organization's ledger. A store accepts such a write only if the
+    /// organization does not exist, and every other write only if it does.
     pub fn begins_ledger(&self) -> bool {
         self.facts.first().is_some_and(|fact| fact.begins_ledger_of(self.org))
     }
 }
 
-/// Whether the JSON of these facts takes about a millisecond to write.
+/// Returns whether serializing these facts to JSON takes about a millisecond or more.
 fn is_long(facts: &[Fact]) -> bool {
     let mut room = Room(LONG_JSON);
     facts.iter().any(|fact| serde_json::to_writer(&mut room, fact).is_err())
 }
 
-/// Takes so many bytes, and no more.
+/// A writer that fails after this number of bytes.
 struct Room(usize);
 
 impl std::io::Write for Room {
@@ -506,14 +515,14 @@ impl std::io::Write for Room {
     }
 }
 
-/// A fact as it enters a ledger: all that its leaf covers, but for the index.
+/// A fact as recorded in a ledger: everything that its leaf covers, except the index.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EncodedFact {
     /// The fact.
     pub fact: Fact,
-    /// When it happened, by the caller's clock.
+    /// The time of the fact, by the caller's clock.
     pub at: Timestamp,
-    /// Who did it, as `user:<name>`, `service-account:<name>` or `operator:<name>`.
+    /// The actor: `user:<name>`, `service-account:<name>` or `operator:<name>`.
     pub actor: String,
     /// The fact's JSON.
     pub payload: String,
@@ -522,20 +531,20 @@ pub struct EncodedFact {
 }
 
 impl EncodedFact {
-    /// Writes the fact as JSON.
+    /// Encodes the fact as JSON.
     ///
     /// # Errors
-    /// When the fact cannot be written, which is a defect.
+    /// Serialization failed, which is a defect of the program.
     pub fn new(fact: Fact, at: Timestamp, actor: String) -> serde_json::Result<Self> {
         let payload = serde_json::to_string(&fact)?;
         Ok(Self { fact, at, actor, payload_sha256: Hash::of(&payload), payload })
     }
 
-    /// The same of the facts of one write: on a thread for slow work where they are long, so that they hold up no other
-    /// request.
+    /// Encodes the facts of one write. Long facts are encoded on a blocking thread, so that they do not delay
+    /// other requests.
     ///
     /// # Errors
-    /// [`StoreError::Failed`] when a fact cannot be written.
+    /// [`StoreError::Failed`] if a fact cannot be serialized.
     pub async fn all(facts: Vec<Fact>, at: Timestamp, actor: String) -> StoreResult<Vec<Self>> {
         let prepare = move |facts: Vec<Fact>| {
             let prepared = facts.into_iter().map(|fact| Self::new(fact, at, actor.clone()));
@@ -550,13 +559,14 @@ impl EncodedFact {
         prepared.map_err(|error| StoreError::Failed(error.into()))
     }
 
-    /// Whether it is older than the entry before it, of this time, and does not say that time goes back.
+    /// Returns whether the fact is older than the preceding entry, recorded at `last`, and is not a clock
+    /// correction.
     pub fn goes_back(&self, last: Option<Timestamp>) -> bool {
         !self.fact.turns_time_back() && last.is_some_and(|last| self.at < last)
     }
 
-    /// The hash of its leaf at this index, recorded at this time: its own, or that of the entry before where that is
-    /// later, so that time never goes back in a ledger.
+    /// Returns the leaf hash of the fact at this index, recorded at this time. The time is the fact's own, or
+    /// that of the preceding entry if that is later, so that time never goes back in a ledger.
     pub fn leaf_hash(&self, index: u64, at: Timestamp) -> Hash {
         let Self { fact, actor, payload_sha256, .. } = self;
         let header =
@@ -572,7 +582,7 @@ mod tests {
     use super::*;
     use crate::json::{self, JsonValue};
 
-    /// The value with one more field in one of its objects, once for each of them.
+    /// Returns copies of the value, each with one additional field in one of its objects.
     fn with_one_more(value: &JsonValue) -> Vec<JsonValue> {
         match value {
             JsonValue::Array(items) => within(items, with_one_more, JsonValue::Array),
@@ -580,7 +590,7 @@ mod tests {
                 let more = ("of_tomorrow".to_owned(), JsonValue::String("x".to_owned()));
                 let mut found = vec![JsonValue::Object([fields.as_slice(), &[more]].concat())];
                 let one_more = |(name, value): &(String, JsonValue)| {
-                    // Links are by their labels: one more is a link.
+                    // Links are keyed by label, so an additional field is another link.
                     let entries_alone = usize::from(name == "external_urls");
                     let changed = with_one_more(value).into_iter().skip(entries_alone);
                     changed.map(|value| (name.clone(), value)).collect::<Vec<_>>()

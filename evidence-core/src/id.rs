@@ -1,5 +1,5 @@
-//! Identifiers: 112 bits written `8-4-4-4-8`, the form the specification gives for attestation ids. The first
-//! 48 bits are milliseconds, so ids sort by age and stay cheap as index keys; the other 64 are random.
+//! Identifiers: 112 bits written as `8-4-4-4-8`, the form of attestation ids in the specification. The first
+//! 48 bits are milliseconds, so ids sort by age and are efficient index keys; the other 64 bits are random.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,19 +14,19 @@ use crate::time::Timestamp;
 pub const ID_PATTERN: &str = "^[a-f0-9]{8}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{8}$";
 
 const GROUPS: [usize; 5] = [4, 2, 2, 2, 4];
-/// How many bytes an [`Id`] has.
+/// Length of an [`Id`] in bytes.
 pub const ID_LENGTH: usize = 14;
 const TEXT_LENGTH: usize = ID_LENGTH * 2 + GROUPS.len() - 1;
 
-/// An identifier that the service made.
+/// An identifier that the service generated.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id([u8; ID_LENGTH]);
 
 impl Id {
-    /// Nobody's and nothing's: no clock makes it.
+    /// The id that no record has; no clock generates it.
     pub(crate) const NONE: Self = Self([0; ID_LENGTH]);
 
-    /// A fresh id: `at` in milliseconds, then 64 random bits.
+    /// Generates an id: `at` in milliseconds, then 64 random bits.
     pub fn new(at: Timestamp, random: &dyn Random) -> Self {
         let millis = at.as_micros().div_euclid(1000).to_be_bytes();
         let mut bytes = [0; ID_LENGTH];
@@ -36,13 +36,13 @@ impl Id {
         Self(bytes)
     }
 
-    /// Its bytes, in the order in which ids sort.
+    /// Returns its bytes, in sort order.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; ID_LENGTH] {
         &self.0
     }
 
-    /// The id of these bytes.
+    /// Creates an id from its bytes.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; ID_LENGTH]) -> Self {
         Self(bytes)
@@ -50,7 +50,8 @@ impl Id {
 }
 
 impl Id {
-    /// What `with` makes of its text, which is put together first: every row and every answer holds ids.
+    /// Calls `with` with the text of the id. The text is built on the stack, because every row and response
+    /// contains ids.
     fn with_text<T>(self, with: impl FnOnce(&str) -> T) -> T {
         let mut text = [b'-'; TEXT_LENGTH];
         let mut places = text.iter_mut();
@@ -76,7 +77,7 @@ impl fmt::Debug for Id {
     }
 }
 
-/// A text that is no id.
+/// Error: the text is not an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("String should match pattern '{ID_PATTERN}'")]
 pub struct BadId;
@@ -124,7 +125,7 @@ impl<'de> Deserialize<'de> for Id {
     }
 }
 
-/// Reads an id where it stands: rows and payloads are full of them.
+/// Decodes an id from the borrowed text, because rows and payloads contain many ids.
 struct Reader;
 
 impl serde::de::Visitor<'_> for Reader {
@@ -148,7 +149,7 @@ impl JsonSchema for Id {
     }
 }
 
-/// Gives random bytes: to ids, and to API keys.
+/// A source of random bytes for ids and API keys.
 pub trait Random: Send + Sync + 'static {
     /// Fills `bytes` with unpredictable values.
     fn fill(&self, bytes: &mut [u8]);
@@ -160,7 +161,7 @@ pub struct SystemRandom;
 
 impl Random for SystemRandom {
     /// # Panics
-    /// When the operating system has no entropy source: nothing safe can be done without one.
+    /// The operating system has no entropy source. No secure operation is possible without one.
     #[expect(clippy::disallowed_methods, reason = "the one place that draws randomness")]
     fn fill(&self, bytes: &mut [u8]) {
         getrandom::fill(bytes).expect("the operating system gives random bytes");

@@ -1,5 +1,5 @@
-//! JSON as it was sent: its numbers are the characters that were sent, however long. What callers send to get back is cut
-//! out of [`CheckedJson`] and carried as [`JsonText`]; nothing on the way reads a number of it.
+//! JSON that preserves the input: numbers keep their exact characters at any length. Data that callers expect
+//! back is cut out of [`CheckedJson`] and stored as [`JsonText`], without parsing its numbers.
 
 mod parse;
 mod scan;
@@ -14,7 +14,7 @@ pub use parse::{CheckedJson, MAX_DEPTH, check, parse};
 pub(crate) use scan::{Scanner, compact};
 pub use text::{JsonFields, JsonText};
 
-/// `{}`.
+/// The empty object, `{}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub struct EmptyObject {}
@@ -26,17 +26,17 @@ pub enum JsonValue {
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A number, as JSON writes one.
+    /// A number, in the spelling of JSON.
     Number(String),
     /// A string.
     String(String),
     /// A list.
     Array(Vec<JsonValue>),
-    /// An object, its fields in order; no name is there twice.
+    /// An object with its fields in order; names are unique.
     Object(Vec<(String, JsonValue)>),
 }
 
-/// The order of an object's fields makes no difference.
+/// Compares values; the order of an object's fields does not matter.
 impl PartialEq for JsonValue {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {

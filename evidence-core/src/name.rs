@@ -1,18 +1,18 @@
-//! The small validated texts: names, digests and commits. The pattern is the schema and the message, and a value of one
-//! of these types fits it (specification, Limits; patterns as whole-string matches).
+//! Small validated texts: names, digests and commits. The pattern appears in the JSON Schema and in the error
+//! message, and every value matches it as a whole string (specification, Limits).
 
 use std::ops::RangeInclusive;
 
-/// Why a text is not what it should be, in the words of the API's validation errors.
+/// The reason why a text is invalid, in the wording of the API's validation errors.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadText {
-    /// It does not fit the pattern.
+    /// It does not match the pattern.
     #[error("String should match pattern '{0}'")]
     Pattern(&'static str),
-    /// It is longer than so many characters.
+    /// It has more characters than this maximum.
     #[error("String should have at most {0} character{s}", s = plural(*.0))]
     TooLong(usize),
-    /// It is shorter than so many characters.
+    /// It has fewer characters than this minimum.
     #[error("String should have at least {0} character{s}", s = plural(*.0))]
     TooShort(usize),
 }
@@ -21,18 +21,19 @@ const fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// Alphanumeric at the beginning, alphanumeric or one of `marks` from then on. Written out by hand, as the others are:
-/// a store reads thousands of these back for one answer, and a regular expression takes many times as long.
+/// Returns whether the text begins with an alphanumeric character, followed by alphanumeric characters or
+/// `marks`. The checks are written by hand because a store reads thousands of names for one response, and a
+/// regular expression is many times slower.
 fn is_name(text: &str, marks: &[u8]) -> bool {
     text.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric()) && is_word(text, marks)
 }
 
-/// One or more characters, each alphanumeric or one of `marks`.
+/// Returns whether the text is one or more alphanumeric characters or `marks`.
 fn is_word(text: &str, marks: &[u8]) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || marks.contains(&byte))
 }
 
-/// So many lower-case hex digits.
+/// Returns whether the text is this number of lower-case hex digits.
 fn is_hex(text: &str, digits: RangeInclusive<usize>) -> bool {
     digits.contains(&text.len()) && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
@@ -45,17 +46,17 @@ macro_rules! texts {
         pub struct $name(String);
 
         impl $name {
-            /// What a value looks like, whole string.
+            /// The pattern that the whole text matches.
             pub const PATTERN: &'static str = $pattern;
-            /// The greatest length, in characters.
+            /// The maximum length in characters.
             pub const MAX_LEN: usize = $longest;
 
-            /// The text.
+            /// Returns the text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
 
-            /// The text, by value.
+            /// Returns the text by value.
             pub fn into_string(self) -> String {
                 self.0
             }
@@ -69,7 +70,7 @@ macro_rules! texts {
                 if !fits(&text) {
                     return Err(BadText::Pattern(Self::PATTERN));
                 }
-                // Every pattern is ASCII, so that bytes are characters here.
+                // Every pattern is ASCII, so the number of bytes is the number of characters.
                 if text.len() > Self::MAX_LEN {
                     return Err(BadText::TooLong(Self::MAX_LEN));
                 }
@@ -178,10 +179,10 @@ texts! {
     TagKey = r"^[a-zA-Z0-9][a-zA-Z0-9\-_\.~]*$", 255, |text| is_name(text, b"-_.~");
     /// A SHA-256 digest in lower-case hex (specification, Artifact: `fingerprint`).
     Fingerprint = r"^[a-f0-9]{64}$", 64, |text| is_hex(text, 64..=64);
-    /// A fingerprint, or its first five or more digits (specification, Limits: fingerprint lookup length).
+    /// A fingerprint, or at least its first five digits (specification, Limits: fingerprint lookup length).
     FingerprintPrefix = r"^[a-f0-9]{5,64}$", 64, |text| is_hex(text, 5..=64);
-    /// A git commit in full (specification, Artifact: `git_commit`).
+    /// A full git commit hash (specification, Artifact: `git_commit`).
     CommitSha = r"^[a-f0-9]{40}$", 40, |text| is_hex(text, 40..=40);
-    /// A git commit, or its first five or more digits.
+    /// A git commit hash, or at least its first five digits.
     CommitPrefix = r"^[a-f0-9]{5,40}$", 40, |text| is_hex(text, 5..=40);
 }

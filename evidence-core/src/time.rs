@@ -1,4 +1,5 @@
-//! Time: one instant type inside, three spellings on the wire, and the one place that reads a clock.
+//! Time: one type for instants, its three representations in JSON, and the only function that reads the
+//! system clock.
 
 use std::time::Duration;
 
@@ -11,54 +12,54 @@ use crate::decode::is_recorded;
 
 const MICROS: i64 = 1_000_000;
 
-/// An instant: microseconds since the Unix epoch, UTC. Facts and stores hold it as this integer.
+/// An instant: microseconds since the Unix epoch, UTC. Facts and stores hold this integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// The instant so many microseconds after the epoch.
+    /// Creates an instant from microseconds since the epoch.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
-    /// The instant so many whole seconds after the epoch; saturates at the ends of the range.
+    /// Creates an instant from whole seconds since the epoch; saturates at the ends of the range.
     pub const fn from_seconds(seconds: i64) -> Self {
         Self(seconds.saturating_mul(MICROS))
     }
 
-    /// Microseconds since the epoch.
+    /// Returns the microseconds since the epoch.
     pub const fn as_micros(self) -> i64 {
         self.0
     }
 
-    /// Whole seconds since the epoch, fraction cut off.
+    /// Returns the whole seconds since the epoch, rounded down.
     pub const fn whole_seconds(self) -> WholeSeconds {
         WholeSeconds(self.0.div_euclid(MICROS))
     }
 
-    /// Seconds since the epoch with their fraction.
+    /// Returns the seconds since the epoch with their fraction.
     pub fn seconds(self) -> Seconds {
         Seconds::of_micros(self.0)
     }
 
-    /// Seconds between an earlier instant and this one; negative when `earlier` is later.
+    /// Returns the seconds between an earlier instant and this one; negative if `earlier` is later.
     pub fn since(self, earlier: Self) -> Seconds {
         Seconds::of_micros(self.0.saturating_sub(earlier.0))
     }
 
-    /// The instant this much later; saturates at the end of the range.
+    /// Returns the instant later by `duration`; saturates at the end of the range.
     pub fn plus(self, duration: Duration) -> Self {
         let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
         Self(self.0.saturating_add(micros))
     }
 
-    /// By how much this instant is later than another; nothing where it is not.
+    /// Returns by how much this instant is later than another, or `None` if it is not.
     pub const fn later_than(self, other: Self) -> Option<Duration> {
         if self.0 > other.0 { Some(Duration::from_micros(self.0.abs_diff(other.0))) } else { None }
     }
 
-    /// Decimal epoch seconds with six decimals, the form of an artifact's `created_at`.
+    /// Formats epoch seconds with six decimals, the form of an artifact's `created_at`.
     pub fn decimal(self) -> String {
         let (sign, micros) = (if self.0 < 0 { "-" } else { "" }, self.0.unsigned_abs());
         format!("{sign}{}.{:06}", micros / MICROS.unsigned_abs(), micros % MICROS.unsigned_abs())
@@ -66,7 +67,7 @@ impl Timestamp {
 }
 
 impl std::fmt::Display for Timestamp {
-    /// As RFC 3339 has it, in UTC, or in decimal epoch seconds beyond the years that it has.
+    /// Formats the instant as RFC 3339 in UTC, or as decimal epoch seconds outside the range of RFC 3339.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match jiff::Timestamp::from_microsecond(self.0) {
             Ok(time) => time.fmt(f),
@@ -86,7 +87,7 @@ impl Seconds {
         Self(micros as f64 / MICROS as f64)
     }
 
-    /// The value as a double.
+    /// Returns the value as a double.
     pub const fn get(self) -> f64 {
         self.0
     }
@@ -97,10 +98,11 @@ impl Seconds {
 #[serde(transparent)]
 pub struct WholeSeconds(pub i64);
 
-/// The latest time that callers may send, in epoch seconds. Times in milliseconds are above it from the year 2001 on.
+/// The latest time that callers may send, in epoch seconds. Since the year 2001, times in milliseconds exceed
+/// it.
 pub(crate) const MAX_SECONDS: i64 = 1_000_000_000_000;
 
-/// Refuses a number that is no time in seconds, but in milliseconds or a smaller unit.
+/// Rejects a number that is a time in milliseconds or a smaller unit instead of seconds.
 pub(crate) fn check_seconds(seconds: i64) -> Result<(), String> {
     let unit = match seconds.unsigned_abs() {
         0..=1_000_000_000_000 => return Ok(()),
@@ -111,7 +113,7 @@ pub(crate) fn check_seconds(seconds: i64) -> Result<(), String> {
     Err(format!("Input should be a time in seconds since 1970-01-01, and looks like {unit}"))
 }
 
-/// An instant a caller sent: a JSON integer or decimal of epoch seconds, within ±10¹² seconds.
+/// An instant that a caller sent: a JSON integer or decimal of epoch seconds, within ±10¹² seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SentSeconds(pub Timestamp);
 
@@ -147,12 +149,12 @@ impl JsonSchema for SentSeconds {
     }
 }
 
-/// An instant that a caller sent in ISO 8601: `2026-11-23T08:30:00Z`, with another offset or without one (UTC), or a date, which
-/// is its first instant.
+/// An instant that a caller sent in ISO 8601: `2026-11-23T08:30:00Z`, with another offset, or without one
+/// (UTC). A date stands for its first instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SentTime(pub Timestamp);
 
-/// No spelling of a time is longer, in characters.
+/// Maximum length of a time in characters.
 const SENT_TIME: usize = 64;
 
 impl SentTime {
@@ -160,7 +162,7 @@ impl SentTime {
         if text.len() > SENT_TIME {
             return None;
         }
-        // Not `str::parse` of what has no offset, which takes one and ignores it.
+        // `str::parse` is not used for times without an offset, because it accepts an offset and ignores it.
         let without_offset = || {
             let read = |format| DateTime::strptime(format, text).ok();
             let time = read("%Y-%m-%dT%H:%M:%S%.f").or_else(|| {
@@ -194,13 +196,14 @@ impl JsonSchema for SentTime {
     }
 }
 
-/// Tells the time. All that one attempt of an operation decides has one instant ([`Context::now`](crate::service::Context::now)).
+/// Returns the current time. Each attempt of an operation uses one instant for all its decisions
+/// ([`Context::now`](crate::service::Context::now)).
 pub trait Clock: Send + Sync + 'static {
-    /// The present instant.
+    /// Returns the current instant.
     fn now(&self) -> Timestamp;
 }
 
-/// The machine's clock.
+/// The system clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 

@@ -11,17 +11,17 @@ use super::urls::{recordable, recordable_secret};
 use crate::decode::is_recorded;
 use crate::name::BadText;
 
-/// The greatest length of a URL in a body, in bytes.
+/// Maximum length of a URL in a body, in bytes.
 const MAX_URL: usize = 2048;
 
-/// An absolute `http` or `https` URL of at most 2,048 bytes. User name and password are removed from it, and characters that
-/// RFC 3986 does not allow are percent-encoded.
+/// An absolute `http` or `https` URL of at most 2,048 bytes. User name and password are removed, and
+/// characters that RFC 3986 does not allow are percent-encoded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct WebUrl(String);
 
 impl WebUrl {
-    /// The URL's text.
+    /// Returns the text of the URL.
     pub fn into_string(self) -> String {
         self.0
     }
@@ -33,7 +33,7 @@ impl<'de> Deserialize<'de> for WebUrl {
     }
 }
 
-/// The URL as it is recorded, if it is an absolute one of the web.
+/// Returns the URL as recorded, if it is an absolute web URL.
 fn web_url<E: serde::de::Error>(text: &str, recordable: fn(&str) -> Cow<'_, str>) -> Result<String, E> {
     if text.is_empty() {
         return Err(E::custom("Input should be a valid URL, input is empty"));
@@ -47,7 +47,7 @@ fn web_url<E: serde::de::Error>(text: &str, recordable: fn(&str) -> Cow<'_, str>
     }
 }
 
-/// The URL as it is recorded, if it is not too long.
+/// Returns the URL as recorded, if it is not too long.
 fn recorded_url<E: serde::de::Error>(text: &str, recordable: fn(&str) -> Cow<'_, str>) -> Result<String, E> {
     if is_recorded() {
         return Ok(text.to_owned());
@@ -74,14 +74,14 @@ impl JsonSchema for WebUrl {
     }
 }
 
-/// The URL that notifications are posted to: as [`WebUrl`], but its credentials are left to the rules for such URLs, because
-/// all of it is a secret.
+/// The URL that notifications are posted to. It differs from [`WebUrl`] in that its credentials are not
+/// removed here: the whole URL is a secret, and the rules for webhook URLs decide about credentials.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct WebhookUrl(String);
 
 impl WebhookUrl {
-    /// The URL's text.
+    /// Returns the text of the URL.
     pub fn into_string(self) -> String {
         self.0
     }
@@ -102,23 +102,23 @@ impl JsonSchema for WebhookUrl {
     }
 }
 
-/// The address of a mailbox, as `jane@example.com`: at most 254 characters.
+/// The address of a mailbox, such as `jane@example.com`: at most 254 characters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Mailbox(String);
 
-/// The greatest length of a mailbox: a path of 256 (RFC 5321, section 4.5.3.1.3) without its angle brackets.
+/// Maximum length of a mailbox: a path of 256 (RFC 5321, section 4.5.3.1.3) without its angle brackets.
 const MAX_MAILBOX: usize = 254;
 
 impl Mailbox {
-    /// The address's text.
+    /// Returns the text of the address.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Whether it is a mailbox as RFC 5321, section 4.1.2, writes it, without quoted local parts and address literals: it
-/// stands in headers and in commands to mail servers.
+/// Returns whether it is a mailbox of RFC 5321, section 4.1.2, without quoted local parts and address
+/// literals. The strict form is safe in mail headers and SMTP commands.
 fn is_mailbox(address: &str) -> bool {
     let Some((local, domain)) = address.rsplit_once('@') else { return false };
     let is_atom = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-/=?^_`{|}~".contains(&byte);
@@ -154,19 +154,19 @@ impl JsonSchema for Mailbox {
     }
 }
 
-/// A URL as it is reported, of any form or none: at most 2,048 bytes. User name and password are removed from it, and in an
-/// absolute URL characters that RFC 3986 does not allow are percent-encoded.
+/// A URL as reported, of any form or none: at most 2,048 bytes. User name and password are removed. In an
+/// absolute URL, characters that RFC 3986 does not allow are percent-encoded.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(transparent)]
 pub struct Address(String);
 
 impl Address {
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The text, by value.
+    /// Returns the text by value.
     pub fn into_string(self) -> String {
         self.0
     }

@@ -7,7 +7,7 @@ use crate::decode::{self, is_recorded};
 use crate::json::{self, JsonText};
 use crate::limits;
 
-/// Reads free-form JSON that is one of these, as its beginning tells, and not too large.
+/// Decodes free-form JSON that begins with one of these characters and is not too large.
 fn free_form<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
     begins: &[char],
@@ -20,7 +20,7 @@ fn free_form<'de, D: serde::Deserializer<'de>>(
     within_user_data(text)
 }
 
-/// The JSON, of at most so many bytes, without white space.
+/// Returns the JSON if it has at most this number of bytes without white space.
 fn at_most<E: serde::de::Error>(bytes: usize, limit: &str, text: JsonText) -> Result<JsonText, E> {
     if text.as_str().len() > bytes && !is_recorded() {
         let excess = format_args!("Input should have at most {bytes} bytes as JSON (limit {limit})");
@@ -37,7 +37,7 @@ fn within_attestation_data<E: serde::de::Error>(text: JsonText) -> Result<JsonTe
     at_most(limits::in_force().attestation_data, "attestation_data", text)
 }
 
-/// Any JSON value, of 256 KiB at most by default.
+/// Any JSON value, of at most 256 KiB by default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct AnyJson(pub JsonText);
@@ -60,8 +60,8 @@ impl JsonSchema for AnyJson {
     }
 }
 
-/// The data of an attestation of a custom or system type: any JSON value but null, of 16 MiB at most by default, or a string
-/// that holds the text of one.
+/// The data of an attestation of a custom or system type: any JSON value except null, of at most 16 MiB by
+/// default, or a string that contains the text of one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct AttestationData(pub JsonText);
@@ -82,7 +82,7 @@ impl<'de> Deserialize<'de> for AttestationData {
     }
 }
 
-/// The JSON value that a string holds the text of.
+/// Parses the JSON value whose text a string contains.
 fn json_in(text: &str) -> Result<JsonText, String> {
     let checked = json::check(text.as_bytes())?;
     decode::from_json(checked).map_err(|misfit| misfit.message())
@@ -127,7 +127,7 @@ impl JsonSchema for DataObject {
     }
 }
 
-/// Anything a reporter wants kept along: a JSON object or list, of 256 KiB at most by default.
+/// Arbitrary data of a reporter: a JSON object or list, of at most 256 KiB by default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct UserData(pub JsonText);
@@ -147,12 +147,12 @@ impl JsonSchema for UserData {
     }
 }
 
-/// A JSON object with whatever a reporter puts into it, of 256 KiB at most by default.
+/// A JSON object with arbitrary data of a reporter, of at most 256 KiB by default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct FreeForm(pub JsonText);
 
-/// `{}`.
+/// Returns `{}`.
 impl Default for FreeForm {
     fn default() -> Self {
         Self(JsonText::empty_object())

@@ -1,19 +1,19 @@
-//! URLs as they are recorded: without credentials, and with the characters percent-encoded that RFC 3986 does not allow.
-//! Nothing else of a URL changes, because clients compare what they get with what they sent.
+//! Normalizes URLs for storage: credentials are removed, and characters that RFC 3986 does not allow are
+//! percent-encoded. Nothing else changes, because clients compare the stored URL with the one they sent.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use url::Url;
 
-/// Schemes whose URLs name no host, so that an `@` in them is no sign of credentials.
+/// Schemes whose URLs have no host, so an `@` in them does not indicate credentials.
 const WITHOUT_HOST: [&str; 17] = [
     "acct", "cid", "data", "docker", "file", "im", "mailto", "mid", "news", "oci", "pkg", "pres", "sip",
     "sips", "tag", "urn", "xmpp",
 ];
 
-/// The URL without user name and password, and with the characters percent-encoded that RFC 3986 does not allow. A text that is
-/// no absolute URL only loses its credentials.
+/// Returns the URL without user name and password, and with the characters percent-encoded that RFC 3986 does
+/// not allow. From a text that is not an absolute URL, it only removes credentials.
 pub(super) fn recordable(text: &str) -> Cow<'_, str> {
     if is_plain(text) {
         return Cow::Borrowed(text);
@@ -25,27 +25,29 @@ pub(super) fn recordable(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The URL with the characters percent-encoded that RFC 3986 does not allow. Its credentials stay.
+/// Returns the URL with the characters percent-encoded that RFC 3986 does not allow, including its
+/// credentials.
 pub(super) fn recordable_secret(text: &str) -> Cow<'_, str> {
     encoded(&cleaned(text)).map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-/// Whether nothing in the text can be a credential or a character that RFC 3986 does not allow. Most URLs are such.
+/// Returns whether the text cannot contain credentials or characters that RFC 3986 does not allow. Most URLs
+/// are like this.
 fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| byte != b'@' && byte != b'%' && byte != b'#' && is_allowed(byte))
 }
 
-/// The text without the characters that the URL standard ignores: spaces and control characters around it, and tabs and
-/// line ends within it.
+/// Removes the characters that the URL standard ignores: spaces and control characters around the text, and
+/// tabs and line ends within it.
 fn cleaned(text: &str) -> String {
     let ignored_around = |c: char| c <= ' ';
     text.trim_matches(ignored_around).chars().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect()
 }
 
-/// The URL without the user information before its host; nothing where it has none.
+/// Returns the URL without the user information before its host, or `None` if it has none.
 fn without_credentials(url: &str) -> Option<String> {
     let mut rest = url.to_owned();
-    // Removing `@` of `https:@/user:secret@host` leaves a URL that has user information again.
+    // Removing the `@` of `https:@/user:secret@host` leaves a URL that again has user information.
     while let Some(found) = user_information(&rest) {
         rest.replace_range(found, "");
         rest = cleaned(&rest);
@@ -53,7 +55,7 @@ fn without_credentials(url: &str) -> Option<String> {
     (rest.len() < url.len()).then_some(rest)
 }
 
-/// Where the user information of a URL is, with its `@`.
+/// Returns the range of the user information of a URL, including its `@`.
 fn user_information(url: &str) -> Option<Range<usize>> {
     let begin = authority_begin(url)?;
     let authority = &url[begin..];
@@ -62,7 +64,7 @@ fn user_information(url: &str) -> Option<Range<usize>> {
     Some(begin..begin + user + 1)
 }
 
-/// Where the part with user information and host begins.
+/// Returns the start of the authority: user information and host.
 fn authority_begin(url: &str) -> Option<usize> {
     let Some((scheme, rest)) = scheme_and_rest(url) else {
         return url.starts_with("//").then_some(2);
@@ -81,13 +83,13 @@ fn authority_begin(url: &str) -> Option<usize> {
             None => break,
         }
     }
-    // `user:secret@host:path` reads as a URL of the scheme `user`.
+    // `user:secret@host:path` parses as a URL with the scheme `user`.
     let names_no_host = WITHOUT_HOST.iter().any(|known| scheme.eq_ignore_ascii_case(known));
     let is_drive = scheme.len() == 1 && rest.starts_with('\\');
     (!names_no_host && !is_drive).then_some(0)
 }
 
-/// What ends the part with user information and host.
+/// Returns the characters that end the authority.
 fn authority_ends(url: &str) -> &'static [char] {
     match scheme_and_rest(url) {
         Some((scheme, _)) if is_special(scheme) => &['/', '\\', '?', '#'],
@@ -95,7 +97,7 @@ fn authority_ends(url: &str) -> &'static [char] {
     }
 }
 
-/// A URL's scheme, and all after the colon.
+/// Returns the scheme of a URL, and the text after the colon.
 fn scheme_and_rest(url: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = url.split_once(':')?;
     let of_scheme = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
@@ -103,12 +105,12 @@ fn scheme_and_rest(url: &str) -> Option<(&str, &str)> {
     is_scheme.then_some((scheme, rest))
 }
 
-/// Whether the URL standard reads a backslash as a slash in URLs of this scheme.
+/// Returns whether the URL standard treats a backslash as a slash in URLs of this scheme.
 fn is_special(scheme: &str) -> bool {
     ["http", "https", "ws", "wss", "ftp", "file"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
 }
 
-/// How many slashes stand before the part with user information and host; nothing where the URL has no such part.
+/// Returns the number of slashes before the authority, or `None` if the URL has no authority.
 fn slashes(scheme: &str, rest: &str) -> Option<usize> {
     if !is_special(scheme) {
         return rest.starts_with("//").then_some(2);
@@ -117,8 +119,8 @@ fn slashes(scheme: &str, rest: &str) -> Option<usize> {
     if scheme.eq_ignore_ascii_case("file") { (any >= 2).then_some(2) } else { Some(any) }
 }
 
-/// An absolute URL with the characters percent-encoded that RFC 3986 does not allow; nothing for any other text, and for
-/// the path of a file on Windows, `C:\file`.
+/// Percent-encodes the characters of an absolute URL that RFC 3986 does not allow. Returns `None` for any
+/// other text, and for a Windows file path, `C:\file`.
 fn encoded(url: &str) -> Option<String> {
     let (scheme, rest) = scheme_and_rest(url).filter(|(scheme, _)| scheme.len() > 1)?;
     Url::parse(url).ok()?;
@@ -127,7 +129,7 @@ fn encoded(url: &str) -> Option<String> {
     if let Some(slashes) = slashes(scheme, rest) {
         rest = &rest[slashes..];
         let (authority, after) = rest.split_at(rest.find(['/', '\\', '?', '#']).unwrap_or(rest.len()));
-        // Brackets are allowed in a host alone, and after two slashes alone is it one.
+        // Brackets are allowed only in a host, and a host must follow exactly two slashes.
         let slashes = if authority.contains('[') { 2 } else { slashes };
         written.extend(std::iter::repeat_n('/', slashes));
         push_encoded(&mut written, authority, |byte| is_allowed(byte) || matches!(byte, b'[' | b']'));
@@ -147,7 +149,7 @@ fn encoded(url: &str) -> Option<String> {
     Some(written)
 }
 
-/// Whether RFC 3986 allows this character in a path or a query: `pchar`, `/` and `?`.
+/// Returns whether RFC 3986 allows this character in a path or a query: `pchar`, `/` and `?`.
 const fn is_allowed(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(
@@ -157,8 +159,8 @@ const fn is_allowed(byte: u8) -> bool {
         || matches!(byte, b';' | b'=' | b':' | b'@' | b'/' | b'?')
 }
 
-/// Appends the text, each byte that is not allowed as `%XX`. What is percent-encoded stays so; a `%` without two hex digits
-/// is encoded.
+/// Appends the text with each byte that is not allowed as `%XX`. Existing percent-encoding is preserved; a
+/// `%` without two hex digits is encoded.
 fn push_encoded(written: &mut String, text: &str, is_allowed: impl Fn(u8) -> bool) {
     let bytes = text.as_bytes();
     for (at, byte) in bytes.iter().copied().enumerate() {
@@ -273,7 +275,7 @@ mod tests {
         }
     }
 
-    /// Texts that are URLs as a rule, with every sort of mistake in them.
+    /// Texts that are usually URLs, with many kinds of errors.
     fn urls() -> impl Strategy<Value = String> {
         let scheme = "(https?|HTTP|ssh|git\\+https|ftp|file|ws|foo|scm:git:https|[a-z]{1,3})?";
         let slashes = "[:]?[/\\\\\t]{0,3}";
@@ -284,7 +286,7 @@ mod tests {
         prop_oneof![4 => url.expect("a pattern"), 1 => "\\PC{0,20}"]
     }
 
-    /// Whether the text has only characters that RFC 3986 allows where they are, by its grammar (appendix A).
+    /// Returns whether the text matches the grammar of RFC 3986 (appendix A).
     fn is_valid(url: &str) -> bool {
         let allowed = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*";
         let host = r"(?:\[[0-9A-Fa-f:.]+\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)";
@@ -307,7 +309,7 @@ mod tests {
         fn what_is_recorded_of_a_url_is_a_valid_url_without_credentials(sent in urls()) {
             let recorded = recordable(&sent);
             if let Ok(url) = Url::parse(&sent) && url.scheme().len() > 1 {
-                // Without its credentials `https:@/…` may name another host, or none.
+                // Without its credentials, `https:@/…` may name another host, or none.
                 let read = Url::parse(&recorded);
                 let had_user = url.username() != "" || url.password().is_some() || recorded.len() < sent.len();
                 prop_assert!(read.is_ok() || had_user, "{:?} is {:?}", sent, recorded);

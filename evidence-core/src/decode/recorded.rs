@@ -1,15 +1,15 @@
-//! What is recorded is read whatever version of the program recorded it: it may have fields that this one does not know, and
-//! texts and lists that are longer than those that this one takes. So the types that stand in requests and in facts alike
-//! are strict in requests alone.
+//! Relaxes decoding for stored records. Any version of the program may have written a record, so it may have
+//! unknown fields, and texts and lists longer than this version accepts. Types that occur in both requests
+//! and facts are therefore strict only in requests.
 
 use std::cell::Cell;
 
 thread_local! {
-    /// Whether this thread reads what is recorded.
+    /// Whether this thread is decoding a stored record.
     static READING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Ends the reading, however it ends.
+/// Restores the flag when decoding ends, even after a panic.
 struct Reading {
     before: bool,
 }
@@ -20,7 +20,8 @@ impl Drop for Reading {
     }
 }
 
-/// What `read` makes of something recorded; where that is refused, what it makes of it without the limits of requests.
+/// Returns the result of `read` for a stored record. If it fails, calls `read` again without the limits of
+/// requests.
 pub(crate) fn recorded<T, E>(read: impl Fn() -> Result<T, E>) -> Result<T, E> {
     read().or_else(|refused| {
         let _reading = Reading { before: READING.replace(true) };
@@ -28,13 +29,13 @@ pub(crate) fn recorded<T, E>(read: impl Fn() -> Result<T, E>) -> Result<T, E> {
     })
 }
 
-/// Whether something recorded is read, to which the limits of requests do not apply.
+/// Returns whether a stored record is being decoded, to which the limits of requests do not apply.
 pub(crate) fn is_recorded() -> bool {
     READING.get()
 }
 
-/// Writes the two halves of serde for types whose unknown fields are refused in requests and passed over in what is
-/// recorded. They stand on derived ones (`remote = "Self"`, `deny_unknown_fields`).
+/// Implements both serde traits for types whose unknown fields are rejected in requests and ignored in stored
+/// records. They build on derived ones (`remote = "Self"`, `deny_unknown_fields`).
 macro_rules! closed_in_requests {
     ($($closed:ty),*) => {$(
         impl serde::Serialize for $closed {

@@ -271,7 +271,7 @@ fn strings() -> impl Strategy<Value = String> {
     ]
 }
 
-/// JSON text, whose strings may be no texts and whose keys may be there twice.
+/// JSON text that may have strings that are not valid text, and duplicate keys.
 fn texts() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         strings(),
@@ -292,7 +292,7 @@ fn texts() -> impl Strategy<Value = String> {
     })
 }
 
-/// Such text, deep text, and text with one byte changed.
+/// JSON text, deeply nested text, and text with one byte changed.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let nested = |(depth, text): (usize, String)| format!("{}{text}{}", "[".repeat(depth), "]".repeat(depth));
     let altered = |(text, place, byte): (String, Index, u8)| {
@@ -318,7 +318,7 @@ fn depth(value: &JsonValue) -> usize {
     }
 }
 
-/// What is refused here, and read by serde_json.
+/// Errors of inputs that only serde_json accepts.
 const STRICTER: [&str; 3] =
     ["String should not contain the NUL", "Input should be a valid dict", "Input should be 'pu"];
 
@@ -329,7 +329,7 @@ fn with_plain_integers(value: &JsonValue) -> JsonValue {
             fields.iter().map(|(name, value)| (name.clone(), with_plain_integers(value))).collect(),
         ),
         JsonValue::Number(number) => {
-            // serde_json takes this for a floating point number.
+            // serde_json parses this as a floating-point number.
             let differs = number.parse::<i64>().is_err() || number == "-0";
             let plain = integral(number).filter(|_| differs);
             JsonValue::Number(plain.unwrap_or_else(|| number.clone()))
@@ -338,14 +338,15 @@ fn with_plain_integers(value: &JsonValue) -> JsonValue {
     }
 }
 
-/// A text reads like the one that is written of its values, also where it is refused, and like serde_json reads it.
+/// A text decodes like the one serialized from its values, with the same errors, and as serde_json decodes
+/// it.
 fn reads_alike<T: DeserializeOwned + PartialEq + Debug>(text: CheckedJson<'_>, tree: &JsonValue) {
     let read = from_json::<T>(text);
     let written = serde_json::to_string(tree).unwrap();
     assert_eq!(from_json::<T>(check(written.as_bytes()).unwrap()), read);
     match (read, serde_json::from_str::<T>(&written)) {
         (Ok(read), Ok(by_serde)) => assert_eq!(read, by_serde),
-        // It has an integer that is written in another way.
+        // The text has an integer in another spelling.
         (Ok(_), Err(_)) => {
             let plain = serde_json::to_string(&with_plain_integers(tree)).unwrap();
             let read = from_json::<T>(check(plain.as_bytes()).unwrap());

@@ -1,4 +1,4 @@
-//! The names of records: what facts do to them, and what a write rests on.
+//! The names of records: the effects of facts on them, and the preconditions of writes.
 
 use std::borrow::Cow;
 
@@ -8,11 +8,12 @@ use crate::name::{
     PolicyName, ServiceAccountName, TrailName,
 };
 
-/// The kinds of records in an organization. All but snapshots and artifacts change, and so have a revision.
+/// The kinds of records in an organization. All except snapshots and artifacts can change, so they have a
+/// revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the variants are the records")]
 pub enum RecordKind {
-    /// What a user has set for themselves, under the user's id.
+    /// A user's own settings, under the user's id.
     UserSettings,
     /// A user's role, under the user's id.
     Member,
@@ -33,7 +34,7 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    /// The kind as stores write it.
+    /// Returns the kind as stores write it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::UserSettings => "user_settings",
@@ -54,23 +55,24 @@ impl RecordKind {
         }
     }
 
-    /// Whether names of this kind are looked up in the kind's own rows ([`crate::index::IndexRow`]), and not in the name
-    /// rows: those of trails and snapshots never change, and what artifacts are found by leads to the newest one.
+    /// Returns whether names of this kind are looked up in the kind's own rows ([`crate::index::IndexRow`])
+    /// instead of the name rows. The names of trails and snapshots never change, and the names of artifacts
+    /// lead to the newest one.
     pub const fn has_own_name_rows(self) -> bool {
         matches!(self, Self::Trail | Self::Snapshot | Self::Artifact)
     }
 }
 
-/// What a record is found by. Organizations and users are named in the whole store, everything else in its
-/// organization.
+/// The key by which a record is found. Organizations and users are named in the whole store, all other
+/// records in their organization.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the variants are the named records")]
 pub enum Key {
     Organization(OrgName),
     User(OrgName),
-    /// A user's role, by the user's id, as long as they have one.
+    /// A user's role, by the user's id, while the user has one.
     Member(Id),
-    /// What a user has set for themselves, by the user's id.
+    /// A user's own settings, by the user's id.
     UserSettings(Id),
     ServiceAccount(ServiceAccountName),
     Flow(FlowName),
@@ -84,19 +86,19 @@ pub enum Key {
     AttestationType(AttestationTypeName),
     Control(ControlIdentifier),
     Action(ActionName),
-    /// An action's number, which is written with a mark that no name has: `#12`.
+    /// An action's number, written with a character that no name contains: `#12`.
     ActionNumber(u64),
-    /// A snapshot's number, which one snapshot has.
+    /// A snapshot's number, which is unique in its environment.
     Snapshot {
         environment: Id,
         index: u64,
     },
-    /// A template's name for artifacts of a trail: it leads to the one reported last.
+    /// A template name for artifacts of a trail; it leads to the artifact reported last.
     Artifact {
         trail: Id,
         name: String,
     },
-    /// The digest of content in a trail: it leads to the last report of it there.
+    /// The digest of content in a trail; it leads to the last report of the content there.
     Content {
         trail: Id,
         fingerprint: Fingerprint,
@@ -104,7 +106,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// The kind of record that it names; nothing for what is named in the whole store.
+    /// Returns the kind of record that it names, or `None` for keys of the whole store.
     pub const fn kind(&self) -> Option<RecordKind> {
         Some(match self {
             Self::Organization(_) | Self::User(_) => return None,
@@ -124,7 +126,7 @@ impl Key {
         })
     }
 
-    /// The name itself.
+    /// Returns the name itself.
     pub fn name(&self) -> Cow<'_, str> {
         let name: &str = match self {
             Self::Organization(name) | Self::User(name) => name.as_ref(),
@@ -145,42 +147,42 @@ impl Key {
         Cow::Borrowed(name)
     }
 
-    /// Whether a second claim of it is refused even of the same record.
+    /// Returns whether a second claim is rejected even for the same record.
     pub(crate) const fn is_claimed_once(&self) -> bool {
         matches!(self, Self::Snapshot { .. })
     }
 }
 
-/// What becomes of a name.
+/// The effect of a fact on a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NameEffect {
-    /// The record claims the name. The write is refused with [`crate::StoreError::Conflict`] where another record
-    /// claims it; an alias gives way.
+    /// The record claims the name. The write is rejected with [`crate::StoreError::Conflict`] if another
+    /// record claims it; an alias is replaced.
     Claim(Key, Id),
-    /// The name leads to the record, which does not claim it: a former name of it, until another record claims it, or one
-    /// that the newest of several records has.
+    /// The name leads to the record, which does not claim it. It is a former name, until another record
+    /// claims it, or a name that the newest of several records has.
     Alias(Key, Id),
-    /// The record gives up all of its names.
+    /// The record releases all of its names.
     Release(RecordKind, Id),
 }
 
-/// What a name leads to.
+/// The record that a name leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Denoted {
     /// The record.
     pub id: Id,
-    /// Whether the record does not claim the name, so that another may: a former name, or one that the newest of several
-    /// records has.
+    /// Whether the record does not claim the name, so that another record may. It is a former name, or one
+    /// that the newest of several records has.
     pub alias: bool,
 }
 
-/// What a decision rested on; a write whose guard no longer holds is refused with
-/// [`crate::StoreError::Conflict`], and the operation reads and decides again.
+/// A precondition of a write. If it no longer holds, the write is rejected with
+/// [`crate::StoreError::Conflict`], and the operation reads again and decides again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Guard {
-    /// No record claims the name; an alias leaves it vacant.
+    /// No record claims the name; an alias does not count.
     Vacant(Key),
-    /// The name still leads to this record, be it as an alias.
+    /// The name still leads to this record, possibly as an alias.
     Denotes(Key, Id),
     /// The record's newest fact is still the one at this ledger index ([`crate::Current::revision`]).
     Revision(RecordKind, Id, u64),

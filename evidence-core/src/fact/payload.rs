@@ -1,4 +1,4 @@
-//! Reading payloads: the part of a fact that is asked for, and records with all that a newer version put into them.
+//! Decodes payloads: the requested part of a fact, and records with the fields that a newer version added.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,10 +12,10 @@ use crate::decode::recorded;
 use crate::json::JsonFields;
 use crate::store::error::{StoreError, StoreResult};
 
-/// Reads what a payload says, whatever the kind of its fact: the fields of `T` are those of the fact, as in [`Recorded`].
+/// Decodes a payload of any kind. The fields of `T` are fields of the fact, as in [`Recorded`].
 ///
 /// # Errors
-/// [`StoreError::Corrupt`] when it cannot be read, or says something else.
+/// [`StoreError::Corrupt`] if the payload cannot be parsed, or does not have the fields of `T`.
 pub fn decode_payload<T: DeserializeOwned>(payload: &str) -> StoreResult<T> {
     struct OfOneKind<T>(PhantomData<T>);
     impl<'de, T: Deserialize<'de>> Visitor<'de> for OfOneKind<T> {
@@ -42,19 +42,20 @@ pub fn decode_payload<T: DeserializeOwned>(payload: &str) -> StoreResult<T> {
 /// The record of a fact.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Recorded<T> {
-    /// The record as it is since the fact.
+    /// The state of the record after the fact.
     pub record: T,
 }
 
-/// Fields of a record that this version of the program does not know: a newer one wrote them. They are kept when the
-/// record is recorded again, so that an older server beside a newer one drops nothing. What is new in a record is
-/// therefore a new field at its top.
+/// Fields of a record that this version of the program does not know, because a newer version wrote them.
+/// They are preserved when the record is recorded again, so that an older server beside a newer one loses
+/// nothing. New versions must therefore add fields only at the top level of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(transparent)]
 pub struct UnknownFields(JsonFields);
 
-/// Writes the two halves of serde for records with a field `unknown`, which stand on derived ones (`remote = "Self"`).
-/// Serde would read flattened fields through a value that keeps no number as it was written.
+/// Implements both serde traits for records with a field `unknown`, on top of derived ones (`remote =
+/// "Self"`). Serde's `flatten` would buffer the fields in a value that does not preserve the spelling of
+/// numbers.
 macro_rules! keep_unknown_fields {
     ($($record:ty),*) => {$(
         impl serde::Serialize for $record {
@@ -75,7 +76,7 @@ macro_rules! keep_unknown_fields {
 pub(crate) use keep_unknown_fields;
 
 impl UnknownFields {
-    /// A deserializer by which a struct is read from an object, and these fields are what else there is in it.
+    /// Returns a deserializer that reads a struct from an object, and collects its unknown fields here.
     pub(crate) const fn beside<D>(&mut self, deserializer: D) -> Beside<'_, D> {
         Beside { deserializer, unknown: self }
     }
@@ -109,7 +110,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Beside<'_, D> {
     }
 }
 
-/// Shows a visitor, or as a map the derived code, the known fields alone.
+/// Passes only the known fields to a visitor; as a map access, to the derived code.
 struct Split<'a, T> {
     visitor: T,
     known: &'static [&'static str],
@@ -147,7 +148,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Split<'_, A> {
     }
 }
 
-/// Reads a field's name: one of these, or another.
+/// Reads a field's name: one of these, or an unknown one.
 struct Name(&'static [&'static str]);
 
 impl<'de> DeserializeSeed<'de> for Name {

@@ -1,4 +1,4 @@
-//! JSON text that came from outside, within bounds.
+//! Parses JSON text from outside, within limits.
 
 use std::borrow::Cow;
 
@@ -9,22 +9,26 @@ use super::scan::{Scanner, skip_string};
 use crate::decode::shortened;
 use crate::limits;
 
-/// JSON nested deeper than this is refused.
+/// Maximum nesting depth of JSON.
 pub const MAX_DEPTH: usize = 64;
 
-/// JSON text that nests at most [`MAX_DEPTH`] levels, holds at most about as many values as
-/// [`Limits::json_values`](crate::Limits::json_values) says, has no key twice in one object, and whose strings are texts.
-/// Values are limited because one of two bytes takes hundreds in memory.
+/// JSON text that passed validation:
+///
+/// - It nests at most [`MAX_DEPTH`] levels.
+/// - It has approximately at most as many values as [`Limits::json_values`](crate::Limits::json_values)
+///   allows. A value of two bytes takes hundreds in memory.
+/// - No object has a key twice.
+/// - Its strings are valid text.
 #[derive(Debug, Clone, Copy)]
 pub struct CheckedJson<'a>(&'a str);
 
 impl<'a> CheckedJson<'a> {
-    /// Whether it is `null`.
+    /// Returns whether it is `null`.
     pub fn is_null(self) -> bool {
         self.0 == "null"
     }
 
-    /// Whether it is an object.
+    /// Returns whether it is an object.
     pub fn is_object(self) -> bool {
         self.0.starts_with('{')
     }
@@ -34,10 +38,10 @@ impl<'a> CheckedJson<'a> {
     }
 }
 
-/// Checks that text is what [`CheckedJson`] says.
+/// Checks that text meets the rules of [`CheckedJson`].
 ///
 /// # Errors
-/// What is wrong with the text, as the caller is told.
+/// Returns the violated rule, as the caller sees it.
 pub fn check(bytes: &[u8]) -> Result<CheckedJson<'_>, String> {
     if let Some(text) = excess(bytes) {
         return Err(text);
@@ -50,7 +54,7 @@ pub fn check(bytes: &[u8]) -> Result<CheckedJson<'_>, String> {
 /// Parses JSON text that passes the [`check`].
 ///
 /// # Errors
-/// What is wrong with the text, as the caller is told.
+/// Returns the violated rule, as the caller sees it.
 pub fn parse(bytes: &[u8]) -> Result<JsonValue, String> {
     value(&mut Scanner::new(check(bytes)?.as_str())).map_err(|error| invalid(&error))
 }
@@ -85,7 +89,7 @@ fn value(at: &mut Scanner<'_>) -> serde_json::Result<JsonValue> {
     })
 }
 
-/// What is wrong with a text, and where, in words that fit every parser.
+/// Returns an error and its position, in terms that fit every parser.
 fn invalid(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let found = match text.split(" at line ").next().unwrap_or_default() {
@@ -115,10 +119,10 @@ fn invalid(error: &serde_json::Error) -> String {
     format!("Input should be valid JSON: {found}{place}")
 }
 
-/// Looks for what the grammar allows: a string that is no text, and a key that is there twice.
+/// Checks rules beyond the grammar: strings must be valid text, and keys must be unique.
 struct Check<'a> {
     at: Scanner<'a>,
-    /// The keys of the objects that it is in, those of the innermost last.
+    /// The keys of the enclosing objects, those of the innermost last.
     names: Vec<Cow<'a, str>>,
 }
 
@@ -162,7 +166,8 @@ impl Check<'_> {
     }
 }
 
-/// What is too much of JSON text, found before it is parsed: a value begins at each bracket and after each comma.
+/// Returns which limit JSON text exceeds, before it is parsed. A value begins at each bracket and after each
+/// comma.
 fn excess(bytes: &[u8]) -> Option<String> {
     let (mut depth, mut values) = (0_usize, 0_usize);
     let most = limits::in_force().json_values;

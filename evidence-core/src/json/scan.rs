@@ -1,20 +1,20 @@
-//! Steps through JSON text whose grammar is right.
+//! A scanner over grammatically valid JSON text.
 
 use std::borrow::Cow;
 
-/// A place in JSON text whose grammar is right: where a value, a name or the end of what is around them comes next.
+/// A position in grammatically valid JSON text, before a value, a name or the end of the enclosing container.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scanner<'a> {
     rest: &'a str,
 }
 
 impl<'a> Scanner<'a> {
-    /// The beginning of a text.
+    /// Starts at the beginning of a text.
     pub(crate) const fn new(text: &'a str) -> Self {
         Self { rest: text }
     }
 
-    /// The next byte that is no white space.
+    /// Returns the next byte that is not white space.
     pub(crate) fn peek(&mut self) -> Option<u8> {
         self.rest = self.rest.trim_ascii_start();
         self.rest.bytes().next()
@@ -26,13 +26,13 @@ impl<'a> Scanner<'a> {
         taken
     }
 
-    /// Goes into the array or object that comes.
+    /// Enters the next array or object.
     pub(crate) fn open(&mut self) {
         self.peek();
         self.take(1);
     }
 
-    /// Whether another item or name comes in the array or object that it is in.
+    /// Returns whether the enclosing array or object has another item or name.
     pub(crate) fn more(&mut self) -> bool {
         if self.peek() == Some(b',') {
             self.take(1);
@@ -40,7 +40,7 @@ impl<'a> Scanner<'a> {
         !matches!(self.peek(), None | Some(b']' | b'}'))
     }
 
-    /// Goes behind the array or object that it is in, over whatever is left of it.
+    /// Leaves the enclosing array or object, skipping the rest of it.
     pub(crate) fn close(&mut self) {
         let mut rest = self.rest.as_bytes().iter();
         let mut depth = 1_usize;
@@ -56,7 +56,7 @@ impl<'a> Scanner<'a> {
         self.take(self.rest.len() - rest.len());
     }
 
-    /// The text of the value that comes.
+    /// Returns the text of the next value.
     pub(crate) fn value(&mut self) -> &'a str {
         match self.peek() {
             Some(b'[' | b'{') => {
@@ -70,17 +70,17 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The null, boolean or number that comes.
+    /// Returns the next null, boolean or number.
     pub(crate) fn scalar(&mut self) -> &'a str {
         let ends = |byte| matches!(byte, b',' | b':' | b']' | b'}' | b' ' | b'\t' | b'\r' | b'\n');
         self.peek();
         self.take(self.rest.bytes().position(ends).unwrap_or(self.rest.len()))
     }
 
-    /// What the string that comes spells.
+    /// Returns the decoded next string.
     ///
     /// # Errors
-    /// When it spells half of a surrogate pair, which the grammar allows.
+    /// The string contains half of a surrogate pair, which the grammar allows.
     pub(crate) fn string(&mut self) -> serde_json::Result<Cow<'a, str>> {
         self.peek();
         let quoted = self.quoted();
@@ -92,7 +92,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The name of the field that comes, whose value is next.
+    /// Returns the name of the next field, and advances to its value.
     ///
     /// # Errors
     /// As [`Self::string`].
@@ -111,7 +111,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Goes on behind the end of the string that has begun.
+/// Skips the rest of a string, including its closing quote.
 pub(super) fn skip_string(rest: &mut std::slice::Iter<'_, u8>) {
     while let Some(byte) = rest.next() {
         match byte {
@@ -122,8 +122,8 @@ pub(super) fn skip_string(rest: &mut std::slice::Iter<'_, u8>) {
     }
 }
 
-/// JSON text without white space between its parts and with its strings as `serde_json` writes them; its numbers are the
-/// same characters.
+/// Returns JSON text without white space between its parts. Strings are spelled as `serde_json` does; numbers
+/// keep their characters.
 ///
 /// # Errors
 /// As [`Scanner::string`].

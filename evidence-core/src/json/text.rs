@@ -1,4 +1,4 @@
-//! JSON that is kept as text.
+//! JSON stored as text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,44 +12,45 @@ use serde_json::value::RawValue;
 use super::scan::compact;
 use super::{JsonValue, check, parse};
 
-/// The text of a JSON value: without white space between its parts where it came in through the API, strings and keys as
-/// `serde_json` writes them, numbers as they were sent.
+/// The text of a JSON value. Text from the API has no white space between its parts. Strings and keys are
+/// spelled as `serde_json` does, and numbers as they were sent.
 ///
-/// It is read from and written to JSON text alone. What serde holds in between keeps no text: it cannot be read through
-/// an untagged or internally tagged enum or a flattened field, and of a [`serde_json::Value`] it has that one's numbers.
+/// It can only be read from and written to JSON text. Serde's intermediate values do not keep the text, so it
+/// cannot be read through an untagged or internally tagged enum or a flattened field. From a
+/// [`serde_json::Value`] it gets the numbers of that value.
 ///
 /// Clones share the text, which may be many megabytes.
 #[derive(Debug, Clone)]
 pub struct JsonText(Arc<RawValue>);
 
 impl JsonText {
-    /// By this name the decoder of requests knows that a text is wanted.
+    /// The name by which the request decoder recognizes this type.
     pub(crate) const NAME: &'static str = "evidence_core::JsonText";
 
-    /// The text of a value.
+    /// Serializes a value to its text.
     ///
     /// # Errors
-    /// When the value cannot be written as JSON, such as a map whose keys are no texts.
+    /// The value cannot be serialized as JSON, such as a map whose keys are not strings.
     pub fn of(value: &impl Serialize) -> serde_json::Result<Self> {
         RawValue::from_string(serde_json::to_string(value)?).map(Self::from)
     }
 
-    /// `{}`.
+    /// Returns `{}`.
     pub fn empty_object() -> Self {
         Self::of(&JsonValue::Object(Vec::new())).unwrap_or_default()
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         self.0.get()
     }
 
-    /// Whether it is `null` or `{}`.
+    /// Returns whether it is `null` or `{}`.
     pub fn is_empty(&self) -> bool {
         matches!(self.as_str(), "null" | "{}")
     }
 
-    /// The text on several lines, indented by two spaces a level.
+    /// Returns the text on several lines, indented by two spaces for each level.
     pub fn pretty(&self) -> String {
         let value = parse(self.as_str().as_bytes()).ok();
         value.and_then(|value| serde_json::to_string_pretty(&value).ok()).unwrap_or_else(|| self.to_string())
@@ -68,14 +69,14 @@ impl Serialize for JsonText {
     }
 }
 
-/// `null`.
+/// Returns `null`.
 impl Default for JsonText {
     fn default() -> Self {
         RawValue::NULL.to_owned().into()
     }
 }
 
-/// Reads text as that of a body is read ([`check`]).
+/// Parses text with the checks of a request body ([`check`]).
 impl FromStr for JsonText {
     type Err = String;
 
@@ -85,7 +86,7 @@ impl FromStr for JsonText {
     }
 }
 
-/// Whether they say the same: the order of an object's fields does not matter, the way a number is written does.
+/// Compares the content: the order of an object's fields does not matter, but the spelling of a number does.
 impl PartialEq for JsonText {
     fn eq(&self, other: &Self) -> bool {
         let (one, other) = (self.as_str(), other.as_str());
@@ -148,22 +149,22 @@ impl JsonSchema for JsonText {
 pub struct JsonFields(Vec<(String, JsonText)>);
 
 impl JsonFields {
-    /// Whether there are none.
+    /// Returns whether there are no fields.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Names and values.
+    /// Returns the names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &JsonText)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// Adds a field behind the others.
+    /// Appends a field.
     pub(crate) fn push(&mut self, name: String, value: JsonText) {
         self.0.push((name, value));
     }
 
-    /// Takes the value of this name out.
+    /// Removes and returns the value of this name.
     pub fn remove(&mut self, name: &str) -> Option<JsonText> {
         let place = self.0.iter().position(|(known, _)| known == name)?;
         Some(self.0.remove(place).1)
@@ -207,7 +208,7 @@ mod tests {
     use crate::bounded::UserData;
     use crate::decode;
 
-    /// Any text of a JSON number.
+    /// The text of any JSON number.
     fn numbers() -> impl Strategy<Value = String> {
         "-?(0|[1-9][0-9]{0,40})(\\.[0-9]{1,40})?([eE][+-]?[0-9]{1,5})?"
     }

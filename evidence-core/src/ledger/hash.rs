@@ -1,4 +1,4 @@
-//! The one hash type of the ledger: 32 bytes, written everywhere as 64 lower-case hexadecimal digits.
+//! The hash type of the ledger: 32 bytes, always written as 64 lower-case hexadecimal digits.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::LedgerError;
 use crate::digest::hex_pair;
 
-/// A SHA-256 digest: of a payload, a leaf, a node or a whole tree. Text and JSON form: 64 lower-case hex
+/// A SHA-256 digest of a payload, a leaf, a node or a whole tree. Text and JSON form: 64 lower-case hex
 /// digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hash([u8; 32]);
@@ -19,13 +19,13 @@ impl Hash {
     /// The length of the text form.
     pub(super) const HEX_LEN: usize = 64;
 
-    /// The SHA-256 of `bytes`, without any prefix.
+    /// Returns the SHA-256 of `bytes`, without any prefix.
     #[must_use]
     pub fn of(bytes: impl AsRef<[u8]>) -> Self {
         Self::of_parts(&[bytes.as_ref()])
     }
 
-    /// The SHA-256 of `parts` end to end.
+    /// Returns the SHA-256 of the concatenated `parts`.
     pub(super) fn of_parts(parts: &[&[u8]]) -> Self {
         let mut sha256 = Sha256::new();
         for part in parts {
@@ -34,19 +34,19 @@ impl Hash {
         Self(sha256.finalize().into())
     }
 
-    /// The hash that consists of these bytes.
+    /// Creates a hash from its bytes.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes of the hash.
+    /// Returns the bytes of the hash.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// Reads the text form; `None` if `text` is anything else, so that a hash has exactly one spelling.
+    /// Parses the text form. Returns `None` for any other text, so that a hash has exactly one spelling.
     pub(super) fn from_hex(text: &[u8]) -> Option<Self> {
         if text.len() != Self::HEX_LEN {
             return None;

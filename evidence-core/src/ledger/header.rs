@@ -2,35 +2,36 @@
 
 use super::Hash;
 
-/// RFC 6962 §2.1: what separates the hash of a leaf from that of a node.
+/// RFC 6962 §2.1: the prefix that separates leaf hashes from node hashes.
 const LEAF_PREFIX: [u8; 1] = [0x00];
 
-/// What a leaf of the ledger commits to. The payload is present by its digest alone.
+/// The header of a ledger entry, to which its leaf commits. It includes the payload only as a digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header<'a> {
     /// The position of the entry in its organization's log, from 0.
     pub index: u64,
-    /// What happened, such as `trail_begun`.
+    /// The kind of the fact, such as `trail_begun`.
     pub kind: &'a str,
-    /// When it was recorded: microseconds since the Unix epoch, UTC.
+    /// The time of recording: microseconds since the Unix epoch, UTC.
     pub at: i64,
-    /// Who did it.
+    /// The user or account that caused the fact.
     pub actor: &'a str,
     /// The SHA-256 of the payload's bytes.
     pub payload_sha256: Hash,
 }
 
 impl Header<'_> {
-    /// The bytes of the leaf, in UTF-8: one JSON object with these keys in this order and no white space.
+    /// Returns the bytes of the leaf in UTF-8: one JSON object with these keys in this order and no white
+    /// space.
     ///
     /// ```text
     /// {"index":0,"kind":"trail_begun","at":1776252299785510,"actor":"user:alice","payload_sha256":"44…8a"}
     /// ```
     ///
-    /// Numbers are decimal integers. In strings `"` and `\` are preceded by `\`; the characters U+0008,
-    /// U+0009, U+000A, U+000C and U+000D are `\b`, `\t`, `\n`, `\f` and `\r`; the other characters below
-    /// U+0020 are `\u00xx` with lower-case digits; everything else stands for itself. This form never
-    /// changes: every root depends on it.
+    /// Numbers are decimal integers. In strings, `"` and `\` are preceded by `\`. The characters U+0008,
+    /// U+0009, U+000A, U+000C and U+000D are `\b`, `\t`, `\n`, `\f` and `\r`. The other characters below
+    /// U+0020 are `\u00xx` with lower-case digits; all others are literal. This form must never change,
+    /// because every root depends on it.
     #[must_use]
     pub fn canonical(&self) -> String {
         format!(
@@ -43,8 +44,8 @@ impl Header<'_> {
         )
     }
 
-    /// The hash of the leaf: SHA-256 of a zero byte followed by the [canonical](Self::canonical) bytes
-    /// (RFC 6962 §2.1).
+    /// Returns the hash of the leaf: SHA-256 of a zero byte followed by the [canonical](Self::canonical)
+    /// bytes (RFC 6962 §2.1).
     #[must_use]
     pub fn leaf_hash(&self) -> Hash {
         Hash::of_parts(&[&LEAF_PREFIX, self.canonical().as_bytes()])

@@ -1,11 +1,13 @@
-//! The append-only Merkle log that every organization has, as pure functions over hashes.
+//! The append-only Merkle log of an organization, as pure functions over hashes.
 //!
-//! A [`Header`] names one entry and the digest of its payload; its [leaf hash](Header::leaf_hash) is what the
-//! tree holds, so a payload can be redacted and every proof still stands. [`Frontier`] appends without
-//! reading the tree; [`inclusion`] and [`consistency`] build proofs from what a store keeps;
-//! [`verify_inclusion`] and [`verify_consistency`] check them knowing nothing but hashes. Hashing is RFC 6962
-//! §2.1 with SHA-256, so that anyone can check a log without this code. Nothing here performs I/O: a store
-//! asks what a proof needs, fetches it, and hands it back.
+//! - A [`Header`] names one entry and the digest of its payload. The tree contains its [leaf
+//!   hash](Header::leaf_hash), so a payload can be redacted and every proof stays valid.
+//! - [`Frontier`] appends without reading the tree.
+//! - [`inclusion`] and [`consistency`] build proofs from stored hashes.
+//! - [`verify_inclusion`] and [`verify_consistency`] verify proofs from hashes alone.
+//!
+//! Hashing follows RFC 6962 §2.1 with SHA-256, so anyone can verify a log without this code. Nothing here
+//! performs I/O: a store asks which hashes a proof needs, fetches them, and passes them in.
 //!
 //! ```
 //! use evidence_core::ledger::{Hash, LedgerHashes, inclusion, root_of, verify_consistency, verify_inclusion};
@@ -35,7 +37,7 @@ pub use proof::{
 };
 pub use tree::{EMPTY_ROOT, Frontier, Node, STORED_LEVEL_STEP, node_hash, root_of};
 
-/// Why a hash, a frontier or a proof could not be had.
+/// The reason why a hash, a frontier or a proof is not available.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LedgerError {
@@ -45,28 +47,28 @@ pub enum LedgerError {
     /// A frontier does not have one hash for each complete subtree of its size.
     #[error("the frontier of {size} leaves has {expected} hashes, found {found} characters")]
     MalformedFrontier {
-        /// The number of leaves that the frontier was said to cover.
+        /// The number of leaves that the frontier should cover.
         size: u64,
         /// The number of hashes that a frontier of this size has.
         expected: u32,
-        /// The length of the text found instead, which should be 64 a hash.
+        /// The length in characters of the text found instead; it should be 64 for each hash.
         found: usize,
     },
-    /// A tree is said to be larger than a store can count.
+    /// A tree is larger than a store can count.
     #[error("a tree of {size} leaves is larger than any store can hold")]
     TooLarge {
         /// The number of leaves claimed.
         size: u64,
     },
-    /// The tree has no such leaf, so nothing proves its inclusion.
+    /// The tree has no such leaf, so there is no inclusion proof.
     #[error("a tree of {size} leaves has no leaf {index}")]
     NoSuchLeaf {
-        /// The leaf asked for.
+        /// The requested leaf.
         index: u64,
         /// The number of leaves of the tree.
         size: u64,
     },
-    /// The older tree is the larger one, so no append leads from it to the newer.
+    /// The older tree is larger than the newer one, so no append leads from one to the other.
     #[error("a tree of {old} leaves cannot grow into one of {new}")]
     Shrinks {
         /// The number of leaves of the older tree.

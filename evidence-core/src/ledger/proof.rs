@@ -1,7 +1,8 @@
-//! Proofs in two steps, so that a store fetches everything a proof rests on in one or two statements:
-//! `…_needs` says which leaves and stored nodes, the function of the same name builds the path from them.
-//! Both rest on one walk from the root. The verifiers share none of that code: they follow RFC 9162 step by
-//! step, on hashes alone.
+//! Builds proofs in two steps, so that a store fetches all hashes of a proof in one or two statements.
+//!
+//! A function `…_needs` returns the leaves and stored nodes that a proof requires. The function of the same
+//! name builds the path from them. Both use the same descent from the root. The verifiers share none of that
+//! code: they implement RFC 9162 step by step, on hashes alone.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,7 +10,7 @@ use std::ops::Range;
 use super::tree::root_of_peaks;
 use super::{EMPTY_ROOT, Hash, LedgerError, STORED_LEVEL_STEP, node_hash, root_of};
 
-/// What a store must fetch for one proof: at most 31 leaves, and 31 nodes of each stored level.
+/// The hashes that a store must fetch for one proof: at most 31 leaves, and 31 nodes of each stored level.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Leaves by index, as ascending ranges with gaps between them.
@@ -18,7 +19,7 @@ pub struct Needs {
     pub nodes: Vec<(u32, u64)>,
 }
 
-/// What a store fetched. More than a proof needs does no harm.
+/// The hashes that a store fetched. Additional hashes do no harm.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LedgerHashes {
     /// Leaf hashes by index.
@@ -27,39 +28,39 @@ pub struct LedgerHashes {
     pub nodes: BTreeMap<(u32, u64), Hash>,
 }
 
-/// What [`inclusion`] with the same arguments needs. Nothing, where it would refuse them.
+/// Returns the hashes that [`inclusion`] needs for these arguments; none if it would return an error.
 #[must_use]
 pub fn inclusion_needs(index: u64, size: u64) -> Needs {
     inclusion_path(index, size).map_or_else(|_| Needs::default(), |path| needs_of(&path))
 }
 
-/// The audit path of leaf `index` in the tree of the first `size` leaves, from the leaf upwards (RFC 6962
-/// §2.1.1).
+/// Returns the audit path of leaf `index` in the tree of the first `size` leaves, from the leaf upwards (RFC
+/// 6962 §2.1.1).
 ///
 /// # Errors
 ///
-/// There is no such leaf, or `known` lacks something of [`inclusion_needs`].
+/// There is no such leaf, or `known` lacks a hash of [`inclusion_needs`].
 pub fn inclusion(index: u64, size: u64, known: &LedgerHashes) -> Result<Vec<Hash>, LedgerError> {
     hashes_of(&inclusion_path(index, size)?, known)
 }
 
-/// What [`consistency`] with the same arguments needs. Nothing, where it would refuse them.
+/// Returns the hashes that [`consistency`] needs for these arguments; none if it would return an error.
 #[must_use]
 pub fn consistency_needs(old: u64, new: u64) -> Needs {
     consistency_path(old, new).map_or_else(|_| Needs::default(), |path| needs_of(&path))
 }
 
-/// The proof that the tree of the first `new` leaves only appended to that of the first `old` (RFC 6962
-/// §2.1.2). It is empty where there is nothing to prove: for equal sizes, and from the empty tree.
+/// Returns the proof that the tree of the first `new` leaves extends that of the first `old` (RFC 6962
+/// §2.1.2). The proof is empty for equal sizes and from the empty tree.
 ///
 /// # Errors
 ///
-/// `old` is larger than `new`, or `known` lacks something of [`consistency_needs`].
+/// `old` is larger than `new`, or `known` lacks a hash of [`consistency_needs`].
 pub fn consistency(old: u64, new: u64, known: &LedgerHashes) -> Result<Vec<Hash>, LedgerError> {
     hashes_of(&consistency_path(old, new)?, known)
 }
 
-/// The subtrees, as ranges of leaves, whose roots make up an audit path.
+/// Returns the subtrees, as ranges of leaves, whose roots make up an audit path.
 fn inclusion_path(index: u64, size: u64) -> Result<Vec<Range<u64>>, LedgerError> {
     if index >= size {
         return Err(LedgerError::NoSuchLeaf { index, size });
@@ -68,7 +69,7 @@ fn inclusion_path(index: u64, size: u64) -> Result<Vec<Range<u64>>, LedgerError>
     Ok(siblings)
 }
 
-/// The subtrees, as ranges of leaves, whose roots make up a consistency proof.
+/// Returns the subtrees, as ranges of leaves, whose roots make up a consistency proof.
 fn consistency_path(old: u64, new: u64) -> Result<Vec<Range<u64>>, LedgerError> {
     if old > new {
         return Err(LedgerError::Shrinks { old, new });
@@ -77,13 +78,13 @@ fn consistency_path(old: u64, new: u64) -> Result<Vec<Range<u64>>, LedgerError> 
         return Ok(Vec::new());
     };
     let (reached, siblings) = descend(last, new, |subtree| subtree.end == old);
-    // A verifier knows the root of the old tree: where that is the subtree reached, it is not sent.
+    // A verifier knows the root of the old tree, so it is not sent if it is the subtree reached.
     let unknown = Some(reached).filter(|subtree| subtree.start > 0);
     Ok(unknown.into_iter().chain(siblings).collect())
 }
 
-/// Walks from the root of a tree of `size` leaves towards leaf `target` until `arrived`. Answers the subtree
-/// reached and the siblings of the way, lowest first.
+/// Descends from the root of a tree of `size` leaves towards leaf `target` until `arrived`. Returns the
+/// subtree reached and the siblings along the path, lowest first.
 fn descend(target: u64, size: u64, arrived: impl Fn(&Range<u64>) -> bool) -> (Range<u64>, Vec<Range<u64>>) {
     let mut subtree = 0..size;
     let mut siblings = Vec::new();
@@ -98,14 +99,14 @@ fn descend(target: u64, size: u64, arrived: impl Fn(&Range<u64>) -> bool) -> (Ra
     (subtree, siblings)
 }
 
-/// A complete subtree, of which a store has the root or the pieces.
+/// A complete subtree, whose root or pieces are stored.
 #[derive(Clone, Copy)]
 struct Peak {
     level: u32,
     index: u64,
 }
 
-/// The complete subtrees of a subtree of the tree, the largest first.
+/// Returns the complete subtrees of a subtree, largest first.
 fn peaks(subtree: &Range<u64>) -> impl Iterator<Item = Peak> + use<> {
     let Range { mut start, end } = *subtree;
     std::iter::from_fn(move || {
@@ -117,12 +118,12 @@ fn peaks(subtree: &Range<u64>) -> impl Iterator<Item = Peak> + use<> {
 }
 
 impl Peak {
-    /// The nearest level at or below this one that is stored; 0 means the leaves.
+    /// Returns the nearest stored level at or below this one; 0 means the leaves.
     fn stored_level(self) -> u32 {
         self.level - self.level % STORED_LEVEL_STEP
     }
 
-    /// The nodes of the stored level that make up this subtree: one, two, four or eight.
+    /// Returns the nodes of the stored level that make up this subtree: one, two, four or eight.
     fn pieces(self) -> Range<u64> {
         let height = self.level - self.stored_level();
         self.index << height..(self.index + 1) << height
@@ -161,7 +162,7 @@ fn needs_of(path: &[Range<u64>]) -> Needs {
     needs
 }
 
-/// Disjoint ranges in ascending order, those that touch made one.
+/// Merges adjacent ranges. The input must be disjoint; the result is in ascending order.
 fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_unstable_by_key(|range| range.start);
     let mut joined: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
@@ -183,21 +184,21 @@ fn subtree_hash(subtree: &Range<u64>, known: &LedgerHashes) -> Result<Hash, Ledg
     Ok(root_of_peaks(hashes.into_iter()))
 }
 
-/// What [`root_at`] needs to be known of a tree of at least `size` leaves.
+/// Returns the hashes that [`root_at`] needs, from a tree of at least `size` leaves.
 #[must_use]
 pub fn root_needs(size: u64) -> Needs {
     needs_of(std::slice::from_ref(&(0..size)))
 }
 
-/// The root that the tree had when it held `size` leaves.
+/// Returns the root that the tree had when it held `size` leaves.
 ///
 /// # Errors
-/// [`LedgerError::MissingLeaf`] or [`LedgerError::MissingNode`] where `known` lacks something of [`root_needs`].
+/// [`LedgerError::MissingLeaf`] or [`LedgerError::MissingNode`] if `known` lacks a hash of [`root_needs`].
 pub fn root_at(size: u64, known: &LedgerHashes) -> Result<Hash, LedgerError> {
     if size == 0 { Ok(super::EMPTY_ROOT) } else { subtree_hash(&(0..size), known) }
 }
 
-/// Whether `path` proves that `leaf` is leaf `index` of the tree of `size` leaves with this `root`
+/// Returns whether `path` proves that `leaf` is leaf `index` of the tree of `size` leaves with this `root`
 /// (RFC 9162 §2.1.3.2).
 #[must_use]
 pub fn verify_inclusion(leaf: Hash, index: u64, size: u64, path: &[Hash], root: Hash) -> bool {
@@ -216,9 +217,9 @@ pub fn verify_inclusion(leaf: Hash, index: u64, size: u64, path: &[Hash], root: 
     way.at_root() && hash == root
 }
 
-/// Whether `path` proves that the tree of `new` leaves with `new_root` only appended to the tree of `old`
-/// leaves with `old_root` (RFC 9162 §2.1.4.2). Every tree continues the empty one: then `new_root` itself
-/// is not checked.
+/// Returns whether `path` proves that the tree of `new` leaves with `new_root` extends the tree of `old`
+/// leaves with `old_root` (RFC 9162 §2.1.4.2). Every tree extends the empty one, so `new_root` is not checked
+/// in that case.
 #[must_use]
 pub fn verify_consistency(old: u64, new: u64, old_root: Hash, new_root: Hash, path: &[Hash]) -> bool {
     if old > new {
@@ -253,13 +254,13 @@ pub fn verify_consistency(old: u64, new: u64, old_root: Hash, new_root: Hash, pa
     way.at_root() && old_hash == old_root && new_hash == new_root
 }
 
-/// On which side of the way the next hash of a proof stands.
+/// The side of the current node on which the next hash of a proof is.
 enum Side {
     Left,
     Right,
 }
 
-/// The way of a verifier from a node up to the root: RFC 9162 calls these two numbers `fn` and `sn`.
+/// The path of a verifier from a node up to the root. RFC 9162 calls these two numbers `fn` and `sn`.
 struct Climb {
     /// The position of the current node within its level.
     node: u64,
@@ -285,20 +286,20 @@ impl Climb {
         self.node & 1 == 1
     }
 
-    /// Rises to the root of the largest complete subtree that ends here.
+    /// Ascends to the root of the largest complete subtree that ends here.
     fn skip_right_children(&mut self) {
         while self.is_right_child() {
             self.rise();
         }
     }
 
-    /// Rises past the next sibling and answers its side; `None` at the root, which has no sibling.
+    /// Ascends past the next sibling and returns its side; `None` at the root, which has no sibling.
     fn step(&mut self) -> Option<Side> {
         if self.at_root() {
             return None;
         }
         let side = if self.is_right_child() || self.node == self.last {
-            // The last node of a level has no right sibling: it stands for its parents until it is a right
+            // The last node of a level has no right sibling. It represents its parents until it is a right
             // child.
             while !self.is_right_child() && self.node > 0 {
                 self.rise();

@@ -1,4 +1,4 @@
-//! The ledger as its readers rely on it: known answers of others first, then what holds for every log.
+//! Tests the ledger against known answers of other implementations, then properties of all logs.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use proptest::sample::Index;
 
 use super::*;
 
-/// A log as a store keeps it: every leaf, and of the nodes only those that an append hands over.
+/// A log as stored: every leaf, and only those nodes that an append returns.
 #[derive(Default)]
 struct Log {
     leaves: Vec<Hash>,
@@ -35,7 +35,7 @@ impl Log {
         root_of(&self.leaves[..size as usize])
     }
 
-    /// Exactly what is needed: a proof that rests on anything else fails.
+    /// Returns exactly the requested hashes, so that a proof that uses any other hash fails.
     fn fetch(&self, needs: &Needs) -> LedgerHashes {
         let leaves = needs.leaves.iter().cloned().flatten();
         LedgerHashes {
@@ -403,13 +403,14 @@ fn whatever_the_store_lacks_is_named() {
 #[test]
 fn needs_are_few_and_whole() {
     let needs = inclusion_needs(20, 300);
-    // The rest of its own sixteen and the ragged end; level 4 beside it and at the end; the second half.
+    // The rest of the leaf's own sixteen and the incomplete end; level 4 beside it and at the end; the second
+    // half.
     assert_eq!(needs.leaves, [16..20, 21..32, 288..300]);
     let level_4 = (0..16).filter(|index| *index != 1).chain([16, 17]).map(|index| (4, index));
     assert_eq!(needs.nodes, level_4.collect::<Vec<_>>());
 }
 
-/// Any number, the ends of the range and the powers of two far more often than chance has them.
+/// Any number; the ends of the range and powers of two are far more frequent than by chance.
 fn edgy() -> impl Strategy<Value = u64> {
     prop_oneof![
         any::<u64>(),
@@ -419,7 +420,7 @@ fn edgy() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// The sizes of a tree and of one that it may continue.
+/// The sizes of a tree and of a larger or equal one.
 fn sizes(limit: u64) -> impl Strategy<Value = (u64, u64)> {
     (1..=limit).prop_flat_map(|new| (1..=new, Just(new)))
 }
@@ -492,7 +493,7 @@ fn tampering() -> impl Strategy<Value = Tampering> {
 }
 
 impl Tampering {
-    /// Applies itself to a list that is not empty.
+    /// Applies the tampering to a list that is not empty.
     fn of(&self, path: &[Hash]) -> Vec<Hash> {
         let mut path = path.to_vec();
         let len = path.len();

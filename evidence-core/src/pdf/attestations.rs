@@ -1,4 +1,4 @@
-//! The essentials of each attestation, with what its type adds.
+//! The section of attestations: the common fields of each attestation, and the fields of its type.
 
 use super::{
     blocks::{
@@ -73,7 +73,8 @@ fn user_data(flow: &mut Flow, text: Option<&str>) -> Vec<Row> {
         .unwrap_or_default()
 }
 
-/// The verdict of an attestation; one that was replaced no longer counts, so it has no colour.
+/// Returns the verdict of an attestation and its colour. A superseded verdict no longer counts, so it has a
+/// neutral colour.
 const fn verdict(attestation: &Attestation) -> (&'static str, Tone) {
     match (attestation.is_compliant, attestation.superseded) {
         (true, false) => ("COMPLIANT", Tone::Good),
@@ -157,7 +158,7 @@ fn place_approvers(flow: &mut Flow, approvers: &[Approver]) {
     APPROVERS.place(flow, rows);
 }
 
-/// The meaning of a review verdict, as the known code hosts word it.
+/// Returns the colour of a review verdict, in the wording of the known code hosts.
 fn review_tone(state: &str) -> Tone {
     if state.eq_ignore_ascii_case("approved") {
         Tone::Good

@@ -1,4 +1,4 @@
-//! The two patterns that every section uses: names with values, and tables.
+//! The two patterns that every section uses: named values and tables.
 
 use super::{
     layout::{Align, Cell, Flow, Line, Row, full_width},
@@ -10,33 +10,33 @@ use super::{
 };
 use crate::time::Timestamp;
 
-/// Printed where a table has nothing to say.
+/// Printed in a table cell without a value.
 const NOTHING: &str = "–";
 
-/// Where the values of named values start.
+/// Horizontal position of the values of named values.
 const VALUE_X: f32 = 100.0;
 
-/// Space left of the first column of a table, and between columns.
+/// Space to the left of the first column of a table, and between columns.
 const GUTTER: f32 = 7.0;
 
-/// Something to print beside a name or in a table.
+/// A value to print beside a name or in a table.
 #[derive(Clone, Debug)]
 pub(super) enum Value<'a> {
     /// Plain text.
     Text(&'a str),
-    /// Text made for the report, such as a time or a number.
+    /// Text created for the report, such as a time or a number.
     Made(String),
-    /// Text that stands out.
+    /// Emphasized text.
     Strong(&'a str),
-    /// Text that stands out, with a remark under it.
+    /// Emphasized text, with a remark under it.
     Remarked(&'a str, &'a str),
-    /// A hash, set small.
+    /// A hash, in small type.
     Hash(&'a str),
     /// A web address.
     Link(&'a str),
-    /// A word with the colour of its meaning.
+    /// A word in the colour of its meaning.
     Badge(&'a str, Tone),
-    /// A word made for the report, with the colour of its meaning.
+    /// A word created for the report, in the colour of its meaning.
     MadeBadge(String, Tone),
 }
 
@@ -76,7 +76,7 @@ impl Value<'_> {
     }
 }
 
-/// Type sizes and limit of the values in one place.
+/// Type sizes and text limit of values in one kind of place.
 struct Look {
     plain: Style,
     strong: Style,
@@ -88,7 +88,7 @@ const FIELD_LOOK: Look = Look { plain: BODY, strong: STRONG, hash: BODY, limit: 
 
 const CELL_LOOK: Look = Look { plain: CELL, strong: CELL_STRONG, hash: CODE, limit: Limit::CELL };
 
-/// Names with values, one under the other; what was not given is left out.
+/// Returns named values, one below another; empty values are omitted.
 pub(super) fn fields(flow: &mut Flow, indent: f32, fields: &[(&str, Value<'_>)]) -> Vec<Row> {
     fields
         .iter()
@@ -125,12 +125,12 @@ pub(super) struct Column {
     align: Align,
 }
 
-/// A column of text.
+/// Returns a column of text.
 pub(super) const fn left(title: &'static str, width: f32) -> Column {
     Column { title, width, align: Align::Left }
 }
 
-/// A column of numbers.
+/// Returns a column of numbers.
 pub(super) const fn right(title: &'static str, width: f32) -> Column {
     Column { title, width, align: Align::Right }
 }
@@ -140,7 +140,7 @@ pub(super) const fn right(title: &'static str, width: f32) -> Column {
 pub(super) struct Table<const N: usize>(pub(super) [Column; N]);
 
 impl<const N: usize> Table<N> {
-    /// The row of column titles.
+    /// Returns the row of column titles.
     pub(super) fn header(&self, flow: &mut Flow) -> Row {
         Row {
             cells: self.cells(|column, width| flow.lines(column.title, CELL_HEAD, width, Limit::CELL)),
@@ -151,7 +151,7 @@ impl<const N: usize> Table<N> {
         }
     }
 
-    /// One row of values.
+    /// Returns one row of values.
     pub(super) fn row(&self, flow: &mut Flow, values: [Value<'_>; N]) -> Row {
         let mut values = values.into_iter();
         Row {
@@ -186,46 +186,46 @@ impl<const N: usize> Table<N> {
     }
 }
 
-/// A heading within a section.
+/// Holds a heading within a section until its contents are placed.
 pub(super) fn subheading(flow: &mut Flow, title: &str) {
     let lines = flow.lines(title, SUBSECTION, CONTENT_WIDTH, Limit::CELL);
     flow.hold(Row::space(14.0));
     flow.hold(Row { cells: vec![full_width(lines)], below: 3.5, ..Row::default() });
 }
 
-/// A small heading inside an attestation or artifact, level with the names of its values.
+/// Returns a small heading inside an attestation or artifact, aligned with the names of its values.
 pub(super) fn caption(flow: &mut Flow, title: &str) -> Row {
     let lines = flow.lines(title, CELL_HEAD, CONTENT_WIDTH, Limit::CELL);
     Row { cells: vec![inset(lines)], above: 6.0, below: 2.5, ..Row::default() }
 }
 
-/// A remark in small type.
+/// Returns a remark in small type.
 pub(super) fn note(flow: &mut Flow, text: &str) -> Row {
     let lines = flow.lines(text, NOTE, CONTENT_WIDTH, Limit::VALUE);
     Row { cells: vec![full_width(lines)], below: 3.0, ..Row::default() }
 }
 
-/// A remark in place of the contents of a section.
+/// Places a remark instead of the contents of a section.
 pub(super) fn place_note(flow: &mut Flow, text: &str) {
     let note = note(flow, text);
     flow.place(note);
 }
 
-/// A block of preformatted text on a light ground.
+/// Returns a block of preformatted text on a light background.
 pub(super) fn code(flow: &mut Flow, text: &str) -> Row {
     let width = CONTENT_WIDTH - 2.0 * INSET;
     let lines = flow.lines(text, CODE, width, Limit::DATA);
     Row { cells: vec![inset(lines)], above: 4.0, below: 5.0, fill: Some(PANEL), ..Row::default() }
 }
 
-/// How far the contents of an attestation or artifact stand from the margin.
+/// Distance from the margin to the contents of an attestation or artifact.
 pub(super) const INSET: f32 = GUTTER;
 
 fn inset(lines: Vec<Line>) -> Cell {
     Cell { x: INSET, width: CONTENT_WIDTH - 2.0 * INSET, align: Align::Left, lines }
 }
 
-/// The heading of an attestation or artifact: its name, a remark, and its state at the right.
+/// The heading of an attestation or artifact: its name, a remark, and its state on the right.
 pub(super) struct CardHeading<'a> {
     pub(super) name: &'a str,
     pub(super) remark: &'a str,
@@ -234,7 +234,7 @@ pub(super) struct CardHeading<'a> {
 }
 
 impl CardHeading<'_> {
-    /// Holds the heading back for the contents.
+    /// Holds the heading until its contents are placed.
     pub(super) fn hold(&self, flow: &mut Flow) {
         const NAME_WIDTH: f32 = 290.0;
         const REMARK_WIDTH: f32 = 90.0;
@@ -259,7 +259,7 @@ impl CardHeading<'_> {
         flow.hold(Row::space(2.5));
     }
 
-    /// The row that reminds of the heading on further pages.
+    /// Returns the row that repeats the heading on later pages.
     pub(super) fn reminder(&self, flow: &Flow) -> Row {
         let name = flow.short_line(self.name, CELL_HEAD, 380.0);
         let continued = flow.short_line("continued", CELL_MUTED, 80.0);
@@ -278,7 +278,7 @@ impl CardHeading<'_> {
     }
 }
 
-/// A time as `2026-11-20 14:03:22 UTC`.
+/// Formats a time as `2026-11-20 14:03:22 UTC`.
 pub(super) fn utc(at: Timestamp) -> String {
     jiff::Timestamp::from_microsecond(at.as_micros()).map_or_else(
         |_| format!("{} µs since 1970-01-01 UTC", at.as_micros()),
@@ -286,12 +286,12 @@ pub(super) fn utc(at: Timestamp) -> String {
     )
 }
 
-/// A time that may be unknown.
+/// Formats a time that may be unknown; an unknown time is empty.
 pub(super) fn utc_if_known(at: Option<Timestamp>) -> String {
     at.map(utc).unwrap_or_default()
 }
 
-/// A time and who was at work, whichever is known.
+/// Formats a time and the person, omitting whichever is unknown.
 pub(super) fn when_and_who(at: Option<Timestamp>, who: &str) -> String {
     match (utc_if_known(at), who.trim()) {
         (time, "") => time,
@@ -300,7 +300,7 @@ pub(super) fn when_and_who(at: Option<Timestamp>, who: &str) -> String {
     }
 }
 
-/// A whole number with a comma between thousands.
+/// Formats a whole number with a comma between thousands.
 pub(super) fn grouped(number: impl Into<i128>) -> String {
     let number = number.into();
     let digits = number.unsigned_abs().to_string();

@@ -1,4 +1,4 @@
-//! Draws text and shapes onto pages: the only place that knows the PDF library's drawing types.
+//! Draws text and shapes onto pages. Only this module uses the drawing types of the PDF library.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::{
     style::{Face, PAGE_HEIGHT, Rgb, Style},
 };
 
-/// How far a control point of a quarter circle lies from its end, as a share of the radius.
+/// Distance of a control point of a quarter circle from its end, as a fraction of the radius.
 const CIRCLE: f32 = 0.5523;
 
 /// An area of the page, measured from its top left corner.
@@ -38,8 +38,8 @@ impl Area {
     }
 }
 
-/// One page: what is drawn, and the font and colour that the last drawing left behind. They are
-/// set again only when they change, which leaves less to compress.
+/// A page: its drawing operations, and the current font and colour. Font and colour are set again only when
+/// they change, which leaves less to compress.
 #[derive(Debug, Default)]
 struct Page {
     ops: Vec<Op>,
@@ -75,7 +75,7 @@ pub(super) struct Canvas {
 }
 
 impl Canvas {
-    /// A canvas without pages.
+    /// Creates a canvas without pages.
     pub(super) fn new() -> Result<Self, ReportError> {
         Ok(Self {
             fonts: Fonts::embedded()?,
@@ -85,22 +85,22 @@ impl Canvas {
         })
     }
 
-    /// Starts a page; drawing goes there until the next one starts.
+    /// Starts a page, which becomes the target of drawing until the next one starts.
     pub(super) fn start_page(&mut self) {
         self.pages.push(Page::default());
     }
 
-    /// Number of pages.
+    /// Returns the number of pages.
     pub(super) fn page_count(&self) -> usize {
         self.pages.len()
     }
 
-    /// The drawing operations of each page.
+    /// Returns the drawing operations of each page.
     pub(super) fn into_pages(self) -> Vec<Vec<Op>> {
         self.pages.into_iter().map(|page| page.ops).collect()
     }
 
-    /// The characters drawn in a typeface.
+    /// Returns the characters drawn in a typeface.
     pub(super) const fn used(&self, face: Face) -> &BTreeSet<char> {
         match face {
             Face::Regular => &self.regular,
@@ -108,18 +108,18 @@ impl Canvas {
         }
     }
 
-    /// Width of a text, in points.
+    /// Returns the width of a text in points.
     pub(super) fn width(&self, text: &str, style: Style) -> f32 {
         self.fonts.get(style.face).width(text, style.size)
     }
 
-    /// Writes one line onto the newest page; `baseline` counts from the top.
+    /// Draws one line of text onto the newest page; `baseline` is measured from the top.
     pub(super) fn text(&mut self, x: f32, baseline: f32, text: &str, style: Style) {
         let page = self.page_count().saturating_sub(1);
         self.text_on(page, x, baseline, text, style);
     }
 
-    /// Writes one line onto a page counted from zero; does nothing if there is no such page.
+    /// Draws one line of text onto a page counted from zero; does nothing if there is no such page.
     pub(super) fn text_on(&mut self, page: usize, x: f32, baseline: f32, text: &str, style: Style) {
         if text.is_empty() {
             return;
@@ -185,7 +185,7 @@ impl Canvas {
     }
 }
 
-/// The name of a typeface among the resources of the document.
+/// Returns the name of a typeface among the resources of the document.
 pub(super) fn font_id(face: Face) -> FontId {
     FontId(
         match face {
@@ -196,7 +196,7 @@ pub(super) fn font_id(face: Face) -> FontId {
     )
 }
 
-/// The colour in the library's terms; three decimals are finer than what a screen shows.
+/// Converts a colour to the library's type, rounded to three decimals, which is finer than a screen shows.
 fn fill(Rgb(r, g, b): Rgb) -> Color {
     let share = |part: u8| (f32::from(part) / 255.0 * 1_000.0).round() / 1_000.0;
     Color::Rgb(printpdf::Rgb::new(share(r), share(g), share(b), None))
@@ -206,7 +206,7 @@ fn point(x: f32, y: f32) -> Point {
     Point { x: Pt(x), y: Pt(PAGE_HEIGHT - y) }
 }
 
-/// The outline of a rounded rectangle: a straight side, then a quarter circle, four times.
+/// Returns the outline of a rounded rectangle: a straight side, then a quarter circle, four times.
 fn rounded_outline(area: Area, radius: f32) -> Vec<LinePoint> {
     let Area { x, y, width, height } = area;
     let (right, bottom) = (x + width, y + height);

@@ -1,4 +1,4 @@
-//! The first page: which trail this is, how it stands, its commit, and its place in the ledger.
+//! The first page: the identity of the trail, its state, its commit, and its position in the ledger.
 
 use crate::rules::compliance::State;
 
@@ -14,7 +14,7 @@ use super::{
 
 const STATE_WIDTH: f32 = 130.0;
 
-/// Places the title block and what every reader needs first.
+/// Places the title block and the most important fields.
 pub(super) fn place(flow: &mut Flow, report: &TrailReport) {
     title(flow, report);
     figures(flow, report);
@@ -68,7 +68,7 @@ fn title(flow: &mut Flow, report: &TrailReport) {
     }
 }
 
-/// The counts of the report at a glance.
+/// Places the counts of the report.
 fn figures(flow: &mut Flow, report: &TrailReport) {
     let expected = report.expectations.iter().filter(|slot| !slot.unexpected);
     let is_met =
@@ -101,15 +101,15 @@ fn figures(flow: &mut Flow, report: &TrailReport) {
     flow.place(Row { cells, above: 7.0, below: 8.0, fill: Some(PANEL), ..Row::default() });
 }
 
-/// What is overridden, expected or not.
+/// Returns the overridden slots, expected or not.
 fn overridden(report: &TrailReport) -> impl Iterator<Item = &Expectation> {
     report.expectations.iter().filter(|slot| !slot.override_info.is_empty())
 }
 
-/// The first page has room for so many overrides; the section of expectations has all of them.
+/// Maximum number of overrides on the first page; the section of expectations lists all of them.
 const MAX_OVERRIDES: usize = 5;
 
-/// Whose verdicts are not those of the reported attestations, and why.
+/// Places the overridden verdicts with their reasons.
 fn overrides(flow: &mut Flow, report: &TrailReport) {
     let count = overridden(report).count();
     if count == 0 {
@@ -157,7 +157,7 @@ fn trail(flow: &mut Flow, report: &TrailReport) {
     }
 }
 
-/// The commit of a fact: in full, unless the first page shows the same one.
+/// Returns the commit of a fact: in full, unless it is the commit of the trail, which the first page shows.
 pub(super) fn commit_of_fact(flow: &mut Flow, commit: &Commit, trail: Option<&Commit>) -> Vec<Row> {
     if trail == Some(commit) {
         let sha1 = format!("{} (the commit of the trail)", commit.sha1);
@@ -166,7 +166,7 @@ pub(super) fn commit_of_fact(flow: &mut Flow, commit: &Commit, trail: Option<&Co
     commit_fields(flow, INSET, commit)
 }
 
-/// Everything that is known about a commit.
+/// Returns all known fields of a commit.
 fn commit_fields(flow: &mut Flow, indent: f32, commit: &Commit) -> Vec<Row> {
     fields(
         flow,
@@ -182,7 +182,7 @@ fn commit_fields(flow: &mut Flow, indent: f32, commit: &Commit) -> Vec<Row> {
     )
 }
 
-/// What may be said of copies of the report.
+/// Returns the note about copies of the report.
 fn about_copies(report: &TrailReport) -> &'static str {
     if report.artifacts.iter().any(|artifact| artifact.runs.is_none()) {
         "All times are UTC. This copy leaves out where artifacts ran: environments are shown to the \

@@ -1,7 +1,7 @@
-//! What a trail report shows: plain values, complete before rendering starts.
+//! The contents of a trail report: plain values, complete before rendering starts.
 //!
-//! The report reads nothing but these types, so equal values give equal bytes. Texts may hold any
-//! Unicode; the layout makes them harmless. An empty string means "not given" and prints nothing.
+//! Rendering reads only these types, so equal values give equal bytes. Texts may contain any Unicode; the
+//! layout renders them harmless. An empty string means "not given" and is not printed.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::rules::compliance::State;
 use crate::time::Timestamp;
 
-/// Everything that one trail report prints.
+/// All contents of a trail report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TrailReport {
     /// Name of the organization that owns the flow.
@@ -23,29 +23,29 @@ pub struct TrailReport {
     pub description: String,
     /// Compliance of the whole trail.
     pub state: State,
-    /// Why it is in that state, where no attestation accounts for it.
+    /// The reason for the state, if no attestation shows it.
     pub state_info: String,
-    /// Where the trail came from, usually the URL of a CI run.
+    /// The origin of the trail, usually the URL of a CI run.
     pub origin_url: String,
     /// Page of the trail in a web interface.
     pub html_url: Option<String>,
-    /// When the trail was first reported.
+    /// Time of the first report of the trail.
     pub created_at: Timestamp,
-    /// Who reported the trail first.
+    /// The user or account that first reported the trail.
     pub created_by: String,
     /// Time of the newest fact of the trail.
     pub last_modified_at: Timestamp,
-    /// The commit that the trail is about.
+    /// The commit that the trail refers to.
     pub commit: Option<Commit>,
-    /// Where the newest fact of this report stands in the ledger.
+    /// The ledger position of the newest fact in this report.
     pub ledger: LedgerPosition,
-    /// What the template expects against what was reported, in template order.
+    /// The expectations of the template and their status, in template order.
     pub expectations: Vec<Expectation>,
     /// The attestations of the trail and its artifacts, oldest first.
     pub attestations: Vec<Attestation>,
     /// The artifacts of the trail, oldest first.
     pub artifacts: Vec<Artifact>,
-    /// How many of their runs are shown, where these are only the newest.
+    /// The number of runs shown, if only the newest are shown.
     pub newest_runs: Option<u64>,
     /// The event history, oldest first.
     pub events: Vec<Event>,
@@ -62,7 +62,7 @@ pub struct Commit {
     pub author: String,
     /// Commit message.
     pub message: String,
-    /// Branch it was built from.
+    /// Branch of the commit.
     pub branch: String,
     /// Time of the commit.
     pub timestamp: Option<Timestamp>,
@@ -70,7 +70,7 @@ pub struct Commit {
     pub url: String,
 }
 
-/// The last ledger entry that a report shows, and the tree right after it (RFC 6962 §2.1).
+/// The last ledger entry in a report, and the tree that ends with it (RFC 6962 §2.1).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LedgerPosition {
     /// Index of the entry, counted from zero.
@@ -83,31 +83,31 @@ pub struct LedgerPosition {
     pub root: String,
 }
 
-/// One slot of the template, or a fact that no slot asked for.
+/// One slot of the template, or an unexpected attestation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Expectation {
-    /// The artifact's name in the template; none is the trail.
+    /// The artifact's name in the template; `None` for the trail itself.
     pub scope: Option<String>,
     /// Name of the attestation.
     pub name: String,
     /// Type of the attestation.
     pub kind: String,
-    /// How the slot stands.
+    /// The status of the slot.
     pub status: ExpectationStatus,
     /// Whether it was reported without being expected.
     pub unexpected: bool,
-    /// When the deciding fact was reported.
+    /// Time of the report that decides the status.
     pub at: Option<Timestamp>,
-    /// Who reported the deciding fact.
+    /// The user or account that made that report.
     pub by: String,
-    /// Who overrode the verdict and why, in a sentence; empty where no override decides.
+    /// The user who overrode the verdict and the reason, as a sentence; empty if no override decides.
     pub override_info: String,
 }
 
-/// How one slot of the template stands.
+/// The status of one slot of the template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum ExpectationStatus {
-    /// Nothing fitting has been reported.
+    /// No matching attestation has been reported.
     Missing,
     /// The newest report is compliant.
     Compliant,
@@ -125,7 +125,7 @@ impl fmt::Display for ExpectationStatus {
     }
 }
 
-/// One attestation with its essentials.
+/// One attestation with its common fields.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Attestation {
     /// Identifier of the attestation.
@@ -136,34 +136,35 @@ pub struct Attestation {
     pub kind: String,
     /// Its verdict.
     pub is_compliant: bool,
-    /// When it was reported.
+    /// Time of the report.
     pub at: Timestamp,
-    /// Who reported it.
+    /// The user or account that reported it.
     pub by: String,
     /// `trail`, or an artifact's name and shortened fingerprint.
     pub target: String,
     /// Free text.
     pub description: String,
-    /// Where it came from.
+    /// Its origin, usually a URL.
     pub origin_url: String,
     /// Annotations in the order to print them.
     pub annotations: Vec<(String, String)>,
     /// The commit it was reported for.
     pub commit: Option<Commit>,
-    /// What its type adds.
+    /// The fields of its type.
     pub details: Details,
     /// User data as indented JSON; a very long text is cut visibly.
     pub user_data: Option<String>,
-    /// Whether it no longer counts: a newer one of its name is there, or its artifact was replaced.
+    /// Whether it no longer counts, because a newer attestation has its name or its artifact was replaced.
     pub superseded: bool,
-    /// Of an override, or of an attestation that one replaces: who overrode it and why, in a sentence; else empty.
+    /// For an override, and for an attestation that one replaces: the user who overrode it and the reason, as
+    /// a sentence. Otherwise empty.
     pub override_info: String,
 }
 
-/// What the type of an attestation adds to its common fields.
+/// The fields that the type of an attestation adds to the common ones.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Details {
-    /// Nothing.
+    /// No further fields.
     None,
     /// Pull requests of the commit.
     PullRequests(Vec<PullRequest>),
@@ -182,17 +183,17 @@ pub struct PullRequest {
     pub state: String,
     /// Title.
     pub title: String,
-    /// Who opened it.
+    /// The author.
     pub author: String,
-    /// The branch it came from.
+    /// The source branch.
     pub head_ref: String,
     /// Hash of the merge commit.
     pub merge_commit: String,
-    /// When it was opened.
+    /// Time of creation.
     pub created_at: Option<Timestamp>,
-    /// When it was merged.
+    /// Time of the merge.
     pub merged_at: Option<Timestamp>,
-    /// Who reviewed it.
+    /// Its reviewers.
     pub approvers: Vec<Approver>,
     /// Its commits.
     pub commits: Vec<Commit>,
@@ -201,15 +202,15 @@ pub struct PullRequest {
 /// A reviewer of a pull request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Approver {
-    /// Who reviewed.
+    /// Name of the reviewer.
     pub name: String,
     /// Verdict as reported, such as `APPROVED`.
     pub state: String,
-    /// When the review was given.
+    /// Time of the review.
     pub at: Option<Timestamp>,
 }
 
-/// Counts of a JUnit test suite, as they were recorded: nothing keeps a reporter from negative ones.
+/// The counts of a JUnit test suite, as recorded. Reporters may send negative counts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Suite {
     /// Name of the suite.
@@ -235,43 +236,43 @@ pub struct Artifact {
     pub filename: String,
     /// SHA-256 fingerprint, in hex.
     pub fingerprint: String,
-    /// Compliance, as a word.
+    /// Compliance state, as a word.
     pub state: String,
-    /// What else is to be said of that; empty where nothing is.
+    /// The reason for the state; empty if there is none to add.
     pub state_info: String,
     /// The commit it was built from.
     pub commit: Option<Commit>,
-    /// The build that made it.
+    /// The URL of the build.
     pub build_url: String,
-    /// When it was reported.
+    /// Time of the report.
     pub at: Timestamp,
-    /// Who reported it.
+    /// The user or account that reported it.
     pub by: String,
-    /// Where it ran; none where the report leaves that out.
+    /// The runs of the artifact; `None` if the report omits them.
     pub runs: Option<Vec<Run>>,
 }
 
-/// One stay of an artifact in an environment.
+/// One run of an artifact in an environment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Run {
     /// Name of the environment.
     pub environment: String,
-    /// The first snapshot that shows it.
+    /// The first snapshot that contains it.
     pub from_snapshot: u64,
     /// Time of that snapshot.
     pub since: Timestamp,
-    /// The first snapshot that no longer shows it, and its time.
+    /// The first snapshot that no longer contains it, and its time.
     pub until: Option<(u64, Timestamp)>,
 }
 
 /// One event of the trail's history.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Event {
-    /// When it happened.
+    /// Time of the event.
     pub at: Timestamp,
-    /// What happened, as a sentence.
+    /// The event, as a sentence.
     pub text: String,
-    /// Who caused it.
+    /// The user or account that caused it.
     pub by: String,
 }
 

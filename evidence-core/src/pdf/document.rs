@@ -1,7 +1,7 @@
 //! Assembles the drawn pages into the bytes of a PDF file.
 //!
-//! The PDF library gives every file a random identifier and a set of dates. Both are replaced here
-//! by values that follow from the content, so that an equal report is an equal file.
+//! The PDF library gives every file a random identifier and several dates. This module replaces them with
+//! values derived from the content, so that equal reports are equal files.
 
 use lopdf::{Dictionary, Document, Object, StringFormat, text_string};
 use printpdf::{PageAnnotId, PageAnnotation, PdfDocument, PdfFont, PdfPage, PdfSaveOptions, Pt};
@@ -16,7 +16,7 @@ use super::{
 const VERSION: &str = "1.7";
 const PRODUCER: &str = "evidence";
 
-/// What the file says about itself.
+/// The metadata of the file.
 #[derive(Debug)]
 pub(super) struct Metadata {
     pub(super) title: String,
@@ -24,7 +24,7 @@ pub(super) struct Metadata {
     pub(super) author: String,
 }
 
-/// A heading that the outline of the document lists.
+/// A heading in the outline of the document.
 #[derive(Debug)]
 pub(super) struct Bookmark {
     pub(super) title: String,
@@ -32,7 +32,7 @@ pub(super) struct Bookmark {
     pub(super) page: usize,
 }
 
-/// The bytes of the file.
+/// Returns the bytes of the file.
 pub(super) fn write(
     canvas: Canvas,
     metadata: &Metadata,
@@ -69,7 +69,7 @@ fn assemble(canvas: Canvas, bookmarks: &[Bookmark]) -> Result<PdfDocument, Repor
     Ok(pdf)
 }
 
-/// Replaces the library's description of the file, which holds dates and an empty PDF/X claim.
+/// Replaces the library's metadata, which has dates and an empty PDF/X claim.
 fn describe(document: &mut Document, metadata: &Metadata) -> Result<(), ReportError> {
     let info = Dictionary::from_iter([
         ("Title", text_string(&metadata.title)),

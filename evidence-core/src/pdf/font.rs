@@ -1,8 +1,7 @@
-//! The two embedded typefaces: which characters they have, how wide those are, and the subset of
-//! them that a document needs.
+//! The two embedded typefaces: their characters, the widths of these, and the subset that a document needs.
 //!
-//! Subsetting happens here and not in the PDF writer, whose own subsetting comes with a whole
-//! layout engine. A report then carries some kilobytes of font instead of a megabyte.
+//! Subsetting happens here and not in the PDF writer, whose subsetting requires a complete layout engine. A
+//! report then has some kilobytes of font data instead of a megabyte.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,10 +17,10 @@ use printpdf::ParsedFont;
 
 use super::{ReportError, style::Face};
 
-/// Stands for every character that cannot be shown.
+/// Replaces every character that cannot be shown.
 pub(super) const REPLACEMENT: char = '□';
 
-/// The glyph that a font draws for characters it lacks: an empty box.
+/// The glyph that a font draws for missing characters: an empty box.
 const NOTDEF: u16 = 0;
 
 const REGULAR: &[u8] = include_bytes!("../../fonts/NotoSans-Regular.ttf");
@@ -35,7 +34,7 @@ pub(super) struct Fonts {
 }
 
 impl Fonts {
-    /// The embedded typefaces; parsed on first use, since they never change.
+    /// Returns the embedded typefaces, which are parsed once, on first use.
     pub(super) fn embedded() -> Result<&'static Self, ReportError> {
         static FONTS: OnceLock<Option<Fonts>> = OnceLock::new();
         FONTS
@@ -49,7 +48,7 @@ impl Fonts {
             .ok_or(ReportError::Font)
     }
 
-    /// One of the typefaces.
+    /// Returns one of the typefaces.
     pub(super) const fn get(&self, face: Face) -> &Typeface {
         match face {
             Face::Regular => &self.regular,
@@ -64,7 +63,7 @@ pub(super) struct Typeface {
     name: &'static str,
     file: &'static [u8],
     parsed: ParsedFont,
-    /// Glyph and width of each character by code point, for fast measuring.
+    /// Glyph and width of each character, indexed by code point for fast measuring.
     glyphs: Vec<Option<Glyph>>,
 }
 
@@ -90,27 +89,28 @@ impl Typeface {
         Some(Self { name, file, parsed, glyphs })
     }
 
-    /// Whether the typeface has a glyph for a character.
+    /// Returns whether the typeface has a glyph for a character.
     pub(super) fn has(&self, c: char) -> bool {
         self.lookup(c).is_some()
     }
 
-    /// Width of a text in font units. Integers, so that line breaks never depend on rounding.
+    /// Returns the width of a text in font units. They are integers, so that line breaks never depend on
+    /// rounding.
     pub(super) fn units(&self, text: &str) -> u32 {
         text.chars().map(|c| u32::from(self.glyph(c).advance)).fold(0, u32::saturating_add)
     }
 
-    /// Width of a text at a size, in points.
+    /// Returns the width of a text at a size, in points.
     pub(super) fn width(&self, text: &str, size: f32) -> f32 {
         self.units(text) as f32 * size / self.units_per_em()
     }
 
-    /// How many font units fit into a width at a size.
+    /// Returns the number of font units that fit into a width at a size.
     pub(super) fn capacity(&self, width: f32, size: f32) -> u32 {
         (width * self.units_per_em() / size) as u32
     }
 
-    /// A font with just the glyphs of the given characters, ready to be embedded.
+    /// Returns a font with only the glyphs of the given characters, ready to be embedded.
     pub(super) fn subset(&self, used: &BTreeSet<char>) -> Result<ParsedFont, ReportError> {
         let kept: Vec<u16> = used
             .iter()
@@ -134,7 +134,7 @@ impl Typeface {
             font.set_glyph_width(new_id, advance);
         }
         for &c in used {
-            // `kept` holds this glyph, so the fallback is never taken.
+            // `kept` contains this glyph, so the fallback is never used.
             let position = kept.binary_search(&self.glyph(c).id).unwrap_or_default();
             font.set_codepoint_mapping(c.into(), u16::try_from(position).unwrap_or(NOTDEF));
         }

@@ -1,8 +1,8 @@
-//! Rows of cells that flow down the pages.
+//! Places rows of cells on pages from top to bottom.
 //!
-//! Everything on a page is a [`Row`]: a heading, a name with its value, a line of a table. The
-//! [`Flow`] keeps a row whole where it can, keeps headings with what follows them, splits a row
-//! that is taller than a page, and repeats the header of a table on each page it reaches.
+//! Everything on a page is a [`Row`]: a heading, a name with its value, a row of a table. The [`Flow`] keeps
+//! a row on one page if possible, and a heading on the page of its contents. It splits a row that is taller
+//! than a page, and repeats the header of a table on each page.
 
 use super::{
     ReportError,
@@ -18,14 +18,14 @@ const KEEP_WHOLE: f32 = (BOTTOM - TOP) / 3.0;
 /// Thickness of a hairline.
 const HAIRLINE: f32 = 0.5;
 
-/// Space between the edge of a badge and its word, left and right.
+/// Horizontal space between the edge of a badge and its word.
 const BADGE_PADDING: f32 = 5.5;
 
-/// How a line is drawn beyond its letters.
+/// The decoration of a line of text.
 #[derive(Clone, Debug)]
 enum Decoration {
     Plain,
-    /// On a rounded ground of this colour.
+    /// A rounded background of this colour.
     Badge(Rgb),
     /// A clickable link.
     Link(String),
@@ -40,7 +40,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Distance from the top of the line to its baseline.
+    /// Returns the distance from the top of the line to its baseline.
     fn baseline(&self) -> f32 {
         match self.decoration {
             Decoration::Badge(_) => self.style.size * 1.22,
@@ -56,7 +56,7 @@ impl Line {
     }
 }
 
-/// On which side of its column a cell stands.
+/// The horizontal alignment of a cell in its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Align {
     Left,
@@ -82,7 +82,7 @@ impl Cell {
         self.lines.iter().map(Line::height).sum()
     }
 
-    /// Takes off the lines that do not fit a height.
+    /// Removes and returns the lines that do not fit a height.
     fn split_off(&mut self, height: f32) -> Self {
         let mut used = 0.0;
         let fitting = self
@@ -113,18 +113,18 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Empty space; vanishes at the top of a page.
+    /// Returns empty space, which is dropped at the top of a page.
     pub(super) fn space(height: f32) -> Self {
         Self { above: height, ..Self::default() }
     }
 
-    /// Total height.
+    /// Returns the total height.
     pub(super) fn height(&self) -> f32 {
         let content = self.cells.iter().map(|cell| self.drop(cell) + cell.height()).fold(0.0, f32::max);
         self.above + content + self.below
     }
 
-    /// How far a cell stands lower than the row, so that the first lines share a baseline.
+    /// Returns the offset of a cell within the row, so that the first lines share a baseline.
     fn drop(&self, cell: &Cell) -> f32 {
         self.baseline() - cell.baseline()
     }
@@ -137,7 +137,7 @@ impl Row {
         self.cells.is_empty()
     }
 
-    /// Cuts the row so that it fits a height, and returns the rest; `None` if no line would fit.
+    /// Cuts the row so that it fits a height, and returns the rest; returns `None` if no line would fit.
     fn split_off(&mut self, height: f32) -> Option<Self> {
         let available = height - self.above - self.below;
         let first_lines = self
@@ -158,16 +158,16 @@ impl Row {
     }
 }
 
-/// The report under way: pages, and the position on the newest one.
+/// A report in progress: its pages, and the position on the newest one.
 #[derive(Debug)]
 pub(super) struct Flow {
     canvas: Canvas,
     y: f32,
-    /// Rows to be printed only together with the row that comes next.
+    /// Rows that are printed only together with the next row.
     held: Vec<Row>,
-    /// Rows to be printed again at the top of each new page.
+    /// Rows that are repeated at the top of each new page.
     repeated: Vec<Row>,
-    /// Characters replaced since the last note.
+    /// Number of characters replaced since the last note.
     replaced: usize,
     bookmarks: Vec<Bookmark>,
     /// Number of section headings so far.
@@ -175,7 +175,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// A flow at the top of its first page.
+    /// Creates a flow at the top of its first page.
     pub(super) fn new() -> Result<Self, ReportError> {
         let mut canvas = Canvas::new()?;
         canvas.start_page();
@@ -190,13 +190,13 @@ impl Flow {
         })
     }
 
-    /// Ends the flow: its pages and its headings.
+    /// Ends the flow and returns its pages and headings.
     pub(super) fn finish(mut self) -> (Canvas, Vec<Bookmark>) {
         self.release(0.0);
         (self.canvas, self.bookmarks)
     }
 
-    /// Lines of a text in a column.
+    /// Returns the lines of a text in a column.
     pub(super) fn lines(&mut self, text: &str, style: Style, width: f32, limit: Limit) -> Vec<Line> {
         let typeface = self.canvas.fonts.get(style.face);
         let wrapped = wrap(text, typeface, style, width, limit);
@@ -204,7 +204,7 @@ impl Flow {
         wrapped.lines.into_iter().map(|text| Line { text, style, decoration: Decoration::Plain }).collect()
     }
 
-    /// Lines of a text that is clickable if it is a plain web address.
+    /// Returns the lines of a text, as a link if it is a plain web address.
     pub(super) fn link_lines(&mut self, url: &str, style: Style, width: f32) -> Vec<Line> {
         if !is_web_address(url) {
             return self.lines(url, style, width, Limit::VALUE);
@@ -216,13 +216,13 @@ impl Flow {
         lines
     }
 
-    /// One line of text, shortened to the column.
+    /// Returns one line of text, shortened to the column.
     pub(super) fn short_line(&self, text: &str, style: Style, width: f32) -> Line {
         let typeface = self.canvas.fonts.get(style.face);
         Line { text: shorten(text, typeface, style, width), style, decoration: Decoration::Plain }
     }
 
-    /// A word in the colour of its meaning, on a light ground.
+    /// Returns a word in the colour of its meaning, on a light background.
     pub(super) fn badge(&mut self, word: &str, tone: Tone, width: f32) -> Line {
         let style = BADGE.colored(tone.solid());
         self.replaced += count_replaced(word, self.canvas.fonts.get(style.face));
@@ -232,7 +232,7 @@ impl Flow {
         }
     }
 
-    /// A white word on a ground of the colour of its meaning.
+    /// Returns a white word on a background in the colour of its meaning.
     pub(super) fn solid_badge(&self, word: &str, tone: Tone, style: Style, width: f32) -> Line {
         Line {
             decoration: Decoration::Badge(tone.solid()),
@@ -240,7 +240,7 @@ impl Flow {
         }
     }
 
-    /// Keeps a row back until the next one is placed, so that both stand on one page.
+    /// Holds a row until the next one is placed, so that both are on one page.
     pub(super) fn hold(&mut self, row: Row) {
         match self.held.last_mut() {
             Some(last) if last.is_space() && row.is_space() => {
@@ -250,7 +250,7 @@ impl Flow {
         }
     }
 
-    /// A numbered heading, kept with what follows and listed in the outline.
+    /// Adds a numbered heading, which stays with its contents and is listed in the outline.
     pub(super) fn section(&mut self, title: &str) {
         self.sections += 1;
         let title = format!("{}  {title}", self.sections);
@@ -266,7 +266,7 @@ impl Flow {
         self.hold(Row::space(7.0));
     }
 
-    /// Places a row, after the rows held back for it.
+    /// Places a row after the held rows.
     pub(super) fn place(&mut self, row: Row) {
         self.release(row.height());
         self.place_in_parts(row);
@@ -280,7 +280,7 @@ impl Flow {
         }
     }
 
-    /// Places the rows of a table under a header that each page repeats.
+    /// Places the rows of a table under a header that is repeated on each page.
     pub(super) fn table(&mut self, header: Row, rows: Vec<Row>) {
         self.hold(header.clone());
         self.release(rows.first().map_or(0.0, Row::height));
@@ -291,8 +291,8 @@ impl Flow {
         self.repeated.pop();
     }
 
-    /// Places the rows that follow a heading, then what `content` places; further pages that
-    /// they reach start with `reminder`.
+    /// Places the rows that follow a heading, then calls `content`. Later pages that they reach start with
+    /// `reminder`.
     pub(super) fn card(&mut self, reminder: Row, rows: Vec<Row>, content: impl FnOnce(&mut Self)) {
         self.release(rows.iter().map(Row::height).sum());
         self.repeated.push(reminder);
@@ -303,7 +303,7 @@ impl Flow {
         self.repeated.pop();
     }
 
-    /// Says how many characters could not be shown since the last such note.
+    /// Places a note with the number of characters that could not be shown since the last note.
     pub(super) fn note_replacements(&mut self) {
         let Some(note) = replacement_note(std::mem::take(&mut self.replaced)) else {
             return;
@@ -312,7 +312,7 @@ impl Flow {
         self.place(Row { cells: vec![full_width(lines)], above: 5.0, ..Row::default() });
     }
 
-    /// Makes room for a height and prints the rows held back.
+    /// Reserves a height and prints the held rows.
     fn release(&mut self, next: f32) {
         let held = std::mem::take(&mut self.held);
         self.reserve(next.min(KEEP_WHOLE) + held.iter().map(Row::height).sum::<f32>());
@@ -337,7 +337,7 @@ impl Flow {
         self.repeated = repeated;
     }
 
-    /// Draws a row, continued on as many pages as it needs.
+    /// Draws a row, on as many pages as it needs.
     fn place_in_parts(&mut self, mut row: Row) {
         let mut fresh_page = false;
         while row.height() > BOTTOM - self.y {
@@ -346,7 +346,7 @@ impl Flow {
                     self.draw(&row);
                     row = rest;
                 }
-                // A line taller than an empty page cannot be moved anywhere better.
+                // A line taller than an empty page does not fit on any page.
                 None if fresh_page => break,
                 None => {}
             }
@@ -419,12 +419,13 @@ impl Flow {
     }
 }
 
-/// A cell over the whole width.
+/// Returns a cell of the whole width.
 pub(super) const fn full_width(lines: Vec<Line>) -> Cell {
     Cell { x: 0.0, width: CONTENT_WIDTH, align: Align::Left, lines }
 }
 
-/// Whether a text may become a clickable link: `http` or `https`, and nothing to hide behind.
+/// Returns whether a text may become a link: `http` or `https`, at most 2,000 bytes, and only visible ASCII
+/// characters.
 fn is_web_address(url: &str) -> bool {
     (url.starts_with("https://") || url.starts_with("http://"))
         && url.len() <= 2_000

@@ -1,8 +1,8 @@
-//! The report of one trail as a PDF file that can be handed to an auditor.
+//! Renders the report of one trail as a PDF file for auditors.
 //!
-//! [`render`] is a pure function of a [`TrailReport`]: no clock, no randomness, nothing from a
-//! request. `text` makes foreign texts harmless, `layout` flows rows over pages, `canvas` and
-//! `document` talk to the PDF library, and the other modules fill the sections.
+//! [`render`] is a pure function of a [`TrailReport`]: it uses no clock, no randomness and nothing from a
+//! request. `text` makes untrusted texts harmless, and `layout` places rows on pages. `canvas` and `document`
+//! use the PDF library, and the other modules build the sections.
 
 mod attestations;
 mod blocks;
@@ -31,7 +31,7 @@ use layout::Flow;
 use style::{CONTENT_WIDTH, MARGIN, NOTE, RULE};
 use text::shorten;
 
-/// Why a report could not be made. Neither depends on what the report says.
+/// The reason why a report could not be rendered. None depends on the contents of the report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
@@ -46,11 +46,11 @@ pub enum ReportError {
     Write(#[from] std::io::Error),
 }
 
-/// The report as a PDF file; equal reports give equal bytes.
+/// Renders the report as a PDF file; equal reports give equal bytes.
 ///
 /// # Errors
 ///
-/// Only if the embedded typeface or the PDF library fail; no content of a report causes that.
+/// The embedded typeface or the PDF library failed; no content of a report causes that.
 pub fn render(report: &TrailReport) -> Result<Vec<u8>, ReportError> {
     let mut flow = Flow::new()?;
     cover::place(&mut flow, report);
@@ -65,7 +65,7 @@ pub fn render(report: &TrailReport) -> Result<Vec<u8>, ReportError> {
     document::write(canvas, &metadata, &bookmarks)
 }
 
-/// Writes the names of the trail and the page number under each page.
+/// Draws the names of the trail and the page number at the bottom of each page.
 fn draw_footers(canvas: &mut Canvas, report: &TrailReport) {
     const RULE_Y: f32 = 798.0;
     const BASELINE: f32 = 810.0;
@@ -92,7 +92,7 @@ fn metadata(canvas: &Canvas, report: &TrailReport) -> Metadata {
     }
 }
 
-/// Organization, flow and trail; long names are shortened so that none hides the others.
+/// Returns organization, flow and trail. Long names are shortened so that none hides the others.
 fn full_name(canvas: &Canvas, report: &TrailReport, width: f32) -> String {
     const SEPARATOR: &str = " / ";
     let names = [&report.organization, &report.flow, &report.trail].map(|name| one_line(canvas, name, width));

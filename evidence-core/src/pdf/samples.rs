@@ -1,4 +1,4 @@
-//! Reports for the tests: a usual trail, an empty one, a large one, and one full of nasty text.
+//! Sample reports for the tests: a usual trail, an empty one, a large one, and one full of hostile text.
 
 use crate::pdf::{
     Approver, Artifact, Attachment, Attestation, Commit, Details, Event, Expectation, ExpectationStatus,
@@ -10,12 +10,12 @@ use crate::time::Timestamp;
 /// 2026-11-20 14:03:22 UTC.
 const START: i64 = 1_795_183_402_000_000;
 
-/// A time some seconds after the start of the sample trail.
+/// Returns a time some seconds after the start of the sample trail.
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_micros(START + seconds * 1_000_000)
 }
 
-/// Some hex digits that depend on a seed.
+/// Returns hex digits derived from a seed.
 fn hex(seed: u64, digits: usize) -> String {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     (0..digits)
@@ -115,7 +115,7 @@ fn suites() -> Vec<Suite> {
     ]
 }
 
-/// A trail as a careful team would have it, with one finding.
+/// Returns a realistic trail with one finding.
 pub(crate) fn usual() -> TrailReport {
     let fingerprint = hex(7, 64);
     let target = format!("payments-api (sha256 {}…)", fingerprint.get(..12).unwrap_or_default());
@@ -236,7 +236,7 @@ fn events(texts: &[&str]) -> Vec<Event> {
         .collect()
 }
 
-/// A trail that was only just begun.
+/// Returns a trail that has just begun.
 pub(crate) fn empty() -> TrailReport {
     TrailReport {
         organization: "acme".to_owned(),
@@ -261,7 +261,7 @@ pub(crate) fn empty() -> TrailReport {
     }
 }
 
-/// The usual trail with that many attestations, expectations and events.
+/// Returns the usual trail with this number of attestations, expectations and events.
 pub(crate) fn large(attestations: u32) -> TrailReport {
     let mut report = usual();
     let slots = (0..attestations).map(u64::from);
@@ -285,7 +285,7 @@ pub(crate) fn large(attestations: u32) -> TrailReport {
     report
 }
 
-/// The usual trail with one text in every place that takes a text.
+/// Returns the usual trail with one text in every text field.
 pub(crate) fn with_text_everywhere(text: &str) -> TrailReport {
     let any = || text.to_owned();
     let commit =

@@ -37,7 +37,7 @@ const ATTACHMENTS: Table<5> = Table([
     right("Bytes", 62.0),
 ]);
 
-/// What the template expects against what was reported.
+/// Places the expectations of the template and their status.
 pub(super) fn place_expectations(flow: &mut Flow, expectations: &[Expectation]) {
     flow.section("Expected and reported");
     if expectations.is_empty() {
@@ -86,7 +86,7 @@ fn expectation_row(flow: &mut Flow, expectation: &Expectation) -> Row {
     EXPECTATIONS.row(flow, values)
 }
 
-/// Each artifact with its fingerprint and where it ran.
+/// Places each artifact with its fingerprint and its runs.
 pub(super) fn place_artifacts(flow: &mut Flow, report: &TrailReport) {
     flow.section("Artifacts");
     if report.artifacts.is_empty() {
@@ -99,7 +99,7 @@ pub(super) fn place_artifacts(flow: &mut Flow, report: &TrailReport) {
     flow.note_replacements();
 }
 
-/// That not all runs are shown, where that is so.
+/// Places a note if not all runs are shown.
 fn place_note_of_runs(flow: &mut Flow, report: &TrailReport) {
     if let Some(shown) = report.newest_runs {
         let shown = grouped(shown);
@@ -171,7 +171,7 @@ fn place_runs(flow: &mut Flow, runs: &[Run], nowhere: &str) {
     RUNS.place(flow, rows);
 }
 
-/// The event history.
+/// Places the event history.
 pub(super) fn place_events(flow: &mut Flow, report: &TrailReport) {
     flow.section("Event history");
     if report.events.is_empty() {
@@ -191,7 +191,7 @@ pub(super) fn place_events(flow: &mut Flow, report: &TrailReport) {
     flow.note_replacements();
 }
 
-/// The attached files.
+/// Places the attached files.
 pub(super) fn place_attachments(flow: &mut Flow, attachments: &[Attachment]) {
     flow.section("Attachments");
     if attachments.is_empty() {
@@ -215,7 +215,7 @@ pub(super) fn place_attachments(flow: &mut Flow, attachments: &[Attachment]) {
     flow.note_replacements();
 }
 
-/// The meaning of a compliance word.
+/// Returns the colour of a compliance word.
 fn word_tone(word: &str) -> Tone {
     match word {
         "COMPLIANT" => Tone::Good,

@@ -1,4 +1,4 @@
-//! Page geometry, type sizes and colours of the report, in one place so that the sections agree.
+//! Page geometry, type sizes and colours of the report, in one place so that the sections are consistent.
 //!
 //! Lengths are PDF points, measured from the top left corner of the page.
 
@@ -8,9 +8,9 @@ pub(super) const PAGE_WIDTH: f32 = 595.28;
 pub(super) const PAGE_HEIGHT: f32 = 841.89;
 /// Left and right margin.
 pub(super) const MARGIN: f32 = 48.0;
-/// Where the content of a page starts.
+/// Top of the content of a page.
 pub(super) const TOP: f32 = 46.0;
-/// Where the content of a page ends; the footer stands below.
+/// Bottom of the content of a page; the footer is below.
 pub(super) const BOTTOM: f32 = 784.0;
 /// Width between the margins.
 pub(super) const CONTENT_WIDTH: f32 = PAGE_WIDTH - 2.0 * MARGIN;
@@ -35,7 +35,7 @@ pub(super) enum Face {
     Bold,
 }
 
-/// How a line of text looks.
+/// The appearance of a line of text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Style {
     pub(super) face: Face,
@@ -48,17 +48,17 @@ impl Style {
         Self { face, size, color }
     }
 
-    /// Height of a line.
+    /// Returns the height of a line.
     pub(super) fn leading(self) -> f32 {
         self.size * 1.4
     }
 
-    /// Distance from the top of a line to its baseline.
+    /// Returns the distance from the top of a line to its baseline.
     pub(super) fn baseline(self) -> f32 {
         self.size * 1.07
     }
 
-    /// The same style in another colour.
+    /// Returns the same style in another colour.
     pub(super) const fn colored(self, color: Rgb) -> Self {
         Self { color, ..self }
     }
@@ -82,7 +82,7 @@ pub(super) const EYEBROW: Style = Style::new(Face::Bold, 8.0, MUTED);
 pub(super) const BADGE: Style = Style::new(Face::Bold, 7.0, INK);
 pub(super) const BIG_BADGE: Style = Style::new(Face::Bold, 11.0, WHITE);
 
-/// What a state means for the reader; its colour never stands without a word.
+/// The meaning of a state for the reader. Its colour is never used without a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
     Good,
@@ -92,7 +92,7 @@ pub(super) enum Tone {
 }
 
 impl Tone {
-    /// The full colour.
+    /// Returns the full colour.
     pub(super) const fn solid(self) -> Rgb {
         match self {
             Self::Good => Rgb(0x1a, 0x7f, 0x4b),
@@ -102,7 +102,7 @@ impl Tone {
         }
     }
 
-    /// The light background behind a word in the full colour.
+    /// Returns the light background for a word in the full colour.
     pub(super) const fn tint(self) -> Rgb {
         match self {
             Self::Good => Rgb(0xe2, 0xf4, 0xea),

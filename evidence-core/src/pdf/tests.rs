@@ -1,4 +1,4 @@
-//! What a reader of the report, and a program that compares two of them, may rely on.
+//! Tests the guarantees for readers of the report, and for programs that compare two reports.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ fn document(report: &TrailReport) -> Document {
     Document::load_mem(&pdf(report)).expect("a readable PDF")
 }
 
-/// The text of each page, without the white space that line breaks bring.
+/// Returns the text of each page, without the white space from line breaks.
 fn pages(report: &TrailReport) -> Vec<String> {
     let document = document(report);
     document
@@ -117,7 +117,7 @@ fn every_recorded_fact_is_somewhere_in_the_report() {
         facts.extend([attachment.file_name.as_str(), &attachment.sha256, "1,482,013"]);
     }
     for fact in facts {
-        // Two columns may share a baseline, so that a wrapped value is not one run of text.
+        // Two columns may share a baseline, so a wrapped value is not one run of text.
         let found = fact.split_whitespace().all(|word| text.contains(word) || halves_occur(&text, word));
         assert!(found, "{fact} is missing");
     }
@@ -163,13 +163,13 @@ fn an_artifact_that_is_called_trail_is_told_from_the_trail() {
         expectation.scope = expectation.scope.take().map(|_| "trail".to_owned());
     }
     let text = pages(&report).concat();
-    // A heading is followed by that of its table.
+    // The heading is followed by that of its table.
     for heading in ["Trail", "Artifact trail"] {
         assert!(text.contains(&squeezed(&format!("{heading} Name Type State"))), "{heading}: {text}");
     }
 }
 
-/// Whether a long word occurs in two long parts, as it does when a narrow column breaks it.
+/// Returns whether a long word occurs in two long parts, as when a narrow column breaks it.
 fn halves_occur(text: &str, word: &str) -> bool {
     const SHORTEST: usize = 8;
     word.char_indices()
@@ -372,7 +372,7 @@ fn a_cut_text_says_how_much_is_missing() {
     assert!(text.contains("[cuthere:1000morecharacters]"));
 }
 
-/// Where text may stand, and what may go wrong in it.
+/// Texts with unusual characters and lengths.
 fn any_text() -> impl Strategy<Value = String> {
     prop_oneof![any::<String>(), "\\PC{0,200}", "[ \\t\\n\\r/a-z0-9\u{200b}\u{202e}é漢-]{0,400}",]
 }

@@ -1,21 +1,21 @@
-//! Turns any text into lines that are harmless and fit a width.
+//! Turns any text into harmless lines that fit a width.
 //!
-//! Names and descriptions come from reporters and may hold anything: control characters, writing
-//! that the embedded typeface lacks, or 64 KiB without a space. Whatever cannot be shown becomes a
-//! visible box and is counted, so that nothing disappears from an audit document unnoticed.
+//! Names and descriptions come from reporters and may contain anything: control characters, scripts that the
+//! embedded typeface lacks, or 64 KiB without a space. A character that cannot be shown is replaced with a
+//! visible box and counted, so that an audit document never hides one silently.
 
 use super::{
     font::{REPLACEMENT, Typeface},
     style::Style,
 };
 
-/// What a tab prints as.
+/// The replacement of a tab.
 const TAB: &str = "    ";
 
-/// After these characters a word that is too long for a line may be broken.
+/// Characters after which a word that is too long for a line may be broken.
 const BREAK_AFTER: [char; 12] = ['/', '-', '_', '.', ':', ',', ';', '@', '=', '&', '?', '+'];
 
-/// How much of a text is printed before it is cut visibly.
+/// The maximum printed length of a text, after which it is cut visibly.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
     pub(super) chars: usize,
@@ -23,11 +23,11 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    /// For the title of the document, which repeats the name in full below.
+    /// For the title of the document; the full name is printed below.
     pub(super) const TITLE: Self = Self::new(160, 4);
     /// For a cell of a table.
     pub(super) const CELL: Self = Self::new(600, 40);
-    /// For a value that has the width of the page.
+    /// For a value as wide as the page.
     pub(super) const VALUE: Self = Self::new(4_000, 120);
     /// For user data.
     pub(super) const DATA: Self = Self::new(6_000, 160);
@@ -37,15 +37,15 @@ impl Limit {
     }
 }
 
-/// A text made ready to print.
+/// A text prepared for printing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Wrapped {
     pub(super) lines: Vec<String>,
-    /// How many characters are shown as [`REPLACEMENT`].
+    /// Number of characters shown as [`REPLACEMENT`].
     pub(super) replaced: usize,
 }
 
-/// Breaks a text into lines of a width.
+/// Wraps a text into lines of a width.
 pub(super) fn wrap(text: &str, typeface: &Typeface, style: Style, width: f32, limit: Limit) -> Wrapped {
     let shown = visible(&cut(text.trim_end(), limit), typeface);
     let mut lines = Lines::new(typeface, typeface.capacity(width, style.size));
@@ -55,7 +55,7 @@ pub(super) fn wrap(text: &str, typeface: &Typeface, style: Style, width: f32, li
     Wrapped { lines: lines.done, replaced: shown.replaced }
 }
 
-/// One line of a text, shortened with an ellipsis to fit a width.
+/// Returns a text as one line, shortened with an ellipsis to fit a width.
 pub(super) fn shorten(text: &str, typeface: &Typeface, style: Style, width: f32) -> String {
     let shown = visible(text, typeface).text.replace('\n', " ");
     let capacity = typeface.capacity(width, style.size);
@@ -74,12 +74,12 @@ pub(super) fn shorten(text: &str, typeface: &Typeface, style: Style, width: f32)
     format!("{}…", kept.trim_end())
 }
 
-/// How many characters of a text cannot be shown.
+/// Returns the number of characters of a text that cannot be shown.
 pub(super) fn count_replaced(text: &str, typeface: &Typeface) -> usize {
     visible(text, typeface).replaced
 }
 
-/// Cuts a text at its limit and says how much is not shown.
+/// Cuts a text at its limit and appends the number of hidden characters.
 fn cut(text: &str, limit: Limit) -> String {
     let by_lines =
         text.match_indices('\n').nth(limit.lines.saturating_sub(1)).map_or(text.len(), |(at, _)| at);
@@ -97,7 +97,7 @@ struct Visible {
     replaced: usize,
 }
 
-/// Replaces what has no visible form: the result has only glyphs, spaces and line feeds.
+/// Replaces characters without a visible form. The result has only glyphs, spaces and line feeds.
 fn visible(text: &str, typeface: &Typeface) -> Visible {
     let mut shown = Visible { text: String::with_capacity(text.len()), replaced: 0 };
     let mut chars = text.chars().peekable();
@@ -117,12 +117,13 @@ fn visible(text: &str, typeface: &Typeface) -> Visible {
     shown
 }
 
-/// The spaces of Unicode (category Zs): all print as one plain space.
+/// Returns whether a character is a Unicode space (category Zs). All are printed as one plain space.
 const fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}')
 }
 
-/// Characters that print nothing or change how others print: a way to make two names look alike.
+/// Returns whether a character is invisible or changes how others are printed. Such characters could make two
+/// names look alike.
 const fn is_invisible(c: char) -> bool {
     matches!(
         c,
@@ -141,7 +142,7 @@ const fn is_invisible(c: char) -> bool {
     )
 }
 
-/// Fills lines greedily.
+/// Wraps text greedily.
 struct Lines<'a> {
     typeface: &'a Typeface,
     /// Width of a line in font units.
@@ -156,7 +157,7 @@ impl<'a> Lines<'a> {
         Self { typeface, capacity, done: Vec::new(), current: String::new(), units: 0 }
     }
 
-    /// Adds a line of the text, which becomes at least one line of print.
+    /// Adds a line of the text, which becomes at least one printed line.
     fn add(&mut self, line: &str) {
         for word in line.split_inclusive(' ') {
             if self.typeface.units(word.trim_end()) <= self.capacity {
@@ -168,7 +169,7 @@ impl<'a> Lines<'a> {
         self.finish_line();
     }
 
-    /// Adds a word wider than a line, broken after punctuation if there is any.
+    /// Adds a word wider than a line, broken after punctuation if possible.
     fn push_long(&mut self, word: &str) {
         for part in word.split_inclusive(BREAK_AFTER) {
             if self.typeface.units(part.trim_end()) <= self.capacity {
@@ -198,7 +199,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The note that explains replaced characters, if there were any.
+/// Returns the note that explains replaced characters, or `None` if there were none.
 pub(super) fn replacement_note(replaced: usize) -> Option<String> {
     let subject = match replaced {
         0 => return None,

@@ -1,17 +1,20 @@
-//! Whether a trail and its artifacts have what their template asks for. The inputs are the reports
-//! of one trail, in any order; the newest report of a name decides, by its place in the ledger and
-//! not by its time. An attestation that failed makes everything above it non-compliant, expected
-//! or not; otherwise one that is missing makes it incomplete. What is missing on the trail is
-//! missing for each of its artifacts too.
+//! Evaluates whether a trail and its artifacts meet their template.
 //!
-//! The verdict on content in a trail has one definition ([`scopes::Reports`] has its inputs), and every answer that shows the
-//! verdict derives it from that: the content needs what the template asks of *every* name that the trail reported it by,
-//! and of the trail. Attestations of the content count by whatever name they call it. Neither a later report of the same
-//! content by another name nor a report of other content by its name lifts a requirement.
+//! The inputs are the reports of one trail, in any order. The newest report of a name decides; "newest" means
+//! the highest ledger index, not the latest time. A failed attestation makes everything above it
+//! non-compliant, whether or not the template expects it. Otherwise a missing attestation makes it
+//! incomplete. An attestation that is missing on the trail is also missing for each artifact of the trail.
 //!
-//! Every attestation is listed in its scope (`Scopes` decides which that is): that of the trail,
-//! of an artifact, or of an artifact of which it waits to be reported. The verdict on the trail itself goes by the newest
-//! content of each name: a later artifact of the same template name and of other content replaces an earlier one there.
+//! The verdict on content in a trail has one definition, and every response that shows the verdict derives it
+//! from that definition; [`scopes::Reports`] holds its inputs. The content must meet the requirements of
+//! *every* name that the trail reported it under, and those of the trail. Attestations of the content count
+//! under whatever name they refer to it. A requirement stays in force when the same content is later reported
+//! under another name, or other content under the same name.
+//!
+//! `Scopes` assigns attestations to scopes, where the effective ones are listed. A scope is the trail, an
+//! artifact, or an artifact that is still to be reported. An attestation whose content was replaced
+//! everywhere belongs to no scope. The verdict on the trail itself uses the newest content of each name.
+//! There, a later artifact replaces an earlier one that has the same template name and other content.
 
 mod contents;
 mod listing;
@@ -36,9 +39,11 @@ pub use self::state::{ArtifactState, State, UnknownState};
 use super::template::{ARTIFACT, Requirement, Template};
 use crate::time::{Seconds, Timestamp};
 
-/// The names that content of a trail was given in its flow, by fingerprint: each with the ledger index of the first report by
-/// it. They count for content that the trail reported without a name before it reported it by one: all that the flow had given
-/// it by then.
+/// The names that a flow has given to content of a trail, by fingerprint. Each name maps to the ledger index
+/// of the first report that used it.
+///
+/// These names apply to content that the trail reported without a name before it reported it under one. Only
+/// names that the flow had given by then apply.
 pub type EarlierNames = BTreeMap<String, BTreeMap<String, u64>>;
 
 /// One report of an artifact in the trail.
@@ -52,20 +57,20 @@ pub struct ReportedArtifact {
     pub name: String,
     /// Commit it was built from; `""` if the report has none.
     pub commit: String,
-    /// When it was reported.
+    /// Time of the report.
     pub at: Timestamp,
-    /// Its place in the ledger, unique in the trail. Larger is newer.
+    /// Its ledger index, unique in the trail. Larger is newer.
     pub index: u64,
 }
 
 impl ReportedArtifact {
-    /// What a later report has to have in common with it to replace it.
+    /// Returns the slot of this report; a later report of the same slot replaces it.
     fn slot(&self) -> Slot<'_> {
         if self.name.is_empty() { Slot::Content(&self.fingerprint) } else { Slot::Named(&self.name) }
     }
 }
 
-/// What an attestation is about.
+/// The subject of an attestation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Binding {
     /// The trail.
@@ -79,21 +84,22 @@ pub enum Binding {
     Named {
         /// Template reference name.
         name: String,
-        /// Commit. `""` binds to nothing.
+        /// Commit; `""` matches no artifact.
         commit: String,
     },
 }
 
-/// A commit as it was told. Of a hash in full the case of the digits makes no difference.
+/// A commit as it was reported. The comparison ignores case if the value is a full hash (40 or 64 hex
+/// digits).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Commit<'a> {
     told: &'a str,
-    /// Whether it is a hash with capital digits.
+    /// Whether the value is a full hash with uppercase digits.
     has_capitals: bool,
 }
 
 impl<'a> Commit<'a> {
-    /// A commit told so.
+    /// Wraps a commit as it was reported.
     pub(crate) fn new(told: &'a str) -> Self {
         let is_hash = matches!(told.len(), 40 | 64) && told.bytes().all(|byte| byte.is_ascii_hexdigit());
         Self { told, has_capitals: is_hash && told.bytes().any(|byte| byte.is_ascii_uppercase()) }
@@ -124,20 +130,21 @@ impl Ord for Commit<'_> {
     }
 }
 
-/// An artifact as attestations speak of it.
+/// A way in which an attestation refers to an artifact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject<'a> {
     /// By its content.
     Content(&'a str),
     /// By its template name and commit.
     Built(&'a str, Commit<'a>),
-    /// Called so by attestations that failed, whatever their commit. It includes what was reported without a commit: whether
-    /// these are about it is unknown, so that what failed counts for it, and what is compliant does not.
+    /// By a template name, in failed attestations of any commit. It applies to artifacts that were reported
+    /// without a commit. It is unknown whether these attestations refer to such an artifact, so failed ones
+    /// count for it and compliant ones do not.
     Failed(&'a str),
 }
 
 impl Binding {
-    /// The artifact it is about; none when it is about the trail.
+    /// Returns the artifact that the binding refers to, or `None` for the trail.
     fn subject(&self) -> Option<Subject<'_>> {
         match self {
             Self::Trail => None,
@@ -148,8 +155,8 @@ impl Binding {
 }
 
 impl ReportedArtifact {
-    /// This report, after one by each of these names that its content was given before it. Content that is evaluated without
-    /// a trail needs what all of its names ask, as in a trail.
+    /// Returns this report, preceded by one report for each name in `given` that the content had before it.
+    /// Content that is evaluated without a trail must meet the requirements of all its names, as in a trail.
     pub(crate) fn after_those_by(self, given: &BTreeMap<String, u64>) -> Vec<Self> {
         let before = given.iter().filter(|(name, first)| **name != self.name && **first < self.index);
         let by_name =
@@ -159,13 +166,13 @@ impl ReportedArtifact {
         reports
     }
 
-    /// What attestations may call it.
+    /// Returns the subjects by which attestations may refer to this artifact.
     fn subjects(&self) -> impl Iterator<Item = Subject<'_>> {
         let built = (!self.name.is_empty()).then(|| self.called(&self.name));
         std::iter::once(Subject::Content(&self.fingerprint)).chain(built)
     }
 
-    /// What attestations may call it that name it so.
+    /// Returns the subject by which attestations refer to this artifact under the given name.
     fn called<'n>(&'n self, name: &'n str) -> Subject<'n> {
         if self.commit.is_empty() {
             Subject::Failed(name)
@@ -182,24 +189,25 @@ pub struct ReportedAttestation {
     pub id: String,
     /// Name of the attestation.
     pub name: String,
-    /// Reported type. Of an override: the type it was told that the original has.
+    /// The reported type. For an override: the type of the original, as the client reported it.
     pub kind: String,
     /// The verdict recorded with it.
     pub is_compliant: bool,
-    /// When it was reported.
+    /// Time of the report.
     pub at: Timestamp,
-    /// Its place in the ledger, unique in the trail. Larger is newer.
+    /// Its ledger index, unique in the trail. Larger is newer.
     pub index: u64,
-    /// What it is about.
+    /// The subject of the attestation.
     pub binding: Binding,
-    /// Of an override, which replaces the verdict of the attestation of its name: `overridden by NAME: REASON`.
+    /// Only for an override, which replaces the verdict of the attestation of the same name: `overridden by
+    /// NAME: REASON`.
     pub override_info: Option<Arc<str>>,
-    /// The identifier of the control that it is a decision about.
+    /// The identifier of the control that this decision refers to.
     pub control: Option<String>,
 }
 
 impl ReportedAttestation {
-    /// Whether it replaces the verdict of the attestation of its name.
+    /// Returns whether this report replaces the verdict of the attestation of the same name.
     pub const fn is_override(&self) -> bool {
         self.override_info.is_some()
     }
@@ -209,9 +217,9 @@ impl ReportedAttestation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Completeness {
-    /// It was.
+    /// It was reported.
     Complete,
-    /// It is expected, and was not.
+    /// It is expected but was not reported.
     Missing,
 }
 
@@ -226,12 +234,15 @@ pub struct AttestationStatus {
     /// The reported type, or the expected one while it is missing.
     #[serde(rename = "attestation_type")]
     pub kind: String,
-    /// The id of the report: of an overridden one if there is one, else of the override itself; null while it is missing.
+    /// The id of the overridden report if there is one, otherwise the id of the override; null while the
+    /// attestation is missing.
     pub attestation_id: Option<String>,
-    /// The id of the override, if one decides. Despite the key's name, the overridden one is `attestation_id`.
+    /// The id of the override, if an override decides the verdict. Despite the key's name, the overridden
+    /// report is `attestation_id`.
     #[serde(rename = "overridden_attestation_id")]
     pub override_id: Option<String>,
-    /// Who overrode it and why: `overridden by NAME: REASON`. Absent where no override decides.
+    /// The user who overrode it and the reason: `overridden by NAME: REASON`. Absent if no override decides
+    /// the verdict.
     #[serde(serialize_with = "as_text", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub override_info: Option<Arc<str>>,
@@ -239,7 +250,7 @@ pub struct AttestationStatus {
     pub status: Completeness,
     /// The verdict; null while it is missing.
     pub is_compliant: Option<bool>,
-    /// Whether nothing in the template asks for it.
+    /// Whether the template does not require it.
     pub unexpected: bool,
 }
 
@@ -271,40 +282,41 @@ impl AttestationStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ArtifactStatus {
-    /// Template reference name; of an artifact without one, its fingerprint. What attestations of
-    /// another commit wait for, beside the one listed under its name, is `name@commit`.
+    /// The template reference name, or the fingerprint of an artifact without one. An entry for attestations
+    /// that await another commit, beside the entry of that name, is called `name@commit`.
     #[serde(skip)]
     pub name: String,
-    /// The SHA-256 of the content that was reported last; null while it is missing.
+    /// The SHA-256 of the content that was reported last; null while the artifact is missing.
     #[serde(rename = "artifact_fingerprint")]
     pub fingerprint: Option<String>,
-    /// The id of the newest report; null while it is missing.
+    /// The id of the newest report; null while the artifact is missing.
     pub artifact_id: Option<String>,
     /// The verdict.
     #[serde(rename = "status")]
     pub state: ArtifactState,
-    /// The verdict as a truth value; null while the artifact is missing.
+    /// Whether the verdict is compliant; null while the artifact is missing.
     pub is_compliant: Option<bool>,
-    /// Expected attestations in the order of the template, then the unexpected ones in the order
-    /// in which they were first reported. What is listed for an artifact before is not listed again
-    /// once the artifacts of the trail have 100,000 lines; the verdict tells of all of it.
+    /// Expected attestations in the order of the template, then the unexpected ones in the order in which
+    /// they were first reported. After the artifacts of the trail have 100,000 lines in total, lines that an
+    /// earlier artifact lists are not repeated. The verdict still covers all of them.
     #[serde(rename = "attestations_statuses")]
     pub attestations: Vec<AttestationStatus>,
-    /// Whether the template does not ask for it: an artifact of another name, or one that
-    /// attestations wait for all the same.
+    /// Whether the template does not expect this artifact. Such an artifact was reported, or attestations
+    /// await it.
     pub unexpected: bool,
-    /// What no line says about the verdict: the template cannot be read, it expects no artifact of this name, or an earlier
-    /// report gave the artifact a name by which more is asked of it. Absent where nothing is to be said.
+    /// The reason for the verdict, if no line shows it. Either the template cannot be read, or it expects no
+    /// artifact of this name, or an earlier report gave the artifact a name with more requirements. Absent if
+    /// there is nothing to add.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_info: Option<String>,
-    /// When the newest report that bears on the verdict was made, in epoch seconds.
+    /// Time of the newest report that affects the verdict, in epoch seconds.
     #[serde(serialize_with = "as_seconds")]
     #[schemars(with = "Seconds")]
     pub evaluated_at: Timestamp,
 }
 
 impl ArtifactStatus {
-    /// Puts another verdict in the place of its own, with the reason where no line accounts for it.
+    /// Replaces the verdict, and sets the reason if no line shows it.
     pub(crate) fn set_state(&mut self, state: State, reason: Option<String>) {
         self.state = ArtifactState::Reported(state);
         self.is_compliant = Some(state.is_compliant());
@@ -321,18 +333,18 @@ pub struct TrailStatus {
     pub state: State,
     /// Whether the verdict is `COMPLIANT`.
     pub is_compliant: bool,
-    /// Why the verdict is what no line accounts for: the template cannot be read.
+    /// The reason for the verdict, if no line shows it: the template cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_info: Option<String>,
-    /// Time of the newest report in the trail, or of its begin.
+    /// Time of the newest report in the trail, or of the start of the trail.
     #[serde(serialize_with = "as_seconds")]
     pub evaluated_at: Timestamp,
-    /// Attestations of the trail itself: the expected ones in the order of the template, then the
-    /// unexpected ones in the order in which they were first reported.
+    /// Attestations of the trail itself: the expected ones in the order of the template, then the unexpected
+    /// ones in the order in which they were first reported.
     #[serde(rename = "attestations_statuses")]
     pub attestations: Vec<AttestationStatus>,
-    /// Expected artifacts in the order of the template, then the unexpected ones in the order in
-    /// which they, or an attestation that waits for them, were first reported.
+    /// Expected artifacts in the order of the template, then the unexpected ones. The unexpected ones are
+    /// ordered by the first report of the artifact or of an attestation that awaits it.
     #[serde(rename = "artifacts_statuses", serialize_with = "by_name")]
     pub artifacts: Vec<ArtifactStatus>,
 }
@@ -353,7 +365,7 @@ fn by_name<S: Serializer>(artifacts: &[ArtifactStatus], serializer: S) -> Result
     map.end()
 }
 
-/// The state of a trail from everything that was reported in it, in any order.
+/// Evaluates a trail from all its reports, which may be in any order.
 pub fn evaluate(
     template: &Template,
     begun_at: Timestamp,
@@ -366,7 +378,7 @@ pub fn evaluate(
     let artifacts_statuses = evaluate_artifacts(template, begun_at, &trail, scopes);
     let states = artifacts_statuses.iter().flat_map(|artifact| {
         let (lines, state) = match artifact.state {
-            // What waits for an artifact counts before that is reported.
+            // Attestations that await an artifact count before the artifact is reported.
             ArtifactState::Missing => (artifact.attestations.as_slice(), None),
             ArtifactState::Reported(state) => (&[][..], Some(state)),
         };
@@ -393,8 +405,8 @@ pub fn evaluate(
     }
 }
 
-/// The ids of the attestations whose verdicts count, for the trail or for any content that was reported to it: the newest of
-/// each name in each scope. All others are superseded.
+/// Returns the ids of the attestations that decide a verdict, for the trail or for any reported content. They
+/// are the newest of each name in each scope; all others are superseded.
 pub fn deciding<'a>(
     artifacts: &'a [ReportedArtifact],
     attestations: &'a [ReportedAttestation],
@@ -408,8 +420,8 @@ pub fn deciding<'a>(
     newest
 }
 
-/// The attestations that an override replaces, for the trail or for any content that was reported to it, by id: each with
-/// who overrode it and why.
+/// Returns the attestations that an override replaces, for the trail or for any reported content. Maps each
+/// id to who overrode it and why.
 pub fn overridden_by<'a>(
     artifacts: &'a [ReportedArtifact],
     attestations: &'a [ReportedAttestation],
@@ -427,8 +439,10 @@ pub fn overridden_by<'a>(
     found
 }
 
-/// The places in the ledger of those of these attestations that are about this content. The artifacts are all its reports to the
-/// trail, the attestations all those of one name or more there, in any order.
+/// Returns the ledger indexes of the attestations that refer to this content.
+///
+/// `artifacts` must hold all reports of the content in the trail. `attestations` must hold all attestations
+/// of one or more names in the trail. Both may be in any order.
 pub(crate) fn about_content(
     fingerprint: &str,
     artifacts: &[ReportedArtifact],
@@ -439,7 +453,8 @@ pub(crate) fn about_content(
     about.into_iter().map(|attestation| attestation.index).collect()
 }
 
-/// Visits the effective attestation of each name: of the trail, of each content, and of what waits for an artifact.
+/// Visits the effective attestation of each name in each scope: the trail, each content, and each awaited
+/// artifact.
 fn in_each_scope<'a>(scopes: &Scopes<'a>, mut visit: impl FnMut(Effective<'a>)) {
     let mut visit_all =
         |scope: &[&'a ReportedAttestation]| effective(scope).into_values().for_each(&mut visit);
@@ -450,8 +465,8 @@ fn in_each_scope<'a>(scopes: &Scopes<'a>, mut visit: impl FnMut(Effective<'a>)) 
     }
 }
 
-/// The state of the content of one report in its trail. The artifacts and attestations are all those of the trail, in any
-/// order.
+/// Evaluates the content of one report in its trail. `artifacts` and `attestations` must hold all reports of
+/// the trail, in any order.
 pub fn evaluate_artifact(
     template: &Template,
     artifact: &ReportedArtifact,
@@ -462,7 +477,7 @@ pub fn evaluate_artifact(
     evaluate_in_trail(template, artifact, artifacts, attestations, earlier).0
 }
 
-/// The same as [`evaluate_artifact`], with the lines of the trail after its own: all that it takes.
+/// Does the same as [`evaluate_artifact`], and appends the lines of the trail to those of the artifact.
 pub(crate) fn evaluate_artifact_with_trail(
     template: &Template,
     artifact: &ReportedArtifact,
@@ -492,7 +507,8 @@ fn evaluate_in_trail(
     (reported_status(template, &trail, artifact, (&own, &by_name), lines), trail)
 }
 
-/// The names of the attestations that content of these template names needs: those of its slots, then those of its trail.
+/// Returns the names of the attestations that content of these template names needs: those of its artifacts
+/// in the template, then those of the trail.
 pub(crate) fn expected_names<'n>(
     template: &Template,
     artifact_names: impl IntoIterator<Item = &'n str>,
@@ -504,14 +520,15 @@ pub(crate) fn expected_names<'n>(
     names.cloned().collect()
 }
 
-/// A template that is a list of names has one slot: also for the artifacts of clients that know no template's names.
+/// Returns the requirements of a template for artifacts of this name. A template that is a list of names has
+/// one slot. Artifacts without a name use it too, because their clients predate template names.
 fn expected_of<'t>(template: &'t Template, artifact_name: &str) -> &'t [Requirement] {
     let is_of_older_client = artifact_name.is_empty() && template.names().is_some();
     let slot = if is_of_older_client { ARTIFACT } else { artifact_name };
     template.artifact(slot).map_or(&[], |artifact| &artifact.attestations)
 }
 
-/// What the template expects of content of all these names, each requirement once.
+/// Returns the requirements of the template for content that has all these names, each requirement once.
 fn expected_by<'t>(template: &'t Template, names: &BTreeSet<&str>) -> Vec<&'t Requirement> {
     let expected = names.iter().flat_map(|name| expected_of(template, name));
     let mut seen = BTreeSet::new();
@@ -556,16 +573,16 @@ fn evaluate_artifacts(
     statuses
 }
 
-/// What is to be said of content by its names in the trail.
+/// The part of a verdict's explanation that depends on the names of the content in the trail.
 #[derive(Clone, Debug, Default)]
 struct ByName<'n> {
-    /// The requirements that nothing reported meets, by name and type.
+    /// The requirements that no report meets, by name and type.
     missing: BTreeSet<(String, String)>,
-    /// The first of the names by which one of them is required.
+    /// The first of the names that has an unmet requirement.
     lacking: Option<&'n str>,
     /// Whether the template expects an artifact of one of the names.
     is_expected: bool,
-    /// The first of the names, if there is one.
+    /// The first of the names that is not empty.
     called: Option<&'n str>,
 }
 
@@ -581,15 +598,15 @@ impl<'n> ByName<'n> {
         by_name
     }
 
-    /// Whether something is missing that is required of content of this name.
+    /// Returns whether content of this name lacks something that the template requires.
     fn lacks_one_of(&self, template: &Template, name: &str) -> bool {
         let is_missing =
             |one: &Requirement| self.missing.contains(&(one.name.clone(), one.kind.as_str().to_owned()));
         !self.missing.is_empty() && expected_of(template, name).iter().any(is_missing)
     }
 
-    /// Why content that is called `shown` does not comply, if that is because of another name: nothing where the trail lacks
-    /// something as well.
+    /// Returns why content shown as `shown` is incomplete, if the reason is a requirement of another of its
+    /// names. Returns `None` if the trail is not compliant either.
     fn reason(&self, template: &Template, shown: &str, (state, trail): (State, State)) -> Option<String> {
         if (state, trail) != (State::Incomplete, State::Compliant) || self.lacks_one_of(template, shown) {
             return None;
@@ -598,14 +615,14 @@ impl<'n> ByName<'n> {
         Some(format!("It is evaluated as '{name}' too, which an earlier report called it"))
     }
 
-    /// What no line says about the verdict on content that is called `shown`.
+    /// Returns the explanation of the verdict on content shown as `shown`, if its lines do not show one.
     fn info(&self, template: &Template, shown: &str, states: (State, State)) -> Option<String> {
         let reason = template.unreadable().map(str::to_owned);
         let reason = reason.or_else(|| self.reason(template, shown, states));
         reason.or_else(|| self.unexpected(template, shown))
     }
 
-    /// Says that the template expects no artifact of any of the names, if that is so.
+    /// Returns a message if the template expects no artifact of any of the names.
     fn unexpected(&self, template: &Template, shown: &str) -> Option<String> {
         if self.is_expected {
             return None;
@@ -623,7 +640,7 @@ impl<'n> ByName<'n> {
     }
 }
 
-/// How an artifact stands of which these lines are listed.
+/// Returns the status of a reported artifact, with these lines.
 fn reported_status(
     template: &Template,
     trail: &ScopeStatus,
@@ -649,7 +666,8 @@ fn reported_status(
     }
 }
 
-/// An artifact that nobody reported, but the template expects or attestations wait for.
+/// Returns the status of an artifact that was not reported, but that the template expects or attestations
+/// await.
 fn evaluate_missing(
     name: String,
     unexpected: bool,
@@ -674,7 +692,8 @@ fn latest(at: Timestamp, scopes: [&ScopeStatus; 2]) -> Timestamp {
     scopes.into_iter().filter_map(|scope| scope.reported_at).fold(at, Timestamp::max)
 }
 
-/// What failed outweighs what is missing; of a template that cannot be read, something always is.
+/// Returns the combined verdict. A failure outweighs a missing attestation. A template that cannot be read
+/// always counts as incomplete.
 fn verdict(template: &Template, states: impl IntoIterator<Item = State>) -> State {
     let readable = if template.unreadable().is_some() { State::Incomplete } else { State::Compliant };
     worst(states.into_iter().chain([readable]))
@@ -692,10 +711,10 @@ fn worst(states: impl Iterator<Item = State>) -> State {
     worst
 }
 
-/// The attestations of one scope set against what is expected there.
+/// The attestations of one scope, compared with the requirements of that scope.
 struct ScopeStatus {
     lines: Vec<AttestationStatus>,
-    /// What the lines come to.
+    /// The combined state of the lines.
     state: State,
     reported_at: Option<Timestamp>,
 }
@@ -726,7 +745,7 @@ impl ScopeStatus {
     }
 }
 
-/// What counts of each name in one scope.
+/// Returns the effective attestation of each name in one scope.
 pub(super) fn effective<'a>(reported: &[&'a ReportedAttestation]) -> BTreeMap<&'a str, Effective<'a>> {
     let mut reported = reported.to_vec();
     reported.sort_by_key(|attestation| attestation.index);
@@ -742,11 +761,11 @@ pub(super) fn effective<'a>(reported: &[&'a ReportedAttestation]) -> BTreeMap<&'
 
 /// All reports of one name in one scope, reduced to those that count.
 pub(super) struct Effective<'a> {
-    /// The newest ordinary report.
+    /// The newest report that is not an override.
     pub(super) original: Option<&'a ReportedAttestation>,
     /// The newest override, unless an ordinary report came after it.
     replacement: Option<&'a ReportedAttestation>,
-    /// The newest report of either sort.
+    /// The newest report of either kind.
     pub(super) newest: &'a ReportedAttestation,
     first_index: u64,
 }
@@ -759,7 +778,7 @@ impl<'a> Effective<'a> {
         effective
     }
 
-    /// Takes in the next report, in the order of the ledger.
+    /// Adds the next report, in ledger order.
     fn follow(&mut self, attestation: &'a ReportedAttestation) {
         self.newest = attestation;
         if attestation.is_override() {
@@ -770,7 +789,8 @@ impl<'a> Effective<'a> {
         }
     }
 
-    /// An override is somebody's decision about the slot, whatever type the slot asks for.
+    /// Returns whether the report meets the requirement. An override does so whatever the required type,
+    /// because it is a decision about the slot.
     fn satisfies(&self, requirement: &Requirement) -> bool {
         self.replacement.is_some() || requirement.kind.matches(&self.newest.kind)
     }

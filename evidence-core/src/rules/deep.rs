@@ -1,15 +1,15 @@
-//! Stack for work whose recursion a tenant's rules decide.
+//! A large stack for recursion whose depth depends on a tenant's rules.
 
 use std::io;
 use std::thread;
 
-/// The pages of a stack are only taken when they are used.
+/// Stack size in bytes. The operating system allocates pages only when they are used.
 const STACK: usize = 256 << 20;
 
-/// Runs work on a thread of its own that has a large stack, and waits for it.
+/// Runs work on a separate thread with a large stack, and waits for it.
 ///
 /// # Errors
-/// There is no thread to run it on.
+/// The thread could not be started.
 pub(super) fn run<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("rules".to_owned()).stack_size(STACK);

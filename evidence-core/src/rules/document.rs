@@ -1,7 +1,9 @@
-//! Reading the YAML documents that callers write, templates and policies. Both are read in two
-//! steps: YAML into a JSON value, under a budget so that a hostile document costs next to nothing;
-//! then a check by hand, field by field, that goes on after a mistake and so reports all of them
-//! at once. A serde derive would stop at the first mistake and could not say where it was.
+//! Parses the YAML documents that callers write: templates and policies.
+//!
+//! Parsing has two steps. The first converts YAML to a JSON value, under a budget, so that a hostile document
+//! costs almost nothing. The second checks the value field by field and continues after an error, so it
+//! reports all errors at once. A serde derive would stop at the first error and could not report its
+//! position.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,28 +15,28 @@ use serde_saphyr::budget::BudgetBreach;
 
 use crate::name::BadText;
 
-/// Nodes of one document. A thousand artifacts with ten attestations each fit.
+/// Maximum number of nodes of a document. A thousand artifacts with ten attestations each fit.
 const MAX_NODES: usize = 60_000;
-/// Nesting of one document. The deepest legal path has six levels.
+/// Maximum nesting depth of a document. The deepest valid path has six levels.
 const MAX_DEPTH: usize = 16;
-/// Uses of YAML aliases in one document, and the nodes they may stand for together.
+/// Maximum number of uses of YAML aliases in a document, and of the nodes they expand to together.
 const MAX_ALIASES: usize = 1_000;
-/// Bytes of all texts in one document, those behind aliases each time they are used. More than the
-/// largest template or policy (1 MiB by default) can hold without aliases.
+/// Maximum total bytes of the texts of a document; a text behind an alias counts at each use. The largest
+/// template or policy (1 MiB by default) cannot exceed it without aliases.
 const MAX_SCALAR_BYTES: usize = 16 << 20;
-/// Mistakes that are reported of one document.
+/// Maximum number of reported errors of a document.
 const MAX_PROBLEMS: usize = 100;
-/// Characters of an offending value that are repeated in the report about it.
+/// Maximum number of characters of an invalid value that an error quotes.
 const MAX_SHOWN: usize = 100;
-/// Characters of the reason why a stored document cannot be read.
+/// Maximum number of characters of the reason why a stored document cannot be read.
 const MAX_REASON: usize = 400;
-/// The path of a mistake that belongs to no field.
+/// The path of an error that belongs to no field.
 const WHOLE: &str = "document";
 
-/// Why a document was refused: every mistake with its path, at most a hundred.
+/// The errors of a document that was rejected, each with its path, at most a hundred.
 ///
-/// Displayed as `N validation errors for <document>` and a line `<path>: <text>` for each, the
-/// phrase that the public client looks for; it is in the plural for one mistake too.
+/// Displayed as `N validation errors for <document>`, followed by a line `<path>: <text>` for each. The
+/// public client searches for this phrase, which is in the plural even for one error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentErrors {
     document: &'static str,
@@ -42,14 +44,14 @@ pub struct DocumentErrors {
 }
 
 impl DocumentErrors {
-    /// The mistakes as (path, text), such as
-    /// `("trail.attestations[0].name", "Field required [input: None]")`.
+    /// Returns the errors as (path, text), such as `("trail.attestations[0].name", "Field required [input:
+    /// None]")`.
     pub fn problems(&self) -> &[(String, String)] {
         &self.problems
     }
 
-    /// The sentence that tells of a stored document in which these mistakes are: the first alone,
-    /// since it is repeated wherever somebody asks why nothing complies.
+    /// Returns the message for a stored document with these errors. It has only the first error, because it
+    /// is repeated in every explanation of non-compliance.
     pub(super) fn unreadable(&self, what: &str) -> String {
         let first = self.problems.first();
         let first = first.map(|(path, text)| format!("{path}: {text}")).unwrap_or_default();
@@ -71,7 +73,7 @@ impl fmt::Display for DocumentErrors {
 
 impl std::error::Error for DocumentErrors {}
 
-/// A document under examination, with the mistakes found so far.
+/// A document that is being checked, with the errors found so far.
 #[derive(Debug)]
 pub(super) struct Examination {
     document: &'static str,
@@ -86,19 +88,19 @@ pub(super) struct Fields<'v> {
 }
 
 impl<'v> Fields<'v> {
-    /// The value of a field, unless it is absent.
+    /// Returns the value of a field, or `None` if it is absent.
     pub(super) fn get(&self, key: &str) -> Option<&'v Value> {
         self.values.get(key)
     }
 
-    /// The path of a field from the root of the document.
+    /// Returns the path of a field from the root of the document.
     pub(super) fn path(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 }
 
 impl Examination {
-    /// Starts the examination of a document by turning its YAML into a JSON value.
+    /// Starts checking a document by parsing its YAML into a JSON value.
     pub(super) fn read(document: &'static str, yaml: &str) -> Result<(Self, Value), DocumentErrors> {
         let mut examination = Self { document, problems: Vec::new() };
         match parse(yaml) {
@@ -110,17 +112,17 @@ impl Examination {
         }
     }
 
-    /// Ends the examination: the value if there was no mistake.
+    /// Ends the check and returns the value if there was no error.
     pub(super) fn finish<T>(self, value: T) -> Result<T, DocumentErrors> {
         if self.problems.is_empty() { Ok(value) } else { Err(self.into_errors()) }
     }
 
-    /// Records a mistake and the value that has it.
+    /// Records an error and the value that caused it.
     pub(super) fn refuse(&mut self, path: String, text: &str, input: &Value) {
         self.add(path, format!("{text} [input: {}]", shown(input)));
     }
 
-    /// The fields of an object that knows only these keys.
+    /// Returns the fields of an object that may have only these keys.
     pub(super) fn object<'v>(&mut self, path: &str, value: &'v Value, keys: &[&str]) -> Option<Fields<'v>> {
         let Value::Object(values) = value else {
             let path = if path.is_empty() { WHOLE } else { path };
@@ -136,7 +138,7 @@ impl Examination {
         Some(fields)
     }
 
-    /// The items of an optional list, each with its path.
+    /// Returns the items of an optional list, each with its path.
     pub(super) fn list<'v>(&mut self, fields: &Fields<'v>, key: &str) -> Vec<(String, &'v Value)> {
         let path = fields.path(key);
         match fields.get(key) {
@@ -151,7 +153,7 @@ impl Examination {
         }
     }
 
-    /// An optional text.
+    /// Returns an optional text.
     pub(super) fn text<'v>(&mut self, fields: &Fields<'v>, key: &str) -> Option<&'v str> {
         let value = fields.get(key)?;
         match value.as_str() {
@@ -167,7 +169,7 @@ impl Examination {
         }
     }
 
-    /// A text that must be there.
+    /// Returns a required text.
     pub(super) fn required_text<'v>(&mut self, fields: &Fields<'v>, key: &str) -> Option<&'v str> {
         if fields.get(key).is_none() {
             self.refuse(fields.path(key), "Field required", &Value::Null);
@@ -175,7 +177,7 @@ impl Examination {
         self.text(fields, key)
     }
 
-    /// An optional truth value, as YAML 1.2 or 1.1 writes it: `true`, `yes`, `on` and their opposites.
+    /// Returns an optional boolean, as YAML 1.2 or 1.1 spells it: `true`, `yes`, `on` and their opposites.
     pub(super) fn boolean(&mut self, fields: &Fields<'_>, key: &str) -> Option<bool> {
         let value = fields.get(key)?;
         let read = value.as_bool().or_else(|| boolean_word(value.as_str()?));
@@ -185,19 +187,19 @@ impl Examination {
         read
     }
 
-    /// Refuses a field whose text is none that a name of this type may be.
+    /// Records an error if the text of a field is not a valid name of this type.
     pub(super) fn fits<T: FromStr<Err = BadText>>(&mut self, fields: &Fields<'_>, key: &str, text: &str) {
         if let Err(misfit) = text.parse::<T>() {
             self.refuse(fields.path(key), &misfit.to_string(), &text.into());
         }
     }
 
-    /// Whether no further mistake would be reported.
+    /// Returns whether no further error would be reported.
     pub(super) const fn is_full(&self) -> bool {
         self.problems.len() >= MAX_PROBLEMS
     }
 
-    /// Refuses each item whose name an earlier item has.
+    /// Records an error for each item that has the name of an earlier item.
     pub(super) fn unique_names(&mut self, items: &[(String, &Value)]) {
         let mut seen = BTreeSet::new();
         for (path, item) in items {
@@ -221,7 +223,7 @@ impl Examination {
     }
 }
 
-/// The words that YAML 1.1 has for true and false, whatever their case.
+/// The words for true and false in YAML 1.1, in any case.
 const TRUE_WORDS: [&str; 4] = ["true", "yes", "on", "y"];
 const FALSE_WORDS: [&str; 4] = ["false", "no", "off", "n"];
 
@@ -230,7 +232,7 @@ fn boolean_word(word: &str) -> Option<bool> {
     if is_in(&TRUE_WORDS) { Some(true) } else { is_in(&FALSE_WORDS).then_some(false) }
 }
 
-/// The JSON Schema of a truth value.
+/// Returns the JSON Schema of a boolean.
 pub(super) fn boolean_schema(description: &str, default: bool) -> Value {
     let letter = |c: char| format!("[{}{}]", c.to_ascii_uppercase(), c.to_ascii_lowercase());
     let any_case = |word: &&str| word.chars().map(letter).collect::<String>();
@@ -242,8 +244,8 @@ pub(super) fn boolean_schema(description: &str, default: bool) -> Value {
     })
 }
 
-/// YAML 1.2 to JSON. Only `true` and `false` become booleans, so an artifact may be named `no`;
-/// repeated keys are refused.
+/// Converts YAML 1.2 to JSON. Only `true` and `false` become booleans, so an artifact may be named `no`.
+/// Duplicate keys are rejected.
 fn parse(yaml: &str) -> Result<Value, String> {
     if yaml.contains('\0') {
         return Err("NUL characters are not permitted".to_owned());
@@ -269,7 +271,7 @@ fn parse(yaml: &str) -> Result<Value, String> {
         .map_err(|error| format!("Input should be valid YAML: {}", explained(&error)))
 }
 
-/// What is wrong with a text, and where, in words of YAML files rather than those of the parser.
+/// Returns an error and its position, in terms of YAML rather than of the parser.
 fn explained(error: &Error) -> String {
     let error = match error.without_snippet() {
         Error::AliasError { error, .. } => error.without_snippet(),
@@ -328,7 +330,7 @@ fn explained(error: &Error) -> String {
     }
 }
 
-/// What is wrong with the syntax, by words of the parser's message.
+/// Returns the description of a syntax error, by keywords of the parser's message.
 fn syntax(message: &str) -> &'static str {
     let table: [(&[&str], &str); 11] = [
         (&["recursion"], "values nest too deep"),
@@ -356,8 +358,8 @@ fn syntax(message: &str) -> &'static str {
         .map_or("this character cannot stand here; the text may need quotes", |(_, text)| text)
 }
 
-/// A value the way the reference service shows it: plain text, `None`, `True`, `['a']`. A text that reads as another value
-/// without its quotes is shown with them.
+/// Formats a value as the reference service does: plain text, `None`, `True`, `['a']`. A text that would
+/// parse as another value without quotes is quoted.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) if is_ambiguous(text) => one_line(&format!("'{text}'")),
@@ -389,7 +391,7 @@ fn python(value: &Value) -> String {
     }
 }
 
-/// The start of a text, with nothing in it that could break the line it is shown on.
+/// Returns the start of a text as a single line, without control characters.
 fn one_line(text: &str) -> String {
     let mut line: String =
         text.chars().take(MAX_SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();

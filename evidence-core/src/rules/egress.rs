@@ -1,6 +1,8 @@
-//! Where the service may connect to because a tenant says so: what is reached over the internet, by global addresses alone,
-//! and the ranges that the operator allows. URLs are looked at when they are saved, without asking for names; whoever
-//! connects looks at each address that a name leads to, right before, and connects to that address.
+//! Decides which destinations the service may connect to on behalf of a tenant. These are global addresses,
+//! and ranges that the operator allows.
+//!
+//! A URL is checked without name resolution when it is saved. The connector checks each address that a name
+//! resolves to immediately before connecting, and connects to that address.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,14 +10,14 @@ use std::str::FromStr;
 
 use url::{Host, Url};
 
-/// A range of addresses, as `10.0.0.0/8` or `fd00::/8`; an address alone is a range of one.
+/// A range of addresses, such as `10.0.0.0/8` or `fd00::/8`; a single address is a range of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IpRange {
     network: IpAddr,
     prefix: u8,
 }
 
-/// Why a text is no range.
+/// Error: the text is not a range of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a range of addresses looks like 10.0.0.0/8 or fd00::/8")]
 pub struct NoRange;
@@ -50,7 +52,7 @@ impl IpRange {
         Self { network: IpAddr::V6(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0)), prefix }
     }
 
-    /// Whether an address is in the range.
+    /// Returns whether an address is in the range.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.network, address) {
             (IpAddr::V4(network), IpAddr::V4(address)) => {
@@ -66,8 +68,8 @@ impl IpRange {
     }
 }
 
-/// What is not reached over the internet: the IANA IPv4 Special-Purpose Address Registry (RFC 6890), multicast, and the
-/// address at which Azure answers its machines, which is a global one.
+/// Addresses that are not reached over the internet. They are the IANA IPv4 Special-Purpose Address Registry
+/// (RFC 6890), multicast, and the global address at which Azure serves its virtual machines.
 const NOT_GLOBAL_V4: [IpRange; 16] = [
     IpRange::v4(0, 0, 0, 0, 8),
     IpRange::v4(10, 0, 0, 0, 8),
@@ -87,12 +89,12 @@ const NOT_GLOBAL_V4: [IpRange; 16] = [
     IpRange::v4(240, 0, 0, 0, 4),
 ];
 
-/// Global unicast (RFC 4291): all else, as loopback, unique local, link-local, multicast and the prefixes that translate to
-/// IPv4 (RFC 6052), is outside of it.
+/// Global unicast (RFC 4291). All other addresses are outside of it: loopback, unique local, link-local,
+/// multicast, and the prefixes that translate to IPv4 (RFC 6052).
 const GLOBAL_V6: IpRange = IpRange::v6(0x2000, 0, 3);
 
-/// What of that is not reached over the internet, or leads to IPv4 addresses: protocol assignments with Teredo (RFC 4380),
-/// documentation, 6to4 (RFC 3056).
+/// Ranges within global unicast that are not reached over the internet or lead to IPv4 addresses. They are
+/// protocol assignments with Teredo (RFC 4380), documentation, and 6to4 (RFC 3056).
 const NOT_GLOBAL_V6: [IpRange; 4] = [
     IpRange::v6(0x2001, 0, 23),
     IpRange::v6(0x2001, 0xdb8, 32),
@@ -100,8 +102,8 @@ const NOT_GLOBAL_V6: [IpRange; 4] = [
     IpRange::v6(0x3fff, 0, 20),
 ];
 
-/// Ends of names that lead nowhere on the internet: RFC 6761, RFC 6762, RFC 8375, `internal` (reserved by ICANN), and those
-/// that clusters and local networks give out.
+/// Suffixes of names that do not resolve on the internet: RFC 6761, RFC 6762, RFC 8375, `internal` (reserved
+/// by ICANN), and those that clusters and local networks assign.
 const LOCAL_NAMES: [&str; 7] = ["localhost", "local", "internal", "localdomain", "lan", "home.arpa", "svc"];
 
 fn is_global(address: IpAddr) -> bool {
@@ -113,43 +115,43 @@ fn is_global(address: IpAddr) -> bool {
     }
 }
 
-/// What the operator lets tenants connect to besides the internet. With no range, the default, it is the internet alone, by
-/// `https` alone.
+/// The destinations that the operator allows. By default there are no extra ranges, and tenants can reach
+/// only the internet, only with `https`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Egress {
-    /// Ranges of addresses that are allowed though they are not global. In them `http` is allowed, too.
+    /// Ranges that are allowed although they are not global. If there are any, `http` is allowed too.
     pub allowed: Vec<IpRange>,
 }
 
-/// Why a URL is refused.
+/// The reason why a URL is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RefusedUrl {
-    /// It cannot be read.
+    /// The URL cannot be parsed.
     #[error("Input should be a valid URL: {0}")]
     Unreadable(#[from] url::ParseError),
-    /// Its scheme is another.
+    /// The scheme is not allowed.
     #[error("URL scheme should be 'https'")]
     Scheme,
-    /// It carries a user name or a password, which a URL is no place for.
+    /// The URL has a user name or a password, which must not be in a URL.
     #[error("URL should have no user name and no password")]
     Credentials,
-    /// Its host is not reached over the internet.
+    /// The host is not reached over the internet.
     #[error(
         "URL host should be reached over the internet, and '{0}' is not; the operator of the server may allow it"
     )]
     Host(String),
 }
 
-/// A URL that may be saved: what to connect to, and what to ask for there.
+/// A URL that may be saved: the address to connect to, and the path to request.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Whether it is `https`.
+    /// Whether the scheme is `https`.
     pub tls: bool,
     /// The host, as a name or an address.
     pub host: Host,
     /// The port.
     pub port: u16,
-    /// The path with the query, as a request line has it.
+    /// The path with the query, as in a request line.
     pub path: String,
 }
 
@@ -166,25 +168,25 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Egress {
-    /// Whether this address may be connected to.
+    /// Returns whether the service may connect to this address.
     pub fn permits(&self, address: IpAddr) -> bool {
-        // An IPv4-mapped address leads where the IPv4 address does.
+        // An IPv4-mapped address leads to the same host as the IPv4 address.
         let address = address.to_canonical();
         is_global(address) || self.allows(address)
     }
 
-    /// Whether the operator allows this address by name of a range.
+    /// Returns whether the operator's ranges contain this address.
     pub fn allows(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.allowed.iter().any(|range| range.contains(address))
     }
 
-    /// Looks at a URL without asking what its name leads to. Addresses in odd spellings (`http://2130706433`,
-    /// `http://0x7f.1`) are read as the [URL standard](https://url.spec.whatwg.org/#host-parsing) reads them, as those are who
-    /// connect.
+    /// Checks a URL without resolving its name. Unusual spellings of addresses (`http://2130706433`,
+    /// `http://0x7f.1`) are parsed by the [URL standard](https://url.spec.whatwg.org/#host-parsing), as HTTP
+    /// clients do.
     ///
     /// # Errors
-    /// When it may not be saved.
+    /// Returns the reason why the URL must not be saved.
     pub fn check_url(&self, text: &str) -> Result<Endpoint, RefusedUrl> {
         let url = Url::parse(text)?;
         let tls = match url.scheme() {
@@ -210,7 +212,7 @@ impl Egress {
     }
 }
 
-/// Whether a name may lead to something on the internet: it has a domain, and none that is local.
+/// Returns whether a name may resolve on the internet: it has a domain that is not local.
 fn is_internet_name(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     let is_below =

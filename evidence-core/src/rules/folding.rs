@@ -1,25 +1,25 @@
-//! What a pattern takes before it is compiled: where letters have no case, each of its classes is widened by the other
-//! cases of its characters, one character after the other, and one class may have a million of them.
+//! Limits the cost of compiling case-insensitive patterns. The compiler adds the other cases of each
+//! character of a class, one by one, and a class may have a million characters.
 
 use std::convert::Infallible;
 
 use regex_syntax::ast::parse::ParserBuilder;
 use regex_syntax::ast::{Ast, ClassSetItem, Flag, Visitor, visit};
 
-/// Classes of more characters are wide.
+/// A class with more characters than this is wide.
 const NARROW: u32 = 256;
 
-/// A pattern in which letters have no case has no more wide classes.
+/// Maximum number of wide classes in a case-insensitive pattern.
 const MAX_WIDE: usize = 4;
 
-/// Patterns nest no deeper than this.
+/// Maximum nesting depth of a pattern.
 pub(super) const MAX_NESTING: u32 = 32;
 
-/// Refuses a pattern in which too many wide classes are widened. What is no pattern to begin with is left to whoever
-/// compiles it.
+/// Rejects a pattern with too many wide classes that would be case-folded. A text that this parser does not
+/// accept as a pattern is left to the compiler, unless it may turn on `i`.
 ///
 /// # Errors
-/// What the pattern should be.
+/// Returns the rule that the pattern violates.
 pub(super) fn check(pattern: &str, is_case_insensitive: bool) -> Result<(), String> {
     let Ok(ast) = ParserBuilder::new().nest_limit(MAX_NESTING).build().parse(pattern) else {
         return if has_flag(pattern) {
@@ -37,11 +37,11 @@ pub(super) fn check(pattern: &str, is_case_insensitive: bool) -> Result<(), Stri
     Ok(())
 }
 
-/// Refuses a pattern that turns on what is beyond ASCII (`(?u)`): where that is off, classes are narrow. What is no pattern
-/// to begin with is left to whoever compiles it.
+/// Rejects a pattern that turns on Unicode mode (`(?u)`); without that mode, classes are narrow. A text that
+/// this parser does not accept as a pattern is left to the compiler.
 ///
 /// # Errors
-/// What the pattern should be.
+/// Returns the rule that the pattern violates.
 pub(super) fn check_ascii(pattern: &str) -> Result<(), String> {
     let Ok(ast) = ParserBuilder::new().nest_limit(MAX_NESTING).build().parse(pattern) else { return Ok(()) };
     let Ok(is_unicode) = visit(&ast, UnicodeFlag(false));
@@ -74,7 +74,7 @@ impl Visitor for UnicodeFlag {
     }
 }
 
-/// Whether there is something like `(?i)` or `(?i:`.
+/// Returns whether the pattern contains a group such as `(?i)` or `(?i:`.
 fn has_flag(pattern: &str) -> bool {
     let mut groups = pattern.split("(?").skip(1);
     let flags = |group: &str| {
@@ -86,7 +86,7 @@ fn has_flag(pattern: &str) -> bool {
     groups.any(flags)
 }
 
-/// The classes of a pattern.
+/// Counts the wide classes of a pattern.
 struct Classes {
     is_case_insensitive: bool,
     wide: usize,
@@ -126,7 +126,7 @@ impl Visitor for Classes {
 }
 
 impl Classes {
-    /// A flag counts for all of the pattern, wherever it stands.
+    /// Records a flag. It applies to the whole pattern, wherever it appears.
     fn set(&mut self, is_case_insensitive: Option<bool>) {
         self.is_case_insensitive |= is_case_insensitive == Some(true);
     }
@@ -147,7 +147,7 @@ mod tests {
             (r"(?-i)\pL\pL\pL\pL\pL", false, true),
             (r"(?i)[a-z0-9_.-]+@[a-z0-9.-]+[.][a-z]{2,}", false, true),
             (r"(?i)[[a-z]--[\pL&&\pN]][\w\w\w]", false, false),
-            // No pattern to this parser, and perhaps one to another.
+            // This parser rejects the pattern, but another one may accept it.
             (r"\cA\pL\pL\pL\pL\pL", false, true),
             (r"\cA(?s-i:x)(?xi)\pL", false, false),
             (r"(", false, true),

@@ -1,15 +1,20 @@
-//! Rules of custom attestation types: jq, in which every program ends within a bounded number of steps and bytes, and knows
-//! nothing but its input and the time of the record. A tenant writes them, and the service runs them beside the requests of
-//! all others.
+//! Rules of custom attestation types: jq programs with bounded steps and memory, and no input but their data
+//! and the time of the record. Tenants write them, and the service runs them beside the requests of all other
+//! tenants.
 //!
-//! jaq's parser reads the text, after a scan that bounds the parser's recursion. Lowering refuses names that are not allowed
-//! when the type is made. The evaluator is our own, because jaq's has no budget: it asks a [`Budget`] before each step and
-//! before it makes anything, and its calls nest only so deep. A limit is an error that no filter can catch. Nothing reads the
-//! clock, the environment, a file or another input, so a verdict can be reached again from the same data and time.
+//! jaq's parser reads the text, after a scan that bounds the parser's recursion. Lowering rejects names that
+//! are not allowed, when the type is created. The evaluator is our own, because jaq's has no budget. It
+//! charges a [`Budget`] before each step and each allocation, and it limits the nesting of calls. Exceeding a
+//! limit is an error that no filter can catch. A program cannot read the clock, the environment, a file or
+//! another input, so the same data and time give the same verdict.
 //!
-//! What differs from jq: the fields of an object come sorted by name, integers are exact to 64 bits, each number is finite
-//! (so 0/0 is an error), and the messages of errors are worded a little differently. `docs/rules-language.md` lists what is
-//! supported.
+//! Differences from jq:
+//! - The fields of an object are sorted by name.
+//! - Integers are exact to 64 bits.
+//! - Each number is finite, so 0/0 is an error.
+//! - Error messages are worded a little differently.
+//!
+//! `docs/rules-language.md` lists the supported features.
 //!
 //! ```
 //! use evidence_core::json::parse;
@@ -53,41 +58,41 @@ use crate::time::Timestamp;
 use eval::{Machine, Stop};
 use lower::{Lowered, lower};
 
-/// The steps that one rule may take, and the bytes that it may make.
+/// The limits of one rule: steps, and bytes of memory.
 const FUEL: usize = 4_000_000;
 const MEMORY: usize = 64 << 20;
 
-/// The steps that all rules of one attestation may take together.
+/// Maximum number of steps of all rules of one attestation together.
 const SHARED_FUEL: usize = 2 * FUEL;
 
-/// A filter has no more results.
+/// Maximum number of results of a filter.
 const MAX_OUTPUTS: usize = 1_000;
 
-/// The patterns of one filter, or of all rules of a type.
+/// Maximum number of patterns in one filter, or in all rules of a type.
 pub const MAX_PATTERNS: usize = 16;
 
-/// Filters of one type have no more parts together.
+/// Maximum number of parts in the filters of one type together.
 pub const MAX_PARTS: usize = 16 << 10;
 
-/// What a part of a filter takes, with its texts.
+/// Approximate memory use of a part of a filter in bytes, including its texts.
 const PART_BYTES: usize = 128;
 
-/// Why a filter's text is refused.
+/// The reason why a filter is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Refused {
     text: String,
-    /// The character, from 1, where there is one.
+    /// The position of the error as a character, counted from 1; `None` if it has no position.
     character: Option<usize>,
 }
 
 impl Refused {
-    /// Refused for what stands at this byte.
+    /// Rejects the source because of the text at this byte.
     fn at(source: &str, byte: usize, text: String) -> Self {
         let before = source.char_indices().take_while(|(at, _)| *at < byte).count();
         Self { text, character: Some(before + 1) }
     }
 
-    /// Refused as a whole.
+    /// Rejects the source as a whole.
     fn whole(text: String) -> Self {
         Self { text, character: None }
     }
@@ -107,70 +112,71 @@ impl fmt::Display for Refused {
 #[derive(Debug)]
 pub struct Filter(Lowered);
 
-/// Why a filter has no results.
+/// The reason why a filter has no results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
-    /// It ended in this error.
+    /// It ended with this error.
     Error(String),
-    /// It needs more than it may have.
+    /// It exceeded a limit.
     Limit(Limit),
 }
 
-/// What came of a rule.
+/// The result of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It has results, and all of them are `true`.
     True,
-    /// It has none, or one that is something else.
+    /// It has no results, or one that is not `true`.
     False,
-    /// It ended in this error.
+    /// It ended with this error.
     Error(String),
-    /// It needs more than a rule may have.
+    /// It exceeded a limit.
     Limit(Limit),
 }
 
 impl Budget {
-    /// What the rules of one attestation have together.
+    /// Returns the budget that all rules of one attestation share.
     pub const fn of_rules() -> Self {
         Self::new(SHARED_FUEL, MEMORY)
     }
 }
 
 impl Filter {
-    /// Compiles a filter's text.
+    /// Compiles the text of a filter.
     ///
     /// # Errors
-    /// What is not allowed, or no jq, and where.
+    /// Returns what is not allowed or is not valid jq, and its position.
     pub fn compile(source: &str) -> Result<Self, Refused> {
         Self::compile_with(source, MAX_PATTERNS)
     }
 
-    /// The same with at most so many patterns.
+    /// Compiles the text of a filter with at most this number of patterns.
     pub(crate) fn compile_with(source: &str, patterns: usize) -> Result<Self, Refused> {
         lower(source, patterns).map(Self)
     }
 
-    /// How many patterns it has.
+    /// Returns the number of patterns.
     pub(crate) const fn patterns(&self) -> usize {
         self.0.patterns
     }
 
-    /// How many parts it has.
+    /// Returns the number of parts.
     pub(crate) const fn parts(&self) -> usize {
         self.0.nodes
     }
 
-    /// Whether it asks for the time of the record.
+    /// Returns whether the filter uses the time of the record.
     pub(crate) const fn asks_for_time(&self) -> bool {
         self.0.asks_for_time
     }
 
-    /// About how many bytes of memory it takes.
+    /// Returns the approximate memory use in bytes.
     pub(crate) const fn bytes(&self) -> usize {
         self.0.nodes * PART_BYTES + self.0.pattern_bytes
     }
 
-    /// Whether the data fit the rule at this time. It takes its steps from the budget, and has memory of its own.
+    /// Evaluates the rule for the data at this time. Its steps are charged to the budget; its memory has a
+    /// separate limit.
     pub fn holds(&self, data: &Value, now: Timestamp, budget: &mut Budget) -> Outcome {
         match self.results(data, now, budget) {
             Ok(results) if results.is_empty() => Outcome::False,
@@ -181,10 +187,11 @@ impl Filter {
         }
     }
 
-    /// The results of the filter at this time. It takes its steps from the budget, and has memory of its own.
+    /// Returns the results of the filter at this time. Its steps are charged to the budget; its memory has a
+    /// separate limit.
     ///
     /// # Errors
-    /// The filter ended in an error, or exceeded a limit.
+    /// The filter ended with an error, or exceeded a limit.
     pub fn results(&self, data: &Value, now: Timestamp, budget: &mut Budget) -> Result<Vec<Value>, Failure> {
         let mut own = Budget::new(budget.fuel().min(FUEL), MEMORY);
         let before = own.fuel();
@@ -211,7 +218,7 @@ impl Filter {
             machine.keep(&mut results, value)
         });
         match ended {
-            // The part that marked a cut ends it.
+            // A cut is normally caught by the part that created it, so one that arrives here ends the run.
             Ok(()) | Err(Stop::Cut(_)) => Ok(results),
             Err(Stop::Limit(limit)) => Err(Failure::Limit(limit)),
             Err(Stop::Error(Value::Str(text))) => {

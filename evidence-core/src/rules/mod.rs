@@ -1,12 +1,13 @@
-//! The rules: what a template asks for, what follows from what was reported, and what a policy
-//! makes of it. Everything here is a pure function of its arguments. There is no store, no clock
-//! and no randomness, so a verdict can be computed again from the same records at any time, and the tests can be
-//! exhaustive.
+//! Rules for templates, compliance and policies.
 //!
-//! Start with [`template`] and [`compliance`], which together answer "is this trail compliant?";
-//! [`policy`] asks the same of an environment. [`jq`] and [`schema`] are what custom attestation types evaluate by.
+//! Everything here is a pure function of its arguments: there is no store, no clock and no randomness. A
+//! verdict can therefore be recomputed from the same records at any time, and the tests can be exhaustive.
 //!
-//! A team can test its own templates and policies with them, without a server:
+//! Start with [`template`] and [`compliance`], which together answer "is this trail compliant?"; [`policy`]
+//! answers the same question for an environment. Custom attestation types evaluate payloads with [`jq`] and
+//! [`schema`].
+//!
+//! A team can test its own templates and policies without a server:
 //!
 //! ```
 //! use evidence_core::rules::compliance::{Binding, ReportedAttestation, State, evaluate};

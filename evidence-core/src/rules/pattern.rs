@@ -1,4 +1,4 @@
-//! A caller's regular expressions, which take time in proportion to the text: for names, and those of policies.
+//! Compiles callers' regular expressions, for names and for policies. Matching takes time linear in the text.
 
 use regex_automata::dfa::dense::{self, DFA};
 use regex_automata::dfa::{Automaton, StartKind};
@@ -8,19 +8,20 @@ use regex_automata::{Input, MatchError, MatchKind};
 
 use super::folding::{self, MAX_NESTING};
 
-/// What a compiled expression may take, in bytes.
+/// Maximum size of a compiled expression in bytes.
 const MAX_SIZE: usize = 32 << 10;
 
-/// What the table of a policy's pattern may take, in bytes.
+/// Maximum size of the table of a policy's pattern in bytes.
 const MAX_TABLE: usize = 64 << 10;
 
 const TOO_LARGE: &str = "the pattern is too large once it is compiled";
 
-/// Compiles an expression that is searched for anywhere in a name. Names are ASCII, and so are its classes, which keeps
-/// them small: the worst of what found room in a parameter (`a?a?…`) takes 0.6 ms, and so no thread of its own.
+/// Compiles an expression that may match anywhere in a name. Names are ASCII, and so are the classes of the
+/// expression, which keeps them small. The worst expression that fits in a parameter (`a?a?…`) takes 0.6 ms,
+/// so it needs no separate thread.
 ///
 /// # Errors
-/// What the expression should be.
+/// Returns the rule that the expression violates.
 pub(crate) fn compile(pattern: &str) -> Result<regex::bytes::Regex, String> {
     let mut builder = regex::bytes::RegexBuilder::new(pattern);
     let compiled = builder.unicode(false).nest_limit(MAX_NESTING).size_limit(MAX_SIZE).build();
@@ -30,13 +31,13 @@ pub(crate) fn compile(pattern: &str) -> Result<regex::bytes::Regex, String> {
     })
 }
 
-/// The last line says what is wrong with a pattern, those before show where.
+/// Returns the last line of an error, which describes it; the lines before show the position.
 pub(super) fn last_line(error: &str) -> String {
     error.lines().last().unwrap_or_default().to_owned()
 }
 
-/// The table of a pattern that is searched for anywhere in a text: each byte of the text is one look-up. Nothing where it
-/// would have more than `most` bytes.
+/// Returns the table of a pattern that may match anywhere in a text; each byte of the text is one look-up.
+/// Returns `None` if it would have more than `most` bytes.
 pub(super) fn table(pattern: &str, syntax: syntax::Config, most: usize) -> Option<DFA<Vec<u32>>> {
     let table = dense::Config::new()
         .start_kind(StartKind::Unanchored)
@@ -51,14 +52,16 @@ pub(super) fn table(pattern: &str, syntax: syntax::Config, most: usize) -> Optio
         .ok()
 }
 
-/// Whether the text has a place that fits. A table gives up at bytes that it was built to give up at: there are none.
+/// Returns whether the text has a match. The search fails only at bytes that the table was built to give up
+/// at, and there are none.
 pub(super) fn is_in(table: &DFA<Vec<u32>>, text: &str) -> Result<bool, MatchError> {
     Ok(table.try_search_fwd(&Input::new(text).earliest(true))?.is_some())
 }
 
-/// A pattern of a policy. Its classes and its case are those of ASCII, and `.` and `[^…]` stand for one byte, of which
-/// letters beyond ASCII have several in UTF-8: that keeps its table small. The flag `u`, which would say otherwise, is
-/// refused.
+/// A pattern of a policy.
+///
+/// Its classes and case rules are ASCII, and `.` and `[^…]` match one byte, which keeps its table small.
+/// Non-ASCII characters have several bytes in UTF-8. The flag `u`, which would change this, is rejected.
 #[derive(Clone)]
 pub(super) struct Pattern {
     text: String,
@@ -66,28 +69,28 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    /// More memory than one takes, in bytes, with what its text has.
+    /// An upper bound of the memory of a pattern in bytes, including its text.
     pub(super) const MAX_BYTES: usize = MAX_TABLE + (4 << 10);
 
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// What the pattern should be.
+    /// Returns the rule that the pattern violates.
     pub(super) fn new(pattern: &str) -> Result<Self, String> {
         folding::check_ascii(pattern)?;
         let syntax = syntax::Config::new().unicode(false).utf8(false).nest_limit(MAX_NESTING);
         syntax::parse_with(pattern, &syntax).map_err(|error| last_line(&error.to_string()))?;
-        // It can be parsed, so that nothing else is wrong with it.
+        // The pattern was parsed, so size is the only possible error.
         let table = table(pattern, syntax, MAX_TABLE).ok_or(TOO_LARGE)?;
         Ok(Self { text: pattern.to_owned(), table })
     }
 
-    /// How many bytes of memory it takes.
+    /// Returns the memory use in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(self) + self.text.len() + self.table.memory_usage()
     }
 
-    /// Whether the text has a place that fits.
+    /// Returns whether the text has a match.
     pub(super) fn is_in(&self, text: &str) -> bool {
         is_in(&self.table, text).unwrap_or_default()
     }

@@ -1,9 +1,9 @@
-//! Environment policies: what an artifact must have to run in an environment. A policy is a YAML
-//! text with three sorts of rules: provenance (the artifact was reported in a flow),
-//! trail-compliance (it is compliant there) and attestations, each of which may depend on
-//! conditions. [`evaluate`] answers for one artifact and the flows it was reported in, once for
-//! each flow; the functions here combine the answers into the verdict on an artifact, a snapshot
-//! and an environment.
+//! Environment policies define what an artifact needs to run in an environment.
+//!
+//! A policy is a YAML text with three kinds of rules, each of which may depend on conditions. The kinds are
+//! provenance (the artifact was reported in a flow), trail-compliance (it is compliant there) and
+//! attestations. [`evaluate`] evaluates a policy for one artifact, once for each flow it was reported in. The
+//! functions here combine the results into the verdict on an artifact, a snapshot and an environment.
 
 mod dump;
 mod evaluation;
@@ -29,7 +29,8 @@ use super::document::{DocumentErrors, Examination, Fields};
 use super::template::{self, Kind};
 use crate::name::{AttestationName, ControlIdentifier};
 
-/// Why a policy was refused. Displayed as `N validation errors for Policy` and the details.
+/// The errors of a policy that was rejected. Displayed as `N validation errors for Policy`, followed by the
+/// details.
 pub type PolicyErrors = DocumentErrors;
 
 const ANY_NAME: &str = "*";
@@ -37,10 +38,10 @@ const SCHEMA_VERSION: &str = "1";
 /// A spelling of `pull_request` that published examples use.
 const KIND_ALIASES: [(&str, &str); 1] = [("pull-request", "pull_request")];
 
-/// Attestation rules of one policy.
+/// Maximum number of attestation rules of a policy.
 const MAX_RULES: usize = 1_000;
 
-/// Exceptions of one rule.
+/// Maximum number of exceptions of a rule.
 const MAX_EXCEPTIONS: usize = 100;
 
 /// A condition, `${{ … }}` in YAML.
@@ -50,62 +51,62 @@ const MAX_EXCEPTIONS: usize = 100;
 pub struct Condition {
     /// The expression between the braces, trimmed.
     pub text: String,
-    /// What it means.
+    /// The parsed expression.
     #[serde(skip)]
     pub expression: Arc<Expression>,
 }
 
 impl Condition {
-    /// The condition that this expression is.
+    /// Parses the text of an expression.
     fn parse(text: &str, budget: &mut Budget) -> Result<Self, ExpressionError> {
         let expression = Arc::new(Expression::parse_within(text, budget)?);
         Ok(Self { text: text.to_owned(), expression })
     }
 
-    /// The field of a rule in one line.
+    /// Returns the field of a rule as one line.
     fn line(&self) -> String {
         let words = Vec::from_iter(self.text.split_whitespace());
         format!("if: ${{{{ {} }}}}", words.join(" "))
     }
 }
 
-/// A rule that is on or off, and the conditions under which it does not apply.
+/// A rule that is on or off, with conditions under which it does not apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BooleanRule {
     /// Whether the rule applies at all.
     pub required: bool,
-    /// Any true one waives the rule. An exception without a condition never does.
+    /// The rule is waived if any exception is true. An exception without a condition is never true.
     pub exceptions: Vec<ConditionalRule>,
 }
 
 /// An exception of a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ConditionalRule {
-    /// When the rule does not apply; null without a condition.
+    /// The condition under which the rule does not apply; null without a condition.
     #[serde(rename = "if")]
     pub condition: Option<Condition>,
 }
 
-/// A rule that asks for an attestation of the artifact or of its trail.
+/// A rule that requires an attestation of the artifact or of its trail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "RequiredAttestationRule")]
 pub struct AttestationRule {
-    /// The rule applies only where this is true; null where it always does.
+    /// The condition under which the rule applies; null if it always applies.
     #[serde(rename = "if")]
     pub condition: Option<Condition>,
-    /// Name of the attestation; `*` is any.
+    /// Name of the attestation; `*` matches any name.
     pub name: String,
-    /// Type of the attestation; `*` is any.
+    /// Type of the attestation; `*` matches any type.
     #[serde(rename = "type")]
     pub kind: Kind,
-    /// Whether the attestation must be compliant, or must only be there.
+    /// Whether the attestation must be compliant. If false, it only has to exist.
     pub must_be_compliant: bool,
-    /// The control that the attestation, a decision, must be about; null for what is no decision.
+    /// The control that the attestation must be a decision about; null if no decision is required.
     pub for_control: Option<String>,
 }
 
-/// A parsed environment policy. The default has no rule, so everything complies with it; nothing
-/// complies with what [`Policy::stored`] could not read.
+/// A parsed environment policy. The default has no rules, so everything complies with it. Nothing complies
+/// with a policy that [`Policy::stored`] could not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// The artifact must have been reported in a flow.
@@ -114,20 +115,20 @@ pub struct Policy {
     pub trail_compliance: BooleanRule,
     /// Attestations that the artifact or its trail must have.
     pub attestations: Vec<AttestationRule>,
-    /// Why it could not be read, as answers say it.
+    /// The reason why it could not be read, as responses show it.
     unreadable: Option<String>,
 }
 
 impl Policy {
-    /// Reads a policy from YAML and reports every mistake in it, not only the first.
+    /// Parses a policy from YAML. Reports every error, not only the first.
     pub fn parse(yaml: &str) -> Result<Self, PolicyErrors> {
         let (mut examination, document) = Examination::read("Policy", yaml)?;
         let policy = parse_root(&mut examination, &document).unwrap_or_default();
         examination.finish(policy)
     }
 
-    /// Reads a policy that was stored. It was checked before it was; where it cannot be read all the
-    /// same (damaged, or of a later version), the policy is one with which nothing complies.
+    /// Parses a stored policy. It was validated before it was stored. If it is unreadable nevertheless
+    /// (damaged, or from a later version), returns a policy that nothing complies with.
     pub fn stored(yaml: &str) -> Self {
         Self::parse(yaml).unwrap_or_else(|errors| Self {
             unreadable: Some(errors.unreadable("The policy")),
@@ -135,23 +136,23 @@ impl Policy {
         })
     }
 
-    /// Whether parsing a policy of this text may take long, though the text is not: patterns are compiled, and with a
-    /// backslash YAML can spell `matches` in other ways.
+    /// Returns whether parsing this text may be slow even though the text is short. Patterns have to be
+    /// compiled, and with a backslash YAML can spell `matches` in other ways.
     pub(crate) fn is_slow_to_parse(yaml: &str) -> bool {
         yaml.contains("matches") || yaml.contains('\\')
     }
 
-    /// Whether it is what was stored, rather than what stands in for a policy that cannot be read.
+    /// Returns whether the policy could be read, as opposed to a substitute for an unreadable one.
     pub const fn is_readable(&self) -> bool {
         self.unreadable.is_none()
     }
 
-    /// Whether it asks for decisions about this control.
+    /// Returns whether a rule requires decisions about this control.
     pub fn asks_for(&self, control: &str) -> bool {
         self.attestations.iter().any(|rule| rule.for_control.as_deref() == Some(control))
     }
 
-    /// The controls that it asks for decisions about, each once, in order.
+    /// Returns the controls about which rules require decisions, sorted and without duplicates.
     pub fn controls(&self) -> BTreeSet<&str> {
         self.attestations.iter().filter_map(|rule| rule.for_control.as_deref()).collect()
     }
@@ -162,12 +163,12 @@ impl Policy {
         conditions.chain(self.attestations.iter().map(|rule| &rule.condition)).flatten()
     }
 
-    /// Whether a condition looks at the artifact's name.
+    /// Returns whether a condition uses the artifact's name.
     pub(crate) fn looks_at_names(&self) -> bool {
         self.conditions().any(|condition| condition.expression.looks_at_name())
     }
 
-    /// About how many bytes of memory it takes.
+    /// Returns the approximate memory use in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let texts = |rule: &AttestationRule| {
             let control = rule.for_control.as_ref().map_or(0, String::len);
@@ -182,12 +183,12 @@ impl Policy {
             + self.conditions().map(condition).sum::<usize>()
     }
 
-    /// How many rules it has.
+    /// Returns the number of rules.
     pub(crate) const fn rules(&self) -> usize {
         2 + self.attestations.len()
     }
 
-    /// How many rules, exceptions and parts of expressions an evaluation goes through.
+    /// Returns the number of rules, exceptions and parts of expressions that an evaluation may visit.
     pub(crate) fn parts(&self) -> usize {
         let exceptions = self.provenance.exceptions.len() + self.trail_compliance.exceptions.len();
         let expressions = self.conditions().map(|condition| condition.expression.parts());
@@ -232,7 +233,7 @@ fn parse_artifacts(examination: &mut Examination, artifacts: &Value) -> Option<P
     let rules = at_most(MAX_RULES, examination, &fields, "attestations");
     let mut attestations = Vec::new();
     for (path, rule) in rules {
-        // Nothing is said of what comes after.
+        // Later items would add no errors to the report.
         if examination.is_full() {
             break;
         }
@@ -241,7 +242,8 @@ fn parse_artifacts(examination: &mut Examination, artifacts: &Value) -> Option<P
     Some(Policy { provenance, trail_compliance, attestations, unreadable: None })
 }
 
-/// The items of an optional list, each with its path; none where there are more than `most`, which is refused.
+/// Returns the items of an optional list, each with its path. Returns none and records an error if there are
+/// more than `most`.
 fn at_most<'v>(
     most: usize,
     examination: &mut Examination,
@@ -290,7 +292,7 @@ fn parse_attestation_rule(
     let fields = examination.object(path, rule, &keys)?;
     let condition = parse_condition(examination, &fields, budget);
     let name = examination.text(&fields, "name").unwrap_or(ANY_NAME);
-    // Nothing can be reported that has another.
+    // Attestations cannot be reported under any other name.
     if name != ANY_NAME {
         examination.fits::<AttestationName>(&fields, "name", name);
     }
@@ -347,8 +349,8 @@ fn parse_condition(
     condition.map_err(|error| examination.refuse(fields.path("if"), &error.to_string(), &written.into())).ok()
 }
 
-/// Whether an artifact may run in an environment: it is on the allowlist, or every attached policy
-/// is satisfied. Unknown without policies.
+/// Returns whether an artifact may run in an environment: it is on the allowlist, or every attached policy is
+/// satisfied. Returns `None` without policies.
 pub(crate) fn artifact_verdict(allow_listed: bool, satisfied: &[bool]) -> Option<bool> {
     if allow_listed {
         return Some(true);
@@ -356,9 +358,9 @@ pub(crate) fn artifact_verdict(allow_listed: bool, satisfied: &[bool]) -> Option
     (!satisfied.is_empty()).then(|| satisfied.iter().all(|satisfied| *satisfied))
 }
 
-/// The verdict on a running artifact of an environment that requires provenance, from what the policies say and
-/// the states of the artifact in its flows. Without policies it must be compliant in each of them, as
-/// the gate asks.
+/// Returns the verdict on a running artifact of an environment that requires provenance. It combines the
+/// result of the policies with the states of the artifact in its flows. Without policies, the artifact must
+/// be compliant in each flow, as the gate requires.
 pub(crate) fn required_provenance_verdict(
     allow_listed: bool,
     by_policies: Option<bool>,
@@ -373,19 +375,19 @@ pub(crate) fn required_provenance_verdict(
     by_policies.or_else(|| Some(in_flows.all(State::is_compliant)))
 }
 
-/// Whether a snapshot is compliant: policies or required provenance judge what runs, and every running artifact is
-/// compliant. An empty snapshot that is judged is.
+/// Returns whether a snapshot is compliant. It is if policies or required provenance apply and every running
+/// artifact is compliant. An empty snapshot is compliant if they apply.
 pub(crate) fn snapshot_compliant(mut verdicts: impl Iterator<Item = Option<bool>>, is_judged: bool) -> bool {
     is_judged && verdicts.all(|verdict| verdict == Some(true))
 }
 
-/// The `state` of a physical environment: whether its latest snapshot is compliant. Unknown without
-/// snapshots, and where nothing judges what runs.
+/// Returns the `state` of a physical environment: whether its latest snapshot is compliant. Returns `None`
+/// without snapshots, and if neither policies nor required provenance apply.
 pub(crate) fn environment_state(latest_compliant: Option<bool>, is_judged: bool) -> Option<bool> {
     latest_compliant.filter(|_| is_judged)
 }
 
-/// The states of the members of a logical environment, counted.
+/// The number of members of a logical environment in each state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct MemberStates {
     compliant: usize,
@@ -406,14 +408,14 @@ impl MemberStates {
         *self.count(state) += 1;
     }
 
-    /// Takes out what was added.
+    /// Removes a state that was added.
     pub(crate) fn remove(&mut self, state: Option<bool>) {
         let count = self.count(state);
         *count = count.saturating_sub(1);
     }
 
-    /// The `state` of the logical environment: false if a member is not compliant, true if all are, else unknown; so also
-    /// without members.
+    /// Returns the `state` of the logical environment: false if a member is not compliant, true if all are,
+    /// otherwise unknown. It is unknown without members.
     pub(crate) const fn state(&self) -> Option<bool> {
         match self {
             Self { violating: 1.., .. } => Some(false),
@@ -423,11 +425,12 @@ impl MemberStates {
     }
 }
 
-/// What a member's snapshot says of the own policies of a logical environment: these, and whether what runs complies with
-/// them. Nothing where it was not evaluated by any.
+/// The result of a logical environment's own policies in the snapshot of a member: the policies, and whether
+/// everything that runs complies with them. `None` if no such policy evaluated the snapshot.
 pub(crate) type OwnPolicies<'p, I> = Option<(&'p [I], bool)>;
 
-/// The members of a logical environment, counted: by their states, and by what their snapshots say of its own policies.
+/// The number of members of a logical environment by state, and by the results of its own policies in their
+/// snapshots.
 #[derive(Debug)]
 pub(crate) struct Members<'p, I> {
     states: MemberStates,
@@ -449,7 +452,7 @@ impl<'p, I: Ord> Members<'p, I> {
             .add(own.map(|(_, compliant)| compliant));
     }
 
-    /// Takes out what was added.
+    /// Removes a member that was added.
     pub(crate) fn remove(&mut self, (state, own): (Option<bool>, OwnPolicies<'p, I>)) {
         self.states.remove(state);
         let policies = own.map(|(policies, _)| policies);
@@ -461,9 +464,12 @@ impl<'p, I: Ord> Members<'p, I> {
         }
     }
 
-    /// The verdict where `policies` are those of the logical environment, in order; nothing where they cannot be read. False if
-    /// a member is not compliant or something does not comply with these policies; true if all are and everything does; else
-    /// unknown. A member that was not evaluated by the same policies is unknown, and so is everything without members.
+    /// Returns the verdict for a logical environment whose own policies are `policies`, in order; `None`
+    /// means that they cannot be read.
+    ///
+    /// - False if a member is not compliant or something violates these policies.
+    /// - True if all members are compliant and everything complies with the policies.
+    /// - Unknown otherwise, without members, and for a member that was evaluated by other policies.
     pub(crate) fn state(&self, policies: Option<&[I]>) -> Option<bool> {
         let own = match policies {
             None => None,
@@ -480,7 +486,7 @@ impl<'p, I: Ord> Members<'p, I> {
     }
 }
 
-/// False if one is, true if all are, else unknown.
+/// Returns false if one is false, true if all are true, otherwise unknown.
 fn worst(states: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
     let mut worst = Some(true);
     for state in states {

@@ -1,10 +1,10 @@
-//! JSON Schemas of custom attestation types, which their data must fit. A tenant writes them, and the service checks by
-//! them beside the requests of all others, so the work is bounded.
+//! JSON Schemas of custom attestation types, which validate their data. Tenants write them, and the service
+//! validates with them beside the requests of all other tenants, so the work is bounded.
 //!
-//! Before a schema is compiled, its references are resolved within the document, and it becomes a graph of the schemas that apply
-//! to a value. A schema may refer to itself as long as each cycle descends into the data. Before data are checked, the
-//! steps of that check are counted for these data; data that would exceed the budget are refused. Patterns run in linear
-//! time. Formats are remarks.
+//! Before a schema is compiled, its references are resolved within the document, and it becomes a graph of
+//! the schemas that apply to a value. A schema may refer to itself if each cycle descends into the data.
+//! Before data are validated, the steps for these data are counted; data that would exceed the budget are
+//! rejected. Patterns run in linear time. Formats are annotations and are not checked.
 
 mod graph;
 mod keywords;
@@ -22,46 +22,49 @@ use crate::rules::deep;
 use graph::{Graph, Node, Weight};
 use meter::Meter;
 
-/// The largest size of a compiled pattern.
+/// Maximum size of a compiled pattern in bytes.
 const MAX_PATTERN_BYTES: usize = 256 << 10;
 
-/// The steps that one check may take, of some 80 ns each.
+/// Maximum number of steps of one validation. A step takes about 80 ns.
 const MAX_STEPS: usize = 20_000_000;
 
-/// Counting or comparing so many bytes of text is one step.
+/// Number of bytes of text that are counted or compared in one step.
 const BYTES_PER_STEP: usize = 64;
 
-/// The pointer to a schema has at most so many bytes, and those of all keywords together: each repeats the names above it.
+/// Maximum length in bytes of the pointer to a schema, and of the pointers of all keywords together. Each
+/// pointer repeats the names above it.
 const MAX_PLACE: usize = 16 << 10;
 const MAX_PLACE_BYTES: usize = 8 << 20;
 
-/// All places that do not fit are named where the check takes no more steps than this, and otherwise the first, where no choice
-/// (`anyOf`, `oneOf`) takes more: each error of each branch takes memory.
+/// Maximum number of steps for which up to `MAX_MISFITS` misfits are reported. Beyond it, only the first
+/// misfit is reported. If a choice (`anyOf`, `oneOf`) alone takes more steps, the error names no place,
+/// because each error of each branch takes memory.
 const MAX_EXPLAINED: usize = 400_000;
 
-/// The places that do not fit, at most.
+/// Maximum number of misfits in a report.
 const MAX_MISFITS: usize = 20;
 
-/// The bytes that a compiled schema takes, and a pattern with its caches.
+/// Approximate memory use in bytes of a compiled subschema, and of a pattern with its caches.
 const SUBSCHEMA_BYTES: usize = 1 << 10;
 const PATTERN_BYTES: usize = 256 << 10;
 
-/// The bytes of a value of a schema, such as a constant.
+/// Approximate memory use in bytes of a value in a schema, such as a constant.
 const VALUE_BYTES: usize = 160;
 
-/// The copies of each text of a schema.
+/// Number of copies of each text of a schema in memory.
 const COPIES: usize = 3;
 
-/// Checking more bytes than this, or by more schemas, may take more than some ten milliseconds.
+/// Above either limit (bytes of data, number of schemas), a validation may take more than about ten
+/// milliseconds.
 const MANY_BYTES: usize = 4 << 10;
 const MANY_SCHEMAS: usize = 200;
 
-/// A place in a JSON document, and what is wrong there.
+/// An error at a place in a JSON document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaError {
-    /// A JSON pointer; empty for the whole.
+    /// A JSON pointer; empty for the whole document.
     pub place: String,
-    /// What is wrong.
+    /// The description of the error.
     pub text: String,
 }
 
@@ -89,12 +92,12 @@ pub struct Schema {
     weight: Weight,
 }
 
-/// Data as schemas see them.
+/// Data in the form that schemas validate.
 #[derive(Debug, Clone)]
 pub struct Data(Value);
 
 impl Data {
-    /// The data of JSON. A number that is too large for a float is the largest one.
+    /// Converts JSON to data. A number beyond the range of floats becomes the largest float.
     pub fn of(json: &JsonValue) -> Self {
         Self(read(json))
     }
@@ -113,7 +116,7 @@ fn read(json: &JsonValue) -> Value {
     }
 }
 
-/// The nearest number to the text of one.
+/// Returns the number nearest to its text.
 fn number(text: &str) -> Number {
     let integer = text.parse::<i64>().map(Number::from).or_else(|_| text.parse::<u64>().map(Number::from));
     integer.unwrap_or_else(|_| {
@@ -123,10 +126,10 @@ fn number(text: &str) -> Number {
 }
 
 impl Schema {
-    /// Compiles a schema: of draft 7 where it does not say which.
+    /// Compiles a schema. The default dialect is draft 7.
     ///
     /// # Errors
-    /// The place in the schema, and why it is refused.
+    /// Returns the place in the schema and the reason why it is rejected.
     pub fn compile(schema: &JsonValue) -> Result<Self, SchemaError> {
         let schema = read(schema);
         deep::run(|| Self::compile_value(&schema)).unwrap_or_else(|_| Err(SchemaError::new("", NO_THREAD)))
@@ -148,7 +151,7 @@ impl Schema {
         Ok(Self { validator, nodes, weight })
     }
 
-    /// About how many bytes of memory it takes.
+    /// Returns the approximate memory use in bytes.
     pub(crate) const fn bytes(&self) -> usize {
         let Weight { subschemas, patterns, place_bytes, values, bytes } = self.weight;
         subschemas * SUBSCHEMA_BYTES
@@ -158,15 +161,15 @@ impl Schema {
             + bytes * COPIES
     }
 
-    /// Whether checking this many bytes of JSON may take longer than a short job.
+    /// Returns whether validating this many bytes of JSON may take longer than a short job.
     pub(crate) const fn may_take_long(&self, bytes: usize) -> bool {
         bytes > MANY_BYTES || self.nodes.len() > MANY_SCHEMAS
     }
 
-    /// Checks data.
+    /// Validates data.
     ///
     /// # Errors
-    /// The places that do not fit, or the first of them: at least one.
+    /// Returns the misfits, or only the first of them: at least one.
     pub fn check(&self, data: &Data) -> Result<(), Vec<SchemaError>> {
         deep::run(|| self.check_value(&data.0)).unwrap_or_else(|_| Err(vec![SchemaError::new("", NO_THREAD)]))
     }
@@ -191,7 +194,7 @@ impl Schema {
         if steps.to_choose > MAX_EXPLAINED {
             return whole("The data do not fit the type's schema; they are too large to say where");
         }
-        // The first error ends this, and is made of no more errors than one choice collects.
+        // The validation stops at the first error, which holds no more errors than one choice collects.
         self.validator.validate(data).map_err(|error| vec![misfit(error)])
     }
 }
@@ -202,7 +205,7 @@ fn too_long() -> SchemaError {
 
 const NO_THREAD: &str = "The server has no thread to check this at the moment";
 
-/// The dialect that a schema is written in: draft 7 where it does not say which.
+/// Returns the dialect of a schema; the default is draft 7.
 fn draft(schema: &Value) -> Result<Draft, SchemaError> {
     let Some(named) = schema.get("$schema") else { return Ok(Draft::Draft7) };
     dialect(named).ok_or_else(|| {
@@ -211,7 +214,7 @@ fn draft(schema: &Value) -> Result<Draft, SchemaError> {
     })
 }
 
-/// The dialect of this address.
+/// Returns the dialect with this URI.
 fn dialect(named: &Value) -> Option<Draft> {
     let name = named.as_str()?.trim_end_matches('#');
     let name = name.trim_start_matches("http://").trim_start_matches("https://");

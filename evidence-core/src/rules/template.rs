@@ -1,8 +1,8 @@
-//! Flow templates: which attestations a trail and its artifacts must get. A template is a short
-//! YAML text that a flow or a trail is given; [`Template::parse`] is the only way in, and
-//! [`schema`] states the same rules for editors. The text itself is stored elsewhere, byte for
-//! byte; what is here is its meaning. What a trail makes of it is in
-//! [`compliance`](super::compliance).
+//! Flow templates define which attestations a trail and its artifacts must have.
+//!
+//! A template is a short YAML text that belongs to a flow or a trail. [`Template::parse`] validates it, and
+//! [`schema`] describes the same rules for editors. This module holds the parsed form; the text itself is
+//! stored elsewhere, byte for byte. [`compliance`](super::compliance) evaluates trails against templates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,47 +19,48 @@ use crate::name::{AttestationName, AttestationTypeName, TemplateReferenceName};
 /// Identifier of the JSON Schema of flow templates, its `$id`.
 pub const SCHEMA_ID: &str = "https://evidence.dev/schemas/flow-template/v1";
 
-/// Why a template was refused. Displayed as `N validation errors for Template` and the details.
+/// The errors of a template that was rejected. Displayed as `N validation errors for Template`, followed by
+/// the details.
 pub type TemplateErrors = DocumentErrors;
 
 const NAMED_KINDS: [&str; 9] =
     ["generic", "junit", "snyk", "pull_request", "jira", "sonar", "decision", "sbom", "sarif"];
-/// Types as they are reported, and as they are asked for; either spelling is read.
+/// Types as reported, and as templates spell them; both spellings are accepted.
 const SYSTEM_KINDS: [(&str, &str); 3] =
     [("system:decision", "decision"), ("system:sbom", "sbom"), ("system:sarif", "sarif")];
 const ANY_KIND: &str = "*";
 const CUSTOM_PREFIX: &str = "custom:";
 
-/// The attestation type that a template or a policy asks for: one of the built-in types,
-/// `custom:<name>`, or `*` for any.
+/// The attestation type that a template or a policy requires: a built-in type, `custom:<name>`, or `*` for
+/// any type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, JsonSchema)]
 #[schemars(inline)]
 pub struct Kind(String);
 
 impl Kind {
-    /// Whether an attestation of this reported type is of the kind. Attestations of system types are reported as
-    /// `system:<name>` and asked for as `<name>`.
+    /// Returns whether an attestation of this reported type has the kind. Attestations of system types are
+    /// reported as `system:<name>` and required as `<name>`.
     pub fn matches(&self, reported_type: &str) -> bool {
         self.is_any() || self.0 == Self::of_reported(reported_type)
     }
 
-    /// What an attestation of this reported type is asked for as.
+    /// Returns the spelling in templates of a reported type.
     pub(super) fn of_reported(reported_type: &str) -> &str {
         let is_it = |(reported, _): &&(&str, &str)| *reported == reported_type;
         SYSTEM_KINDS.iter().find(is_it).map_or(reported_type, |(_, kind)| *kind)
     }
 
-    /// The name of the custom attestation type, where it is one.
+    /// Returns the name of the custom attestation type, or `None` for other kinds.
     fn custom_name(&self) -> Option<&str> {
         self.0.strip_prefix(CUSTOM_PREFIX)
     }
 
-    /// Whether the kind is `*`.
+    /// Returns whether the kind is `*`.
     pub fn is_any(&self) -> bool {
         self.0 == ANY_KIND
     }
 
-    /// The kind as it is written in a template.
+    /// Returns the kind as spelled in a template.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -81,7 +82,7 @@ impl Serialize for Kind {
     }
 }
 
-/// The text is no attestation type that a template or a policy may ask for.
+/// Error: the text is not an attestation type that a template or a policy may require.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownKind;
 
@@ -103,12 +104,12 @@ impl std::error::Error for UnknownKind {}
 pub struct Requirement {
     /// Name of the attestation, unique in its list.
     pub name: String,
-    /// What it must be: `generic`, `junit`, `pull_request`, …, `custom:<name>`, or `*` for any type.
+    /// Type of the attestation: `generic`, `junit`, `pull_request`, …, `custom:<name>`, or `*` for any type.
     #[serde(rename = "type")]
     pub kind: Kind,
 }
 
-/// One artifact that a template expects, and the attestations it must get.
+/// One artifact that a template expects, and the attestations it must have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "TemplateArtifact")]
 pub struct ArtifactRequirement {
@@ -118,7 +119,7 @@ pub struct ArtifactRequirement {
     pub attestations: Vec<Requirement>,
 }
 
-/// The artifacts that a template expects, in its order, and found by their names.
+/// The artifacts that a template expects, in its order, with an index by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct ArtifactRequirements {
@@ -143,9 +144,9 @@ impl Deref for ArtifactRequirements {
     }
 }
 
-/// What a trail expects.
-// The default, also written `version: 1`, expects nothing; what `Template::stored` could not read expects something that
-// nobody can tell, so that nothing satisfies it.
+/// The requirements of a template for a trail.
+// The default, also written `version: 1`, has no requirements. A template that `Template::stored` could not
+// read has unknown requirements, so no trail satisfies it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "TemplateTrailDefinition")]
 pub struct Template {
@@ -154,31 +155,31 @@ pub struct Template {
     /// Artifacts expected, in the order of the template.
     #[schemars(with = "Vec<ArtifactRequirement>")]
     pub artifacts: ArtifactRequirements,
-    /// The names that it was made of, where it is a list of names.
+    /// The names in the list, if the template is a list of names.
     #[serde(skip)]
     names: Option<Vec<String>>,
-    /// Why it could not be read, as answers say it.
+    /// The reason why it could not be read, as responses show it.
     #[serde(skip)]
     unreadable: Option<String>,
 }
 
-/// What a list of names calls the artifact itself.
+/// The artifact's own name in a list of names.
 pub(super) const ARTIFACT: &str = "artifact";
 
-/// Why nothing counts for what was reported to a trail that cannot be read.
+/// The reason why nothing counts that was reported to an unreadable trail.
 pub(crate) const LOST_TRAIL: &str = "The trail cannot be read";
 
 impl Template {
-    /// Reads a template from YAML and reports every mistake in it, not only the first.
+    /// Parses a template from YAML. Reports every error, not only the first.
     pub fn parse(yaml: &str) -> Result<Self, TemplateErrors> {
         let (mut examination, document) = Examination::read("Template", yaml)?;
         let template = parse_root(&mut examination, &document).unwrap_or_default();
         examination.finish(template)
     }
 
-    /// The template that older clients send as a list of names: it expects an artifact called
-    /// `artifact`, and of that an attestation of each other name, of any type. An empty list
-    /// expects nothing.
+    /// Builds the template that older clients send as a list of names. It expects an artifact called
+    /// `artifact`, and an attestation of any type on that artifact for each other name. An empty list has no
+    /// requirements.
     pub fn of_names(names: Vec<String>) -> Self {
         let expected: BTreeSet<&String> = names.iter().filter(|name| *name != ARTIFACT).collect();
         let any = |name: &String| Requirement { name: name.clone(), kind: Kind(ANY_KIND.to_owned()) };
@@ -188,14 +189,14 @@ impl Template {
         Self { artifacts, names: Some(names), ..Self::default() }
     }
 
-    /// The names that it was made of, where it is a list of names.
+    /// Returns the names in the list, if the template is a list of names.
     pub fn names(&self) -> Option<&[String]> {
         self.names.as_deref()
     }
 
-    /// Reads a template that was stored: YAML, or the JSON of a list of names, which no YAML that
-    /// is accepted looks like. It was checked before it was; where it cannot be read all the same
-    /// (damaged, or of a later version), the template is one that nothing satisfies.
+    /// Parses a stored template: YAML, or the JSON of a list of names, which cannot be confused with valid
+    /// YAML templates. It was validated before it was stored. If it is unreadable nevertheless (damaged, or
+    /// from a later version), returns a template that no trail satisfies.
     pub fn stored(text: &str) -> Self {
         if let Some(names) = text.starts_with('[').then(|| serde_json::from_str(text).ok()).flatten() {
             return Self::of_names(names);
@@ -206,18 +207,18 @@ impl Template {
         })
     }
 
-    /// The template of a trail that cannot be read: nothing satisfies it.
+    /// Returns the template of a trail that cannot be read; no trail satisfies it.
     pub(crate) fn of_lost_trail() -> Self {
         Self { unreadable: Some(LOST_TRAIL.to_owned()), ..Self::default() }
     }
 
-    /// A template whose text is gone: nothing satisfies it.
+    /// Returns a template whose text is missing; no trail satisfies it.
     pub(crate) fn lost() -> Self {
         let unreadable = Some("The template cannot be read: its text is not in the store".to_owned());
         Self { unreadable, ..Self::default() }
     }
 
-    /// About how many bytes of memory it takes.
+    /// Returns the approximate memory use in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let requirements = |list: &[Requirement]| -> usize {
             let texts = |one: &Requirement| one.name.len() + one.kind.as_str().len();
@@ -232,18 +233,18 @@ impl Template {
             + self.names.iter().flatten().map(|name| size_of_val(name) + name.len()).sum::<usize>()
     }
 
-    /// How many artifacts and attestations it asks for.
+    /// Returns the number of required artifacts and attestations.
     pub(crate) fn requirements(&self) -> usize {
         let of_artifacts = self.artifacts.iter().map(|artifact| 1 + artifact.attestations.len());
         self.attestations.len() + of_artifacts.sum::<usize>()
     }
 
-    /// Why it could not be read: `The template cannot be read: …`. None for one that could.
+    /// Returns why it could not be read (`The template cannot be read: …`), or `None` if it could.
     pub fn unreadable(&self) -> Option<&str> {
         self.unreadable.as_deref()
     }
 
-    /// The artifact requirement of this name.
+    /// Returns the requirements of the artifact with this name.
     pub fn artifact(&self, name: &str) -> Option<&ArtifactRequirement> {
         self.artifacts.get(*self.artifacts.by_name.get(name)?)
     }
@@ -260,7 +261,7 @@ fn parse_root(examination: &mut Examination, document: &Value) -> Option<Templat
 
 fn parse_version(examination: &mut Examination, root: &Fields<'_>) {
     if let Some(version) = root.get("version")
-        // JSON Schema holds 1 and 1.0 for the same number.
+        // JSON Schema treats 1 and 1.0 as the same number.
         && version.as_f64() != Some(1.0)
     {
         let text = match version {
@@ -290,7 +291,7 @@ fn parse_artifact(
 ) -> Option<ArtifactRequirement> {
     let fields = examination.object(path, artifact, &["name", "attestations"])?;
     let name = examination.required_text(&fields, "name");
-    // Reports may only use such names, so an artifact of another name could never arrive.
+    // Reports cannot use other names, so an artifact with such a name could never be reported.
     if let Some(name) = name {
         examination.fits::<TemplateReferenceName>(&fields, "name", name);
     }
@@ -310,7 +311,7 @@ fn parse_attestations(examination: &mut Examination, parent: &Fields<'_>) -> Vec
 fn parse_requirement(examination: &mut Examination, path: &str, attestation: &Value) -> Option<Requirement> {
     let fields = examination.object(path, attestation, &["name", "type"])?;
     let name = examination.required_text(&fields, "name");
-    // Attestations may only have such names, so one of another name could never arrive.
+    // Attestations cannot have other names, so one with such a name could never be reported.
     if let Some(name) = name {
         examination.fits::<AttestationName>(&fields, "name", name);
     }
@@ -318,7 +319,7 @@ fn parse_requirement(examination: &mut Examination, path: &str, attestation: &Va
     Some(Requirement { name: name?.to_owned(), kind: kind? })
 }
 
-/// The `type` of a required attestation; `aliases` are spellings that the kinds do not have.
+/// Parses the `type` of a required attestation. `aliases` are additional spellings of kinds.
 pub(super) fn parse_kind(
     examination: &mut Examination,
     fields: &Fields<'_>,
@@ -335,14 +336,14 @@ pub(super) fn parse_kind(
             return None;
         }
     };
-    // Custom types may only have such names, so an attestation of a type of another name could never arrive.
+    // Custom types cannot have other names, so an attestation of such a type could never be reported.
     if let Some(name) = kind.custom_name() {
         examination.fits::<AttestationTypeName>(fields, "type", name);
     }
     Some(kind)
 }
 
-/// The schema of an attestation type that is asked for, with further spellings.
+/// Returns the JSON Schema of a required attestation type, including additional spellings.
 pub(super) fn kind_schema(aliases: &[&str]) -> Value {
     let known = [NAMED_KINDS.as_slice(), &SYSTEM_KINDS.map(|(reported, _)| reported), aliases].concat();
     let custom = AttestationTypeName::PATTERN.replacen('^', &format!("^{CUSTOM_PREFIX}"), 1);
@@ -357,8 +358,8 @@ pub(super) fn kind_schema(aliases: &[&str]) -> Value {
     })
 }
 
-/// The JSON Schema (draft 2020-12) of the flow template YAML. It says all that
-/// [`Template::parse`] checks, save that names must be unique, which JSON Schema cannot say.
+/// Returns the JSON Schema (draft 2020-12) of the flow template YAML. It covers everything that
+/// [`Template::parse`] checks, except that names must be unique, which JSON Schema cannot express.
 pub fn schema() -> Value {
     let attestations = json!({
         "type": "array",

@@ -47,7 +47,7 @@ fn template_names() -> Shape {
     Shape::or_wrong(names, vec![json!(7), json!({}), json!("a".repeat(4097)), json!(["a".repeat(256)])])
 }
 
-/// What a trail is begun with.
+/// The body that begins a trail.
 pub fn trail() -> Shape {
     Object::new()
         .required("name", Shape::of::<TrailName>())
@@ -63,7 +63,7 @@ pub fn trail() -> Shape {
 /// Names that a literal path would shadow.
 const RESERVED_FLOWS: &[&str] = &["template_file", "list_attestations_for_criteria"];
 
-/// What a flow is made with.
+/// The body that creates a flow.
 pub fn flow() -> Shape {
     let reserved = select(RESERVED_FLOWS).prop_map(|name| Broken::whole(name.into()));
     Object::new()
@@ -73,7 +73,7 @@ pub fn flow() -> Shape {
         .shape()
 }
 
-/// What older clients make a flow with.
+/// The body with which older clients create a flow.
 pub fn legacy_flow() -> Shape {
     let reserved = select(RESERVED_FLOWS).prop_map(|name| Broken::whole(name.into()));
     let name = Shape::text_between(0, 255);
@@ -85,19 +85,19 @@ pub fn legacy_flow() -> Shape {
         .shape()
 }
 
-/// How a flow is renamed.
+/// The body that renames a flow.
 pub fn flow_renaming() -> Shape {
     let reserved = select(RESERVED_FLOWS).prop_map(|name| Broken::whole(name.into()));
     Object::new().required("new_name", Shape::of::<FlowName>().or_broken(reserved)).shape()
 }
 
-/// An attestation: what all have in common, and the claim of one type. It is about its trail, about an artifact that is
-/// yet to be reported from a commit, or about one of the artifacts that the trail has.
+/// An attestation: the common fields, and the claim of one type. It refers to its trail, to an artifact of a
+/// commit that is still to be reported, or to a reported artifact of the trail.
 fn attestation(claim: &Object, known: &ExistingNames) -> Shape {
     open_attestation(&claim.clone().closed(), known)
 }
 
-/// The same, closed against other fields only where the claim is.
+/// An attestation that rejects unknown fields only if the claim does.
 fn open_attestation(claim: &Object, known: &ExistingNames) -> Shape {
     let target =
         || Shape::list(&Shape::of::<AttestationName>(), 1).at_most(&Shape::of::<AttestationName>(), 1);
@@ -131,7 +131,7 @@ fn with_base(claim: Object) -> Object {
         .optional("user_data", shared::user_data())
 }
 
-/// An attestation that carries its own verdict.
+/// An attestation with its own verdict.
 pub fn generic(known: &ExistingNames) -> Shape {
     attestation(&Object::new().required("is_compliant", Shape::boolean()), known)
 }
@@ -159,7 +159,7 @@ pub fn pull_requests(known: &ExistingNames) -> Shape {
     let provider = Shape::choice(PROVIDERS).or_valid(Just(json!("azure")));
     let list = Shape::list(&pull_request(), 0..3).at_most(&pull_request(), 1000);
     let claim = Object::new().required("git_provider", provider);
-    // Null counts as none.
+    // Null counts as an empty list.
     let list = Shape::new(prop_oneof![1 => Just(Value::Null), 5 => list.valid()], list.broken());
     attestation(&claim.nullable("pull_requests", list), known)
 }
@@ -170,7 +170,7 @@ fn pull_request() -> Shape {
         .optional("state", Shape::text())
         .optional("timestamp", shared::sent_seconds())
         .closed();
-    // The older spelling, a name alone.
+    // The older form: only a name.
     let approver = Shape::new(
         prop_oneof![approver.shape().valid(), texts::printable().prop_map(Value::from)],
         approver.shape().broken().prop_filter("not a name", |broken| !broken.value.is_string()),
@@ -209,7 +209,7 @@ pub fn jira(known: &ExistingNames) -> Shape {
     attestation(&Object::new().required("jira_results", issues), known)
 }
 
-/// An attestation of what a security scan found.
+/// An attestation of the findings of a security scan.
 pub fn snyk(known: &ExistingNames) -> Shape {
     let count = || Shape::integer(i64::MIN, i64::MAX).or_valid((0..3).prop_map(Value::from));
     let location = Object::new().required("uri", Shape::text()).optional("lines", Shape::text()).shape();
@@ -240,7 +240,7 @@ pub fn snyk(known: &ExistingNames) -> Shape {
     attestation(&Object::new().required("snyk_results", summary.shape()), known)
 }
 
-/// An attestation of what an analysis of the code said.
+/// An attestation of the result of a code analysis.
 pub fn sonar(known: &ExistingNames) -> Shape {
     let condition = Object::new()
         .required("metric", Shape::text())
@@ -270,7 +270,7 @@ pub fn sonar(known: &ExistingNames) -> Shape {
     attestation(&Object::new().required("sonar_results", results.shape()), known)
 }
 
-/// A decision about the attestations of a name.
+/// An override of the attestations of a name.
 pub fn overriding(known: &ExistingNames) -> Shape {
     let kinds =
         ["generic", "junit", "snyk", "pull_request", "jira", "sonar", "custom:review", "system:decision"];
@@ -298,7 +298,7 @@ pub fn system(known: &ExistingNames) -> Shape {
     let beside = of_type("decision")
         .required("control", control())
         .required("attestation_data", data(&verdict().shape()));
-    // One without any control is refused for the field beside the data.
+    // A body without any control is rejected for the field beside the data.
     let with_control = verdict().required("control", control()).shape().valid();
     let broken = verdict().optional("control", control()).shape().broken();
     let within = of_type("decision").required("attestation_data", data(&Shape::new(with_control, broken)));
@@ -339,20 +339,20 @@ pub fn custom(known: &ExistingNames) -> Shape {
     attestation(&Object::new().required("type_name", name).required("attestation_data", data), known)
 }
 
-/// The data of an attestation: JSON, or a string that holds its text.
+/// The data of an attestation: JSON, or a string that contains its text.
 fn data(shape: &Shape) -> Shape {
     let text = shape.valid().prop_map(|data| data.to_string().into());
-    // What is a string is read as JSON.
+    // A string is parsed as JSON.
     let broken = shape.broken().prop_filter("no string", |broken| !broken.value.is_string());
     Shape::new(shape.valid(), broken).or_valid(text).or_broken(no_json())
 }
 
-/// Strings that hold no JSON.
+/// Strings that do not contain valid JSON.
 fn no_json() -> impl Strategy<Value = Broken> {
     select(vec!["", "{", "text", "{} {}", r#"{"a":1,"a":1}"#]).prop_map(|text| Broken::whole(text.into()))
 }
 
-/// Some of these names.
+/// A list of some of these names.
 fn known_names(names: &[String]) -> Shape {
     match names {
         [] => Shape::or_wrong(Just(json!([])), vec![json!(""), json!(1), json!({})]),
@@ -362,9 +362,9 @@ fn known_names(names: &[String]) -> Shape {
     }
 }
 
-/// What an environment is made with.
+/// The body that creates an environment.
 pub fn environment(known: &ExistingNames) -> Shape {
-    // A logical environment runs nothing that could have provenance.
+    // A logical environment runs no artifacts, so it cannot require provenance.
     let provenance = |kinds: &[&str]| match kinds {
         ["logical"] => Shape::or_wrong(Just(json!(false)), vec![json!(true), json!("x")]),
         _ => Shape::boolean(),
@@ -386,7 +386,7 @@ pub fn environment(known: &ExistingNames) -> Shape {
     Shape::any_of(&[of(physical, &[]), of(&["logical"], &known.environments)])
 }
 
-/// What of an environment is changed.
+/// The body that updates an environment.
 pub fn environment_patch(known: &ExistingNames) -> Shape {
     Object::new()
         .optional("description", shared::description())
@@ -396,12 +396,12 @@ pub fn environment_patch(known: &ExistingNames) -> Shape {
         .shape()
 }
 
-/// How an environment is renamed.
+/// The body that renames an environment.
 pub fn environment_renaming() -> Shape {
     Object::new().required("new_name", Shape::of::<EnvironmentName>()).closed().shape()
 }
 
-/// A report of what runs in an environment of this type.
+/// A report of everything that runs in an environment of this type.
 pub fn report(kind: &'static [&'static str]) -> Shape {
     let created = Shape::integer(0, MAX_SECONDS).or_valid((0..4_102_444_800_i64).prop_map(Value::from));
     let digest = match kind {
@@ -451,7 +451,7 @@ pub fn report(kind: &'static [&'static str]) -> Shape {
         .shape()
 }
 
-/// What a policy is made with, beside its text.
+/// The body that creates a policy, without its text.
 pub fn policy() -> Shape {
     Object::new()
         .required("name", Shape::of::<PolicyName>())
@@ -473,7 +473,7 @@ pub fn allowance() -> Shape {
         .shape()
 }
 
-/// Why an attestation is overridden: some letters.
+/// The reason for an override: a text that is not blank.
 fn reason() -> Shape {
     let valid = texts::printable().prop_filter("not blank", |text| !text.trim().is_empty());
     Shape::or_wrong(
@@ -482,7 +482,8 @@ fn reason() -> Shape {
     )
 }
 
-/// Seconds that are in the future, and others: in the past, and in milliseconds.
+/// The end of an allowlist entry: valid seconds are in the future; invalid ones are in the past or in
+/// milliseconds.
 fn allowance_end() -> Shape {
     let valid = 3_900_000_000..=253_402_300_799_i64;
     let wrong = vec![
@@ -497,7 +498,7 @@ fn allowance_end() -> Shape {
     Shape::or_wrong(valid.prop_map(Value::from), wrong)
 }
 
-/// What a custom attestation type is made with, beside its schema.
+/// The body that creates a custom attestation type, without its schema.
 pub fn attestation_type() -> Shape {
     let rules = select(vec![
         json!("."),
@@ -530,10 +531,10 @@ pub fn attestation_type() -> Shape {
         .shape()
 }
 
-/// Identifiers that no path could name.
+/// Identifiers that cannot be used in a path.
 const RESERVED_IDENTIFIERS: &[&str] = &["tags", ".", ".."];
 
-/// What a control is made with.
+/// The body that creates a control.
 pub fn control() -> Shape {
     let identifiers = texts::fitting::<ControlIdentifier>()
         .prop_filter("not a reserved word", |identifier| {
@@ -551,7 +552,7 @@ pub fn control() -> Shape {
         .shape()
 }
 
-/// What changes of a control.
+/// The body that updates a control.
 pub fn control_changes() -> Shape {
     Object::new()
         .optional("name", Shape::text_between(0, 255))
@@ -565,7 +566,7 @@ fn control_links() -> Shape {
     Shape::map(&"[a-zA-Z][a-zA-Z0-9 ._-]{0,8}".boxed(), &shared::address(), 0..3)
 }
 
-/// What a service account is made with.
+/// The body that creates a service account.
 pub fn service_account() -> Shape {
     Object::new()
         .required("name", Shape::of::<ServiceAccountName>())
@@ -574,7 +575,7 @@ pub fn service_account() -> Shape {
         .shape()
 }
 
-/// What changes of a service account.
+/// The body that updates a service account.
 pub fn service_account_patch() -> Shape {
     Object::new()
         .optional("description", Shape::text_between(0, 512))
@@ -582,7 +583,7 @@ pub fn service_account_patch() -> Shape {
         .shape()
 }
 
-/// What an API key is made with. It ends late in this century, or never.
+/// The body that creates an API key. The key expires late in this century, or never.
 pub fn api_key() -> Shape {
     Object::new()
         .required("description", Shape::text_between(1, 256))
@@ -590,7 +591,7 @@ pub fn api_key() -> Shape {
         .shape()
 }
 
-/// How an API key is rotated.
+/// The body that rotates an API key.
 pub fn api_key_rotation() -> Shape {
     Object::new()
         .defaulted("grace_period_hours", Shape::integer(1, 720))
@@ -604,7 +605,7 @@ fn expiry() -> Shape {
     Shape::or_wrong(valid.prop_map(Value::from), wrong)
 }
 
-/// Which tags are set and which are removed.
+/// The tags to set and to remove.
 pub fn tag_patch() -> Shape {
     let keys = texts::fitting::<TagKey>();
     let bad_keys = texts::misfits::<TagKey>()
@@ -629,7 +630,7 @@ fn keys_both_set_and_removed(keys: &BoxedStrategy<String>) -> impl Strategy<Valu
     keys.clone().prop_map(broken)
 }
 
-/// An action about environments.
+/// An action for environments.
 pub fn environment_action(known: &ExistingNames) -> Shape {
     let triggers = Shape::choice(&[
         "ON_STARTED_ARTIFACT",
@@ -645,7 +646,7 @@ pub fn environment_action(known: &ExistingNames) -> Shape {
         .shape()
 }
 
-/// An action about flows; about none, for nobody says which there are.
+/// An action for flows. Its list of flows is empty, because the names of existing flows are not known here.
 pub fn flow_action() -> Shape {
     let triggers = Shape::choice(&["ON_STARTED_TRAIL", "ON_ATTESTED_PROVENANCE", "ON_ATTESTATION"]);
     let none = Shape::or_wrong(Just(json!([])), vec![json!(7), json!("web"), json!({})]);
@@ -661,7 +662,7 @@ fn action(kind: &'static [&'static str], trigger: &Shape) -> Object {
         .required("targets", Shape::list(&target, 0..3).at_most(&target, 20))
 }
 
-/// Where notifications are sent: nowhere but on the internet.
+/// The target of notifications, which must be on the internet.
 fn action_target() -> Shape {
     let context = json!({"channel_id": "C1", "channel_name": "releases", "team_id": "T1"});
     let valid = select(vec![
@@ -691,7 +692,7 @@ fn action_target() -> Shape {
         .or_broken(prop_oneof![refused, missing, mail])
 }
 
-/// The requests of the operation of this name; nothing for one without a body.
+/// Returns the requests of the operation of this name, or `None` for one without a body.
 pub(super) fn requests(operation: &str, known: &ExistingNames) -> Option<Requests> {
     let attestation = |shape: Shape| Requests::form(&shape, "data_json").with_file(evidence());
     Some(match operation {
@@ -759,7 +760,7 @@ fn with_template(document: &Shape) -> Requests {
     form.with_broken_file(template.broken, "template_file")
 }
 
-/// Any of these names; where none is known, one of a name's form, which the service will look for in vain.
+/// One of these names. If none is known, a valid name that does not exist.
 fn one_of(known: &[String]) -> Shape {
     let valid = match known {
         [] => texts::fitting::<EnvironmentName>(),

@@ -1,5 +1,5 @@
-//! The documents that callers write and upload: flow templates, policies, and the schemas of custom attestation types.
-//! They are given as YAML's flow style, which is JSON.
+//! The documents that callers write and upload: flow templates, policies, and the schemas of custom
+//! attestation types. They are generated in YAML's flow style, which is JSON.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -11,12 +11,12 @@ use crate::name::{AttestationName, TemplateReferenceName};
 const KINDS: [&str; 8] =
     ["generic", "junit", "snyk", "pull_request", "jira", "sonar", "decision", "custom:review"];
 
-/// A document: texts that are accepted, and texts that are refused for one thing.
+/// A document: accepted texts, and texts that are rejected for exactly one error.
 #[derive(Debug, Clone)]
 pub struct Texts {
-    /// Accepted ones.
+    /// Accepted texts.
     pub valid: BoxedStrategy<String>,
-    /// Refused ones.
+    /// Rejected texts.
     pub broken: BoxedStrategy<String>,
 }
 
@@ -57,7 +57,7 @@ fn requirement() -> Shape {
         .shape()
 }
 
-/// A list whose items have names, each name once.
+/// A list of named items with distinct names.
 fn distinct(item: &Shape) -> Shape {
     let list = Shape::list(item, 0..3);
     let valid = list.valid().prop_map(|items| {
@@ -68,7 +68,7 @@ fn distinct(item: &Shape) -> Shape {
     Shape::new(valid, list.broken())
 }
 
-/// Expressions that end up true or false, each of a form of its own.
+/// Expressions that evaluate to true or false, each of another form.
 const EXPRESSIONS: [&str; 14] = [
     "true",
     "exists(flow)",
@@ -86,7 +86,7 @@ const EXPRESSIONS: [&str; 14] = [
     "not (exists(artifact.name) and not false)",
 ];
 
-/// Expressions that are refused.
+/// Expressions that are rejected.
 const NO_EXPRESSIONS: [&str; 12] = [
     "${{ flow.name }}",
     "${{ flow }}",
@@ -102,7 +102,7 @@ const NO_EXPRESSIONS: [&str; 12] = [
     "",
 ];
 
-/// A condition, or none.
+/// A condition, or null.
 fn condition() -> Shape {
     let valid = prop_oneof![
         1 => Just(Value::Null),
@@ -112,7 +112,7 @@ fn condition() -> Shape {
     Shape::or_wrong(valid, wrong.collect())
 }
 
-/// A truth value, also as one of YAML 1.1's words.
+/// A boolean, also as one of YAML 1.1's words.
 fn boolean() -> Shape {
     let valid = [json!(true), json!(false), json!("yes"), json!("Off"), json!("TRUE"), json!("n")];
     Shape::or_wrong(select(valid.to_vec()), vec![json!("maybe"), json!(""), json!(0), json!([]), json!({})])
@@ -140,7 +140,7 @@ fn attestation_rule(controls: &[String]) -> Shape {
     Shape::any_of(&shapes)
 }
 
-/// Policies, which ask for decisions about these controls alone.
+/// Policies, which require decisions only about these controls.
 pub fn policies(controls: &[String]) -> Texts {
     let exception = Object::new().optional("if", condition()).closed().shape();
     let exceptions = Shape::list(&exception, 0..3);

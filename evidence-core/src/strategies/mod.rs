@@ -1,10 +1,13 @@
-//! Strategies for [proptest](https://docs.rs/proptest): values of every validated type, and the body of every request,
-//! as the service accepts it and with exactly one thing wrong. A team tests its own client with them, or its own store.
+//! Strategies for [proptest](https://docs.rs/proptest): values of every validated type, and the body of every
+//! request, both valid and with exactly one error. Teams can use them to test their own clients or stores.
 //!
-//! - Small types, such as names, digests, ids and roles, are [`proptest::arbitrary::Arbitrary`]: `any::<FlowName>()`.
-//! - [`Requests::of`] an operation gives what may be sent with it, and what is refused, with the field that the refusal
-//!   names. What a body mentions must exist: [`ExistingNames`] says what does.
-//! - [`bodies`] has the shape of each body by itself; [`Shape::typed`] gives it as the type that the service reads.
+//! - Small types, such as names, digests, ids and roles, implement [`proptest::arbitrary::Arbitrary`]:
+//!   `any::<FlowName>()`.
+//! - [`Requests::of`] returns the valid and invalid requests of an operation; an invalid one comes with the
+//!   field that the error names. Everything that a body refers to must exist, and is listed in
+//!   [`ExistingNames`].
+//! - [`bodies`] has the shape of each body; [`Shape::typed`] converts it to the type that the service
+//!   decodes.
 //! - [`documents`] has flow templates, policies and type schemas, which are uploaded as files.
 //!
 //! ```
@@ -31,7 +34,7 @@ pub mod texts;
 pub use request::{Refused, Requests, Sent};
 pub use shape::{Broken, Object, Shape};
 
-/// What exists already, for bodies that mention it.
+/// Existing records that bodies may refer to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExistingNames {
     /// Names of physical environments.
@@ -40,14 +43,15 @@ pub struct ExistingNames {
     pub policies: Vec<String>,
     /// Fingerprints of artifacts that were reported to the trail.
     pub fingerprints: Vec<String>,
-    /// Names of custom attestation types that take any data.
+    /// Names of custom attestation types that accept any data.
     pub attestation_types: Vec<String>,
     /// Identifiers of controls.
     pub controls: Vec<String>,
 }
 
 impl Requests {
-    /// What may be sent with the operation of this name ([`crate::Operation::NAME`]); nothing for one without a body.
+    /// Returns the requests of the operation of this name ([`crate::Operation::NAME`]), or `None` for one
+    /// without a body.
     pub fn of(operation: &str, known: &ExistingNames) -> Option<Self> {
         bodies::requests(operation, known)
     }

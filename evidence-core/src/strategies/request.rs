@@ -1,4 +1,4 @@
-//! What is sent with a request, and how it can be wrong.
+//! Request bodies, and their possible errors.
 
 use std::fmt::Debug;
 
@@ -12,7 +12,7 @@ use crate::digest::sha256_hex;
 use crate::error::{Error, Result};
 use crate::operation::{Body, BodyKind, FormParts, Raw, RawBody};
 
-/// What is sent: a JSON body, or the JSON document of a form and perhaps its file.
+/// The content of a request: a JSON body, or the JSON document of a form and an optional file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sent {
     /// The body or the document.
@@ -22,7 +22,7 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// The same, as an operation reads it: what a transport makes of the bytes that come over the wire.
+    /// Decodes the content as an operation does after a transport has received it.
     ///
     /// # Errors
     /// Those of [`Body::read`].
@@ -59,16 +59,16 @@ fn upload(text: &str) -> Result<Upload> {
     })
 }
 
-/// A request with exactly one thing wrong.
+/// A request with exactly one error.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refused {
-    /// What is sent.
+    /// The content of the request.
     pub sent: Sent,
-    /// The field that the refusal names in its `errors`.
+    /// The field that the response names in its `errors`.
     pub field: String,
 }
 
-/// What may be sent with one operation, and what may not. Everything it gives shrinks.
+/// The valid and invalid requests of one operation. All generated values shrink.
 ///
 /// ```
 /// use evidence_core::artifacts::ReportArtifact;
@@ -94,17 +94,17 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// A JSON body of this shape.
+    /// Requests with a JSON body of this shape.
     pub fn json(body: &Shape) -> Self {
         Self::new(body, "body")
     }
 
-    /// A form whose part `part` is a document of this shape.
+    /// Requests with a form whose part `part` is a document of this shape.
     pub fn form(document: &Shape, part: &'static str) -> Self {
         Self::new(document, part)
     }
 
-    /// `whole` is what a refusal names where no field is to blame.
+    /// Creates requests; `whole` is the field that an error names if no field is the cause.
     fn new(document: &Shape, whole: &'static str) -> Self {
         let sent = |document| Sent { document, file: None };
         let refused = document.broken().prop_map(move |broken| Refused {
@@ -114,7 +114,7 @@ impl Requests {
         Self { valid: document.valid().prop_map(sent).boxed(), refused: refused.boxed() }
     }
 
-    /// With a file that may be sent along.
+    /// Adds an optional file.
     #[must_use]
     pub fn with_file(self, files: impl Strategy<Value = Option<String>> + 'static) -> Self {
         let files = files.boxed();
@@ -124,7 +124,7 @@ impl Requests {
         Self { valid: valid.boxed(), refused: refused.boxed() }
     }
 
-    /// With texts of the file that a refusal names as `part`.
+    /// Adds invalid files, for which the error names `part`.
     #[must_use]
     pub fn with_broken_file(
         self,
@@ -138,12 +138,12 @@ impl Requests {
         Self { refused: prop_oneof![2 => self.refused, 1 => refused].boxed(), ..self }
     }
 
-    /// What is accepted.
+    /// Returns the accepted requests.
     pub fn valid(&self) -> BoxedStrategy<Sent> {
         self.valid.clone()
     }
 
-    /// What is refused, each for one reason.
+    /// Returns the rejected requests, each with one error.
     pub fn refused(&self) -> BoxedStrategy<Refused> {
         self.refused.clone()
     }

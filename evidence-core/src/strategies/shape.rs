@@ -1,5 +1,5 @@
-//! Shapes: what a JSON value may be, and how it can be wrong in exactly one place. Both come from one description, so
-//! that a new field of a body has its bad values from the day on which it has its good ones.
+//! Shapes describe the valid JSON values of a type, and invalid ones with exactly one error. Both come from
+//! one description, so a new field of a body gets its invalid values together with its valid ones.
 
 use std::fmt::Debug;
 
@@ -13,22 +13,22 @@ use serde_json::{Map, Value, json};
 use super::texts::{self, Patterned};
 use crate::decode;
 
-/// A value with exactly one thing wrong.
+/// A value with exactly one error.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Broken {
     /// The value.
     pub value: Value,
-    /// The path that a refusal names, such as `artifacts[0].digests`; empty for the value as a whole.
+    /// The path that the error names, such as `artifacts[0].digests`; empty for the value as a whole.
     pub field: String,
 }
 
 impl Broken {
-    /// A value that is wrong as a whole.
+    /// Creates a value that is invalid as a whole.
     pub fn whole(value: Value) -> Self {
         Self { value, field: String::new() }
     }
 
-    /// The path of what is wrong from the value that has this one as its field `name`.
+    /// Returns the path of the error in the value that has this one as its field `name`.
     fn path_below(&self, name: &str) -> String {
         let name = decode::shortened(name);
         match self.field.chars().next() {
@@ -38,7 +38,7 @@ impl Broken {
     }
 }
 
-/// What a JSON value may be, and how it can be wrong. Everything it gives shrinks.
+/// The valid and invalid JSON values of a type. All generated values shrink.
 #[derive(Debug, Clone)]
 pub struct Shape {
     valid: BoxedStrategy<Value>,
@@ -46,7 +46,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// A shape of these good and these bad values. The bad ones must not include null, which only a field can refuse.
+    /// Creates a shape from valid and invalid values. The invalid ones must not include null, because only a
+    /// field can reject it.
     pub fn new(
         valid: impl Strategy<Value = Value> + 'static,
         broken: impl Strategy<Value = Broken> + 'static,
@@ -54,44 +55,44 @@ impl Shape {
         Self { valid: valid.boxed(), broken: broken.boxed() }
     }
 
-    /// A shape whose bad values are these, each wrong as a whole.
+    /// Creates a shape whose invalid values are these, each invalid as a whole.
     pub fn or_wrong(valid: impl Strategy<Value = Value> + 'static, wrong: Vec<Value>) -> Self {
         Self::new(valid, select(wrong).prop_map(Broken::whole))
     }
 
-    /// Values that are accepted.
+    /// Returns the accepted values.
     pub fn valid(&self) -> BoxedStrategy<Value> {
         self.valid.clone()
     }
 
-    /// Values that are refused, each for one reason.
+    /// Returns the rejected values, each with one error.
     pub fn broken(&self) -> BoxedStrategy<Broken> {
         self.broken.clone()
     }
 
-    /// Accepted values as the type that the service reads them as.
+    /// Returns accepted values decoded as the type that the service uses.
     pub fn typed<T: DeserializeOwned + Debug>(&self) -> impl Strategy<Value = T> + use<T> {
         self.valid().prop_filter_map("the type accepts the value", |value| decode::from_value(&value).ok())
     }
 
-    /// One of these shapes. What one of them refuses, no other may accept.
+    /// One of these shapes. A value that one of them rejects must not be valid for another.
     pub fn any_of(shapes: &[Self]) -> Self {
         Self::new(Union::new(shapes.iter().map(Self::valid)), Union::new(shapes.iter().map(Self::broken)))
     }
 
-    /// This shape, with such good values more often than it has them by itself, or beside its own.
+    /// Adds valid values, which may repeat existing ones to make them more frequent.
     #[must_use]
     pub fn or_valid(self, valid: impl Strategy<Value = Value> + 'static) -> Self {
         Self { valid: Union::new([self.valid, valid.boxed()]).boxed(), ..self }
     }
 
-    /// This shape with the bad values of another kind beside its own.
+    /// Adds invalid values of another kind.
     #[must_use]
     pub fn or_broken(self, broken: impl Strategy<Value = Broken> + 'static) -> Self {
         Self { broken: Union::new([self.broken, broken.boxed()]).boxed(), ..self }
     }
 
-    /// A text that a validated type reads.
+    /// A text of a validated type.
     pub fn of<T: Patterned>() -> Self {
         let broken = prop_oneof![
             3 => texts::misfits::<T>().prop_map(Value::from),
@@ -139,7 +140,7 @@ impl Shape {
         Self::or_wrong(valid.prop_map(Value::from), wrong.into_iter().chain(beyond).collect())
     }
 
-    /// A list of such items.
+    /// A list of items of this shape.
     pub fn list(item: &Self, size: impl Into<SizeRange>) -> Self {
         let around = || vec(item.valid(), 0..2);
         let one = (around(), item.broken(), around()).prop_map(|(mut items, broken, after)| {
@@ -152,14 +153,14 @@ impl Shape {
         Self::new(vec(item.valid(), size).prop_map(Value::from), prop_oneof![3 => one, 1 => no_list])
     }
 
-    /// This list, which may not have more than `most` items.
+    /// Limits the list to at most `most` items.
     #[must_use]
     pub fn at_most(self, item: &Self, most: usize) -> Self {
         let long = item.valid().prop_map(move |item| Broken::whole(vec![item; most + 1].into()));
         self.or_broken(long)
     }
 
-    /// An object of any keys that `keys` gives, whose values are of one shape.
+    /// An object with keys from `keys` and values of one shape.
     pub fn map(keys: &BoxedStrategy<String>, value: &Self, size: impl Into<SizeRange>) -> Self {
         let entry = (keys.clone(), value.broken()).prop_map(|(key, broken)| {
             let field = broken.path_below(&key);
@@ -175,21 +176,21 @@ fn not_texts() -> Vec<Value> {
     vec![json!(7), json!(true), json!([]), json!({})]
 }
 
-/// The name of the field that a closed object refuses.
+/// The name of the unknown field that a closed object rejects.
 const UNEXPECTED: &str = "unexpected";
 
 /// Whether a field may be absent or null.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Presence {
-    /// Neither.
+    /// The field must be present and not null.
     Required,
-    /// It must be there, and may be null.
+    /// The field must be present, and may be null.
     Nullable,
-    /// Either.
+    /// The field may be absent or null.
     Optional,
-    /// It may be absent, but not null.
+    /// The field may be absent, but not null.
     Defaulted,
-    /// Here it is always there, although it need not be.
+    /// The field is always generated, although the service does not require it.
     Given,
 }
 
@@ -204,7 +205,7 @@ impl Presence {
         }
     }
 
-    /// What is wrong without a value: absence, null.
+    /// Returns the invalid forms of the field without a value: absent, null.
     fn refused(self) -> Vec<Option<Value>> {
         match self {
             Self::Required => vec![None, Some(Value::Null)],
@@ -222,47 +223,47 @@ struct Field {
     presence: Presence,
 }
 
-/// An object in the making, field by field.
+/// A builder of an object, field by field.
 #[derive(Debug, Clone, Default)]
 pub struct Object {
     fields: Vec<Field>,
     closed: bool,
 }
 
-/// One field as it should not be: its name, its value unless it is left out, and the path that a refusal names.
+/// An invalid field: its name, its value unless it is absent, and the path that the error names.
 type Break = (&'static str, Option<Value>, String);
 
 impl Object {
-    /// An object without fields, to which others may be added.
+    /// Creates an object without fields.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With a field that must be there.
+    /// Adds a field that must be present and not null.
     #[must_use]
     pub fn required(self, name: &'static str, shape: Shape) -> Self {
         self.with(name, shape, Presence::Required)
     }
 
-    /// With a field that must be there and may be null.
+    /// Adds a field that must be present and may be null.
     #[must_use]
     pub fn nullable(self, name: &'static str, shape: Shape) -> Self {
         self.with(name, shape, Presence::Nullable)
     }
 
-    /// With a field that may be absent or null.
+    /// Adds a field that may be absent or null.
     #[must_use]
     pub fn optional(self, name: &'static str, shape: Shape) -> Self {
         self.with(name, shape, Presence::Optional)
     }
 
-    /// With a field that may be absent, and may not be null.
+    /// Adds a field that may be absent, but not null.
     #[must_use]
     pub fn defaulted(self, name: &'static str, shape: Shape) -> Self {
         self.with(name, shape, Presence::Defaulted)
     }
 
-    /// With a field that is always there, although the service could do without it.
+    /// Adds a field that is always generated, although the service does not require it.
     #[must_use]
     pub fn given(self, name: &'static str, shape: Shape) -> Self {
         self.with(name, shape, Presence::Given)
@@ -273,14 +274,14 @@ impl Object {
         self
     }
 
-    /// Closed against other fields.
+    /// Makes the object reject unknown fields.
     #[must_use]
     pub const fn closed(mut self) -> Self {
         self.closed = true;
         self
     }
 
-    /// The shape of the object.
+    /// Returns the shape of the object.
     pub fn shape(&self) -> Shape {
         let names: Vec<&'static str> = self.fields.iter().map(|field| field.name).collect();
         let values: Vec<_> =
@@ -325,7 +326,7 @@ fn object(names: &[&'static str], values: Vec<Option<Value>>) -> Value {
     Value::Object(given.collect())
 }
 
-/// The object with another value in a field, or without the field.
+/// Returns the object with another value of a field, or without the field.
 fn replaced(object: Value, name: &str, value: Option<Value>) -> Value {
     let Value::Object(fields) = object else { return object };
     let mut fields: Map<String, Value> = fields.into_iter().filter(|(field, _)| field != name).collect();

@@ -1,4 +1,4 @@
-//! Shapes of what several bodies have in common: commits, repos, links, remarks, and anything else a reporter keeps.
+//! Shapes that several bodies share: commits, repos, links, annotations and user data.
 
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -9,12 +9,12 @@ use super::shape::{Broken, Object, Shape};
 use super::texts::{self, PROVIDERS};
 use crate::name::{CommitSha, Fingerprint};
 
-/// A description, of at most 64 Ki characters.
+/// A description of at most 64 Ki characters.
 pub fn description() -> Shape {
     Shape::text_between(0, 64 << 10)
 }
 
-/// A URL as it is reported, of any form: at most 2,048 bytes.
+/// A URL as reported, of any form: at most 2,048 bytes.
 pub fn address() -> Shape {
     let valid = prop_oneof![9 => texts::printable(), 9 => texts::addresses(), 1 => Just("a".repeat(2048))];
     Shape::or_wrong(valid.prop_map(Value::from), vec![json!("é".repeat(1025)), json!(7), json!([])])
@@ -36,7 +36,7 @@ pub fn web_url() -> Shape {
     Shape::or_wrong(texts::addresses().prop_map(Value::from), wrong.collect())
 }
 
-/// An instant as callers send it: epoch seconds with or without a fraction.
+/// An instant that callers send: epoch seconds with or without a fraction.
 pub fn sent_seconds() -> Shape {
     let valid = prop_oneof![
         (0..4_102_444_800_i64).prop_map(Value::from),
@@ -51,7 +51,7 @@ pub fn commit() -> Shape {
     commit_of(prop_oneof![4 => texts::fitting::<CommitSha>(), 1 => texts::printable()].boxed())
 }
 
-/// A git commit of such a hash.
+/// A git commit with such a hash.
 pub(super) fn commit_of(sha1: BoxedStrategy<String>) -> Shape {
     Object::new()
         .required("sha1", Shape::or_wrong(sha1.prop_map(Value::from), vec![json!(7), json!([])]))
@@ -67,7 +67,7 @@ pub(super) fn commit_of(sha1: BoxedStrategy<String>) -> Shape {
         .shape()
 }
 
-/// The repo that something is reported from.
+/// The repository that a report comes from.
 pub fn repo() -> Shape {
     let names = prop_oneof![8 => "[a-c]{1,2}/[a-c]{1,2}(/[a-c])?", 1 => texts::printable()]
         .prop_filter("not a reserved word", |name| !RESERVED.contains(&name.as_str()));
@@ -88,7 +88,7 @@ pub fn repo() -> Shape {
         .shape()
 }
 
-/// Names of repos that the API's own paths would hide.
+/// Names of repositories that the API's own paths would shadow.
 const RESERVED: [&str; 2] = ["tags", "filter-options"];
 
 /// Labelled links.
@@ -102,14 +102,14 @@ pub fn external_urls() -> Shape {
     Shape::map(&"[a-zA-Z][a-zA-Z0-9 _-]{0,8}".boxed(), &link.shape(), 0..3).or_broken(bad_label)
 }
 
-/// Short remarks on an attestation.
+/// Short annotations of an attestation.
 pub fn annotations() -> Shape {
     let bad_key = select(vec!["a b", "a.b", "é"])
         .prop_map(|key| Broken { field: key.to_owned(), value: json!({key: "x"}) });
     Shape::map(&"[A-Za-z0-9_-]{1,8}".boxed(), &Shape::text(), 0..3).or_broken(bad_key)
 }
 
-/// Anything that a reporter keeps along: an object or a list.
+/// Arbitrary data of a reporter: an object or a list.
 pub fn user_data() -> Shape {
     Shape::or_wrong(
         prop_oneof![objects(), vec(json_values(), 0..3).prop_map(Value::from)],

@@ -1,5 +1,5 @@
-//! The validated small types: every one is [`Arbitrary`], so that `any::<FlowName>()` gives one. The texts among them
-//! are made from the patterns by which the service checks them.
+//! The small validated types. Each implements [`Arbitrary`], so `any::<FlowName>()` generates values. Texts
+//! are generated from the patterns with which the service validates them.
 
 use std::fmt::Debug;
 use std::str::FromStr;
@@ -24,11 +24,11 @@ use crate::repos::VcsProvider;
 use crate::tags::TaggedKind;
 use crate::time::Timestamp;
 
-/// A type of texts that is told by its pattern and its greatest length.
+/// A text type that is defined by its pattern and its maximum length.
 pub trait Patterned: FromStr<Err: Debug> + Debug + 'static {
-    /// What a text looks like, whole string.
+    /// The pattern that the whole text matches.
     const PATTERN: &'static str;
-    /// The greatest length, in characters.
+    /// The maximum length in characters.
     const MAX_LEN: usize;
 }
 
@@ -60,9 +60,9 @@ names! {
 }
 patterned! { Id: ID_PATTERN, 32; }
 
-/// Texts that `T` accepts, now and then of the greatest length.
+/// Texts that `T` accepts, occasionally of the maximum length.
 pub fn fitting<T: Patterned>() -> BoxedStrategy<String> {
-    // Anchors say that the pattern is for the whole string, which is what is made of it here anyway.
+    // Anchors only say that the pattern matches the whole string, which holds here anyway.
     let pattern = T::PATTERN.trim_start_matches('^').trim_end_matches('$');
     let texts = string_regex(pattern).expect("the pattern of a type is a regular expression").boxed();
     let longest = texts.clone().prop_map(|text| repeated(&text, T::MAX_LEN));
@@ -71,7 +71,7 @@ pub fn fitting<T: Patterned>() -> BoxedStrategy<String> {
         .boxed()
 }
 
-/// Texts that `T` refuses, mostly for one character more or one of another kind.
+/// Texts that `T` rejects, mostly because of one additional or wrong character.
 pub fn misfits<T: Patterned>() -> BoxedStrategy<String> {
     let spoiled =
         (fitting::<T>(), select(&["\n", " ", "é", "/", "\u{0}"])).prop_map(|(text, more)| text + more);
@@ -81,7 +81,7 @@ pub fn misfits<T: Patterned>() -> BoxedStrategy<String> {
         .boxed()
 }
 
-/// The text again and again, up to so many characters.
+/// Returns the text repeated up to this number of characters.
 fn repeated(text: &str, length: usize) -> String {
     text.chars().cycle().take(length).collect()
 }
@@ -116,7 +116,7 @@ impl Arbitrary for Timestamp {
     }
 }
 
-/// The values of a field that knows these words, as the type that it is read as.
+/// The values of a field with these words, as the type that it decodes to.
 fn read<T: DeserializeOwned + Debug>(words: &'static [&'static str]) -> BoxedStrategy<T> {
     select(words)
         .prop_filter_map("the type knows the word", |word| decode::from_value(&(*word).into()).ok())
@@ -142,12 +142,12 @@ macro_rules! words {
 words! {
     /// The roles, least first.
     ROLES: Role = ["reader", "snapshotter", "member", "admin"];
-    /// Who may read a flow.
+    /// The visibilities of a flow.
     VISIBILITIES: Visibility = ["private", "public"];
     /// The types of environments.
     ENVIRONMENT_KINDS: EnvironmentKind =
         ["docker", "server", "K8S", "ECS", "S3", "lambda", "azure-apps", "cloud-run", "logical"];
-    /// The spellings of what has tags.
+    /// The spellings of the kinds of records with tags.
     TAGGED_KINDS: TaggedKind =
         ["flow", "flows", "environment", "environments", "env", "repo", "repos", "control", "controls"];
     /// The version-control hosts and systems.
@@ -161,7 +161,7 @@ words! {
 mod tests {
     use super::*;
 
-    /// Every value fits, and what does not is refused.
+    /// Every generated text is accepted, and every misfit is rejected.
     fn told_apart<T: Patterned>(fitting_text: &str, misfit: &str) -> Result<(), TestCaseError> {
         let accepts = |text: &str| text.parse::<T>().is_ok();
         prop_assert!(accepts(fitting_text), "{fitting_text:?} is refused");

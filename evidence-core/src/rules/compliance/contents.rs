@@ -1,5 +1,4 @@
-//! The states of many artifacts of a trail, and of content whatever it is called there, in one pass over what was
-//! reported.
+//! Evaluates many artifacts of a trail, or content under all its names there, in one pass over the reports.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,9 +11,9 @@ use super::{
 };
 use crate::rules::template::Template;
 
-/// The states of all content that was reported, by fingerprint, as [`evaluate_artifact`](super::evaluate_artifact) says of
-/// the newest report of each, and what is to be said of them: what was reported is gone through once, however many artifacts
-/// there are.
+/// Returns the state of all reported content by fingerprint, and the explanation of each state. The state is
+/// the one that [`evaluate_artifact`](super::evaluate_artifact) returns for the newest report of the content.
+/// It scans the reports once, however many artifacts there are.
 pub fn artifact_states<'a>(
     template: &Template,
     artifacts: &'a [ReportedArtifact],
@@ -33,23 +32,23 @@ pub fn artifact_states<'a>(
     reports.contents().map(state).collect()
 }
 
-/// What was reported to a trail, by the content that it is about: gone through once, it tells of any artifact at the cost
-/// of what is about that one.
+/// The reports of a trail, indexed by the content that they refer to. Building the index takes one pass; a
+/// look-up then costs only as much as the attestations of one artifact.
 #[derive(Debug, Default)]
 pub(crate) struct ByContent {
     attestations: Vec<ReportedAttestation>,
-    /// Those of the trail, by their places.
+    /// Positions of the attestations of the trail itself.
     on_trail: Vec<usize>,
-    /// Those about each content, by their places: a list for each thing that they call it.
+    /// Positions of the attestations of each content: one list for each subject by which they refer to it.
     about: BTreeMap<String, Vec<Arc<[usize]>>>,
-    /// The names by which each content needs something.
+    /// The names under which each content has requirements.
     names: BTreeMap<String, BTreeSet<String>>,
-    /// How the trail itself stands, once somebody asked.
+    /// The state of the trail itself, evaluated on first use.
     trail: OnceLock<State>,
 }
 
 impl ByContent {
-    /// Of all that was reported to a trail, in any order.
+    /// Indexes all reports of a trail, which may be in any order.
     pub(crate) fn new(
         artifacts: &[ReportedArtifact],
         attestations: Vec<ReportedAttestation>,
@@ -78,27 +77,30 @@ impl ByContent {
         Self { attestations, on_trail, about, names, trail: OnceLock::new() }
     }
 
-    /// The places of the attestations that are about this content, in order.
+    /// Returns the positions of the attestations of this content, sorted.
     pub(crate) fn about(&self, fingerprint: &str) -> Vec<usize> {
         let lists = self.about.get(fingerprint).into_iter().flatten();
         let mut places = Vec::from_iter(lists.flat_map(|list| list.iter().copied()));
         places.sort_unstable();
-        // What failed may be about it by its commit, too.
+        // A failed attestation may also refer to the content by its commit.
         places.dedup();
         places
     }
 
-    /// How many there are.
+    /// Returns the number of attestations of this content. It counts an attestation once for each subject
+    /// that refers to the content.
     pub(crate) fn count(&self, fingerprint: &str) -> usize {
         self.about.get(fingerprint).into_iter().flatten().map(|list| list.len()).sum()
     }
 
-    /// How many more [`state`](Self::state) goes through: those of the trail, and what is asked of it, once.
+    /// Returns how many more attestations and requirements [`state`](Self::state) has to scan. These are the
+    /// trail's own, until they have been evaluated once.
     pub(crate) fn unevaluated(&self, template: &Template) -> usize {
         if self.trail.get().is_some() { 0 } else { self.on_trail.len() + template.attestations.len() }
     }
 
-    /// The names by which this content needs something, also the one of a report that is not among the others.
+    /// Returns the names under which this content has requirements. For content that is not in the index,
+    /// returns only `name`.
     pub(crate) fn names<'n>(&'n self, fingerprint: &str, name: &'n str) -> BTreeSet<&'n str> {
         match self.names.get(fingerprint) {
             Some(names) => names.iter().map(String::as_str).collect(),
@@ -106,8 +108,8 @@ impl ByContent {
         }
     }
 
-    /// The state of content of which `shown` is the name of a report, as [`evaluate_artifact`](super::evaluate_artifact)
-    /// says of it, and what is to be said of that; the template is the trail's.
+    /// Returns the state of content and its explanation, as [`evaluate_artifact`](super::evaluate_artifact)
+    /// does. `shown` is the name of a report of the content; `template` must be the template of the trail.
     pub(crate) fn state(
         &self,
         template: &Template,
@@ -121,36 +123,40 @@ impl ByContent {
         let names = self.names(fingerprint, shown);
         let own = scope(expected_by(template, &names), &self.about(fingerprint));
         let trail = || scope(template.attestations.iter().collect(), &self.on_trail).state;
-        // A template that cannot be read now may be put right meanwhile.
+        // The state is not cached for an unreadable template, because the template may be repaired later.
         let trail = if template.unreadable().is_some() { trail() } else { *self.trail.get_or_init(trail) };
         let state = verdict(template, [own.state, trail]);
         (state, ByName::of(template, &names, &own).info(template, shown, (state, trail)))
     }
 }
 
-/// How content stands in a trail.
+/// The state of content in a trail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ContentStatus<L> {
-    /// The verdict on it there.
+    /// The verdict on the content in the trail.
     pub(crate) state: State,
-    /// What counts for it: its own attestations, and those of the trail beneath them. Nothing where that is too much.
+    /// The effective attestations: the content's own, then those of the trail. `None` if the limit was
+    /// exceeded.
     pub(crate) attestations: Option<L>,
-    /// Why it is in that state, where the name of its newest report would leave it in a better one.
+    /// The reason for the state, if the requirements of the newest report's name alone would give a better
+    /// state.
     pub(crate) reason: Option<String>,
-    /// Whether that cannot be said, for more would have to be gone through than [`MAX_LINES`].
+    /// Whether the state is unknown because the evaluation would exceed [`MAX_LINES`].
     pub(crate) is_too_much: bool,
 }
 
-/// So many attestations are gone through for what is asked about of one trail, each once for all of which the same is said
-/// and asked. An attestation may be about much content, so that the lists could be as many as one's number times the other's.
+/// Maximum number of attestations to scan for the queried content of one trail. Content with the same
+/// attestations and requirements is scanned once. An attestation may refer to much content, so without a
+/// limit the work would grow with the product of both.
 pub(crate) const MAX_LINES: usize = 1_000_000;
 
-/// How the `wanted` content of a trail stands there, by fingerprint: the same verdicts as
-/// [`evaluate_artifact`](super::evaluate_artifact) says, of much content at once.
+/// Returns the state of the `wanted` content of a trail, by fingerprint. The verdicts are those that
+/// [`evaluate_artifact`](super::evaluate_artifact) returns.
 ///
-/// What was reported is gone through once, however much content is asked about. `keep` takes the lines of a scope and what
-/// was reported there: first those of the trail, then those of content, with what it kept of the trail; these are
-/// the same for all content to which the same attestations apply. What comes after `most` lines is incomplete.
+/// It scans the reports once, however much content is wanted. It calls `keep` first for the trail, then for
+/// content. `keep` gets the lines of a scope, the reports there, and, for content, the result that `keep`
+/// returned for the trail. Content with the same attestations and requirements shares one result. Content
+/// beyond `most` lines is incomplete.
 pub(crate) fn content_statuses<'a, L: Clone>(
     template: &Template,
     (artifacts, attestations): (&'a [ReportedArtifact], &'a [ReportedAttestation]),
@@ -163,7 +169,7 @@ pub(crate) fn content_statuses<'a, L: Clone>(
     let ScopeStatus { lines, state: of_trail, .. } =
         ScopeStatus::new(&template.attestations, &reports.on_trail);
     let on_trail = keep(lines, &reports.on_trail, None);
-    // By what attestations call it, and by its names of which the template asks for something.
+    // The key is the subjects that attestations use, and the names for which the template has requirements.
     let mut alike = BTreeMap::<_, (State, ByName<'_>, L)>::new();
     let (mut statuses, mut left) = (BTreeMap::new(), most);
     for (fingerprint, names) in reports.contents().filter(|(content, _)| wanted.contains(content)) {
@@ -175,7 +181,7 @@ pub(crate) fn content_statuses<'a, L: Clone>(
             Entry::Vacant(vacant) => {
                 let reported = reports.about(&vacant.key().0);
                 let Some(rest) = left.checked_sub(reported.len()) else {
-                    // Those of the trail alone might hide what its own say.
+                    // The trail's attestations alone could hide what the content's own attestations show.
                     let (state, attestations) = (State::Incomplete, None);
                     statuses.insert(
                         fingerprint,

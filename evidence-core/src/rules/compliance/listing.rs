@@ -1,5 +1,6 @@
-//! Which lines are listed for the artifacts of a trail: all, up to a limit, and from then on those that no other artifact
-//! has shown. What the same is said and asked of is evaluated once.
+//! Selects the lines that are listed for the artifacts of a trail. Up to a limit it lists all lines; beyond
+//! that, only lines that no other artifact has listed. Content with the same attestations and requirements is
+//! evaluated once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,41 +11,41 @@ use super::{
 };
 use crate::rules::template::Template;
 
-/// How many lines the artifacts of a trail have before none is repeated. An attestation may be about many artifacts, so
-/// that the lines of a trail could be as many as one's number times the other's.
+/// Maximum number of lines of a trail's artifacts before lines are no longer repeated. An attestation may
+/// refer to many artifacts, so without a limit the lines would grow with the product of both.
 pub(super) const MAX_LINES: usize = 100_000;
 
-/// What is listed for the artifacts of a trail.
+/// The state of listing the artifacts of a trail.
 pub(super) struct Listing<'a> {
-    /// How many lines may still be repeated.
+    /// How many more lines may be repeated.
     left: usize,
-    /// What the lines say, by the ids of the attestation and of its override.
+    /// The lines already listed, by the ids of the attestation and of its override.
     listed: BTreeSet<(Option<String>, Option<String>)>,
-    /// What the attestations of content come to, which is the same for all of which the same is said, and asked.
+    /// The evaluated content. Content with the same attestations and requirements shares an entry.
     pub(super) known: Vec<ArtifactLines<'a>>,
-    /// The places of these.
+    /// Positions in `known`, by the inputs of the evaluation.
     alike: BTreeMap<Alike<'a>, usize>,
-    /// The same by content.
+    /// Positions in `known`, by fingerprint.
     places: BTreeMap<&'a str, usize>,
 }
 
-/// What content is told apart by in what is said of it.
+/// The inputs that determine the lines of content.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Alike<'a> {
-    /// What attestations call it.
+    /// The subjects by which attestations refer to the content.
     subjects: Vec<Subject<'a>>,
-    /// Those of its names of which something is asked.
+    /// The names of the content for which the template has requirements.
     asked: Vec<&'a str>,
     is_expected: bool,
     called: Option<&'a str>,
 }
 
-/// What was said of content, once.
+/// The evaluation of content.
 pub(super) struct ArtifactLines<'a> {
-    /// With those lines that may still be listed: all of them, or those of what is missing.
+    /// The scope, with those lines that may still be listed: all of them, or only the missing ones.
     pub(super) own: ScopeStatus,
     by_name: ByName<'a>,
-    /// How many lines there are in all.
+    /// The number of lines before any were removed.
     lines: usize,
 }
 
@@ -56,7 +57,7 @@ impl Default for Listing<'_> {
 }
 
 impl<'a> Listing<'a> {
-    /// The place of what is known of content that was reported.
+    /// Returns the position in `known` of reported content, which it evaluates on first use.
     fn place(&mut self, template: &Template, fingerprint: &'a str, reports: &Reports<'a>) -> usize {
         if let Some(place) = self.places.get(fingerprint) {
             return *place;
@@ -80,7 +81,7 @@ impl<'a> Listing<'a> {
         place
     }
 
-    /// How the artifact stands, with the lines that are still to be listed.
+    /// Returns the status of the artifact, with the lines that are still to be listed.
     pub(super) fn of(
         &mut self,
         template: &Template,
@@ -97,12 +98,12 @@ impl<'a> Listing<'a> {
             listed.extend(known.own.lines.iter().map(AttestationStatus::ids));
             known.own.lines.clone()
         } else {
-            // What is listed for one artifact is not kept for the next: the lines of all are as many as they may be.
+            // Lines that one artifact lists are dropped for the next one, because the limit is reached.
             let is_missing = |line: &AttestationStatus| line.attestation_id.is_none();
             let missing = known.own.lines.iter().filter(|line| is_missing(line)).cloned().collect();
             let mut lines = std::mem::replace(&mut known.own.lines, missing);
             lines.retain(|line| is_missing(line) || listed.insert(line.ids()));
-            // The answer holds them as long as it lasts.
+            // The response holds these lines until it is sent.
             lines.shrink_to_fit();
             lines
         };
@@ -111,7 +112,7 @@ impl<'a> Listing<'a> {
 }
 
 impl AttestationStatus {
-    /// The ids of the attestation and of its override.
+    /// Returns the ids of the attestation and of its override.
     fn ids(&self) -> (Option<String>, Option<String>) {
         (self.attestation_id.clone(), self.override_id.clone())
     }

@@ -1,36 +1,40 @@
-//! Which attestations are of which artifact, and of which report of it.
+//! Assigns attestations to artifacts, and to the reports of each artifact.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Binding, EarlierNames, ReportedArtifact, ReportedAttestation, Subject, effective};
 use crate::rules::template::Template;
 
-/// What names a reported artifact: nothing but its content where it has no template name. The two are kept apart, for a
-/// template name may spell a fingerprint, and must not replace what has it.
+/// The identity of a reported artifact: its template name, or its content if it has no name. They are
+/// separate variants because a template name may look like a fingerprint, and must not replace that content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Slot<'a> {
     Named(&'a str),
     Content(&'a str),
 }
 
-/// Which attestations are of which scope. An attestation about artifacts is of each slot in which content that it is about
-/// stands, whatever that is called there; of none where all of it was replaced; and where it is about nothing that was
-/// ever reported, it waits.
+/// The scopes of the attestations of a trail.
 ///
-/// Those of a slot are looked for when it comes to that: one attestation may be of each of the trail's slots.
+/// An attestation about artifacts belongs to each slot that holds content it refers to, whatever the name of
+/// the slot. It belongs to no slot if all that content was replaced. If it refers to nothing that was ever
+/// reported, it waits.
+///
+/// The attestations of a slot are looked up on demand, because one attestation may belong to every slot of
+/// the trail.
 pub(super) struct Scopes<'a> {
     pub(super) reports: Reports<'a>,
-    /// The newest of each slot.
+    /// The newest report of each slot.
     pub(super) reported: BTreeMap<Slot<'a>, Newest<'a>>,
-    /// By the name that what they wait for is listed under: the artifact's where that is free, for
-    /// those that wait for the commit of the newest of them; else `name@commit`.
+    /// Waiting attestations, by the name under which the awaited artifact is listed. If no artifact of that
+    /// name is listed, this is the name itself for the subject with the newest waiting attestation. Otherwise
+    /// it is `name@commit`.
     pub(super) waiting: BTreeMap<String, Vec<&'a ReportedAttestation>>,
 }
 
 /// The newest report of a slot.
 pub(super) struct Newest<'a> {
     pub(super) artifact: &'a ReportedArtifact,
-    /// Of its first report.
+    /// The ledger index of the slot's first report.
     pub(super) first_index: u64,
 }
 
@@ -50,20 +54,22 @@ impl<'a> Scopes<'a> {
         Self { reports, reported, waiting }
     }
 
-    /// The attestations of the trail.
+    /// Returns the attestations of the trail.
     pub(super) fn on_trail(&self) -> &[&'a ReportedAttestation] {
         &self.reports.on_trail
     }
 }
 
-/// What was reported to a trail, by what it is about: what the verdict on any content there rests on.
+/// The reports of a trail, indexed by subject. They are the inputs of the verdict on any content of the
+/// trail.
 #[derive(Default)]
 pub(super) struct Reports<'a> {
     pub(super) on_trail: Vec<&'a ReportedAttestation>,
     about: BTreeMap<Subject<'a>, Vec<&'a ReportedAttestation>>,
-    /// What attestations may call each content.
+    /// The subjects by which attestations may refer to each content.
     subjects: BTreeMap<&'a str, BTreeSet<Subject<'a>>>,
-    /// Every name that each content was reported by in the trail, and those that it was given before ([`EarlierNames`]).
+    /// Every name under which the trail reported each content, and the names that it had before
+    /// ([`EarlierNames`]).
     names: BTreeMap<&'a str, BTreeSet<&'a str>>,
     /// The newest report of each content.
     pub(super) newest: BTreeMap<&'a str, &'a ReportedArtifact>,
@@ -96,8 +102,8 @@ impl<'a> Reports<'a> {
         reports
     }
 
-    /// Adds the names that the flow had given content before the trail reported it without one. Those before its first report
-    /// by a name count: what is reported later takes none of them away.
+    /// Adds the names that the flow had given to content before the trail reported it without one. Only names
+    /// from before the content's first named report count. Later reports remove none of them.
     fn add_earlier_names(&mut self, artifacts: &'a [ReportedArtifact], earlier: &'a EarlierNames) {
         let mut named = BTreeMap::<&str, u64>::new();
         for artifact in artifacts.iter().filter(|artifact| !artifact.name.is_empty()) {
@@ -117,8 +123,8 @@ impl<'a> Reports<'a> {
         }
     }
 
-    /// Adds what failed by each name that content without a commit was reported by: of each name and commit what counts of
-    /// each attestation name.
+    /// Adds failed attestations for each name under which content without a commit was reported. For each
+    /// name and commit, only the effective report of each attestation name counts.
     fn add_failed(&mut self) {
         let called: BTreeSet<_> = self.subjects.values().flatten().copied().collect();
         let mut failed = BTreeMap::<Subject<'a>, Vec<&'a ReportedAttestation>>::new();
@@ -138,41 +144,42 @@ impl<'a> Reports<'a> {
         self.about.extend(failed);
     }
 
-    /// The content that was reported, by fingerprint, each with the names by which it needs something.
+    /// Returns the reported content by fingerprint, each with the names under which it has requirements.
     pub(super) fn contents(&self) -> impl Iterator<Item = (&'a str, &BTreeSet<&'a str>)> {
         self.names.iter().map(|(content, names)| (*content, names))
     }
 
-    /// The names by which this content needs something; nothing where it was not reported.
+    /// Returns the names under which this content has requirements, or `None` if it was not reported.
     pub(super) fn names(&self, fingerprint: &str) -> Option<&BTreeSet<&'a str>> {
         self.names.get(fingerprint)
     }
 
-    /// The content that attestations may call so.
+    /// Returns the content to which attestations may refer by this subject.
     fn called(&self, subject: Subject<'_>) -> impl Iterator<Item = &'a str> {
         let called = self.subjects.iter().filter(move |(_, subjects)| subjects.contains(&subject));
         called.map(|(content, _)| *content)
     }
 
-    /// Those things that attestations call this content.
+    /// Returns the subjects by which attestations of the trail refer to this content.
     pub(super) fn subjects_of_content(&self, fingerprint: &str) -> Vec<Subject<'a>> {
         let subjects = self.subjects.get(fingerprint).into_iter().flatten();
         subjects.filter(|subject| self.about.contains_key(*subject)).copied().collect()
     }
 
-    /// The attestations of what is called so.
+    /// Returns the attestations that refer to these subjects.
     pub(super) fn about(&self, subjects: &[Subject<'_>]) -> Vec<&'a ReportedAttestation> {
         subjects.iter().filter_map(|subject| self.about.get(subject)).flatten().copied().collect()
     }
 
-    /// The attestations of this content.
+    /// Returns the attestations of this content.
     pub(super) fn of_content(&self, fingerprint: &str) -> Vec<&'a ReportedAttestation> {
         self.about(&self.subjects_of_content(fingerprint))
     }
 }
 
-/// What an attestation of this name and binding overrides where it is recorded next: the newest ordinary one of the name
-/// in the scopes that it comes to be in; about content that stands nowhere any more, the newest about the same.
+/// Returns the attestation that an override of this name and binding would replace if it was recorded next.
+/// It is the newest ordinary attestation of the name in the scopes that the override belongs to. If the
+/// content is in no slot any more, it is the newest one about the same content.
 pub(crate) fn overridden<'a>(
     name: &str,
     binding: &Binding,
@@ -200,7 +207,7 @@ pub(crate) fn overridden<'a>(
     of_name.max_by_key(|one| one.index)
 }
 
-/// Those that wait, by the names that what they wait for is listed under.
+/// Returns the waiting attestations by the name under which the awaited artifact is listed.
 fn named<'a>(
     waiting: BTreeMap<Subject<'a>, Vec<&'a ReportedAttestation>>,
     reported: &BTreeMap<Slot<'_>, Newest<'_>>,
@@ -223,7 +230,7 @@ fn named<'a>(
     named
 }
 
-/// The fingerprints, of artifacts without a name, that are names of other artifacts too.
+/// Returns the fingerprints of artifacts without a name that are also names of other artifacts.
 pub(super) fn named_like_content(
     template: &Template,
     reported: &BTreeMap<Slot<'_>, Newest<'_>>,
@@ -236,7 +243,7 @@ pub(super) fn named_like_content(
     spelled.collect()
 }
 
-/// The newest report of each slot.
+/// Returns the newest report of each slot.
 pub(super) fn newest_by_slot(artifacts: &[ReportedArtifact]) -> BTreeMap<Slot<'_>, Newest<'_>> {
     let mut newest = BTreeMap::new();
     for artifact in artifacts {

@@ -1,4 +1,4 @@
-//! Verdicts, and how the API spells them.
+//! Verdicts and their spelling in the API.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,10 +6,10 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-/// Verdict over a trail, or over an artifact that was reported.
+/// Verdict on a trail, or on a reported artifact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum State {
-    /// All that is expected is there, and nothing failed.
+    /// Nothing expected is missing, and nothing failed.
     #[serde(rename = "COMPLIANT")]
     Compliant,
     /// Something failed.
@@ -21,7 +21,7 @@ pub enum State {
 }
 
 impl State {
-    /// The verdict as the API spells it.
+    /// Returns the verdict as the API spells it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Compliant => "COMPLIANT",
@@ -30,7 +30,7 @@ impl State {
         }
     }
 
-    /// Whether the verdict is `COMPLIANT`.
+    /// Returns whether the verdict is `COMPLIANT`.
     pub const fn is_compliant(self) -> bool {
         matches!(self, Self::Compliant)
     }
@@ -53,7 +53,7 @@ impl FromStr for State {
     }
 }
 
-/// The text is no [`State`].
+/// Error: the text is not a [`State`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownState;
 
@@ -65,17 +65,17 @@ impl fmt::Display for UnknownState {
 
 impl std::error::Error for UnknownState {}
 
-/// Verdict over an artifact that the template expects or somebody reported.
+/// Verdict on an artifact that the template expects or a client reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ArtifactState {
-    /// Expected, and never reported.
+    /// Expected, but never reported.
     Missing,
     /// Reported, with this verdict.
     Reported(State),
 }
 
 impl ArtifactState {
-    /// The verdict as the API spells it.
+    /// Returns the verdict as the API spells it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Missing => "MISSING",
@@ -83,7 +83,7 @@ impl ArtifactState {
         }
     }
 
-    /// Whether the artifact is compliant; unknown while it is missing.
+    /// Returns whether the artifact is compliant, or `None` while it is missing.
     pub const fn is_compliant(self) -> Option<bool> {
         match self {
             Self::Missing => None,

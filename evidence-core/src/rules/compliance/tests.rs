@@ -9,7 +9,7 @@ mod truth_table;
 
 pub(super) static NONE: EarlierNames = EarlierNames::new();
 
-/// The same of content that was given no names before.
+/// Evaluates content that had no earlier names.
 fn evaluate(
     template: &Template,
     begun_at: Timestamp,
@@ -96,7 +96,7 @@ fn named(name: &str, commit: &str) -> Binding {
     Binding::Named { name: name.to_owned(), commit: commit.to_owned() }
 }
 
-/// A status in a line: `COMPLIANT bar=true cli:COMPLIANT foo=true`; `+` marks the unexpected.
+/// Returns a status as one line: `COMPLIANT bar=true cli:COMPLIANT foo=true`; `+` marks unexpected entries.
 fn line(status: &TrailStatus) -> String {
     let mut words = vec![status.state.to_string()];
     words.extend(status.attestations.iter().map(word));
@@ -273,7 +273,7 @@ fn an_attestation_by_name_and_commit_waits_for_its_artifact() {
 fn an_attestation_of_another_commit_never_joins_and_still_counts() {
     for (commit, built_from, content) in [
         ("c2", COMMIT, "cli:INCOMPLETE foo=?"),
-        // Whether these are about one another is unknown.
+        // It is unknown whether these refer to one another.
         ("", "", "cli:NON-COMPLIANT foo=false"),
     ] {
         let astray = [attestation("foo", false, named("cli", commit), 1)];
@@ -326,7 +326,7 @@ fn the_case_of_a_commit_makes_no_difference_where_it_is_a_hash_in_full() {
         };
         let expected = format!("NON-COMPLIANT bar=? cli:{of_cli}{waiting}");
         check(&sample(), &[cli], &failed, &expected);
-        // What waits is told as it was sent.
+        // A waiting attestation is listed with the commit as it was sent.
         let waiting = [failed[0].clone(), attestation("foo", true, named("cli", &other), 4)];
         let expected = if is_same { String::new() } else { format!(" +cli@{commit}:MISSING +foo=false") };
         let state = if is_same { "INCOMPLETE" } else { "NON-COMPLIANT" };
@@ -356,7 +356,7 @@ fn the_same_content_reported_again_stays_what_was_said_of_it() {
         ReportedArtifact { fingerprint: "f2".to_owned(), commit: String::new(), ..artifact("cli", 3) };
     let listed = "NON-COMPLIANT +cli:NON-COMPLIANT +scan=false";
     check(&Template::default(), &[artifact("cli", 1), bare(3)], &failed, listed);
-    // Other content without a commit may be what failed.
+    // The failed attestation may refer to other content without a commit.
     check(&Template::default(), &[artifact("cli", 1), other.clone()], &failed, listed);
     check(&Template::default(), &[artifact("cli", 1), other, bare(4)], &failed, listed);
 }
@@ -378,7 +378,7 @@ fn content_that_stands_under_any_name_stays_what_was_said_of_it() {
             vec![artifact("cli", 1), other("f1", "other", commit, 3), other("f2", "cli", "c2", 4)];
         let listed = "NON-COMPLIANT cli:COMPLIANT scan=true +other:NON-COMPLIANT scan=false";
         check(&template, &artifacts, &said, listed);
-        // No longer where it is replaced everywhere.
+        // It no longer counts once the content is replaced in every slot.
         artifacts.push(other("f3", "other", "c3", 6));
         check(&template, &artifacts, &said, "COMPLIANT cli:COMPLIANT scan=true +other:COMPLIANT");
     }
@@ -478,7 +478,7 @@ fn a_status_has_the_keys_of_the_api() {
     }
 }
 
-/// A name that spells a fingerprint replaces nothing that has it.
+/// A name that looks like a fingerprint does not replace the content with that fingerprint.
 #[test]
 fn a_name_that_spells_a_fingerprint_hides_nothing() {
     let content = |fingerprint: &str| Binding::Artifact { fingerprint: fingerprint.to_owned() };
@@ -515,7 +515,7 @@ fn a_trail_has_no_more_lines_than_its_limit_and_each_attestation_has_one() {
     assert_eq!(listed.len(), 400);
     let last = status.artifacts.last().map(|artifact| artifact.attestations.len());
     assert_eq!(last, Some(0), "all of its lines are listed before");
-    // What comes when no more may be repeated is listed once all the same.
+    // A line that appears only after the limit is still listed once.
     let late = ReportedArtifact { fingerprint: "f2".to_owned(), ..artifact("z", 3_000) };
     let binding = Binding::Artifact { fingerprint: "f2".to_owned() };
     let (named, about) =
@@ -546,12 +546,13 @@ fn what_is_asked_of_each_name_does_not_multiply_what_is_kept() {
         lines += status.attestations.capacity();
     }
     let kept: usize = listing.known.iter().map(|known| known.own.lines.capacity()).sum();
-    // A list of one has room for four, and one that grew for twice as many.
+    // A list of one has room for four elements; a list that grew has room for twice its length.
     let most = 2 * MAX_LINES + 4 * names.len();
     assert!(kept <= most && lines <= most, "{kept} {lines}");
 }
 
-/// Reports of content, by name, in order; and the state of the first of them as each place shows it.
+/// Each case reports content by name, in order. Every function must return the same state for the first
+/// content.
 #[test]
 fn content_needs_what_the_template_asks_of_every_name_that_the_trail_reported_it_by() {
     let template = template(
@@ -571,14 +572,14 @@ fn content_needs_what_the_template_asks_of_every_name_that_the_trail_reported_it
         (&[(f, "zz")], &[], State::Compliant, Some(unknown)),
         (&[(f, "")], &[], State::Compliant, Some(unnamed)),
         (&[(f, "doc")], &[], State::Compliant, None),
-        // Another name of the same content lifts nothing.
+        // A report of the same content under another name lifts no requirement.
         (&[(f, "app"), (f, "zz")], &[], State::Incomplete, Some(by_app)),
         (&[(f, "app"), (f, "")], &[], State::Incomplete, Some(by_app)),
         (&[(f, "zz"), (f, "app")], &[], State::Incomplete, None),
         (&[(f, "app"), (f, "lib")], &["lint"], State::Incomplete, Some(by_app)),
         (&[(f, "lib"), (f, "app")], &["unit"], State::Incomplete, Some(by_lib)),
         (&[(f, "app"), (f, "lib")], &["lint", "unit"], State::Compliant, None),
-        // Nor does a report of other content by that name.
+        // A report of other content under that name lifts no requirement either.
         (&[(f, "app"), (g, "app")], &[], State::Incomplete, None),
         (&[(f, "app"), (g, "app"), (f, "zz")], &[], State::Incomplete, Some(by_app)),
         (&[(f, "app"), (g, "app"), (f, "zz")], &["unit"], State::Compliant, None),
@@ -610,7 +611,7 @@ fn content_needs_what_the_template_asks_of_every_name_that_the_trail_reported_it
     }
 }
 
-/// The state of content as each place shows it.
+/// Returns the state of content, after checking that all functions agree on it.
 fn content_state(
     template: &Template,
     artifacts: &[ReportedArtifact],
@@ -641,15 +642,16 @@ fn content_without_a_name_in_its_trail_has_all_those_that_it_was_given_before() 
     let bar = attestation("bar", true, Binding::Trail, 30);
     let foo = |verdict, binding| vec![bar.clone(), attestation("foo", verdict, binding, 50)];
     let only = || vec![bar.clone()];
-    /// The names by which the trail reported it, each with its place; the names given before; what was attested.
+    /// The names under which the trail reported the content, each with its index; the earlier names; the
+    /// attestations.
     type Case<'c> = (&'c [(&'c str, u64)], &'c [(&'c str, u64)], Vec<ReportedAttestation>, State);
     let table: [Case<'_>; 13] = [
         (&[("", 10)], &[("cli", 1)], only(), State::Incomplete),
         (&[("", 10)], &[("other", 1)], only(), State::Compliant),
-        // Not the last one alone.
+        // All earlier names count, not only the last one.
         (&[("", 10)], &[("cli", 1), ("other", 5)], only(), State::Incomplete),
         (&[("", 10)], &[("cli", 5), ("other", 1)], only(), State::Incomplete),
-        // What it is called later changes nothing.
+        // Later names change nothing.
         (&[("", 10)], &[("other", 1), ("cli", 11)], only(), State::Compliant),
         (&[("", 10), ("", 12)], &[("other", 1), ("cli", 11)], only(), State::Incomplete),
         (&[("", 10), ("other", 12)], &[("cli", 1), ("other", 12)], only(), State::Incomplete),
@@ -667,8 +669,8 @@ fn content_without_a_name_in_its_trail_has_all_those_that_it_was_given_before() 
     }
 }
 
-/// Whether what was attested by a name and a commit is about content that was reported by that name without a commit is
-/// unknown.
+/// An attestation by name and commit may or may not refer to content that was reported under that name
+/// without a commit.
 #[test]
 fn what_failed_by_a_name_counts_for_content_that_was_reported_by_it_without_a_commit() {
     let other = "e".repeat(40);
@@ -678,17 +680,17 @@ fn what_failed_by_a_name_counts_for_content_that_was_reported_by_it_without_a_co
     let by = |commit: &str, verdict, index| attestation("foo", verdict, named("cli", commit), index);
     let elsewhere = |index| attestation("foo", false, named("other", COMMIT), index);
     let table = [
-        // It is not lost, and nothing is gained.
+        // A failure counts, and a pass does not.
         (vec![bare()], vec![by(COMMIT, false, 2)], State::NonCompliant),
         (vec![bare()], vec![by(COMMIT, true, 2)], State::Incomplete),
         (vec![bare()], vec![own(true, 20), by(COMMIT, true, 30)], State::Compliant),
         (vec![bare()], vec![own(true, 20), by(COMMIT, false, 30)], State::NonCompliant),
-        // The newest of a name decides, as it does with a commit.
+        // The newest report of a name decides, as it does with a commit.
         (vec![bare()], vec![by(COMMIT, false, 2), by(COMMIT, true, 3)], State::Incomplete),
         (vec![bare()], vec![by(COMMIT, false, 2), by(&other, true, 3)], State::NonCompliant),
         (vec![bare()], vec![by(COMMIT, false, 2), own(true, 20)], State::Compliant),
         (vec![bare()], vec![own(true, 20), elsewhere(30)], State::Compliant),
-        // A later report does not take away what was unknown before.
+        // A later report does not remove the uncertainty of an earlier one.
         (
             vec![bare(), artifact("cli", 15)],
             vec![by(&other, false, 2), by(COMMIT, true, 3)],

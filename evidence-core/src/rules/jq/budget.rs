@@ -1,28 +1,28 @@
-//! What running filters may take. Everything that they do asks here first, so that each program ends, in bounded time and
-//! memory, whatever it says.
+//! The resource budget of running filters. Every operation charges it first, so each program ends in bounded
+//! time and memory.
 
-/// What a run may still take: steps, and bytes of memory, of which none is given back.
+/// The remaining steps and bytes of memory of a run. Memory is never returned to the budget.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
     fuel: usize,
     memory: usize,
 }
 
-/// Which limit ended a run.
+/// The limit that ended a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// It took too many steps.
+    /// Too many steps.
     Fuel,
-    /// It made too much.
+    /// Too much memory.
     Memory,
-    /// Its calls, or something that it made, nest too deep.
+    /// Calls or values that are nested too deeply.
     Depth,
-    /// It had too many results.
+    /// Too many results.
     Outputs,
 }
 
 impl Limit {
-    /// Its name.
+    /// Returns its name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Fuel => "fuel",
@@ -33,41 +33,41 @@ impl Limit {
     }
 }
 
-/// Reading so many bytes of text, or making them, is a step.
+/// Number of bytes of text that may be read or created in one step.
 const BYTES_PER_STEP: usize = 16;
 
 impl Budget {
-    /// So many steps and bytes.
+    /// Creates a budget of steps and bytes.
     pub const fn new(fuel: usize, memory: usize) -> Self {
         Self { fuel, memory }
     }
 
-    /// The steps that are left.
+    /// Returns the remaining steps.
     pub const fn fuel(&self) -> usize {
         self.fuel
     }
 
-    /// Takes steps.
+    /// Charges steps.
     pub(super) fn steps(&mut self, steps: usize) -> Result<(), Limit> {
         let left = self.fuel.checked_sub(steps);
-        // Of a budget that did not suffice nothing is left, whatever is asked of it next.
+        // An exceeded budget stays empty, so that all later charges fail too.
         self.fuel = left.unwrap_or(0);
         left.map(drop).ok_or(Limit::Fuel)
     }
 
-    /// Takes bytes of memory.
+    /// Charges bytes of memory.
     pub(super) fn allocate(&mut self, bytes: usize) -> Result<(), Limit> {
         let left = self.memory.checked_sub(bytes);
         self.memory = left.unwrap_or(0);
         left.map(drop).ok_or(Limit::Memory)
     }
 
-    /// Takes the steps of reading so many bytes.
+    /// Charges the steps for reading bytes.
     pub(super) fn read(&mut self, bytes: usize) -> Result<(), Limit> {
         self.steps(bytes / BYTES_PER_STEP)
     }
 
-    /// Takes the memory of so many bytes of text, and the steps of making them.
+    /// Charges the memory for bytes of text, and the steps for creating them.
     pub(super) fn bytes(&mut self, bytes: usize) -> Result<(), Limit> {
         self.read(bytes)?;
         self.allocate(bytes)

@@ -1,4 +1,4 @@
-//! Functions that run their arguments themselves.
+//! Functions that evaluate their arguments themselves.
 
 use super::env::Env;
 use super::eval::{Emit, Machine, Run, Stop, error};
@@ -9,7 +9,7 @@ use super::tree::{Control, Node};
 use super::value::{Fields, Value};
 
 impl Machine<'_> {
-    /// Runs a function; how many arguments it has is decided when it is lowered.
+    /// Runs a function. Lowering has checked the number of arguments.
     pub(super) fn control(
         &mut self,
         control: Control,
@@ -159,12 +159,13 @@ impl Machine<'_> {
                 let unfold = Unfold { until: Some(condition), ..Unfold::by(of, env) };
                 self.unfold(&unfold, input, emit)
             }
-            // Lowering gives each its arguments.
+            // Lowering gives each function its arguments, so this is unreachable.
             (control, arguments) => error(format!("{control:?} takes no {} arguments", arguments.len())),
         }
     }
 
-    /// A value and what follows from it, again and again: without recursion, so that it may take many turns.
+    /// Emits a value and its successors repeatedly. It is iterative, so the number of turns is not bounded by
+    /// the stack.
     fn unfold(&mut self, unfold: &Unfold<'_>, input: Value, emit: Emit<'_>) -> Run {
         let Unfold { next, env, only, during, until } = *unfold;
         let holds = |this: &mut Self, condition: Option<&Node>, value: &Value| match condition {
@@ -203,7 +204,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// A part of all values within a value, from the inside out.
+    /// Applies a part to all values within a value, innermost first.
     fn walk(&mut self, of: &Node, env: Env<'_>, value: Value, emit: Emit<'_>) -> Run {
         self.nested(|this| this.walk_value(of, env, value, emit))
     }
@@ -237,7 +238,7 @@ impl Machine<'_> {
         self.run(of, env, walked, emit)
     }
 
-    /// Whether one of the results of a part is this value.
+    /// Emits whether one of the results of a part equals this value.
     fn is_in(&mut self, of: &Node, env: Env<'_>, input: &Value, wanted: &Value, emit: Emit<'_>) -> Run {
         let mut found = false;
         self.cut(|this, mark| {
@@ -249,7 +250,8 @@ impl Machine<'_> {
         emit(self, Value::Bool(found))
     }
 
-    /// The paths to all that is within a value, each before those within it; `before` leads to the value.
+    /// Emits the paths to all values within a value, each before those within it. `before` is the path of the
+    /// value itself.
     fn paths(&mut self, of: &Value, before: &[Value], emit: Emit<'_>) -> Run {
         match of {
             Value::Array(array) => {
@@ -267,7 +269,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The path to the value under this key, and those to all within it.
+    /// Emits the path to the value under this key, and the paths to all values within it.
     fn paths_below(&mut self, before: &[Value], key: Value, value: &Value, emit: Emit<'_>) -> Run {
         let mut path = Vec::new();
         for key in before {
@@ -288,7 +290,7 @@ impl Machine<'_> {
         emit(self, list)
     }
 
-    /// The first result for each, and nothing where there is none.
+    /// Replaces each value with the first result for it, and drops it if there is none.
     fn map_values(&mut self, of: &Node, env: Env<'_>, input: &Value, emit: Emit<'_>) -> Run {
         match input {
             Value::Object(object) => {
@@ -314,7 +316,8 @@ impl Machine<'_> {
         }
     }
 
-    /// Whether one of the items, or of the results of a part, fits; or whether all do, unless `looks_for`.
+    /// Emits whether any item, or any result of a part, meets the condition; if `looks_for` is false, whether
+    /// all do.
     fn some(
         &mut self,
         looks_for: bool,
@@ -345,7 +348,7 @@ impl Machine<'_> {
         emit(self, Value::Bool(found == looks_for))
     }
 
-    /// The first results of a part.
+    /// Emits at most `most` results of a part.
     pub(super) fn first(
         &mut self,
         most: usize,
@@ -390,7 +393,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The items of a list, each with its key.
+    /// Returns the items of a list, each with its key.
     fn keyed(&mut self, by: &Node, env: Env<'_>, input: &Value) -> Run<Vec<(Value, Value)>> {
         let Value::Array(array) = input else {
             return error(format!("Cannot index {} with number", input.kind()));
@@ -406,7 +409,7 @@ impl Machine<'_> {
         Ok(keyed)
     }
 
-    /// Items of one key, by key.
+    /// Groups the items by key, sorted by key.
     fn groups(&mut self, by: &Node, env: Env<'_>, input: &Value) -> Run<Vec<Vec<Value>>> {
         let keyed = self.keyed(by, env, input)?;
         let mut groups: Vec<(Value, Vec<Value>)> = Vec::new();
@@ -422,7 +425,7 @@ impl Machine<'_> {
         Ok(groups.into_iter().map(|(_, group)| group).collect())
     }
 
-    /// The first item of the least key, or the last of the greatest.
+    /// Emits the first item with the smallest key, or the last item with the greatest key.
     fn extreme(&mut self, by: &Node, env: Env<'_>, input: &Value, greatest: bool, emit: Emit<'_>) -> Run {
         let keyed = self.keyed(by, env, input)?;
         let found = order::extreme(self, keyed, greatest)?;
@@ -438,16 +441,16 @@ fn keep_if(machine: &mut Machine<'_>, keep: bool, value: Value, emit: Emit<'_>) 
     if keep { emit(machine, value) } else { Ok(()) }
 }
 
-/// How values follow from a value.
+/// The parameters of an unfold.
 struct Unfold<'n> {
-    /// The values that follow from one.
+    /// Produces the successors of a value.
     next: &'n Node,
     env: Env<'n>,
-    /// Only values that follow and fit this.
+    /// Keeps only successors that meet this condition.
     only: Option<&'n Node>,
-    /// The values before the first that does not fit this.
+    /// Stops before the first value that does not meet this condition.
     during: Option<&'n Node>,
-    /// The first value that fits this.
+    /// Emits only the first value that meets this condition.
     until: Option<&'n Node>,
 }
 
@@ -457,9 +460,9 @@ impl<'n> Unfold<'n> {
     }
 }
 
-/// A turn that is left.
+/// A pending turn.
 enum Turn {
     Value(Value),
-    /// What follows from a value ended so.
+    /// The successors of a value ended like this.
     Stop(Stop),
 }

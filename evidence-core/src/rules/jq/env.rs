@@ -1,16 +1,16 @@
-//! The names that a part of a filter sees. An environment lives on the stack: a part hands its results on while it runs, so
-//! all that it refers to is still there.
+//! The names that are visible to a part of a filter. An environment lives on the stack. A part emits its
+//! results while it runs, so everything it refers to is still alive.
 
 use super::tree::{Function, Node};
 use super::value::Value;
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Debug)]
 pub(super) enum Bound<'e> {
     Value(Value),
-    /// A function, which sees its own name and what is before it.
+    /// A function, which sees its own name and the names before it.
     Function(&'e Function),
-    /// An argument of a function, which sees what its caller sees.
+    /// An argument of a function, which sees the names that its caller sees.
     Closure(&'e Node, Env<'e>),
     /// The number of a label.
     Label(usize),
@@ -26,7 +26,7 @@ pub(super) struct Link<'e> {
 /// Names, the newest first.
 pub(super) type Env<'e> = Option<&'e Link<'e>>;
 
-/// The name at this distance.
+/// Returns the name at this distance.
 pub(super) fn find<'e>(env: Env<'e>, distance: usize) -> Env<'e> {
     (0..distance).fold(env, |env, _| env.and_then(|link| link.before))
 }

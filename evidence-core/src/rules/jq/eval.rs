@@ -1,5 +1,5 @@
-//! Runs a lowered filter. Each part hands on its results one by one, while it runs. Nothing is called that does not ask the
-//! budget first, and calls nest only so deep.
+//! Runs a lowered filter. Each part emits its results one by one while it runs. Every operation charges the
+//! budget first, and the nesting of calls is limited.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use super::tree::{Binding, Comparison, Fold, Function, Node, Part, Step};
 use super::value::{Fields, ITEM, STRING, Value};
 use crate::time::Timestamp;
 
-/// Calls nest no deeper than this: one of a function of the filter is some ten. The stack of [`deep`](crate::rules::deep)
-/// has room for several times as many, also where nothing is optimised.
+/// Maximum nesting depth of calls; one call of a function of the filter uses about ten. The stack of
+/// [`deep`](crate::rules::deep) has room for several times as many, even in unoptimised builds.
 pub(super) const MAX_CALLS: usize = 10_000;
 
-/// Why a run does not go on.
+/// The reason why a run stops.
 #[derive(Debug, Clone)]
 pub(super) enum Stop {
-    /// An error of the filter's, which it may catch.
+    /// An error of the filter, which it may catch.
     Error(Value),
-    /// A limit, which it may not.
+    /// An exceeded limit, which it may not catch.
     Limit(Limit),
-    /// The part that marked the run with this number needs no more.
+    /// The part that marked the run with this number needs no more results.
     Cut(usize),
 }
 
@@ -35,24 +35,24 @@ impl From<Limit> for Stop {
 
 pub(super) type Run<T = ()> = Result<T, Stop>;
 
-/// What goes on with a result.
+/// A continuation that receives each result.
 pub(super) type Emit<'e> = &'e mut dyn FnMut(&mut Machine<'_>, Value) -> Run;
 
-/// A run of a filter.
+/// The state of a run of a filter.
 #[derive(Debug)]
 pub(super) struct Machine<'b> {
     pub(super) budget: &'b mut Budget,
-    /// The functions of the library that the filter calls.
+    /// The library functions that the filter calls.
     library: &'b [Function],
     /// The time of the record.
     pub(super) now: Timestamp,
-    /// Patterns that were compiled in this run.
+    /// The patterns that were compiled in this run.
     pub(super) patterns: Patterns,
     cuts: usize,
     depth: usize,
 }
 
-/// An error with this text.
+/// Returns an error with this text.
 pub(super) fn error<T>(text: impl AsRef<str>) -> Run<T> {
     Err(Stop::Error(Value::Str(text.as_ref().into())))
 }
@@ -70,7 +70,7 @@ impl<'b> Machine<'b> {
         Ok(self.budget.steps(1)?)
     }
 
-    /// Adds a value to those that are kept.
+    /// Adds a value to a list that is kept in memory.
     pub(super) fn keep(&mut self, values: &mut Vec<Value>, value: Value) -> Run {
         self.budget.steps(1)?;
         self.budget.allocate(ITEM)?;
@@ -90,7 +90,7 @@ impl<'b> Machine<'b> {
         Ok(Value::string(text, self.budget)?)
     }
 
-    /// Runs something one level deeper.
+    /// Runs a closure one level deeper.
     pub(super) fn nested<T>(&mut self, run: impl FnOnce(&mut Self) -> Run<T>) -> Run<T> {
         self.step()?;
         if self.depth == MAX_CALLS {
@@ -102,7 +102,7 @@ impl<'b> Machine<'b> {
         ended
     }
 
-    /// Runs a part on an input.
+    /// Runs a part with an input.
     pub(super) fn run(&mut self, node: &Node, env: Env<'_>, input: Value, emit: Emit<'_>) -> Run {
         self.nested(|this| this.node(node, env, input, emit))
     }
@@ -188,7 +188,7 @@ impl<'b> Machine<'b> {
         }
     }
 
-    /// Goes on with what sees these functions.
+    /// Continues with an environment that has these functions.
     pub(super) fn define(
         &mut self,
         functions: &[Function],
@@ -201,7 +201,7 @@ impl<'b> Machine<'b> {
         })
     }
 
-    /// Goes on with what a name stands for, and with what that sees.
+    /// Continues with the body of a name, and the environment of that body.
     pub(super) fn apply(&mut self, distance: usize, arguments: &[Node], env: Env<'_>, then: Body<'_>) -> Run {
         self.budget.steps(distance / 8)?;
         match find(env, distance) {
@@ -213,7 +213,7 @@ impl<'b> Machine<'b> {
         }
     }
 
-    /// Goes on with the body of a function, which sees its arguments and then `scope`.
+    /// Continues with the body of a function, which sees its arguments and then `scope`.
     pub(super) fn call(
         &mut self,
         function: &Function,
@@ -230,26 +230,26 @@ impl<'b> Machine<'b> {
             && own.is_empty()
             && let Some(Link { bound: Bound::Closure(node, env), .. }) = find(env, *distance)
         {
-            // An argument that is handed on is the argument itself.
+            // If an argument is passed on unchanged, its own closure is bound, which keeps chains short.
             bound = Bound::Closure(node, *env);
         }
         self.nested(|this| this.call(function, Some(&Link { bound, before: scope }), rest, env, then))
     }
 
-    /// The results of a part, kept; also those before an error.
+    /// Collects the results of a part, including those before an error.
     pub(super) fn kept(&mut self, node: &Node, env: Env<'_>, input: Value) -> (Vec<Value>, Run) {
         let mut values = Vec::new();
         let ended = self.run(node, env, input, &mut |this, value| this.keep(&mut values, value));
         (values, ended)
     }
 
-    /// The results of a part; an error where it ends in one.
+    /// Returns all results of a part, or the error in which it ends.
     pub(super) fn all(&mut self, node: &Node, env: Env<'_>, input: Value) -> Run<Vec<Value>> {
         let (values, ended) = self.kept(node, env, input);
         ended.map(|()| values)
     }
 
-    /// Runs `body`, which may end early by [`Stop::Cut`] with the number that it is given.
+    /// Runs `body`, which may end early with [`Stop::Cut`] and the number it receives.
     pub(super) fn cut(&mut self, body: impl FnOnce(&mut Self, usize) -> Run) -> Run {
         self.cuts += 1;
         let mark = self.cuts;
@@ -259,8 +259,8 @@ impl<'b> Machine<'b> {
         }
     }
 
-    /// Runs `body`, which hands its results on to what may stop, and how that stopped where it did. The result is how
-    /// `body` ended by itself.
+    /// Runs `body`, which emits its results to a continuation that may stop. Returns how the continuation
+    /// stopped, if it did; otherwise the inner result is how `body` itself ended.
     pub(super) fn guarded<V>(
         &mut self,
         emit: &mut dyn FnMut(&mut Machine<'_>, V) -> Run,
@@ -305,7 +305,7 @@ impl<'b> Machine<'b> {
         Ok(())
     }
 
-    /// The parts of a string from the last to the first, each with those that come behind it.
+    /// Builds a string from its last part to its first; `tail` is the text that follows.
     fn text(
         &mut self,
         format: Format,
@@ -413,7 +413,8 @@ impl<'b> Machine<'b> {
         }
     }
 
-    /// `or` where `decides` is true, and else `and`: what decides it by itself needs no right side.
+    /// Evaluates `or` if `decides` is true, and `and` otherwise. If the left side decides the result, the
+    /// right side is not evaluated.
     fn logic(
         &mut self,
         left: &Node,
@@ -431,7 +432,7 @@ impl<'b> Machine<'b> {
         })
     }
 
-    /// The results of two parts in all combinations, in the order of jq: those of the left vary first.
+    /// Emits the results of two parts in all combinations, in the order of jq: the left varies fastest.
     fn pairs(
         &mut self,
         left: &Node,
@@ -448,7 +449,7 @@ impl<'b> Machine<'b> {
         })
     }
 
-    /// The results of arguments in all combinations, those of the last vary first.
+    /// Emits the results of the arguments in all combinations; the last varies fastest.
     pub(super) fn arguments(
         &mut self,
         arguments: &[Node],
@@ -518,12 +519,12 @@ impl<'b> Machine<'b> {
         }
     }
 
-    /// The value of an error that may be caught.
+    /// Returns the value of an error that may be caught.
     pub(super) fn failed(&mut self, ended: Run) -> Run<Option<Value>> {
         match ended {
             Ok(()) => Ok(None),
             Err(Stop::Error(value)) => {
-                // The text of an error is made before it is known whether it is kept.
+                // The text of an error is created before it is known whether it is kept.
                 if let Value::Str(text) = &value {
                     self.budget.allocate(STRING + text.len())?;
                 }
@@ -554,7 +555,7 @@ impl<'b> Machine<'b> {
         })
     }
 
-    /// Takes values apart to variables, for each combination of the keys' results.
+    /// Destructures values into variables, for each combination of the keys' results.
     pub(super) fn bind(
         &mut self,
         bindings: &[(&Binding, Value)],
@@ -636,7 +637,7 @@ impl<'b> Machine<'b> {
         })
     }
 
-    /// The bounds of a slice: null where there is none.
+    /// Emits the bounds of a slice; a missing bound is null.
     pub(super) fn bounds(
         &mut self,
         from: Option<&Node>,
@@ -655,7 +656,7 @@ impl<'b> Machine<'b> {
         }
     }
 
-    /// The items of a list, or the values of an object.
+    /// Emits the items of a list, or the values of an object.
     pub(super) fn each(&mut self, value: &Value, optional: bool, emit: Emit<'_>) -> Run {
         match value {
             Value::Array(array) => {
@@ -678,10 +679,10 @@ impl<'b> Machine<'b> {
     }
 }
 
-/// What goes on with the body of a function and what it sees.
+/// A continuation that receives the body of a function and its environment.
 pub(super) type Body<'f> = &'f mut dyn FnMut(&mut Machine<'_>, &Node, Env<'_>) -> Run;
 
-/// Lowering gives each name its place.
+/// Returns the error of a missing name, which is unreachable because lowering resolves each name.
 pub(super) fn lost<T>() -> Run<T> {
     error("a name is lost")
 }

@@ -36,7 +36,7 @@ const FORMATS: [(&str, Format); 9] = [
     ("@base64d", Format::Base64Decoded),
 ];
 
-/// No escape makes more than this of a byte.
+/// Maximum number of bytes that an escape creates from one byte.
 const MOST_PER_BYTE: usize = 6;
 
 /// Base64 with or without padding.
@@ -48,12 +48,12 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 );
 
 impl Format {
-    /// The format of this name.
+    /// Returns the format of this name.
     pub(super) fn named(name: &str) -> Option<Self> {
         FORMATS.iter().find(|(known, _)| *known == name).map(|(_, format)| *format)
     }
 
-    /// A value in this format.
+    /// Renders a value in this format.
     pub(super) fn of(self, machine: &mut Machine<'_>, value: &Value) -> Run<String> {
         match self {
             Self::Text => to_text(machine, value),
@@ -102,7 +102,8 @@ impl Format {
     }
 }
 
-/// What `make` makes of text, which takes the memory of the most that it may make.
+/// Runs `make` on text. Charges the steps of the largest possible result, and the memory of the text and the
+/// actual result.
 fn made(machine: &mut Machine<'_>, text: &str, make: impl FnOnce(&str) -> String) -> Run<String> {
     machine.budget.read(text.len().saturating_mul(MOST_PER_BYTE))?;
     machine.budget.allocate(text.len())?;
@@ -134,7 +135,7 @@ fn percent_encoded(text: &str) -> String {
     all
 }
 
-/// The items of a list in one line.
+/// Renders the items of a list as one line.
 fn row(
     machine: &mut Machine<'_>,
     value: &Value,
@@ -167,7 +168,7 @@ fn row(
     Ok(line)
 }
 
-/// Words of a shell.
+/// Renders a value as words of a shell command.
 fn shell(machine: &mut Machine<'_>, value: &Value) -> Run<String> {
     let one = std::slice::from_ref(value);
     let words = if matches!(value, Value::Array(_)) { items(value)?.items.as_slice() } else { one };

@@ -1,6 +1,6 @@
-//! Functions that are written in jq. A filter that calls one contains it.
+//! Library functions that are written in jq. A filter that calls one includes its definition.
 
-/// Each with its name, how many arguments it has, and its definition.
+/// The name, number of arguments and definition of each function.
 pub(super) const LIBRARY: &[(&str, usize, &str)] = &[
     ("ascii", 0, "def ascii: [.] | implode; ."),
     (
@@ -40,7 +40,7 @@ pub(super) const LIBRARY: &[(&str, usize, &str)] = &[
     ("transpose", 0, "def transpose: (map(length) | max // 0) as $n | [range($n) as $i | [.[][$i]]]; ."),
 ];
 
-/// Names that are refused, and why.
+/// Rejected names and the reasons.
 pub(super) const REFUSED: &[(&[&str], &str)] = &[
     (&["input", "inputs", "input_filename", "input_line_number"], "a rule reads nothing but the data"),
     (

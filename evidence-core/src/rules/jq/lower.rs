@@ -1,4 +1,4 @@
-//! Lowers a parsed filter to a [`Node`]. This is the list of what is allowed: anything else is refused by its name.
+//! Lowers a parsed filter to a [`Node`]. It is an allowlist: every other name or construct is rejected.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,34 +19,34 @@ use super::tree::{
 };
 use super::value::Value;
 
-/// A filter is no longer than this, in bytes.
+/// Maximum length of a filter in bytes.
 pub(super) const MAX_SOURCE: usize = 4 << 10;
 
-/// Of no more parts than this.
+/// Maximum number of parts of a filter.
 pub(super) const MAX_NODES: usize = 512;
 
-/// A filter's parts stand in each other no deeper than this.
+/// Maximum nesting depth of the parts of a filter.
 const MAX_NESTING: usize = 128;
 
-/// What is made of a filter's text.
+/// The result of lowering a filter.
 #[derive(Debug)]
 pub(super) struct Lowered {
     pub(super) node: Node,
-    /// The functions of the library that it calls.
+    /// The library functions that it calls.
     pub(super) library: Vec<Function>,
-    /// Whether its calls may nest deep.
+    /// Whether its calls may be deeply nested.
     pub(super) is_deep: bool,
-    /// Whether it asks for the time of the record.
+    /// Whether it uses the time of the record.
     pub(super) asks_for_time: bool,
-    /// How many parts it has.
+    /// Number of parts.
     pub(super) nodes: usize,
-    /// How many patterns it has.
+    /// Number of patterns.
     pub(super) patterns: usize,
-    /// About how many bytes of memory these take.
+    /// Approximate memory use of the patterns in bytes.
     pub(super) pattern_bytes: usize,
 }
 
-/// Lowers a filter's text that has at most so many patterns.
+/// Lowers the text of a filter with at most this number of patterns.
 pub(super) fn lower(source: &str, max_patterns: usize) -> Result<Lowered, Refused> {
     if source.len() > MAX_SOURCE {
         return Err(Refused::whole(format!("should have at most {MAX_SOURCE} bytes")));
@@ -79,28 +79,28 @@ pub(super) fn lower(source: &str, max_patterns: usize) -> Result<Lowered, Refuse
     })
 }
 
-/// Filters of no more parts than this run on any stack.
+/// Filters with at most this number of parts run on any stack.
 const SHALLOW: usize = 128;
 
-/// Where a part of the source stands in it.
+/// Returns the offset of a part of the source in bytes.
 fn place(source: &str, part: &str) -> usize {
     (part.as_ptr() as usize).saturating_sub(source.as_ptr() as usize).min(source.len())
 }
 
-/// What a name stands for.
+/// The kind of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Name<'s> {
     Variable(&'s str),
-    /// A function, or an argument of one, with how many arguments it has.
+    /// A function, or an argument of one, with its number of arguments.
     Function(&'s str, usize),
     Label(&'s str),
 }
 
 struct Lower<'s> {
     source: &'s str,
-    /// The names that are seen here, the innermost last.
+    /// The names in scope, the innermost last.
     names: Vec<Name<'s>>,
-    /// The functions of the library that are called; none while one is lowered.
+    /// The library functions that are called; `None` while one is being lowered.
     library: Vec<Option<Function>>,
     known: BTreeMap<(&'static str, usize), usize>,
     is_deep: bool,
@@ -115,7 +115,7 @@ struct Lower<'s> {
 type Result<T, E = Refused> = std::result::Result<T, E>;
 
 impl<'s> Lower<'s> {
-    /// Parses text, and lowers it.
+    /// Parses text and lowers it.
     fn parsed<T>(
         &mut self,
         text: &'s str,
@@ -236,7 +236,7 @@ impl<'s> Lower<'s> {
         })
     }
 
-    /// How far away a name is.
+    /// Returns the distance of a name in the environment.
     fn distance(&self, part: &str, name: Name<'s>) -> Result<usize> {
         match self.names.iter().rev().position(|known| *known == name) {
             Some(distance) => Ok(distance),
@@ -244,7 +244,7 @@ impl<'s> Lower<'s> {
         }
     }
 
-    /// Refuses a name, with the reason where there is one.
+    /// Rejects a name, with the reason if there is one.
     fn unknown<T>(&self, part: &str, name: &str) -> Result<T> {
         let bare = name.split('/').next().unwrap_or(name);
         let reason = REFUSED.iter().find(|(names, _)| names.contains(&bare)).map(|(_, reason)| *reason);
@@ -254,7 +254,7 @@ impl<'s> Lower<'s> {
         }
     }
 
-    /// A function sees itself, and its arguments. An argument `$x` is also a variable.
+    /// Lowers a definition. A function sees itself and its arguments. An argument `$x` is also a variable.
     fn definition(&mut self, definition: &Def<&'s str>) -> Result<Function> {
         self.count()?;
         self.names.push(Name::Function(definition.name, definition.args.len()));
@@ -278,7 +278,7 @@ impl<'s> Lower<'s> {
         })
     }
 
-    /// Lowers what a variable is seen in.
+    /// Lowers the scope of names, then removes them.
     fn scoped<T>(&mut self, names: usize, lower: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let lowered = lower(self)?;
         self.names.truncate(names);
@@ -449,7 +449,7 @@ impl<'s> Lower<'s> {
         self.unknown(name, &format!("{name}/{arity}"))
     }
 
-    /// The place of a function of the library, lowered when it is called first.
+    /// Returns the position of a library function, which is lowered on its first call.
     fn library(&mut self, name: &'static str, arity: usize, text: &'static str) -> Result<usize> {
         if let Some(known) = self.known.get(&(name, arity)) {
             return Ok(*known);
@@ -476,12 +476,12 @@ impl<'s> Lower<'s> {
         terms.iter().map(|term| self.term(term)).collect()
     }
 
-    /// A function of a pattern, which is compiled now where it is a literal.
+    /// Lowers a function that takes a pattern. A literal pattern is compiled now.
     fn matching(&mut self, name: &'s str, matching: Matching, arguments: &[Term<&'s str>]) -> Result<Node> {
         let mut lowered = self.terms(arguments)?.into_iter();
         let pattern = lowered.next().map_or(Node::Constant(Value::Null), |node| node);
         let replacement = (matching == Matching::Sub).then(|| lowered.next().map(Box::new)).flatten();
-        // 'split' has a pattern only with flags, of which there may be none.
+        // `split` takes a pattern only if it has a flags argument, which may be null.
         let flags = lowered.next().unwrap_or(Node::Constant(Value::Null));
         let global = if name == "gsub" { "g" } else { "" };
         let letters = match &flags {
@@ -516,7 +516,7 @@ impl<'s> Lower<'s> {
     }
 }
 
-/// Functions of patterns, each with how many arguments it may have.
+/// Functions that take patterns, with their allowed numbers of arguments.
 const MATCHINGS: [(&str, Matching, &[usize]); 8] = [
     ("test", Matching::Test, &[1, 2]),
     ("match", Matching::Match, &[1, 2]),

@@ -1,4 +1,4 @@
-//! Functions of patterns: `test`, `match`, `capture`, `scan`, `split`, `sub` and `gsub`.
+//! Functions that take patterns: `test`, `match`, `capture`, `scan`, `split`, `sub` and `gsub`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use super::pattern::{Flags, Found, Pattern};
 use super::tree::{Matching, Node, Source};
 use super::value::{Fields, Value};
 
-/// The steps of compiling a pattern while a filter runs, and the memory that it takes.
+/// The cost of compiling a pattern while a filter runs: steps, and bytes of memory.
 const COMPILED_STEPS: usize = 20_000;
 const COMPILED_BYTES: usize = 64 << 10;
 
-/// Patterns that were compiled in a run, by their text and flags.
+/// The patterns that were compiled in a run, by text and flags.
 pub(super) type Patterns = BTreeMap<(Arc<str>, Arc<str>), (Arc<Pattern>, Flags)>;
 
 impl Machine<'_> {
-    /// Runs a function of a pattern.
+    /// Runs a function that takes a pattern.
     pub(super) fn matched(
         &mut self,
         matching: Matching,
@@ -41,7 +41,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The pattern of two values: its text and its flags, or a list of both.
+    /// Returns the pattern of two values: its text and its flags, or a list of both.
     fn pattern(&mut self, pattern: &Value, flags: &Value) -> Run<(Arc<Pattern>, Flags)> {
         let (pattern, flags) = match (pattern, flags) {
             (Value::Array(both), Value::Null) => {
@@ -124,7 +124,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The places of a pattern: the first, or all.
+    /// Returns the matches of a pattern: the first, or all.
     fn places(&mut self, pattern: &Pattern, text: &str, global: bool) -> Run<Vec<Found>> {
         let (mut all, mut from) = (Vec::new(), 0);
         while let Some(found) = pattern.find(text, from, self.budget)? {
@@ -146,7 +146,7 @@ impl Machine<'_> {
         }
     }
 
-    /// `match`
+    /// Builds a result of `match`.
     fn match_object(
         &mut self,
         pattern: &Pattern,
@@ -187,7 +187,7 @@ impl Machine<'_> {
         self.object(whole)
     }
 
-    /// `capture`
+    /// Builds a result of `capture`.
     fn captures(&mut self, pattern: &Pattern, text: &str, found: &Found) -> Run<Value> {
         let mut fields = Fields::new();
         for (group, name) in found.iter().zip(pattern.names()) {
@@ -200,7 +200,7 @@ impl Machine<'_> {
         self.object(fields)
     }
 
-    /// `scan`
+    /// Builds a result of `scan`.
     fn scanned(&mut self, text: &str, found: &Found) -> Run<Value> {
         match found.as_slice() {
             [whole] => self.group(text, *whole),
@@ -216,7 +216,7 @@ impl Machine<'_> {
         }
     }
 
-    /// `split` and `splits`
+    /// Runs `split` and `splits`.
     fn split_at(&mut self, matching: Matching, text: &str, found: &[Found], emit: Emit<'_>) -> Run {
         let mut parts = Vec::new();
         let mut from = 0;
@@ -234,8 +234,8 @@ impl Machine<'_> {
         parts.into_iter().try_for_each(|part| emit(self, part))
     }
 
-    /// `sub` and `gsub`: the text for each combination of what replaces its places, of which those of the first place vary
-    /// first.
+    /// Runs `sub` and `gsub`. Emits the text for each combination of replacements; those of the first match
+    /// vary fastest.
     fn substituted(
         &mut self,
         pattern: &Pattern,
@@ -287,7 +287,8 @@ impl Machine<'_> {
     }
 }
 
-/// Where the search goes on after a place: past a letter where the place is empty. None at the end.
+/// Returns the position at which the search continues after a match; after an empty match, it skips one
+/// character. Returns `None` at the end.
 fn next(text: &str, found: &Found) -> Option<usize> {
     let (begin, end) = found.first().copied().flatten()?;
     if begin < end {
@@ -296,7 +297,7 @@ fn next(text: &str, found: &Found) -> Option<usize> {
     text.get(end..)?.chars().next().map(|letter| end + letter.len_utf8())
 }
 
-/// Counts letters from one place to the next.
+/// Counts characters incrementally from one position to the next.
 #[derive(Default)]
 struct Letters {
     bytes: usize,
@@ -304,7 +305,7 @@ struct Letters {
 }
 
 impl Letters {
-    /// How many letters are before this byte, which is no earlier than the last.
+    /// Returns the number of characters before this byte, which must not be earlier than the previous one.
     fn before(&mut self, machine: &mut Machine<'_>, text: &str, byte: usize) -> Run<usize> {
         machine.budget.read(byte.saturating_sub(self.bytes))?;
         self.letters += text.get(self.bytes..byte).map_or(0, |part| part.chars().count());

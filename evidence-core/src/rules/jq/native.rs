@@ -1,4 +1,5 @@
-//! Functions of values. Each asks the budget before it reads or makes anything whose size a filter chooses.
+//! Functions of values. Each charges the budget before it reads or creates anything whose size a filter
+//! controls.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use super::time;
 use super::tree::{Math, Native};
 use super::value::{Array, Fields, ITEM, Object, STRING, Value};
 
-/// Calls a function; how many arguments it has is decided when it is lowered.
+/// Calls a function. Lowering has checked the number of arguments.
 pub(super) fn call(
     machine: &mut Machine<'_>,
     native: Native,
@@ -29,7 +30,7 @@ pub(super) fn call(
             other => refuse(other, "only strings have UTF-8 byte length"),
         },
         Native::Not => Ok(Value::Bool(!input.is_truthy())),
-        // The fields of an object are sorted in any case.
+        // The fields of an object are always sorted.
         Native::Keys | Native::KeysUnsorted => keys(machine, input),
         Native::Has => has(machine, input, argument),
         Native::In => has(machine, argument, input),
@@ -279,7 +280,7 @@ fn index_of(machine: &mut Machine<'_>, input: &Value, wanted: &Value) -> Run<Val
     }
 }
 
-/// `indices`: where a string or a list has another one, or a list has a value.
+/// `indices`: the positions of a string or a list within another one, or of a value in a list.
 fn indices(machine: &mut Machine<'_>, input: &Value, wanted: &Value) -> Run<Value> {
     let mut found = Vec::new();
     match (input, wanted) {
@@ -339,22 +340,22 @@ pub(super) fn index(machine: &mut Machine<'_>, of: &Value, key: &Value) -> Run<V
     }
 }
 
-/// The place in a list of so many that a number means, from the end where it is negative; none where it is before the
-/// beginning.
+/// Returns the position in a list of this length; a negative number counts from the end. Returns `None` if it
+/// is before the beginning.
 fn position(number: &Value, length: usize, whole: fn(f64) -> f64) -> Option<usize> {
     let number = whole(number.as_float()?);
     let from_begin = if number < 0.0 { number + length as f64 } else { number };
     (from_begin >= 0.0).then(|| from_begin.min(length as f64) as usize)
 }
 
-/// The places between the bounds of a slice, the first of them no later than the second.
+/// Returns the positions of the bounds of a slice; the first is at most the second.
 fn between(from: &Value, to: &Value, length: usize) -> (usize, usize) {
     let from = if matches!(from, Value::Null) { 0 } else { position(from, length, f64::floor).unwrap_or(0) };
     let to = if matches!(to, Value::Null) { length } else { position(to, length, f64::ceil).unwrap_or(0) };
     (from, to.max(from))
 }
 
-/// The same for a slice that is a key of a path.
+/// Returns the positions of the bounds of a slice that is a key of a path.
 pub(super) fn slice_bounds(key: &Value, length: usize) -> (usize, usize) {
     let Value::Object(bounds) = key else { return (0, 0) };
     let bound = |name: &str| bounds.fields.get(name).unwrap_or(&Value::Null);
@@ -468,7 +469,7 @@ fn impossible<T>(op: Math, left: &Value, right: &Value) -> Run<T> {
     ))
 }
 
-/// None where there is no such number.
+/// Computes the result, or `None` if it is not a number.
 fn numbers(op: Math, (left, right): (f64, f64), exact: Option<(i64, i64)>) -> Option<Value> {
     let exactly =
         |of: fn(i64, i64) -> Option<i64>| exact.and_then(|(left, right)| of(left, right)).map(Value::Int);
@@ -480,7 +481,7 @@ fn numbers(op: Math, (left, right): (f64, f64), exact: Option<(i64, i64)>) -> Op
         Math::Divide => Value::number(left / right),
         Math::Remainder => {
             let (left, right) = exact.unwrap_or((left as i64, right as i64));
-            // The sign of a divisor makes no difference.
+            // The sign of the divisor has no effect.
             let right = right.unsigned_abs();
             let rest = left.unsigned_abs().checked_rem(right)?;
             let rest = i64::try_from(rest).ok()?;
@@ -489,7 +490,8 @@ fn numbers(op: Math, (left, right): (f64, f64), exact: Option<(i64, i64)>) -> Op
     }
 }
 
-/// The fields of both, those that are objects in both merged in the same way. Objects nest no deeper than values may.
+/// Merges the fields of both objects; fields that are objects in both are merged recursively. The recursion
+/// is bounded by the depth limit of values.
 fn merge(machine: &mut Machine<'_>, left: &Arc<Object>, right: &Arc<Object>) -> Run<Value> {
     machine.budget.steps(left.fields.len() + right.fields.len())?;
     machine.budget.allocate((left.fields.len() + right.fields.len()).saturating_mul(2 * ITEM))?;
@@ -508,7 +510,7 @@ fn merge(machine: &mut Machine<'_>, left: &Arc<Object>, right: &Arc<Object>) -> 
     machine.object(fields)
 }
 
-/// The sum of values, which is made in place where they are lists, strings or objects.
+/// Returns the sum of values. Lists, strings and objects are appended in place.
 pub(super) fn sum<'v>(machine: &mut Machine<'_>, values: impl Iterator<Item = &'v Value>) -> Run<Value> {
     let mut total = Value::Null;
     let mut values = values.peekable();

@@ -1,4 +1,4 @@
-//! Functions that put values in order.
+//! Functions that order values.
 
 use std::cmp::Ordering;
 
@@ -6,8 +6,8 @@ use super::eval::{Machine, Run};
 use super::native::items;
 use super::value::{ITEM, Value};
 
-/// Sorts by keys, so that equal ones stay in order: runs of doubled length are merged. Comparing may end the run, which no
-/// sort of the standard library allows.
+/// Sorts by key with a stable bottom-up merge sort. A comparison may end the run, which the standard
+/// library's sorts do not allow.
 pub(super) fn sort(machine: &mut Machine<'_>, mut keyed: Vec<(Value, Value)>) -> Run<Vec<(Value, Value)>> {
     let mut width = 1;
     while width < keyed.len() {
@@ -58,7 +58,8 @@ pub(super) fn extreme_item(machine: &mut Machine<'_>, input: &Value, greatest: b
     extreme(machine, keyed, greatest)
 }
 
-/// The first of the least key, or the last of the greatest; null of none.
+/// Returns the first item with the smallest key, or the last item with the greatest key; null if there are
+/// none.
 pub(super) fn extreme(machine: &mut Machine<'_>, keyed: Vec<(Value, Value)>, greatest: bool) -> Run<Value> {
     let mut best: Option<(Value, Value)> = None;
     for (key, item) in keyed {

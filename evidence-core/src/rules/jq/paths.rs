@@ -1,4 +1,4 @@
-//! Places within a value: `path(f)`, `del(f)` and assignments, whose left side says where.
+//! Paths within a value: `path(f)`, `del(f)`, and assignments, whose left side selects paths.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::order;
 use super::tree::{Assignment, Control, Native, Node, Step};
 use super::value::{Array, Fields, ITEM, MAX_DEPTH, Object, Value};
 
-/// A value, and the way to it.
+/// A value and its path.
 #[derive(Debug, Clone)]
 struct Place {
     path: Vec<Value>,
@@ -20,7 +20,7 @@ struct Place {
 type EmitPlace<'e> = &'e mut dyn FnMut(&mut Machine<'_>, Place) -> Run;
 
 impl Machine<'_> {
-    /// The paths of a filter's results within its input.
+    /// Emits the paths of a filter's results within its input.
     pub(super) fn located(
         &mut self,
         node: &Node,
@@ -113,7 +113,7 @@ impl Machine<'_> {
         }
     }
 
-    /// A place below another one.
+    /// Returns the place below another one.
     fn below(&mut self, at: &Place, key: Value, value: Value) -> Run<Place> {
         if at.path.len() == MAX_DEPTH {
             return Err(Limit::Depth.into());
@@ -209,7 +209,8 @@ impl Machine<'_> {
         })
     }
 
-    /// The place under a key; none where the value has no such keys and the step is optional.
+    /// Returns the place under a key. Returns `None` if the value does not support such keys and the step is
+    /// optional.
     fn step_to(&mut self, at: &Place, key: Value, optional: bool) -> Run<Option<Place>> {
         match (get(self, &at.value, &key), optional) {
             (Err(Stop::Error(_)), true) => Ok(None),
@@ -354,7 +355,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// `f = g` and the like.
+    /// Runs assignments such as `f = g`.
     pub(super) fn assign(
         &mut self,
         paths: &Node,
@@ -387,7 +388,7 @@ impl Machine<'_> {
         })
     }
 
-    /// The input with a change at each of the paths; a place that nothing follows from is deleted.
+    /// Returns the input with a change at each path; a place is deleted if `change` returns `None`.
     fn modify(
         &mut self,
         paths: &Node,
@@ -423,7 +424,7 @@ fn no_path(value: &Value) -> Run {
     error(format!("Invalid path expression with result {}", value.shown()))
 }
 
-/// The value under a key, which is an object for a slice.
+/// Returns the value under a key; an object key selects a slice.
 fn get(machine: &mut Machine<'_>, of: &Value, key: &Value) -> Run<Value> {
     match key {
         Value::Object(bounds) => {
@@ -443,7 +444,7 @@ pub(super) fn set_path(machine: &mut Machine<'_>, input: &Value, path: &Value, v
     set(machine, input.clone(), &path.items, value.clone())
 }
 
-/// A value with another one at a path. What nobody else holds is changed in place.
+/// Returns a value with another one at a path. Containers without other owners are changed in place.
 fn set(machine: &mut Machine<'_>, of: Value, path: &[Value], new: Value) -> Run<Value> {
     machine.step()?;
     let Some((key, rest)) = path.split_first() else { return Ok(new) };
@@ -504,7 +505,7 @@ fn shallow(value: Value) -> Run<Value> {
     Ok(value.shallow()?)
 }
 
-/// The object, which is copied where somebody else holds it, too.
+/// Returns the object, or a copy if it has other owners.
 fn owned_object(machine: &mut Machine<'_>, of: Value) -> Run<Arc<Object>> {
     match of {
         Value::Object(object) if Arc::strong_count(&object) == 1 => Ok(object),
@@ -520,7 +521,7 @@ fn owned_object(machine: &mut Machine<'_>, of: Value) -> Run<Arc<Object>> {
     }
 }
 
-/// The list, which is copied where somebody else holds it, too.
+/// Returns the list, or a copy if it has other owners.
 fn owned_array(machine: &mut Machine<'_>, of: Value) -> Run<Arc<Array>> {
     match of {
         Value::Array(array) if Arc::strong_count(&array) == 1 => Ok(array),
@@ -545,7 +546,8 @@ pub(super) fn delete_paths(machine: &mut Machine<'_>, input: &Value, paths: &Val
     delete_all(machine, input.clone(), all)
 }
 
-/// A value without what is at these paths, the last first so that positions stay true.
+/// Returns a value without the elements at these paths. The last path is deleted first, so that positions
+/// stay valid.
 pub(super) fn delete_all(machine: &mut Machine<'_>, input: Value, paths: Vec<Value>) -> Run<Value> {
     if paths.is_empty() {
         return Ok(input);

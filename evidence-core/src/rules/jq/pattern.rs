@@ -1,5 +1,5 @@
-//! The patterns of filters. All of them are searched in linear time; finding many places in one text is bounded by the steps
-//! of each search.
+//! The patterns of filters. Each search takes time linear in the text. Finding many matches in one text is
+//! limited by the steps charged for each search.
 
 use std::fmt;
 
@@ -15,44 +15,45 @@ use crate::rules::pattern::{is_in, last_line, table};
 
 /// A compiled pattern.
 pub(super) struct Pattern {
-    /// A table in which each byte of the text is one look-up; none where it would be too large.
+    /// A table in which each byte of the text is one look-up; `None` if it would be too large.
     table: Option<Box<DFA<Vec<u32>>>>,
-    /// The program that finds places and groups; none where only the table is needed.
+    /// The program that finds matches and groups; `None` if only the table is needed.
     program: Option<Regex>,
     /// The steps that the program takes for each byte.
     steps: usize,
 }
 
-/// The places of a pattern's groups in a text, in bytes; the first is the whole.
+/// The byte ranges of a pattern's groups in a text; the first is the whole match.
 pub(super) type Found = Vec<Option<(usize, usize)>>;
 
-/// Patterns are no longer than this.
+/// Maximum length of a pattern in bytes.
 pub(super) const MAX_PATTERN: usize = 512;
 
 const MAX_TABLE: usize = 512 << 10;
 
-/// The sizes that a program may have, and the steps that it takes for each byte then: its size is its factor.
+/// The allowed sizes of a program in bytes, with the steps it takes for each byte. The cost grows with the
+/// size.
 const PROGRAMS: [(usize, usize); 3] = [(16 << 10, 64), (64 << 10, 256), (256 << 10, 1024)];
 
-/// The bytes of a program and its caches.
+/// Approximate memory use of a program and its caches in bytes.
 const PROGRAM_BYTES: usize = 256 << 10;
 
-/// A table reads so many bytes in one step.
+/// Number of bytes that a table reads in one step.
 const TABLE_BYTES: usize = 4;
 
-/// How a pattern is meant.
+/// The options of a pattern.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Flags {
     case_insensitive: bool,
     extended: bool,
     not_empty: bool,
     dot_is_any: bool,
-    /// Whether all places are meant, not only the first.
+    /// Whether to find all matches, not only the first.
     pub(super) global: bool,
 }
 
 impl Flags {
-    /// The flags of these letters; the letter that is none of them.
+    /// Parses flags from letters; returns the first unknown letter as an error.
     pub(super) fn read(letters: &str) -> Result<Self, char> {
         let mut flags = Self::default();
         for letter in letters.chars() {
@@ -62,7 +63,7 @@ impl Flags {
                 'x' => flags.extended = true,
                 'n' => flags.not_empty = true,
                 'p' => flags.dot_is_any = true,
-                // The beginning and the end are those of the text in any case.
+                // The anchors always refer to the whole text, so this flag has no effect.
                 's' => {}
                 other => return Err(other),
             }
@@ -72,7 +73,7 @@ impl Flags {
 }
 
 impl Pattern {
-    /// Compiles a pattern whose places are asked for, or only whether it is in a text.
+    /// Compiles a pattern. `places` says whether matches are needed, or only whether there is one.
     pub(super) fn new(pattern: &str, flags: Flags, places: bool) -> Result<Self, String> {
         let syntax = checked(pattern, flags)?;
         let table = table(pattern, syntax, MAX_TABLE).map(Box::new);
@@ -83,25 +84,25 @@ impl Pattern {
         Ok(Self { table, program: Some(program), steps })
     }
 
-    /// Compiles a pattern while a filter runs: a small one, without a table.
+    /// Compiles a small pattern without a table, while a filter runs.
     pub(super) fn small(pattern: &str, flags: Flags) -> Result<Self, String> {
         checked(pattern, flags)?;
         let (program, steps) = program(pattern, flags, PROGRAMS.get(..1).unwrap_or_default())?;
         Ok(Self { table: None, program: Some(program), steps })
     }
 
-    /// About how many bytes of memory it takes.
+    /// Returns the approximate memory use in bytes.
     pub(super) fn bytes(&self) -> usize {
         let table = self.table.as_ref().map_or(0, |table| table.memory_usage());
         table + if self.program.is_some() { PROGRAM_BYTES } else { 0 }
     }
 
-    /// The names of its groups, the whole first.
+    /// Returns the names of its groups; the first is the whole match.
     pub(super) fn names(&self) -> Vec<Option<&str>> {
         self.program.iter().flat_map(Regex::capture_names).collect()
     }
 
-    /// Whether the text has a place that fits.
+    /// Returns whether the text has a match.
     pub(super) fn is_in(&self, text: &str, budget: &mut Budget) -> Result<bool, Limit> {
         match (&self.table, &self.program) {
             (Some(table), _) => {
@@ -116,7 +117,7 @@ impl Pattern {
         }
     }
 
-    /// The first place from here on.
+    /// Returns the first match from this position on.
     pub(super) fn find(&self, text: &str, from: usize, budget: &mut Budget) -> Result<Option<Found>, Limit> {
         let Some(program) = &self.program else { return Ok(None) };
         match &self.table {
@@ -137,7 +138,7 @@ impl Pattern {
     }
 }
 
-/// Checks what no engine refuses, and reads the flags.
+/// Checks rules that the engines do not enforce, and applies the flags.
 fn checked(pattern: &str, flags: Flags) -> Result<syntax::Config, String> {
     if pattern.len() > MAX_PATTERN {
         return Err(format!("a pattern should have at most {MAX_PATTERN} bytes"));
@@ -150,7 +151,7 @@ fn checked(pattern: &str, flags: Flags) -> Result<syntax::Config, String> {
         .nest_limit(MAX_NESTING);
     if flags.not_empty {
         let parsed = syntax::parse_with(pattern, &syntax).map_err(|error| last_line(&error.to_string()))?;
-        // Places with a character or more could not be found past it.
+        // A search that finds an empty match could not find a longer one after it.
         if parsed.properties().minimum_len().is_none_or(|least| least == 0) {
             return Err("with the flag 'n' it should not fit an empty text".to_owned());
         }
@@ -176,7 +177,7 @@ fn program(pattern: &str, flags: Flags, sizes: &[(usize, usize)]) -> Result<(Reg
     Err("the pattern is too large once it is compiled".to_owned())
 }
 
-/// How many bytes a search from here reads until it is decided.
+/// Returns the number of bytes that a search from this position reads until it is decided.
 fn bytes_read(table: &DFA<Vec<u32>>, text: &str, from: usize) -> Option<usize> {
     let input = Input::new(text).span(from..text.len());
     let mut state = table.start_state_forward(&input).ok()?;

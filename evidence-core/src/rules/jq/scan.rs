@@ -1,27 +1,27 @@
-//! A look at a filter's text before the parser's, whose recursion has no bounds of its own: it follows the same brackets and
-//! strings, and counts what the parser would recurse for.
+//! Scans the text of a filter before the parser, whose recursion is not bounded. It tracks the same brackets
+//! and strings, and counts the constructs for which the parser would recurse.
 
 use super::Refused;
 
-/// Brackets and interpolated strings nest no deeper than this.
+/// Maximum nesting depth of brackets and interpolated strings.
 const MAX_NESTING: usize = 48;
 
-/// A filter has no more words, numbers and signs than this.
+/// Maximum number of words, numbers and signs in a filter.
 const MAX_TOKENS: usize = 512;
 
-/// What is in front of what it is about, such as a sign: no more of these than this.
+/// Maximum number of prefixes, such as a sign.
 const MAX_PREFIXES: usize = 64;
 
-/// What the scan is in.
+/// An enclosing construct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Inside {
-    /// Brackets, until this one.
+    /// Brackets, up to this closing one.
     Brackets(u8),
     /// A string.
     Text,
 }
 
-/// Refuses text that the lexer and the parser may take too much stack for.
+/// Rejects text for which the lexer or the parser could need too much stack.
 pub(super) fn scan(source: &str) -> Result<(), Refused> {
     let bytes = source.as_bytes();
     let (mut at, mut inside) = (0, Vec::new());
@@ -58,7 +58,7 @@ pub(super) fn scan(source: &str) -> Result<(), Refused> {
                         .position(|byte| *byte == b'\n')
                         .map_or(bytes.len(), |end| at + end);
                     if bytes[at..end].contains(&b'\\') {
-                        // The lexer may go on with the next line.
+                        // The lexer may continue the comment on the next line.
                         return Err(Refused::at(
                             source,
                             begin,

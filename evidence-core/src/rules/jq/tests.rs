@@ -1,5 +1,5 @@
-//! What filters answer, compared with what jq 1.6 answers; what is refused; and that nothing a tenant writes takes more
-//! than it may.
+//! Compares the results of filters with those of jq 1.6, and tests rejected filters and the limits on
+//! tenants' programs.
 
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ fn budget() -> Budget {
     Budget::new(FUEL, MEMORY)
 }
 
-/// What a filter answers, as lines of jq; an error or a limit in the end in brackets.
+/// Returns the results of a filter as JSON values; a final error or limit is in angle brackets.
 fn answer(source: &str, input: &str) -> String {
     let filter = Filter::compile(source).unwrap_or_else(|refused| panic!("{source}: {refused}"));
     match filter.run(&value(input), now(), &mut budget()) {
@@ -654,7 +654,7 @@ fn every_function_has_a_name_of_its_own_and_stops_wherever_its_steps_end() {
     }
 }
 
-/// Texts of filters: what is put together of parts that are, mostly, filters.
+/// Texts assembled from pieces that are mostly valid filters.
 fn sources() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("."),

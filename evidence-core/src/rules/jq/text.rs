@@ -4,7 +4,7 @@ use super::eval::{Machine, Run, error};
 use super::native::{items, refuse, text};
 use super::value::Value;
 
-/// What a value is in the middle of a string.
+/// Returns the text of a value within a string.
 pub(super) fn to_text(machine: &mut Machine<'_>, value: &Value) -> Run<String> {
     match value {
         Value::Str(text) => {
@@ -96,7 +96,7 @@ pub(super) fn join(machine: &mut Machine<'_>, input: &Value, by: &Value) -> Run<
     machine.string(&joined)
 }
 
-/// A string several times; null where that is none at all.
+/// Returns a repeated string, or null if the count is not positive.
 pub(super) fn repeated(machine: &mut Machine<'_>, text: &str, times: f64) -> Run<Value> {
     if times <= 0.0 {
         return Ok(Value::Null);
@@ -136,7 +136,7 @@ pub(super) fn implode(machine: &mut Machine<'_>, input: &Value) -> Run<Value> {
     machine.string(&letters)
 }
 
-/// The values of JSON text take about so many bytes for each of its bytes.
+/// Approximate memory of parsed values for each byte of JSON text.
 const READ: usize = 32;
 
 pub(super) fn from_json(machine: &mut Machine<'_>, input: &Value) -> Run<Value> {
@@ -157,7 +157,7 @@ pub(super) fn to_number(machine: &mut Machine<'_>, input: &Value) -> Run<Value> 
         };
     };
     machine.budget.read(text.len().saturating_mul(2))?;
-    // Rust reads more than JSON has, such as the words for what is not finite.
+    // Rust's parser accepts more than JSON allows, such as the words for infinity and NaN.
     let is_json = serde_json::from_str::<&serde_json::value::RawValue>(text)
         .is_ok_and(|raw| raw.get().starts_with(|first: char| first == '-' || first.is_ascii_digit()));
     let number = is_json.then(|| Value::read_number(text.trim())).flatten();

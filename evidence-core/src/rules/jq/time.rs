@@ -1,4 +1,4 @@
-//! Functions of times. All times are UTC.
+//! Functions of times. All times are in UTC.
 
 use jiff::Timestamp;
 use jiff::civil::{DateTime, Time, date};
@@ -11,10 +11,10 @@ use super::value::Value;
 
 const ISO: &str = "%Y-%m-%dT%H:%M:%SZ";
 
-/// Formats are no longer than this.
+/// Maximum length of a format in bytes.
 const MAX_FORMAT: usize = 256;
 
-/// The seconds since the epoch of a time that is written as in `2015-03-05T23:51:47Z`.
+/// Returns the seconds since the epoch of a time in the form `2015-03-05T23:51:47Z`.
 pub(super) fn from_date(machine: &mut Machine<'_>, input: &Value) -> Run<Value> {
     let at = parsed(machine, input, ISO)?;
     Ok(Value::Int(seconds_of(at)))
@@ -35,7 +35,7 @@ fn parsed(machine: &mut Machine<'_>, input: &Value, format: &str) -> Run<DateTim
     }
 }
 
-/// The time in UTC that text in a format means: midnight where it has no time, and 1900 where it has no date.
+/// Parses a time in UTC. The default time is midnight, and the default date is 1 January 1900.
 fn read_time(format: &str, text: &str) -> Option<DateTime> {
     let read = BrokenDownTime::parse(format, text.as_bytes()).ok()?;
     if read.offset().is_some() {
@@ -44,7 +44,7 @@ fn read_time(format: &str, text: &str) -> Option<DateTime> {
     let time = read.to_time().ok();
     match read.to_date() {
         Ok(date) => Some(date.to_datetime(time.unwrap_or_else(Time::midnight))),
-        // A date that is there and is none, such as 30 February, is not replaced.
+        // An invalid date, such as 30 February, is not replaced by the default.
         Err(_) if read.year().is_some() || read.month().is_some() || read.day().is_some() => None,
         Err(_) => time.map(|time| date(1900, 1, 1).to_datetime(time)),
     }
@@ -54,7 +54,7 @@ fn check_format(format: &str) -> Option<()> {
     (format.len() <= MAX_FORMAT).then_some(())
 }
 
-/// Whole seconds since the epoch.
+/// Returns whole seconds since the epoch.
 fn seconds_of(at: DateTime) -> i64 {
     TimeZone::UTC.to_timestamp(at).map_or(0, Timestamp::as_second)
 }
@@ -64,7 +64,7 @@ pub(super) fn make_time(input: &Value) -> Run<Value> {
     Ok(Value::Int(seconds_of(broken_down(input, "mktime")?)))
 }
 
-/// The time of an array as `gmtime` makes one.
+/// Returns the time of an array in the form that `gmtime` returns.
 fn broken_down(input: &Value, name: &str) -> Run<DateTime> {
     let wrong = || error(format!("{name} requires an array of 6 numbers"));
     let Value::Array(array) = input else { return wrong() };
@@ -93,7 +93,7 @@ fn broken_down(input: &Value, name: &str) -> Run<DateTime> {
     .or_else(|_| wrong())
 }
 
-/// The time of seconds since the epoch.
+/// Returns the time for seconds since the epoch, and the fraction of a second.
 fn from_seconds(input: &Value) -> Run<(DateTime, f64)> {
     let Some(seconds) = input.as_float() else { return refuse(input, "is no number of seconds") };
     let whole = seconds.floor();

@@ -1,4 +1,5 @@
-//! What filters are lowered to: a tree in which every name is known. Names are distances in the environment.
+//! The result of lowering a filter: a tree in which every name is resolved. Names are distances in the
+//! environment.
 
 use super::format::Format;
 use super::pattern::{Flags, Pattern};
@@ -33,11 +34,11 @@ pub(super) enum Node {
     Or(Box<Node>, Box<Node>),
     /// `f and g`
     And(Box<Node>, Box<Node>),
-    /// `f + g` and the like.
+    /// `f + g` and other arithmetic.
     Math(Box<Node>, Math, Box<Node>),
-    /// `f == g` and the like.
+    /// `f == g` and other comparisons.
     Compare(Box<Node>, Comparison, Box<Node>),
-    /// `f = g`, `f |= g`, `f += g` and the like.
+    /// `f = g`, `f |= g`, `f += g` and other assignments.
     Assign(Box<Node>, Assignment, Box<Node>),
     /// `reduce f as $x (g; h)`
     Reduce(Box<Fold>),
@@ -53,17 +54,17 @@ pub(super) enum Node {
     Bind(Box<Node>, Binding, Box<Node>),
     /// `f.a[g]?`
     Path(Box<Node>, Vec<(Step, bool)>),
-    /// A function of its input and of the results of its arguments.
+    /// A function of its input and the results of its arguments.
     Call(Native, Vec<Node>),
-    /// A function whose arguments are run by itself.
+    /// A function that evaluates its arguments itself.
     Control(Control, Vec<Node>),
-    /// `test("…")`, `sub("…"; f)` and the like.
+    /// `test("…")`, `sub("…"; f)` and other functions that take patterns.
     Match(Matching, Source, Option<Box<Node>>),
     /// `def f(g): h; i`
     Define(Vec<Function>, Box<Node>),
-    /// A function that the filter defines, or an argument of one.
+    /// A call of a function that the filter defines, or of an argument of one.
     Apply(usize, Vec<Node>),
-    /// A function of the library that is written in jq.
+    /// A call of a library function that is written in jq.
     Library(usize, Vec<Node>),
     /// `label $x | f`
     Label(Box<Node>),
@@ -77,7 +78,7 @@ pub(super) struct Function {
     pub(super) body: Node,
 }
 
-/// What is done with the places of a pattern.
+/// The use of a pattern's matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Matching {
     Test,
@@ -89,12 +90,12 @@ pub(super) enum Matching {
     Sub,
 }
 
-/// Where a pattern comes from.
+/// The origin of a pattern.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// It is a literal, and was compiled with the filter.
+    /// A literal, which was compiled with the filter.
     Literal(Box<Pattern>, Flags),
-    /// It and its flags are the results of filters.
+    /// The results of two filters: the text and the flags.
     Dynamic(Box<Node>, Box<Node>),
 }
 
@@ -112,11 +113,11 @@ pub(super) enum Assignment {
 pub(super) enum Part {
     /// Literal text.
     Text(String),
-    /// What is filled in.
+    /// An interpolated filter.
     Filter(Node),
 }
 
-/// What `reduce` and `foreach` have in common.
+/// The common parameters of `reduce` and `foreach`.
 #[derive(Debug)]
 pub(super) struct Fold {
     pub(super) source: Node,
@@ -125,7 +126,7 @@ pub(super) struct Fold {
     pub(super) update: Node,
 }
 
-/// What a value is taken apart to.
+/// A destructuring pattern.
 #[derive(Debug)]
 pub(super) enum Binding {
     /// `$x`
@@ -176,7 +177,7 @@ macro_rules! functions {
             $($variant,)*
         }
 
-        /// All of them, with their names and how many arguments they take.
+        /// All functions, with their names and numbers of arguments.
         pub(super) const $table: &[(&str, usize, $kind)] = &[$(($name, $arity, $kind::$variant),)*];
     )*};
 }
@@ -254,7 +255,7 @@ functions! {
         Error = "error" / 0,
         ErrorOf = "error" / 1,
     }
-    /// Functions that run their arguments themselves, as often as they need.
+    /// Functions that evaluate their arguments themselves, as often as needed.
     CONTROLS: Control {
         Empty = "empty" / 0,
         Select = "select" / 1,

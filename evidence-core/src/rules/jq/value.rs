@@ -1,4 +1,5 @@
-//! The values that filters compute with: JSON whose containers are shared, never changed and know how deep they are.
+//! The values of filters: JSON with shared containers that store their depth. Only a sole owner changes a
+//! container in place.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -8,8 +9,8 @@ use std::sync::Arc;
 use super::budget::{Budget, Limit};
 use crate::json::JsonValue;
 
-/// A JSON value. A number is an integer where it is one and fits, else a float; it is always finite, so that the order of
-/// values is total.
+/// A JSON value. A number that is an integer and fits is stored as one, otherwise as a float. Numbers are
+/// always finite, so the order of values is total.
 #[derive(Debug, Clone)]
 pub enum Value {
     /// `null`.
@@ -18,7 +19,7 @@ pub enum Value {
     Bool(bool),
     /// An integer.
     Int(i64),
-    /// A finite number that is no integer, or one beyond 53 bits that was no integer of 64 bits.
+    /// A finite number that is not an integer, or that is beyond 53 bits and was not a 64-bit integer.
     Float(f64),
     /// A string.
     Str(Arc<str>),
@@ -43,7 +44,7 @@ pub struct Object {
 }
 
 impl Array {
-    /// Puts an item in the place of another one.
+    /// Replaces an item.
     pub(super) fn put(&mut self, at: usize, item: Value) {
         self.depth = self.depth.max(1 + item.depth());
         if let Some(place) = self.items.get_mut(at) {
@@ -53,37 +54,38 @@ impl Array {
 }
 
 impl Object {
-    /// Puts a field in.
+    /// Inserts or replaces a field.
     pub(super) fn put(&mut self, name: &Arc<str>, value: Value) {
         self.depth = self.depth.max(1 + value.depth());
         self.fields.insert(Arc::clone(name), value);
     }
 }
 
-/// Values by their names.
+/// Values by field name.
 pub(super) type Fields = BTreeMap<Arc<str>, Value>;
 
-/// Values that nest deeper are refused: dropping one takes stack for each level.
+/// Maximum nesting depth of values. Dropping a value uses stack for each level.
 pub(super) const MAX_DEPTH: usize = 192;
 
-/// What a list's item, or a value that is kept for later, takes of the memory budget.
+/// Bytes charged for a list item, or for a value that is kept for later.
 pub(super) const ITEM: usize = size_of::<Value>();
 
-/// What a string takes beside its bytes.
+/// Bytes charged for a string in addition to its text.
 pub(super) const STRING: usize = 32;
 
-/// What a list takes beside its items.
+/// Bytes charged for a list in addition to its items.
 const LIST: usize = 64;
 
-/// What an object takes beside its fields, and what each of these takes.
+/// Bytes charged for an object in addition to its fields, and for each field.
 const OBJECT: usize = 400;
 const FIELD: usize = 48;
 
-/// Integers of this size and beyond are not told apart by floats.
+/// From this size on, floats cannot represent all integers exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 impl Value {
-    /// The number; none where it is not one. What is too large for a float is the largest float.
+    /// Returns the value of a number, or `None` for NaN. Numbers beyond the range of floats become the
+    /// largest float.
     pub(super) fn number(float: f64) -> Option<Self> {
         if float.is_nan() {
             return None;
@@ -96,7 +98,7 @@ impl Value {
         Some(number)
     }
 
-    /// The number that this text of JSON is.
+    /// Parses the text of a JSON number.
     pub(super) fn read_number(text: &str) -> Option<Self> {
         match text.parse() {
             Ok(integer) => Some(Self::Int(integer)),
@@ -104,7 +106,7 @@ impl Value {
         }
     }
 
-    /// The value of JSON that nests no deeper than JSON of callers may.
+    /// Converts JSON. Its nesting must not exceed the limit for callers' JSON.
     pub fn of(json: &JsonValue) -> Self {
         match json {
             JsonValue::Null => Self::Null,
@@ -119,7 +121,7 @@ impl Value {
         }
     }
 
-    /// The elements of a list; none of another value.
+    /// Returns the elements of a list, or `None` for other values.
     pub fn elements(&self) -> Option<&[Self]> {
         match self {
             Self::Array(array) => Some(&array.items),
@@ -145,14 +147,14 @@ impl Value {
         }
     }
 
-    /// A list of items, for each of which the budget was asked when it was kept ([`Budget::keep`]).
+    /// Creates a list. The memory of its items was charged when they were collected (`Machine::keep`).
     pub(super) fn array(items: Vec<Self>, budget: &mut Budget) -> Result<Self, Limit> {
         budget.steps(items.len())?;
         budget.allocate(LIST)?;
         Self::list(items).shallow()
     }
 
-    /// An object of these fields.
+    /// Creates an object with these fields.
     pub(super) fn object(fields: Fields, budget: &mut Budget) -> Result<Self, Limit> {
         budget.steps(fields.len())?;
         budget.allocate(OBJECT + fields.len().saturating_mul(FIELD))?;
@@ -163,13 +165,14 @@ impl Value {
         if self.depth() > MAX_DEPTH { Err(Limit::Depth) } else { Ok(self) }
     }
 
-    /// A string, which takes the budget's memory before it is made.
+    /// Creates a string, after charging its memory.
     pub(super) fn string(text: &str, budget: &mut Budget) -> Result<Self, Limit> {
         budget.bytes(STRING + text.len())?;
         Ok(Self::Str(text.into()))
     }
 
-    /// A string of these characters of one of so many bytes, all of which may have to be read.
+    /// Creates a string from characters of another one with this number of bytes, all of which may have to be
+    /// read.
     pub(super) fn text(
         text: impl Iterator<Item = char>,
         bytes: usize,
@@ -179,12 +182,12 @@ impl Value {
         Ok(Self::Str(text.collect::<String>().into()))
     }
 
-    /// Whether it is neither `null` nor `false`.
+    /// Returns whether it is neither `null` nor `false`.
     pub(super) const fn is_truthy(&self) -> bool {
         !matches!(self, Self::Null | Self::Bool(false))
     }
 
-    /// The name of its type.
+    /// Returns the name of its type.
     pub(super) const fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -196,7 +199,7 @@ impl Value {
         }
     }
 
-    /// Where its type stands in the order of values.
+    /// Returns the rank of its type in the order of values.
     const fn rank(&self) -> u8 {
         match self {
             Self::Null => 0,
@@ -208,7 +211,7 @@ impl Value {
         }
     }
 
-    /// The number as a float.
+    /// Returns the number as a float.
     pub(super) const fn as_float(&self) -> Option<f64> {
         match self {
             Self::Int(value) => Some(*value as f64),
@@ -217,7 +220,7 @@ impl Value {
         }
     }
 
-    /// Its place in the order of all values: null, booleans, numbers, strings, lists, objects.
+    /// Compares two values in the order of all values: null, booleans, numbers, strings, lists, objects.
     pub(super) fn compare(&self, other: &Self, budget: &mut Budget) -> Result<Ordering, Limit> {
         budget.steps(1)?;
         Ok(match (self, other) {
@@ -264,12 +267,12 @@ impl Value {
         })
     }
 
-    /// Whether they are the same.
+    /// Returns whether two values are equal.
     pub(super) fn equals(&self, other: &Self, budget: &mut Budget) -> Result<bool, Limit> {
         Ok(self.compare(other, budget)?.is_eq())
     }
 
-    /// Adds its JSON text to `text`.
+    /// Appends its JSON text to `text`.
     pub(super) fn write(&self, text: &mut String, budget: &mut Budget) -> Result<(), Limit> {
         budget.steps(1)?;
         match self {
@@ -298,19 +301,19 @@ impl Value {
         }
     }
 
-    /// Its JSON text.
+    /// Returns its JSON text.
     pub(super) fn json(&self, budget: &mut Budget) -> Result<String, Limit> {
         let mut text = String::new();
         self.write(&mut text, budget)?;
         Ok(text)
     }
 
-    /// Its JSON text; none where that has more bytes than this.
+    /// Returns its JSON text, or `None` if it has more than `most` bytes.
     pub fn to_json(&self, most: usize) -> Option<String> {
         self.json(&mut Budget::new(usize::MAX, most.saturating_mul(2))).ok().filter(|text| text.len() <= most)
     }
 
-    /// The beginning of its JSON text, for a message: whatever it is, this takes little time.
+    /// Returns the beginning of its JSON text for a message, in bounded time.
     pub(super) fn shown(&self) -> String {
         let (mut text, mut budget) = (String::new(), Budget::new(SHOWN, SHOWN));
         let whole = self.write(&mut text, &mut budget).is_ok() && text.len() <= SHOWN;
@@ -318,7 +321,7 @@ impl Value {
     }
 }
 
-/// A message shows about so many bytes of a value.
+/// Approximate number of bytes of a value that a message shows.
 const SHOWN: usize = 40;
 
 fn push(text: &mut String, more: &str, budget: &mut Budget) -> Result<(), Limit> {
@@ -341,7 +344,7 @@ fn quote(text: &mut String, value: &str, budget: &mut Budget) -> Result<(), Limi
             '\u{c}' => push(text, "\\f", budget)?,
             '\0'..'\u{20}' | '\u{7f}' => {
                 budget.bytes(6)?;
-                // A string takes whatever is written to it.
+                // Writing to a string cannot fail.
                 let _: fmt::Result = write!(text, "\\u{:04x}", u32::from(letter));
             }
             letter => text.push(letter),
@@ -351,7 +354,7 @@ fn quote(text: &mut String, value: &str, budget: &mut Budget) -> Result<(), Limi
     Ok(())
 }
 
-/// The shortest text that reads back as this number, with an exponent where it would be long.
+/// Returns the shortest text that parses to this number, with an exponent if it would be long.
 fn float_text(value: f64) -> String {
     match value.abs() {
         1e-5..1e17 => value.to_string(),
@@ -365,7 +368,7 @@ fn float_text(value: f64) -> String {
     }
 }
 
-/// How an integer compares to a float, exactly.
+/// Compares an integer with a float exactly.
 fn integer_to_float(integer: i64, float: f64) -> Ordering {
     const BEYOND: f64 = 9_223_372_036_854_775_808.0;
     if float >= BEYOND {

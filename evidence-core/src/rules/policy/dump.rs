@@ -1,4 +1,5 @@
-//! A policy as snapshots show it, whole. Where a rule beside its outcome has `if`, it has `if_condition`.
+//! A policy as snapshots show it as a whole. A rule beside its outcome has a field `if`; here the field is
+//! `if_condition`.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,26 +7,26 @@ use serde::Serialize;
 use super::{AttestationRule, BooleanRule, Condition, Policy, SCHEMA_VERSION};
 use crate::rules::template::Kind;
 
-/// A policy as it was understood.
+/// A parsed policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum PolicyDump {
-    /// One that can be read.
+    /// A policy that can be read.
     Readable {
         /// The version of the policy format: `1`.
         schema_version: &'static str,
-        /// What it asks of artifacts.
+        /// Its requirements for artifacts.
         artifacts: PolicyDumpArtifacts,
     },
-    /// One that cannot be read, so that nothing complies with it.
+    /// A policy that cannot be read, so nothing complies with it.
     Unreadable {
-        /// Why.
+        /// The reason.
         unreadable: String,
     },
 }
 
-/// What a policy asks of artifacts.
+/// The requirements of a policy for artifacts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PolicyDumpArtifacts {
@@ -37,13 +38,13 @@ pub struct PolicyDumpArtifacts {
     pub attestations: Vec<AttestationRuleDump>,
 }
 
-/// A rule that is on or off, and the conditions under which it does not apply.
+/// A rule that is on or off, with conditions under which it does not apply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct BooleanRuleDump {
     /// Whether the rule applies at all.
     pub required: bool,
-    /// Any true one waives the rule. An exception without a condition never does.
+    /// The rule is waived if any exception is true. An exception without a condition is never true.
     pub exceptions: Vec<ConditionalRuleDump>,
 }
 
@@ -51,24 +52,24 @@ pub struct BooleanRuleDump {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ConditionalRuleDump {
-    /// When the rule does not apply; null without a condition.
+    /// The condition under which the rule does not apply; null without a condition.
     pub if_condition: Option<Condition>,
 }
 
-/// A rule that asks for an attestation of the artifact or of its trail.
+/// A rule that requires an attestation of the artifact or of its trail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct AttestationRuleDump {
-    /// The rule applies only where this is true; null where it always does.
+    /// The condition under which the rule applies; null if it always applies.
     pub if_condition: Option<Condition>,
-    /// Name of the attestation; `*` is any.
+    /// Name of the attestation; `*` matches any name.
     pub name: String,
-    /// Type of the attestation; `*` is any.
+    /// Type of the attestation; `*` matches any type.
     #[serde(rename = "type")]
     pub kind: Kind,
-    /// Whether the attestation must be compliant, or must only be there.
+    /// Whether the attestation must be compliant. If false, it only has to exist.
     pub must_be_compliant: bool,
-    /// The control that the attestation, a decision, must be about; null for what is no decision.
+    /// The control that the attestation must be a decision about; null if no decision is required.
     pub for_control: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! What a policy says of an artifact: each of its rules, in each flow that the artifact was reported in. The answer is
-//! evaluated whole for whoever asks for one artifact, and in letters for a report of many.
+//! Evaluates the rules of a policy for an artifact, in each flow that it was reported in. A query for one
+//! artifact gets the full evaluation; a report of many artifacts records one letter for each rule and flow.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,36 +8,36 @@ use super::evidence::{Artifact, FlowContext, Found};
 use super::{ANY_NAME, AttestationRule, BooleanRule, Condition, Policy, PolicyDump, Truth};
 use crate::rules::compliance::State;
 
-/// What a policy says of one artifact.
+/// The result of a policy for one artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Evaluation {
     /// Whether no rule is violated.
     pub satisfied: bool,
-    /// The rules in fixed order, `rule_evaluations` in a snapshot: provenance, trail-compliance,
-    /// then the attestation rules; also those that do not apply.
+    /// The rules in fixed order: provenance, trail-compliance, then the attestation rules. They include rules
+    /// that do not apply. Snapshots show them as `rule_evaluations`.
     pub rules: Vec<RuleEvaluation>,
 }
 
 impl Evaluation {
-    /// `COMPLIANT` or `NON-COMPLIANT`.
+    /// Returns `COMPLIANT` or `NON-COMPLIANT`.
     pub const fn state(&self) -> State {
         if self.satisfied { State::Compliant } else { State::NonCompliant }
     }
 }
 
-/// What one rule of a policy says of one artifact.
+/// The result of one rule of a policy for one artifact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "RuleEvaluationResponse")]
 #[non_exhaustive]
 pub struct RuleEvaluation {
     /// The rule.
     pub rule: Rule,
-    /// Whether it holds in every flow where it applies; null if it applies in none.
+    /// Whether the rule holds in every flow where it applies; null if it applies in none.
     pub satisfied: Option<bool>,
-    /// Whether it applies in no flow.
+    /// Whether the rule applies in no flow.
     pub ignored: bool,
-    /// One for each flow, or one without a flow for an artifact without provenance.
+    /// One resolution for each flow, or one without a flow for an artifact without provenance.
     pub resolutions: Vec<Resolution>,
 }
 
@@ -52,7 +52,7 @@ impl RuleEvaluation {
         Self { rule, satisfied: (!ignored).then_some(holds), ignored, resolutions }
     }
 
-    /// What speaks against the artifact, a sentence for each flow.
+    /// Returns the violations of the rule, one sentence for each flow.
     pub fn violations(&self) -> impl Iterator<Item = String> {
         let violated = self.resolutions.iter().filter(|resolution| !resolution.kind.is_passed());
         violated.map(|resolution| self.rule.violated(resolution))
@@ -60,7 +60,7 @@ impl RuleEvaluation {
 }
 
 impl Rule {
-    /// What a resolution says against the artifact.
+    /// Returns the violation that a resolution reports.
     fn violated(&self, Resolution { kind, context }: &Resolution) -> String {
         let place = match (&context.flow_name, context.trail_name.as_deref()) {
             (Some(flow), Some(trail)) if !trail.is_empty() => format!("in trail '{trail}' of flow '{flow}'"),
@@ -98,7 +98,7 @@ impl Rule {
 }
 
 impl BooleanRule {
-    /// Its fields in one line.
+    /// Returns its fields as one line.
     fn text(&self) -> String {
         let conditions = self.exceptions.iter().map(|exception| match &exception.condition {
             Some(condition) => condition.line(),
@@ -113,7 +113,7 @@ impl BooleanRule {
 }
 
 impl AttestationRule {
-    /// Its fields in one line, without those that have their defaults.
+    /// Returns its fields as one line, without those that have their default values.
     fn text(&self) -> String {
         let named = (self.name != ANY_NAME).then(|| format!("name: {}", self.name));
         let optional = (!self.must_be_compliant).then(|| "must_be_compliant: false".to_owned());
@@ -124,7 +124,7 @@ impl AttestationRule {
         Vec::from_iter(fields).join(", ")
     }
 
-    /// What it asks for, in words.
+    /// Returns its requirement in words.
     fn asked_for(&self) -> String {
         if let Some(control) = &self.for_control {
             return format!("a decision about control '{control}'");
@@ -137,87 +137,89 @@ impl AttestationRule {
     }
 }
 
-/// A rule as it is shown beside its outcome.
+/// A rule as shown beside its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "PolicyRuleDefinition")]
 #[non_exhaustive]
 pub struct Rule {
-    /// The sort of rule.
+    /// The kind of rule.
     #[serde(rename = "type")]
     pub kind: RuleKind,
-    /// The rule in one line, as a policy spells it: `trail-compliance: required: true`.
+    /// The rule as one line, in the spelling of a policy: `trail-compliance: required: true`.
     pub text: String,
     /// Its parsed form.
     pub definition: RuleDefinition,
 }
 
-/// What a rule asks for.
+/// The parsed form of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum RuleDefinition {
-    /// Of provenance and trail compliance.
+    /// A provenance or trail-compliance rule.
     Boolean(BooleanRule),
-    /// Of an attestation.
+    /// An attestation rule.
     Attestation(AttestationRule),
-    /// Of a policy that cannot be read.
+    /// A policy that cannot be read.
     Policy(PolicyDump),
 }
 
-/// The sorts of rules.
+/// The kinds of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum RuleKind {
-    /// The policy can be read and evaluated at all. Shown only of one that cannot.
+    /// The policy can be read and evaluated. Shown only for a policy that cannot.
     Policy,
     /// The artifact was reported in a flow.
     Provenance,
     /// The artifact is compliant in its trail.
     TrailCompliance,
-    /// An attestation is there.
+    /// The attestation exists.
     Attestation,
 }
 
-/// What came of one rule in one flow.
+/// The result of one rule in one flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "RuleResolutionResponse")]
 #[non_exhaustive]
 pub struct Resolution {
-    /// What came of it.
+    /// The kind of result.
     #[serde(rename = "type")]
     pub kind: ResolutionKind,
-    /// Where.
+    /// The flow and trail of the result.
     pub context: ResolutionContext,
 }
 
-/// What can come of a rule.
+/// The kinds of results of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ResolutionKind {
-    /// The rule is not required, its condition is false, or an exception is true. A condition that is unknown waives nothing.
+    /// The rule is not required, its condition is false, or an exception is true. An unknown condition waives
+    /// no rule.
     RuleNotApplicable,
     /// The rule holds.
     RuleSatisfied,
     /// Provenance is required, and the artifact was reported in no flow.
     MissingProvenance,
-    /// The artifact was reported in no flow, so there is nothing to look at.
+    /// The artifact was reported in no flow, so there is no trail to check.
     NoProvenance,
     /// The artifact is not compliant in its trail.
     NonCompliantInTrail,
-    /// The attestation is not there.
+    /// The attestation does not exist.
     MissingAttestation,
-    /// It is there, and not compliant as it must be.
+    /// The attestation exists but is not compliant, as the rule requires.
     NonCompliantAttestation,
     /// The policy cannot be read, so nothing complies with it.
     UnreadablePolicy,
-    /// The evaluation would exceed a limit of the host, so that the artifact complies with no policy; the reason names the limit.
+    /// The evaluation would exceed a limit of the host, so the artifact complies with no policy. The reason
+    /// names the limit.
     NotEvaluated,
 }
 
 impl ResolutionKind {
-    /// What the kinds are recorded as. Released letters stay.
+    /// The letters under which the kinds are recorded. A released letter must never change.
     const LETTERS: [(Self, u8); 9] = [
         (Self::RuleNotApplicable, b'-'),
         (Self::RuleSatisfied, b'+'),
@@ -232,7 +234,7 @@ impl ResolutionKind {
 
     fn letter(self) -> char {
         let letter = Self::LETTERS.iter().find(|(kind, _)| *kind == self);
-        // An unknown one would not be read as passed.
+        // An unknown kind must not be read as passed.
         letter.map_or('?', |(_, letter)| char::from(*letter))
     }
 
@@ -240,13 +242,13 @@ impl ResolutionKind {
         Self::LETTERS.iter().find(|(_, known)| *known == letter).map(|(kind, _)| *kind)
     }
 
-    /// Whether nothing speaks against the artifact.
+    /// Returns whether the result does not violate the rule.
     const fn is_passed(self) -> bool {
         matches!(self, Self::RuleNotApplicable | Self::RuleSatisfied)
     }
 }
 
-/// Where a rule was looked at.
+/// The flow and trail in which a rule was evaluated.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "ContextResponse")]
 #[non_exhaustive]
@@ -255,13 +257,14 @@ pub struct ResolutionContext {
     pub flow_name: Option<String>,
     /// The trail; null for an artifact without provenance.
     pub trail_name: Option<String>,
-    /// State of the artifact there, if the rule looked at it.
+    /// State of the artifact in the trail, if the rule used it.
     pub artifact_status: Option<State>,
     /// The control that the rule names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub for_control: Option<String>,
-    /// Why, where the type alone does not say it: a template or the policy cannot be read, the rule applies because its
-    /// condition is unknown here, or an earlier report gave the artifact a name by which more is asked of it.
+    /// The reason, if the type alone does not show it. Examples: a template or the policy cannot be read; the
+    /// rule applies because its condition is unknown; an earlier report gave the artifact a name with more
+    /// requirements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -285,18 +288,18 @@ enum RuleRef<'p> {
 }
 
 impl<'p> RuleRef<'p> {
-    /// Those of a policy, in the order in which they are shown.
+    /// Returns the rules of a policy, in the order in which they are shown.
     fn all(policy: &'p Policy) -> impl Iterator<Item = Self> + Clone {
         let boolean = [Self::Provenance(&policy.provenance), Self::TrailCompliance(&policy.trail_compliance)];
         boolean.into_iter().chain(policy.attestations.iter().map(Self::Attestation))
     }
 
-    /// What comes of it for an artifact in this flow, or for one that was reported in none. It allocates nothing, for it
-    /// is asked of everything that runs by every policy.
+    /// Returns the result for an artifact in this flow, or for one that was reported in no flow. It allocates
+    /// nothing, because every policy calls it for everything that runs.
     fn resolve(self, artifact: Artifact<'_>, flow: Option<&FlowContext>) -> ResolutionKind {
         match (self.applies(artifact, flow), self, flow) {
             (Truth::False, ..) => ResolutionKind::RuleNotApplicable,
-            // An unknown condition waives nothing.
+            // An unknown condition waives no rule.
             (_, Self::Provenance(_), None) => ResolutionKind::MissingProvenance,
             (_, Self::TrailCompliance(_), None) => ResolutionKind::NoProvenance,
             (_, Self::Attestation(_), None) => ResolutionKind::MissingAttestation,
@@ -308,7 +311,7 @@ impl<'p> RuleRef<'p> {
         }
     }
 
-    /// Whether the rule applies here. A rule with exceptions does unless one of them is true.
+    /// Returns whether the rule applies. A rule with exceptions applies unless one of them is true.
     fn applies(self, artifact: Artifact<'_>, flow: Option<&FlowContext>) -> Truth {
         match self {
             Self::Provenance(rule) | Self::TrailCompliance(rule) if !rule.required => Truth::False,
@@ -321,7 +324,7 @@ impl<'p> RuleRef<'p> {
         }
     }
 
-    /// Its exceptions, or its `if`.
+    /// Returns its exceptions, or its `if`.
     fn conditions(self) -> impl Iterator<Item = &'p Condition> {
         let (exceptions, own) = match self {
             Self::Provenance(rule) | Self::TrailCompliance(rule) => (rule.exceptions.as_slice(), None),
@@ -330,7 +333,7 @@ impl<'p> RuleRef<'p> {
         exceptions.iter().filter_map(|exception| exception.condition.as_ref()).chain(own)
     }
 
-    /// The first condition that leaves it unknown whether the rule applies here, and why.
+    /// Returns why the first unknown condition is unknown, if it makes unknown whether the rule applies.
     fn unknown_because(self, artifact: Artifact<'_>, flow: Option<&FlowContext>) -> Option<String> {
         if self.applies(artifact, flow) != Truth::Unknown {
             return None;
@@ -347,7 +350,7 @@ impl<'p> RuleRef<'p> {
         Rule { kind, text: self.text(), definition }
     }
 
-    /// The rule in one line, without what is the default.
+    /// Returns the rule as one line, without fields that have their default values.
     fn text(self) -> String {
         match self {
             Self::Provenance(rule) => format!("provenance: {}", rule.text()),
@@ -356,7 +359,7 @@ impl<'p> RuleRef<'p> {
         }
     }
 
-    /// What came of it, with what is to be said of that.
+    /// Returns the result with its context and reason.
     fn resolution(
         self,
         kind: ResolutionKind,
@@ -384,8 +387,9 @@ impl<'p> RuleRef<'p> {
 }
 
 impl AttestationRule {
-    /// What comes of the rule where the artifact has these attestations. The nearest scope counts of each name; of several names
-    /// that fit, any compliant one will do; of decisions about its control, the newest counts.
+    /// Returns the result of the rule for these attestations. For each name, the nearest scope counts. If
+    /// several names match, one compliant attestation is enough. Among decisions about the rule's control,
+    /// the newest counts.
     fn resolve(&self, flow: &FlowContext) -> ResolutionKind {
         let list = &flow.attestations;
         let name = Some(self.name.as_str()).filter(|name| *name != ANY_NAME);
@@ -404,26 +408,27 @@ impl AttestationRule {
     }
 }
 
-/// The flows that a rule is looked at in: where there are none, once without one.
+/// Returns the flows in which a rule is evaluated, or a single `None` if there are none.
 fn places(contexts: &[FlowContext]) -> impl Iterator<Item = Option<&FlowContext>> + Clone {
     contexts.iter().map(Some).chain(contexts.is_empty().then_some(None))
 }
 
-/// Why a rule that was violated applied although its condition is unknown.
+/// The reason why a violated rule applied although its condition is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnknownCondition {
-    /// The place of the rule among those of the policy.
+    /// Position of the rule in the policy.
     pub rule: u16,
-    /// The place of the flow among those that the artifact was reported in; 0 where there is none.
+    /// Position of the flow among those that the artifact was reported in; 0 without a flow.
     pub flow: u32,
-    /// Why, as answers say it.
+    /// The reason, as responses show it.
     pub why: String,
 }
 
-/// So many reasons are recorded of what a policy says of one artifact.
+/// Maximum number of recorded reasons for one policy and one artifact.
 const MAX_UNKNOWN: usize = 20;
 
-/// Why rules that this artifact violates applied although their conditions are unknown: the first of them.
+/// Returns why rules that this artifact violates applied although their conditions are unknown, up to
+/// `MAX_UNKNOWN`.
 pub(crate) fn unknown_conditions(
     policy: &Policy,
     artifact: Artifact<'_>,
@@ -440,14 +445,14 @@ pub(crate) fn unknown_conditions(
     unknown.take(MAX_UNKNOWN).collect()
 }
 
-/// What a policy says of an artifact that was reported in these flows.
+/// Evaluates a policy for an artifact that was reported in these flows.
 pub fn evaluate(policy: &Policy, artifact: Artifact<'_>, contexts: &[FlowContext]) -> Evaluation {
     let unknown = unknown_conditions(policy, artifact, contexts);
     explain(policy, contexts, &unknown, |rule, flow| Some(rule.resolve(artifact, flow)))
         .unwrap_or_else(|| Evaluation { satisfied: false, rules: Vec::new() })
 }
 
-/// The evaluation of which this is the outcome; nothing where it cannot be that of this policy.
+/// Rebuilds the evaluation from a recorded outcome. Returns `None` if the outcome does not fit this policy.
 pub(crate) fn explain_outcome(
     policy: &Policy,
     outcome: &RuleOutcomes,
@@ -457,7 +462,7 @@ pub(crate) fn explain_outcome(
     let rules = RuleRef::all(policy).count();
     let parts = Vec::from_iter(outcome.0.split(BETWEEN));
     let fits = parts.len() == places(contexts).count() && parts.iter().all(|part| part.len() == rules);
-    // Flow after flow, as it was recorded, is taken apart rule after rule.
+    // The outcome is recorded flow by flow, but is read rule by rule.
     let letters = (0..rules).flat_map(|rule| parts.iter().map(move |part| part.as_bytes().get(rule)));
     let mut kinds = letters.map(|letter| ResolutionKind::of_letter(*letter?));
     fits.then(|| explain(policy, contexts, unknown, |_, _| kinds.next().flatten())).flatten()
@@ -484,31 +489,32 @@ fn explain(
     Some(Evaluation { satisfied: rules.iter().all(|rule| rule.satisfied != Some(false)), rules })
 }
 
-/// Whether [`evaluate`] says that the policy is satisfied, without an explanation.
+/// Returns whether [`evaluate`] would find the policy satisfied, without building the explanation.
 pub(crate) fn is_satisfied(policy: &Policy, artifact: Artifact<'_>, contexts: &[FlowContext]) -> bool {
     let holds = |rule: RuleRef<'_>| places(contexts).all(|flow| rule.resolve(artifact, flow).is_passed());
     policy.is_readable() && RuleRef::all(policy).all(holds)
 }
 
-/// What each rule of a policy came to in each flow: a letter a rule, flow after flow. It is recorded where it does not
-/// follow from how the artifact stands in its flows, for what it rests on changes.
+/// The results of each rule of a policy in each flow, as letters: one for each rule, flow after flow. They
+/// are recorded if the result does not follow from the states of the artifact in its flows, because the other
+/// inputs may change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RuleOutcomes(String);
 
 impl From<&str> for RuleOutcomes {
-    /// Those that were recorded so.
+    /// Wraps letters that were recorded.
     fn from(letters: &str) -> Self {
         Self(letters.to_owned())
     }
 }
 
-/// What stands between the letters of two flows.
+/// The separator between the letters of two flows.
 const BETWEEN: char = '/';
 
 impl RuleOutcomes {
-    /// Those of an artifact that was reported in these flows; nothing where they follow from the state of the artifact
-    /// there, which is kept anyway.
+    /// Returns the outcomes of an artifact that was reported in these flows. Returns `None` if they follow
+    /// from the states of the artifact there, which are recorded anyway.
     pub(crate) fn of(policy: &Policy, artifact: Artifact<'_>, contexts: &[FlowContext]) -> Option<Self> {
         if policy.follows_from_states() {
             return None;
@@ -518,12 +524,12 @@ impl RuleOutcomes {
         Some(Self(parts.join(&BETWEEN.to_string())))
     }
 
-    /// How many letters there are.
+    /// Returns the length of the recorded text, separators included.
     pub(crate) const fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether the policy is satisfied.
+    /// Returns whether the policy is satisfied.
     pub(crate) fn are_satisfied(&self) -> bool {
         let passed = |letter: u8| ResolutionKind::of_letter(letter).is_some_and(ResolutionKind::is_passed);
         self.0.bytes().filter(|letter| char::from(*letter) != BETWEEN).all(passed)
@@ -531,14 +537,14 @@ impl RuleOutcomes {
 }
 
 impl Policy {
-    /// Whether what it says of an artifact follows from its states in the flows it was reported in. Of one that cannot be
-    /// read it does, for nothing complies with it.
+    /// Returns whether the result for an artifact follows from its states in its flows. For an unreadable
+    /// policy it does, because nothing complies with it.
     pub(crate) fn follows_from_states(&self) -> bool {
         !self.is_readable() || self.attestations.is_empty() && self.conditions().next().is_none()
     }
 }
 
-/// What is said of an artifact that was not evaluated by a policy, for this reason: that it does not comply.
+/// Returns the evaluation of an artifact that was not evaluated for this reason: it does not comply.
 pub(crate) fn not_evaluated(policy: &Policy, why: &str) -> Evaluation {
     Evaluation { satisfied: false, rules: vec![no_answer(policy, ResolutionKind::NotEvaluated, why)] }
 }

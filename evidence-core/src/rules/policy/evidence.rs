@@ -1,5 +1,5 @@
-//! What policies look at: an artifact, the flows it was reported in, and what counts for it there. Of many attestations a
-//! rule needs to know a few things, and many artifacts share the same: so these are looked up, not gone through.
+//! The inputs of policies: an artifact, the flows it was reported in, and its effective attestations there. A
+//! rule needs few facts about many attestations, and many artifacts share them, so the facts are indexed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::rules::template::Kind;
 
 use super::{ANY_NAME, AttestationRule, Condition, Policy, Scope, Truth};
 
-/// What is evaluated.
+/// The artifact to evaluate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Artifact<'a> {
-    /// Its name, as the environment reports it; `""` where it is not known.
+    /// Its name, as the environment reports it; `""` if unknown.
     pub name: &'a str,
-    /// Other names that it has. A condition that not all names agree on is unknown.
+    /// Other names of the artifact. A condition is unknown if it does not have the same value for all names.
     pub other_names: &'a [String],
-    /// Its SHA-256; nothing for what has no digest.
+    /// Its SHA-256; `None` for an artifact without a digest.
     pub fingerprint: Option<&'a str>,
 }
 
@@ -28,59 +28,59 @@ pub struct Artifact<'a> {
 pub struct FlowContext {
     /// Name of the flow.
     pub flow_name: String,
-    /// The names that conditions look at: the present one and those before. A condition that not all names agree on is unknown.
-    /// Without any, conditions look at [`flow_name`](Self::flow_name).
+    /// The names that conditions use: the present name and former ones. A condition is unknown if it does not
+    /// have the same value for all names. If empty, conditions use [`flow_name`](Self::flow_name).
     pub condition_names: Arc<[String]>,
     /// Name of the trail.
     pub trail_name: String,
     /// State of the artifact, not of the trail.
     pub artifact_state: State,
-    /// Why it is in that state, where no attestation accounts for it.
+    /// The reason for that state, if no attestation shows it.
     pub reason: Option<String>,
     /// The flow's tags.
     pub tags: Arc<BTreeMap<String, String>>,
-    /// Everything that counts for the artifact: its own attestations, and beneath them those of its trail. Artifacts of one
-    /// trail share them.
+    /// The effective attestations of the artifact: its own, and beneath them those of its trail. Artifacts of
+    /// one trail share the latter.
     pub attestations: Arc<FlowAttestations>,
 }
 
-/// An attestation as policies see it: its standing, without its body.
+/// An attestation as policies see it: its verdict, without its body.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlowAttestation {
     /// Its name.
     pub name: String,
-    /// Its type as reported: `generic`, `custom:<name>`, ….
+    /// Its type as reported: `generic`, `custom:<name>`, and so on.
     pub kind: String,
-    /// Its verdict, or that of the override that stands in for it.
+    /// Its verdict, or that of the override that replaces it.
     pub is_compliant: bool,
 }
 
-/// A decision about a control that no newer attestation of its name superseded.
+/// A decision about a control, not superseded by a newer attestation of its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowDecision {
     /// Its name.
     pub name: String,
     /// The control's identifier.
     pub control: String,
-    /// Its verdict, or that of the override that stands in for it.
+    /// Its verdict, or that of the override that replaces it.
     pub is_compliant: bool,
-    /// Its place in the ledger, or that of the override. Larger is newer.
+    /// Its ledger index, or that of the override. Larger is newer.
     pub index: u64,
 }
 
-/// What counts in one scope, of each name the newest attestation, and what counts in the scope beneath it. The nearest scope
-/// counts first: an attestation of one name hides what is called so beneath.
+/// The effective attestations of one scope, and the scope beneath it. The nearest scope has priority: an
+/// attestation hides those of the same name beneath it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowAttestations {
-    /// By name, of this scope.
+    /// Attestations of this scope, sorted by name.
     attestations: Vec<FlowAttestation>,
-    /// By the type as policies ask for it, and by name: of this scope.
+    /// Attestations of this scope, by type as policies spell it, then by name.
     kinds: BTreeMap<String, BTreeMap<String, bool>>,
-    /// Whether one of a type is compliant, of both scopes.
+    /// Whether an attestation of a type is compliant, in both scopes.
     best: BTreeMap<String, bool>,
-    /// By control and name, of this scope.
+    /// Decisions of this scope, by control, then by name.
     decisions: BTreeMap<String, BTreeMap<String, FlowDecision>>,
-    /// The newest about a control, of both scopes.
+    /// The newest decision about each control, in both scopes.
     newest: BTreeMap<String, FlowDecision>,
     beneath: Option<Arc<FlowAttestations>>,
     digest: Hash,
@@ -92,19 +92,19 @@ impl Default for FlowAttestations {
     }
 }
 
-/// What some policies ask of attestations: what they do not ask for need not be kept.
+/// The attestations that a set of policies requires. Others need not be stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
-    /// Whether a condition looks at the names of artifacts.
+    /// Whether a condition uses the names of artifacts.
     looks_at_names: bool,
     names: BTreeSet<String>,
-    /// Of rules that take any name.
+    /// Types required by rules that match any name.
     kinds: BTreeSet<String>,
     controls: BTreeSet<String>,
 }
 
 impl Asked {
-    /// Adds what this policy asks for.
+    /// Adds the requirements of this policy.
     pub(crate) fn add(&mut self, policy: &Policy) {
         self.looks_at_names |= policy.looks_at_names();
         for AttestationRule { name, kind, for_control, .. } in &policy.attestations {
@@ -119,18 +119,18 @@ impl Asked {
         }
     }
 
-    /// Whether a condition of theirs looks at the names of artifacts.
+    /// Returns whether a condition uses the names of artifacts.
     pub(crate) const fn looks_at_names(&self) -> bool {
         self.looks_at_names
     }
 
-    /// Whether they ask for no attestation.
+    /// Returns whether the policies require no attestation.
     pub(crate) fn is_empty(&self) -> bool {
         self.names.is_empty() && self.kinds.is_empty() && self.controls.is_empty()
     }
 }
 
-/// What a rule about attestations finds.
+/// The result of looking up an attestation for a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Found {
     Nothing,
@@ -145,7 +145,7 @@ impl From<bool> for Found {
 }
 
 impl FlowAttestations {
-    /// These, in any order, of each name one attestation, and what is of the scope `beneath`.
+    /// Builds the list from attestations in any order, one for each name, and the scope `beneath`.
     pub fn new(
         mut attestations: Vec<FlowAttestation>,
         decisions: Vec<FlowDecision>,
@@ -170,7 +170,7 @@ impl FlowAttestations {
         all
     }
 
-    /// Takes in what the scope beneath has under other names.
+    /// Adds the entries of the scope beneath that have other names.
     fn add_beneath(&mut self, beneath: Option<&Arc<Self>>) {
         let names = BTreeSet::from_iter(self.attestations.iter().map(|one| one.name.as_str()));
         let best = |of: &BTreeMap<String, bool>, is_hidden: &dyn Fn(&str) -> bool| {
@@ -213,8 +213,8 @@ impl FlowAttestations {
         }
     }
 
-    /// Those of a scope: its lines, and all that was reported there, in any order. Of these what is asked for is kept, and the
-    /// digest of all.
+    /// Builds the list of a scope from its lines and all its reports, in any order. Stores only what `asked`
+    /// requires, and the digest of everything.
     pub(crate) fn of_scope(
         lines: Vec<AttestationStatus>,
         reported: &[&ReportedAttestation],
@@ -227,7 +227,7 @@ impl FlowAttestations {
         };
         let mut attestations: Vec<_> = lines.into_iter().filter_map(counts).collect();
         attestations.sort_unstable();
-        // Two requirements may be met by one attestation.
+        // One attestation may meet two requirements.
         attestations.dedup();
         let mut all = Self::new(attestations, decisions(reported), beneath);
         all.attestations.retain(|one| asked.names.contains(&one.name));
@@ -239,21 +239,21 @@ impl FlowAttestations {
         all
     }
 
-    /// How many of them there are, of this scope.
+    /// Returns the number of entries of this scope.
     pub(crate) fn len(&self) -> usize {
         let kinds = self.kinds.values().map(BTreeMap::len).sum::<usize>();
         let decisions = self.decisions.values().map(BTreeMap::len).sum::<usize>();
         self.attestations.len() + kinds + decisions
     }
 
-    /// The scope of the lists where this name counts: the nearest that has it.
+    /// Returns the scope in which this name counts: the nearest one that has it.
     fn nearest(&self, name: &str) -> &Self {
         let place = self.attestations.partition_point(|one| one.name.as_str() < name);
         let has_it = self.attestations.get(place).is_some_and(|one| one.name == name);
         if has_it { self } else { self.beneath.as_deref().unwrap_or(self) }
     }
 
-    /// That of this name, if it is of this kind.
+    /// Returns the attestation of this name, if it has this kind.
     pub(super) fn named(&self, name: &str, kind: &Kind) -> Found {
         let nearest = self.nearest(name);
         let first = nearest.attestations.partition_point(|one| one.name.as_str() < name);
@@ -262,12 +262,12 @@ impl FlowAttestations {
         fitting.max().unwrap_or(Found::Nothing)
     }
 
-    /// The best of this kind, whatever its name.
+    /// Returns the best attestation of this kind under any name.
     pub(super) fn of_kind(&self, kind: &Kind) -> Found {
         self.best.get(kind.as_str()).map_or(Found::Nothing, |is_compliant| (*is_compliant).into())
     }
 
-    /// The newest decision about this control, or that of this name.
+    /// Returns the newest decision about this control, or the one with this name.
     pub(super) fn decision(&self, control: &str, name: Option<&str>) -> Option<&FlowDecision> {
         match name {
             None => self.newest.get(control),
@@ -275,18 +275,18 @@ impl FlowAttestations {
         }
     }
 
-    /// This scope, and those beneath it.
+    /// Returns this scope and those beneath it.
     pub(crate) fn scopes(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |scope| scope.beneath.as_deref())
     }
 
-    /// What lists are told apart by.
+    /// Returns the digest that identifies the list.
     pub(crate) const fn digest(&self) -> Hash {
         self.digest
     }
 }
 
-/// The SHA-256 of a line for each attestation, and for each decision, with their texts as JSON.
+/// Returns the SHA-256 of one line for each attestation and each decision, with their texts as JSON.
 fn digest<'a>(attestations: &[FlowAttestation], decisions: impl Iterator<Item = &'a FlowDecision>) -> Hash {
     let json = |text: &str| Value::from(text);
     let attestation = |one: &FlowAttestation| {
@@ -300,8 +300,8 @@ fn digest<'a>(attestations: &[FlowAttestation], decisions: impl Iterator<Item = 
     Hash::of(attestations.chain(decisions.map(decision)).collect::<String>())
 }
 
-/// Of each name the decision that it is now, if it is one: a newer attestation of the name supersedes it, whatever that is,
-/// and an override is about what the newest attestation of its name is about.
+/// Returns the effective decision of each name. A newer attestation of the name supersedes it, whatever its
+/// type. An override refers to the same control as the newest attestation of its name.
 fn decisions(reported: &[&ReportedAttestation]) -> Vec<FlowDecision> {
     let decision = |(name, effective): (&str, compliance::Effective<'_>)| {
         Some(FlowDecision {
@@ -315,12 +315,13 @@ fn decisions(reported: &[&ReportedAttestation]) -> Vec<FlowDecision> {
 }
 
 impl<'a> Artifact<'a> {
-    /// Whether the condition holds in this flow, or without one, by whichever of its names and of those of the flow.
+    /// Returns whether the condition holds in this flow, or without one, for all names of the artifact and of
+    /// the flow.
     pub(super) fn truth(self, condition: &Condition, flow: Option<&FlowContext>) -> Truth {
         Truth::alike(self.scopes(flow).map(|scope| condition.expression.evaluate(&scope)))
     }
 
-    /// Why it is unknown whether the condition holds.
+    /// Returns why it is unknown whether the condition holds.
     pub(super) fn unknown_because(self, condition: &Condition, flow: Option<&FlowContext>) -> Option<String> {
         if self.truth(condition, flow) != Truth::Unknown {
             return None;
@@ -334,7 +335,7 @@ impl<'a> Artifact<'a> {
         Some(format!("the condition '{text}' is unknown, because {why}"))
     }
 
-    /// Which names do not agree on a condition that is known for each of them.
+    /// Returns which names disagree on a condition that is known for each of them.
     fn disagreement(self, condition: &Condition, flow: Option<&FlowContext>) -> String {
         let by_artifact_names =
             self.names().map(|name| condition.expression.evaluate(&self.scope(name, flow.map(flow_of_now))));
@@ -342,7 +343,7 @@ impl<'a> Artifact<'a> {
             (Truth::Unknown, _) | (_, None) => ("artifact", self.names().collect()),
             (_, Some(flow)) => ("flow", flow.names().collect()),
         };
-        // In order, so that the gate and snapshots give the same reason.
+        // Sorted, so that the gate and snapshots give the same reason.
         let names = BTreeSet::from_iter(names);
         let more = names.len().saturating_sub(SHOWN_NAMES);
         let shown = Vec::from_iter(names.into_iter().take(SHOWN_NAMES).map(|name| format!("'{name}'")));
@@ -358,7 +359,8 @@ impl<'a> Artifact<'a> {
         Scope { artifact_name, fingerprint: self.fingerprint, flow }
     }
 
-    /// What conditions look at in this flow, or without one, by each of its names and each name of the flow.
+    /// Returns the inputs of conditions in this flow, or without one, for each name of the artifact and of
+    /// the flow.
     fn scopes(self, flow: Option<&'a FlowContext>) -> impl Iterator<Item = Scope<'a>> {
         let flows = flow.into_iter().flat_map(|flow| flow.names().map(|name| (name, &*flow.tags)));
         let flows = flows.map(Some).chain(flow.is_none().then_some(None));
@@ -366,7 +368,7 @@ impl<'a> Artifact<'a> {
     }
 }
 
-/// A flow as conditions look at it: one of its names, and its tags.
+/// A flow as conditions see it: one of its names, and its tags.
 type ConditionFlow<'a> = (&'a str, &'a BTreeMap<String, String>);
 
 fn flow_of_now(flow: &FlowContext) -> ConditionFlow<'_> {
@@ -374,15 +376,15 @@ fn flow_of_now(flow: &FlowContext) -> ConditionFlow<'_> {
 }
 
 impl FlowContext {
-    /// The names that conditions look at.
+    /// Returns the names that conditions use.
     fn names(&self) -> impl Iterator<Item = &str> {
         let present = self.condition_names.is_empty().then_some(self.flow_name.as_str());
         present.into_iter().chain(self.condition_names.iter().map(String::as_str))
     }
 }
 
-/// So many characters of a condition a reason shows.
+/// Maximum number of characters of a condition that a reason quotes.
 const SHOWN_TEXT: usize = 100;
 
-/// So many names a reason shows.
+/// Maximum number of names that a reason lists.
 const SHOWN_NAMES: usize = 10;

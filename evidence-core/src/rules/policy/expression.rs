@@ -1,11 +1,13 @@
-//! The conditions of policies: `flow.tags.kind == "build" and not matches(artifact.name, "^datadog:")`. A condition compares
-//! texts and numbers and joins the comparisons by `and`, `or` and `not`. It may look at the artifact's name and fingerprint,
-//! and at the name and the tags of the flow that the artifact was reported in.
+//! The conditions of policies: `flow.tags.kind == "build" and not matches(artifact.name, "^datadog:")`.
 //!
-//! Conditions are three-valued, as Kleene's logic is. A comparison, `in` or `matches` is [`Truth::Unknown`] if an operand is
-//! missing, or if a text is compared with a number and is none. `exists(flow)` is always known. `exists` of something that a
-//! flow has is unknown without a flow. Callers decide which way is safe: an exception waives a rule only if it is
-//! true, and an `if` leaves an artifact out only if it is false.
+//! A condition compares texts and numbers, and joins comparisons with `and`, `or` and `not`. It may use the
+//! artifact's name and fingerprint. It may also use the name and tags of the flow that the artifact was
+//! reported in.
+//!
+//! Conditions use Kleene's three-valued logic. A comparison, `in` or `matches` is [`Truth::Unknown`] if an
+//! operand is missing, or if a text that is not a number is compared with a number. `exists(flow)` is always
+//! known. `exists` of a property of a flow is unknown without a flow. Callers choose the safe side: an
+//! exception waives a rule only if it is true, and an `if` excludes an artifact only if it is false.
 
 mod number;
 mod parse;
@@ -19,11 +21,11 @@ use self::number::Decimal;
 pub(super) use self::parse::Budget;
 use crate::rules::pattern::Pattern;
 
-/// Why an expression was refused, and where.
+/// The error of an expression that was rejected, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpressionError {
     text: String,
-    /// From 1, within the expression.
+    /// Position within the expression, counted from 1.
     character: usize,
 }
 
@@ -40,9 +42,9 @@ impl std::error::Error for ExpressionError {}
 pub enum Truth {
     /// The condition holds.
     True,
-    /// It does not.
+    /// The condition does not hold.
     False,
-    /// It cannot be decided, because something that it compares is missing or is not a number.
+    /// The condition cannot be decided, because an operand is missing or is not a number.
     Unknown,
 }
 
@@ -65,7 +67,7 @@ impl std::ops::Not for Truth {
 }
 
 impl Truth {
-    /// Whether any of these is true: false only if all are false.
+    /// Returns whether any value is true; false only if all are false.
     pub(super) fn any(all: impl IntoIterator<Item = Self>) -> Self {
         let mut any = Self::False;
         for one in all {
@@ -78,23 +80,23 @@ impl Truth {
         any
     }
 
-    /// What all of these are; unknown where they differ.
+    /// Returns the value that all have in common, or unknown if they differ.
     pub(super) fn alike(all: impl IntoIterator<Item = Self>) -> Self {
         let mut all = all.into_iter();
         let first = all.next().unwrap_or(Self::Unknown);
         if all.all(|other| other == first) { first } else { Self::Unknown }
     }
 
-    /// Whether all of these are true: false if one is false.
+    /// Returns whether all values are true; false if any is false.
     fn all(all: impl IntoIterator<Item = Self>) -> Self {
         !Self::any(all.into_iter().map(|one| !one))
     }
 }
 
-/// Why a condition is unknown.
+/// The reason why a condition is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unknown {
-    /// It looks at a flow, and the artifact was reported in none.
+    /// The condition uses a flow, and the artifact was reported in none.
     NoFlow,
     /// The flow has no such tag.
     NoTag(String),
@@ -102,7 +104,7 @@ pub(super) enum Unknown {
     NoName,
     /// The artifact has no fingerprint.
     NoFingerprint,
-    /// What this operand comes to is compared with a number, and is none.
+    /// This operand is compared with a number but is not a number.
     NotANumber(String),
 }
 
@@ -118,18 +120,18 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// What an expression looks at.
+/// The inputs of an expression.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope<'a> {
     /// The artifact's name, as the environment reports it.
     pub artifact_name: &'a str,
-    /// Its SHA-256; nothing for what has no digest.
+    /// Its SHA-256; `None` for an artifact without a digest.
     pub fingerprint: Option<&'a str>,
-    /// The name and the tags of the flow it was reported in; nothing for an artifact without provenance.
+    /// The name and the tags of the flow it was reported in; `None` for an artifact without provenance.
     pub flow: Option<(&'a str, &'a BTreeMap<String, String>)>,
 }
 
-/// A condition that was parsed.
+/// A parsed condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expression {
     root: Node,
@@ -154,12 +156,12 @@ enum Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Operand {
     Text(String),
-    /// What [`Decimal::read`] reads.
+    /// A text that [`Decimal::read`] accepts.
     Number(String),
     Reference(Reference),
 }
 
-/// What an expression may look at.
+/// The inputs that an expression may refer to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reference {
     Flow,
@@ -179,7 +181,7 @@ enum Comparison {
     GreaterOrEqual,
 }
 
-/// What an operand comes to.
+/// The value of an operand.
 #[derive(Clone, Copy)]
 enum Value<'a> {
     Missing,
@@ -191,44 +193,45 @@ impl Expression {
     /// Parses an expression, without the braces around it.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// Returns the error and its position.
     pub fn parse(text: &str) -> Result<Self, ExpressionError> {
         Self::parse_within(text, &mut Budget::default())
     }
 
-    /// The same of one of the expressions that share a budget.
+    /// Parses one of several expressions that share a budget.
     pub(super) fn parse_within(text: &str, budget: &mut Budget) -> Result<Self, ExpressionError> {
         parse::parse(text, budget)
     }
 
-    /// Whether the condition holds here.
+    /// Returns whether the condition holds for these inputs.
     pub fn evaluate(&self, scope: &Scope<'_>) -> Truth {
         self.root.evaluate(scope)
     }
 
-    /// Why the condition is unknown here: the first operand that leaves it so. Nothing if it is known.
+    /// Returns why the condition is unknown: the first operand that makes it so. Returns `None` if it is
+    /// known.
     pub(super) fn unknown_because(&self, scope: &Scope<'_>) -> Option<Unknown> {
         self.root.unknown_because(scope)
     }
 
-    /// Whether it looks at the artifact's name.
+    /// Returns whether the expression uses the artifact's name.
     pub(super) fn looks_at_name(&self) -> bool {
         self.root.looks_at_name()
     }
 
-    /// How many parts it has, each of which takes a moment to evaluate.
+    /// Returns the number of parts, which bounds the time of an evaluation.
     pub(super) const fn parts(&self) -> usize {
         self.parts
     }
 
-    /// About how many bytes of memory it takes.
+    /// Returns the approximate memory use in bytes.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
 impl Node {
-    /// It nests no deeper than the parser lets it.
+    /// Evaluates the node. The recursion is bounded by the parser's depth limit.
     fn evaluate(&self, scope: &Scope<'_>) -> Truth {
         match self {
             Self::Constant(value) => (*value).into(),
@@ -279,7 +282,8 @@ impl Node {
     }
 }
 
-/// Whether a list has the value. It is unknown of a missing one, also where the list is empty.
+/// Returns whether a list contains the value. The result for a missing value is unknown, even if the list is
+/// empty.
 fn is_in<'v>(value: Value<'v>, list: impl Iterator<Item = Value<'v>>) -> Truth {
     match value {
         Value::Missing => Truth::Unknown,
@@ -308,7 +312,7 @@ impl Reference {
 
     fn value<'v>(&self, scope: &Scope<'v>) -> Value<'v> {
         let text = match self {
-            // It has no value of its own; the parser accepts it in `exists` alone.
+            // A flow has no value of its own; the parser accepts it only in `exists`.
             Self::Flow => None,
             Self::FlowName => scope.flow.map(|(name, _)| name),
             Self::FlowTag(key) => scope.flow.and_then(|(_, tags)| tags.get(key)).map(String::as_str),
@@ -318,7 +322,7 @@ impl Reference {
         text.map_or(Value::Missing, Value::Text)
     }
 
-    /// Why it has no value here.
+    /// Returns why it has no value for these inputs.
     fn missing(&self, scope: &Scope<'_>) -> Option<Unknown> {
         if !matches!(self.value(scope), Value::Missing) {
             return None;
@@ -344,7 +348,7 @@ impl fmt::Display for Reference {
     }
 }
 
-/// How much of a text a reason quotes, in characters.
+/// Maximum number of characters of a text that a reason quotes.
 const QUOTED: usize = 40;
 
 impl Operand {
@@ -356,7 +360,7 @@ impl Operand {
         }
     }
 
-    /// Why it has no value here.
+    /// Returns why it has no value for these inputs.
     fn missing(&self, scope: &Scope<'_>) -> Option<Unknown> {
         match self {
             Self::Text(_) | Self::Number(_) => None,
@@ -364,7 +368,7 @@ impl Operand {
         }
     }
 
-    /// The operand with the text that it has here, as a reason names it.
+    /// Returns the operand with its value, as a reason names it.
     fn described(&self, scope: &Scope<'_>) -> String {
         let text = match self.value(scope) {
             Value::Missing => "",
@@ -380,7 +384,7 @@ impl Operand {
         }
     }
 
-    /// What it is whatever it is evaluated of.
+    /// Returns its value if the value does not depend on the inputs.
     fn constant(&self) -> Option<Value<'_>> {
         match self {
             Self::Text(text) => Some(Value::Text(text)),
@@ -398,8 +402,8 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// A text is compared with a number as the number that it is; texts are compared by their bytes. Nothing if one is missing
-    /// or is not the number that it would have to be.
+    /// Compares two values. A text is compared with a number by its numeric value; texts are compared by
+    /// their bytes. Returns `None` if a value is missing, or is not a number where one is required.
     fn compare(self, other: Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Text(one), Self::Text(other)) => Some(one.cmp(other)),

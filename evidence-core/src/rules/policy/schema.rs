@@ -12,9 +12,9 @@ pub const SCHEMA_ID: &str = "https://evidence.dev/schemas/environment-policy/v1"
 /// A text without NUL characters.
 const TEXT: &str = r"^[^\u0000]*$";
 
-/// The JSON Schema (draft 2020-12) of the environment policy YAML. It says all that
-/// [`Policy::parse`](super::Policy::parse) checks, save what stands within the braces of a condition, which JSON Schema cannot
-/// say.
+/// Returns the JSON Schema (draft 2020-12) of the environment policy YAML. It covers everything that
+/// [`Policy::parse`](super::Policy::parse) checks, except the text within the braces of a condition, which
+/// JSON Schema cannot describe.
 pub fn schema() -> Value {
     let aliases = Vec::from(KIND_ALIASES.map(|(alias, _)| alias));
     let rule = |description: &str| {
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use crate::rules::policy::Policy;
 
-    /// What stands after the line of the format, and whether it is a policy.
+    /// The text after the `_schema` line, and whether the whole is a valid policy.
     const TABLE: [(&str, bool); 48] = [
         ("", true),
         ("artifacts: {}", true),
@@ -172,7 +172,7 @@ mod tests {
         ("artifacts: {attestations: [{type: snyk, exceptions: []}]}", false),
     ];
 
-    /// What `_schema` may say.
+    /// Values of `_schema`, and whether they are valid.
     const VERSIONS: [(&str, bool); 12] = [
         ("_schema: https://example.com/schemas/policy/v1", true),
         ("_schema: https://example.com/schemas/policy/environment/v1", true),

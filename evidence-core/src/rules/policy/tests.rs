@@ -267,10 +267,10 @@ fn a_rule_asks_for_nothing_that_cannot_be_reported() {
     }
 }
 
-/// What an alias stands for is there each time.
+/// The value of an alias is stored at each use.
 #[test]
 fn a_policy_with_aliases_takes_as_much_memory_as_one_without() {
-    // Ten of each anchor, for YAML may use each no more often.
+    // Ten uses of each anchor, because YAML may use each no more often.
     let rules = |anchors: usize, first: &dyn Fn(usize) -> String, others: &dyn Fn(usize) -> String| {
         let rules = (0..anchors)
             .flat_map(|anchor| std::iter::once(first(anchor)).chain(std::iter::repeat_n(others(anchor), 9)));
@@ -289,7 +289,8 @@ fn a_policy_with_aliases_takes_as_much_memory_as_one_without() {
     assert!(found[0].contains("The policy's expressions are too long together"), "{}", found[0]);
 }
 
-/// What comes after as many mistakes as are reported is not looked at, and neither are the rules of a list that is too long.
+/// Input after the maximum number of reported errors is not read, and neither are the rules of a list that is
+/// too long.
 #[test]
 fn nothing_is_compiled_that_nothing_is_said_of() {
     let pattern = "{type: junit, if: \"${{ matches(flow.name, '(a|b|c)*abc.{6}') }}\"}";
@@ -422,7 +423,7 @@ fn a_condition_that_the_names_of_a_flow_do_not_agree_on_is_unknown() {
         ..flow(names[0], State::NonCompliant)
     };
     let table: [(&str, &[&str], bool, bool); 7] = [
-        // The condition, the names, whether it waives a rule as an exception, and whether as an `if`.
+        // The condition, the names, and whether it waives a rule as an exception and as an `if`.
         ("flow.name != 'critical'", &["web"], true, false),
         ("flow.name != 'critical'", &["web", "critical"], false, false),
         ("flow.name == 'critical'", &["critical"], true, false),
@@ -468,7 +469,7 @@ fn a_rule_whose_condition_is_unknown_applies_and_says_why() {
     ));
     let tested = FlowContext { attestations: list, ..tagged("high") };
     assert_eq!(resolution(&[tested]), (true, ResolutionKind::RuleSatisfied, None));
-    // What is recorded explains it when the tags are others.
+    // The record explains the result even if the tags have changed.
     let outcome = RuleOutcomes::of(&asking, APP, &[tagged("high")]).unwrap();
     assert_eq!(json!(outcome), "--m");
     let unknown = unknown_conditions(&asking, APP, &[tagged("high")]);
@@ -595,7 +596,7 @@ fn a_logical_environment_is_as_good_as_its_members() {
     for (members, expected) in table {
         let mut counted = Members::<u8>::default();
         members.iter().for_each(|member| counted.add((*member, None)));
-        // Where its policies cannot be read, it is never compliant.
+        // If its policies cannot be read, it is never compliant.
         assert_eq!(counted.state(None), expected.filter(|state| !state), "{members:?}");
         assert_eq!(counted.state(Some(&[])), expected, "{members:?}");
     }
@@ -608,7 +609,7 @@ fn what_runs_in_the_members_of_a_logical_environment_complies_with_its_own_polic
     const YES: Option<bool> = Some(true);
     const NO: Option<bool> = Some(false);
     type Member = (Option<bool>, OwnPolicies<'static, u8>);
-    /// The members, the state by the policies `P`, and that without policies.
+    /// The members, the state with the policies `P`, and the state without policies.
     type Case<'c> = (&'c [Member], Option<bool>, Option<bool>);
     let table: [Case<'_>; 10] = [
         (&[], None, None),
@@ -617,7 +618,7 @@ fn what_runs_in_the_members_of_a_logical_environment_complies_with_its_own_polic
         (&[(None, Some((P, true)))], None, None),
         (&[(NO, Some((P, true)))], NO, NO),
         (&[(YES, Some((P, true))), (YES, Some((P, false)))], NO, YES),
-        // A member was not evaluated by them yet, or by others.
+        // A member was not evaluated by the policies yet, or was evaluated by others.
         (&[(YES, None)], None, YES),
         (&[(YES, Some((P, true))), (YES, None)], None, YES),
         (&[(YES, Some((PQ, true)))], None, YES),
@@ -660,7 +661,7 @@ fn nothing_complies_with_a_policy_that_cannot_be_read() {
     }
 }
 
-/// A policy of any sort.
+/// A policy of any kind.
 fn any_policy() -> impl Strategy<Value = Policy> {
     use proptest::{collection::vec, option::weighted, sample::select};
     let condition = || {
@@ -704,7 +705,7 @@ fn any_policy() -> impl Strategy<Value = Policy> {
     )
 }
 
-/// A flow where an artifact stands in any way.
+/// A flow in which an artifact has any state.
 fn any_context() -> impl Strategy<Value = FlowContext> {
     use proptest::{collection::vec, sample::select};
     let kind = select(vec!["generic", "system:decision", "junit"]);
@@ -750,7 +751,7 @@ proptest! {
         prop_assert_eq!(is_satisfied(&policy, APP, &contexts), evaluate(&policy, APP, &contexts).satisfied);
     }
 
-    /// What is recorded says the same, whatever the tags and attestations are meanwhile.
+    /// A record explains the same result, whatever the tags and attestations are later.
     #[test]
     fn what_is_recorded_of_an_evaluation_explains_it(
         policy in any_policy(),
@@ -776,7 +777,7 @@ proptest! {
 }
 
 proptest::proptest! {
-    /// Whatever is stored: what can be read is evaluated as it always is, and nothing complies with the rest.
+    /// A stored policy that can be read is evaluated as usual; nothing complies with any other.
     #[test]
     fn a_stored_policy_is_read_or_demands_what_nothing_meets(yaml in "\\PC{0,40}") {
         let stored = Policy::stored(&yaml);

@@ -1,4 +1,4 @@
-//! A schema as a graph of subschemas, which tells before data are checked how much work that takes.
+//! A schema as a graph of subschemas, from which the cost of validating data is computed in advance.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,42 +22,45 @@ const MAX_PATTERN: usize = 1 << 10;
 
 const MAX_CONSTANTS: usize = 5_000;
 
-/// The parts of one schema: its keywords, constants, and so many as comparing their bytes takes.
+/// Maximum number of parts of one schema. Parts are keywords, constants, and the steps to compare the bytes
+/// of constants.
 const MAX_PARTS: usize = 20_000;
 
-/// One value is checked by at most so many schemas that apply to the value itself.
+/// Maximum number of schemas that apply to one value itself.
 const MAX_IN_PLACE: usize = 5_000;
 
-/// Schemas that apply to the same value nest at most this deep, with those they refer to.
+/// Maximum nesting depth of schemas that apply to the same value, including those they refer to.
 const MAX_HEIGHT: usize = 100;
 
-/// The crate compiles a schema anew where `unevaluatedProperties` or `unevaluatedItems` looks at it again.
+/// Maximum number of compiled schemas. The crate compiles a schema again for each `unevaluatedProperties` or
+/// `unevaluatedItems` that revisits it.
 const MAX_COMPILED: usize = 30_000;
 
-/// The size that a compiled pattern may have, and the steps that it takes for each byte of text then.
+/// The allowed sizes of a compiled pattern in bytes, with the steps it takes for each byte of text.
 const PATTERN_SIZES: [(usize, usize); 3] =
     [(16 << 10, 16), (64 << 10, 64), (super::MAX_PATTERN_BYTES, LARGEST_PATTERN)];
 
 const LARGEST_PATTERN: usize = 256;
 
-/// A pattern whose whole table is no larger than this takes one step for each byte, because the engine keeps the table.
+/// A pattern whose complete table is at most this large takes one step for each byte, because the engine
+/// keeps the table.
 const MAX_TABLE: usize = 128 << 10;
 
-/// The texts of an `enum` are compared one by one up to so many.
+/// Maximum number of `enum` texts that are compared one by one; longer lists are hashed.
 const MAX_COMPARED: usize = 10;
 
-/// A schema, and how the schemas in it apply.
+/// A schema, and how its subschemas apply.
 #[derive(Debug, Default)]
 pub(super) struct Node {
-    /// Its keywords and constants.
+    /// Number of its keywords and constants.
     pub(super) parts: usize,
-    /// The steps that its `pattern` takes for each byte of a string.
+    /// Steps that its `pattern` takes for each byte of a string.
     pub(super) pattern: usize,
-    /// The steps that its `patternProperties` take for each byte of a property's name.
+    /// Steps that its `patternProperties` take for each byte of a property name.
     pub(super) name_patterns: usize,
-    /// Whether it collects the errors of several schemas of which one has to fit.
+    /// Whether it collects the errors of several alternative schemas.
     pub(super) chooses: bool,
-    /// Whether it compares the items of a list with each other.
+    /// Whether it compares the items of a list with one another.
     pub(super) unique: bool,
     /// Schemas that it refers to.
     pub(super) references: Vec<usize>,
@@ -66,7 +69,7 @@ pub(super) struct Node {
     /// Other schemas that apply to the same value.
     pub(super) branches: Vec<usize>,
     pub(super) properties: BTreeMap<String, usize>,
-    /// Schemas of properties whose names fit a pattern.
+    /// Schemas of properties whose names match a pattern.
     pub(super) pattern_properties: Vec<usize>,
     pub(super) additional_properties: Option<usize>,
     pub(super) names: Option<usize>,
@@ -78,12 +81,12 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// The schemas that apply to the same value.
+    /// Returns the schemas that apply to the same value.
     fn in_place(&self) -> impl Iterator<Item = usize> {
         self.references.iter().chain(&self.applied).chain(&self.branches).copied()
     }
 
-    /// The schemas that stand within it.
+    /// Returns the schemas that are contained in it.
     fn within(&self) -> impl Iterator<Item = usize> {
         let many = [&self.applied, &self.branches, &self.pattern_properties, &self.prefix, &self.items];
         let one =
@@ -97,36 +100,36 @@ impl Node {
     }
 }
 
-/// The memory that a compiled schema takes.
+/// The memory use of a compiled schema.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Weight {
-    /// How many schemas are compiled.
+    /// Number of compiled schemas.
     pub(super) subschemas: usize,
-    /// How many patterns are in it.
+    /// Number of patterns.
     pub(super) patterns: usize,
-    /// The bytes of the places of its keywords.
+    /// Bytes of the pointers of its keywords.
     pub(super) place_bytes: usize,
-    /// How many JSON values are compiled.
+    /// Number of JSON values.
     pub(super) values: usize,
-    /// The bytes of their strings and names.
+    /// Bytes of the strings and names in these values.
     pub(super) bytes: usize,
 }
 
 /// A schema that may be compiled.
 #[derive(Debug)]
 pub(super) struct Graph {
-    /// Its subschemas. The first is the whole.
+    /// Its subschemas. The first is the whole schema.
     pub(super) nodes: Vec<Node>,
     pub(super) weight: Weight,
-    /// The schema with references to places of the document alone, and without remarks.
+    /// The schema with references only to places of the document, and without annotations.
     pub(super) schema: Value,
 }
 
 impl Graph {
-    /// Looks at a schema before it is compiled.
+    /// Builds the graph of a schema before it is compiled.
     ///
     /// # Errors
-    /// The place of the first part that is not allowed.
+    /// Returns the place of the first part that is not allowed.
     pub(super) fn of(schema: &Value, draft: Draft) -> Result<Self, SchemaError> {
         let references = References::of(schema, draft)?;
         let mut build = Build {
@@ -164,15 +167,15 @@ struct Build<'s> {
     nodes: Vec<Node>,
     /// Nodes by the pointers of their schemas.
     known: BTreeMap<String, usize>,
-    /// Schemas that are referred to and not looked at yet.
+    /// Schemas that are referred to and not visited yet.
     open: Vec<(usize, String)>,
-    /// The pointers that the references of a schema lead to, by the pointer of that schema.
+    /// The targets of the references of a schema, by the pointer of that schema.
     rewritten: BTreeMap<String, Vec<String>>,
     weight: Weight,
 }
 
 impl Build<'_> {
-    /// The node of a schema, with the nodes of all that it refers to.
+    /// Returns the node of a schema, and builds the nodes of all schemas it refers to.
     fn node(&mut self, schema: &Value, place: &str) -> Result<usize, SchemaError> {
         let node = self.inner(schema, place)?;
         while let Some((at, place)) = self.open.pop() {
@@ -196,7 +199,7 @@ impl Build<'_> {
         Ok(self.nodes.len() - 1)
     }
 
-    /// Counts the bytes of a place.
+    /// Adds the bytes of a pointer.
     fn place(&mut self, place: &str) -> Result<(), SchemaError> {
         self.weight.place_bytes += place.len();
         if self.weight.place_bytes > MAX_PLACE_BYTES { Err(too_long()) } else { Ok(()) }
@@ -204,7 +207,7 @@ impl Build<'_> {
 
     fn inner(&mut self, schema: &Value, place: &str) -> Result<usize, SchemaError> {
         if let Some(known) = self.known.get(place) {
-            // A reference came first: its schema is looked at in its own turn.
+            // A reference came first. Its target is visited from the queue.
             return Ok(*known);
         }
         let at = self.reserve(place)?;
@@ -334,7 +337,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// The steps that a pattern takes for each byte of text.
+    /// Returns the steps that a pattern takes for each byte of text.
     fn pattern(&mut self, pattern: &str, place: &str) -> Result<usize, SchemaError> {
         self.weight.patterns += 1;
         if self.weight.patterns > MAX_PATTERNS {
@@ -356,12 +359,13 @@ impl Build<'_> {
             builder.nest_limit(folding::MAX_NESTING).size_limit(size).build().is_ok()
         };
         let steps = PATTERN_SIZES.into_iter().find(|(size, _)| fits(*size)).map(|(_, steps)| steps);
-        // The crate reads the syntax of ECMAScript, which differs: such a pattern counts as a large one.
+        // The crate parses ECMAScript syntax, which differs: a pattern that only it accepts counts as a large
+        // one.
         Ok(steps.unwrap_or(LARGEST_PATTERN))
     }
 }
 
-/// Whether a keyword of draft 6 or 7 means something else in newer dialects.
+/// Returns whether a keyword of draft 6 or 7 has another meaning in newer dialects.
 fn changed_its_meaning(keyword: &str, value: &Value, fields: &Map<String, Value>) -> bool {
     match keyword {
         "items" => value.is_array(),
@@ -375,13 +379,13 @@ fn unescaped(name: &str) -> String {
     name.replace("~1", "/").replace("~0", "~")
 }
 
-/// How the schemas of a document apply to one value.
+/// Computes how the schemas of a document apply to one value.
 struct Places<'g> {
     nodes: &'g [Node],
     names: Vec<&'g str>,
 }
 
-/// What applies to one value.
+/// The schemas that apply to one value.
 #[derive(Debug, Clone, Copy, Default)]
 struct InPlace {
     height: usize,
@@ -403,7 +407,8 @@ impl<'g> Places<'g> {
         Err(SchemaError::new(self.names.get(at).copied().unwrap_or_default(), text))
     }
 
-    /// Refuses schemas that apply themselves to the same value again, and those of which too many apply to one.
+    /// Rejects schemas that apply themselves to the same value again, and schemas of which too many apply to
+    /// one value.
     fn check_heights(&self) -> Result<(), SchemaError> {
         let mut known: Vec<Option<InPlace>> = vec![None; self.nodes.len()];
         for at in 0..self.nodes.len() {
@@ -460,7 +465,8 @@ impl<'g> Places<'g> {
         Ok(all)
     }
 
-    /// How many schemas are compiled: more than there are, where `unevaluated…` looks at some again.
+    /// Returns the number of compiled schemas. It exceeds the number of schemas if `unevaluated…` revisits
+    /// some.
     fn compiled(&self) -> Result<usize, SchemaError> {
         let mut known = vec![Compiled::default(); self.nodes.len()];
         let mut all = 0_usize;
@@ -475,7 +481,7 @@ impl<'g> Places<'g> {
         Ok(all)
     }
 
-    /// How many schemas compiling one compiles, without those it refers to.
+    /// Returns the number of schemas that are compiled with one, without those it refers to.
     fn compiled_at(&self, at: usize, known: &mut Vec<Compiled>) -> usize {
         if let Some(found) = known.get(at).and_then(|known| known.itself) {
             return found;
@@ -494,13 +500,14 @@ impl<'g> Places<'g> {
         all
     }
 
-    /// How many schemas are compiled to tell which properties or items a schema evaluates.
+    /// Returns the number of schemas that are compiled to determine which properties or items a schema
+    /// evaluates.
     fn marked_at(&self, at: usize, known: &mut Vec<Compiled>) -> usize {
         if let Some(found) = known.get(at).and_then(|known| known.marked) {
             return found;
         }
         let Some(node) = self.nodes.get(at) else { return 1 };
-        // A cycle of references leads back here below the data: the crate compiles it once.
+        // A cycle of references leads back here below the data; the crate compiles it once.
         if let Some(known) = known.get_mut(at) {
             known.marked = Some(1);
         }
@@ -518,15 +525,15 @@ impl<'g> Places<'g> {
     }
 }
 
-/// How many schemas compiling one compiles.
+/// The number of schemas that are compiled with one.
 #[derive(Debug, Clone, Default)]
 struct Compiled {
     itself: Option<usize>,
     marked: Option<usize>,
 }
 
-/// Removes what data are not checked by, which would be kept with the compiled schema: remarks, unknown keywords and
-/// addresses. References become places of the document.
+/// Removes everything that is not used to validate data, because the compiled schema would retain it. These
+/// are annotations, unknown keywords and identifiers. References are rewritten to places of the document.
 struct Prune<'p> {
     draft: Draft,
     rewritten: &'p BTreeMap<String, Vec<String>>,
@@ -534,7 +541,7 @@ struct Prune<'p> {
 }
 
 impl Prune<'_> {
-    /// Whether a reference leads to a pointer, or below it.
+    /// Returns whether a reference leads to a pointer, or below it.
     fn leads_to(&self, place: &str) -> bool {
         self.targets.contains(place) || self.leads_below(place)
     }
@@ -573,7 +580,7 @@ impl Prune<'_> {
         self.reference(fields, place);
     }
 
-    /// A value that no keyword knows keeps the schemas that references lead to.
+    /// Prunes a value of an unknown keyword; only schemas that references lead to remain.
     fn other(&self, value: &mut Value, place: &str) {
         if self.targets.contains(place) {
             return self.schema(value, place);
@@ -618,12 +625,12 @@ impl Prune<'_> {
     }
 }
 
-/// Whether the crate finds a text among others by its hash.
+/// Returns whether the crate looks up a text by its hash.
 fn is_hashed(texts: &[Value]) -> bool {
     texts.len() > MAX_COMPARED && texts.iter().all(Value::is_string)
 }
 
-/// How many parts constants are: each, and so many as comparing their bytes takes.
+/// Returns the number of parts of constants: one for each, and the steps to compare their bytes.
 fn constant_parts(constants: &[Value]) -> usize {
     let bytes: usize = constants.iter().map(constant_bytes).sum();
     constants.len() + bytes / BYTES_PER_STEP
@@ -637,7 +644,7 @@ fn constant_values(value: &Value) -> usize {
     }
 }
 
-/// The bytes of strings and names.
+/// Returns the total bytes of strings and names.
 fn constant_bytes(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),

@@ -1,6 +1,6 @@
-//! The keywords of JSON Schema that data are checked by, grouped by the form of their value.
+//! The JSON Schema keywords that validate data, grouped by the form of their value.
 
-/// Keywords whose value is a schema, or, of `items`, a list of schemas.
+/// Keywords whose value is a schema; the value of `items` may also be a list of schemas.
 pub(super) const ONE: [&str; 11] = [
     "not",
     "if",
@@ -18,16 +18,16 @@ pub(super) const ONE: [&str; 11] = [
 /// Keywords whose value is a list of schemas.
 pub(super) const LISTS: [&str; 5] = ["allOf", "anyOf", "oneOf", "prefixItems", "items"];
 
-/// Keywords whose value has schemas by name.
+/// Keywords whose value maps names to schemas.
 pub(super) const NAMED: [&str; 4] = ["properties", "patternProperties", "dependentSchemas", "dependencies"];
 
-/// Keywords whose value has schemas by name that only references use.
+/// Keywords whose value maps names to schemas that only references use.
 pub(super) const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
 /// References, which are rewritten before a schema is compiled.
 pub(super) const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
-/// Keywords that check data without another schema.
+/// Keywords that validate data without another schema.
 const ASSERTIONS: [&str; 23] = [
     "type",
     "enum",
@@ -49,19 +49,20 @@ const ASSERTIONS: [&str; 23] = [
     "maxProperties",
     "required",
     "dependentRequired",
-    // Drafts 6 and 7 check the text of strings by these.
+    // Drafts 6 and 7 validate strings with these.
     "contentMediaType",
     "contentEncoding",
     "$ref",
 ];
 
-/// Whether data are checked by this keyword. Other keywords are remarks, or addresses that are resolved beforehand.
+/// Returns whether data are validated with this keyword. Other keywords are annotations, or identifiers that
+/// are resolved in advance.
 pub(super) fn is_checked(keyword: &str) -> bool {
     let lists: [&[&str]; 5] = [&ONE, &LISTS, &NAMED, &DEFINITIONS, &ASSERTIONS];
     lists.iter().any(|list| list.contains(&keyword))
 }
 
-/// The schemas directly within a schema, each with the keyword it stands under and its pointer below the schema.
+/// Returns the direct subschemas of a schema, each with its keyword and its pointer relative to the schema.
 pub(super) fn subschemas(
     schema: &serde_json::Map<String, serde_json::Value>,
 ) -> impl Iterator<Item = (&str, String, &serde_json::Value)> {
@@ -87,7 +88,7 @@ pub(super) fn subschemas(
     })
 }
 
-/// The JSON pointer of a field below another pointer.
+/// Returns the JSON pointer of a field below another pointer.
 pub(super) fn below(place: &str, key: &str) -> String {
     format!("{place}/{}", key.replace('~', "~0").replace('/', "~1"))
 }

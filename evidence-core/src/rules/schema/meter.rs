@@ -1,33 +1,33 @@
-//! Counts the work of checking data by a schema before it is done: the same walk, without any check. It counts every branch,
-//! also those that checking would leave out.
+//! Counts the steps of a validation in advance, by the same traversal without any check. It counts every
+//! branch, including those that the validation would skip.
 
 use serde_json::Value;
 
 use super::BYTES_PER_STEP;
 use super::graph::Node;
 
-/// The steps that are left.
+/// The remaining steps.
 pub(super) struct Meter<'g> {
     nodes: &'g [Node],
     left: usize,
     most_to_choose: usize,
 }
 
-/// The steps of a check.
+/// The steps of a validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Steps {
     pub(super) all: usize,
-    /// The most that one choice takes: the errors of all its schemas are collected.
+    /// The steps of the most expensive choice, because the errors of all its schemas are collected.
     pub(super) to_choose: usize,
 }
 
-/// There are no steps left.
+/// Error: there are no steps left.
 pub(super) struct Exceeded;
 
 type Counted<T = ()> = Result<T, Exceeded>;
 
 impl<'g> Meter<'g> {
-    /// How many steps checking takes; none where it takes more than `most`.
+    /// Returns the steps of a validation, or `None` if it takes more than `most`.
     pub(super) fn count(nodes: &'g [Node], data: &Value, most: usize) -> Option<Steps> {
         let mut meter = Self { nodes, left: most, most_to_choose: 0 };
         meter.checked(0, data).ok()?;
@@ -39,7 +39,7 @@ impl<'g> Meter<'g> {
         Ok(())
     }
 
-    /// Checking a value by a schema.
+    /// Counts the validation of a value with a schema.
     fn checked(&mut self, at: usize, value: &Value) -> Counted {
         let Some(node) = self.nodes.get(at) else { return Ok(()) };
         self.take(node.parts)?;
@@ -92,7 +92,8 @@ impl<'g> Meter<'g> {
         Ok(())
     }
 
-    /// Finding out which properties and items a schema evaluates: the schemas of `allOf` and the like are checked again.
+    /// Counts determining which properties and items a schema evaluates. Schemas such as those of `allOf` are
+    /// checked again.
     fn marked(&mut self, at: usize, value: &Value) -> Counted {
         let Some(node) = self.nodes.get(at) else { return Ok(()) };
         let children = match value {
@@ -107,7 +108,7 @@ impl<'g> Meter<'g> {
             }
         }
         if let Value::Array(items) = value {
-            // 'contains' evaluates the items that fit.
+            // `contains` evaluates the items that match.
             for item in items {
                 for next in &node.items {
                     self.checked(*next, item)?;
@@ -134,7 +135,7 @@ impl<'g> Meter<'g> {
         }
     }
 
-    /// Comparing all values within a value.
+    /// Counts comparing all values within a value.
     fn compared(&mut self, value: &Value) -> Counted {
         self.take(1)?;
         match value {

@@ -1,4 +1,4 @@
-//! Resolves the references of a schema to places in the same document. Nothing is fetched.
+//! Resolves the references of a schema to places in the same document. No document is fetched.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,39 +9,39 @@ use url::Url;
 use super::keywords::{below, subschemas};
 use super::{MAX_PLACE, MAX_PLACE_BYTES, SchemaError, dialect, too_long};
 
-/// The address of a document that does not name its own.
+/// The URI of a document that does not declare one.
 const UNNAMED: &str = "http://schema.invalid/";
 
-/// A document has at most this many addresses and anchors.
+/// Maximum number of URIs and anchors in a document.
 const MAX_ADDRESSES: usize = 2_000;
 
-/// The addresses within a document.
+/// The URIs and anchors of a document.
 pub(super) struct References<'s> {
     root: &'s Value,
     draft: Draft,
-    /// The pointers of schemas with an address, by that address.
+    /// The pointers of schemas with a URI, by that URI.
     resources: BTreeMap<String, String>,
-    /// The pointers of anchors, by the address of their resource and their name.
+    /// The pointers of anchors, by the URI of their resource and their name.
     anchors: BTreeMap<(String, String), String>,
     /// The pointers of the schemas that declare each dynamic anchor.
     dynamic: BTreeMap<String, Vec<String>>,
     /// The pointers of the schemas with `$recursiveAnchor`.
     recursive: Vec<String>,
-    /// The address that references below a pointer are relative to, by that pointer.
+    /// The base URI of references below a pointer, by that pointer.
     bases: BTreeMap<String, Url>,
     /// The pointers of schemas of draft 6 or 7 within a newer document.
     older: BTreeSet<String>,
-    /// The bytes of the pointers of all schemas.
+    /// Total bytes of the pointers of all schemas.
     place_bytes: usize,
 }
 
-/// Whether `$ref` replaces every keyword beside it.
+/// Returns whether `$ref` replaces every keyword beside it.
 pub(super) const fn replaces_siblings(draft: Draft) -> bool {
     matches!(draft, Draft::Draft4 | Draft::Draft6 | Draft::Draft7)
 }
 
 impl<'s> References<'s> {
-    /// Finds the addresses of a document.
+    /// Collects the URIs and anchors of a document.
     pub(super) fn of(root: &'s Value, draft: Draft) -> Result<Self, SchemaError> {
         let base = Url::parse(UNNAMED).map_err(|error| SchemaError::new("", error.to_string()))?;
         let mut found = Self {
@@ -117,7 +117,7 @@ impl<'s> References<'s> {
         Ok(())
     }
 
-    /// The pointers that the references of a schema lead to, each with its keyword.
+    /// Returns the pointers that the references of a schema lead to.
     pub(super) fn targets(
         &self,
         fields: &Map<String, Value>,
@@ -137,7 +137,7 @@ impl<'s> References<'s> {
         Ok(targets)
     }
 
-    /// The address that references at a pointer are relative to, and the pointer of its resource.
+    /// Returns the pointer of the resource that contains a place, and the base URI of its references.
     fn base(&self, place: &str) -> (&str, Option<&Url>) {
         let mut at = place;
         loop {
@@ -151,7 +151,7 @@ impl<'s> References<'s> {
         }
     }
 
-    /// Whether a schema of draft 6 or 7 stands here within a newer document.
+    /// Returns whether this place is in a schema of draft 6 or 7 within a newer document.
     pub(super) fn is_older(&self, place: &str) -> bool {
         self.older.iter().any(|older| {
             place.strip_prefix(older.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -173,7 +173,8 @@ impl<'s> References<'s> {
         let fragment = decoded(&fragment);
         let missing = || SchemaError::new(at, "Input should refer to a schema of this document");
         if fragment.is_empty() || fragment.starts_with('/') {
-            // Some schemas count from the whole document although they stand within a schema with an address.
+            // Some schemas resolve pointers from the document root although they are in a schema with its own
+            // URI.
             let places = [format!("{resource}{fragment}"), fragment];
             let found = places.into_iter().find(|place| self.schema(place).is_some());
             return found.ok_or_else(missing);
@@ -181,7 +182,7 @@ impl<'s> References<'s> {
         self.anchors.get(&(address.to_string(), fragment)).cloned().ok_or_else(missing)
     }
 
-    /// A dynamic reference is a plain one where only one schema declares its anchor.
+    /// Resolves a dynamic reference. If only one schema declares its anchor, it is a plain reference.
     fn dynamic_target(&self, to: &str, place: &str, at: &str) -> Result<String, SchemaError> {
         let anchor = to.rsplit_once('#').map_or("", |(_, anchor)| anchor);
         match self.dynamic.get(anchor).map_or(0, Vec::len) {
@@ -204,7 +205,7 @@ impl<'s> References<'s> {
         Ok(self.base(place).0.to_owned())
     }
 
-    /// The schema at a pointer.
+    /// Returns the schema at a pointer.
     pub(super) fn schema(&self, place: &str) -> Option<&'s Value> {
         if place.len() > MAX_PLACE {
             return None;
@@ -213,7 +214,7 @@ impl<'s> References<'s> {
     }
 }
 
-/// The text of a fragment without percent signs.
+/// Returns the text of a percent-encoded fragment.
 fn decoded(fragment: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = fragment.as_bytes();
@@ -233,7 +234,7 @@ fn decoded(fragment: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The reference to a pointer of the same document.
+/// Returns the reference to a pointer in the same document.
 pub(super) fn to_place(place: &str) -> String {
     let mut text = String::from("#");
     for byte in place.bytes() {

@@ -1,4 +1,4 @@
-//! What schemas accept, what is refused of them, and that none makes checking take long.
+//! Tests accepted data, rejected schemas, and the limits of validation.
 
 use super::*;
 use crate::json::parse;
@@ -40,7 +40,7 @@ fn what_does_not_fit_is_named_with_its_place() {
             "1",
             &[""],
         ),
-        // An address within a schema changes nothing of what is referred to.
+        // A URI within a schema does not change the target of a reference.
         (
             r##"{"$defs":{"a":{"$id":"/a","type":"string"}},"items":{"$id":"https://example.com/a","$ref":"#/$defs/a"}}"##,
             "[\"x\",1]",
@@ -58,14 +58,14 @@ fn what_does_not_fit_is_named_with_its_place() {
             &["at /$id:", "at /id:"],
         ),
         (r#"{"const":{"$id":"x","id":"y"}}"#, r#"{"$id":"x","id":"y"}"#, &[]),
-        // Formats are remarks.
+        // Formats are annotations.
         (r#"{"format":"email"}"#, "\"x\"", &[]),
         (
             r#"{"$schema":"https://json-schema.org/draft/2020-12/schema","prefixItems":[{"type":"null"}]}"#,
             "[1]",
             &["at /0:"],
         ),
-        // Draft 7, where none is named, knows no such keyword.
+        // Draft 7 is the default, and it does not have this keyword.
         (r#"{"prefixItems":[{"type":"null"}]}"#, "[1]", &[]),
     ];
     for (schema, data, expected) in table {
@@ -209,7 +209,7 @@ fn data_that_a_schema_would_take_long_for_are_refused() {
     assert_eq!(found, ["The data do not fit the type's schema; they are too large to say where"]);
     let few = format!("[{}]", vec!["-1"; 100].join(","));
     assert_eq!(misfits(&format!(r#"{{"items":{{"enum":[{constants}]}}}}"#), &few).len(), MAX_MISFITS);
-    // A length is counted, and a constant compared, letter by letter.
+    // Lengths are counted, and constants compared, character by character.
     let lengths = vec![r#"{"maxLength":1}"#; 2_000].join(",");
     let text = format!("\"{}\"", "a".repeat(1_000_000));
     let found = misfits(&format!(r#"{{"anyOf":[{}]}}"#, &lengths[..lengths.len() - 16]), &text);
@@ -300,8 +300,11 @@ fn properties_that_are_called_like_remarks_are_kept() {
 const DRAFT_2019: &str = r#""$schema":"https://json-schema.org/draft/2019-09/schema""#;
 const DRAFT_2020: &str = r#""$schema":"https://json-schema.org/draft/2020-12/schema""#;
 
-/// The forms of public schemas: CycloneDX (draft 7, components within components, other files), CSAF (2020-12, branches within
-/// branches, CVSS of draft 7) and OpenAPI (`$dynamicRef`, `unevaluatedProperties`).
+/// The shapes of public schemas:
+///
+/// - CycloneDX: draft 7, components within components, references to other files.
+/// - CSAF: 2020-12, branches within branches, CVSS of draft 7.
+/// - OpenAPI: `$dynamicRef`, `unevaluatedProperties`.
 #[test]
 fn schemas_refer_to_any_part_of_their_document_and_recurse() {
     let cyclonedx = r##"{"$schema":"http://json-schema.org/draft-07/schema#","$id":"http://cyclonedx.org/schema/bom-1.5.schema.json",
@@ -416,7 +419,7 @@ fn schemas_refer_to_any_part_of_their_document_and_recurse() {
     );
 }
 
-/// A reference beside other keywords stands alone in draft 7, and not in 2020-12.
+/// Draft 7 ignores the keywords beside a reference, and 2020-12 does not.
 #[test]
 fn the_dialect_decides_about_what_is_beside_a_reference() {
     let both = r##""$defs":{"a":{"type":"integer"}},"items":{"$ref":"#/$defs/a","minimum":5}"##;
@@ -435,7 +438,7 @@ fn the_dialect_decides_about_what_is_beside_a_reference() {
 fn work_is_bounded_and_not_the_form() {
     let nested =
         |levels: usize, end: &str| format!("{}{end}{}", r#"{"a":"#.repeat(levels), "}".repeat(levels));
-    // Each level is checked twice: the data decide how often that doubles.
+    // Each level is checked twice, so the depth of the data determines how often the cost doubles.
     let doubling = r##"{"allOf":[{"properties":{"a":{"$ref":"#"}}},{"properties":{"a":{"$ref":"#"}}}]}"##;
     assert_eq!(misfits(doubling, &nested(10, "1")).len(), 0);
     assert_eq!(misfits(doubling, &nested(60, "1")), [TOO_LARGE]);
@@ -450,18 +453,18 @@ fn work_is_bounded_and_not_the_form() {
     );
     assert_eq!(misfits(&unevaluated, &nested(5, "1")).len(), 0);
     assert_eq!(misfits(&unevaluated, &nested(60, "1")), [TOO_LARGE]);
-    // Where each level is checked once, depth costs nothing more.
+    // If each level is checked once, depth costs nothing more.
     let once = r##"{"properties":{"a":{"$ref":"#"}},"type":["object","integer"]}"##;
     assert_eq!(misfits(once, &nested(62, "1")).len(), 0);
     assert_eq!(misfits(once, &nested(62, "null")).len(), 1);
-    // Many schemas that look at each other's properties again are not compiled.
+    // Schemas of which many revisit one another's properties are not compiled.
     let again = |levels: usize| {
         let begin = r#"{"unevaluatedProperties":false,"allOf":["#;
         format!(r#"{{{DRAFT_2020},"allOf":[{}true{}]}}"#, begin.repeat(levels), "]}".repeat(levels))
     };
     assert!(Schema::compile(&json(&again(5))).is_ok());
     assert!(refused(&again(25)).contains("look at too many schemas again"));
-    // Definitions that are used over and over are compiled once.
+    // Definitions that are used repeatedly are compiled once.
     let level = |at: usize| {
         format!(
             r##""l{at}":{{"properties":{{"a":{{"$ref":"#/$defs/l{0}"}},"b":{{"$ref":"#/$defs/l{0}"}}}}}}"##,
@@ -471,7 +474,7 @@ fn work_is_bounded_and_not_the_form() {
     let levels = Vec::from_iter((0..60).map(level)).join(",");
     let shared = format!(r##"{{"$defs":{{{levels},"l60":{{"type":"null"}}}},"$ref":"#/$defs/l0"}}"##);
     assert_eq!(misfits(&shared, &nested(60, "1")).len(), 1);
-    // Real documents are large: a list of names among a thousand, with a pattern, costs a few steps for each value.
+    // Real documents are large. A list of a thousand names and a pattern cost a few steps for each value.
     let names = Vec::from_iter((0..1_000).map(|at| format!("\"name-{at}\""))).join(",");
     let sbom = format!(
         r##"{{"definitions":{{"c":{{"properties":{{"id":{{"enum":[{names}]}},"hash":{{"pattern":"^([a-f0-9]{{32}}|[a-f0-9]{{64}}|[a-f0-9]{{128}})$"}},
@@ -483,7 +486,7 @@ fn work_is_bounded_and_not_the_form() {
     assert_eq!(misfits(&sbom, &format!("[{many}]")).len(), 0);
     let found = misfits(&sbom, &format!("[{many},{}]", component("name-x")));
     assert!(found.len() == 1 && found[0].starts_with("at /10000/id: "), "{found:?}");
-    // Comparing all items with each other takes the size of all items.
+    // Comparing all items with one another costs the size of all items.
     let lists = format!("[{}]", vec!["[1,2,3]"; 200_000].join(","));
     assert_eq!(misfits(r##"{"items":{"$ref":"#"},"uniqueItems":true}"##, &lists).len(), 1);
 }

@@ -230,7 +230,7 @@ fn a_kind_says_which_reported_types_it_takes() {
     }
 }
 
-/// Documents and whether they are templates.
+/// Documents, and whether they are valid templates.
 const TABLE: [(&str, bool); 34] = [
     ("version: 1", true),
     ("version: 1.0", true),
@@ -305,7 +305,7 @@ proptest! {
     }
 }
 
-/// Documents that are templates about half of the time.
+/// Documents of which about half are valid templates.
 fn arbitrary_document() -> impl Strategy<Value = Value> {
     let attestations = list_of(object([
         ("name", 19, prop_oneof![19 => "[a-z]{1,4}".prop_map(Value::from), 1 => junk()].boxed()),
@@ -341,7 +341,7 @@ fn list_of(item: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
     prop_oneof![19 => items, 1 => junk()].boxed()
 }
 
-/// An object of optional keys, each there in so many of twenty.
+/// An object of optional keys, each present with a probability of its weight in twenty.
 fn object<const N: usize>(keys: [(&'static str, u32, BoxedStrategy<Value>); N]) -> BoxedStrategy<Value> {
     let pairs: Vec<_> = keys
         .into_iter()
@@ -355,7 +355,7 @@ fn object<const N: usize>(keys: [(&'static str, u32, BoxedStrategy<Value>); N]) 
     pairs.prop_map(|pairs| Value::Object(pairs.into_iter().flatten().collect())).boxed()
 }
 
-/// As much of JSON Schema as the schema uses; it panics at a keyword that it does not know.
+/// Implements the subset of JSON Schema that the schema uses; panics on an unknown keyword.
 fn fits(root: &Value, schema: &Value, value: &Value) -> bool {
     let keywords = schema.as_object().expect("a schema is an object");
     keywords.iter().all(|(keyword, rule)| keyword_holds(root, schema, keyword, rule, value))

@@ -34,11 +34,11 @@ fn what_a_trail_says_is_worked_out_once_however_much_of_it_runs() {
     assert_eq!(Vec::from_iter(failing.map(|(fingerprint, _)| *fingerprint)), ["f7"]);
     assert!(found.values().all(|status| status.attestations == Some([1, 10_000])));
     assert_eq!(found.len(), artifacts.len());
-    // The trail's, that of all artifacts but one, and that one's.
+    // One list for the trail, one for all artifacts but one, and one for that artifact.
     assert_eq!(lists.get(), 3);
 }
 
-/// Attestations that wait for all artifacts of a name and commit, and one of each artifact's own: each has all of these.
+/// Each artifact has all attestations that await its name and commit, and one of its own.
 #[test]
 fn what_is_too_much_of_a_trail_is_incomplete_and_says_so() {
     const MANY: u64 = 100;
@@ -55,7 +55,7 @@ fn what_is_too_much_of_a_trail_is_incomplete_and_says_so() {
         let template = Template::default();
         let found = content_statuses(&template, reports, &NONE, &running, most, |lines, _, _| lines.len());
         let is = |status: &ContentStatus<usize>| {
-            // Without its own attestations nothing may count for it.
+            // Without its own attestations, no attestation may count for it.
             assert_eq!(status.attestations.is_none(), status.is_too_much);
             (status.state.is_compliant(), status.is_too_much)
         };

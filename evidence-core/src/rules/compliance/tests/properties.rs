@@ -1,17 +1,17 @@
-//! What holds whatever was reported, in whatever order.
+//! Properties that hold for all reports in any order.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Whether this template name and commit are those of the report.
+/// Returns whether the binding has the template name and commit of the report.
 fn is_called(binding: &Binding, report: &ReportedArtifact) -> bool {
     let Binding::Named { name, commit } = binding else { return false };
     !commit.is_empty() && *name == report.name && *commit == report.commit
 }
 
-/// Whether an attestation by name failed that may be about the report, which tells no commit: the newest of its name by this name
-/// and commit fails.
+/// Returns whether a failed attestation by name may refer to the report, which has no commit. The newest
+/// attestation of its name with this template name and commit must fail.
 fn may_be_about(
     one: &ReportedAttestation,
     report: &ReportedArtifact,
@@ -23,7 +23,7 @@ fn may_be_about(
     report.commit.is_empty() && *name == report.name && newest.is_some_and(|newest| !newest.is_compliant)
 }
 
-/// Whether an attestation is about content, by any of the ways of naming it.
+/// Returns whether an attestation refers to content, by any kind of reference.
 fn is_about(
     one: &ReportedAttestation,
     content: &str,
@@ -40,8 +40,9 @@ fn is_about(
     }
 }
 
-/// Whether a newer attestation of its name is in each of the scopes of an attestation, and whether all content that it is
-/// about was replaced by other content in the trail. The rule of the trail once more, by looking at everything for everything.
+/// Returns whether each scope of an attestation has a newer attestation of its name, and whether the trail
+/// replaced all content it refers to. It restates the rule of the trail by comparing everything with
+/// everything.
 fn is_superseded_or_replaced(
     attestation: &ReportedAttestation,
     artifacts: &[ReportedArtifact],
@@ -63,7 +64,7 @@ fn is_superseded_or_replaced(
             .any(|other| other.name == attestation.name && other.index > attestation.index && in_scope(other))
     };
     let about = artifacts.iter().filter(|artifact| is_about(attestation, artifact));
-    // What may be about content only waits for other content, too.
+    // An attestation that only may refer to content also waits for other content.
     let waits = match &attestation.binding {
         binding @ Binding::Named { .. } => !artifacts.iter().any(|report| is_called(binding, report)),
         _ => about.clone().count() == 0,
@@ -79,7 +80,7 @@ fn is_superseded_or_replaced(
     }
 }
 
-/// What must hold of every attestation: it is listed with its verdict, which counts, or superseded.
+/// Asserts that every attestation is listed with its verdict, which counts, or is superseded.
 fn expect_listed(template: &Template, artifacts: &[ReportedArtifact], attestations: &[ReportedAttestation]) {
     let status = evaluate(template, BEGUN, artifacts, attestations);
     let of_artifacts = status.artifacts.iter().flat_map(|artifact| &artifact.attestations);
@@ -103,8 +104,8 @@ fn expect_listed(template: &Template, artifacts: &[ReportedArtifact], attestatio
     assert_eq!(names.len(), status.artifacts.len(), "{names:?}");
 }
 
-/// What must hold at the gate of all content that was reported: it fails where the newest attestation of a name that is
-/// about it, by any of the ways of naming it, or about its trail fails, and nowhere else.
+/// Asserts the gate's verdict on all reported content. The content fails exactly if the newest attestation of
+/// a name fails, among those that refer to it by any kind of reference, or to its trail.
 fn expect_refused(template: &Template, artifacts: &[ReportedArtifact], attestations: &[ReportedAttestation]) {
     let running = BTreeSet::from_iter(artifacts.iter().map(|artifact| artifact.fingerprint.as_str()));
     let reports = (artifacts, attestations);
@@ -125,8 +126,8 @@ fn expect_refused(template: &Template, artifacts: &[ReportedArtifact], attestati
     }
 }
 
-/// Two artifacts of one name, one of them also without its commit, under another name and without any, and an attestation
-/// of one name about either, by every way, or about the trail.
+/// Two artifacts of one name, one of them also reported without a commit, under another name and without a
+/// name. Attestations of one name refer to either of them, by every kind of reference, or to the trail.
 #[test]
 fn whatever_happens_in_whatever_order_no_failing_attestation_is_unlisted_or_passes_a_gate() {
     let bindings = || {
@@ -175,7 +176,8 @@ fn whatever_happens_in_whatever_order_no_failing_attestation_is_unlisted_or_pass
     }
 }
 
-/// The verdict on content once more: what fails, what is required of any of its names, and of the trail.
+/// Restates the verdict on content: failures, requirements of each of its names, and requirements of the
+/// trail.
 fn model(
     template: &Template,
     content: &str,
@@ -218,7 +220,7 @@ fn arbitrary_binding() -> impl Strategy<Value = Binding> {
 
 type Reports = (Vec<ReportedArtifact>, Vec<ReportedAttestation>);
 
-/// Artifacts and attestations with distinct places in the ledger.
+/// Artifacts and attestations with distinct ledger indexes.
 fn arbitrary_reports() -> impl Strategy<Value = Reports> {
     let artifacts = prop::collection::vec(("f[12]", "[xy]?", "(c[12])?"), 0..6);
     let fields = ("[abc]", any::<bool>(), arbitrary_binding(), any::<bool>());
@@ -239,7 +241,7 @@ fn arbitrary_reports() -> impl Strategy<Value = Reports> {
     })
 }
 
-/// Reports in the order of the ledger and in another one.
+/// Reports in ledger order and in another order.
 fn shuffled() -> impl Strategy<Value = (Reports, Reports)> {
     arbitrary_reports().prop_flat_map(|(artifacts, attestations)| {
         let mixed = (Just(artifacts.clone()).prop_shuffle(), Just(attestations.clone()).prop_shuffle());
@@ -315,7 +317,7 @@ proptest! {
         }
     }
 
-    /// The verdicts of all the functions, and of a model that looks at everything for everything.
+    /// All functions agree with a model that compares everything with everything.
     #[test]
     fn the_verdict_on_content_is_the_same_wherever_it_is_shown((artifacts, attestations) in arbitrary_reports()) {
         let template = template_of_names();
@@ -333,7 +335,7 @@ proptest! {
         }
     }
 
-    /// What an override is recorded to override is what the trail then shows as overridden by it.
+    /// An override is recorded with the same original that the trail then shows as overridden.
     #[test]
     fn an_override_is_of_what_the_trail_shows_that_it_overrides(
         (artifacts, attestations) in arbitrary_reports(), name in "[abc]", binding in arbitrary_binding()
@@ -354,7 +356,7 @@ proptest! {
         }
     }
 
-    /// Whatever was reported, nothing complies with a template that cannot be read, and every verdict says why.
+    /// Nothing complies with a template that cannot be read, and every verdict has the reason.
     #[test]
     fn nothing_complies_with_a_template_that_cannot_be_read(
         yaml in "\\PC{0,40}", (artifacts, attestations) in arbitrary_reports()
@@ -370,7 +372,7 @@ proptest! {
                 prop_assert_eq!(artifact.state_info.is_some(), artifact.artifact_id.is_some());
             }
         }
-        // All that a readable one would hold against the trail is held against it still.
+        // An unreadable template still counts every failure that a readable one would.
         let readable = evaluate(&Template::default(), BEGUN, &artifacts, &attestations);
         prop_assert!(readable.state != State::NonCompliant || status.state == State::NonCompliant);
     }

@@ -1,10 +1,10 @@
-//! What satisfies what a template asks for: by name, in its scope, of its type.
+//! Requirements are met by name, in their scope, and by type.
 
 use std::slice;
 
 use super::*;
 
-/// What a template may ask for, and what is reported of it.
+/// The types that a template may require, and the types that are reported.
 const ASKED: [&str; 9] =
     ["generic", "junit", "snyk", "pull_request", "jira", "sonar", "decision", "custom:a", "*"];
 const REPORTED: [&str; 9] =
@@ -15,7 +15,7 @@ fn bindings() -> [Binding; 3] {
     [Binding::Trail, on_artifact(), named("cli", COMMIT)]
 }
 
-/// Asks for `a` of this type where the binding leads.
+/// Returns a template that requires `a` of this type in the scope of the binding.
 fn asks_for(kind: &str, binding: &Binding) -> Template {
     let slot = json!([{"name": "a", "type": kind}]);
     let trail = match binding {
@@ -25,8 +25,8 @@ fn asks_for(kind: &str, binding: &Binding) -> Template {
     template(&json!({ "trail": trail }).to_string())
 }
 
-/// A line of a trail with the artifact `cli`, by what `a` says in its scope, and what that comes to for the trail and for
-/// the artifact.
+/// Returns the line of a trail with the artifact `cli`: the state of `a` in its scope, and the states of the
+/// trail and the artifact.
 fn trail_line(binding: &Binding, state: &str, a: &str) -> String {
     match binding {
         Binding::Trail => format!("{state} {a} cli:{state}"),
@@ -74,7 +74,7 @@ fn an_override_decides_in_its_scope_whatever_came_before() {
     let verdicts = [true, false];
     for binding in bindings() {
         for (original, replaced) in verdicts.into_iter().flat_map(|one| verdicts.map(|other| (one, other))) {
-            // Of whatever type: it is a decision about the slot.
+            // An override meets the requirement whatever its type, because it is a decision about the slot.
             for kind in ["generic", "junit"] {
                 let given = [
                     typed(kind, attestation("a", original, binding.clone(), 2)),
@@ -112,7 +112,7 @@ fn what_is_said_of_one_artifact_is_no_other_ones_and_what_is_said_of_the_trail_i
     let y = ReportedArtifact { fingerprint: "f2".to_owned(), ..artifact("y", 2) };
     let artifacts = [artifact("x", 1), y];
     let table = [
-        // On the trail, on `x`: what it comes to.
+        // The report on the trail, the report on `x`, and the result.
         (None, None, "INCOMPLETE t=? x:INCOMPLETE a=? y:INCOMPLETE"),
         (None, Some(true), "INCOMPLETE t=? x:INCOMPLETE a=true y:INCOMPLETE"),
         (None, Some(false), "NON-COMPLIANT t=? x:NON-COMPLIANT a=false y:INCOMPLETE"),
@@ -140,7 +140,7 @@ fn whatever_is_built_under_a_name_from_a_commit_has_what_was_said_of_them() {
         commit: commit.to_owned(),
         ..artifact("cli", index)
     };
-    // Built again it is other content, of the same name and commit.
+    // A rebuild is other content of the same name and commit.
     let artifacts = [of("f1", COMMIT, 3), of("f2", COMMIT, 4)];
     let failed = "NON-COMPLIANT bar=true cli:NON-COMPLIANT foo=false";
     for count in [1, 2] {
@@ -150,7 +150,7 @@ fn whatever_is_built_under_a_name_from_a_commit_has_what_was_said_of_them() {
         let status = evaluate_artifact(&sample(), artifact, &artifacts, &waiting);
         assert_eq!(status.state, ArtifactState::Reported(State::NonCompliant), "{}", artifact.fingerprint);
     }
-    // Of another commit it is free of them, as the one that it replaces was not.
+    // Content of another commit does not have them, unlike the content it replaces.
     let later = [artifacts.as_slice(), &[of("f3", "c2", 5)]].concat();
     check(&sample(), &later, &waiting, "INCOMPLETE bar=true cli:INCOMPLETE foo=?");
 }

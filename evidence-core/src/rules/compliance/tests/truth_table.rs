@@ -1,10 +1,10 @@
-//! Every case of four names against the rules, told once more.
+//! Compares every case of four names with a restatement of the rules.
 
 use super::*;
 
-/// Where a template of the truth table expects a name.
+/// The places where a template of the truth table may expect a name.
 const EXPECTED: [Option<Place>; 3] = [None, Some(Place::Trail), Some(Place::Artifact)];
-/// What was reported under a name: where, its verdict, and whether its type is the expected one.
+/// The reports of a name: scope, verdict, and whether the type is the expected one.
 const GIVEN: [Option<(Place, bool, bool)>; 7] = [
     None,
     Some((Place::Trail, true, true)),
@@ -25,7 +25,8 @@ enum Place {
 
 type Case = [(Option<Place>, Option<(Place, bool, bool)>); 4];
 
-/// Every combination of four names, expected and given everywhere. Names are interchangeable, so each comes once.
+/// Returns every combination of four names, expected and reported in every scope. Names are interchangeable,
+/// so each combination occurs once.
 fn cases() -> impl Iterator<Item = Case> {
     let per_name = EXPECTED.len() * GIVEN.len();
     let of = move |digit: usize| (EXPECTED[digit % EXPECTED.len()], GIVEN[digit / EXPECTED.len()]);
@@ -64,7 +65,7 @@ fn case_attestations(case: &Case) -> Vec<ReportedAttestation> {
         .collect()
 }
 
-/// The rules of the trail and the artifact once more, as plain queries about the case.
+/// Restates the rules of the trail and the artifact as plain queries about the case.
 fn oracle(case: &Case, expects_artifact: bool, reported: bool) -> (State, Option<ArtifactState>) {
     let fails_at =
         |place| case.iter().any(|(_, given)| matches!(given, Some((at, false, _)) if *at == place));

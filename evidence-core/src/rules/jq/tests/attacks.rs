@@ -1,4 +1,4 @@
-//! Programs that end a process, or keep a core or all memory, where jq or jaq runs them.
+//! Programs that crash jq or jaq, or make them use a whole core or all memory.
 
 use super::*;
 
@@ -56,7 +56,7 @@ fn what_grows_without_end_meets_a_limit() {
         "first(range(1e18) | select(. < 0))".to_owned(),
         "isempty(range(1e18) | empty)".to_owned(),
         "any(range(1e18); false)".to_owned(),
-        // Limits are nobody's to catch.
+        // Limits cannot be caught.
         "try ([range(1e18)]) catch true".to_owned(),
         "[range(1e18)]? // true".to_owned(),
         "([range(1e18)] // true)".to_owned(),
@@ -92,7 +92,7 @@ fn texts_that_overflow_a_parser_are_refused() {
         format!("{}1{}", "(".repeat(2000), ")".repeat(2000)),
         format!("{}1{}", "[".repeat(49), "]".repeat(49)),
         format!("\"{}1{}\"", "\\(\"".repeat(60), "\")".repeat(60)),
-        // What closes a bracket in a string closes none outside.
+        // A closing bracket in a string closes no bracket outside of it.
         format!("\"{}\" | {}1{}", ")".repeat(100), "(".repeat(60), ")".repeat(60)),
         format!("# {}\n{}1{}", ")".repeat(100), "(".repeat(60), ")".repeat(60)),
         format!("{}1", "- ".repeat(1900)),
@@ -150,7 +150,7 @@ fn a_pattern_reads_its_text_in_one_pass_or_is_refused() {
         let found = answer(&format!("test(\"{pattern}\")"), &text);
         assert!(found == "false" || found == "<limit fuel>", "{pattern}: {found}");
     }
-    // What a table would be too large for.
+    // A pattern whose table would be too large.
     let subject = r#"test("^(feat|fix)(\\(.+\\))?: .{1,50}$")"#;
     assert_eq!(answer(subject, "\"feat(api): more\""), "true");
     assert_eq!(answer(subject, "\"more\""), "false");
@@ -164,7 +164,7 @@ fn a_pattern_reads_its_text_in_one_pass_or_is_refused() {
     assert!(Filter::compile(&many(MAX_PATTERNS + 1)).is_err());
 }
 
-/// Programs that recurse, or loop, for ever: each meets a limit, also where nothing is optimised.
+/// Programs with infinite recursion or loops. Each reaches a limit, even in unoptimised builds.
 #[test]
 fn what_recurses_without_end_meets_a_limit() {
     let table = [
@@ -236,7 +236,7 @@ fn what_recurses_without_end_meets_a_limit() {
 
 #[test]
 fn deep_recursion_ends_without_the_end_of_a_stack() {
-    // As deep as calls may nest, in each form that nests differently.
+    // The maximum nesting depth of calls, in each form that nests differently.
     let table = [
         "def f: if . == 0 then 0 else (. - 1 | f) end; f",
         "def f($n): if $n == 0 then 0 else f($n - 1) end; f(.)",
@@ -263,7 +263,7 @@ fn deep_recursion_ends_without_the_end_of_a_stack() {
 
 #[test]
 fn finding_many_places_takes_steps_for_what_is_read() {
-    // Each place is decided at the end of the text alone.
+    // Each search is decided only at the end of the text.
     let text = format!("\"{}\"", "a".repeat(100_000));
     assert_eq!(answer("[match(\"a.*z|a\"; \"g\")] | length", &text), "<limit fuel>");
     assert_eq!(answer("gsub(\"a.*z|a\"; \"b\") | length", &text), "<limit fuel>");

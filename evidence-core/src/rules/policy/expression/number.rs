@@ -1,5 +1,5 @@
-//! Decimal numbers as texts, compared exactly however long they are: a version number or an id may exceed what a float
-//! tells apart.
+//! Decimal numbers as text, compared exactly at any length. A version number or an id may exceed the
+//! precision of a float.
 
 use std::cmp::Ordering;
 
@@ -7,14 +7,14 @@ use std::cmp::Ordering;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Decimal<'a> {
     is_negative: bool,
-    /// Without zeros in front.
+    /// Without leading zeros.
     whole: &'a str,
-    /// Without zeros at the end.
+    /// Without trailing zeros.
     fraction: &'a str,
 }
 
 impl<'a> Decimal<'a> {
-    /// The number that the whole text is, if it is one.
+    /// Parses the whole text as a number; returns `None` if it is not one.
     pub(super) fn read(text: &'a str) -> Option<Self> {
         let (is_negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
         let (whole, fraction) = match digits.split_once('.') {
@@ -27,7 +27,7 @@ impl<'a> Decimal<'a> {
             return None;
         }
         let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
-        // There is one zero.
+        // Negative zero equals zero.
         let is_negative = is_negative && !(whole.is_empty() && fraction.is_empty());
         Some(Self { is_negative, whole, fraction })
     }

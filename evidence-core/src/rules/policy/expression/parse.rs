@@ -1,5 +1,5 @@
-//! From the text of an expression to its tree: one token after the other, as deep as [`MAX_DEPTH`] and no deeper. `not`
-//! binds more tightly than `and`, that more tightly than `or`, and each less tightly than a comparison.
+//! Parses the text of an expression into a tree, token by token, down to [`MAX_DEPTH`]. In order of
+//! precedence: comparisons bind most tightly, then `not`, then `and`, then `or`.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use super::{Comparison, Expression, ExpressionError, Node, Operand, Reference, T
 use crate::name::TagKey;
 use crate::rules::pattern::Pattern;
 
-/// Expressions are no longer, in bytes.
+/// Maximum length of an expression in bytes.
 const MAX_LENGTH: usize = 4096;
 
-/// Parentheses and `not` nest no deeper.
+/// Maximum nesting depth of parentheses and `not`.
 const MAX_DEPTH: usize = 32;
 
-/// What the expressions of a policy may have together.
+/// The remaining limits that the expressions of a policy share.
 #[derive(Debug)]
 pub(in crate::rules::policy) struct Budget {
     parts: usize,
-    /// Of their texts.
+    /// Bytes of the expressions' texts.
     text_bytes: usize,
-    /// Of what their patterns are compiled into, and of what would have been too much.
+    /// Bytes of the compiled patterns, including those that were rejected as too large.
     pattern_bytes: usize,
 }
 
@@ -56,7 +56,7 @@ pub(super) fn parse(text: &str, budget: &mut Budget) -> Result<Expression, Expre
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token<'a> {
     End,
-    /// `and`, `flow`, `exists`, …, with what follows after dots: `flow.tags.risk-level`.
+    /// A name such as `and`, `flow` or `exists`, with its dotted suffix: `flow.tags.risk-level`.
     Word(&'a str),
     /// Without its quotes.
     Text(&'a str),
@@ -65,14 +65,14 @@ enum Token<'a> {
     Sign(&'static str),
 }
 
-/// What was parsed, before it is known what it is for.
+/// A parsed element whose use is not known yet.
 enum Parsed {
     Boolean(Node),
     Operand(Operand),
     List(Vec<Operand>),
 }
 
-/// What was parsed, and the byte where it begins.
+/// A parsed element, and the byte where it begins.
 type Placed = (Parsed, usize);
 
 const SIGNS: [&str; 11] = ["==", "!=", "<=", ">=", "<", ">", "(", ")", "[", "]", ","];
@@ -144,7 +144,7 @@ impl<'a> Parser<'a, '_> {
         Ok(())
     }
 
-    /// Goes on if this is the token.
+    /// Advances if this is the current token.
     fn take(&mut self, token: Token<'_>) -> Result<bool, ExpressionError> {
         let is_it = self.token == token;
         if is_it {
@@ -157,7 +157,7 @@ impl<'a> Parser<'a, '_> {
         if self.take(Token::Sign(sign))? { Ok(()) } else { Err(self.unexpected(&format!("'{sign}'"))) }
     }
 
-    /// Counts a part of the expression.
+    /// Counts a part of the expression against the budget.
     fn part<T>(&mut self, at: usize, part: T) -> Result<T, ExpressionError> {
         self.parts += 1;
         match self.budget.parts.checked_sub(1) {
@@ -273,7 +273,7 @@ impl<'a> Parser<'a, '_> {
         })
     }
 
-    /// What comes to the same whatever it is evaluated of is evaluated here.
+    /// Builds a comparison. A comparison of two constants is evaluated here.
     fn comparing(
         &self,
         left: Operand,
@@ -376,7 +376,7 @@ impl<'a> Parser<'a, '_> {
         Ok(reference)
     }
 
-    /// The items of a list, whose bracket is open.
+    /// Parses the items of a list after its opening bracket.
     fn list(&mut self) -> Result<Vec<Operand>, ExpressionError> {
         let mut items = Vec::new();
         while !self.take(Token::Sign("]"))? {
@@ -411,8 +411,8 @@ impl<'a> Parser<'a, '_> {
 }
 
 impl Parser<'_, '_> {
-    /// Compiles a pattern that begins here. One that is refused takes as much of what is left as one that is not may, for
-    /// it took as long.
+    /// Compiles a pattern that begins at `begin`. A rejected pattern uses as much of the budget as the
+    /// largest accepted one, because compiling it took as long.
     fn pattern(&mut self, pattern: &str, begin: usize) -> Result<Pattern, ExpressionError> {
         if self.budget.pattern_bytes == 0 {
             return Err(self.error(begin, TOO_LARGE.to_owned()));
@@ -430,7 +430,7 @@ const fn is_word(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_'
 }
 
-/// How many bytes at the beginning fit.
+/// Returns the length in bytes of the prefix whose characters all fit.
 fn span(text: &str, fits: impl Fn(char) -> bool) -> usize {
     text.find(|letter| !fits(letter)).unwrap_or(text.len())
 }

@@ -10,7 +10,7 @@ fn parse(text: &str) -> Expression {
     Expression::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// What the expression comes to of `datadog:7` in the flow `runner`, and of the same without a flow and a fingerprint.
+/// Evaluates the expression for `datadog:7` in the flow `runner`, and again without a flow and a fingerprint.
 fn of_both(text: &str) -> (Truth, Truth) {
     let tags = tags(&[
         ("kind", "build"),
@@ -34,7 +34,7 @@ fn an_expression_is_true_false_or_unknown_of_an_artifact_in_a_flow() {
     let table = [
         ("true", Y, Y),
         ("false", N, N),
-        // What the published examples have.
+        // Expressions of the published examples.
         (r#"flow.tags.kind == "build""#, Y, U),
         (r#"flow.name == "snyk-aws-prod-per-artifact""#, N, U),
         (r#"exists(flow.tags.env) and flow.tags.env != "aws-prod""#, N, U),
@@ -44,12 +44,12 @@ fn an_expression_is_true_false_or_unknown_of_an_artifact_in_a_flow() {
         ("flow.tags.priority < 3", N, U),
         ("exists(flow)", Y, N),
         ("not exists(flow)", N, Y),
-        // Either quote, and what is between them as it stands.
+        // Either kind of quote; the text between them is literal.
         ("flow.tags.kind == 'build'", Y, U),
         (r#"artifact.name == '"'"#, N, N),
         (r"matches(artifact.name, '\d$')", Y, Y),
         ("''==flow.tags.empty", Y, U),
-        // Whether a flow has something is unknown without a flow.
+        // Without a flow, it is unknown whether the flow has a property.
         ("flow.tags.key.with.dots == 'x'", Y, U),
         ("exists(flow.tags.empty)", Y, U),
         ("exists(flow.name)", Y, U),
@@ -58,7 +58,7 @@ fn an_expression_is_true_false_or_unknown_of_an_artifact_in_a_flow() {
         ("exists(artifact.fingerprint)", Y, N),
         ("exists(flow.tags.none)", N, U),
         ("not exists(flow.tags.none)", Y, U),
-        // Nothing is known of what is missing.
+        // A comparison with a missing value is unknown.
         ("flow.tags.none == flow.tags.none", U, U),
         ("flow.tags.none != flow.tags.none", U, U),
         ("flow.tags.none == ''", U, U),
@@ -79,7 +79,7 @@ fn an_expression_is_true_false_or_unknown_of_an_artifact_in_a_flow() {
         ("not matches(flow.name, '^critical')", Y, U),
         ("artifact.fingerprint != 'b'", Y, U),
         ("not artifact.fingerprint == 'b'", Y, U),
-        // Numbers, which a tag may be.
+        // Tags may be numbers.
         ("flow.tags.priority > 9", Y, U),
         ("flow.tags.priority > '9'", N, U),
         ("9 < flow.tags.priority", Y, U),
@@ -95,7 +95,7 @@ fn an_expression_is_true_false_or_unknown_of_an_artifact_in_a_flow() {
         ("flow.tags.empty <= 3", U, U),
         ("flow.tags.kind in [3]", U, U),
         ("flow.tags.kind in [3, 'build']", Y, U),
-        // One operand may decide whatever the other one is.
+        // One operand may decide the result, whatever the other one is.
         ("exists(flow.tags.none) and flow.tags.kind < 3", N, U),
         ("flow.tags.kind < 3 and exists(flow.tags.none)", N, U),
         ("exists(flow) or flow.tags.kind < 3", Y, U),
@@ -104,7 +104,7 @@ fn an_expression_is_true_false_or_unknown_of_an_artifact_in_a_flow() {
         ("not exists(flow) or flow.name != 'critical'", Y, Y),
         ("not (flow.tags.none > 3 and true)", U, U),
         ("not (flow.tags.none > 3 and false)", Y, Y),
-        // `not` before `and` before `or`.
+        // `not` binds before `and`, and `and` before `or`.
         ("true or false and false", Y, Y),
         ("(true or false) and false", N, N),
         ("not false or true", Y, Y),
@@ -114,7 +114,7 @@ fn an_expression_is_true_false_or_unknown_of_an_artifact_in_a_flow() {
         ("false or not false", Y, Y),
         ("(flow.name) == ('runner')", Y, U),
         ("true\nand\ttrue", Y, Y),
-        // What comes to the same of everything.
+        // Constants.
         ("1 < 2", Y, Y),
         ("'1' == 1.0", Y, Y),
         ("2 in [1, '2',]", Y, Y),
@@ -259,7 +259,7 @@ fn an_expression_is_bounded_in_length_depth_parts_and_patterns() {
     let pattern = "matches(flow.name, '(a|b|c)*abc.{6}')";
     let refused = (0..1000).find_map(|_| Expression::parse_within(pattern, &mut budget).err());
     assert_eq!(refused.expect("too many").text, "The policy's patterns are too large once compiled");
-    // What is refused was compiled, too, or began to be.
+    // A rejected pattern was compiled at least in part.
     let mut budget = Budget::default();
     let mut refusals = std::iter::repeat_with(|| {
         let pattern = "matches(flow.name, '((a{50}){50}){50}')";
@@ -317,7 +317,8 @@ fn any_expression() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..Default::default() })]
 
-    /// A text is refused, with a place in it, or it is an expression that has one value, and a reason only if it is unknown.
+    /// A text is rejected with a position, or it is an expression with one value. It has a reason only if it
+    /// is unknown.
     #[test]
     fn whatever_is_sent_is_refused_or_evaluated(text in prop_oneof![any_expression(), "\\PC{0,60}"], tag in "\\PC{0,4}") {
         match Expression::parse(&text) {
@@ -345,8 +346,8 @@ proptest! {
 }
 
 mod kleene {
-    //! The expressions evaluated once more by an evaluator that shares nothing with the one of the program: of a formula of its
-    //! own, in numbers, where false is 0, unknown 1 and true 2.
+    //! Evaluates the expressions a second time with an independent evaluator. It has its own formula type and
+    //! computes in numbers: false is 0, unknown is 1 and true is 2.
 
     use super::*;
 
@@ -371,7 +372,7 @@ mod kleene {
     enum Term {
         Text(&'static str),
         Number(i32),
-        /// As expressions spell it.
+        /// In the spelling of expressions.
         Reference(&'static str),
     }
 
@@ -408,7 +409,7 @@ mod kleene {
         }
     }
 
-    /// -1, 0 or 1; nothing where it is unknown.
+    /// Returns -1, 0 or 1, or `None` if it is unknown.
     fn order(one: &Term, other: &Term, world: &World) -> Option<i32> {
         let (left, right) = (one.text(world)?, other.text(world)?);
         let is_numeric = [one, other].iter().any(|term| matches!(term, Term::Number(_)));
@@ -510,7 +511,7 @@ mod kleene {
     fn atom() -> impl Strategy<Value = Atom> {
         use proptest::{collection::vec, sample::select};
         let sign = select(vec!["==", "!=", "<", "<=", ">", ">="]);
-        // Two literals may be a comparison that is refused.
+        // A comparison of two literals may be rejected.
         let compare = (term(), sign, term())
             .prop_filter("literals", |(left, _, right)| !(left.is_literal() && right.is_literal()));
         prop_oneof![

@@ -1,15 +1,15 @@
-//! Each sort of rule, in each state that an artifact can be in, with each outcome of its conditions, in none, one and
-//! several flows: what a policy says, rule by rule and flow by flow.
+//! Evaluates each kind of rule for each state of an artifact, with each value of its conditions, in no flow,
+//! one flow and several flows. The results are checked for each rule and flow.
 
 use super::*;
 
-/// What a rule comes to in each flow, by letter, and of all of them.
+/// A rule, the flows, the results of the rule in each flow as letters, and the result for all flows.
 type Row = (&'static str, &'static [&'static str], &'static str, Option<bool>);
 
-/// The attestations of a scope, and those of them that are decisions about a control.
+/// The attestations of a scope, and the decisions about a control among them.
 type Scope = (Vec<FlowAttestation>, Vec<FlowDecision>);
 
-/// The flows of the tables by name: their state, tags and attestations.
+/// Returns the flow of a table by name: its state, tags and attestations.
 fn context(name: &str) -> FlowContext {
     let one = |name: &str, kind: &str, is_compliant| FlowAttestation {
         name: name.to_owned(),
@@ -22,7 +22,7 @@ fn context(name: &str) -> FlowContext {
         is_compliant,
         index,
     };
-    // Those of the artifact, and those of its trail.
+    // The attestations of the artifact, and those of its trail.
     let (own, on_trail): (Scope, Scope) = match name {
         "good" => (
             (vec![one("unit", "junit", true), one("review", "custom:review", true)], vec![]),
@@ -32,7 +32,7 @@ fn context(name: &str) -> FlowContext {
             (vec![one("unit", "junit", false)], vec![]),
             (vec![one("go", "system:decision", false)], vec![decision("go", "C-1", false, 9)]),
         ),
-        // One of several that fit is compliant; the older decision is.
+        // One of several matching attestations is compliant, and so is the older decision.
         "mixed" => (
             (
                 vec![one("unit", "junit", false), one("go", "system:decision", true)],
@@ -43,7 +43,7 @@ fn context(name: &str) -> FlowContext {
                 vec![decision("stop", "C-1", false, 5), decision("on", "C-2", true, 7)],
             ),
         ),
-        // What the artifact's own attestations hide is compliant.
+        // The attestations that the artifact's own ones hide are compliant.
         "hidden" => (
             (
                 vec![
@@ -80,7 +80,7 @@ fn context(name: &str) -> FlowContext {
     FlowContext { tags: Arc::new(tags), attestations, ..flow(name, state) }
 }
 
-/// Checks what the rule in this place of a policy comes to.
+/// Checks the results of the rule at this position of a policy.
 fn check(place: usize, artifacts: impl Fn(&str) -> String, table: &[Row]) {
     for (rule, flows, letters, satisfied) in table {
         let policy = parse(&with(&artifacts(rule)));
@@ -97,7 +97,7 @@ fn check(place: usize, artifacts: impl Fn(&str) -> String, table: &[Row]) {
     }
 }
 
-/// As it is written in the tables.
+/// Returns the letter of a result in the tables.
 fn letter(kind: ResolutionKind) -> char {
     let text = json!(RuleOutcomes::of(&parse(&with("{attestations: [{type: junit}]}")), APP, &[]));
     assert_eq!(text, "--m");
@@ -125,10 +125,10 @@ fn provenance() {
         ("required: true", &[], "p", Some(false)),
         ("required: true", &["good"], "+", Some(true)),
         ("required: true", &["failed", "missing"], "++", Some(true)),
-        // Without a condition an exception waives nothing.
+        // An exception without a condition waives no rule.
         ("required: true, exceptions: [{}]", &[], "p", Some(false)),
         ("required: true, exceptions: [{if: null}]", &["good"], "+", Some(true)),
-        // One that looks at the artifact alone.
+        // An exception that uses only the artifact.
         ("required: true, exceptions: [{if: '${{ matches(artifact.name, \"^app:\") }}'}]", &[], "-", None),
         (
             "required: true, exceptions: [{if: '${{ matches(artifact.name, \"^db:\") }}'}]",
@@ -144,10 +144,10 @@ fn provenance() {
         ),
         ("required: true, exceptions: [{if: '${{ not exists(flow) }}'}]", &[], "-", None),
         ("required: true, exceptions: [{if: '${{ not exists(flow) }}'}]", &["good"], "+", Some(true)),
-        // Each flow for itself.
+        // Each flow is evaluated separately.
         ("required: true, exceptions: [{if: LOW}]", &["good", "failed"], "-+", Some(true)),
         ("required: true, exceptions: [{if: LOW}]", &["failed", "good"], "+-", Some(true)),
-        // An unknown exception waives nothing.
+        // An unknown exception waives no rule.
         ("required: true, exceptions: [{if: LOW}]", &["bare"], "+", Some(true)),
         ("required: true, exceptions: [{if: LOW}]", &["good", "bare"], "-+", Some(true)),
         ("required: true, exceptions: [{if: '${{ flow.name != \"critical\" }}'}]", &[], "p", Some(false)),
@@ -157,7 +157,7 @@ fn provenance() {
         ("required: true, exceptions: [{if: '${{ flow.tags.risk != \"high\" }}'}]", &[], "p", Some(false)),
         ("required: true, exceptions: [{if: '${{ not exists(flow.tags.risk) }}'}]", &[], "p", Some(false)),
         ("required: true, exceptions: [{if: LOW}]", &[], "p", Some(false)),
-        // A true one is enough, wherever it stands.
+        // One true exception is enough, at any position.
         (
             "required: true, exceptions: [{if: LOW}, {if: '${{ flow.name == \"bare\" }}'}]",
             &["bare"],
@@ -198,7 +198,7 @@ fn trail_compliance() {
             Some(false),
         ),
         ("required: true, exceptions: [{if: LOW}]", &["good", "failed", "bare"], "-t+", Some(false)),
-        // An unknown exception waives nothing.
+        // An unknown exception waives no rule.
         (
             "required: true, exceptions: [{if: '${{ not flow.tags.risk > 3 }}'}]",
             &["missing"],
@@ -237,7 +237,7 @@ fn attestations() {
         ("type: junit", &["good", "mixed"], "++", Some(true)),
         ("type: junit, must_be_compliant: false", &["good", "failed"], "++", Some(true)),
         ("type: junit, must_be_compliant: false", &["failed", "bare"], "+m", Some(false)),
-        // By name, of any type or of one.
+        // By name, with any type or one type.
         ("name: unit, type: '*'", &["good", "failed", "bare"], "+am", Some(false)),
         ("name: unit, type: junit", &["good", "mixed"], "+a", Some(false)),
         // The artifact's own attestation of a name hides the trail's, whatever its type.
@@ -254,14 +254,14 @@ fn attestations() {
         ("name: unit, type: snyk", &["good"], "m", Some(false)),
         ("name: review, type: junit", &["good"], "m", Some(false)),
         ("name: uni, type: '*'", &["good"], "m", Some(false)),
-        // Custom types, each for itself.
+        // Custom types are distinct from one another.
         ("type: custom:review", &["good"], "+", Some(true)),
         ("type: custom:revie", &["good"], "m", Some(false)),
         ("name: review, type: custom:review", &["good", "failed"], "+m", Some(false)),
-        // A decision is reported as `system:decision`; without a control any will do.
+        // A decision is reported as `system:decision`. A rule without a control accepts any decision.
         ("type: decision", &["good", "failed", "mixed", "bare"], "+a+m", Some(false)),
         ("name: go, type: decision", &["good", "failed", "mixed"], "+a+", Some(false)),
-        // Of those about a control the newest counts, whatever its name.
+        // Among decisions about a control the newest counts, whatever its name.
         ("type: decision, for_control: C-1", &["good", "failed", "mixed", "bare"], "+aam", Some(false)),
         ("name: go, type: decision, for_control: C-1", &["mixed"], "+", Some(true)),
         ("type: decision, for_control: C-2", &["mixed", "good"], "+m", Some(false)),
@@ -272,11 +272,11 @@ fn attestations() {
             Some(true),
         ),
         ("type: decision, for_control: C-9", &[], "m", Some(false)),
-        // Where the condition is false, nothing is asked.
+        // If the condition is false, the rule does not apply.
         ("type: snyk, if: LOW", &["failed"], "-", None),
         ("type: snyk, if: LOW", &["good", "failed"], "m-", Some(false)),
         ("type: junit, if: LOW", &["good", "failed", "bare"], "+-m", Some(false)),
-        // Where it is unknown, the rule applies.
+        // If the condition is unknown, the rule applies.
         ("type: junit, if: '${{ flow.name == \"good\" }}'", &[], "m", Some(false)),
         ("type: junit, if: '${{ flow.tags.risk == \"high\" }}'", &["failed", "bare"], "am", Some(false)),
         ("type: junit, if: '${{ flow.tags.risk > 3 }}'", &["good"], "+", Some(true)),
@@ -340,13 +340,13 @@ fn a_decision_that_a_newer_attestation_of_its_name_superseded_satisfies_nothing(
     let yes = report(1, Some("C-1"), true, false);
     let over = |is_compliant| report(2, None, is_compliant, true);
     type Case = (Vec<ReportedAttestation>, Option<(u64, bool)>, Option<(u64, bool)>);
-    // What was reported, and what counts of it about C-1 and about C-2.
+    // The reports, and the effective decisions about C-1 and about C-2.
     let table: [Case; 9] = [
         (vec![yes.clone()], Some((1, true)), None),
         (vec![yes.clone(), report(2, Some("C-1"), false, false)], Some((2, false)), None),
         (vec![yes.clone(), over(false)], Some((2, false)), None),
         (vec![report(1, Some("C-1"), false, false), over(true)], Some((2, true)), None),
-        // By a decision about another control, and by what is no decision.
+        // Superseded by a decision about another control, and by an attestation that is not a decision.
         (vec![yes.clone(), report(2, Some("C-2"), true, false)], None, Some((2, true))),
         (vec![yes.clone(), report(2, None, true, false)], None, None),
         (vec![yes.clone(), report(2, None, false, false), report(3, None, true, true)], None, None),
