@@ -7,10 +7,10 @@ use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnectio
 use evidence_store_postgres::{FsckReport, Options, PostgresStore};
 use evidence_test_postgres::SchemaName;
 
-/// How many stores are worked on at a time.
+/// The number of stores that are tested at a time.
 const LANES: u64 = 4;
 
-/// Whether all cases run. Otherwise a quarter of them does, chosen by `EVIDENCE_TEST_SEED`.
+/// Whether all cases run. Otherwise a quarter of them runs, chosen by `EVIDENCE_TEST_SEED`.
 fn is_thorough() -> bool {
     std::env::var_os("EVIDENCE_TEST_THOROUGH").is_some()
 }
@@ -20,7 +20,7 @@ fn seed() -> u64 {
         .map_or(1, |seed| seed.parse().expect("EVIDENCE_TEST_SEED is a number"))
 }
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers that are the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -44,10 +44,10 @@ async fn filled(check: &Check) -> (SchemaName, Arc<PostgresStore>) {
     (schema, store)
 }
 
-/// What is found in a store that a check has filled: every store follows from its ledgers.
+/// Checks that a store matches its ledgers after a check has filled it. Returns the report of `fsck`.
 async fn sound(check: &Check, store: &PostgresStore) -> FsckReport {
     let report = store.fsck().await.unwrap();
-    // Nobody keeps a terabyte for a test.
+    // The check does not store a terabyte of content.
     let missing = u64::from(check.name.ends_with("large_attachments_read_back"));
     assert_eq!((&*report.problems, report.missing_attachments), ([].as_slice(), missing), "{}", check.name);
     report
@@ -292,7 +292,7 @@ async fn every_tampering_is_named() {
             let check = dice.pick(&checks);
             let (schema, store) = filled(check).await;
             let before = sound(check, &store).await;
-            // What is missing already, or empty, tells nothing.
+            // Tampering would not show in an empty store, nor beside a missing attachment.
             if before.missing_attachments == 0 && before.entries > 0 {
                 let statement = tamper(&schema, &mut dice).await;
                 let report = store.fsck().await.unwrap();

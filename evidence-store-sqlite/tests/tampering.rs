@@ -8,12 +8,12 @@ use evidence_store_sqlite::rusqlite::Connection;
 use evidence_store_sqlite::{FsckReport, Sqlite};
 use tempfile::TempDir;
 
-/// How many rows are tampered with, each in a store of its own: a quarter unless all cases run.
+/// The number of tampered rows, each in a store of its own. Unless all cases run, it is a quarter of them.
 fn tamperings() -> u64 {
     if std::env::var_os("EVIDENCE_TEST_THOROUGH").is_some() { 320 } else { 80 }
 }
 
-/// What chooses the tamperings.
+/// Chooses the tampered rows.
 fn seed() -> u64 {
     std::env::var("EVIDENCE_TEST_SEED")
         .map_or(1, |seed| seed.parse().expect("EVIDENCE_TEST_SEED is a number"))
@@ -249,7 +249,7 @@ async fn the_tables_follow_from_the_ledger_and_whatever_is_lost_of_them_is_made_
         let file = directory.path().join(format!("{number}.db"));
         filled(&check, &file).await;
         let report = checked(&file).await;
-        // Nobody keeps a terabyte for a test.
+        // The check does not store a terabyte of content.
         let missing = u64::from(check.name.ends_with("large_attachments_read_back"));
         assert_eq!(
             (&*report.problems, report.missing_attachments),
@@ -308,7 +308,7 @@ async fn every_tampering_is_named() {
         std::fs::copy(&file, &copy).unwrap();
         let store = Sqlite::open(&copy).await.unwrap();
         let before = store.fsck().await.unwrap();
-        // What is missing already, or empty, tells nothing.
+        // Tampering would not show in an empty store, nor beside a missing attachment.
         if before.missing_attachments == 0 && before.entries > 0 {
             let statement = tamper(&copy, &mut dice);
             let FsckReport { problems, missing_attachments, .. } = store.fsck().await.unwrap();
