@@ -31,11 +31,11 @@ pub struct Action {
     pub targets: Vec<Target>,
     /// When it was created.
     pub created_at: Timestamp,
-    /// By whom.
+    /// The user or service account that created it.
     pub created_by: Actor,
     /// When it last changed.
     pub last_modified_at: Timestamp,
-    /// What a newer version of the program recorded beside.
+    /// Fields that a newer version of the program recorded.
     #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }

@@ -30,9 +30,9 @@ pub struct TargetInput {
     pub context: Option<SlackContextInput>,
     /// Of `EMAIL`: to whom.
     pub emails: Option<List<Mailbox, 100>>,
-    /// Passed over: the server knows this itself.
+    /// Ignored: the server determines this itself.
     pub last_success_at: Option<SentSeconds>,
-    /// Passed over: the server knows this itself.
+    /// Ignored: the server determines this itself.
     pub last_failure_at: Option<SentSeconds>,
 }
 

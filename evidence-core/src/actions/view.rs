@@ -30,7 +30,7 @@ pub struct ActionView {
     pub targets: Vec<TargetView>,
     /// What is told, in the order given.
     pub triggers: Vec<String>,
-    /// Who created it: the name of a user or service account.
+    /// The name of the user or service account that created it.
     pub created_by: String,
     /// Always false: there is no Slack app.
     pub is_created_from_slack_app: bool,
@@ -65,9 +65,9 @@ pub enum TargetView {
         webhook: &'static str,
         /// The form of what is posted: `1.0`.
         payload_version: &'static str,
-        /// When a notification was last delivered here, in epoch seconds.
+        /// When a notification was last delivered to this target, in epoch seconds.
         last_success_at: Option<Seconds>,
-        /// When an attempt last failed here, in epoch seconds.
+        /// When a delivery attempt to this target last failed, in epoch seconds.
         last_failure_at: Option<Seconds>,
     },
     /// A message of an incoming webhook of Slack.
@@ -79,9 +79,9 @@ pub enum TargetView {
         webhook: &'static str,
         /// The channel, as it was sent; null where it was not.
         context: Option<SlackContext>,
-        /// When a notification was last delivered here, in epoch seconds.
+        /// When a notification was last delivered to this target, in epoch seconds.
         last_success_at: Option<Seconds>,
-        /// When an attempt last failed here, in epoch seconds.
+        /// When a delivery attempt to this target last failed, in epoch seconds.
         last_failure_at: Option<Seconds>,
     },
     /// A mail.
@@ -91,9 +91,9 @@ pub enum TargetView {
         kind: &'static str,
         /// To whom.
         emails: Vec<String>,
-        /// When a notification was last delivered here, in epoch seconds.
+        /// When a notification was last delivered to this target, in epoch seconds.
         last_success_at: Option<Seconds>,
-        /// When an attempt last failed here, in epoch seconds.
+        /// When a delivery attempt to this target last failed, in epoch seconds.
         last_failure_at: Option<Seconds>,
     },
 }

@@ -37,7 +37,7 @@ pub struct AllowanceView {
     pub fingerprint: Fingerprint,
     /// When the artifact was allowed, in epoch seconds.
     pub timestamp: WholeSeconds,
-    /// Who allowed it: the name of a user or service account.
+    /// The name of the user or service account that allowed it.
     pub user_name: String,
     /// When the entry expires, in epoch seconds; left out where it does not.
     #[serde(skip_serializing_if = "Option::is_none")]

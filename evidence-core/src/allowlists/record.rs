@@ -18,7 +18,7 @@ pub struct Allowance {
     pub fingerprint: Fingerprint,
     /// The artifact's name.
     pub artifact_name: String,
-    /// Why.
+    /// The reason.
     pub description: String,
     /// When.
     pub at: Timestamp,

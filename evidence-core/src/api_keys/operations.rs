@@ -207,7 +207,7 @@ pub struct CreateApiKey {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "ApiKeyPostInput")]
 pub struct ApiKeyInput {
-    /// What the key is for.
+    /// A description of the key's purpose.
     pub description: KeyDescription,
     /// When the key expires, in epoch seconds: in the future, and not after the beginning of 2100. 0, null or left
     /// out: never.

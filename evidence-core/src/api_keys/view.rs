@@ -14,7 +14,7 @@ use crate::time::{Seconds, Timestamp, WholeSeconds};
 pub struct ApiKeyView {
     /// The key's id. It is no secret, and leads to the key in the paths of the API.
     pub id: Id,
-    /// What the key is for.
+    /// A description of the key's purpose.
     pub description: String,
     /// When the key was created, in epoch seconds.
     pub created_at: Seconds,

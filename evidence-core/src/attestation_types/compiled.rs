@@ -108,7 +108,7 @@ const BUDGET: usize = 64 << 20;
 /// A type without rules and schema takes about so many bytes all the same.
 const LEAST: usize = 1 << 10;
 
-/// A service remembers nothing at first.
+/// Returns an empty cache.
 pub(crate) const fn no_types() -> CompiledTypes {
     CompiledTypes::new(BUDGET)
 }
@@ -159,7 +159,7 @@ impl Compiled {
             .chain(self.summary.iter().filter_map(|(_, filter)| filter.as_ref().ok()))
     }
 
-    /// About how many bytes of memory it takes.
+    /// Returns its approximate size in memory, in bytes.
     fn bytes(&self) -> usize {
         let filters = self.all_filters().map(Filter::bytes).sum::<usize>();
         let texts = self.rules.iter().map(|(text, _)| text.len()).sum::<usize>();

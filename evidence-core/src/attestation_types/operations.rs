@@ -180,7 +180,7 @@ pub struct PostAttestationType {
 pub struct AttestationTypeInput {
     /// The type's name. One that exists gets a new version.
     pub name: AttestationTypeName,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: Option<Description>,
     /// How its data are evaluated: by nothing but the schema when left out.
     pub evaluator: Option<Evaluator>,

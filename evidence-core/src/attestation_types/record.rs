@@ -20,7 +20,7 @@ pub struct AttestationType {
     pub id: Id,
     /// Its name, unique in the organization.
     pub name: AttestationTypeName,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: Option<String>,
     /// The number of its latest version, from 1.
     pub version: u64,
@@ -28,11 +28,11 @@ pub struct AttestationType {
     pub archived: bool,
     /// When it was created.
     pub created_at: Timestamp,
-    /// By whom.
+    /// The user or service account that created it.
     pub created_by: Actor,
     /// When it last changed.
     pub last_modified_at: Timestamp,
-    /// What a newer version of the program recorded beside.
+    /// Fields that a newer version of the program recorded.
     #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }

@@ -64,7 +64,7 @@ pub struct VersionView {
     pub version: u64,
     /// When it was made, in epoch seconds.
     pub timestamp: Seconds,
-    /// Who made it: the name of a user or service account.
+    /// The name of the user or service account that made it.
     pub created_by: String,
     /// The JSON Schema, absent when there is none. It is JSON and not a string that holds JSON: the public clients
     /// either read it as the object it is or show its compact text as it came, and both are served by this.
@@ -73,7 +73,7 @@ pub struct VersionView {
     /// How the data are evaluated.
     #[schemars(with = "Evaluator")]
     pub evaluator: Value,
-    /// What of the data is shown; null where that was not told.
+    /// What of the data is shown; null if not given.
     #[schemars(with = "Option<List<SummaryItem>>")]
     pub summary: Option<Value>,
 }

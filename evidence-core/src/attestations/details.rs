@@ -91,7 +91,7 @@ pub enum Details {
     Custom(CustomDetails),
     /// A decision that stands in for the verdict of other attestations.
     Override(OverrideDetails),
-    /// Of a type that this version has no variant for.
+    /// A type that this version of the program does not know.
     Other(JsonText),
 }
 
@@ -184,7 +184,7 @@ pub struct CustomDetails {
 /// attestation that is reported later decides for itself again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OverrideDetails {
-    /// Why.
+    /// The reason.
     pub reason: String,
     /// The type of what is overridden, as its reporter named it; the type of the record, too.
     pub original_attestation_type: String,
@@ -496,7 +496,7 @@ pub enum DetailsView {
     },
     /// A decision that stands in for the verdict of other attestations.
     Override(OverrideDetails),
-    /// Of a type that this version has no variant for.
+    /// A type that this version of the program does not know.
     #[schemars(skip)]
     Other(JsonFields),
     /// Without long data: their key is null.

@@ -12,11 +12,11 @@ use crate::decode::{closed_in_requests, given};
 pub struct JiraItem {
     /// The issue's key, such as `ML-50`.
     pub issue_id: ShortText,
-    /// Where it can be looked at.
+    /// The URL of its page.
     pub issue_url: Address,
     /// Whether Jira has it.
     pub issue_exists: bool,
-    /// What Jira says of it; absent where that was not reported.
+    /// What Jira says of it; absent if not reported.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "FreeForm")]
     pub issue_fields: Option<FreeForm>,

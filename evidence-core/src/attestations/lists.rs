@@ -57,13 +57,13 @@ pub struct GetAttestations {
     pub kind: List<TypeFilter, 100>,
     /// Whether to list those that are compliant, or those that are not; all of them when left out.
     pub is_compliant: Option<bool>,
-    /// Lists those that the ledger recorded then or later, in epoch seconds.
+    /// Lists entries recorded at this time or later, in epoch seconds.
     pub from_timestamp: Option<SentSeconds>,
-    /// Lists those that the ledger recorded then or before, in epoch seconds.
+    /// Lists entries recorded at this time or before, in epoch seconds.
     pub to_timestamp: Option<SentSeconds>,
     /// Where to go on, as `_links.next` has it; from the newest on when left out.
     pub after: Option<Text<MAX_CURSOR>>,
-    /// Attestations a page: 20 when left out.
+    /// Attestations per page. Defaults to 20.
     pub per_page: Option<PerPage<100>>,
 }
 
@@ -501,13 +501,13 @@ pub struct GetFlowAttestations {
     pub org: OrgName,
     /// The flow's name.
     pub flow_name: FlowName,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Attestations a page: 20 when left out.
+    /// Attestations per page. Defaults to 20.
     pub per_page: Option<PerPage<100>>,
-    /// Lists those that the ledger recorded then or later, in epoch seconds.
+    /// Lists entries recorded at this time or later, in epoch seconds.
     pub from_timestamp: Option<SentSeconds>,
-    /// Lists those that the ledger recorded then or before, in epoch seconds.
+    /// Lists entries recorded at this time or before, in epoch seconds.
     pub to_timestamp: Option<SentSeconds>,
 }
 

@@ -83,9 +83,9 @@ impl<C> PostAttestation<C> {
 pub struct AttestationBase {
     /// The attestation's name, by which the template asks for it.
     pub attestation_name: AttestationName,
-    /// Where it comes from, such as the address of the build.
+    /// The URL of its origin, such as the build.
     pub origin_url: Option<WebUrl>,
-    /// What it says, for people.
+    /// A description for readers.
     pub description: Option<Description>,
     /// The SHA-256 of the artifact that it is about, which was reported to the trail before.
     pub artifact_fingerprint: Option<Fingerprint>,
@@ -94,13 +94,13 @@ pub struct AttestationBase {
     pub target_artifacts: Option<List<AttestationName, 1>>,
     /// The commit that it is about.
     pub git_commit_info: Option<GitCommit>,
-    /// The repository that it comes from; it is listed among the repos of the organization from then on.
+    /// The repository that it comes from. The report adds it to the organization's repos.
     pub repo_info: Option<RepoInfo>,
-    /// Labelled links: label to address and, optionally, the fingerprint of what is there.
+    /// Labelled links: label to URL and, optionally, the fingerprint of the linked content.
     pub external_urls: Option<ExternalUrls>,
     /// Labelled remarks.
     pub annotations: Option<Annotations>,
-    /// Anything the reporter wants kept along.
+    /// Free-form data to record with it.
     pub user_data: Option<UserData>,
 }
 

@@ -64,7 +64,7 @@ where
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct PullRequest {
-    /// Where it can be looked at.
+    /// The URL of its page.
     pub url: Address,
     /// Its state in the host's words: `MERGED`, `open`, ….
     pub state: ShortText,
@@ -209,23 +209,23 @@ impl<'de> Deserialize<'de> for Approver {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PullRequestView {
-    /// Where it can be looked at.
+    /// The URL of its page.
     pub url: Address,
     /// Its state in the host's words: `MERGED`, `open`, ….
     pub state: ShortText,
-    /// Its title; null where that was not reported.
+    /// Its title; null if not reported.
     pub title: Option<LongText>,
-    /// Who opened it; null where that was not reported.
+    /// Who opened it; null if not reported.
     pub author: Option<ShortText>,
-    /// The branch with the change; null where that was not reported.
+    /// The branch with the change; null if not reported.
     pub head_ref: Option<ShortText>,
-    /// The branch that it goes to; null where that was not reported.
+    /// The branch that it goes to; null if not reported.
     pub base_ref: Option<ShortText>,
-    /// The commit that it was merged with: 40 hex digits, or `""`; null where that was not reported.
+    /// The commit that it was merged with: 40 hex digits, or `""`; null if not reported.
     pub merge_commit: Option<MergeCommit>,
-    /// When it was opened, in epoch seconds; null where that was not reported.
+    /// When it was opened, in epoch seconds; null if not reported.
     pub created_at: Option<WholeSeconds>,
-    /// When it was merged, in epoch seconds; null where that was not reported.
+    /// When it was merged, in epoch seconds; null if not reported.
     pub merged_at: Option<WholeSeconds>,
     /// Who reviewed it.
     pub approvers: Vec<ApproverView>,
@@ -242,9 +242,9 @@ pub struct ApproverView {
     pub username: ShortText,
     /// The same as `username`.
     pub author: ShortText,
-    /// What was said of it in the host's words: `APPROVED`, …; null where that was not reported.
+    /// What was said of it in the host's words: `APPROVED`, …; null if not reported.
     pub state: Option<ShortText>,
-    /// When that was said, in epoch seconds; null where that was not reported.
+    /// When that was said, in epoch seconds; null if not reported.
     pub timestamp: Option<WholeSeconds>,
 }
 
@@ -256,23 +256,23 @@ pub struct PullRequestCommit {
     pub sha1: ShortText,
     /// The same as `sha1`.
     pub sha: ShortText,
-    /// Its message; null where that was not reported.
+    /// Its message; null if not reported.
     pub message: Option<CommitMessage>,
-    /// Its author, as `Name <mail>`; null where that was not reported.
+    /// Its author, as `Name <mail>`; null if not reported.
     pub author: Option<ShortText>,
-    /// The author's account name at the host; null where that was not reported.
+    /// The author's account name at the host; null if not reported.
     pub author_username: Option<ShortText>,
-    /// The branch it is on; null where that was not reported.
+    /// The branch it is on; null if not reported.
     pub branch: Option<ShortText>,
-    /// When it was made, in epoch seconds; null where that was not reported.
+    /// When it was made, in epoch seconds; null if not reported.
     pub timestamp: Option<WholeSeconds>,
-    /// Where it can be looked at; null where that was not reported.
+    /// Where it can be looked at; null if not reported.
     pub url: Option<Address>,
-    /// Its parents' hashes; null where they were not reported.
+    /// Its parents' hashes; null if not reported.
     pub parents: Option<List<ShortText>>,
-    /// Whether the host verified its signature; null where that was not reported.
+    /// Whether the host verified its signature; null if not reported.
     pub verified: Option<bool>,
-    /// What the host says of its signature; null where that was not reported.
+    /// The state of its signature, in the host's words; null if not reported.
     pub signature_state: Option<ShortText>,
 }
 

@@ -32,11 +32,11 @@ pub struct Attestation {
     pub kind: String,
     /// Its verdict, decided when it was recorded.
     pub is_compliant: bool,
-    /// What it is about.
+    /// Its description.
     pub binding: Binding,
     /// What it says.
     pub description: Option<String>,
-    /// Where it came from.
+    /// The URL of its origin, as reported.
     pub origin_url: String,
     /// The commit it is for.
     pub git_commit_info: Option<GitCommit>,
@@ -48,7 +48,7 @@ pub struct Attestation {
     pub external_urls: Option<ExternalUrls>,
     /// Remarks.
     pub annotations: Option<Annotations>,
-    /// Whatever the reporter added.
+    /// Free-form data from the reporter.
     pub user_data: JsonText,
     /// The part that belongs to the type; without its data where they are long.
     pub details: Details,
@@ -61,7 +61,7 @@ pub struct Attestation {
     pub evidence: Option<Attachment>,
     /// When it was reported.
     pub created_at: Timestamp,
-    /// By whom.
+    /// The user or service account that created it.
     pub created_by: Actor,
 }
 

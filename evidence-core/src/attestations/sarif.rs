@@ -85,7 +85,7 @@ struct Driver {
     /// What it looks for.
     #[serde(default)]
     rules: Option<List<Descriptor, 100_000>>,
-    /// What it notifies of.
+    /// The events that it notifies of.
     #[serde(default)]
     notifications: Option<List<Descriptor, 100_000>>,
 }
@@ -95,7 +95,7 @@ struct Extension {
     /// What it looks for.
     #[serde(default)]
     rules: Option<List<Descriptor, 100_000>>,
-    /// What it notifies of.
+    /// The events that it notifies of.
     #[serde(default)]
     notifications: Option<List<Descriptor, 100_000>>,
 }

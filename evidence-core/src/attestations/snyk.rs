@@ -111,13 +111,13 @@ pub struct ProjectFindings {
     pub medium_count: i64,
     /// How many are of high severity.
     pub high_count: i64,
-    /// The findings of low severity; absent where they were not reported.
+    /// The findings of low severity; absent if not reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low: Option<Findings>,
-    /// Those of medium severity; absent where they were not reported.
+    /// Those of medium severity; absent if not reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub medium: Option<Findings>,
-    /// Those of high severity; absent where they were not reported.
+    /// Those of high severity; absent if not reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high: Option<Findings>,
 }

@@ -10,10 +10,10 @@ use crate::bounded::{Address, AnyJson, List, LongText, ShortText};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SonarResults {
-    /// The server that analysed; null where that was not reported.
+    /// The server that analysed; null if not reported.
     #[serde(default)]
     pub server_url: Option<Address>,
-    /// The server's id of the task; null where that was not reported.
+    /// The server's id of the task; null if not reported.
     #[serde(default)]
     pub task_id: Option<ShortText>,
     /// What became of the task, in the server's words; null where that was not reported. Anything but `SUCCESS` is not
@@ -24,15 +24,15 @@ pub struct SonarResults {
     pub analysed_at: ShortText,
     /// The commit that was analysed.
     pub revision: ShortText,
-    /// When the status of the quality gate changed, in the server's words; null where that was not reported.
+    /// When the status of the quality gate changed, in the server's words; null if not reported.
     #[serde(default)]
     pub changed_at: Option<ShortText>,
     /// The project.
     pub project: SonarProject,
-    /// The branch that was analysed; absent where that was not reported.
+    /// The branch that was analysed; absent if not reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<AnyJson>,
-    /// The pull request that was analysed; absent where that was not reported.
+    /// The pull request that was analysed; absent if not reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pull_request: Option<AnyJson>,
     /// The quality gate, which decides; null where the project has none.
@@ -49,14 +49,14 @@ pub struct SonarProject {
     pub name: ShortText,
     /// Its key.
     pub key: LongText,
-    /// Where it can be looked at.
+    /// The URL of its page.
     pub url: Address,
 }
 
 /// A quality gate, and whether the code passed it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QualityGate {
-    /// Its name; null where that was not reported.
+    /// Its name; null if not reported.
     #[serde(default)]
     pub name: Option<ShortText>,
     /// `OK` where the code passed it, which a condition that is not met contradicts; anything else is not compliant.
@@ -77,10 +77,10 @@ pub struct QualityGateCondition {
     pub operator: ShortText,
     /// Whether it is met, in the server's words.
     pub status: ShortText,
-    /// The metric's value; null where that was not reported.
+    /// The metric's value; null if not reported.
     #[serde(default)]
     pub value: Option<ShortText>,
-    /// Whether it is about new code alone; null where that was not reported.
+    /// Whether it is about new code alone; null if not reported.
     #[serde(default)]
     pub on_leak_period: Option<bool>,
 }

@@ -24,13 +24,13 @@ pub struct AttestationRow {
     pub name: String,
     /// Its type; an override has the type of what it overrides.
     pub kind: String,
-    /// Its verdict.
+    /// Whether it is compliant.
     pub is_compliant: bool,
     /// Of an override, of an earlier attestation or of none: who overrides it and why ([`Attestation::override_info`]).
     pub override_info: Option<Arc<str>>,
     /// The identifier of the control that it is a decision about.
     pub control: Option<String>,
-    /// What it is about.
+    /// Its description.
     pub binding: Binding,
     /// The commit that it names itself; an empty text where it does not name it in full.
     pub commit: Option<String>,
@@ -71,11 +71,11 @@ pub struct DecisionRow {
     pub is_compliant: bool,
     /// The number of the control's latest version when it was decided; nothing where there was no such control.
     pub control_version: Option<u64>,
-    /// What it is about.
+    /// Its description.
     pub binding: Binding,
     /// When it was reported.
     pub at: Timestamp,
-    /// Who reported it: the name of a user or service account.
+    /// The name of the user or service account that reported it.
     pub by: String,
 }
 
@@ -128,7 +128,7 @@ pub struct ListedAttestation {
     pub name: String,
     /// Its type.
     pub kind: String,
-    /// Its verdict.
+    /// Whether it is compliant.
     pub is_compliant: bool,
     /// When it was recorded: the time of its entry, which no later entry's is before.
     pub at: Timestamp,

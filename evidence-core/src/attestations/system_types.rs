@@ -25,7 +25,7 @@ pub struct ListSystemAttestationTypes {}
 pub struct SystemTypeView {
     /// The name that an attestation gives as its `type_name`.
     pub name: &'static str,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: &'static str,
     /// Its versions, newest first.
     pub versions: Vec<SystemTypeVersionView>,

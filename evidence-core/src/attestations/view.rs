@@ -40,9 +40,9 @@ pub struct AttestationView {
     pub attestation_id: Id,
     /// The verdict, reached when it was recorded.
     pub is_compliant: bool,
-    /// Where it comes from, such as the address of the build; `""` where that was not told.
+    /// The URL of its origin, such as the build; `""` if not given.
     pub origin_url: String,
-    /// What it says, for people.
+    /// A description for readers.
     pub description: Option<String>,
     /// The SHA-256 of the artifact that it is about; null where it is about the trail, or about an artifact that was
     /// not reported yet when this was recorded: then `target_artifacts` and the commit name it.
@@ -54,7 +54,7 @@ pub struct AttestationView {
     pub git_commit_info: Option<GitCommitInfo>,
     /// The repository that it was reported from.
     pub repo_info: Option<RepoInfo>,
-    /// Labelled links: label to address and, optionally, the fingerprint of what is there.
+    /// Labelled links: label to URL and, optionally, the fingerprint of the linked content.
     pub external_urls: Option<ExternalUrls>,
     /// Labelled remarks.
     pub annotations: Option<Annotations>,
@@ -64,7 +64,7 @@ pub struct AttestationView {
     pub evidence_archive_fingerprint: Option<Fingerprint>,
     /// The files that came with it.
     pub attachments: Vec<AttachmentView>,
-    /// What the reporter wants kept along: an object or a list.
+    /// Free-form data from the reporter: an object or a list.
     pub user_data: JsonText,
     /// When it was recorded, in epoch seconds.
     pub created_at: Seconds,
@@ -81,11 +81,11 @@ pub struct AttestationView {
     pub flow_name: String,
     /// The trail it was reported to.
     pub trail_name: String,
-    /// Who reported it: the name of a user or service account.
+    /// The name of the user or service account that reported it.
     pub reported_by: String,
     /// Always false: audit packages cannot be downloaded yet.
     pub has_audit_package: bool,
-    /// Where to go from here.
+    /// Links to this page and its neighbours.
     #[serde(rename = "_links")]
     pub links: AttestationLinks,
 }

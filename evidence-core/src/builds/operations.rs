@@ -29,7 +29,7 @@ use crate::trails::store::TrailLabel;
 pub struct ListBuilds {
     /// The organization's name.
     pub org: OrgName,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
     /// Builds a page: 15 when left out. With 0 they are counted and none is shown.
     pub per_page: Option<PerPage<50, 0>>,
@@ -40,9 +40,9 @@ pub struct ListBuilds {
     pub repo_name: Option<ShortText>,
     /// Narrows the list to the repo with this id here.
     pub repo_inner_id: Option<ShortText>,
-    /// Recorded then or later, in epoch seconds: 28 days before `end_ts` when left out.
+    /// The start of the range, inclusive, in epoch seconds. Defaults to 28 days before `end_ts`.
     pub start_ts: Option<SentSeconds>,
-    /// Recorded then or before, in epoch seconds: now when left out.
+    /// The end of the range, inclusive, in epoch seconds. Defaults to now.
     pub end_ts: Option<SentSeconds>,
 }
 
@@ -154,9 +154,9 @@ pub struct GetBuildStatistics {
     pub repo_name: Option<ShortText>,
     /// Narrows the builds to the repo with this id here.
     pub repo_inner_id: Option<ShortText>,
-    /// Recorded then or later, in epoch seconds: 28 days before `end_ts` when left out.
+    /// The start of the range, inclusive, in epoch seconds. Defaults to 28 days before `end_ts`.
     pub start_ts: Option<SentSeconds>,
-    /// Recorded then or before, in epoch seconds: now when left out.
+    /// The end of the range, inclusive, in epoch seconds. Defaults to now.
     pub end_ts: Option<SentSeconds>,
 }
 

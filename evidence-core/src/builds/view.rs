@@ -22,11 +22,11 @@ pub struct BuildView {
     pub fingerprint: Fingerprint,
     /// The flow it was reported to.
     pub flow_name: String,
-    /// The trail it was reported to; `""` for a report to a flow as a whole.
+    /// The name of the trail that it was reported to; `""` for a report to a flow as a whole.
     pub trail_name: String,
     /// The repo that it was reported from; null where the report names none.
     pub repo_info: Option<BuildRepo>,
-    /// Where to go from here.
+    /// Links to this page and its neighbours.
     pub _links: BuildLinks,
 }
 
@@ -37,7 +37,7 @@ pub struct BuildView {
 pub struct BuildRepo {
     /// Its name, with its owner: `owner/repo`.
     pub name: String,
-    /// Its id at the host; `""` where that was not reported.
+    /// Its id at the host; `""` if not reported.
     pub repo_id: String,
 }
 
@@ -69,7 +69,7 @@ pub struct BuildList {
     pub _links: PageLinks,
     /// This page's number, from 1.
     pub page: u64,
-    /// Builds a page, as asked.
+    /// Builds per page, as requested.
     pub per_page: u64,
     /// Number of pages; 0 where a page has no builds.
     pub total_pages: u64,
@@ -83,9 +83,9 @@ pub struct BuildList {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct BuildStatistics {
-    /// Where the window begins, in epoch seconds.
+    /// The start of the window, in epoch seconds.
     pub start_ts: Seconds,
-    /// Where it ends, in epoch seconds.
+    /// The end of the window, in epoch seconds.
     pub end_ts: Seconds,
     /// Number of builds in the window.
     pub count: u64,

@@ -28,9 +28,9 @@ pub struct GetControlCoverage {
     pub org: OrgName,
     /// The control's identifier.
     pub identifier: ControlIdentifier,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Environments a page: 15 when left out.
+    /// Environments per page. Defaults to 15.
     pub per_page: Option<PerPage<100>>,
     /// A substring of the environment's name, whatever its case.
     pub search: Option<ShortText>,
@@ -50,7 +50,7 @@ pub struct ControlCoverage {
     pub coverage_percent: f64,
     /// This page's number, from 1.
     pub page: u64,
-    /// Environments a page, as asked.
+    /// Environments per page, as requested.
     pub per_page: u64,
     /// Number of pages.
     pub total_pages: u64,

@@ -36,9 +36,9 @@ pub struct ListControlDecisions {
     pub org: OrgName,
     /// The control's identifier.
     pub identifier: ControlIdentifier,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Decisions a page: 15 when left out.
+    /// Decisions per page. Defaults to 15.
     pub per_page: Option<PerPage<100>>,
     /// Whether to list those that are compliant, or those that are not, as they were decided: superseded ones, too. All of them
     /// when left out.
@@ -74,7 +74,7 @@ pub struct ControlDecisionSummary {
     pub control_version: Option<u64>,
     /// When it was recorded, in epoch seconds.
     pub created_at: Seconds,
-    /// Who reported it: the name of a user or service account.
+    /// The name of the user or service account that reported it.
     pub created_by: String,
     /// The id of the flow.
     pub flow_id: Id,
@@ -107,7 +107,7 @@ pub struct ControlDecision {
 pub struct ControlDecisionList {
     /// This page's number, from 1.
     pub page: u64,
-    /// Decisions a page, as asked.
+    /// Decisions per page, as requested.
     pub per_page: u64,
     /// Number of pages.
     pub total_pages: u64,

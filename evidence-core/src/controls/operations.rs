@@ -48,15 +48,15 @@ impl Context<'_> {
 pub struct ListControls {
     /// The organization's name.
     pub org: OrgName,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Controls a page: 15 when left out.
+    /// Controls per page. Defaults to 15.
     pub per_page: Option<PerPage<100>>,
-    /// By name: `asc` (when left out) or `desc`.
+    /// The order by name: `asc` (the default) or `desc`.
     pub sort_direction: Option<SortDirection>,
     /// A substring of the name or of the identifier, whatever its case.
     pub search: Option<ShortText>,
-    /// `key` or `key:value`; repeatable, all must match.
+    /// `key` or `key:value`. Repeatable; all must match.
     #[serde(default)]
     pub tag: List<TagText>,
     /// Whether to list the archived controls in place of the others: false when left out.
@@ -131,7 +131,7 @@ pub struct ControlInput {
     pub name: ShortText,
     /// What it demands.
     pub description: Option<Description>,
-    /// Where to read more: what each link is called, and its address.
+    /// Links to further reading: label to URL.
     pub links: Option<ControlLinks>,
 }
 
@@ -396,9 +396,9 @@ pub struct ListControlVersions {
     pub org: OrgName,
     /// The control's identifier.
     pub identifier: ControlIdentifier,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Versions a page: 15 when left out.
+    /// Versions per page. Defaults to 15.
     pub per_page: Option<PerPage<100>>,
     /// By number: `desc` (when left out) or `asc`.
     pub sort_direction: Option<SortDirection>,

@@ -28,7 +28,7 @@ pub struct Control {
     pub name: String,
     /// What it demands.
     pub description: String,
-    /// Where to read more: what each link is called, and its address.
+    /// Links to further reading: label to URL.
     pub links: BTreeMap<String, String>,
     /// The number of its latest version, from 1.
     pub version: u64,
@@ -38,11 +38,11 @@ pub struct Control {
     pub tags: Tags,
     /// When it was created.
     pub created_at: Timestamp,
-    /// By whom.
+    /// The user or service account that created it.
     pub created_by: Actor,
     /// When its latest version was made.
     pub last_modified_at: Timestamp,
-    /// What a newer version of the program recorded beside.
+    /// Fields that a newer version of the program recorded.
     #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }
@@ -60,7 +60,7 @@ pub struct ControlVersion {
     pub name: String,
     /// What it demanded.
     pub description: String,
-    /// Where to read more: what each link was called, and its address.
+    /// Links to further reading: label to URL.
     pub links: BTreeMap<String, String>,
     /// What made it.
     pub status: ControlStatus,

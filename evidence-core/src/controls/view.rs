@@ -27,13 +27,13 @@ pub struct ControlSummary {
     pub name: String,
     /// What it demands; empty where nothing was said.
     pub description: String,
-    /// Where to read more: what each link is called, and its address.
+    /// Links to further reading: label to URL.
     pub links: BTreeMap<String, String>,
     /// The number of its latest version, from 1.
     pub version: u64,
     /// When it was created, in epoch seconds.
     pub created_at: Seconds,
-    /// Who created it: the name of a user or service account.
+    /// The name of the user or service account that created it.
     pub created_by: String,
     /// Its tags: key to value.
     pub tags: Tags,
@@ -83,7 +83,7 @@ impl ControlView {
 pub struct ControlList {
     /// This page's number, from 1.
     pub page: u64,
-    /// Controls a page, as asked.
+    /// Controls per page, as requested.
     pub per_page: u64,
     /// Number of pages.
     pub total_pages: u64,
@@ -130,11 +130,11 @@ pub struct ControlVersionView {
     pub name: String,
     /// What it demanded; empty where nothing was said.
     pub description: String,
-    /// Where to read more: what each link was called, and its address.
+    /// Links to further reading: label to URL.
     pub links: BTreeMap<String, String>,
     /// When the version was made, in epoch seconds.
     pub created_at: Seconds,
-    /// Who made it: the name of a user or service account.
+    /// The name of the user or service account that made it.
     pub created_by: String,
     /// What made it.
     pub status: ControlStatus,
@@ -162,7 +162,7 @@ impl ControlVersionView {
 pub struct ControlVersionList {
     /// This page's number, from 1.
     pub page: u64,
-    /// Versions a page, as asked.
+    /// Versions per page, as requested.
     pub per_page: u64,
     /// Number of pages.
     pub total_pages: u64,

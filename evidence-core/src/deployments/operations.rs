@@ -106,17 +106,17 @@ impl Paging<'_> {
 pub struct ListDeployments {
     /// The organization's name.
     pub org: OrgName,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Deployments a page: 15 when left out. With 0 they are counted and none is shown.
+    /// Deployments per page. Defaults to 15. With 0, returns the counts only.
     pub per_page: Option<PerPage<50, 0>>,
     /// Narrows the list to the repos of this name, of more than a thousand to the first.
     pub repo_name: Option<ShortText>,
     /// Narrows the list to this environment, or to the members of this logical one.
     pub env_name: Option<ShortText>,
-    /// Then or later, in epoch seconds: 28 days before `end_ts` when left out.
+    /// The start of the range, inclusive, in epoch seconds. Defaults to 28 days before `end_ts`.
     pub start_ts: Option<SentSeconds>,
-    /// Then or before, in epoch seconds: now when left out.
+    /// The end of the range, inclusive, in epoch seconds. Defaults to now.
     pub end_ts: Option<SentSeconds>,
 }
 
@@ -181,16 +181,16 @@ pub struct ListRepoDeployments {
     pub org: OrgName,
     /// The id that the repo has here.
     pub repo: ShortText,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Deployments a page: 15 when left out. With 0 they are counted and none is shown.
+    /// Deployments per page. Defaults to 15. With 0, returns the counts only.
     pub per_page: Option<PerPage<50, 0>>,
     /// Narrows the list to environments of these names; repeatable, any may match. Of a logical one its members count.
     #[serde(default)]
     pub env: List<ShortText, MAX_ENVIRONMENTS>,
-    /// Then or later, in epoch seconds: 28 days before `end_ts` when left out.
+    /// The start of the range, inclusive, in epoch seconds. Defaults to 28 days before `end_ts`.
     pub start_ts: Option<SentSeconds>,
-    /// Then or before, in epoch seconds: now when left out.
+    /// The end of the range, inclusive, in epoch seconds. Defaults to now.
     pub end_ts: Option<SentSeconds>,
 }
 
@@ -247,9 +247,9 @@ pub struct GetRepoDeploymentStatistics {
     /// Narrows the answer to environments of these names; repeatable. Of a logical one its members count.
     #[serde(default)]
     pub env: List<ShortText, MAX_ENVIRONMENTS>,
-    /// Then or later, in epoch seconds: 28 days before `end_ts` when left out.
+    /// The start of the range, inclusive, in epoch seconds. Defaults to 28 days before `end_ts`.
     pub start_ts: Option<SentSeconds>,
-    /// Then or before, in epoch seconds: now when left out.
+    /// The end of the range, inclusive, in epoch seconds. Defaults to now.
     pub end_ts: Option<SentSeconds>,
 }
 
@@ -308,9 +308,9 @@ pub struct ListEnvironmentDeployments {
     pub from: Option<SentTime>,
     /// Then or before, in ISO 8601: now when left out.
     pub to: Option<SentTime>,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Deployments a page: 50 when left out.
+    /// Deployments per page. Defaults to 50.
     pub page_size: Option<PerPage<100>>,
 }
 

@@ -36,7 +36,7 @@ pub struct DeploymentView {
     pub flow_name: String,
     /// The trail of that report; `""` without one.
     pub trail_name: String,
-    /// The commit that it was built from; `""` where that was not reported.
+    /// The commit that it was built from; `""` if not reported.
     pub git_commit: String,
     /// What it replaced: the other artifact of that flow that began to run there last before it, under the same name of the
     /// template where it has one; null where there was none.
@@ -45,7 +45,7 @@ pub struct DeploymentView {
     pub lead_time_seconds: Option<Seconds>,
     /// The repo that the report names; null where it names none.
     pub repo_info: Option<BuildRepo>,
-    /// Where to go from here.
+    /// Links to this page and its neighbours.
     pub _links: DeploymentLinks,
 }
 
@@ -71,7 +71,7 @@ pub struct DeploymentList {
     pub _links: PageLinks,
     /// This page's number, from 1.
     pub page: u64,
-    /// Deployments a page, as asked.
+    /// Deployments per page, as requested.
     pub per_page: u64,
     /// Number of pages; 0 where a page has no deployments.
     pub total_pages: u64,
@@ -88,7 +88,7 @@ pub struct DeploymentList {
 pub struct DeploymentPage {
     /// This page's number, from 1.
     pub page: u64,
-    /// Deployments a page, as asked.
+    /// Deployments per page, as requested.
     pub page_size: u64,
     /// Number of pages.
     pub total_pages: u64,
@@ -103,9 +103,9 @@ pub struct DeploymentPage {
 #[schemars(rename = "DeploymentFrequencyResponse")]
 #[non_exhaustive]
 pub struct DeploymentFrequency {
-    /// Where the window begins, in epoch seconds.
+    /// The start of the window, in epoch seconds.
     pub start_ts: Seconds,
-    /// Where it ends, in epoch seconds.
+    /// The end of the window, in epoch seconds.
     pub end_ts: Seconds,
     /// Number of deployments in the window.
     pub count: u64,
@@ -120,9 +120,9 @@ pub struct DeploymentFrequency {
 #[schemars(rename = "RepoDeploymentStatisticsResponse")]
 #[non_exhaustive]
 pub struct DeploymentStatistics {
-    /// Where the window begins, in epoch seconds.
+    /// The start of the window, in epoch seconds.
     pub start_ts: Seconds,
-    /// Where it ends, in epoch seconds.
+    /// The end of the window, in epoch seconds.
     pub end_ts: Seconds,
     /// Number of deployments in the window, to all of these environments; of more than 100,000 the newest are in the series.
     pub count: u64,

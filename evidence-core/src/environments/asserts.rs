@@ -140,11 +140,11 @@ pub struct AllowListing {
     pub allowlist_id: Id,
     /// The id of whoever allowed it.
     pub allowed_by_user_id: Id,
-    /// Who allowed it: the name of a user or service account.
+    /// The name of the user or service account that allowed it.
     pub allowed_by: String,
     /// When, in epoch seconds.
     pub timestamp: Seconds,
-    /// Why.
+    /// The reason.
     pub description: String,
     /// When it expires, in epoch seconds; left out where it does not.
     #[serde(skip_serializing_if = "Option::is_none")]

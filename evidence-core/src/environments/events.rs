@@ -37,9 +37,9 @@ pub struct ListEnvironmentEvents {
     pub org: OrgName,
     /// The environment's name.
     pub env_name: EnvironmentName,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Events a page: 15 when left out.
+    /// Events per page. Defaults to 15.
     pub per_page: Option<PerPage<100>>,
     /// The snapshots whose events are listed: one snapshot expression, or two separated by `..`, such as `5..10` or `~5..NOW`.
     /// `start` and `end` take its place, and go before it.
@@ -331,7 +331,7 @@ pub struct EventLink {
 }
 
 impl Event {
-    /// What happened.
+    /// The event.
     pub(super) fn annotation(&self) -> Annotation {
         annotation(&self.instance, self.exited, self.snapshot.0)
     }

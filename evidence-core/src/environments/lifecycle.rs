@@ -27,7 +27,7 @@ pub struct RenameEnvironment {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "RenameEnvironmentPutInput")]
 pub struct EnvironmentRenaming {
-    /// The name that it is to have, unique in the organization.
+    /// The new name, unique in the organization.
     pub new_name: EnvironmentName,
 }
 

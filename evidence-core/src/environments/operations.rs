@@ -139,12 +139,12 @@ pub struct PutEnvironment {
 pub struct EnvironmentInput {
     /// Its name, unique in the organization.
     pub name: EnvironmentName,
-    /// What it is; it never changes.
+    /// Its kind. It never changes.
     #[serde(rename = "type")]
     pub kind: EnvironmentKind,
     /// What it is for; an empty one keeps what is there.
     pub description: Description,
-    /// Kept and answered; it has no effect.
+    /// Recorded and returned. It has no effect.
     pub include_scaling: Option<bool>,
     /// Whether an artifact that was reported in no flow is non-compliant there, unless it is on the allowlist. Without policies
     /// one that was reported must be compliant in each of its flows. Left out, it stays as it was; a new environment
@@ -365,9 +365,9 @@ pub struct PatchEnvironment {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "UpdateEnvironmentPatchInput")]
 pub struct EnvironmentPatch {
-    /// What it is for.
+    /// A description of its purpose.
     pub description: Option<Description>,
-    /// Kept and answered; it has no effect.
+    /// Recorded and returned. It has no effect.
     pub include_scaling: Option<bool>,
     /// The members of a logical environment, by name. The list replaces the one before.
     pub included_environments: Option<List<ShortText>>,
@@ -523,9 +523,9 @@ pub(crate) async fn drop_archived(members: &mut Vec<Id>, cx: &Context<'_>) -> Re
 pub struct ListEnvironments {
     /// The organization's name.
     pub org: OrgName,
-    /// Which page, from 1.
+    /// The page number, from 1.
     pub page: Option<PageNumber>,
-    /// Environments a page: 15 when `page` alone is given.
+    /// Environments per page. Defaults to 15 if only `page` is given.
     pub per_page: Option<PerPage<50>>,
     /// What the list is sorted by; those equal in it, by name in the same direction.
     #[serde(default)]
@@ -533,7 +533,7 @@ pub struct ListEnvironments {
     /// The order: `asc` or `desc`.
     #[serde(default)]
     pub sort_direction: SortDirection,
-    /// Repeatable. There are no spaces yet, so that nothing is in any.
+    /// Repeatable. Spaces are not supported yet: any value gives an empty list.
     #[serde(default)]
     pub space_id: List<ShortText>,
     /// A substring of the name; case does not matter.
@@ -541,7 +541,7 @@ pub struct ListEnvironments {
     /// A type; repeatable, any may match.
     #[serde(default, rename = "type")]
     pub kind: List<EnvironmentKind>,
-    /// `key` or `key:value`; repeatable, all must match.
+    /// `key` or `key:value`. Repeatable; all must match.
     #[serde(default)]
     pub tag: List<TagText>,
 }

@@ -20,7 +20,7 @@ pub struct Environment {
     pub name: EnvironmentName,
     /// What it is.
     pub kind: EnvironmentKind,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: String,
     /// The members of a logical environment, in the order given.
     pub included: Vec<Id>,
@@ -35,11 +35,11 @@ pub struct Environment {
     pub tags: Tags,
     /// When it was created.
     pub created_at: Timestamp,
-    /// By whom.
+    /// The user or service account that created it.
     pub created_by: Actor,
     /// When its settings last changed.
     pub last_modified_at: Timestamp,
-    /// What a newer version of the program recorded beside.
+    /// Fields that a newer version of the program recorded.
     #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }

@@ -55,7 +55,7 @@ const UNRELATED: [&str; 6] = [
     "repo_reported",
 ];
 
-/// A service remembers nothing at first.
+/// Returns an empty cache.
 pub(crate) const fn no_evaluations() -> EvaluationCache {
     EvaluationCache::new(BUDGET)
 }
@@ -77,7 +77,7 @@ pub(crate) struct LastEvaluation {
     pub(crate) policies: Vec<VersionKey>,
     /// How many snapshots there were, and what the last one shows.
     pub(crate) open: (u64, Arc<OpenInstances>),
-    /// What ran.
+    /// The artifact that ran.
     pub(crate) artifacts: Evaluated,
     /// How many attestations were kept of each trail ([`Limits::evaluated_attestations`](crate::limits::Limits)).
     pub(crate) kept: BTreeMap<Id, usize>,

@@ -20,7 +20,7 @@ pub struct EnvironmentStatus {
     pub events: u64,
     /// When the latest one was taken.
     pub changed_at: Option<Timestamp>,
-    /// Its verdict.
+    /// Whether it is compliant.
     pub compliant: Option<bool>,
     /// When it was last reported on; reports that tell nothing new are noted once in
     /// [`Settings::heartbeat_interval`](crate::Settings::heartbeat_interval).

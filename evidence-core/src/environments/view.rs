@@ -36,10 +36,10 @@ pub struct EnvironmentView {
     pub org: OrgName,
     /// Its name, unique in the organization.
     pub name: EnvironmentName,
-    /// What it is; it never changes.
+    /// Its kind. It never changes.
     #[serde(rename = "type")]
     pub kind: EnvironmentKind,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: String,
     /// When its settings changed or it was last reported on, whichever is later, in epoch seconds. Of a logical
     /// environment it is when what runs in a member last changed, and before any report when its settings did.
@@ -244,7 +244,7 @@ pub enum EnvironmentList {
         environments: Vec<EnvironmentView>,
         /// This page's number, from 1.
         page: u64,
-        /// Environments a page, as asked.
+        /// Environments per page, as requested.
         per_page: u64,
         /// How many pages there are.
         total_pages: u64,

@@ -27,13 +27,13 @@ use crate::time::{Seconds, SentSeconds, Timestamp};
 pub struct ListMembershipEvents {
     /// The organization's name.
     pub org: OrgName,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Events a page: 15 when left out.
+    /// Events per page. Defaults to 15.
     pub per_page: Option<PerPage<100>>,
     /// A substring of the name of the user or of who changed the role, whatever its case.
     pub search: Option<ShortText>,
-    /// What happened.
+    /// The event.
     pub event_type: Option<MembershipEventType>,
     /// The role that the user has since; repeatable, any may match.
     #[serde(default)]
@@ -140,7 +140,7 @@ impl MembershipSort {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct MembershipEvent {
-    /// What happened.
+    /// The event.
     pub event_type: MembershipEventType,
     /// The user's name.
     pub user: String,
@@ -162,7 +162,7 @@ pub struct MembershipEvent {
 pub struct MembershipEventList {
     /// This page's number, from 1.
     pub page: u64,
-    /// Events a page, as asked.
+    /// Events per page, as requested.
     pub per_page: u64,
     /// Number of pages.
     pub total_pages: u64,

@@ -59,7 +59,7 @@ pub struct UserSettings {
     pub user: Id,
     /// The name of the organization that clients take where none is given.
     pub default_org: OrgName,
-    /// What a newer version of the program recorded beside.
+    /// Fields that a newer version of the program recorded.
     #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }

@@ -21,7 +21,7 @@ const BUDGET: usize = 8 << 20;
 /// A small text's policy takes about so many bytes all the same.
 const LEAST: usize = 1 << 10;
 
-/// A service remembers nothing at first.
+/// Returns an empty cache.
 pub(crate) const fn no_policies() -> ParsedPolicies {
     ParsedPolicies::new(BUDGET)
 }

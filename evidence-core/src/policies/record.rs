@@ -17,19 +17,19 @@ pub struct Policy {
     pub id: Id,
     /// Its name, unique in the organization.
     pub name: PolicyName,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: String,
     /// The number of its latest version, from 1.
     pub version: u64,
     /// When it was created.
     pub created_at: Timestamp,
-    /// By whom.
+    /// The user or service account that created it.
     pub created_by: Actor,
     /// When it last changed.
     pub last_modified_at: Timestamp,
     /// The newest 100 changes without a new version, oldest first. All other changes are versions.
     pub description_changes: Vec<DescriptionChange>,
-    /// What a newer version of the program recorded beside.
+    /// Fields that a newer version of the program recorded.
     #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }

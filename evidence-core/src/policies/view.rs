@@ -45,9 +45,9 @@ pub struct PolicyView {
 pub struct BeforeVersions {
     /// Its name, unique in the organization.
     pub name: PolicyName,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: String,
-    /// Who created it: the name of a user or service account.
+    /// The name of the user or service account that created it.
     pub created_by: String,
     /// When it was created, in epoch seconds.
     pub created_at: Seconds,
@@ -79,7 +79,7 @@ pub struct PolicyVersionView {
     pub comment: String,
     /// When it was made, in epoch seconds.
     pub timestamp: Seconds,
-    /// Who made it: the name of a user or service account.
+    /// The name of the user or service account that made it.
     pub created_by: String,
     /// The YAML text as uploaded, byte for byte.
     pub policy_yaml: String,

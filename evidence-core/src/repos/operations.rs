@@ -103,9 +103,9 @@ impl Draft {
 pub struct ListRepos {
     /// The organization's name.
     pub org: OrgName,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Repos a page: 15 when left out.
+    /// Repos per page. Defaults to 15.
     pub per_page: Option<PerPage<50>>,
     /// Exactly this name; ignored when `repo_id` is given, refused together with `search`.
     pub name: Option<ShortText>,
@@ -119,9 +119,9 @@ pub struct ListRepos {
     pub vcs_instance: Option<Address>,
     /// A prefix path, its segments separated by `/`: the repos anywhere beneath it.
     pub namespace: Option<LongText>,
-    /// By name: `asc` (when left out) or `desc`.
+    /// The order by name: `asc` (the default) or `desc`.
     pub sort_direction: Option<SortDirection>,
-    /// `key` or `key:value`; repeatable, all must match.
+    /// `key` or `key:value`. Repeatable; all must match.
     #[serde(default)]
     pub tag: List<TagText>,
 }
@@ -211,7 +211,7 @@ pub struct ListRepoFilterOptions {
     pub vcs_instance: Option<Address>,
     /// A prefix path, its segments separated by `/`: the repos anywhere beneath it.
     pub namespace: Option<LongText>,
-    /// `key` or `key:value`; repeatable, all must match.
+    /// `key` or `key:value`. Repeatable; all must match.
     #[serde(default)]
     pub tag: List<TagText>,
 }

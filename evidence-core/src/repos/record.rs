@@ -64,12 +64,12 @@ impl VcsProvider {
 pub struct RepoInfo {
     /// The repository's name, with its owner: `owner/repo`.
     pub name: ShortText,
-    /// Where it is.
+    /// Its URL.
     pub url: Address,
     /// Its id at the host, by which the repo is recognised when its name changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<ShortText>,
-    /// What it is about.
+    /// Its description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<Description>,
     /// The kind of host.
@@ -103,7 +103,7 @@ pub struct Repo {
     pub tags: Tags,
     /// When it was first reported.
     pub created_at: Timestamp,
-    /// What a newer version of the program recorded beside.
+    /// Fields that a newer version of the program recorded.
     #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }

@@ -23,24 +23,24 @@ pub struct RepoView {
     pub name: String,
     /// The part of the name after the last `/`.
     pub short_name: String,
-    /// Where it is.
+    /// Its URL.
     pub url: String,
-    /// The kind of host; null where that was not reported.
+    /// The kind of host; null if not reported.
     pub provider: Option<VcsProvider>,
-    /// Its id at the host, by which it is recognised when its name changes; null where that was not reported.
+    /// Its id at the host, by which it is recognised when its name changes; null if not reported.
     pub repo_id: Option<String>,
     /// The host of `url`, in lower case, with a port that is not the usual one; null where it names none.
     pub vcs_instance: Option<String>,
     /// The groups it lies in: as reported, else the segments of the name before the last; null where there are none.
     pub namespace_path: Option<Vec<String>>,
-    /// Whatever else was reported of it; null where nothing was.
+    /// Further data, as reported; null if nothing was.
     #[schemars(with = "Option<Map<String, Value>>")]
     pub additional_info: Option<FreeForm>,
-    /// What it is about; null where that was not reported.
+    /// What it is about; null if not reported.
     pub description: Option<String>,
     /// Its tags: key to value.
     pub tags: Tags,
-    /// Where to go from here.
+    /// Links to this page and its neighbours.
     pub _links: RepoLinks,
 }
 
@@ -92,7 +92,7 @@ pub struct RepoFilterOptions {
 pub struct RepoList {
     /// This page's number, from 1.
     pub page: u64,
-    /// Repos a page, as asked.
+    /// Repos per page, as requested.
     pub per_page: u64,
     /// Number of pages.
     pub total_pages: u64,

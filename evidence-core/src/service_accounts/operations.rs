@@ -91,7 +91,7 @@ pub struct CreateServiceAccount {
 pub struct ServiceAccountInput {
     /// Its name, which no other service account of the organization has.
     pub name: ServiceAccountName,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: Option<Text<512>>,
     /// Its role: `reader` when left out.
     #[serde(default = "least_privilege")]

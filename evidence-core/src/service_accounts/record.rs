@@ -17,7 +17,7 @@ pub struct ServiceAccount {
     pub id: Id,
     /// Its name, unique in the organization.
     pub name: ServiceAccountName,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: Option<String>,
     /// Its role.
     pub privilege: Role,
@@ -25,7 +25,7 @@ pub struct ServiceAccount {
     pub created_by: Actor,
     /// When.
     pub created_at: Timestamp,
-    /// What a newer version of the program recorded beside.
+    /// Fields that a newer version of the program recorded.
     #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }
@@ -40,7 +40,7 @@ pub struct ApiKeyRecord {
     pub id: Id,
     /// Whose it is.
     pub owner: Actor,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: String,
     /// When it was created.
     pub created_at: Timestamp,
@@ -53,7 +53,7 @@ pub struct ApiKeyRecord {
     pub revoked_at: Option<Timestamp>,
     /// The SHA-256 of the stored hash.
     pub hash_sha256: String,
-    /// What a newer version of the program recorded beside.
+    /// Fields that a newer version of the program recorded.
     #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }

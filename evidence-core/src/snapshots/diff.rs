@@ -132,7 +132,7 @@ struct Found {
     index: u64,
 }
 
-/// What ran.
+/// The artifact that ran.
 type Running = BTreeMap<ArtifactKey, Runs>;
 
 /// An artifact that ran.

@@ -36,7 +36,7 @@ pub struct ListSnapshots {
     pub org: OrgName,
     /// The environment's name.
     pub env_name: EnvironmentName,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
     /// Snapshots a page: 15 when left out. At most 1,000 are served, however many are asked for.
     pub per_page: Option<PerPage<{ i64::MAX }>>,

@@ -102,7 +102,7 @@ pub struct LogicalVerdict {
 pub struct AppliedPolicy {
     /// The policy.
     pub policy: Id,
-    /// Which version of it.
+    /// The number of its version.
     pub version: u64,
 }
 
@@ -239,7 +239,7 @@ impl RunningArtifact {
 pub struct PolicyDecision {
     /// The policy.
     pub policy_name: PolicyName,
-    /// Which version of it.
+    /// The number of its version.
     pub policy_version: u64,
     /// `COMPLIANT` or `NON-COMPLIANT`.
     pub status: State,

@@ -34,7 +34,7 @@ pub struct SnapshotRow {
     pub at: Timestamp,
     /// When the next one was taken; nothing for the current one.
     pub until: Option<Timestamp>,
-    /// Its verdict.
+    /// Whether it is compliant.
     pub compliant: bool,
     /// How many events the environment has with it.
     pub events: u64,

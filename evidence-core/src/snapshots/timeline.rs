@@ -32,7 +32,7 @@ pub(crate) struct Timeline {
 
 /// An event, as the environment tells of it whose log it is in.
 pub(crate) struct Told {
-    /// What happened.
+    /// The event.
     pub(crate) event: Event,
     /// The number of the snapshot in that environment.
     pub(crate) index: u64,

@@ -194,7 +194,7 @@ pub struct ArtifactFlow {
     pub template_reference_name: Option<String>,
     /// The commit it was built from, in full; empty where none was told.
     pub git_commit: String,
-    /// Where the commit can be looked at, as reported.
+    /// The URL of the commit's page, as reported.
     pub commit_url: String,
     /// What was reported of the commit.
     pub git_commit_info: Option<GitCommitInfo>,

@@ -85,7 +85,7 @@ pub enum CopyProgress {
         organization: OrgName,
         /// The digest of what was attached.
         sha256: Fingerprint,
-        /// Why.
+        /// The reason.
         reason: Skipped,
     },
 }

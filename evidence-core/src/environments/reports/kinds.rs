@@ -242,7 +242,7 @@ pub struct PodOwner {
 }
 
 impl PodOwner {
-    /// About how many bytes of memory it takes.
+    /// Returns its approximate size in memory, in bytes.
     fn bytes(&self) -> usize {
         size_of_val(self) + self.api_version.len() + self.kind.len() + self.name.len() + self.uid.len()
     }
