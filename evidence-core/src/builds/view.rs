@@ -26,7 +26,7 @@ pub struct BuildView {
     pub trail_name: String,
     /// The repo that it was reported from; null where the report names none.
     pub repo_info: Option<BuildRepo>,
-    /// Links to this page and its neighbours.
+    /// Links to related resources.
     pub _links: BuildLinks,
 }
 

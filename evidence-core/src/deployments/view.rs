@@ -45,7 +45,7 @@ pub struct DeploymentView {
     pub lead_time_seconds: Option<Seconds>,
     /// The repo that the report names; null where it names none.
     pub repo_info: Option<BuildRepo>,
-    /// Links to this page and its neighbours.
+    /// Links to related resources.
     pub _links: DeploymentLinks,
 }
 

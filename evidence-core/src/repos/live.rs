@@ -48,7 +48,7 @@ const MAX_REPORTS: u64 = 10_000;
 #[schemars(rename = "RepoLiveStatusResponse")]
 #[non_exhaustive]
 pub struct LiveStatus {
-    /// Links to this page and its neighbours.
+    /// Links to related resources.
     pub _links: LiveStatusLinks,
     /// What the list is about.
     pub _embedded: LiveStatusEmbedded,
@@ -88,7 +88,7 @@ pub struct EmbeddedArtifact {
     pub commit_sha: Option<CommitSha>,
     /// Where the commit can be looked at, as reported; null where that is empty.
     pub commit_url: Option<String>,
-    /// Links to this page and its neighbours.
+    /// Links to related resources.
     pub _links: EmbeddedLinks,
 }
 
@@ -104,7 +104,7 @@ pub struct EmbeddedEnvironment {
     /// What it is.
     #[serde(rename = "type")]
     pub kind: EnvironmentKind,
-    /// Links to this page and its neighbours.
+    /// Links to related resources.
     pub _links: EmbeddedLinks,
 }
 
@@ -136,7 +136,7 @@ pub struct LiveArtifact {
     pub compliance: Option<State>,
     /// When it began to run, in epoch seconds.
     pub started_at: Seconds,
-    /// Links to this page and its neighbours.
+    /// Links to related resources.
     pub _links: LiveArtifactLinks,
 }
 

@@ -40,7 +40,7 @@ pub struct RepoView {
     pub description: Option<String>,
     /// Its tags: key to value.
     pub tags: Tags,
-    /// Links to this page and its neighbours.
+    /// Links to related resources.
     pub _links: RepoLinks,
 }
 
