@@ -65,8 +65,8 @@ pub struct ControlDecisionSummary {
     /// The verdict of the decision: whether the requirements of the control are met. It counts only if
     /// `superseded` is false.
     pub is_compliant: bool,
-    /// Whether the decision no longer counts in its trail, because a newer attestation of its name superseded
-    /// it. That may be an override, or an attestation of another type.
+    /// Whether a newer attestation of its name superseded the decision in its trail, so that it no longer counts. The
+    /// newer one may be an override, or an attestation of another type.
     pub superseded: bool,
     /// The author and the reason of the override in its trail: `overridden by NAME: REASON`. Absent without
     /// an override.

@@ -74,7 +74,7 @@ pub(crate) async fn reevaluate_members(members: BTreeSet<Id>, cx: &Context<'_>) 
 }
 
 /// Returns those of these environments that have no policies, but whose latest snapshots have verdicts for a
-/// logical environment. That environment may no longer require anything of them.
+/// logical environment. The logical environment may no longer require anything of them.
 async fn asked_before(known: &[KnownEnvironment], cx: &Context<'_>) -> Result<BTreeSet<Id>> {
     let latest = known.iter().filter(|known| known.record.policies.is_empty() && known.status.snapshots > 0);
     let latest = latest.map(|known| (known.record.id, known.status.snapshots..=known.status.snapshots));

@@ -67,7 +67,7 @@ impl Flow {
     }
 }
 
-/// The names and tags of a flow, by which policies and rules refer to reports in it.
+/// The names and tags of a flow, for the evaluation and display of its reports.
 #[derive(Debug)]
 pub(crate) struct FlowLabel {
     pub(crate) name: FlowName,

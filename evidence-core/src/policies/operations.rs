@@ -226,8 +226,8 @@ impl Uploaded {
 struct Done {
     created: bool,
     policy: Policy,
-    /// Whether environments with this policy may have to be evaluated against its text. That also applies to
-    /// the text of an earlier attempt that was interrupted before the evaluations.
+    /// Whether environments with this policy may have to be evaluated against its text. The text may also be that of
+    /// an earlier attempt, interrupted before the evaluations.
     versioned: bool,
 }
 

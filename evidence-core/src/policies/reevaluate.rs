@@ -20,9 +20,8 @@ const REST: Duration = Duration::from_secs(10 * 60);
 /// The number of organizations that are listed at a time.
 const PAGE: u64 = 64;
 
-/// The job that evaluates environments again if a new version of a policy does not count yet. That happens if
-/// the process that put the policy was killed, or the caller lost the permission, before all environments
-/// were evaluated.
+/// The job that evaluates environments again if a new version of a policy does not count yet. The process that put
+/// the policy may have been killed, or the caller may have lost the permission, before all evaluations.
 #[derive(Debug, Default)]
 pub struct Reevaluate {
     /// The size of each organization's ledger when this job last evaluated all its environments. While a

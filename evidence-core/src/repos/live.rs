@@ -176,7 +176,7 @@ impl Operation for GetLiveArtifacts {
     }
 }
 
-/// What is told of a report: its flow, its id, the fingerprint, the commit, and where that can be looked at.
+/// The parts of a report that are shown: its flow, its id, the fingerprint, the commit, and the commit's URL.
 type Built = (Id, Id, Fingerprint, Option<CommitSha>, Option<String>);
 
 /// Returns the artifacts of these builds, by id. Reads their reports in batches, because they contain more
