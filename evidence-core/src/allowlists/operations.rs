@@ -27,7 +27,7 @@ use crate::time::{Timestamp, WholeSeconds};
 #[schemars(rename = "AllowlistResponse")]
 #[non_exhaustive]
 pub struct AllowanceView {
-    /// The artifact's name, as given by the user who allowed it. It has no effect.
+    /// The artifact's name, as given when it was allowed. It is not used for look-ups.
     pub artifact_name: String,
     /// The reason why the artifact is allowed.
     pub description: String,

@@ -69,7 +69,7 @@ impl Scope {
     }
 }
 
-/// The author of an action, as recorded in facts.
+/// The user, service account or operator who did something, as recorded in facts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actor {
     /// The user's or service account's id; zeros for an operator, who has no record.

@@ -190,8 +190,7 @@ impl Context<'_> {
                 let bytes = memory(&contents, fact.copied().unwrap_or_default());
                 let trail = ReportedTrail { contents, by_content: OnceLock::new(), read_at, bytes };
                 let trail = Arc::new(trail);
-                // Without the size of the fact, which a concurrent write may have changed, the trail cannot
-                // be cached.
+                // A concurrent write may have recorded a newer fact, whose size is unknown: then do not cache.
                 if fact.is_some() {
                     self.trail_cache().put((org, id), bytes, Arc::clone(&trail));
                 }

@@ -61,11 +61,11 @@ pub struct TrailView {
     pub last_modified_at: Seconds,
     /// The name of the user or service account that began it.
     pub created_by: String,
-    /// What the template asks for against what was reported.
-    pub compliance_status: ComplianceStatus,
     /// The result of comparing the template's requirements with the reports.
-    pub template: TemplateView,
+    pub compliance_status: ComplianceStatus,
     /// Its template, as parsed and as uploaded.
+    pub template: TemplateView,
+    /// The same as `compliance_status.status`.
     pub compliance_state: State,
     /// Whether the state is `COMPLIANT`.
     pub is_compliant: bool,
