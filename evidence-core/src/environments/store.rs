@@ -44,7 +44,7 @@ pub struct MemberChange {
 pub struct KnownEnvironment {
     /// The ledger index of the newest fact about its settings.
     pub revision: u64,
-    /// The ledger index of the newest recorded report without changes.
+    /// The ledger index of the newest recorded report.
     pub reported: Option<u64>,
     /// Its settings.
     pub record: Environment,
