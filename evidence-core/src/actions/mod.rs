@@ -1,4 +1,4 @@
-//! Actions: of what happens in environments and flows somebody is notified, and where.
+//! Actions: notifications of events in environments and flows, with their targets.
 
 pub(crate) mod operations;
 pub(crate) mod record;

@@ -19,39 +19,39 @@ use crate::page::Listed;
 use crate::service::{Context, Draft};
 use crate::store::entry::Current;
 
-/// How many names of flows one action may have: each is a look-up of its own.
+/// The most flow names in one action. Each needs a separate look-up.
 const FLOWS: usize = 100;
 
-/// What an action about environments is created or changed with.
+/// The document that creates or changes an action about environments.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "EnvActionPutInput")]
 pub struct EnvironmentActionInput {
-    /// Its name, which no other action of the organization has.
+    /// Its name, unique among the organization's actions.
     pub name: ActionName,
-    /// Where notifications are sent. A target that the action has already, or one of the same type that takes its place, goes
-    /// on where that was; a new one is told what happens from then on.
+    /// The targets of notifications. A target that the action already has, or one of the same type that
+    /// replaces it, continues at the same position. A new target gets notifications of later events.
     pub targets: List<TargetInput, 20>,
-    /// `env`, or left out.
+    /// `env`. Optional.
     #[serde(default, rename = "type")]
     pub kind: EnvironmentActionKind,
-    /// The environments that it is about, by name. A logical one stands for its members, those that it has when what
-    /// happened is told.
+    /// The environments to watch, by name. A logical environment stands for its members at the time of the
+    /// notification.
     pub environments: List<ShortText>,
-    /// What is told.
+    /// The events to notify of.
     pub triggers: List<EnvironmentTrigger, 20>,
 }
 
 /// The `type` of an action about environments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 pub enum EnvironmentActionKind {
-    /// The only one.
+    /// The only value.
     #[default]
     #[serde(rename = "env")]
     Environment,
 }
 
-/// What is told of an environment.
+/// An event of an environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum EnvironmentTrigger {
@@ -59,18 +59,18 @@ pub enum EnvironmentTrigger {
     OnStartedArtifact,
     /// A report no longer shows an artifact that ran there.
     OnExitedArtifact,
-    /// An artifact that runs became compliant or non-compliant, or has new provenance.
+    /// A running artifact became compliant or non-compliant, or has new provenance.
     OnScaledArtifact,
-    /// An artifact was put on the allowlist of the environment.
+    /// An artifact was added to the environment's allowlist.
     OnAllowedArtifact,
-    /// The environment was compliant, and is so no more.
+    /// The environment was compliant, and no longer is.
     OnNonCompliantEnv,
-    /// The environment was non-compliant, and is so no more.
+    /// The environment was non-compliant, and no longer is.
     OnCompliantEnv,
 }
 
 impl EnvironmentTrigger {
-    /// The value on the wire.
+    /// Returns the name of the trigger in requests and responses.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::OnStartedArtifact => "ON_STARTED_ARTIFACT",
@@ -83,35 +83,35 @@ impl EnvironmentTrigger {
     }
 }
 
-/// What an action about flows is created or changed with.
+/// The document that creates or changes an action about flows.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "FlowActionPutInput")]
 pub struct FlowActionInput {
-    /// Its name, which no other action of the organization has.
+    /// Its name, unique among the organization's actions.
     pub name: ActionName,
-    /// Where notifications are sent. A target that the action has already, or one of the same type that takes its place, goes
-    /// on where that was; a new one is told what happens from then on.
+    /// The targets of notifications. A target that the action already has, or one of the same type that
+    /// replaces it, continues at the same position. A new target gets notifications of later events.
     pub targets: List<TargetInput, 20>,
-    /// `flow`, or left out.
+    /// `flow`. Optional.
     #[serde(default, rename = "type")]
     pub kind: FlowActionKind,
-    /// The flows that it is about, by name.
+    /// The flows to watch, by name.
     pub flows: List<ShortText, FLOWS>,
-    /// What is told.
+    /// The events to notify of.
     pub triggers: List<FlowTrigger, 20>,
 }
 
 /// The `type` of an action about flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 pub enum FlowActionKind {
-    /// The only one.
+    /// The only value.
     #[default]
     #[serde(rename = "flow")]
     Flow,
 }
 
-/// What is told of a flow.
+/// An event of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum FlowTrigger {
@@ -124,7 +124,7 @@ pub enum FlowTrigger {
 }
 
 impl FlowTrigger {
-    /// The value on the wire.
+    /// Returns the name of the trigger in requests and responses.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::OnStartedTrail => "ON_STARTED_TRAIL",
@@ -134,7 +134,7 @@ impl FlowTrigger {
     }
 }
 
-/// What an action is to be.
+/// The requested state of an action.
 struct Wanted<'r> {
     name: &'r ActionName,
     watched: Names<'r>,
@@ -142,7 +142,7 @@ struct Wanted<'r> {
     targets: &'r [TargetInput],
 }
 
-/// What an action is to watch, by name.
+/// The environments or flows to watch, by name.
 #[derive(Clone, Copy)]
 enum Names<'r> {
     Environments(&'r [ShortText]),
@@ -172,12 +172,12 @@ impl<'r> From<&'r FlowActionInput> for Wanted<'r> {
 }
 
 impl Wanted<'_> {
-    /// Refuses targets that may not be saved, before anything is looked up.
+    /// Refuses targets that are not allowed, before any look-up.
     fn check(&self, cx: &Context<'_>) -> Result<()> {
         resolved(self.targets, &[], &cx.settings().egress, || cx.new_id(), None).map(drop)
     }
 
-    /// The action that has the name: what had it formerly leaves it free.
+    /// Returns the action with this present name. A former name of another action is free.
     async fn named(&self, cx: &Context<'_>) -> Result<Option<Current<Action>>> {
         let known = cx.store().action(cx.org()?, self.name.as_str()).await?;
         Ok(known.filter(|known| known.record.name == *self.name))
@@ -185,7 +185,8 @@ impl Wanted<'_> {
 }
 
 impl Names<'_> {
-    /// What the names lead to, in their order; the guards hold while they do.
+    /// Resolves the names, in their order. Adds guards that hold while the names still refer to the same
+    /// records.
     async fn resolved(self, guards: &mut Vec<Guard>, cx: &Context<'_>) -> Result<Watched> {
         let mut ids = Vec::new();
         match self {
@@ -215,13 +216,13 @@ impl Names<'_> {
     }
 }
 
-/// Whether it is still shown: not everything that it watches is archived.
+/// Returns whether the action is still shown: at least one of the resources that it watches is not archived.
 async fn is_alive(action: &Action, cx: &Context<'_>) -> Result<bool> {
     Ok(Surroundings::of(&[action], cx).await?.view(action.clone()).is_some())
 }
 
 impl Context<'_> {
-    /// The action of this number, of this type where one is given, or [`Error::NotFound`].
+    /// Returns the action of this number and, if given, this type, or [`Error::NotFound`].
     async fn action(&self, number: i64, kind: Option<&str>) -> Result<Current<Action>> {
         let known = self.recorded_action(number, kind).await?;
         if is_alive(&known.record, self).await? {
@@ -231,7 +232,7 @@ impl Context<'_> {
         }
     }
 
-    /// The same, also where all that it watches is archived.
+    /// Returns the same action, even if all resources that it watches are archived.
     async fn recorded_action(&self, number: i64, kind: Option<&str>) -> Result<Current<Action>> {
         let missing = || missing_action(number, kind, self);
         let unsigned = u64::try_from(number).map_err(|_| missing())?;
@@ -241,14 +242,14 @@ impl Context<'_> {
     }
 }
 
-/// There is no action of this number, or none of this type.
+/// Returns the error for a missing action of this number or type.
 fn missing_action(number: i64, kind: Option<&str>, cx: &Context<'_>) -> Missing {
     let field = if kind.is_some() { "notification_number" } else { "action_number" };
     cx.missing(Resource::Action, number.to_string()).named_by(field)
 }
 
-/// Creates the action of that name, or changes it; answers whether it was created. One after the other on a server: each
-/// new one takes the next number.
+/// Creates the action of that name, or changes it. Returns whether it was created. A server handles these
+/// requests one after another, because each new action takes the next number.
 async fn put(wanted: &Wanted<'_>, cx: &Context<'_>) -> Result<bool> {
     wanted.check(cx)?;
     cx.retry_in_turn(Key::ActionNumber(0), || put_once(wanted, cx)).await
@@ -268,7 +269,7 @@ async fn put_once(wanted: &Wanted<'_>, cx: &Context<'_>) -> Result<bool> {
             change(known, wanted, watched, draft, cx).await?;
             return Ok(false);
         }
-        // What it watched is archived, and so the name is free.
+        // All its resources are archived, so the name is free.
         Some(over) => delete(over, &mut draft),
         None => draft.guards.push(Guard::Vacant(Key::Action(wanted.name.clone()))),
     }
@@ -296,7 +297,8 @@ async fn create(wanted: &Wanted<'_>, watched: Watched, mut draft: Draft, cx: &Co
     cx.record(draft).await.map(drop)
 }
 
-/// Refuses one action too many. Those that are over count no longer, and are deleted then.
+/// Refuses an action if the organization already has the maximum number. Actions without unarchived resources
+/// do not count, and are deleted if the limit is reached.
 async fn make_room(draft: &mut Draft, cx: &Context<'_>) -> Result<()> {
     let (org, most) = (cx.org()?, cx.limits().actions);
     let listed = cx.store().actions_listed(org).await?;
@@ -327,13 +329,13 @@ async fn make_room(draft: &mut Draft, cx: &Context<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Drafts that an action is deleted.
+/// Adds the deletion of an action to the draft.
 fn delete(known: Current<Action>, draft: &mut Draft) {
     let guard = Guard::Revision(RecordKind::Action, known.record.id, known.revision);
     draft.guarded(Fact::ActionDeleted { record: known.record }, guard);
 }
 
-/// Records what differs, if anything does.
+/// Records the differences, if there are any.
 async fn change(
     known: Current<Action>,
     wanted: &Wanted<'_>,
@@ -363,7 +365,7 @@ async fn change(
     cx.record(draft).await.map(drop)
 }
 
-/// The actions of a type, or of all.
+/// Lists the actions of a type, or all.
 async fn list(kind: Option<&'static str>, cx: &Context<'_>) -> Result<JsonList<ActionView>> {
     let listed = cx.store().actions_listed(cx.org()?).await?;
     let owned = cx.to_owned_context();
@@ -388,7 +390,7 @@ async fn deleted(number: i64, kind: Option<&'static str>, cx: &Context<'_>) -> R
 
 const ENVIRONMENTS: Option<&str> = Some("env");
 
-/// Lists the actions of an organization, by number: those about environments and those about flows.
+/// Lists the actions of an organization, sorted by number: those about environments and those about flows.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListActions {
     /// The organization's name.
@@ -413,9 +415,9 @@ impl Operation for ListActions {
     }
 }
 
-/// Creates an action about environments (201), or changes the one of that name (200), which keeps its number. An
-/// environment that does not exist is 404, a name of an action about flows 400. An environment that is archived leaves
-/// all actions, and an action whose environments are all archived is deleted by that.
+/// Creates an action about environments (201), or changes the action of that name (200), which keeps its
+/// number. An environment that does not exist is 404; the name of an action about flows is 400. Archiving an
+/// environment removes it from all actions. An action whose environments are all archived is deleted.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PutEnvironmentAction {
     /// The organization's name.
@@ -440,9 +442,9 @@ impl Operation for PutEnvironmentAction {
     }
 }
 
-/// Creates an action about flows (201), or changes the one of that name (200), which keeps its number. A flow that does not
-/// exist is 404, a name of an action about environments 400. A flow that is archived leaves all actions, and an action
-/// whose flows are all archived is deleted by that.
+/// Creates an action about flows (201), or changes the action of that name (200), which keeps its number. A
+/// flow that does not exist is 404; the name of an action about environments is 400. Archiving a flow removes
+/// it from all actions. An action whose flows are all archived is deleted.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PutFlowAction {
     /// The organization's name.
@@ -494,7 +496,7 @@ impl Operation for GetAction {
     }
 }
 
-/// Deletes an action. Its number is not given again.
+/// Deletes an action. Its number is not reused.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct DeleteAction {
     /// The organization's name.
@@ -521,7 +523,8 @@ impl Operation for DeleteAction {
     }
 }
 
-/// Lists the actions about environments of an organization, by number, which this path calls notifications.
+/// Lists the actions about environments of an organization, sorted by number. This path calls them
+/// notifications.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListNotifications {
     /// The organization's name.
@@ -546,8 +549,8 @@ impl Operation for ListNotifications {
     }
 }
 
-/// Creates a notification about environments (201), or changes the one of that name (200): it is an action about
-/// environments.
+/// Creates a notification about environments (201), or changes the notification of that name (200). It is an
+/// action about environments.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PutNotification {
     /// The organization's name.
@@ -577,7 +580,7 @@ impl Operation for PutNotification {
 pub struct GetNotification {
     /// The organization's name.
     pub org: OrgName,
-    /// The notification's number, which is that of the action.
+    /// The notification's number, which is the number of the action.
     pub notification_number: i64,
 }
 
@@ -599,13 +602,13 @@ impl Operation for GetNotification {
     }
 }
 
-/// Changes a notification about environments, its name, too; it keeps its number, its creator and the time of its
-/// creation. A name that another action has is 400.
+/// Changes a notification about environments, including its name. Its number, its creator and its creation
+/// time stay. The name of another action is 400.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct UpdateNotification {
     /// The organization's name.
     pub org: OrgName,
-    /// The notification's number, which is that of the action.
+    /// The notification's number, which is the number of the action.
     pub notification_number: i64,
 }
 
@@ -649,12 +652,12 @@ impl UpdateNotification {
     }
 }
 
-/// Deletes a notification about environments. Its number is not given again.
+/// Deletes a notification about environments. Its number is not reused.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct DeleteNotification {
     /// The organization's name.
     pub org: OrgName,
-    /// The notification's number, which is that of the action.
+    /// The notification's number, which is the number of the action.
     pub notification_number: i64,
 }
 

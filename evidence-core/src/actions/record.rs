@@ -1,4 +1,4 @@
-//! Actions as they are recorded.
+//! The recorded form of actions.
 
 use std::fmt;
 
@@ -13,37 +13,38 @@ use crate::name::ActionName;
 use crate::store::error::is_future;
 use crate::time::Timestamp;
 
-/// An action as it is recorded.
+/// An action as recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Action {
     /// Its id.
     pub id: Id,
-    /// Its number in the organization, from 1, which no other action has had or gets.
+    /// Its number in the organization, from 1. Numbers are never reused.
     pub number: u64,
     /// Its name, unique in the organization.
     pub name: ActionName,
-    /// What is watched.
+    /// The environments or flows that it watches.
     pub watched: Watched,
-    /// What is told of that, as the API spells it (`ON_STARTED_ARTIFACT`), in the order given.
+    /// The events that it notifies of, as named in the API (`ON_STARTED_ARTIFACT`), in the given order.
     pub triggers: Vec<String>,
-    /// Where it is told, in the order given.
+    /// The targets of its notifications, in the given order.
     pub targets: Vec<Target>,
     /// When it was created.
     pub created_at: Timestamp,
-    /// By whom.
+    /// The user or service account that created it.
     pub created_by: Actor,
     /// When it last changed.
     pub last_modified_at: Timestamp,
-    /// What a newer version of the program recorded beside.
+    /// Fields that a newer version of the program recorded.
     #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }
 
 keep_unknown_fields!(Action);
 
-/// What an action watches, by id, in the order given. What is archived is watched no more, and an action left without
-/// anything is over: archived things never come back, so this needs no record of its own.
+/// The resources that an action watches, by id, in the given order. Archived resources are no longer watched.
+/// When all are archived, the action is over; because archiving cannot be undone, this needs no separate
+/// record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the variants are what is watched")]
@@ -53,13 +54,13 @@ pub enum Watched {
 }
 
 impl Watched {
-    /// The ids.
+    /// Returns the ids.
     pub fn ids(&self) -> &[Id] {
         let (Self::Environments(ids) | Self::Flows(ids)) = self;
         ids
     }
 
-    /// The `type` of such an action.
+    /// Returns the `type` of such an action.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Environments(_) => "env",
@@ -68,53 +69,54 @@ impl Watched {
     }
 }
 
-/// A place that notifications are sent to.
+/// A target of notifications.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
-    /// Its id, which it keeps as long as the action has this destination, or another of the same type in its stead: what
-    /// waits for it is told all the same.
+    /// Its id. It stays the same as long as the action has this destination, or another of the same type that
+    /// replaced it. Pending notifications are still delivered then.
     pub id: Id,
-    /// How it is reached.
+    /// The way in which it is reached.
     pub destination: Destination,
-    /// When the action was given it, where that was later than the action's creation: it is told nothing from before.
+    /// When it was added to the action, if later than the action's creation. It gets no notifications of
+    /// earlier events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
 }
 
 impl Action {
-    /// From when on a target of this action is told what happens. A time in the future was written by a clock that was
-    /// ahead, and holds nothing back.
+    /// Returns the time since which a target of this action gets notifications. A time in the future was
+    /// written with a wrong clock, and is ignored.
     pub fn tells_since(&self, target: &Target, now: Timestamp) -> Timestamp {
         let since = target.since.unwrap_or(self.created_at);
         if is_future(since, now) { Timestamp::from_micros(i64::MIN) } else { since }
     }
 }
 
-/// How a target is reached.
+/// The way in which a target is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Destination {
     /// A POST of the payload, version 1.0.
     Webhook {
-        /// Where to.
+        /// The URL.
         url: SecretUrl,
     },
     /// An incoming webhook of Slack.
     Slack {
-        /// Where to.
+        /// The URL.
         url: SecretUrl,
-        /// The channel it belongs to, as it was sent.
+        /// The channel of the webhook, as sent.
         context: Option<SlackContext>,
     },
-    /// A mail.
+    /// An email.
     Email {
-        /// To whom.
+        /// The recipients.
         addresses: Vec<String>,
     },
 }
 
 impl Destination {
-    /// What tells an address apart from others, without telling it.
+    /// Returns a digest that identifies an address without revealing it.
     pub fn address_digest(&self) -> String {
         match self {
             Self::Webhook { url } => sha256_hex(format!("webhook {}", url.expose()).as_bytes()),
@@ -128,7 +130,7 @@ impl Destination {
     }
 }
 
-/// The channel that an incoming webhook of Slack belongs to.
+/// The channel of a Slack incoming webhook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "SlackAppContextResponse")]
 pub struct SlackContext {
@@ -136,23 +138,23 @@ pub struct SlackContext {
     pub channel_id: String,
     /// The channel's name.
     pub channel_name: String,
-    /// The id of the team it is in.
+    /// The id of the channel's team.
     pub team_id: String,
 }
 
-/// A URL that is a credential: who knows it may post there. It stands in the fact, whence it is sent to, and in no
-/// answer and no log.
+/// A URL that is a credential: anyone who knows it can post there. The fact contains it, for sending;
+/// responses and logs never do.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SecretUrl(String);
 
 impl SecretUrl {
-    /// Keeps this URL secret.
+    /// Wraps a secret URL.
     pub const fn new(url: String) -> Self {
         Self(url)
     }
 
-    /// The URL, for whoever sends there.
+    /// Returns the URL, for sending.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! What a store answers about actions.
+//! The queries about actions that a store answers.
 
 use async_trait::async_trait;
 
@@ -8,17 +8,19 @@ use crate::page::Listed;
 use crate::store::entry::Current;
 use crate::store::error::StoreResult;
 
-/// Queries about actions. One that was deleted is in no answer.
+/// Queries about actions. Deleted actions are never returned.
 #[async_trait]
 pub trait ActionStore: Send + Sync {
-    /// The action of this name, be it a former one, one, with its revision.
+    /// Returns the action with this present or former name, with its revision.
     async fn action(&self, org: Id, name: &str) -> StoreResult<Option<Current<Action>>>;
-    /// The action of this number, one, with its revision.
+    /// Returns the action of this number, with its revision.
     async fn action_numbered(&self, org: Id, number: u64) -> StoreResult<Option<Current<Action>>>;
-    /// All actions of the organization, by number, without what they say.
+    /// Returns all actions of the organization, sorted by number, without their content.
     async fn actions_listed(&self, org: Id) -> StoreResult<Vec<Listed>>;
-    /// The actions of these ids, one an id, in any order, with their revisions; unknown ids are passed over.
+    /// Returns the actions of these ids, one per id, in any order, with their revisions. Unknown ids are
+    /// skipped.
     async fn actions_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Current<Action>>>;
-    /// The greatest number that an action of the organization has had, deleted ones too; 0 where there was none.
+    /// Returns the greatest number that an action of the organization has had, deleted ones included; 0 if
+    /// there was none.
     async fn greatest_action_number(&self, org: Id) -> StoreResult<u64>;
 }

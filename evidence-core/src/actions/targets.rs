@@ -1,4 +1,4 @@
-//! Targets as they are sent, and what is refused of them when an action is saved.
+//! Targets as sent, and the checks when an action is saved.
 
 use std::mem::discriminant;
 
@@ -12,51 +12,52 @@ use crate::id::Id;
 use crate::rules::egress::Egress;
 use crate::time::{SentSeconds, Timestamp};
 
-/// Where notifications are sent. `WEBHOOK` and `SLACK` take a `webhook`, `EMAIL` takes `emails`.
+/// A target of notifications. `WEBHOOK` and `SLACK` need a `webhook`; `EMAIL` needs `emails`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ActionTarget")]
 pub struct TargetInput {
-    /// How it is reached. Left out, it is `EMAIL` where there are `emails`, `SLACK` where there is a `context`, else
-    /// `WEBHOOK`.
+    /// The way in which it is reached. Defaults to `EMAIL` if there are `emails`, to `SLACK` if there is a
+    /// `context`, otherwise to `WEBHOOK`.
     #[serde(rename = "type")]
     pub kind: Option<TargetKind>,
-    /// Of `WEBHOOK` and `SLACK`: the URL that is posted to, which has to be `https` and of a host that is reached over the
-    /// internet, unless the operator of the server allows others. Answers leave it empty, for it is a secret.
+    /// For `WEBHOOK` and `SLACK`: the URL to post to. It must be an `https` URL of a host on the public
+    /// internet, unless the operator of the server allows others. It is a secret, so responses leave it
+    /// empty.
     pub webhook: Option<WebhookUrl>,
-    /// Of `WEBHOOK`: the form of what is posted.
+    /// For `WEBHOOK`: the format of the payload.
     pub payload_version: Option<PayloadVersion>,
-    /// Of `SLACK`: the channel.
+    /// For `SLACK`: the channel.
     pub context: Option<SlackContextInput>,
-    /// Of `EMAIL`: to whom.
+    /// For `EMAIL`: the recipients.
     pub emails: Option<List<Mailbox, 100>>,
-    /// Passed over: the server knows this itself.
+    /// Ignored: the server determines this itself.
     pub last_success_at: Option<SentSeconds>,
-    /// Passed over: the server knows this itself.
+    /// Ignored: the server determines this itself.
     pub last_failure_at: Option<SentSeconds>,
 }
 
-/// How a target is reached.
+/// The way in which a target is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum TargetKind {
     /// A POST of the payload.
     Webhook,
-    /// A message of an incoming webhook of Slack.
+    /// A message through a Slack incoming webhook.
     Slack,
-    /// A mail.
+    /// An email.
     Email,
 }
 
-/// The form of what is posted to a webhook.
+/// The format of a webhook's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 pub enum PayloadVersion {
-    /// The only one.
+    /// The only value.
     #[serde(rename = "1.0")]
     One,
 }
 
-/// The channel that an incoming webhook of Slack belongs to. It is kept and answered, and has no effect.
+/// The channel of a Slack incoming webhook. It is recorded and returned, but has no effect.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "SlackAppContext")]
@@ -65,7 +66,7 @@ pub struct SlackContextInput {
     pub channel_id: ShortText,
     /// The channel's name.
     pub channel_name: ShortText,
-    /// The id of the team it is in.
+    /// The id of the channel's team.
     pub team_id: ShortText,
 }
 
@@ -90,7 +91,7 @@ impl TargetInput {
         }
     }
 
-    /// The destination that the target at this place of the list names.
+    /// Returns the destination of the target at this index of the list.
     fn destination(&self, place: usize, egress: &Egress) -> Result<Destination> {
         let field = |name: &str| format!("targets[{place}].{name}");
         let given = [
@@ -129,16 +130,16 @@ fn missing(field: String) -> Error {
     Error::invalid(field, "Field required [input: None]")
 }
 
-/// Whether a target of an action stays the same target with another destination, from the strictest way to the widest: what it
-/// was told, and what waits for it, is that of the destination whose place it takes.
+/// The criteria by which a target stays the same with another destination, from the strictest to the widest.
+/// Its delivered and pending notifications are those of the destination that it replaces.
 const STAYS: [fn(&Destination, &Destination) -> bool; 3] = [
     |was, is| was == is,
     |was, is| was.address_digest() == is.address_digest(),
     |was, is| discriminant(was) == discriminant(is),
 ];
 
-/// The targets. One that the action has already keeps its id, also where its destination is replaced by another of the same
-/// type; the others are new, and are told what happens from `since` on.
+/// Returns the targets. A target that the action already has keeps its id, even if its destination is
+/// replaced by another of the same type. The others are new, and get notifications of events from `since` on.
 pub(super) fn resolved(
     sent: &[TargetInput],
     known: &[Target],
@@ -197,7 +198,8 @@ mod tests {
 
     #[test]
     fn a_target_stays_where_its_destination_does_or_another_of_its_type_takes_its_place() {
-        /// What the action had, what it is given, and which of the former each is; nothing is a new one.
+        /// The action's targets, the new ones, and for each of these the index of the former; `None` for a
+        /// new target.
         type Case<'a> = (&'a [&'a str], &'a [&'a str], &'a [Option<usize>]);
         let table: [Case<'_>; 12] = [
             (&["hook a"], &["hook a"], &[Some(0)]),

@@ -1,4 +1,4 @@
-//! Actions as answers carry them.
+//! Actions in responses.
 
 use std::collections::BTreeMap;
 
@@ -14,43 +14,43 @@ use crate::service::{Context, OwnedContext};
 use crate::store::batch::{LONG_RECORDS, distinct, sort_by_ids};
 use crate::time::{Seconds, Timestamp};
 
-/// An action: of what happens in environments or flows, and where, somebody is notified.
+/// An action: notifications of events in environments or flows, with their targets.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "ActionResponse")]
 #[non_exhaustive]
 pub struct ActionView {
     /// Its name, unique in the organization.
     pub name: String,
-    /// `env` for one about environments, `flow` for one about flows.
+    /// `env` for an action about environments, `flow` for one about flows.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// What it is found by: numbers begin at 1, and none is given again.
+    /// Its number, from 1. Numbers are not reused.
     pub number: u64,
-    /// Where notifications are sent, in the order given.
+    /// The targets of its notifications, in the given order.
     pub targets: Vec<TargetView>,
-    /// What is told, in the order given.
+    /// The events that it notifies of, in the given order.
     pub triggers: Vec<String>,
-    /// Who created it: the name of a user or service account.
+    /// The name of the user or service account that created it.
     pub created_by: String,
     /// Always false: there is no Slack app.
     pub is_created_from_slack_app: bool,
-    /// Whether the last attempt at one of its targets failed.
+    /// Whether the last delivery attempt to one of its targets failed.
     pub is_failing: bool,
     /// When a notification was last delivered, in epoch seconds; null before the first one.
     pub last_success_timestamp: Option<Seconds>,
-    /// When an attempt last failed, in epoch seconds; null before the first one.
+    /// When a delivery attempt last failed, in epoch seconds; null before the first failure.
     pub last_failure_timestamp: Option<Seconds>,
     /// When it was created, in epoch seconds.
     pub created_at: Seconds,
     /// When it last changed, in epoch seconds.
     pub last_modified_at: Seconds,
-    /// The environments that it is about, by name, in the order given; null for one about flows.
+    /// The environments to watch, by name, in the given order; null for an action about flows.
     pub environments: Option<Vec<String>>,
-    /// The flows that it is about, by name, in the order given; null for one about environments.
+    /// The flows to watch, by name, in the given order; null for an action about environments.
     pub flows: Option<Vec<String>>,
 }
 
-/// A target as it is shown, and what became of the last attempts.
+/// A target, with the outcome of the last delivery attempts.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "ActionTargetResponse")]
@@ -63,37 +63,37 @@ pub enum TargetView {
         kind: &'static str,
         /// Always empty: the URL is a secret.
         webhook: &'static str,
-        /// The form of what is posted: `1.0`.
+        /// The format of the payload: `1.0`.
         payload_version: &'static str,
-        /// When a notification was last delivered here, in epoch seconds.
+        /// When a notification was last delivered to this target, in epoch seconds.
         last_success_at: Option<Seconds>,
-        /// When an attempt last failed here, in epoch seconds.
+        /// When a delivery attempt to this target last failed, in epoch seconds.
         last_failure_at: Option<Seconds>,
     },
-    /// A message of an incoming webhook of Slack.
+    /// A message through a Slack incoming webhook.
     Slack {
         /// `SLACK`.
         #[serde(rename = "type")]
         kind: &'static str,
         /// Always empty: the URL is a secret.
         webhook: &'static str,
-        /// The channel, as it was sent; null where it was not.
+        /// The channel, as sent; null if it was not sent.
         context: Option<SlackContext>,
-        /// When a notification was last delivered here, in epoch seconds.
+        /// When a notification was last delivered to this target, in epoch seconds.
         last_success_at: Option<Seconds>,
-        /// When an attempt last failed here, in epoch seconds.
+        /// When a delivery attempt to this target last failed, in epoch seconds.
         last_failure_at: Option<Seconds>,
     },
-    /// A mail.
+    /// An email.
     Email {
         /// `EMAIL`.
         #[serde(rename = "type")]
         kind: &'static str,
-        /// To whom.
+        /// The recipients.
         emails: Vec<String>,
-        /// When a notification was last delivered here, in epoch seconds.
+        /// When a notification was last delivered to this target, in epoch seconds.
         last_success_at: Option<Seconds>,
-        /// When an attempt last failed here, in epoch seconds.
+        /// When a delivery attempt to this target last failed, in epoch seconds.
         last_failure_at: Option<Seconds>,
     },
 }
@@ -120,8 +120,8 @@ impl TargetView {
     }
 }
 
-/// What answers about actions need besides their records: the names of what is watched and not archived, and how
-/// deliveries went.
+/// The data that responses need besides the actions' records: the names of watched resources that are not
+/// archived, and the outcomes of deliveries.
 pub(super) struct Surroundings {
     environments: BTreeMap<Id, String>,
     flows: BTreeMap<Id, String>,
@@ -129,7 +129,7 @@ pub(super) struct Surroundings {
 }
 
 impl Surroundings {
-    /// Those of these actions.
+    /// Reads the data for these actions.
     pub(super) async fn of(actions: &[&Action], cx: &Context<'_>) -> Result<Self> {
         let (store, org) = (cx.store(), cx.org()?);
         let (mut environments, mut flows) = (Vec::new(), Vec::new());
@@ -160,7 +160,8 @@ impl Surroundings {
         Ok(found)
     }
 
-    /// The names of what an action watches; nothing where all of it is archived, and so the action is over.
+    /// Returns the names of the resources that an action watches; `None` if all are archived, so that the
+    /// action is over.
     fn names(&self, watched: &Watched) -> Option<Vec<String>> {
         let known = match watched {
             Watched::Environments(_) => &self.environments,
@@ -170,14 +171,14 @@ impl Surroundings {
         (!names.is_empty() || watched.ids().is_empty()).then_some(names)
     }
 
-    /// The action as it is shown; nothing where it is over.
+    /// Returns the action for a response; `None` if it is over.
     pub(super) fn view(&self, action: Action) -> Option<ActionView> {
         let names = self.names(&action.watched)?;
         let (environments, flows) = match action.watched {
             Watched::Environments(_) => (Some(names), None),
             Watched::Flows(_) => (None, Some(names)),
         };
-        // How it went at an address that the target has no more says nothing of the one that it has.
+        // Deliveries to a former address of the target do not count for its present one.
         let delivery = |target: &Target| {
             let known = self.deliveries.get(&target.id)?;
             (known.state.address == target.destination.address_digest()).then_some(known)
@@ -205,7 +206,7 @@ impl Surroundings {
     }
 }
 
-/// Actions of a list, in its order, as answers carry them: those of one type alone where `kind` says so.
+/// Streams the actions of a list for a response, in its order. With `kind`, only those of this type.
 pub(super) fn views(
     ids: Vec<Id>,
     kind: Option<&'static str>,

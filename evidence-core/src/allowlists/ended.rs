@@ -1,5 +1,5 @@
-//! The job that evaluates environments again when an entry of their allowlist has ended. Whoever withdraws an entry does so, too;
-//! the job does it where that broke off, and where an entry expired.
+//! The job that evaluates environments again when an entry of their allowlist has ended. A request that
+//! withdraws an entry does so itself; the job does it if that was interrupted, and if an entry expired.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -18,56 +18,57 @@ use crate::name::OrgName;
 use crate::service::Evidence;
 use crate::time::Timestamp;
 
-/// How long the job rests between two runs: an expired entry counts in no snapshot for longer.
+/// The pause between two runs of the job: the longest time that an expired entry still counts in a snapshot.
 const REST: Duration = Duration::from_secs(10);
 
-/// At least so many ended entries are read at a time.
+/// The minimum number of ended entries that are read at a time.
 const PAGE: u64 = 1_000;
 
-/// Each run looks this far behind the end of the last one, in microseconds: a server whose clock is behind may have recorded
-/// an entry that had ended already by the clock of this one.
+/// The overlap of a run with the previous one, in microseconds. A server with a slow clock may have recorded
+/// an entry that had already ended by the clock of this one.
 const OVERLAP: i64 = 15 * 60 * 1_000_000;
 
-/// The job that evaluates environments anew when an entry of their allowlist has ended.
+/// The job that evaluates environments again when an entry of their allowlist has ended.
 #[derive(Debug, Default)]
 pub struct ReevaluateEnded {
     progress: Mutex<Progress>,
 }
 
-/// How far this process has come. Another one begins anew: to evaluate an environment again changes nothing where nothing is
-/// to change.
+/// The progress of this process. Another process starts from the beginning, which is harmless: evaluating an
+/// environment again changes nothing if there is nothing to change.
 #[derive(Debug, Default, Clone)]
 struct Progress {
-    /// All that had ended by then was handled.
+    /// Every entry that ended by this time has been handled.
     until: Option<Timestamp>,
-    /// The ends that a later run reads again, and that were evaluated or whose environments are in `failed`. A newer entry is
-    /// another end: a server whose clock is behind may record one that ends before others that were handled already.
+    /// The ended entries that a later run reads again, and whose environments were evaluated or are in
+    /// `failed`. A newer entry is separate: a server with a slow clock may record one that ends before others
+    /// that have already been handled.
     handled: BTreeSet<EndedAllowance>,
-    /// The environments that could not be evaluated. Each run tries again; they keep no others.
+    /// The environments whose evaluation failed. Each run retries them; they do not block others.
     failed: Environments,
 }
 
-/// Environments by their organization.
+/// Environments by organization.
 type Environments = BTreeMap<OrgName, BTreeSet<Id>>;
 
-/// The instant before all others.
+/// The earliest time.
 const BEGINNING: Timestamp = Timestamp::from_micros(i64::MIN);
 
 impl Progress {
-    /// From when on ends are read.
+    /// Returns the time after which ended entries are read.
     fn from(&self) -> Timestamp {
         self.until
             .map_or(BEGINNING, |until| Timestamp::from_micros(until.as_micros().saturating_sub(OVERLAP)))
     }
 
-    /// All that ended by this time was handled.
+    /// Records that every entry that ended by this time has been handled.
     fn done_until(&mut self, until: Timestamp) {
         self.until = Some(self.until.map_or(until, |before| before.max(until)));
         let from = self.from();
         self.handled.retain(|end| end.at > from);
     }
 
-    /// Evaluates environments again, and notes those of the organizations in which that failed.
+    /// Evaluates environments again, and records those that failed, by organization.
     async fn evaluate(&mut self, environments: Environments, service: &Evidence) -> Result<()> {
         let mut outcome = Ok(());
         for (org, environments) in environments {
@@ -108,7 +109,7 @@ impl Job for ReevaluateEnded {
                 }
             }
             outcome = outcome.and(progress.evaluate(ended, service).await);
-            // What comes may fail, or this be dropped.
+            // Save the progress: the next part may fail, or this future may be dropped.
             locked(&self.progress).clone_from(&progress);
         }
         progress.done_until(until);

@@ -1,4 +1,4 @@
-//! The allowlist: artifacts that may run in an environment whatever its policies say.
+//! Allowlists: artifacts that may run in an environment regardless of its policies.
 
 pub(crate) mod ended;
 pub(crate) mod operations;

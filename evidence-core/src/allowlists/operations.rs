@@ -1,4 +1,4 @@
-//! Operations on allowlists, and their answers.
+//! Operations on allowlists, and their responses.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use crate::page::Listed;
 use crate::service::{Context, Draft};
 use crate::time::{Timestamp, WholeSeconds};
 
-/// An entry of the allowlist.
+/// An entry of an allowlist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "AllowlistResponse")]
 #[non_exhaustive]
 pub struct AllowanceView {
-    /// What the artifact is called, as whoever allowed it wrote it; nothing is looked up by it.
+    /// The artifact's name, as given when it was allowed. It is not used for look-ups.
     pub artifact_name: String,
-    /// Why the artifact is allowed.
+    /// The reason why the artifact is allowed.
     pub description: String,
     /// The environment in which the artifact is allowed.
     pub environment_name: EnvironmentName,
@@ -37,21 +37,21 @@ pub struct AllowanceView {
     pub fingerprint: Fingerprint,
     /// When the artifact was allowed, in epoch seconds.
     pub timestamp: WholeSeconds,
-    /// Who allowed it: the name of a user or service account.
+    /// The name of the user or service account that allowed it.
     pub user_name: String,
-    /// When the entry expires, in epoch seconds; left out where it does not.
+    /// When the entry expires, in epoch seconds; absent if it does not expire.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<WholeSeconds>,
-    /// When the entry ended, in epoch seconds: it expired or was withdrawn. Left out while it is in force.
+    /// When the entry ended, by expiry or withdrawal, in epoch seconds. Absent while it is in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<WholeSeconds>,
-    /// Who withdrew the entry: the name of a user or service account. Left out where nobody did.
+    /// The name of the user or service account that withdrew the entry. Absent if it was not withdrawn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub withdrawn_by: Option<String>,
 }
 
 impl AllowanceView {
-    /// The entry, as it is at the time `now`.
+    /// Returns the entry as of the time `now`.
     fn new(allowance: Allowance, environment_name: EnvironmentName, now: Timestamp) -> Self {
         let ended_at = allowance.ends_at().filter(|_| !allowance.is_in_force(now));
         let Allowance { artifact_name, description, fingerprint, at, by, expires_at, withdrawn, .. } =
@@ -70,13 +70,14 @@ impl AllowanceView {
     }
 }
 
-/// Lists the allowlist of an organization, newest first: the entries that are in force. Of each environment and fingerprint
-/// the newest entry alone is listed. With `include_ended`, the list also has the entries that expired or were withdrawn.
+/// Lists the allowlist entries of an organization that are in force, newest first. For each environment and
+/// fingerprint, only the newest entry is listed. With `include_ended`, the list also has entries that expired
+/// or were withdrawn.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListAllowlist {
     /// The organization's name.
     pub org: OrgName,
-    /// Whether to list entries that expired or were withdrawn, too: false when left out.
+    /// Whether to include entries that expired or were withdrawn. Defaults to false.
     pub include_ended: Option<bool>,
 }
 
@@ -114,11 +115,13 @@ impl Operation for ListAllowlist {
     }
 }
 
-/// Allows an artifact, by its fingerprint, in an environment. Nothing else need be known of the artifact. Allowing it
-/// again adds an entry, which replaces the earlier one. The entry counts at the next report of the environment, until it
-/// expires (`expires_at`) or is withdrawn. An environment that allows as many artifacts as the host permits (10,000 unless
-/// it says otherwise) takes no further ones: 400. A logical environment has no allowlist of its own, for what runs in its
-/// members is allowed there: 400. Answers with what was sent.
+/// Allows an artifact in an environment, by its fingerprint. The artifact need not be known. Allowing it
+/// again adds an entry that replaces the earlier one. The entry counts from the environment's next report,
+/// until it expires (`expires_at`) or is withdrawn.
+///
+/// An environment with as many allowed artifacts as the host permits (10,000 by default) accepts no others:
+/// 400. A logical environment has no allowlist, because artifacts are allowed in its members: 400. The
+/// response repeats the request.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct AllowArtifact {
     /// The organization's name.
@@ -127,30 +130,31 @@ pub struct AllowArtifact {
     pub env_name: EnvironmentName,
 }
 
-/// What is allowed, and why.
+/// The artifact to allow, and the reason.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "AllowlistPutInput")]
 pub struct AllowlistInput {
-    /// What the artifact is called, for people.
+    /// The artifact's name, for readers.
     pub artifact_name: LongText,
     /// The SHA-256 of the artifact.
     pub artifact_fingerprint: Fingerprint,
-    /// Why the artifact is allowed.
+    /// The reason why the artifact is allowed.
     pub description: Description,
-    /// When the entry expires, in epoch seconds: in the future. From then on it allows nothing, and the environment is
-    /// evaluated again. Null or left out: never.
+    /// When the entry expires, in epoch seconds. It must be in the future. After that, the entry allows
+    /// nothing, and the environment is evaluated again. Null or left out means never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<AllowanceEnd>,
 }
 
-/// When an entry of an allowlist expires: epoch seconds.
+/// The time when an allowlist entry expires, in epoch seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct AllowanceEnd(i64);
 
 impl AllowanceEnd {
-    /// The last second of the year 9999: the present in milliseconds is more.
+    /// The last second of the year 9999. The present time in milliseconds exceeds it, so a wrong unit is
+    /// detected.
     const LATEST: i64 = 253_402_300_799;
 
     fn after(self, now: Timestamp) -> Result<Timestamp> {
@@ -208,7 +212,7 @@ impl Operation for AllowArtifact {
     }
 }
 
-/// Refuses an artifact that would be one too many for the environment.
+/// Refuses an artifact if the environment already allows the maximum number.
 async fn check_size(environment: &Environment, artifact: &Fingerprint, cx: &Context<'_>) -> Result<()> {
     let (store, org, most) = (cx.store(), cx.org()?, cx.limits().environment_allowances);
     let (artifact, now) = (std::slice::from_ref(artifact), cx.now());
@@ -243,8 +247,8 @@ async fn allow(environment: &EnvironmentName, input: AllowlistInput, cx: &Contex
     cx.record(Draft::of(Fact::ArtifactAllowed { record }, leads_there)).await.map(drop)
 }
 
-/// Withdraws the entry of an artifact from the allowlist of an environment. What runs in the environment is evaluated again,
-/// and a snapshot is taken where that changes a verdict. The entry stays in the ledger, and in the list with
+/// Withdraws the entry of an artifact from the allowlist of an environment. Running artifacts are evaluated
+/// again, and a snapshot is taken if a verdict changes. The entry stays in the ledger, and in the list with
 /// `include_ended=true`. An artifact without an entry in force is 404.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct WithdrawAllowance {
@@ -271,15 +275,16 @@ impl Operation for WithdrawAllowance {
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let name = cx.retry(|| self.withdraw(cx)).await?;
-        // In a write of its own, for an evaluation reads what is recorded. Should it not come to that, the job does it.
+        // In a separate write, because an evaluation reads recorded data. If this is interrupted, the job
+        // does it.
         reevaluate(&name, Changed::Allowlist, cx).await?;
         Ok(Json(Acknowledged::Ok))
     }
 }
 
 impl WithdrawAllowance {
-    /// Records the withdrawal; returns the name that the environment has now. Where somebody allows the artifact at the same
-    /// time, the entry recorded later counts.
+    /// Records the withdrawal, and returns the present name of the environment. If the artifact is allowed at
+    /// the same time, the entry recorded later counts.
     async fn withdraw(&self, cx: &Context<'_>) -> Result<EnvironmentName> {
         let (store, org) = (cx.store(), cx.org()?);
         let known = cx.environment(self.env_name.as_str()).await?;

@@ -1,4 +1,4 @@
-//! What a store answers about allowlists.
+//! The queries about allowlists that a store answers.
 
 use async_trait::async_trait;
 
@@ -12,7 +12,7 @@ use crate::time::Timestamp;
 /// An artifact that is allowed in an environment.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AllowedArtifact {
-    /// The artifact.
+    /// The artifact's fingerprint.
     pub fingerprint: Fingerprint,
     /// The ledger index of the entry that allows it.
     pub entry: u64,
@@ -20,10 +20,10 @@ pub struct AllowedArtifact {
     pub expires_at: Option<Timestamp>,
 }
 
-/// An environment in which an allowlist entry ended.
+/// The end of an allowlist entry in an environment.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EndedAllowance {
-    /// When.
+    /// When it ended.
     pub at: Timestamp,
     /// The organization's name.
     pub org: OrgName,
@@ -36,19 +36,20 @@ pub struct EndedAllowance {
 /// Queries about the allowlist.
 #[async_trait]
 pub trait AllowlistStore: Send + Sync {
-    /// The newest entry of each environment and fingerprint of the organization, newest first by ledger index: the ledger
-    /// index of each, and how large it is. With a time, only the entries in force at that time
-    /// ([`Allowance::is_in_force`]); else all of them. An entry that was withdrawn is listed by the index of its withdrawal.
+    /// Returns the ledger index and size of the newest entry of each environment and fingerprint of the
+    /// organization, newest first by ledger index. With a time, returns only entries in force at that time
+    /// ([`Allowance::is_in_force`]); otherwise returns all. A withdrawn entry has the index of its
+    /// withdrawal.
     async fn allowances_listed(
         &self,
         org: Id,
         in_force_at: Option<Timestamp>,
     ) -> StoreResult<Vec<Listed<u64>>>;
-    /// The entries at these ledger indexes, one an index, newest first by ledger index; unknown ones are passed over. The
-    /// index of a withdrawal leads to the withdrawn entry.
+    /// Returns the entries at these ledger indexes, one per index, newest first by ledger index. Unknown
+    /// indexes are skipped. The index of a withdrawal refers to the withdrawn entry.
     async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<Allowance>>;
-    /// Those of these artifacts that are allowed in the environment at a time, in any order: the newest entry of each among
-    /// the first `entries` entries of the ledger is in force.
+    /// Returns those of these artifacts that are allowed in the environment at a time, in any order. An
+    /// artifact is allowed if its newest entry among the first `entries` ledger entries is in force.
     async fn allowed(
         &self,
         org: Id,
@@ -57,11 +58,12 @@ pub trait AllowlistStore: Send + Sync {
         entries: u64,
         at: Timestamp,
     ) -> StoreResult<Vec<AllowedArtifact>>;
-    /// How many artifacts are allowed in the environment at a time, counted up to `most`.
+    /// Returns the number of artifacts that are allowed in the environment at a time, counted up to `most`.
     async fn allowance_count(&self, org: Id, environment: Id, at: Timestamp, most: u64) -> StoreResult<u64>;
-    /// The environments of all organizations in which entries expired or were withdrawn after one time and not after
-    /// another, by that time and once a time: at least the first `limit` rows of these entries, and all those that ended at
-    /// the time of the last of them. Entries that a later one replaced count too.
+    /// Returns the environments of all organizations in which entries expired or were withdrawn after `after`
+    /// and not after `until`. They are sorted by that time, each once for a time. Returns at least the first
+    /// `limit` rows of these entries, and all that ended at the time of the last one. Entries that a later
+    /// one replaced count too.
     async fn ended_allowances(
         &self,
         after: Timestamp,

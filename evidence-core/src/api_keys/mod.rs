@@ -1,5 +1,5 @@
-//! The API keys of service accounts: made, shown once, rotated with a period of grace, revoked. Who may manage an
-//! account manages its keys.
+//! API keys of service accounts. A key is shown once, when it is created; it can be rotated with a grace
+//! period, and revoked. Permission to manage an account includes its keys.
 
 pub(crate) mod operations;
 pub(crate) mod view;

@@ -21,7 +21,7 @@ use crate::store::entry::Current;
 use crate::time::{Timestamp, check_seconds};
 
 impl Context<'_> {
-    /// The key of this id that was not revoked, or [`Error::NotFound`]; a text that is no id is no key's.
+    /// Returns the unrevoked key of this id, or [`Error::NotFound`]. A text that is not an id is not found.
     async fn unrevoked_key(&self, account: &ServiceAccount, key_id: &str) -> Result<Current<ApiKeyRecord>> {
         let key = match key_id.parse() {
             Ok(id) => self.store().api_key(self.org()?, id).await?,
@@ -33,7 +33,7 @@ impl Context<'_> {
         Ok(key.filter(found).ok_or_else(|| self.missing(Resource::ApiKey, key_id))?)
     }
 
-    /// The working key of this id, or [`Error::NotFound`].
+    /// Returns the active key of this id, or [`Error::NotFound`].
     async fn active_key(&self, account: &ServiceAccount, key_id: &str) -> Result<Current<ApiKeyRecord>> {
         let key = self.unrevoked_key(account, key_id).await?;
         if !key.record.is_active(self.now()) {
@@ -42,7 +42,7 @@ impl Context<'_> {
         Ok(key)
     }
 
-    /// Refuses a key that would be one too many for its account.
+    /// Refuses a key if its account already has the maximum number.
     async fn check_keys(&self, account: &ServiceAccount) -> Result<()> {
         let most = self.limits().api_keys;
         let keys = self.store().api_key_count(self.org()?, account.id, self.now()).await?;
@@ -55,7 +55,7 @@ impl Context<'_> {
 }
 
 impl Draft {
-    /// Adds a new key of an account, and answers it with its record: the text is nowhere else.
+    /// Adds a new key of an account. Returns the key with its record; the text of the key is stored nowhere.
     fn new_key(
         &mut self,
         account: &Current<ServiceAccount>,
@@ -67,24 +67,24 @@ impl Draft {
         let owner = account.record.actor();
         let record = ApiKeyRecord::of(&key, cx.new_id(), owner, description, cx.now(), expires_at);
         self.secrets.push((record.id, key.hash()));
-        // The right to make it rests on the account's privilege.
+        // Guard the account: the permission to create the key depends on its privilege.
         let account = Guard::Revision(RecordKind::ServiceAccount, account.record.id, account.revision);
         self.guarded(Fact::ApiKeyCreated { record: record.clone() }, account);
         (key, record)
     }
 }
 
-/// When a key is to end: epoch seconds, at most the beginning of the year 2100; 0 for never.
+/// The expiry of a key: epoch seconds, at most the beginning of the year 2100; 0 for never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Expiry(i64);
 
 impl Expiry {
     const LATEST: i64 = 4_102_444_800;
 
-    /// The instant, if the key is to end at all.
+    /// Returns the time of the expiry, or `None` for never.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it would be over at once.
+    /// [`Error::Invalid`] if the time is not in the future.
     pub(crate) fn after(self, now: Timestamp) -> Result<Option<Timestamp>> {
         let end = Timestamp::from_seconds(self.0);
         match self.0 {
@@ -122,7 +122,7 @@ impl JsonSchema for Expiry {
     }
 }
 
-/// How many hours a rotated key still works: 1 to 720.
+/// The number of hours for which a rotated key still works: 1 to 720.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct GraceHours(i64);
@@ -131,7 +131,7 @@ impl GraceHours {
     const MIN: i64 = 1;
     const MAX: i64 = 720;
 
-    /// When the period that begins at `now` is over.
+    /// Returns the end of the grace period that begins at `now`.
     const fn end(self, now: Timestamp) -> Timestamp {
         Timestamp::from_micros(now.as_micros().saturating_add(self.0 * 3_600_000_000))
     }
@@ -158,11 +158,11 @@ impl JsonSchema for GraceHours {
     }
 }
 
-/// What a key is for: 1 to 256 characters.
+/// A description of a key's purpose: 1 to 256 characters.
 pub type KeyDescription = Text<256, 1>;
 
-/// Lists the API keys of a service account that are active, oldest first, without the keys themselves. Keys that
-/// expired or were revoked are left out.
+/// Lists the active API keys of a service account, oldest first, without the keys themselves. Expired and
+/// revoked keys are left out.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListApiKeys {
     /// The organization's name.
@@ -191,10 +191,10 @@ impl Operation for ListApiKeys {
     }
 }
 
-/// Creates an API key of a service account. The answer alone ever shows the key. An administrator may do it for every
-/// service account, others for those that they created, as far as the account has no higher role than they have: 403.
-/// An account that has as many active keys as the host permits (1,000 unless it says otherwise) takes no further
-/// ones: 400.
+/// Creates an API key of a service account. Only this response shows the key. Administrators can create keys
+/// of every service account. Others can do so for accounts that they created, provided that the account's
+/// role is not above their own; otherwise 403. An account has at most as many active keys as the host allows
+/// (1,000 by default); more are 400.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct CreateApiKey {
     /// The organization's name.
@@ -203,14 +203,14 @@ pub struct CreateApiKey {
     pub name: ServiceAccountName,
 }
 
-/// What a key is made with.
+/// The document that creates a key.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "ApiKeyPostInput")]
 pub struct ApiKeyInput {
-    /// What the key is for.
+    /// A description of the key's purpose.
     pub description: KeyDescription,
-    /// When the key expires, in epoch seconds: in the future, and not after the beginning of 2100. 0, null or left
-    /// out: never.
+    /// When the key expires, in epoch seconds: in the future, and not after the beginning of 2100. 0, null or
+    /// left out means never.
     pub expires_at: Option<Expiry>,
 }
 
@@ -258,7 +258,7 @@ pub struct GetApiKey {
     pub org: OrgName,
     /// The service account's name.
     pub name: ServiceAccountName,
-    /// The key's id; a key that expired or was revoked is not found.
+    /// The key's id. An expired or revoked key is not found.
     pub key_id: ShortText,
 }
 
@@ -281,16 +281,16 @@ impl Operation for GetApiKey {
     }
 }
 
-/// Revokes an API key of a service account at once, also one that has expired. To do it again is 404, for a revoked key
-/// is not found. An administrator may do it for every service account, others for those that they created, as far as the
-/// account has no higher role than they have: 403.
+/// Revokes an API key of a service account immediately, even if it has expired. Revoking it again is 404,
+/// because a revoked key is not found. Administrators can revoke keys of every service account. Others can do
+/// so for accounts that they created, provided that the account's role is not above their own; otherwise 403.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct RevokeApiKey {
     /// The organization's name.
     pub org: OrgName,
     /// The service account's name.
     pub name: ServiceAccountName,
-    /// The key's id; a key that was revoked is not found.
+    /// The key's id. A revoked key is not found.
     pub key_id: ShortText,
 }
 
@@ -316,7 +316,7 @@ impl Operation for RevokeApiKey {
 impl RevokeApiKey {
     async fn revoke(&self, cx: &Context<'_>) -> Result<()> {
         let account = cx.managed_account(&self.name).await?.record;
-        // One that is over by this server's clock may work by another's.
+        // A key that has expired by this server's clock may still work by another's.
         let Current { revision, record } = cx.unrevoked_key(&account, &self.key_id).await?;
         let guard = Guard::Revision(RecordKind::ApiKey, record.id, revision);
         cx.record(Draft::of(Fact::ApiKeyRevoked { record: record.revoked(cx.now()) }, guard)).await?;
@@ -324,30 +324,32 @@ impl RevokeApiKey {
     }
 }
 
-/// Creates an API key in the place of another, with the same description. The old key works on for
-/// `grace_period_hours`, unless it expires before, or the grace period of an earlier rotation ends. The answer alone ever
-/// shows the new key. An administrator may do it for every service account, others for those that they created, as far as
-/// the account has no higher role than they have: 403. An account that has as many active keys as the host permits takes
-/// no further ones: 400.
+/// Creates an API key that replaces another, with the same description. The old key works for another
+/// `grace_period_hours`, unless it expires before or the grace period of an earlier rotation ends. Only this
+/// response shows the new key.
+///
+/// Administrators can rotate keys of every service account. Others can do so for accounts that they created,
+/// provided that the account's role is not above their own; otherwise 403. An account has at most as many
+/// active keys as the host allows; more are 400.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct RotateApiKey {
     /// The organization's name.
     pub org: OrgName,
     /// The service account's name.
     pub name: ServiceAccountName,
-    /// The key's id; a key that expired or was revoked is not found.
+    /// The key's id. An expired or revoked key is not found.
     pub key_id: ShortText,
 }
 
-/// How a key is rotated.
+/// The document that rotates a key.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "ApiKeyRotateInput")]
 pub struct ApiKeyRotation {
-    /// How many hours the old key works on: 24 when left out.
+    /// The number of hours for which the old key still works. Defaults to 24.
     #[serde(default)]
     pub grace_period_hours: GraceHours,
-    /// When the new key expires, in epoch seconds: in the future, and not after the beginning of 2100. 0, null or
-    /// left out: never.
+    /// When the new key expires, in epoch seconds: in the future, and not after the beginning of 2100. 0,
+    /// null or left out means never.
     pub expires_at: Option<Expiry>,
 }
 

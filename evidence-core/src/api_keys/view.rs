@@ -1,4 +1,4 @@
-//! API keys as answers carry them: the key itself once, when it is made.
+//! API keys in responses. The key itself is shown once, when it is created.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,14 +7,14 @@ use crate::id::Id;
 use crate::service_accounts::record::ApiKeyRecord;
 use crate::time::{Seconds, Timestamp, WholeSeconds};
 
-/// An API key: everything but the key.
+/// An API key, without the key itself.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "ApiKeyListItemResponse")]
 #[non_exhaustive]
 pub struct ApiKeyView {
-    /// The key's id. It is no secret, and leads to the key in the paths of the API.
+    /// The key's id, for use in paths of the API. It is not a secret.
     pub id: Id,
-    /// What the key is for.
+    /// A description of the key's purpose.
     pub description: String,
     /// When the key was created, in epoch seconds.
     pub created_at: Seconds,
@@ -33,19 +33,19 @@ impl From<ApiKeyRecord> for ApiKeyView {
     }
 }
 
-/// A new API key with its text, in the only answer that ever shows it.
+/// A new API key with its text. No other response ever shows it.
 #[derive(Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "ApiKeyCreatedResponse")]
 #[non_exhaustive]
 pub struct NewApiKey {
-    /// What is known of it from now on.
+    /// The data about the key.
     #[serde(flatten)]
     pub record: ApiKeyView,
-    /// The key itself, as it goes into `Authorization: Bearer`. No other answer ever shows it.
+    /// The key itself, for use in `Authorization: Bearer`. No other response ever shows it.
     pub key: String,
 }
 
-/// A new API key in the place of one that stops working.
+/// A new API key that replaces another.
 #[derive(Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "ApiKeyRotatedResponse")]
 #[non_exhaustive]
@@ -53,7 +53,7 @@ pub struct RotatedApiKey {
     /// The new key.
     #[serde(flatten)]
     pub new: NewApiKey,
-    /// The same as `key`, under the name that some clients look for.
+    /// The same as `key`. Some clients expect this name.
     pub api_key: String,
     /// When the old key stops working, in epoch seconds.
     pub grace_period_expires_at: Seconds,

@@ -1,4 +1,4 @@
-//! Artifacts: what was built, identified by the SHA-256 of its content.
+//! Artifacts: build outputs, identified by the SHA-256 of their content.
 
 pub(crate) mod operations;
 pub(crate) mod record;

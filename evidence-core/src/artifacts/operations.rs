@@ -1,4 +1,4 @@
-//! The operations on artifacts.
+//! Operations on artifacts.
 
 use std::sync::Arc;
 
@@ -36,9 +36,9 @@ use crate::store::entry::Current;
 use crate::trails::draft::check_room;
 use crate::trails::store::Reported;
 
-/// Reports an artifact to a flow, and to a trail of it where `trail_name` is given. A flow or trail that does not
-/// exist is created, unless the host turns that off. Every report is recorded under an id of its own, also one of a
-/// fingerprint that was reported before.
+/// Reports an artifact to a flow, and with `trail_name` to a trail of it. A flow or trail that does not exist
+/// is created, unless the host disables that. Every report is recorded with its own id, even if the
+/// fingerprint was reported before.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ReportArtifact {
     /// The organization's name.
@@ -50,52 +50,52 @@ pub struct ReportArtifact {
 /// The name of a file, or the reference of an image: 1 to 4,096 characters.
 pub type FileName = Text<4096, 1>;
 
-/// An artifact as it is reported. Without `trail_name` it belongs to the flow as a whole.
+/// An artifact to report. Without `trail_name`, it belongs to the flow as a whole.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "CreateArtifact")]
 pub struct ArtifactInput {
-    /// The trail to report to. Left out, the artifact belongs to the flow as a whole.
+    /// The trail to report to. Without it, the artifact belongs to the flow as a whole.
     pub trail_name: Option<TrailName>,
-    /// What the trail's template calls the artifact. An artifact of another name is taken, too, as one that is not
-    /// expected.
+    /// The artifact's name in the trail's template. Other names are accepted too; such an artifact is not an
+    /// expected one.
     pub template_reference_name: Option<TemplateReferenceName>,
     /// The SHA-256 of the content.
     pub fingerprint: Fingerprint,
     /// The file's name, or the image's reference.
     pub filename: FileName,
-    /// What it is about, for people. The trail's events show it.
+    /// A description for readers. The trail's events show it.
     pub description: Option<Description>,
-    /// The commit that the artifact was built from. Without it, `git_commit_info.sha1` is; where the two
-    /// differ, `git_commit` counts.
+    /// The commit that the artifact was built from. Defaults to `git_commit_info.sha1`; if the two differ,
+    /// `git_commit` takes precedence.
     pub git_commit: Option<CommitSha>,
-    /// What is known of the commit. Without it, it is what `commits_list` says of `git_commit`.
+    /// The details of the commit. Defaults to the entry for `git_commit` in `commits_list`.
     pub git_commit_info: Option<GitCommit>,
-    /// The repository that it comes from; it is listed among the repos of the organization from then on.
+    /// The repository that it comes from. The report adds it to the organization's repos.
     pub repo_info: Option<RepoInfo>,
-    /// The commits since the artifact before it. The trail's events show them.
+    /// The commits since the previous artifact. The trail's events show them.
     pub commits_list: Option<Commits>,
-    /// Where the repository is.
+    /// The URL of the repository.
     pub repo_url: Option<Address>,
-    /// `true`, or left out: whether an artifact is compliant follows from its attestations. `false` is 400: report an
-    /// attestation of the artifact that is not compliant.
+    /// `true`, or left out: the compliance of an artifact follows from its attestations. `false` is 400;
+    /// report an attestation of the artifact that is not compliant instead.
     pub is_compliant: Option<bool>,
-    /// Where the build can be looked at.
+    /// The URL of the build's page.
     pub build_url: Address,
-    /// Where the commit can be looked at.
+    /// The URL of the commit's page.
     pub commit_url: Address,
-    /// As answers show it, so that an answer may be sent back: recorded, and nothing is evaluated by it. The template of the
-    /// trail or the flow says what is expected.
+    /// The value that responses show, so that a response can be sent back. It is recorded but has no effect
+    /// on evaluation: the template of the trail or flow defines the requirements.
     pub template: Option<TemplateNames>,
-    /// Labelled links: label to address and, optionally, the fingerprint of what is there.
+    /// Labelled links: label to URL and, optionally, the fingerprint of the linked content.
     pub external_urls: Option<ExternalUrls>,
-    /// Remarks, of any form.
+    /// Remarks in any form.
     pub annotations: Option<FreeForm>,
-    /// Anything the reporter wants kept along.
+    /// Free-form data to record with it.
     pub user_data: Option<UserData>,
 }
 
 impl ArtifactInput {
-    /// An artifact of which nothing else is known.
+    /// Returns an artifact input with a fingerprint and a file name only.
     pub fn new(fingerprint: Fingerprint, filename: FileName) -> Self {
         Self {
             trail_name: None,
@@ -153,14 +153,16 @@ impl Operation for ReportArtifact {
     }
 }
 
-/// Why a report of an artifact that is not compliant is refused: recorded, it would be green all the same.
+/// The error for an artifact reported as not compliant. If it were recorded, the artifact could still be
+/// compliant.
 const NOT_COMPLIANT: &str = "Whether an artifact is compliant follows from its attestations: report the artifact without \
                              this, and an attestation of it that is not compliant";
 
 async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Result<()> {
     let mut draft = Draft::default();
     let flow = draft.flow(flow, cx).await?;
-    // The report takes the template of its trail, which a new one has of the flow, else the flow's.
+    // A report takes the template of its trail. Without a trail, and for a new trail, that is the flow's
+    // template.
     let mut template = flow.template;
     let trail = match &input.trail_name {
         Some(name) => {
@@ -180,7 +182,7 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
     let repo = draft.repo(input.repo_info.as_ref(), cx).await?;
     let told = || input.git_commit_info.as_ref().and_then(|commit| commit.sha1.parse().ok());
     let git_commit = input.git_commit.clone().or_else(told);
-    // Older clients say of the commit what they know in the list alone.
+    // Older clients send the details of the commit only in the list.
     let listed = || {
         let mut commits = input.commits_list.iter().flat_map(|commits| &commits.0);
         commits.find(|commit| Some(&*commit.sha1) == git_commit.as_ref().map(CommitSha::as_str))
@@ -221,8 +223,8 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
     Ok(())
 }
 
-/// The flow of a look-up, and the trail that narrows it. The trail is `Err` when it does not exist: the look-up then
-/// finds nothing.
+/// Returns the flow of a look-up, and the trail that narrows it. The trail is `Err` if it does not exist: the
+/// look-up then finds nothing.
 async fn narrowed(
     flow: &FlowName,
     trail: Option<&str>,
@@ -241,7 +243,7 @@ async fn narrowed(
 
 const MAX_NAMED: u64 = 10;
 
-/// The one fingerprint in the flow that begins with `prefix`.
+/// Returns the only fingerprint in the flow that begins with `prefix`.
 pub(crate) async fn resolve(
     flow: &Flow,
     prefix: &FingerprintPrefix,
@@ -266,20 +268,20 @@ fn missing(flow: &Flow, fingerprint: &FingerprintPrefix, cx: &Context<'_>) -> Er
     cx.missing(Resource::Artifact, fingerprint.as_str()).in_flow(flow.name.as_str()).into()
 }
 
-/// Gets an artifact of a flow by its fingerprint or the beginning of it: the newest report of it, or the one that the
-/// query names. The beginning of several fingerprints is 400, and the error names some of them.
+/// Gets an artifact of a flow by its fingerprint or a prefix of it. Returns the newest report, or the one
+/// that the query names. A prefix of several fingerprints is 400, and the error lists some of them.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetArtifact {
     /// The organization's name.
     pub org: OrgName,
     /// The flow's name.
     pub flow_name: FlowName,
-    /// The artifact's fingerprint, or its first 5 digits or more where one artifact of the flow alone begins with
-    /// them.
+    /// The artifact's fingerprint, or at least its first 5 digits if they match only one artifact of the
+    /// flow.
     pub fingerprint: FingerprintPrefix,
-    /// Narrows the search to the reports to this trail.
+    /// Returns only reports to this trail.
     pub trail: Option<ShortText>,
-    /// Asks for one report, by the `id` that an answer shows.
+    /// Returns the report with this `id`.
     pub attestation_id: Option<Id>,
 }
 
@@ -320,17 +322,17 @@ impl Operation for GetArtifact {
     }
 }
 
-/// Gets the artifacts of a flow that were built from a commit, newest report first; none is an empty list. A short
-/// hash is enough: every commit counts that begins with it.
+/// Lists the artifacts of a flow that were built from a commit, newest report first. Without a match, returns
+/// an empty list. An abbreviated hash matches every commit that begins with it.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetArtifactsByCommit {
     /// The organization's name.
     pub org: OrgName,
     /// The flow's name.
     pub flow_name: FlowName,
-    /// The hash of the commit, or its first 5 digits or more.
+    /// The hash of the commit, or at least its first 5 digits.
     pub commit_sha: CommitPrefix,
-    /// Narrows the list to the reports to this trail; one that does not exist has none.
+    /// Returns only reports to this trail. A trail that does not exist gives an empty list.
     pub trail: Option<ShortText>,
 }
 
@@ -367,18 +369,18 @@ impl Operation for GetArtifactsByCommit {
     }
 }
 
-/// Gets the commit of the newest report of an artifact that tells one in full. An artifact that is unknown, and one
-/// of which no report tells a commit, is answered with an empty text.
+/// Gets the commit of the newest report of an artifact that names a full commit hash. Returns an empty string
+/// if the artifact is unknown or no report of it names such a commit.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetLatestCommit {
     /// The organization's name.
     pub org: OrgName,
     /// The flow's name.
     pub flow_name: FlowName,
-    /// The artifact's fingerprint, or its first 5 digits or more where one artifact of the flow alone begins with
-    /// them.
+    /// The artifact's fingerprint, or at least its first 5 digits if they match only one artifact of the
+    /// flow.
     pub fingerprint: FingerprintPrefix,
-    /// Takes the reports of commits on this branch alone.
+    /// Considers only reports of commits on this branch.
     pub branch: Option<ShortText>,
 }
 
@@ -387,7 +389,7 @@ pub struct GetLatestCommit {
 #[schemars(rename = "LatestCommitResponse")]
 #[non_exhaustive]
 pub struct LatestCommit {
-    /// The commit's 40 hex digits; `""` when there is none.
+    /// The commit's 40 hex digits; `""` if there is none.
     pub latest_commit: String,
 }
 
@@ -427,23 +429,23 @@ impl Operation for GetLatestCommit {
     }
 }
 
-/// Lists the artifact reports of an organization, newest first, or those of a flow or a repo. A flow or repo that
-/// does not exist is 404.
+/// Lists the artifact reports of an organization, newest first, optionally of one flow or repo. A flow or
+/// repo that does not exist is 404.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListArtifacts {
     /// The organization's name.
     pub org: OrgName,
-    /// Narrows the list to this flow.
+    /// Returns only artifacts of this flow.
     pub flow_name: Option<FlowName>,
-    /// Narrows the list to the repos of this name.
+    /// Returns only artifacts of the repos of this name.
     pub repo_name: Option<ShortText>,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Reports a page: 15 when left out. At most 1,000 are served, however many are asked for.
+    /// Reports per page. Defaults to 15. A page has at most 1,000, even if more are requested.
     pub per_page: Option<PerPage<{ i64::MAX }>>,
 }
 
-/// More items a page are not served.
+/// The most items on a page.
 const MAX_PER_PAGE: u64 = 1000;
 
 impl Operation for ListArtifacts {
@@ -479,7 +481,7 @@ impl Operation for ListArtifacts {
     }
 }
 
-/// The artifacts of these lists, one list after the other; `flow` is that of all of them, where it is known.
+/// Returns the artifacts of these lists, one list after another. `flow` is the flow of all of them, if known.
 async fn list(
     lists: impl Stream<Item = Result<Vec<Listed>>> + Send + 'static,
     flow: Option<Flow>,
@@ -490,7 +492,8 @@ async fn list(
     JsonList::of_lists(lists, (), &cx.compute(), read).await
 }
 
-/// A page of a list that is no range of numbers, so that it is short at its end alone, also where a row was lost.
+/// Returns a page of a list. Unlike a range of numbers, a page is short only at the end of the list, even if
+/// a row was lost.
 async fn listed(filter: ArtifactFilter, request: PageRequest, owned: OwnedContext) -> Result<Page<Listed>> {
     let cx = owned.context();
     let (store, org) = (cx.store(), cx.org()?);
@@ -499,13 +502,13 @@ async fn listed(filter: ArtifactFilter, request: PageRequest, owned: OwnedContex
     let total = if (items.len() as u64) < request.limit {
         end
     } else {
-        // Counted afterwards: what came in meanwhile costs another page, and leaves out nothing.
+        // Count after the read: a concurrent report then adds a page, and nothing is left out.
         store.artifacts(org, &filter, PageRequest { limit: 0, ..request }).await?.total
     };
     Ok(Page { items, total })
 }
 
-/// The artifacts of these ids, in order, as answers carry them.
+/// Returns the artifacts of these ids for a response, in order.
 pub(super) async fn read(
     ids: Vec<Id>,
     around: Arc<Around>,

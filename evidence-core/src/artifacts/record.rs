@@ -1,4 +1,4 @@
-//! Artifacts as they are recorded, each report of one.
+//! The recorded form of artifact reports.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,54 +22,54 @@ pub struct Artifact {
     pub id: Id,
     /// The flow it was reported to.
     pub flow: Id,
-    /// The trail it was reported to; none for reports to a flow as a whole.
+    /// The trail it was reported to. `None` for reports to a flow as a whole.
     pub trail: Option<Id>,
     /// The SHA-256 of the content.
     pub fingerprint: Fingerprint,
     /// The file or image name.
     pub filename: String,
-    /// What it is about, `""` where nothing was said.
+    /// Its description; `""` if not reported.
     pub description: String,
-    /// The template's name for it, `""` without one.
+    /// Its template name; `""` without one.
     pub template_reference_name: String,
-    /// The commit it was built from, in full. A report that does not name it may tell it with what it says of the commit:
-    /// then it is that one's hash, if that is in full.
+    /// The commit that it was built from, in full. If the report does not name it, this is the hash in the
+    /// commit details, provided that it is a full hash.
     pub git_commit: Option<CommitSha>,
-    /// What was said of a commit, in the list of commits where nowhere else; where it names another than `git_commit`,
-    /// that one counts.
+    /// The details of the commit, from the list of commits if they were reported only there. If they name
+    /// another commit than `git_commit`, then `git_commit` takes precedence.
     pub git_commit_info: Option<GitCommit>,
     /// The repository, as reported.
     pub repo_info: Option<RepoInfo>,
     /// The repo's id.
     pub repo: Option<Id>,
-    /// The commits since the artifact before it, as reported.
+    /// The commits since the previous artifact, as reported.
     pub commits_list: Vec<GitCommit>,
-    /// Whether its reporter said that it is compliant; nothing is evaluated by it, and reports that say it is not are refused.
+    /// The reporter's compliance claim. It has no effect on evaluation, and `false` is refused.
     pub is_compliant: Option<bool>,
-    /// The names of attestations that its reporter sent; nothing is evaluated by them.
+    /// The attestation names that the reporter sent. They have no effect on evaluation.
     pub reported_template: Option<TemplateNames>,
-    /// Where the commit can be looked at.
+    /// The URL of the commit's page.
     pub commit_url: String,
-    /// Where the build can be looked at.
+    /// The URL of the build's page.
     pub build_url: String,
-    /// Where the repository is.
+    /// The URL of the repository.
     pub repo_url: String,
-    /// Whatever the reporter added.
+    /// Free-form data from the reporter.
     pub user_data: JsonText,
     /// Labelled links.
     pub external_urls: Option<ExternalUrls>,
     /// Remarks.
     pub annotations: FreeForm,
-    /// The template's YAML text that was valid when it was reported; nothing for
+    /// The template's YAML text in force when it was reported. `None` means
     /// [`EMPTY_TEMPLATE`](crate::flows::EMPTY_TEMPLATE).
     pub template: Option<TextRef>,
     /// When it was reported.
     pub created_at: Timestamp,
-    /// By whom.
+    /// The user or service account that created it.
     pub created_by: Actor,
 }
 
-/// Names of attestations as an artifact's reporter sends them.
+/// Attestation names, as an artifact's reporter sends them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "Input should be a text of at most 4096 characters, or a list of shorter ones")]
 pub enum TemplateNames {
@@ -80,36 +80,37 @@ pub enum TemplateNames {
 }
 
 impl Artifact {
-    /// The commit it was built from in the reporter's words, in full or not: what attestations of a commit have to name.
-    /// `""` without one.
+    /// Returns the commit that it was built from as reported, abbreviated or in full; `""` without one.
+    /// Attestations that name a commit must match it.
     pub fn commit(&self) -> &str {
         let told = || self.git_commit_info.as_ref().map(|commit| commit.sha1.as_str());
         self.git_commit.as_ref().map(CommitSha::as_str).or_else(told).unwrap_or_default()
     }
 
-    /// The same, where it is in full: what lists are narrowed by.
+    /// Returns that commit if its hash is full. Lists filter by it.
     pub fn commit_in_full(&self) -> Option<&str> {
         Some(self.commit()).filter(|commit| commit.parse::<CommitSha>().is_ok())
     }
 
-    /// Where its repository is: as told of the repo, else by `repo_url`; `""` where neither says.
+    /// Returns the URL of its repository: the repo's URL as reported, otherwise `repo_url`; `""` without
+    /// either.
     pub fn repo_address(&self) -> &str {
         let told = self.repo_info.as_ref().map(|repo| repo.url.as_str());
         told.filter(|url| !url.is_empty()).unwrap_or(&self.repo_url)
     }
 
-    /// When that commit was made, where the report tells it of this one.
+    /// Returns the time of that commit, if the report's commit details are about it.
     pub fn committed_at(&self) -> Option<Timestamp> {
         let told = self.git_commit_info.as_ref().filter(|told| told.sha1.as_str() == self.commit())?;
         told.timestamp.map(|SentSeconds(at)| at)
     }
 
-    /// The template that it is evaluated by, where no trail has one for it.
+    /// Returns the template to evaluate it by if no trail provides one.
     pub(crate) const fn own_template(&self) -> Option<TextRef> {
         if self.trail.is_none() { self.template } else { None }
     }
 
-    /// What leads to this report until a later one of its trail has it.
+    /// Returns the keys that refer to this report until a later report of its trail takes them.
     pub(crate) fn names(&self) -> impl Iterator<Item = Key> {
         let name = Some(&self.template_reference_name).filter(|name| !name.is_empty());
         let named = self.trail.zip(name).map(|(trail, name)| Key::Artifact { trail, name: name.clone() });

@@ -1,4 +1,4 @@
-//! The search for artifacts by the beginning of a fingerprint or of a commit.
+//! The search for artifacts by a prefix of a fingerprint or of a commit.
 
 use std::sync::Arc;
 
@@ -21,42 +21,42 @@ use crate::snapshots::store::Run;
 use crate::time::Timestamp;
 use crate::trails::events::runs;
 
-/// Searches the artifacts of an organization by the beginning of a fingerprint or of a git commit. What was reported is
-/// found, of each fingerprint the newest report to each flow, newest report first; after that, by fingerprint, what has run in an
-/// environment and was never reported. At most 100 artifacts, 100 fingerprints and 100 commits are shown; the counts are of
-/// all that match. Where nothing matches the answer is 404.
+/// Searches the artifacts of an organization by a prefix of a fingerprint or of a git commit. Reported
+/// artifacts come first: the newest report of each fingerprint to each flow, newest first. Artifacts that ran
+/// in an environment but were never reported follow, sorted by fingerprint. Shows at most 100 artifacts, 100
+/// fingerprints and 100 commits; the counts include every match. Without a match, returns 404.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Search {
     /// The organization's name.
     pub org: OrgName,
-    /// A fingerprint, a commit, or the first 5 digits or more of either.
+    /// A fingerprint, a commit, or at least the first 5 digits of either.
     pub search_value: FingerprintPrefix,
 }
 
-/// More artifacts, fingerprints or commits are not shown.
+/// The most artifacts, fingerprints or commits that are shown.
 const MAX_SHOWN: usize = 100;
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "SearchResultGetResponse")]
 #[non_exhaustive]
 pub struct SearchResult {
-    /// What the value is the beginning of.
+    /// The fingerprints and commits that match the value.
     pub resolved_to: ResolvedTo,
-    /// The artifacts that have one of these fingerprints, or were built from one of these commits; at most 100.
-    // Last, for they are made while they are sent.
+    /// The artifacts with one of these fingerprints or built from one of these commits; at most 100.
+    // The last field, because the artifacts are streamed.
     pub artifacts: Vec<FoundArtifact>,
 }
 
-/// What a value is the beginning of.
+/// The fingerprints and commits that begin with a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "SearchResolvedModel")]
 #[non_exhaustive]
 pub struct ResolvedTo {
-    /// What the one match is, or `multiple` where there are several.
+    /// The kind of the only match, or `multiple` if there are several.
     #[serde(rename = "type")]
     pub kind: ResolvedKind,
-    /// The one match, or the first of several, in full.
+    /// The only match, or the first of several, in full.
     pub full_match: String,
     /// The fingerprints that begin with the value.
     pub fingerprints: ResolvedMatches,
@@ -64,7 +64,7 @@ pub struct ResolvedTo {
     pub commits: ResolvedMatches,
 }
 
-/// What a value may be the beginning of.
+/// The kind of a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -73,7 +73,7 @@ pub enum ResolvedKind {
     Fingerprint,
     /// A commit.
     Commit,
-    /// Several of them.
+    /// Several matches.
     Multiple,
 }
 
@@ -81,52 +81,54 @@ pub enum ResolvedKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ResolvedMatches {
-    /// What they are: `fingerprint` or `commit`.
+    /// Their kind: `fingerprint` or `commit`.
     #[serde(rename = "type")]
     pub kind: ResolvedKind,
-    /// How many different ones match, however many are shown.
+    /// The number of different matches, including those that are not shown.
     pub count: u64,
-    /// In full, in ascending order; at most 100.
+    /// The matches in full, in ascending order; at most 100.
     pub matches: Vec<String>,
 }
 
-/// An artifact that a search found. Every key is there: what nobody reported is the empty value of its type.
+/// An artifact that a search found. Every key is present; a value that was not reported is the empty value of
+/// its type.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "SearchFoundArtifactModel")]
 #[non_exhaustive]
 pub struct FoundArtifact {
     /// The SHA-256 of the content.
     pub fingerprint: Fingerprint,
-    /// The file's name, or the image's reference; of what was never reported the name that it ran by.
+    /// The file's name or the image's reference. For an artifact that was never reported, the name that it
+    /// ran under.
     pub name: String,
-    /// Whether it was reported to a flow. What was not is known from the environment that it ran in.
+    /// Whether it was reported to a flow. Otherwise it is known only from the environment that it ran in.
     pub has_provenance: bool,
-    /// The commit it was built from, in full; `""` where none was told in full.
+    /// The full hash of the commit that it was built from; `""` if no full hash was reported.
     pub git_commit: String,
     /// The same as `flow`.
     pub pipeline: String,
     /// The flow it was reported to.
     pub flow: String,
-    /// The trail it was reported to; `""` for a report to a flow as a whole.
+    /// The name of the trail that it was reported to; `""` for a report to a flow as a whole.
     pub trail: String,
-    /// What the template of the trail calls it; `""` without a name.
+    /// Its name in the trail's template; `""` without one.
     pub template_reference_name: String,
-    /// Where the build can be looked at, as reported.
+    /// The URL of the build's page, as reported.
     pub build_url: String,
-    /// Where the commit can be looked at, as reported.
+    /// The URL of the commit's page, as reported.
     pub commit_url: String,
-    /// Whether the attestations that the template expects of the artifact and of its trail are there and compliant.
-    /// `NON-COMPLIANT` of what was never reported.
+    /// Whether the attestations that the template expects of the artifact and of its trail are present and
+    /// compliant. An artifact that was never reported is `NON-COMPLIANT`.
     pub compliance_state: State,
     /// The names of the environments that it runs in.
     pub running_in: Vec<String>,
-    /// The names of the environments in which it has stopped to run; it may run there again.
+    /// The names of the environments in which it stopped running. It may run there again.
     pub exited_from: Vec<String>,
-    /// The address of the artifact's page; `""` of what was never reported.
+    /// The URL of the artifact's page; `""` if it was never reported.
     pub html_url: String,
-    /// The address of the artifact in this API; `""` of what was never reported.
+    /// The URL of the artifact in this API; `""` if it was never reported.
     pub api_url: String,
-    /// What happened to it, oldest first; where it is known when its commit was made, it begins with that.
+    /// Its events, oldest first. If the time of its commit is known, the commit is the first event.
     pub history: Vec<HistoryEvent>,
 }
 
@@ -170,7 +172,7 @@ impl Operation for Search {
 }
 
 impl ResolvedTo {
-    /// Nothing where nothing matches.
+    /// Returns the matches, or `None` if there are none.
     fn of(found: &Found) -> Option<Self> {
         let Found { fingerprints, commits, .. } = found;
         let fingerprints = ResolvedMatches {
@@ -193,7 +195,8 @@ impl ResolvedTo {
     }
 }
 
-/// What has run and was never reported, read together once it is asked for.
+/// Streams artifacts that ran but were never reported. They are read together when the stream is first
+/// polled.
 fn never_reported(
     unreported: Vec<Unreported>,
     owned: OwnedContext,
@@ -260,17 +263,17 @@ impl FoundArtifact {
     }
 }
 
-/// The commit of a report as an event, if it was told when it was made.
+/// Returns the commit of a report as an event, if its time was reported.
 fn committed(artifact: &ArtifactView) -> Option<HistoryEvent> {
     let info = &artifact.git_commit_info;
-    // What is told of another commit does not tell when this one was made.
+    // Details of another commit do not give the time of this one.
     let told = !info.sha1.is_empty() && artifact.git_commit.starts_with(&info.sha1) && info.timestamp.0 != 0;
     let event = format!("Commit {}", artifact.git_commit.get(..7)?);
     let at = Timestamp::from_micros(info.timestamp.0.saturating_mul(1_000_000));
     told.then(|| HistoryEvent { event, timestamp: at.seconds() })
 }
 
-/// Each environment once, by name.
+/// Returns the name of each environment once, sorted.
 fn names(places: Vec<SnapshotPlace>) -> Vec<String> {
     let mut names = Vec::from_iter(places.into_iter().map(|place| place.environment_name));
     names.sort_unstable();

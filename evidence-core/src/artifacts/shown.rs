@@ -1,20 +1,20 @@
-//! Which attestations are shown of an artifact.
+//! The selection of the attestations to show for an artifact.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use crate::attestations::store::AttestationRow;
 
-/// The places of what is shown of the attestations of a name.
+/// The indexes of the attestations to show for one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shown {
-    /// The newest, whose verdict counts.
+    /// The newest attestation, whose verdict counts.
     pub(super) newest: usize,
-    /// The newest that is no override, where there is one: what the verdict is about.
+    /// The newest attestation that is not an override. If there is none, the newest.
     pub(super) evidence: usize,
 }
 
-/// What is shown of each name, of the attestations at these places, which are oldest first.
+/// Returns the attestations to show for each name, among those at these indexes, which are oldest first.
 pub(super) fn shown(attestations: &[AttestationRow], places: &[usize]) -> Vec<Shown> {
     let mut named: BTreeMap<&str, Shown> = BTreeMap::new();
     for place in places.iter().copied() {

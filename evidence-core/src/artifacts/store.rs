@@ -1,4 +1,4 @@
-//! What a store answers about artifacts.
+//! The queries about artifacts that a store answers.
 
 use async_trait::async_trait;
 
@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 
 #[cfg(feature = "memory")]
 impl Artifact {
-    /// The part that compliance depends on, of a report at this ledger index.
+    /// Returns the part of the report that compliance depends on, for a report at this ledger index.
     pub(crate) fn row(&self, index: u64) -> ArtifactRow {
         let Self { id, flow, trail, fingerprint, template_reference_name, .. } = self;
         ArtifactRow {
@@ -52,19 +52,19 @@ pub struct ArtifactRow {
     pub id: Id,
     /// The flow it was reported to.
     pub flow: Id,
-    /// The trail it was reported to.
+    /// The trail it was reported to, if any.
     pub trail: Option<Id>,
     /// The SHA-256 of the content.
     pub fingerprint: Fingerprint,
-    /// The template's name for it, `""` without one.
+    /// Its template name; `""` without one.
     pub template_reference_name: String,
-    /// The commit it was built from in the reporter's words, `""` without one.
+    /// The commit that it was built from, as reported; `""` without one.
     pub commit: String,
-    /// The repo that it names.
+    /// The repo that it names, if any.
     pub repo: Option<Id>,
-    /// When the commit was made.
+    /// The time of the commit, if reported.
     pub committed_at: Option<Timestamp>,
-    /// The template's text that a report to a flow as a whole is evaluated by; nothing for one to a trail, and for
+    /// The template text to evaluate a report to a flow as a whole. `None` for a report to a trail, and for
     /// [`EMPTY_TEMPLATE`](crate::flows::EMPTY_TEMPLATE).
     pub template: Option<TextRef>,
     /// When it was reported.
@@ -73,17 +73,17 @@ pub struct ArtifactRow {
     pub index: u64,
 }
 
-/// Where content comes from in one flow.
+/// The origin of content in one flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// The report that it is evaluated by.
+    /// The report to evaluate it by.
     pub report: ArtifactRow,
-    /// The template's name that the flow's newest report with one gave it, of those to a trail where there are any; `""`
-    /// where none did.
+    /// The template name in the flow's newest report with one; reports to trails take precedence over others.
+    /// `""` if no report has a name.
     pub last_name: String,
 }
 
-/// A template's name that content was given in a flow.
+/// A template name that content was given in a flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GivenName {
     /// The flow.
@@ -92,11 +92,11 @@ pub struct GivenName {
     pub fingerprint: Fingerprint,
     /// The name.
     pub name: String,
-    /// The ledger index of the first report by it.
+    /// The ledger index of the first report with this name.
     pub first: u64,
 }
 
-/// How a list of artifacts is narrowed; everything given must match.
+/// A filter for lists of artifacts. All given conditions must match.
 #[derive(Debug, Clone, Default)]
 pub struct ArtifactFilter {
     /// Reported to this flow.
@@ -107,92 +107,101 @@ pub struct ArtifactFilter {
     pub name: Option<String>,
     /// With this report id.
     pub id: Option<Id>,
-    /// With a fingerprint that begins so.
+    /// With a fingerprint that begins with this.
     pub fingerprint: Option<String>,
-    /// Built from a commit that begins so and was told in full.
+    /// Built from a commit that was reported in full and begins with this.
     pub commit: Option<String>,
     /// From a commit on this branch (`git_commit_info.branch`).
     pub branch: Option<String>,
     /// From one of these repos.
     pub repos: Option<Vec<Id>>,
-    /// Only reports with a commit in full.
+    /// Only reports with a full commit hash.
     pub with_commit: bool,
 }
 
-/// Fingerprints, or commits, that begin as asked.
+/// The fingerprints, or commits, with a prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Matches<T = Fingerprint> {
-    /// How many different ones there are.
+    /// The number of different matches.
     pub count: u64,
-    /// The first of them, by bytes.
+    /// The first matches, sorted by bytes.
     pub first: Vec<T>,
 }
 
-/// What an organization has whose fingerprint or commit begins as asked.
+/// The matches of a fingerprint or commit prefix in an organization.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Of what was reported, and of what has run.
+    /// The fingerprints of reported artifacts and of artifacts that ran.
     pub fingerprints: Matches,
-    /// In full, of what artifacts were built from.
+    /// The full commit hashes that artifacts were built from.
     pub commits: Matches<CommitSha>,
-    /// Reports of artifacts.
+    /// The matching artifact reports.
     pub reports: Vec<Listed>,
-    /// What has run and was never reported.
+    /// The matching artifacts that ran but were never reported.
     pub unreported: Vec<Unreported>,
 }
 
-/// What has run and was never reported.
+/// An artifact that ran but was never reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreported {
     /// The SHA-256 of its content.
     pub fingerprint: Fingerprint,
-    /// The name that it ran by.
+    /// The name that it ran under.
     pub name: String,
 }
 
 /// Queries about artifacts.
 #[async_trait]
 pub trait ArtifactStore: Send + Sync {
-    /// The different fingerprints in this flow that begin with `prefix`, by bytes: the first `limit`, and the total.
+    /// Returns the different fingerprints in this flow that begin with `prefix`, sorted by bytes: the first
+    /// `limit`, and the total.
     async fn fingerprints(&self, org: Id, flow: Id, prefix: &str, limit: u64) -> StoreResult<Matches>;
-    /// All that begins with `prefix`, which is hex digits: the different fingerprints that were reported to any flow or have
-    /// run in any environment, and the different commits in full that artifacts were built from, each by bytes, the first
-    /// `limit`, and the total. Of the reports that have one of them, the newest of each fingerprint and flow, newest first by
-    /// ledger index, and of the fingerprints that were never reported, by bytes, the name of the newest run in the environment
-    /// of the least id: of both the first `limit`.
+    /// Returns everything that begins with `prefix`, which consists of hex digits. Each list has its first
+    /// `limit` items:
+    ///
+    /// - `fingerprints`: the different ones that were reported to any flow or ran in any environment, by
+    ///   bytes, and their total.
+    /// - `commits`: the different full hashes that artifacts were built from, by bytes, and their total.
+    /// - `reports`: the newest report of each matching fingerprint and flow, in descending order of ledger
+    ///   index. A report matches by its fingerprint or its commit.
+    /// - `unreported`: the fingerprints that were never reported, by bytes. Each has the name of its newest
+    ///   run in the environment with the lowest id.
     async fn search(&self, org: Id, prefix: &str, limit: u64) -> StoreResult<Found>;
-    /// The artifact reports that the filter admits (flow, trail, prefix, commit, repo), newest first by ledger index: a page,
-    /// and the total.
+    /// Returns one page of the artifact reports that match the filter, and their total. The order is newest
+    /// first by ledger index.
     async fn artifacts(
         &self,
         org: Id,
         filter: &ArtifactFilter,
         request: PageRequest,
     ) -> StoreResult<Page<Artifact>>;
-    /// The same page of the same list, without what the reports say, and without the total.
+    /// Returns the same page as [`artifacts`](Self::artifacts), without the reports' content and without the
+    /// total.
     async fn artifacts_listed(
         &self,
         org: Id,
         filter: &ArtifactFilter,
         request: PageRequest,
     ) -> StoreResult<Vec<Listed>>;
-    /// The first of the same list, one at most: nobody asks how many there are.
+    /// Returns the first item of the same list, without counting the others.
     async fn latest_artifact(&self, org: Id, filter: &ArtifactFilter) -> StoreResult<Option<Artifact>>;
-    /// The reports of these ids, one an id, in any order; unknown ids are passed over.
+    /// Returns the reports of these ids, one per id, in any order. Unknown ids are skipped.
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>>;
-    /// How large the reports of these ids are, one an id, in any order; unknown ids are passed over.
+    /// Returns the sizes of the reports of these ids, one per id, in any order. Unknown ids are skipped.
     async fn artifact_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>>;
-    /// All reports of this fingerprint to this flow, oldest first by ledger index.
+    /// Returns all reports of this fingerprint to this flow, oldest first by ledger index.
     async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>>;
-    /// For each of these fingerprints and each flow it was reported to one, ordered by ledger index: the newest report to a
-    /// trail, or the newest of all where none is to a trail, and the last name that it has there. Only the first `entries`
-    /// entries of the ledger count: what was reported later is as if it were not there.
+    /// Returns one origin for each of these fingerprints and each flow it was reported to, sorted by ledger
+    /// index. The origin has the newest report to a trail, or the newest of all if none is to a trail, and
+    /// the content's last name there. Only the first `entries` ledger entries count; later reports are
+    /// ignored.
     async fn provenance(
         &self,
         org: Id,
         fingerprints: &[Fingerprint],
         entries: u64,
     ) -> StoreResult<Vec<Origin>>;
-    /// The names that this content was given in these flows, of each name one, in any order; `""` where a report has none.
+    /// Returns the names that this content was given in these flows, each name once, in any order. A report
+    /// without a name has `""`.
     async fn given_names(&self, org: Id, asked: &[(Id, Fingerprint)]) -> StoreResult<Vec<GivenName>>;
 }

@@ -1,4 +1,4 @@
-//! Artifacts as answers carry them: the report, its state in its trail, the evidence for it, and where it runs and ran.
+//! Artifacts in responses: the report, its state in its trail, its evidence, and its runs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -44,100 +44,102 @@ use crate::trails::events::runs;
 use crate::trails::store::TrailVersion;
 use serde_json::{Map, Value};
 
-/// One report of an artifact to a flow, with what is known of it by now. Every key is there: what nobody reported is
-/// the empty value of its type.
+/// One report of an artifact to a flow, with what is known about it now. Every key is present; a value that
+/// was not reported is the empty value of its type.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "ArtifactResponse")]
 #[non_exhaustive]
 pub struct ArtifactView {
-    /// The id of this report. The same fingerprint may be reported many times, each time under an id of its own.
+    /// The id of this report. A fingerprint may be reported many times, each time with a new id.
     pub id: Id,
-    /// The SHA-256 of the content, which is what identifies an artifact.
+    /// The SHA-256 of the content, which identifies the artifact.
     pub fingerprint: Fingerprint,
     /// The file's name, or the image's reference.
     pub filename: String,
     /// When it was reported: decimal epoch seconds, as a string.
     pub created_at: String,
-    /// When it was reported, or an attestation was made of it, whichever is later: decimal epoch seconds, as a
-    /// string.
+    /// The later of the time of the report and of its newest attestation: decimal epoch seconds, as a string.
     pub last_modified_at: String,
-    /// The newest attestation of each name that is about the artifact, by name; of one that is overridden, with the verdict of
-    /// the override.
+    /// The newest attestation of each name that is about the artifact, by name. An overridden attestation has
+    /// the verdict of its override.
     pub evidence: BTreeMap<String, EvidenceView>,
     /// The flow it was reported to.
     pub flow_name: String,
-    /// Environment name to the seconds from the commit until the artifact first ran there. Empty to callers of
-    /// other organizations.
+    /// The seconds from the commit until the artifact first ran in an environment, by environment name. Empty
+    /// for callers of other organizations.
     pub commit_lead_times: BTreeMap<String, Seconds>,
-    /// Environment name to the seconds from the report until the artifact first ran there. Empty to callers of
-    /// other organizations.
+    /// The seconds from the report until the artifact first ran in an environment, by environment name. Empty
+    /// for callers of other organizations.
     pub build_lead_times: BTreeMap<String, Seconds>,
-    /// The trail it was reported to; `""` for a report to a flow as a whole.
+    /// The name of the trail that it was reported to; `""` for a report to a flow as a whole.
     pub trail_name: String,
-    /// What the template of the trail calls it; `""` without a name.
+    /// Its name in the trail's template; `""` without one.
     pub template_reference_name: String,
-    /// The commit it was built from, in full; `""` where none was told in full.
+    /// The full hash of the commit that it was built from; `""` if no full hash was reported.
     pub git_commit: String,
-    /// What was reported of that commit.
+    /// The details of that commit, as reported.
     pub git_commit_info: GitCommitInfo,
     /// The repository that it was reported from.
     pub repo_info: RepoInfoView,
-    /// Where the commit can be looked at, as reported.
+    /// The URL of the commit's page, as reported.
     pub commit_url: String,
-    /// Where the build can be looked at, as reported.
+    /// The URL of the build's page, as reported.
     pub build_url: String,
-    /// Where the repository is, as reported.
+    /// The URL of the repository, as reported.
     pub repo_url: String,
-    /// The address of the artifact's page.
+    /// The URL of the artifact's page.
     pub html_url: String,
-    /// The address of the artifact in this API.
+    /// The URL of the artifact in this API.
     pub api_url: String,
-    /// What the reporter wants kept along: an object or a list; null where nothing was reported.
+    /// Free-form data from the reporter: an object or a list; null if not reported.
     pub user_data: JsonText,
-    /// Labelled links: label to address and, optionally, the fingerprint of what is there.
+    /// Labelled links: label to URL and, optionally, the fingerprint of the linked content.
     pub external_urls: ExternalUrls,
-    /// Whatever the reporter remarked, as an object.
+    /// The reporter's remarks, as an object.
     #[schemars(with = "Map<String, Value>")]
     pub annotations: FreeForm,
-    /// Whether the attestations that the template expects of the artifact and of its trail are there and compliant.
+    /// Whether the attestations that the template expects of the artifact and of its trail are present and
+    /// compliant.
     pub state: State,
-    /// The names of the attestations that the trail's template expects of the artifact, by all names that the trail reported
-    /// it by, and of the trail.
+    /// The names of the attestations that the trail's template expects of the artifact and of the trail. All
+    /// names that the trail reported the artifact by count.
     pub template: Vec<String>,
-    /// The state in a sentence, with what else is to be said of it: that the template cannot be read or expects no artifact of
-    /// this name, that an earlier report gave the artifact another name, or that its report to a trail decides.
+    /// The state in a sentence, with further remarks. They say that the template cannot be read or expects no
+    /// artifact of this name, that an earlier report gave another name, or that the report to a trail
+    /// decides.
     pub state_info: String,
-    /// Where it runs now: each environment with the snapshot in which this run began, but for archived ones, of which nothing
-    /// is known any more. Empty to callers of other organizations.
-    pub running: Vec<SnapshotPlace>,
-    /// Where it ran: each environment with the snapshot in which the run had ended. Empty to callers of other
+    /// The environments where it runs now, each with the snapshot in which this run started. Archived
+    /// environments are left out, because their present state is unknown. Empty for callers of other
     /// organizations.
+    pub running: Vec<SnapshotPlace>,
+    /// The environments where it ran, each with the snapshot in which the run had ended. Empty for callers of
+    /// other organizations.
     pub exited: Vec<SnapshotPlace>,
-    /// What happened to it, oldest first. Empty to callers of other organizations.
+    /// Its events, oldest first. Empty for callers of other organizations.
     pub history: Vec<HistoryEvent>,
 }
 
-/// The repository that an artifact was reported from. Every key is there: what nobody reported is the empty value of
-/// its type.
+/// The repository that an artifact was reported from. Every key is present; a value that was not reported is
+/// the empty value of its type.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[schemars(rename = "RepoInfoResponse")]
 #[non_exhaustive]
 pub struct RepoInfoView {
     /// The repository's name, with its owner: `owner/repo`.
     pub name: String,
-    /// Where it is.
+    /// Its URL.
     pub url: String,
-    /// Its id at the host; names change, ids do not.
+    /// Its id at the host. Unlike its name, the id does not change.
     pub id: String,
-    /// What it is about.
+    /// Its description.
     pub description: String,
     /// The kind of host, such as `github`.
     pub provider: String,
-    /// The host of `url`, in lower case, with a port that is not the usual one.
+    /// The host of `url`, in lower case, with any port that is not the default.
     pub vcs_instance: String,
-    /// The groups it lies in: as reported, else the segments of the name before the last.
+    /// The groups that contain it: as reported, otherwise the segments of the name before the last.
     pub namespace_path: Vec<String>,
-    /// Whatever else was reported of it.
+    /// Further data, as reported.
     #[schemars(with = "Map<String, Value>")]
     pub additional_info: FreeForm,
     /// The part of the name after the last `/`.
@@ -170,50 +172,50 @@ pub struct SnapshotPlace {
     pub snapshot_index: u64,
 }
 
-/// Something that happened to an artifact.
+/// An event of an artifact.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct HistoryEvent {
-    /// What happened, in a sentence for people.
+    /// The event as a sentence for readers.
     pub event: String,
     /// When it happened, in epoch seconds.
     pub timestamp: Seconds,
 }
 
-/// An attestation is taken for so many bytes where it is not known how long it is.
+/// The assumed size in bytes of an attestation whose size is unknown.
 const EVIDENCE: u64 = MAX_BATCH_BYTES / 64;
 
-/// About how many bytes of memory the trails take that an answer holds at a time: a client that reads it slowly keeps those
-/// that are cached there, too. One trail may be larger.
+/// The approximate memory budget in bytes for the trails that one response holds at a time. A client that
+/// reads slowly keeps even cached trails in memory. A single trail may be larger.
 const MAX_TRAILS_BYTES: u64 = MEMORY_PER_BYTE * MAX_BATCH_BYTES;
 
-/// The versions of about so many trails are kept while an answer is made.
+/// The approximate number of trail versions that are held while a response is built.
 const MAX_VERSIONS: usize = 4096;
 
-/// What the artifacts of an answer rest on.
+/// The shared data of a response with artifacts.
 pub(super) struct Around {
     owned: OwnedContext,
-    /// That of all of them, where it is known.
+    /// The flow of all artifacts, if it is the same and known.
     flow: Option<Flow>,
-    /// The versions of the trails of the artifacts before. Those that come next rest on them or on later ones, so that a trail
-    /// that is reported to all the time is read once for all of them.
+    /// The versions of the trails of earlier artifacts. Later artifacts use the same versions or newer ones.
+    /// A trail that gets reports all the time is therefore read once.
     versions: Mutex<BTreeMap<Id, TrailVersion>>,
-    /// When the answer was begun.
+    /// When the response was started.
     since: Instant,
-    /// Whether the answer shows evidence, whose bodies are then read.
+    /// Whether the response shows evidence. The content of attestations is read only then.
     shows_evidence: bool,
 }
 
-/// The trails of some artifacts.
+/// The trails of some artifacts, by id.
 type Trails = BTreeMap<Id, Arc<ReportedTrail>>;
 
 impl Around {
-    /// `flow` is that of all artifacts, where it is known.
+    /// Creates the shared data. `flow` is the flow of all artifacts, if known.
     pub(super) fn new(flow: Option<Flow>, cx: &Context<'_>) -> Arc<Self> {
         Arc::new(Self::of(flow, true, cx))
     }
 
-    /// The same for artifacts of any flow whose evidence the answer does not show.
+    /// Creates the shared data for artifacts of any flow, in a response without evidence.
     pub(super) fn without_evidence(cx: &Context<'_>) -> Arc<Self> {
         Arc::new(Self::of(None, false, cx))
     }
@@ -223,7 +225,7 @@ impl Around {
         Self { owned, flow, versions: Mutex::default(), since, shows_evidence }
     }
 
-    /// The reports of these ids, in any order.
+    /// Returns the reports of these ids, in any order.
     pub(super) async fn artifacts(&self, ids: &[Id]) -> Result<Vec<Artifact>> {
         let cx = self.owned.context();
         Ok(cx.store().artifacts_by_id(cx.org()?, ids).await?)
@@ -240,8 +242,8 @@ impl Around {
         Ok(flows.into_iter().map(|flow| (flow.id, flow)).collect())
     }
 
-    /// Where the content of those of these reports that are to no trail comes from in their flows: no query where all are to
-    /// trails.
+    /// Returns the origins of the content that was reported without a trail. Runs no query if all reports are
+    /// to trails.
     async fn origins(&self, artifacts: &[Artifact], cx: &Context<'_>) -> Result<Origins> {
         let alone = artifacts.iter().filter(|artifact| artifact.trail.is_none());
         let alone = distinct(alone.map(|artifact| artifact.fingerprint.clone()));
@@ -257,8 +259,8 @@ impl Around {
         Ok(origins)
     }
 
-    /// Sees to it that the versions of the trails of these artifacts are known: no query where those of artifacts before were
-    /// of the same trails.
+    /// Ensures that the versions of these artifacts' trails are known. Runs no query if they are known from
+    /// earlier artifacts.
     async fn learn_versions(
         &self,
         artifacts: &[Artifact],
@@ -282,7 +284,7 @@ impl Around {
         locked(&self.versions).get(&trail).copied()
     }
 
-    /// These trails, and those that are `known`, made ready to tell of their artifacts.
+    /// Returns these trails and the `known` ones, with their reports grouped by content.
     async fn trails(
         &self,
         known: Vec<Arc<ReportedTrail>>,
@@ -303,7 +305,7 @@ impl Around {
     }
 }
 
-/// These artifacts, in order, as answers carry them, one after the other: those whose trails fit memory together at a time.
+/// Streams these artifacts in order. Holds only as many trails at a time as fit in memory.
 pub(super) fn views(
     artifacts: Vec<Artifact>,
     around: Arc<Around>,
@@ -316,11 +318,11 @@ pub(super) fn views(
     stream::once(Rest::of(artifacts, around)).map_ok(parts).try_flatten().try_flatten().boxed()
 }
 
-/// Where content that was reported to flows as a whole comes from there, by flow and fingerprint.
+/// The origins of content that was reported to flows as a whole, by flow and fingerprint.
 #[derive(Default)]
 struct Origins {
     content: BTreeMap<(Id, Fingerprint), Origin>,
-    /// The names that content was given there, of that which is evaluated without a trail.
+    /// The names of the content that is evaluated without a trail.
     names: BTreeMap<(Id, Fingerprint), BTreeMap<String, u64>>,
 }
 
@@ -333,21 +335,21 @@ impl Origins {
         self.names.get(&(artifact.flow, artifact.fingerprint.clone()))
     }
 
-    /// The trail that decides on the artifact: its own, or, of a report to no trail, the newest in the flow that its content was
-    /// reported to.
+    /// Returns the trail that decides the artifact's state. A report without a trail uses the newest trail in
+    /// the flow that its content was reported to.
     fn deciding_trail(&self, artifact: &Artifact) -> Option<Id> {
         artifact.trail.or_else(|| self.of(artifact)?.report.trail)
     }
 }
 
-/// Artifacts that are still to be answered.
+/// The artifacts that still have to be sent.
 struct Rest {
     artifacts: VecDeque<Artifact>,
     origins: Arc<Origins>,
     around: Arc<Around>,
 }
 
-/// Some of them, with those of their trails that are cached, and the others.
+/// A batch of artifacts, with their trails: cached ones, and the versions of the others.
 struct Part {
     artifacts: Vec<Artifact>,
     known: BTreeMap<Id, Arc<ReportedTrail>>,
@@ -362,7 +364,8 @@ impl Rest {
         Ok(Self { artifacts: artifacts.into(), origins: Arc::new(origins), around })
     }
 
-    /// As many as rest on trails that fit memory together: those that are cached stay there as long as this part is sent.
+    /// Takes the artifacts whose trails fit in memory together. Cached trails stay in memory while this batch
+    /// is sent.
     fn take(&mut self) -> Result<Part> {
         let cx = self.around.owned.context();
         let (mut artifacts, mut known, mut unknown) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
@@ -387,7 +390,7 @@ impl Rest {
         Ok(Part { artifacts, known, unknown })
     }
 
-    /// Some of them, as answers carry them; nothing where none are left.
+    /// Returns the next batch for the response, or `None` if none is left.
     async fn part(&mut self) -> Result<Option<BoxStream<'static, Result<ArtifactView>>>> {
         if self.artifacts.is_empty() {
             return Ok(None);
@@ -424,7 +427,7 @@ impl Rest {
     }
 }
 
-/// What the views of some artifacts rest on, read in a bounded number of queries.
+/// The data that the views of some artifacts need, read in a bounded number of queries.
 struct Surroundings {
     flows: BTreeMap<Id, Flow>,
     origins: Arc<Origins>,
@@ -442,17 +445,18 @@ impl Surroundings {
         self.trails.get(&artifact.trail?).map(Arc::as_ref)
     }
 
-    /// The trail that decides on it.
+    /// Returns the trail that decides the artifact's state.
     fn deciding_trail(&self, artifact: &Artifact) -> Option<&ReportedTrail> {
         self.trails.get(&self.origins.deciding_trail(artifact)?).map(Arc::as_ref)
     }
 
-    /// The template that it is evaluated by: that of the trail that decides, else the one that it came with.
+    /// Returns the template to evaluate it by: that of the deciding trail, otherwise its own.
     fn template(&self, artifact: &Artifact) -> Option<TextRef> {
         self.deciding_trail(artifact).map_or(artifact.template, |trail| trail.contents.trail.template)
     }
 
-    /// The state of the artifact, what is to be said of it, and the names by which it needs something.
+    /// Returns the artifact's state, its remarks, and the names by which the template has requirements for
+    /// it.
     fn verdict<'a>(
         &'a self,
         artifact: &'a Artifact,
@@ -472,7 +476,7 @@ impl Surroundings {
             name: name.to_owned(),
             commit: String::new(),
             at: artifact.created_at,
-            // All names that it was given count, whichever of its reports is shown.
+            // All names of the content count, whichever of its reports is shown.
             index: u64::MAX,
         };
         let reports =
@@ -483,17 +487,17 @@ impl Surroundings {
         (state, info, names.chain([name]).collect())
     }
 
-    /// How many attestations are about this artifact.
+    /// Returns the number of attestations about this artifact.
     fn evidence(&self, artifact: &Artifact) -> usize {
         self.trail(artifact).map_or(0, |trail| trail.by_content().count(artifact.fingerprint.as_str()))
     }
 }
 
-/// An artifact, and the places of the attestations in its trail that are about it, oldest first.
+/// An artifact, and the indexes of its trail's attestations that are about it, oldest first.
 struct Told {
     artifact: Artifact,
     about: Vec<usize>,
-    /// What is shown of each name.
+    /// The attestations to show for each name.
     shown: Vec<Shown>,
 }
 
@@ -508,7 +512,7 @@ impl Told {
     }
 }
 
-/// These artifacts, whose attestations fit memory together, as answers carry them.
+/// Streams these artifacts, whose attestations fit in memory together.
 async fn with_shown(
     part: Vec<Told>,
     around: Arc<Surroundings>,
@@ -619,7 +623,7 @@ fn view(
     })
 }
 
-/// A state in a sentence.
+/// Returns the state as a sentence.
 pub(crate) const fn state_info(state: State) -> &'static str {
     match state {
         State::Compliant => "All expected attestations are there and compliant.",
@@ -644,7 +648,7 @@ pub(super) fn places(runs: &[Run], index: impl Fn(&Run) -> Option<u64>) -> Vec<S
     runs.iter().filter_map(place).collect()
 }
 
-/// The seconds from `since` until the first run in each environment.
+/// Returns the seconds from `since` until the first run in each environment.
 fn lead_times(runs: &[Run], since: Timestamp) -> BTreeMap<String, Seconds> {
     let mut first: BTreeMap<String, Timestamp> = BTreeMap::new();
     for run in runs {
@@ -669,7 +673,7 @@ fn history(artifact: &Artifact, evidence: &[&AttestationRow], runs: &[Run]) -> V
     events.into_iter().map(|(at, event)| HistoryEvent { event, timestamp: at.seconds() }).collect()
 }
 
-/// What runs say, in the order of these.
+/// Returns the events of runs, in the order of the runs.
 pub(super) fn run_events(runs: &[Run]) -> Vec<(Timestamp, String)> {
     let mut events = Vec::new();
     for run in runs {
@@ -683,28 +687,28 @@ pub(super) fn run_events(runs: &[Run]) -> Vec<(Timestamp, String)> {
 }
 
 impl Context<'_> {
-    /// The address of an artifact's page.
+    /// Returns the URL of an artifact's page.
     pub(super) fn artifact_page_url(&self, flow: &str, fingerprint: &Fingerprint) -> String {
         self.page_url(&format!("flows/{flow}/artifacts/{fingerprint}"))
     }
 
-    /// The address of what that page says of one report.
+    /// Returns the URL of the part of that page about one report.
     pub(crate) fn artifact_url(&self, flow: &str, fingerprint: &Fingerprint, id: Id) -> String {
         format!("{}?artifact_id={id}", self.artifact_page_url(flow, fingerprint))
     }
 }
 
-/// An attestation among an artifact's evidence. Every key is there.
-// The keys of its type are texts, for those of a type that a newer version recorded are answered as they are.
+/// An attestation in an artifact's evidence. Every key is present.
+// The type-specific keys are JSON texts: data of a type that a newer version recorded are returned unchanged.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "ArtifactEvidence")]
 #[non_exhaustive]
 pub struct EvidenceView {
-    /// What kind of attestation it is: `generic`, `junit`, `pull_request`, ….
+    /// The attestation's type: `generic`, `junit`, `pull_request`, ….
     pub evidence_type: String,
-    /// Its verdict, or that of the override that replaces it.
+    /// Its verdict, or the verdict of the override that replaces it.
     pub is_compliant: bool,
-    /// Who overrode it and why: `overridden by NAME: REASON`. Absent where no override decides.
+    /// The author and the reason of the override: `overridden by NAME: REASON`. Absent without an override.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub override_info: Option<String>,
     /// When it was reported: decimal epoch seconds, as a string.
@@ -713,31 +717,31 @@ pub struct EvidenceView {
     pub has_audit_package: bool,
     /// Always null.
     pub build_url: (),
-    /// The SHA-256 of its evidence: of its one file, or of the archive of several; null without files.
+    /// The SHA-256 of its evidence: of its only file, or of the archive of several files; null without files.
     pub evidence_archive_fingerprint: Option<Fingerprint>,
-    /// What the reporter wants kept along: an object or a list; null where nothing was reported.
+    /// Free-form data from the reporter: an object or a list; null if not reported.
     pub user_data: JsonText,
-    /// What it says, for people; null where it says nothing.
+    /// Its description for readers; null without one.
     pub description: Option<String>,
-    /// Where it comes from, such as the address of the build; `""` where that was not told.
+    /// The URL of its origin, such as the build; `""` if not given.
     pub evidence_url: String,
     /// Always null.
     pub evidence_fingerprint: (),
     /// The commit that it names; null without one.
     pub commit_sha: Option<ShortText>,
-    /// How much a scan found; null where its type has none.
+    /// The number of findings of a scan; null for other types.
     #[schemars(with = "Option<ProcessedSnykResults>")]
     pub snyk_results: JsonText,
-    /// Test results; null where its type has none, and where they are longer than 64 KiB.
+    /// Test results; null for other types, and if they are longer than 64 KiB.
     #[schemars(with = "Option<Vec<JunitSuite>>")]
     pub junit_results: JsonText,
-    /// Issues; null where its type has none, and where they are longer than 64 KiB.
+    /// Issues; null for other types, and if they are longer than 64 KiB.
     #[schemars(with = "Option<Vec<JiraItem>>")]
     pub jira_results: JsonText,
-    /// The kind of host of its pull requests; null where its type has none.
+    /// The kind of host of its pull requests; null for other types.
     #[schemars(with = "Option<GitProvider>")]
     pub git_provider: JsonText,
-    /// Pull requests; null where its type has none, and where they are longer than 64 KiB.
+    /// Pull requests; null for other types, and if they are longer than 64 KiB.
     #[schemars(with = "Option<Vec<PullRequestView>>")]
     pub pull_requests: JsonText,
 }

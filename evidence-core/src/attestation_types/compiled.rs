@@ -1,5 +1,5 @@
-//! A version of a custom attestation type, compiled: its schema, its rules and its summary. It is compiled when it is made, so
-//! that each recorded version can be evaluated, and again when attestations of the type are reported.
+//! Compiled versions of custom attestation types: schema, rules and summary. A version is compiled when it is
+//! created, to prove that it can be evaluated, and again when attestations of the type are reported.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::time::Timestamp;
 /// Compiles the schema of a version.
 ///
 /// # Errors
-/// [`Error::Invalid`] with the place in the schema, and what is wrong there.
+/// [`Error::Invalid`] with the place in the schema and the problem there.
 pub(crate) fn compile_schema(text: &JsonText) -> Result<Schema> {
     schema(text).map_err(|why| Error::invalid("type_schema", why))
 }
@@ -31,28 +31,28 @@ fn schema(text: &JsonText) -> Result<Schema, String> {
     Schema::compile(&schema).map_err(|error| error.to_string())
 }
 
-/// Compiles the rules of a version: none where its data are evaluated by nothing but the schema. It may take a while, for
-/// patterns are made into tables.
+/// Compiles the rules of a version. Returns none if only the schema applies. May take a while, because
+/// patterns are compiled to tables.
 ///
 /// # Errors
-/// [`Error::Invalid`] with the rule, and the construct in it that is not allowed.
+/// [`Error::Invalid`] with the rule and the construct in it that is not allowed.
 pub(crate) fn compile_rules(evaluator: &Evaluator) -> Result<Vec<Filter>> {
     let Evaluator::Jq { rules: List(rules) } = evaluator else { return Ok(Vec::new()) };
     filters(rules.iter().map(|rule| &**rule))
         .map_err(|(position, why)| Error::invalid(format!("evaluator.rules[{position}]"), why))
 }
 
-/// Compiles the expressions of a summary.
+/// Checks that the expressions of a summary compile.
 ///
 /// # Errors
-/// [`Error::Invalid`] with the expression, and the construct in it that is not allowed.
+/// [`Error::Invalid`] with the expression and the construct in it that is not allowed.
 pub(crate) fn compile_summary(summary: &List<SummaryItem>) -> Result<()> {
     filters(summary.0.iter().map(|item| &*item.expression))
         .map(drop)
         .map_err(|(position, why)| Error::invalid(format!("summary[{position}].expression"), why))
 }
 
-/// The filters of these rules; else the place of one that is refused, and why.
+/// Returns the filters of these rules, or the index of a refused rule and the reason.
 fn filters<'a>(rules: impl Iterator<Item = &'a str>) -> Result<Vec<Filter>, (usize, String)> {
     let (mut compiled, mut parts, mut patterns) = (Vec::new(), 0, 0);
     for (position, rule) in rules.enumerate() {
@@ -72,48 +72,49 @@ fn filters<'a>(rules: impl Iterator<Item = &'a str>) -> Result<Vec<Filter>, (usi
     Ok(compiled)
 }
 
-/// A version that data can be evaluated by.
+/// A version that data can be evaluated against.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     schema: Option<Schema>,
-    /// The texts of the rules, and the rules.
+    /// The rules, each as text and compiled.
     rules: Vec<(String, Filter)>,
-    /// The names and the expressions of the summary; of an expression that this version refuses, why.
+    /// The names and the expressions of the summary. An expression that this version of the program refuses
+    /// has the reason.
     summary: Vec<(String, Result<Filter, String>)>,
 }
 
-/// The results of evaluating data by a version.
+/// The results of evaluating data against a version.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Evaluation {
     pub(crate) rule_results: Vec<RuleResult>,
     pub(crate) summary: Vec<SummaryRow>,
 }
 
-/// The elements of a list that a summary shows.
+/// The most elements of a list that a summary shows.
 const MAX_SUMMARY_ITEMS: usize = 50;
 
-/// The values of one row of a summary, and the bytes of each.
+/// The most values in one row of a summary, and the maximum size of each in bytes.
 const MAX_SUMMARY_VALUES: usize = 50;
 const MAX_SUMMARY_VALUE: usize = 4 << 10;
 
-/// The bytes of a summary.
+/// The maximum size of a summary, in bytes.
 const MAX_SUMMARY: usize = 64 << 10;
 
-/// Versions of types, compiled: those that were used lately.
+/// Recently used versions of types, compiled.
 pub(crate) type CompiledTypes = Cache<VersionKey, Compiled>;
 
-/// How much memory the types that are remembered take, in bytes.
+/// The memory budget of the cache, in bytes.
 const BUDGET: usize = 64 << 20;
 
-/// A type without rules and schema takes about so many bytes all the same.
+/// The approximate size in bytes of a type without rules and schema.
 const LEAST: usize = 1 << 10;
 
-/// A service remembers nothing at first.
+/// Returns an empty cache.
 pub(crate) const fn no_types() -> CompiledTypes {
     CompiledTypes::new(BUDGET)
 }
 
-/// An evaluator as it was recorded, by whatever version of the program.
+/// An evaluator as recorded by any version of the program.
 #[derive(Deserialize)]
 struct RecordedEvaluator {
     content_type: String,
@@ -121,7 +122,7 @@ struct RecordedEvaluator {
     rules: Vec<String>,
 }
 
-/// An item of a summary as it was recorded.
+/// An item of a summary, as recorded.
 #[derive(Deserialize)]
 struct RecordedSummaryItem {
     name: String,
@@ -129,7 +130,7 @@ struct RecordedSummaryItem {
 }
 
 impl Compiled {
-    /// Compiles a version as it was recorded; else why it cannot be evaluated by.
+    /// Compiles a recorded version, or returns the reason why it cannot be used for evaluation.
     fn recorded(version: &AttestationTypeVersion) -> Result<Self, String> {
         let evaluator =
             RecordedEvaluator::deserialize(&version.evaluator).map_err(|error| error.to_string())?;
@@ -151,7 +152,7 @@ impl Compiled {
         Ok(Self { schema, rules, summary: summary.collect() })
     }
 
-    /// Its filters.
+    /// Returns its filters.
     fn all_filters(&self) -> impl Iterator<Item = &Filter> {
         self.rules
             .iter()
@@ -159,30 +160,31 @@ impl Compiled {
             .chain(self.summary.iter().filter_map(|(_, filter)| filter.as_ref().ok()))
     }
 
-    /// About how many bytes of memory it takes.
+    /// Returns its approximate size in memory, in bytes.
     fn bytes(&self) -> usize {
         let filters = self.all_filters().map(Filter::bytes).sum::<usize>();
         let texts = self.rules.iter().map(|(text, _)| text.len()).sum::<usize>();
         LEAST + filters + texts + self.schema.as_ref().map_or(0, Schema::bytes)
     }
 
-    /// Whether evaluating these data may take longer than a short job: a short rule may take long, whatever the data are.
+    /// Returns whether evaluating these data may take longer than a short job. A short rule may take long for
+    /// any data.
     pub(crate) fn may_take_long(&self, data: &JsonText) -> bool {
         let bytes = data.as_str().len();
         self.all_filters().next().is_some()
             || self.schema.as_ref().is_some_and(|schema| schema.may_take_long(bytes))
     }
 
-    /// Whether a rule or an expression asks for the time of the record.
+    /// Returns whether a rule or an expression uses the time of the record.
     pub(crate) fn asks_for_time(&self) -> bool {
         self.all_filters().any(Filter::asks_for_time)
     }
 
-    /// Checks data by the schema, and evaluates them at the time of the record: by each of the rules, which have the steps of
-    /// an attestation together, and by the summary, which has as many of its own.
+    /// Checks data against the schema and evaluates them, at the time of the record. The rules share the step
+    /// budget of an attestation; the summary has an equal budget of its own.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with the places in the data that do not fit the schema.
+    /// [`Error::Invalid`] with the places in the data that do not match the schema.
     pub(crate) fn evaluate(&self, data: &JsonText, now: Timestamp) -> Result<Evaluation> {
         let refused = |why: String| Error::invalid("attestation_data", why);
         let data = json::parse(data.as_str().as_bytes()).map_err(refused)?;
@@ -200,7 +202,7 @@ impl Compiled {
         Ok(Evaluation { rule_results, summary: self.summary(&data, now) })
     }
 
-    /// What the expressions of the summary show: of each element where the data are a list.
+    /// Returns the results of the summary expressions. If the data are a list, each element has its own rows.
     fn summary(&self, data: &Value, now: Timestamp) -> Vec<SummaryRow> {
         let Some((first_name, _)) = self.summary.first() else { return Vec::new() };
         let mut summary = Summary { rows: Vec::new(), left: MAX_SUMMARY, budget: Budget::of_rules(), now };
@@ -225,7 +227,7 @@ impl Compiled {
     }
 }
 
-/// The rows of a summary, and what is left for more.
+/// The rows of a summary, and the remaining space and budget.
 struct Summary {
     rows: Vec<SummaryRow>,
     left: usize,
@@ -262,10 +264,10 @@ impl Summary {
 }
 
 impl Context<'_> {
-    /// This version of a type, read and compiled if it is not remembered.
+    /// Returns this version of a type, from the cache or read and compiled.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where this version of the program cannot evaluate by it.
+    /// [`Error::Invalid`] if this version of the program cannot evaluate it.
     pub(crate) async fn compiled_type(&self, key: VersionKey) -> Result<Arc<Compiled>> {
         let cache = self.type_cache();
         if let Some(compiled) = cache.get(&key) {

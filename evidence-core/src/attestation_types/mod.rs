@@ -1,4 +1,4 @@
-//! Custom attestation types: a team's own kinds of evidence, with a schema and rules, versioned.
+//! Custom attestation types: a team's own kinds of evidence, versioned, with a schema and rules.
 
 pub(crate) mod compiled;
 pub(crate) mod operations;

@@ -1,4 +1,4 @@
-//! Operations on types of attestations.
+//! Operations on custom attestation types.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -24,8 +24,8 @@ use crate::service::{Context, Draft};
 use crate::store::entry::Current;
 use crate::{decode, json};
 
-/// Lists the custom attestation types of an organization with all their versions, newest type first. Archived ones
-/// are left out.
+/// Lists the custom attestation types of an organization with all their versions, newest type first. Archived
+/// types are left out.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListAttestationTypes {
     /// The organization's name.
@@ -52,7 +52,7 @@ impl Operation for ListAttestationTypes {
     }
 }
 
-/// Gets a custom attestation type with all its versions, or with the one that the query names; an unknown version is
+/// Gets a custom attestation type with all its versions, or only the requested one. An unknown version is
 /// 404.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetAttestationType {
@@ -60,7 +60,7 @@ pub struct GetAttestationType {
     pub org: OrgName,
     /// The type's name.
     pub custom_attestation_type_name: AttestationTypeName,
-    /// The number of the version to show; all when left out.
+    /// The number of the version to return. Without it, returns all versions.
     pub version: Option<i64>,
 }
 
@@ -97,10 +97,10 @@ impl Operation for GetAttestationType {
     }
 }
 
-/// Refuses what an archived type does not take any more, under the field that names the type.
+/// Refuses a request that an archived type does not accept. `field` is the field that names the type.
 ///
 /// # Errors
-/// [`Error::Invalid`] when it is archived.
+/// [`Error::Invalid`] if the type is archived.
 pub(crate) fn refuse_archived(
     known: &AttestationType,
     field: &str,
@@ -115,14 +115,14 @@ pub(crate) fn refuse_archived(
     Err(Error::invalid_with(message, field, text))
 }
 
-/// The type of this name, archived or not.
+/// Returns the type of this name, archived or not.
 async fn known(name: &AttestationTypeName, cx: &Context<'_>) -> Result<Current<AttestationType>> {
     let known = cx.store().attestation_type(cx.org()?, name.as_str()).await?;
     Ok(known.ok_or_else(|| cx.missing(Resource::AttestationType, name.as_str()))?)
 }
 
-/// Archives a custom attestation type: it takes no more attestations, and lists leave it out; those that it has stay as they
-/// are. One that is archived already stays so.
+/// Archives a custom attestation type. It accepts no further attestations, and lists leave it out. Its
+/// existing attestations do not change. Archiving it again has no effect.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ArchiveAttestationType {
     /// The organization's name.
@@ -161,31 +161,33 @@ impl Operation for ArchiveAttestationType {
     }
 }
 
-/// Creates a custom attestation type, or a new version of one, which replaces the whole of the version before. What
-/// equals the newest version changes nothing. The `type_schema` part is the JSON Schema that the data must fit: of draft 7
-/// where it does not say which. It may refer to any part of itself and may recurse; other documents are not fetched. Rules and
-/// the expressions of the summary are jq filters that know nothing but the data and the time of the record. Evaluation is
-/// bounded by the work that it takes. A part that is not allowed is refused with its name or its place. A type that is archived
-/// takes no new version.
+/// Creates a custom attestation type, or a new version that replaces the previous one as a whole. Content
+/// equal to the newest version changes nothing.
+///
+/// The `type_schema` part is the JSON Schema of the data, of draft 7 by default. It may refer to any part of
+/// itself and may recurse; other documents are not fetched. Rules and summary expressions are jq filters
+/// whose only inputs are the data and the time of the record. The work of an evaluation is limited. A
+/// construct that is not allowed is refused with its name or place. An archived type accepts no new version.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PostAttestationType {
     /// The organization's name.
     pub org: OrgName,
 }
 
-/// What a custom attestation type is made of, beside its schema. It replaces the whole of the version before.
+/// The document of a custom attestation type, without its schema. It replaces the previous version as a
+/// whole.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "CustomAttestationTypePostInput")]
 pub struct AttestationTypeInput {
-    /// The type's name. One that exists gets a new version.
+    /// The type's name. An existing type of this name gets a new version.
     pub name: AttestationTypeName,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: Option<Description>,
-    /// How its data are evaluated: by nothing but the schema when left out.
+    /// The evaluation of its data. Defaults to the schema only.
     pub evaluator: Option<Evaluator>,
-    /// What is shown of the data, by name: jq expressions, whose results attestations have as `summary`. They have no part
-    /// in the verdict.
+    /// The values to show, by name: jq expressions, whose results attestations have as `summary`. They do not
+    /// affect the verdict.
     pub summary: Option<List<SummaryItem>>,
 }
 
@@ -212,7 +214,7 @@ impl Operation for PostAttestationType {
 
     async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
         let (input, schema) = body.into_text("type_schema", cx.limits().type_schema).await?;
-        // A pattern alone may take milliseconds, and a type has many.
+        // A single pattern may take milliseconds to compile, and a type may have many.
         let has_filters = matches!(input.evaluator, Some(Evaluator::Jq { .. })) || input.summary.is_some();
         let is_long = schema.is_some() || has_filters;
         let compile = move || {
@@ -229,7 +231,7 @@ impl Operation for PostAttestationType {
     }
 }
 
-/// Reads a type schema: a JSON object, of whatever form.
+/// Parses a type schema. It can be any JSON object.
 fn read_schema(text: &str) -> Result<JsonText> {
     let text = json::check(text.as_bytes()).map_err(|text| Error::invalid("type_schema", text))?;
     if !text.is_object() {
@@ -238,7 +240,7 @@ fn read_schema(text: &str) -> Result<JsonText> {
     decode::from_json(text).map_err(|error| Error::invalid_field(&error, "type_schema"))
 }
 
-/// Everything of a type that a version keeps.
+/// The content of a type that a version records.
 #[derive(Debug)]
 struct Content {
     name: AttestationTypeName,
@@ -317,7 +319,7 @@ impl Content {
         }
     }
 
-    /// Whether the type has this content already.
+    /// Returns whether the type already has this content.
     fn is_in(&self, known: &AttestationType, latest: &AttestationTypeVersion) -> bool {
         self.description == known.description
             && self.type_schema == latest.type_schema

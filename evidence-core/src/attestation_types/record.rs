@@ -1,4 +1,4 @@
-//! Types of attestations and their versions as they are recorded.
+//! The recorded form of custom attestation types and their versions.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use crate::json::JsonText;
 use crate::name::AttestationTypeName;
 use crate::time::Timestamp;
 
-/// A custom attestation type as it is recorded; its versions are records of their own.
+/// A custom attestation type as recorded. Its versions are separate records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct AttestationType {
@@ -20,19 +20,19 @@ pub struct AttestationType {
     pub id: Id,
     /// Its name, unique in the organization.
     pub name: AttestationTypeName,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: Option<String>,
     /// The number of its latest version, from 1.
     pub version: u64,
-    /// Whether it takes no more attestations.
+    /// Whether it no longer accepts attestations.
     pub archived: bool,
     /// When it was created.
     pub created_at: Timestamp,
-    /// By whom.
+    /// The user or service account that created it.
     pub created_by: Actor,
     /// When it last changed.
     pub last_modified_at: Timestamp,
-    /// What a newer version of the program recorded beside.
+    /// Fields that a newer version of the program recorded.
     #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }
@@ -46,30 +46,30 @@ pub struct AttestationTypeVersion {
     pub attestation_type: Id,
     /// Its number, from 1.
     pub version: u64,
-    /// The JSON Schema that its data must fit.
+    /// The JSON Schema that its data must match.
     pub type_schema: Option<JsonText>,
-    /// How its data are evaluated: `{content_type: "jq", rules: […]}` or `{content_type: "default"}`,
-    /// with `rules` where some were sent.
+    /// The evaluation of its data: `{content_type: "jq", rules: […]}` or `{content_type: "default"}`, with
+    /// `rules` if any were sent.
     pub evaluator: Value,
-    /// What of the data is shown: a list of `{name, expression}`.
+    /// The values to show: a list of `{name, expression}`.
     pub summary: Option<Value>,
     /// When it was made.
     pub at: Timestamp,
-    /// By whom.
+    /// The user or service account that made it.
     pub by: Actor,
 }
 
-/// How the data of a custom attestation are evaluated.
+/// The evaluation of a custom attestation's data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "content_type", rename_all = "lowercase", try_from = "SentEvaluator")]
 pub enum Evaluator {
-    /// By nothing but the schema.
+    /// The schema only.
     Default {
-        /// Programs that were sent all the same, kept and not run.
+        /// Programs that were sent nevertheless. They are recorded but not run.
         #[serde(skip_serializing_if = "Option::is_none")]
         rules: Option<List<Program>>,
     },
-    /// By jq programs that must all be true.
+    /// The schema, and jq programs that must all be true.
     Jq {
         /// The programs.
         rules: List<Program>,
@@ -82,12 +82,12 @@ impl Default for Evaluator {
     }
 }
 
-/// An evaluator as it is sent: `content_type` may be left out.
+/// An evaluator as sent: `content_type` is optional.
 #[derive(Deserialize, JsonSchema)]
 struct SentEvaluator {
-    /// `jq` or `default`. Left out, it is `jq` where there are `rules`.
+    /// `jq` or `default`. Defaults to `jq` if there are `rules`.
     content_type: Option<ContentType>,
-    /// The jq programs, all of which must be true. With `default` they are kept and not run.
+    /// The jq programs, all of which must be true. With `default`, they are recorded but not run.
     rules: Option<List<Program>>,
 }
 
@@ -111,15 +111,15 @@ impl TryFrom<SentEvaluator> for Evaluator {
     }
 }
 
-/// One thing of the data that is shown.
+/// A value to show.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SummaryItem {
-    /// What it is called.
+    /// The label of the value.
     pub name: ShortText,
-    /// The jq program whose results are shown.
+    /// The jq program that computes it.
     pub expression: Program,
 }
 
-/// A jq program: 1 to 4,096 characters, kept as they are.
+/// A jq program: 1 to 4,096 characters, recorded unchanged.
 pub type Program = Text<{ 4 << 10 }, 1>;

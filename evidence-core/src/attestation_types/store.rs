@@ -1,4 +1,4 @@
-//! What a store answers about types of attestations.
+//! The queries about custom attestation types that a store answers.
 
 use async_trait::async_trait;
 
@@ -11,20 +11,21 @@ use crate::store::error::StoreResult;
 /// Queries about custom attestation types.
 #[async_trait]
 pub trait AttestationTypeStore: Send + Sync {
-    /// The type of this name, one, with its revision.
+    /// Returns the type of this name, with its revision.
     async fn attestation_type(&self, org: Id, name: &str) -> StoreResult<Option<Current<AttestationType>>>;
-    /// All types of the organization, newest first by the ledger index of their first version, without what they say.
+    /// Returns all types of the organization, in descending order of the ledger index of their first version,
+    /// without their content.
     async fn attestation_types_listed(&self, org: Id) -> StoreResult<Vec<Listed>>;
-    /// The types of these ids, one an id, in any order; unknown ids are passed over.
+    /// Returns the types of these ids, one per id, in any order. Unknown ids are skipped.
     async fn attestation_types_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<AttestationType>>;
-    /// How large these versions of types are, found by the type's id and their number, one each, in any order; unknown ones
-    /// are passed over.
+    /// Returns the sizes of these versions of types, each identified by the type's id and the version number,
+    /// in any order. Unknown versions are skipped.
     async fn attestation_type_version_sizes(
         &self,
         org: Id,
         versions: &[VersionKey],
     ) -> StoreResult<Vec<Listed<VersionKey>>>;
-    /// These versions, found in the same way, one each, in any order; unknown ones are passed over.
+    /// Returns these versions, identified in the same way, in any order. Unknown versions are skipped.
     async fn attestation_type_versions_by_number(
         &self,
         org: Id,

@@ -1,4 +1,4 @@
-//! Types of attestations as answers carry them, with all their versions.
+//! Custom attestation types in responses, with all their versions.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -19,38 +19,38 @@ use crate::store::batch::sort_by_ids;
 use crate::store::error::StoreResult;
 use crate::time::Seconds;
 
-/// A custom attestation type. Asked for one version, it lacks who made the type and when.
+/// A custom attestation type. A response with only one version leaves out the type's creator and times.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "CustomAttestationType")]
 #[non_exhaustive]
 pub struct AttestationTypeView {
-    /// What comes before its versions.
+    /// The keys before its versions.
     #[serde(flatten)]
     pub before: BeforeVersions,
-    /// Its versions, newest first; the one alone that was asked for.
+    /// Its versions, newest first, or only the requested one.
     pub versions: Vec<VersionView>,
 }
 
-/// What an answer says of a custom attestation type before it shows the versions.
+/// The keys of a custom attestation type that precede its versions in a response.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct BeforeVersions {
     /// Its name, unique in the organization.
     pub name: AttestationTypeName,
-    /// What it is for; absent when nothing was said.
+    /// A description of its purpose; absent if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The organization's name.
     pub org: OrgName,
-    /// Whether it was archived; lists leave archived ones out.
+    /// Whether it is archived. Lists leave archived types out.
     pub archived: bool,
-    /// Who made its first version; absent where one version was asked for.
+    /// The author of its first version; absent if one version was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_by: Option<String>,
-    /// When its first version was made, in epoch seconds; absent where one version was asked for.
+    /// When its first version was made, in epoch seconds; absent if one version was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Seconds>,
-    /// When its newest version was made, in epoch seconds; absent where one version was asked for.
+    /// When its newest version was made, in epoch seconds; absent if one version was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_modified_at: Option<Seconds>,
 }
@@ -64,16 +64,16 @@ pub struct VersionView {
     pub version: u64,
     /// When it was made, in epoch seconds.
     pub timestamp: Seconds,
-    /// Who made it: the name of a user or service account.
+    /// The name of the user or service account that made it.
     pub created_by: String,
-    /// The JSON Schema, absent when there is none. It is JSON and not a string that holds JSON: the public clients
-    /// either read it as the object it is or show its compact text as it came, and both are served by this.
+    /// The JSON Schema; absent if there is none. It is JSON, not a string that holds JSON. Some public
+    /// clients read it as an object, and others show its text; JSON serves both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub type_schema: Option<JsonText>,
-    /// How the data are evaluated.
+    /// The evaluation of the data.
     #[schemars(with = "Evaluator")]
     pub evaluator: Value,
-    /// What of the data is shown; null where that was not told.
+    /// The values to show; null if not given.
     #[schemars(with = "Option<List<SummaryItem>>")]
     pub summary: Option<Value>,
 }
@@ -112,7 +112,7 @@ impl Version for AttestationTypeVersion {
 }
 
 impl AttestationType {
-    /// The type as an answer carries it, with all its versions.
+    /// Returns the type for a response, with all its versions.
     pub(super) fn whole(self, org: &OrgName) -> Result<Versioned> {
         let versions = (1..=self.version).rev().map(|number| Told::<()>::Version((self.id, number)));
         let before = BeforeVersions {
@@ -124,7 +124,7 @@ impl AttestationType {
         Versioned::new(&before, versions, &EmptyObject {})
     }
 
-    /// The same with one of its versions, and without who made it and when.
+    /// Returns the type for a response with one of its versions, and without its creator and times.
     pub(super) fn of_version(&self, number: u64, org: &OrgName) -> Result<Versioned> {
         Versioned::new(&self.before(org), [Told::<()>::Version((self.id, number))], &EmptyObject {})
     }
@@ -142,7 +142,7 @@ impl AttestationType {
     }
 }
 
-/// Those of these types that are not archived, in order.
+/// Returns these types for a response, in order, without the archived ones.
 pub(super) async fn in_list(ids: Vec<Id>, owned: OwnedContext) -> Result<Vec<Versioned>> {
     let cx = owned.context();
     let mut types = cx.store().attestation_types_by_id(cx.org()?, &ids).await?;

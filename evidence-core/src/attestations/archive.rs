@@ -1,5 +1,6 @@
-//! `evidence.tgz`: a gzipped tar of several files, the same bytes for the same files in whatever order they came. It is made
-//! piece by piece while the files pass by, so that memory does not grow with them.
+//! Builds `evidence.tgz`, a gzipped tar of several files. The same files give the same bytes, in whatever
+//! order they arrive. The archive is built while the files are streamed, so its memory use does not depend on
+//! their size.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -13,13 +14,13 @@ use crate::blobs::{CHUNK, Chunks, Upload};
 use crate::compute::Compute;
 use crate::spool::{Spool, Spooled, TemporarySpace};
 
-/// More bytes take a millisecond or so to compress.
+/// Chunks larger than this take about a millisecond to compress.
 const LONG: usize = 16 << 10;
-/// What a tar consists of, in bytes.
+/// The block size of a tar, in bytes.
 const BLOCK: usize = 512;
 
-/// Files in the order of an archive, with their paths there: sorted by name and content. The first of several files of one
-/// name keeps it; the others take a number that makes no other's name.
+/// Sorts files by name and content, and returns them with their paths in the archive. The first of several
+/// files with one name keeps the name; each other file gets a number that makes its path unique.
 pub(super) fn paths(mut files: Vec<Upload>) -> Vec<(String, Upload)> {
     files.sort_by(|one, other| (&one.file_name, &one.sha256).cmp(&(&other.file_name, &other.sha256)));
     let mut taken: BTreeSet<String> = files.iter().map(|file| file.file_name.clone()).collect();
@@ -38,22 +39,22 @@ pub(super) fn paths(mut files: Vec<Upload>) -> Vec<(String, Upload)> {
     files.into_iter().map(path).collect()
 }
 
-/// An archive in the making.
+/// An archive under construction.
 pub(super) struct Archive {
-    /// Away while it is at work elsewhere.
+    /// The compressor; `None` while it runs elsewhere, and after an error.
     gzip: Option<GzEncoder<Vec<u8>>>,
     spool: Spool,
     compute: Compute,
 }
 
 impl Archive {
-    /// An archive without files, which takes this space.
+    /// Creates an empty archive that uses this temporary space.
     pub(super) fn new(compute: Compute, space: TemporarySpace) -> Self {
         let gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::default());
         Self { gzip: Some(gzip), spool: Spool::new(space), compute }
     }
 
-    /// Begins the next file, of so many bytes, which is read through what this answers.
+    /// Begins the next file, which has `size` bytes. Read the content through the returned entry.
     pub(super) async fn entry<'a>(
         &'a mut self,
         path: &str,
@@ -64,7 +65,7 @@ impl Archive {
         Ok(Entry { archive: self, content, size, left: size })
     }
 
-    /// The whole archive.
+    /// Completes the archive and returns its content.
     pub(super) async fn finish(mut self) -> io::Result<Spooled> {
         self.write(vec![0; 2 * BLOCK].into()).await?;
         let gzip = self.gzip.take().ok_or_else(broken)?;
@@ -92,12 +93,12 @@ impl Archive {
     }
 }
 
-/// Where the compressor went with an error before.
+/// Returns the error for an archive whose compressor was lost in an earlier error.
 fn broken() -> io::Error {
     io::Error::other("an archive failed before")
 }
 
-/// The blocks before a file's content.
+/// Returns the tar blocks before a file's content.
 fn header(path: &str, size: u64) -> io::Result<Vec<u8>> {
     let mut header = tar::Header::new_gnu();
     header.set_size(size);
@@ -106,12 +107,12 @@ fn header(path: &str, size: u64) -> io::Result<Vec<u8>> {
     let mut tar = tar::Builder::new(Vec::new());
     tar.append_data(&mut header, path, io::empty())?;
     let mut blocks = tar.into_inner()?;
-    // An archive's end is no part of it.
+    // Remove the end-of-archive blocks.
     blocks.truncate(blocks.len().saturating_sub(2 * BLOCK));
     Ok(blocks)
 }
 
-/// A file on its way into an archive: what is read of it passes through.
+/// A file that is added to an archive. Everything read from it is also written to the archive.
 pub(super) struct Entry<'a> {
     archive: &'a mut Archive,
     content: &'a mut dyn Chunks,
@@ -120,7 +121,10 @@ pub(super) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Ends the file, with what nobody has read.
+    /// Reads and archives the rest of the content, then completes the file.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the content is shorter than announced.
     pub(super) async fn finish(mut self) -> io::Result<()> {
         while self.next().await?.is_some() {}
         if self.left > 0 {
@@ -149,7 +153,7 @@ mod tests {
     use super::*;
     use crate::digest::sha256_hex;
 
-    /// Content in pieces of a size.
+    /// Content in chunks of a fixed size.
     struct Pieces(Bytes, usize);
 
     #[async_trait]
@@ -171,7 +175,7 @@ mod tests {
         files.iter().map(upload).collect()
     }
 
-    /// An archive of files that nobody reads but the archive, in pieces.
+    /// Builds an archive whose entries nobody else reads, from content in chunks.
     async fn archive(files: &[(&str, &[u8])], piece: usize) -> Vec<u8> {
         let mut archive = Archive::new(Compute::default(), TemporarySpace::default());
         for (path, mut file) in paths(uploads(files, piece)) {

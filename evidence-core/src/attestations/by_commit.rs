@@ -1,4 +1,4 @@
-//! The attestations about commits.
+//! The list of attestations about commits.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -25,33 +25,33 @@ use crate::store::error::StoreError;
 use crate::trails::evaluation::fitting;
 use crate::trails::store::TrailContents;
 
-/// Lists the attestations about each of these commits. An attestation is about the commit that it names; one that names none
-/// is about that of its artifact, or else about that of its trail. Those of the newest trail come first, and of a trail the
-/// newest.
+/// Lists the attestations about each of these commits. An attestation is about the commit that it names. If
+/// it names none, it is about the commit of its artifact, or else of its trail. Attestations of the newest
+/// trail come first; within a trail, the newest come first.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListAttestationsForCriteria {
     /// The organization's name.
     pub org: OrgName,
-    /// A commit in full; repeatable, and at least one is required.
+    /// A full commit hash. Repeatable; at least one is required.
     #[serde(default)]
     pub commit_list: List<CommitSha, 100>,
-    /// Narrows the lists to attestations that were reported to this flow. A flow that does not exist is 404.
+    /// Returns only attestations reported to this flow. A flow that does not exist is 404.
     pub flow_name: Option<ShortText>,
-    /// Narrows the lists to attestations of this name.
+    /// Returns only attestations of this name.
     pub attestation_name: Option<ShortText>,
-    /// Narrows the lists to attestations of this type: a built-in one, such as `junit` or `decision`, or `custom:` and the
-    /// name of a custom one. A custom type that does not exist is 404.
+    /// Returns only attestations of this type: a built-in type, such as `junit` or `decision`, or `custom:`
+    /// and the name of a custom type. A custom type that does not exist is 404.
     pub attestation_type: Option<TypeFilter>,
-    /// Narrows the lists to the attestation of this id.
+    /// Returns only the attestation of this id.
     pub attestation_id: Option<ShortText>,
 }
 
-/// By commit the attestations about it; an empty list for one that there are none about.
+/// The attestations about each commit, by commit. A commit without attestations has an empty list.
 #[derive(Debug, Clone, PartialEq, JsonSchema)]
 #[schemars(rename = "AttestationsListForCommitsResponse", transparent)]
 pub struct AttestationsByCommit(pub BTreeMap<String, Vec<AttestationView>>);
 
-/// What users of the public client know.
+/// The wording that users of the public client know.
 const NO_COMMITS: &str = "commit_list is required: provide one or more commit SHAs to search.";
 
 impl Operation for ListAttestationsForCriteria {
@@ -86,7 +86,7 @@ impl Operation for ListAttestationsForCriteria {
             criteria: Criteria {
                 name: self.attestation_name,
                 kind: self.attestation_type,
-                // No attestation has an id that cannot be read.
+                // An id that cannot be parsed matches no attestation.
                 id: self.attestation_id.map(|id| id.parse().ok()),
             },
             owned: cx.to_owned_context(),
@@ -104,7 +104,7 @@ impl Operation for ListAttestationsForCriteria {
     }
 }
 
-/// What the lists are narrowed by, besides the flow; everything given must match.
+/// The criteria besides the flow. All given criteria must match.
 #[derive(Debug)]
 struct Criteria {
     name: Option<ShortText>,
@@ -120,24 +120,24 @@ impl Criteria {
     }
 }
 
-/// So many trails of a commit are found by one statement.
+/// The most trails of a commit in one query.
 const TRAILS: u64 = 500;
 
-/// More attestations are not read at once.
+/// The most attestations that are read at once.
 const ATTESTATIONS: usize = 64;
 
-/// The sizes of more are not asked for at once.
+/// The most attestations whose sizes are queried at once.
 const SIZES: usize = 1000;
 
-/// More reports to trails are not looked at on the runtime.
+/// Searches of more trail reports than this run off the async runtime.
 const MANY_REPORTS: usize = 1000;
 
-/// Of trails that were read no more is remembered: they and their attestations about the commits.
+/// The limit of the cache of a search: trails, and their attestations about the commits.
 const MAX_REMEMBERED: usize = 10_000;
 
-/// What is asked about all commits.
+/// A search for attestations about several commits.
 struct Search {
-    /// In ascending order.
+    /// The commits in ascending order.
     commits: Vec<CommitSha>,
     flow: Option<Id>,
     criteria: Criteria,
@@ -145,13 +145,13 @@ struct Search {
     remembered: Mutex<Remembered>,
 }
 
-/// An attestation, and the place of the commit that it is about.
+/// An attestation, and the index of the commit that it is about.
 struct About {
     attestation: Id,
     commit: usize,
 }
 
-/// What trails have about the commits, so that one that several of them name is read once.
+/// A cache of the trails' attestations about the commits. A trail that several commits name is read once.
 #[derive(Default)]
 struct Remembered {
     trails: BTreeMap<Id, Arc<[About]>>,
@@ -172,17 +172,17 @@ impl Remembered {
     }
 }
 
-/// What is asked about one of the commits.
+/// The part of a search for one of the commits.
 #[derive(Clone)]
 struct CommitQuery {
     search: Arc<Search>,
     commit: CommitSha,
-    /// Its place among them.
+    /// The index of the commit.
     place: usize,
 }
 
 impl CommitQuery {
-    /// The attestations about the commit.
+    /// Streams the attestations about the commit.
     fn attestations(self) -> impl Stream<Item = Result<AttestationView>> + Send + 'static {
         let owned = self.search.owned.clone();
         let find = self.clone();
@@ -192,7 +192,7 @@ impl CommitQuery {
         batches.map_ok(move |ids| read(ids, owned.clone())).try_flatten()
     }
 
-    /// The trails in which the commit is named, in parts whose contents fit memory.
+    /// Streams the trails that name the commit, in batches whose contents fit in memory.
     fn trails(self) -> impl Stream<Item = Result<Vec<Id>>> + Send + 'static {
         let pages = stream::try_unfold((Some(None), self), |(next, query)| async move {
             let Some(before) = next else { return Ok(None) };
@@ -210,7 +210,7 @@ impl CommitQuery {
         pages.map_ok(|parts| stream::iter(parts.into_iter().map(Ok))).try_flatten()
     }
 
-    /// The attestations in these trails that are about the commit, in parts that fit memory.
+    /// Returns the attestations in these trails that are about the commit, in batches that fit in memory.
     async fn in_trails(self, trails: Vec<Id>) -> Result<Vec<Vec<Id>>> {
         let Self { search, place, .. } = self;
         let mut known = search.recall(&trails);
@@ -218,7 +218,7 @@ impl CommitQuery {
         known.extend(search.read(Vec::from_iter(unknown)).await?);
         let mut ids = Vec::new();
         for trail in &trails {
-            // What is left out may be what somebody looks for.
+            // An unreadable trail is an error: it may contain a wanted attestation.
             let lost = || StoreError::corrupt(format_args!("trail {trail} cannot be read any more"));
             let about = known.get(trail).ok_or_else(lost)?.iter();
             ids.extend(about.filter(|one| one.commit == place).map(|one| one.attestation));
@@ -236,14 +236,14 @@ impl CommitQuery {
 }
 
 impl Search {
-    /// Those of these trails that are remembered.
+    /// Returns the cached ones of these trails.
     fn recall(&self, trails: &[Id]) -> BTreeMap<Id, Arc<[About]>> {
         let remembered = locked(&self.remembered);
         let recall = |trail: &Id| Some((*trail, Arc::clone(remembered.trails.get(trail)?)));
         trails.iter().filter_map(recall).collect()
     }
 
-    /// What these trails have about any of the commits.
+    /// Reads these trails, and returns their attestations about any of the commits.
     async fn read(self: &Arc<Self>, trails: Vec<Id>) -> Result<Vec<(Id, Arc<[About]>)>> {
         if trails.is_empty() {
             return Ok(Vec::new());
@@ -263,10 +263,10 @@ impl Search {
         Ok(read)
     }
 
-    /// The attestations of a trail that are about any of the commits, newest first.
+    /// Returns the attestations of a trail that are about any of the commits, newest first.
     fn in_trail(&self, contents: &TrailContents) -> Arc<[About]> {
         let of_trail = contents.trail.git_commit_info.as_ref().map(|commit| commit.sha1.as_str());
-        // What was reported last of a content counts.
+        // The last report of a content takes precedence.
         let built =
             contents.artifacts.iter().map(|artifact| (&artifact.fingerprint, artifact.commit.as_str()));
         let built: BTreeMap<&Fingerprint, &str> = built.collect();

@@ -1,5 +1,5 @@
-//! What each type of attestation claims: its own part of the report, and the verdict that follows from it. Verdicts
-//! are computed when an attestation is recorded and never again.
+//! The types of attestations: the type's own part of a report, and the evaluation of its verdict. A verdict
+//! is computed once, when the attestation is recorded.
 
 mod custom;
 mod system;
@@ -37,88 +37,87 @@ pub use custom::Custom;
 pub(crate) use system::{DecisionData, SbomData};
 pub use system::{System, SystemType};
 
-/// One type of attestation: what is reported, and how it is evaluated. The `///` text of the type ends the description of
-/// its operation in the OpenAPI document.
+/// A type of attestation: its input and its evaluation. The type's `///` text is appended to the description
+/// of its operation in the OpenAPI document.
 pub trait Claim: DeserializeOwned + JsonSchema + Send + Sync + Sized + 'static {
-    /// The operation that adds one.
+    /// The id of the operation that adds an attestation.
     const OPERATION: &'static str;
-    /// Its path.
+    /// The path of the operation.
     const PATH: &'static str;
-    /// What the operation does.
+    /// The summary of the operation.
     const SUMMARY: &'static str;
-    /// The name of its schema.
+    /// The name of the input schema.
     const SCHEMA: &'static str;
 
-    /// Whether it has a list from which elements that say nothing are skipped. Only where that cannot improve the verdict:
-    /// a suite, a finding or an issue is never skipped.
+    /// Whether empty elements of one of its lists are skipped. Allowed only if skipping cannot improve the
+    /// verdict: a suite, a finding or an issue is never skipped.
     const IS_COLLECTED: bool = false;
 
-    /// How its attestations are sent: a [`Form`](crate::operation::Form) where files may come with them, else a
+    /// The body of the request: a [`Form`](crate::operation::Form) if files are allowed, otherwise a
     /// [`JsonDocument`].
     type Body: AttestationBody<Self>;
 
-    /// The greatest JSON document, in bytes.
+    /// Returns the size limit of the JSON document, in bytes.
     fn document_limit(limits: &Limits) -> u64 {
         limits.document
     }
 
-    /// Reads it from those fields of the attestation's document that are its own.
+    /// Reads the claim from the fields of the attestation's document that belong to the type.
     ///
     /// # Errors
-    /// The field that does not fit.
+    /// The first invalid field.
     fn read(text: CheckedJson<'_>, is_own: fn(&str) -> bool) -> Result<Self, InvalidField> {
         decode::from_fields(text, is_own)
     }
 
-    /// How many elements of its lists were skipped.
+    /// Returns the number of list elements that were skipped.
     fn skipped(&self) -> usize {
         0
     }
 
-    /// Evaluates the claim. It may ask the store for what its verdict rests on, and names that in the evaluation's guards:
-    /// where one no longer holds when the attestation is recorded, the claim is evaluated again.
+    /// Evaluates the claim. It may query the store, and then adds guards to the verdict for what it depends
+    /// on. If a guard fails when the attestation is recorded, the claim is evaluated again.
     ///
     /// # Errors
-    /// Whatever the caller is to be told of a claim that is refused, [`crate::Error::Invalid`] as a rule; nothing is
-    /// recorded then.
+    /// The reason to refuse the claim, usually [`crate::Error::Invalid`]. Nothing is recorded then.
     fn evaluate(&self, about: &Claimed<'_>, cx: &Context<'_>)
     -> impl Future<Output = Result<Verdict>> + Send;
 }
 
-/// What a claim is made about.
+/// The context of a claim: its attestation's name, trail, subject and files.
 #[derive(Debug, Clone, Copy)]
 pub struct Claimed<'a> {
     /// The attestation's name.
     pub name: &'a AttestationName,
-    /// The id of the trail; none where it comes into being with the attestation.
+    /// The id of the trail; `None` if the attestation creates the trail.
     pub trail: Option<Id>,
-    /// The part of the trail.
+    /// The subject of the attestation within the trail.
     pub binding: &'a Binding,
-    /// The files that come with it.
+    /// The files of the attestation.
     pub attachments: &'a [Attachment],
 }
 
-/// What came of evaluating a claim.
+/// The result of evaluating a claim.
 #[derive(Debug, Clone)]
 pub struct Verdict {
-    /// The type's name as it is stored and answered.
+    /// The name of the type, as stored and returned.
     pub kind: String,
-    /// Whether what is claimed is compliant.
+    /// Whether the attestation is compliant.
     pub is_compliant: bool,
     /// The type's own part of the record.
     pub details: Details,
-    /// What the verdict rests on, and must still be so when it is recorded.
+    /// The preconditions that must still hold when the verdict is recorded.
     pub guards: Vec<Guard>,
 }
 
 impl Verdict {
-    /// A verdict that rests on nothing but the claim itself.
+    /// Returns a verdict that depends on the claim only.
     pub fn of(kind: impl Into<String>, is_compliant: bool, details: Details) -> Self {
         Self { kind: kind.into(), is_compliant, details, guards: Vec::new() }
     }
 }
 
-/// The reporter brings the verdict along.
+/// The reporter provides the verdict.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Generic {
@@ -139,12 +138,12 @@ impl Claim for Generic {
 }
 
 limited_lists! {
-    /// Test suites, of which a [limit](crate::Limits) says how many there may be.
+    /// Test suites. Their number is [limited](crate::Limits).
     Suites(JunitSuite) = junit_suites;
 }
 
-/// Test results are compliant when no suite has a failure or an error; skipped tests do not matter. A suite whose numbers
-/// contradict each other, such as one with more skipped tests than tests, is not compliant.
+/// Test results are compliant if no suite has a failure or an error; skipped tests do not matter. A suite
+/// with inconsistent numbers, such as more skipped tests than tests, is not compliant.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Junit {
@@ -170,14 +169,15 @@ impl Claim for Junit {
     }
 }
 
-/// Pull requests are compliant when there is at least one that has an address, whatever its state. A null among the pull requests or their approvers is skipped,
-/// and the header `Evidence-Skipped-Elements` of the answer says how many were.
+/// Pull requests are compliant if at least one has a URL, whatever its state. A null among the pull requests
+/// or their approvers is skipped. The response header `Evidence-Skipped-Elements` contains the number of
+/// skipped elements.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PullRequests {
-    /// The kind of host that the pull requests are on.
+    /// The kind of host of the pull requests.
     pub git_provider: GitProvider,
-    /// The pull requests that brought the change in; null counts as none. A null among them is skipped.
+    /// The pull requests of the change. Null means none; a null element is skipped.
     #[serde(deserialize_with = "null_as_empty")]
     #[schemars(extend("type" = ["array", "null"]))]
     pub pull_requests: Collected<PullRequest>,
@@ -208,7 +208,7 @@ impl Claim for PullRequests {
     }
 }
 
-/// Issues are compliant when there is at least one, and all of them have a key and exist.
+/// Issues are compliant if there is at least one, and each has a key and exists.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Jira {
@@ -234,11 +234,11 @@ impl Claim for Jira {
     }
 }
 
-/// A scan is compliant when it found nothing, of whatever severity: it counts nothing, and lists nothing.
+/// A scan is compliant if it has no findings of any severity: all counts are 0 and all lists are empty.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Snyk {
-    /// What the scan found.
+    /// The results of the scan.
     pub snyk_results: SnykResultsSummary,
 }
 
@@ -270,12 +270,13 @@ impl Claim for Snyk {
     }
 }
 
-/// An analysis is compliant when the code passed the quality gate of its project: its status is `OK`, and so is that of each
-/// of its conditions that has a value. Without a quality gate it is not, nor with a task whose status is other than `SUCCESS`.
+/// An analysis is compliant if the code passed the project's quality gate. Then the gate's status is `OK`, as
+/// is the status of each condition that has a value. Without a quality gate, or with a task status other than
+/// `SUCCESS`, it is not compliant.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sonar {
-    /// What the analysis said.
+    /// The results of the analysis.
     pub sonar_results: SonarResults,
 }
 
@@ -297,21 +298,22 @@ impl Claim for Sonar {
     }
 }
 
-/// A decision that the attestations of a name count as compliant, or not, whatever they say: of the trail, of an
-/// artifact, or of one that is still to come, and whether one was reported or not. It is sent as JSON, without files.
+/// An override replaces the verdict of the attestations of a name. It applies to the trail, to an artifact,
+/// or to an artifact that is not reported yet, whether or not such an attestation exists. It is sent as JSON,
+/// without files.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Override {
-    /// Why. A reason of white space alone is refused.
+    /// The reason. A reason of white space only is refused.
     pub reason: Text<{ 64 << 10 }, 1>,
-    /// The verdict from now on, until another report of the name.
+    /// The new verdict. It applies until the name is reported again.
     pub new_compliance_status: bool,
-    /// The type of what is overridden.
+    /// The type of the overridden attestation.
     pub original_attestation_type: OriginalType,
 }
 
 /// A type of attestation that can be overridden: `generic`, `junit`, `snyk`, `pull_request`, `jira`, `sonar`,
-/// `custom:<name>` or `system:<name>`, where a name is one that a custom attestation type may have.
+/// `custom:<name>` or `system:<name>`. The name must be a valid name of a custom attestation type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct OriginalType(String);
@@ -336,7 +338,7 @@ impl OriginalType {
     const PREFIXES: [&'static str; 2] = ["custom:", "system:"];
     const NAMED: [&'static str; 6] = ["generic", "junit", "snyk", "pull_request", "jira", "sonar"];
 
-    /// A prefix, and a type's name.
+    /// Returns the pattern for a prefix followed by a type's name.
     fn pattern() -> String {
         AttestationTypeName::PATTERN.replacen('^', &format!("^({})", Self::PREFIXES.join("|")), 1)
     }
@@ -385,8 +387,8 @@ impl Claim for Override {
     }
 }
 
-/// What the trail shows as overridden once the override is recorded. Nothing guards it: whichever comes first, the override
-/// or another report, what is newer in the ledger decides.
+/// Returns the attestation that the trail will show as overridden. It needs no guard: of the override and a
+/// concurrent report, the newer ledger entry decides.
 async fn original(about: &Claimed<'_>, cx: &Context<'_>) -> Result<Option<Id>> {
     let Some(trail) = about.trail else { return Ok(None) };
     let found = cx.trail_contents(&[trail]).await?.pop();

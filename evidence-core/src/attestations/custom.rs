@@ -1,4 +1,4 @@
-//! The results of the rules and of the summary of a custom attestation type.
+//! The results of a custom attestation type's rules and of its summary.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,40 +6,42 @@ use serde::{Deserialize, Serialize};
 use crate::json::JsonText;
 use crate::rules::jq::{self, Failure, Limit};
 
-/// What became of a rule.
+/// The result of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RuleResult {
-    /// The rule, as the version of the type has it; a long one is cut. Absent of results that were recorded without it.
+    /// The rule, as in the type's version; a long rule is truncated. Absent in results that were recorded
+    /// without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
     /// The outcome.
     pub outcome: RuleOutcome,
-    /// What the error is, or which limit was met: `fuel` (steps), `memory`, `depth` or `outputs`; absent for another outcome.
+    /// The error message, or the exceeded limit: `fuel` (steps), `memory`, `depth` or `outputs`. Absent for
+    /// other outcomes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// How a rule ended. The data are compliant where all passed.
+/// The outcome of a rule. The data are compliant if all rules passed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RuleOutcome {
     /// It has results, and all of them are `true`.
     Passed,
-    /// It has no result, or one that is something else.
+    /// It has no result, or a result other than `true`.
     Failed,
-    /// It ended in an error, such as a number that is added to an object.
+    /// It ended in an error, such as adding a number to an object.
     Error,
-    /// It needs more than a rule may have.
+    /// It exceeded a limit.
     Limit,
-    /// What a newer version of the program recorded.
+    /// An outcome recorded by a newer version of the program.
     #[serde(untagged)]
     #[schemars(skip)]
     Other(String),
 }
 
 impl RuleOutcome {
-    /// Its name, as it is recorded and answered.
+    /// Returns its name, as recorded and returned.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Passed => "passed",
@@ -52,17 +54,17 @@ impl RuleOutcome {
 }
 
 impl RuleResult {
-    /// Whether the data fit the rule.
+    /// Returns whether the data satisfy the rule.
     pub fn has_passed(&self) -> bool {
         self.outcome == RuleOutcome::Passed
     }
 }
 
-/// The characters of a rule that are recorded with its result.
+/// The number of characters of a rule that are recorded with its result.
 const MAX_RULE: usize = 1_000;
 
 impl RuleResult {
-    /// The result of the rule of this text.
+    /// Returns the result of the rule with this text.
     pub(crate) fn new(rule: &str, outcome: jq::Outcome) -> Self {
         let cut = rule.char_indices().nth(MAX_RULE).and_then(|(at, _)| rule.get(..at));
         let rule = Some(cut.map_or_else(|| rule.to_owned(), |cut| format!("{cut}…")));
@@ -76,26 +78,27 @@ impl RuleResult {
     }
 }
 
-/// What an expression of the type's summary shows of the data. It has no part in the verdict.
+/// The result of an expression of the type's summary. It does not affect the verdict.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SummaryRow {
     /// The name of the expression.
     pub name: String,
-    /// The position of the element, from 0, where the data are a list: each element has its own rows. Absent otherwise.
+    /// If the data are a list, the index of the element, from 0: each element has its own rows. Absent
+    /// otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<u64>,
     /// The results of the expression: none, one or several.
     pub values: Vec<JsonText>,
-    /// Why there are no values: the error that the expression ended in, or the limit that it met. Absent otherwise.
+    /// The reason why there are no values: an error, or the exceeded limit. Absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl SummaryRow {
-    /// The results in one line, as a page shows them.
+    /// Returns the results in one line, for display.
     pub fn shown(&self) -> String {
         let values = self.values.iter().map(|value| {
-            // A string is shown without its quotes.
+            // Show a string without its quotes.
             serde_json::from_str::<String>(value.as_str()).unwrap_or_else(|_| value.as_str().to_owned())
         });
         match &self.error {
@@ -105,7 +108,7 @@ impl SummaryRow {
     }
 }
 
-/// The words for a failure.
+/// Returns the message for a failure.
 pub(crate) fn failure_text(failure: Failure) -> String {
     match failure {
         Failure::Error(text) => text,

@@ -1,5 +1,5 @@
-//! The part of an attestation that belongs to its type, as it is recorded: a variant of its own for each type, so that
-//! nothing of what a type needs is looked for among what reporters say.
+//! The type-specific part of an attestation, as recorded. Each type has its own variant, so values that a
+//! type needs are never looked up in free-form data from reporters.
 
 use std::io;
 
@@ -27,15 +27,15 @@ use crate::time::check_seconds;
 pub struct JunitSuite {
     /// The suite's name.
     pub name: ShortText,
-    /// How many tests failed.
+    /// The number of tests that failed.
     pub failures: i64,
-    /// How many tests broke off with an error.
+    /// The number of tests that ended in an error.
     pub errors: i64,
-    /// How many tests were skipped.
+    /// The number of tests that were skipped.
     pub skipped: i64,
-    /// How many tests there are in all.
+    /// The number of all tests.
     pub total: i64,
-    /// How long the suite took, in seconds.
+    /// The duration of the suite, in seconds.
     pub duration: f64,
     /// When the suite ran, in epoch seconds.
     #[serde(default, deserialize_with = "sent_seconds")]
@@ -45,15 +45,15 @@ pub struct JunitSuite {
 closed_in_requests!(JunitSuite);
 
 impl JunitSuite {
-    /// Whether no test failed or broke off. Numbers that contradict each other prove nothing: none may be negative, and no
-    /// more tests may be skipped than there are.
+    /// Returns whether no test failed or ended in an error. Inconsistent numbers are not compliant: none may
+    /// be negative, and the number of skipped tests may not exceed the number of tests.
     pub(crate) const fn is_compliant(&self) -> bool {
         let Self { failures, errors, skipped, total, .. } = *self;
         failures == 0 && errors == 0 && 0 <= skipped && skipped <= total
     }
 }
 
-/// A time in epoch seconds, as it was sent.
+/// Reads a time in epoch seconds, as sent.
 fn sent_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
     let seconds = Option::<f64>::deserialize(deserializer)?;
     if let Some(seconds) = seconds.filter(|_| !is_recorded()) {
@@ -63,13 +63,13 @@ fn sent_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64
     Ok(seconds)
 }
 
-/// What an attestation says beyond what all say. Recorded as an object with a `type`, this variant's name, beside its
-/// fields; what this version knows no variant for is kept as it was recorded.
+/// The type-specific part of an attestation. It is recorded as an object with a `type`, the variant's name,
+/// beside its fields. A type that this version does not know is preserved as recorded.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(from = "JsonText")]
 #[non_exhaustive]
 pub enum Details {
-    /// Nothing more: the verdict is all.
+    /// No further data: the verdict is everything.
     Generic,
     /// Test results.
     Junit(JunitDetails),
@@ -87,108 +87,108 @@ pub enum Details {
     Sbom(SbomDetails),
     /// The findings of a scanner, as a SARIF log.
     Sarif(SarifDetails),
-    /// Data of a type that the organization defines.
+    /// Data of a custom type of the organization.
     Custom(CustomDetails),
-    /// A decision that stands in for the verdict of other attestations.
+    /// An override of the verdict of other attestations.
     Override(OverrideDetails),
-    /// Of a type that this version has no variant for.
+    /// A type that this version of the program does not know.
     Other(JsonText),
 }
 
 /// The results of test suites.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JunitDetails {
-    /// The suites, in the order in which they were reported.
+    /// The suites, in the order of the report.
     pub junit_results: Vec<JunitSuite>,
 }
 
-/// The pull requests that brought a change in.
+/// The pull requests of a change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PullRequestDetails {
-    /// The host's kind.
+    /// The kind of host.
     pub git_provider: GitProvider,
-    /// The pull requests, in the order in which they were reported.
+    /// The pull requests, in the order of the report.
     pub pull_requests: Vec<PullRequest>,
 }
 
 /// The issues that a change refers to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JiraDetails {
-    /// The issues, in the order in which they were reported.
+    /// The issues, in the order of the report.
     pub jira_results: Vec<JiraItem>,
 }
 
-/// What a security scan found.
+/// The findings of a security scan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SnykDetails {
-    /// The findings, as they were reported.
+    /// The findings, as reported.
     pub snyk_results: SnykResultsSummary,
 }
 
-/// What an analysis of the code said.
+/// The results of a code analysis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SonarDetails {
-    /// The results, as they were reported.
+    /// The results, as reported.
     pub sonar_results: SonarResults,
 }
 
-/// Whether what a control demands was done.
+/// A decision whether the requirements of a control are met.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecisionDetails {
-    /// The control's identifier, whether the organization has such a control or not.
+    /// The control's identifier, whether or not the organization has such a control.
     pub control: String,
-    /// The number of the control's latest version when it was decided; nothing where there was no such control.
+    /// The number of the control's latest version at the time of the decision. `None` without such a control.
     pub control_version: Option<u64>,
-    /// The decision, as it was reported.
+    /// The decision, as reported.
     pub attestation_data: JsonText,
 }
 
-/// What something is made of.
+/// A software bill of materials.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SbomDetails {
-    /// What the bill says, as it was reported.
+    /// The bill of materials, as reported.
     pub attestation_data: JsonText,
-    /// The same in short.
+    /// Its summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processed_sbom: Option<SbomSummary>,
 }
 
-/// What a scanner found.
+/// The findings of a scanner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SarifDetails {
-    /// The SARIF log, as it was reported.
+    /// The SARIF log, as reported.
     pub attestation_data: JsonText,
-    /// The findings, counted.
+    /// The counts of the findings.
     pub processed_sarif_results: SarifSummary,
 }
 
-/// Data of a custom attestation type, and what became of its rules.
+/// Data of a custom attestation type, with the results of its rules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CustomDetails {
     /// The type's name.
     pub type_name: String,
     /// The type's id.
     pub type_id: Id,
-    /// The number of the version that the data were evaluated by.
+    /// The number of the version that the data were evaluated against.
     pub type_version: u64,
-    /// The data, as they were reported.
+    /// The data, as reported.
     pub attestation_data: JsonText,
-    /// What became of each of the version's rules, in their order.
+    /// The results of the version's rules, in their order.
     pub rule_results: Vec<RuleResult>,
-    /// What the expressions of the version's summary show of the data.
+    /// The results of the version's summary expressions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub summary: Vec<SummaryRow>,
 }
 
-/// A decision about the verdict of the attestations of a name in a scope, whether one was reported or not. An
-/// attestation that is reported later decides for itself again.
+/// A decision about the verdict of the attestations of a name in a scope, whether or not one was reported. A
+/// later attestation has its own verdict again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OverrideDetails {
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// The type of what is overridden, as its reporter named it; the type of the record, too.
+    /// The type of the overridden attestation, as the reporter named it; also the type of the record.
     pub original_attestation_type: String,
-    /// The id of the attestation whose verdict no longer counts; null where there was none yet.
+    /// The id of the attestation whose verdict is replaced; null if there was none.
     pub original_attestation_id: Option<Id>,
 }
 
@@ -214,10 +214,10 @@ const CUSTOM: &str = "custom";
 
 const OVERRIDE: &str = "override";
 
-/// The data of a type are stored apart from its record where they are longer, in bytes.
+/// The data of a type that are longer than this, in bytes, are stored separately from the record.
 const LONG_DATA: usize = 64 << 10;
 
-/// Counts what is written, up to [`LONG_DATA`].
+/// Counts the written bytes, up to [`LONG_DATA`].
 struct Counter {
     left: usize,
 }
@@ -234,7 +234,7 @@ impl io::Write for Counter {
     }
 }
 
-/// The data of a type, which may be long: one field of its details.
+/// The potentially long data of a type: one field of its details.
 enum Data<'a> {
     Json(&'a mut JsonText),
     Junit(&'a mut Vec<JunitSuite>),
@@ -256,7 +256,7 @@ impl Data<'_> {
         }
     }
 
-    /// Leaves what lists show of the data.
+    /// Reduces the data to the part that lists show.
     fn shorten(self) {
         match self {
             Self::Json(data) => *data = JsonText::default(),
@@ -300,7 +300,7 @@ impl Details {
         }
     }
 
-    /// The key of the data in answers.
+    /// Returns the key of the data in responses.
     pub(crate) const fn data_key(&self) -> Option<&'static str> {
         match self {
             Self::Generic | Self::Override(_) | Self::Other(_) => None,
@@ -313,7 +313,7 @@ impl Details {
         }
     }
 
-    /// Whether the data are so long that they are stored apart.
+    /// Returns whether the data are long enough to be stored separately.
     pub(crate) fn has_long_data(&mut self) -> bool {
         self.data().is_some_and(|data| data.write(Counter { left: LONG_DATA }).is_err())
     }
@@ -327,8 +327,8 @@ impl Details {
         String::from_utf8(text).map_err(serde::ser::Error::custom)
     }
 
-    /// The keys as answers carry them, after the data were taken out: the key of the data is null; of a scan the counts are
-    /// left.
+    /// Returns the keys for a response after the data were taken out: the key of the data is null. A Snyk
+    /// scan keeps its counts.
     pub(crate) fn view_without_data(self) -> DetailsView {
         match self.data_key() {
             Some(key) if !matches!(self, Self::Snyk(_)) => self.view().without(key),
@@ -336,12 +336,12 @@ impl Details {
         }
     }
 
-    /// Puts the data back that were taken out.
+    /// Puts data back that were taken out.
     pub(crate) fn put_data(&mut self, text: &str) -> serde_json::Result<()> {
         self.data().map_or(Ok(()), |data| data.read(text))
     }
 
-    /// Why it overrides other attestations, if it does.
+    /// Returns the reason of an override; `None` for other types.
     pub(crate) const fn override_reason(&self) -> Option<&str> {
         match self {
             Self::Override(details) => Some(details.reason.as_str()),
@@ -349,12 +349,12 @@ impl Details {
         }
     }
 
-    /// Whether it overrides other attestations.
+    /// Returns whether it overrides other attestations.
     pub const fn is_override(&self) -> bool {
         matches!(self, Self::Override(_))
     }
 
-    /// The identifier of the control that it is a decision about.
+    /// Returns the identifier of a decision's control; `None` for other types.
     pub fn control(&self) -> Option<&str> {
         match self {
             Self::Decision(details) => Some(&details.control),
@@ -362,7 +362,8 @@ impl Details {
         }
     }
 
-    /// The number of the latest version of that control when it was decided; nothing where there was no such control.
+    /// Returns the number of that control's latest version at the time of the decision. `None` without such a
+    /// control.
     pub const fn control_version(&self) -> Option<u64> {
         match self {
             Self::Decision(details) => details.control_version,
@@ -370,7 +371,7 @@ impl Details {
         }
     }
 
-    /// The type's own keys, as they are recorded (`junit_results`, `pull_requests`, …).
+    /// Returns the type's own keys, as recorded (`junit_results`, `pull_requests`, …).
     pub fn fields(&self) -> JsonFields {
         match self {
             Self::Generic => JsonFields::default(),
@@ -388,7 +389,7 @@ impl Details {
         }
     }
 
-    /// The type's own keys as answers carry them.
+    /// Returns the type's own keys for a response.
     pub(crate) fn view(self) -> DetailsView {
         match self {
             Self::Generic => DetailsView::Generic {},
@@ -424,7 +425,7 @@ impl Details {
     }
 }
 
-/// The keys that an attestation has of its type.
+/// The type-specific keys of an attestation.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 #[non_exhaustive]
@@ -437,14 +438,14 @@ pub enum DetailsView {
     PullRequest {
         /// The kind of their host.
         git_provider: GitProvider,
-        /// The pull requests, in the order in which they were reported.
+        /// The pull requests, in the order of the report.
         pull_requests: Vec<PullRequestView>,
     },
     /// Issues.
     Jira(JiraDetails),
     /// The findings of a scan.
     Snyk {
-        /// How much was found.
+        /// The counts of the findings.
         processed_snyk_results: ProcessedSnykResults,
     },
     /// The results of an analysis.
@@ -455,18 +456,19 @@ pub enum DetailsView {
         type_name: &'static str,
         /// The control's identifier.
         control: String,
-        /// The number of the control's latest version when it was decided; null where there was no such control.
+        /// The number of the control's latest version at the time of the decision; null without such a
+        /// control.
         control_version: Option<u64>,
-        /// The decision, as it was reported.
+        /// The decision, as reported.
         attestation_data: JsonText,
     },
     /// A bill of materials.
     Sbom {
         /// The type's name: `sbom`.
         type_name: &'static str,
-        /// What the bill says, as it was reported.
+        /// The bill of materials, as reported.
         attestation_data: JsonText,
-        /// The same in short.
+        /// Its summary.
         #[serde(skip_serializing_if = "Option::is_none")]
         processed_sbom: Option<SbomSummary>,
     },
@@ -474,38 +476,38 @@ pub enum DetailsView {
     Sarif {
         /// The type's name: `sarif`.
         type_name: &'static str,
-        /// The SARIF log, as it was reported.
+        /// The SARIF log, as reported.
         attestation_data: JsonText,
-        /// The findings, counted.
+        /// The counts of the findings.
         processed_sarif_results: SarifSummary,
     },
-    /// Data of a type that the organization defines.
+    /// Data of a custom type of the organization.
     Custom {
         /// The type's name.
         type_name: String,
-        /// The number of the version that the data were evaluated by.
+        /// The number of the version that the data were evaluated against.
         type_version: u64,
-        /// The data, as they were reported.
+        /// The data, as reported.
         attestation_data: JsonText,
-        /// What became of each of the version's rules, in their order.
+        /// The results of the version's rules, in their order.
         rule_results: Vec<RuleResult>,
-        /// What the expressions of the type's summary show of the data, in their order; for data that are a list, the rows
-        /// of each element after another. Absent where the type has no summary.
+        /// The results of the type's summary expressions, in their order. If the data are a list, each
+        /// element has its own rows, one element after another. Absent if the type has no summary.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         summary: Vec<SummaryRow>,
     },
-    /// A decision that stands in for the verdict of other attestations.
+    /// An override of the verdict of other attestations.
     Override(OverrideDetails),
-    /// Of a type that this version has no variant for.
+    /// A type that this version of the program does not know.
     #[schemars(skip)]
     Other(JsonFields),
-    /// Without long data: their key is null.
+    /// Details without their long data: the key of the data is null.
     #[schemars(skip)]
     Shortened(JsonFields),
 }
 
 impl DetailsView {
-    /// The same with null in the place of the value of `key`.
+    /// Returns the details with null as the value of `key`.
     pub(crate) fn without(self, key: &str) -> Self {
         let fields = self.fields();
         let mut shortened = JsonFields::default();
@@ -516,19 +518,19 @@ impl DetailsView {
         Self::Shortened(shortened)
     }
 
-    /// The keys one by one.
+    /// Returns the keys with their values.
     pub(crate) fn fields(&self) -> JsonFields {
         fields_of(self)
     }
 }
 
-/// Plain data with keys that are texts is always JSON; what is no object has no fields.
+/// Returns the fields of serializable details. A value that is not an object has no fields.
 fn fields_of(details: &impl Serialize) -> JsonFields {
     let text = serde_json::to_string(details).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Details as they are recorded.
+/// Details in their recorded form.
 #[derive(Serialize)]
 struct Typed<'a, T> {
     #[serde(flatten)]
@@ -637,7 +639,7 @@ mod tests {
             ),
             Details::Override(overriding),
             other(r#"{"type":"of tomorrow","a":[1e400,-0,null]}"#),
-            // What it does not fit is no reason to lose it.
+            // Details that do not match their type are preserved.
             other(r#"{"type":"junit","junit_results":"none"}"#),
             other(r#"{"type":"generic","more":1}"#),
             other("{}"),
@@ -686,7 +688,7 @@ mod tests {
             let kept = serde_json::to_string(&details).unwrap();
             assert!(kept.contains(&long) || text.contains("junit"), "{}", &kept[..60]);
         }
-        // Requests have them as before.
+        // Requests still have limits.
         assert_eq!(
             from_value::<JiraItem>(&json!({"issue_id": long, "issue_url": "", "issue_exists": true}))
                 .unwrap_err()

@@ -1,5 +1,5 @@
-//! The files that come with an attestation: kept by content before the record that names them, and given back as the
-//! one file, or as an archive of several that is made once, when they arrive.
+//! The files of an attestation. They are stored by content before the record that names them. A download
+//! returns the only file, or an archive of several, which is built once, when the files arrive.
 
 use std::io;
 use std::sync::Arc;
@@ -21,23 +21,24 @@ use crate::store::error::StoreError;
 use crate::sweep::pending::may_be_named;
 use crate::time::Timestamp;
 
-/// What was kept for an attestation.
+/// The stored files of an attestation.
 pub(super) struct Kept {
-    /// The descriptions of its files.
+    /// The descriptions of the files.
     pub(super) attachments: Vec<Attachment>,
-    /// That of what the evidence download gives.
+    /// The description of the file that the evidence download returns.
     pub(super) evidence: Option<Attachment>,
     since: Timestamp,
 }
 
 impl Kept {
-    /// Refuses what was kept so long ago that it may be swept before it is recorded.
+    /// Refuses files that were stored so long ago that the sweep may remove them before the attestation is
+    /// recorded.
     pub(super) fn check(&self, cx: &Context<'_>) -> Result<()> {
         if self.attachments.is_empty() { Ok(()) } else { Ok(may_be_named(self.since, cx.now())?) }
     }
 }
 
-/// Keeps these files.
+/// Stores these files.
 pub(super) async fn keep(mut files: Vec<Upload>, cx: &Context<'_>) -> Result<Kept> {
     let (attachments, since) = (Vec::from_iter(files.iter().map(described)), cx.now());
     if let [only] = files.as_mut_slice() {
@@ -57,7 +58,7 @@ fn described(file: &Upload) -> Attachment {
     }
 }
 
-/// Keeps each of these files, and the archive of them, which is made of what passes by.
+/// Stores each of these files, and an archive of them that is built in the same pass.
 async fn keep_archive(files: Vec<Upload>, cx: &Context<'_>) -> Result<Attachment> {
     let mut archive = Archive::new(cx.compute().for_long_request(), cx.temporary_space());
     for (path, mut file) in super::archive::paths(files) {
@@ -86,8 +87,8 @@ fn unmade(source: io::Error) -> Error {
     })
 }
 
-/// What keeps an archive from being made for now, and is no defect: the compute pool has no place, or the directory for
-/// temporary files has no room or is not to be written to.
+/// Returns the error of a transient failure to build an archive; `None` for a defect. Transient failures: the
+/// compute pool is full, or the directory for temporary files is full or not writable.
 fn passing(error: &(dyn std::error::Error + 'static)) -> Option<Error> {
     if let Some(refused) = Refused::among(error) {
         return Some(refused.into());
@@ -102,8 +103,8 @@ fn is_unheld(error: &io::Error) -> bool {
     matches!(error.kind(), NotFound | PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull)
 }
 
-/// A stored file, as a download. Its beginning is read at once, so that a place which does not answer, or has lost it, is
-/// told by the status and not by a body that breaks off.
+/// Returns a stored file as a download. Reads its beginning first, so that an unreachable store or a lost
+/// file gives an error status instead of an interrupted body.
 pub(super) async fn download(file: &Attachment, org: Id, cx: &Context<'_>) -> Result<Download> {
     let blobs = Arc::clone(cx.attachments());
     let kept = BlobReader::open(blobs, org, file.sha256.clone(), Some(file.size)).await?;

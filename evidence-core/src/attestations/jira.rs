@@ -1,4 +1,4 @@
-//! Issues as a Jira attestation reports them.
+//! The issues of a Jira attestation.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,11 +12,11 @@ use crate::decode::{closed_in_requests, given};
 pub struct JiraItem {
     /// The issue's key, such as `ML-50`.
     pub issue_id: ShortText,
-    /// Where it can be looked at.
+    /// The URL of its page.
     pub issue_url: Address,
-    /// Whether Jira has it.
+    /// Whether the issue exists in Jira.
     pub issue_exists: bool,
-    /// What Jira says of it; absent where that was not reported.
+    /// The issue's fields in Jira; absent if not reported.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "FreeForm")]
     pub issue_fields: Option<FreeForm>,
@@ -24,7 +24,7 @@ pub struct JiraItem {
 
 closed_in_requests!(JiraItem);
 
-/// Whether there is an issue, and each of them is named and exists.
+/// Returns whether there is at least one issue, and each has a key and exists.
 pub(crate) fn is_compliant(issues: &[JiraItem]) -> bool {
     !issues.is_empty() && issues.iter().all(|issue| issue.issue_exists && !issue.issue_id.is_empty())
 }

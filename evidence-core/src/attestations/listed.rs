@@ -1,4 +1,4 @@
-//! Attestations in lists: their bodies are read while they are sent.
+//! Lists of attestations. Their content is read while the response is sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use crate::page::Listed;
 use crate::service::{Context, OwnedContext};
 use crate::store::error::StoreError;
 
-/// What the attestations of a list have in common.
+/// The shared data of the attestations in a list.
 struct Around {
     flow: Flow,
     trails: BTreeMap<Id, TrailName>,
-    /// Those that a list has no answer without.
+    /// The attestations that the list cannot omit.
     needed: BTreeSet<Id>,
     owned: OwnedContext,
 }
 
-/// These attestations of a name, newest first, as answers carry them: all about one content, or about the trail. One that
-/// is damaged is left out where a newer one of its trail stands for it; else it is what decides, and the list has no answer
-/// without it.
+/// Lists these attestations of one name, newest first: all are about one content, or about the trail. A
+/// damaged attestation is left out if a newer one of its trail supersedes it. Otherwise it decides the
+/// verdict, and the list fails.
 pub(super) async fn listed(
     named: Vec<NamedAttestation>,
     flow: Flow,
@@ -41,7 +41,7 @@ pub(super) async fn listed(
     JsonList::in_batches(listed, (), &cx.compute(), move |ids| Arc::clone(&around).read(ids)).await
 }
 
-/// All of these attestations of a trail, in order, as answers carry them: one that cannot be read is an error.
+/// Streams all of these attestations of a trail, in order. One that cannot be read is an error.
 pub(crate) fn all_of_trail(
     listed: Vec<Listed>,
     flow: Flow,
@@ -53,7 +53,8 @@ pub(crate) fn all_of_trail(
     stream::iter(Listed::batches(listed)).flat_map(move |ids| Arc::clone(&around).read(ids))
 }
 
-/// Of each trail the newest that is no override, and what overrides it: overrides decide, too, but say what they override.
+/// Returns the attestations that decide verdicts: for each trail, the newest that is not an override, and the
+/// overrides newer than it.
 fn needed<'a>(newest_first: impl Iterator<Item = &'a AttestationRow>) -> BTreeSet<Id> {
     let mut decided = BTreeSet::new();
     let mut decides = |row: &AttestationRow| {

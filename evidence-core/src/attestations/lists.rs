@@ -1,4 +1,4 @@
-//! Lists of the attestations of an organization and of a flow.
+//! Lists of attestations, of an organization and of a flow.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,57 +26,57 @@ use crate::store::batch::{distinct, sort_by_ids};
 use crate::time::{SentSeconds, Timestamp};
 use crate::trails::store::TrailLabel;
 
-/// Attestations a page when the caller does not say.
+/// The default number of attestations on a page.
 const PER_PAGE: u64 = 20;
 
-/// A list may be narrowed to so many flows.
+/// The most flows that a list can be narrowed to.
 const MAX_FLOWS: usize = 20;
 
-/// A cursor has a number of up to 20 digits for each flow, and what separates them.
+/// The maximum length of a cursor: a number of up to 20 digits for each flow, with separators.
 const MAX_CURSOR: usize = 21 * MAX_FLOWS;
 
-/// Lists the attestations of an organization, newest first, a page at a time; everything given must match. `_links.next`
-/// leads to the next page. Where little matches, a page may have fewer attestations than asked for, or none: the list
-/// ends with the page that has no `_links.next`.
+/// Lists the attestations of an organization, newest first, one page at a time. All given filters must match.
+/// `_links.next` is the link to the next page. If few attestations match, a page may have fewer than
+/// requested, or none: the list ends with the page without `_links.next`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetAttestations {
     /// The organization's name.
     pub org: OrgName,
-    /// Narrows the list to the attestation of this id.
+    /// Returns only the attestation of this id.
     pub attestation_id: Option<ShortText>,
-    /// Narrows the list to attestations of this name. Cannot be given with `name_regex`.
+    /// Returns only attestations of this name. Cannot be combined with `name_regex`.
     pub name: Option<ShortText>,
-    /// Narrows the list to attestations in whose names this regular expression is found.
+    /// Returns only attestations whose names contain a match of this regular expression.
     pub name_regex: Option<ShortText>,
-    /// The name of a flow that they were reported to; repeatable, any may match. A flow that does not exist is 404.
+    /// The name of a flow. Repeatable; any may match. A flow that does not exist is 404.
     #[serde(default)]
     pub flow: List<ShortText, MAX_FLOWS>,
-    /// Their type: a built-in one, such as `junit` or `decision`, or `custom:` and the name of a custom one; repeatable, any
-    /// may match. A custom type that does not exist is 404.
+    /// A type: a built-in type, such as `junit` or `decision`, or `custom:` and the name of a custom type.
+    /// Repeatable; any may match. A custom type that does not exist is 404.
     #[serde(default, rename = "type")]
     pub kind: List<TypeFilter, 100>,
-    /// Whether to list those that are compliant, or those that are not; all of them when left out.
+    /// Returns only compliant or only non-compliant attestations. Without it, returns both.
     pub is_compliant: Option<bool>,
-    /// Lists those that the ledger recorded then or later, in epoch seconds.
+    /// Lists entries recorded at this time or later, in epoch seconds.
     pub from_timestamp: Option<SentSeconds>,
-    /// Lists those that the ledger recorded then or before, in epoch seconds.
+    /// Lists entries recorded at this time or before, in epoch seconds.
     pub to_timestamp: Option<SentSeconds>,
-    /// Where to go on, as `_links.next` has it; from the newest on when left out.
+    /// The cursor of the page, from `_links.next`. Without it, the list starts with the newest attestation.
     pub after: Option<Text<MAX_CURSOR>>,
-    /// Attestations a page: 20 when left out.
+    /// Attestations per page. Defaults to 20.
     pub per_page: Option<PerPage<100>>,
 }
 
-/// A type that attestations may be asked for by, as it was sent.
+/// A filter by attestation type, as sent.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct TypeFilter(String);
 
-/// Types that are recorded with `system:` before their names and may be asked for without.
+/// The types that are recorded with the prefix `system:` and can be requested without it.
 const SYSTEM_TYPES: [&str; 3] = [DECISION, SARIF, SBOM];
 
 impl TypeFilter {
-    /// Whether an attestation of this recorded type is of it.
+    /// Returns whether the filter matches this recorded type.
     pub fn admits(&self, kind: &str) -> bool {
         let is_same = self.0 == kind;
         is_same || SYSTEM_TYPES.contains(&self.0.as_str()) && kind.strip_prefix("system:") == Some(&self.0)
@@ -84,7 +84,8 @@ impl TypeFilter {
 }
 
 impl Context<'_> {
-    /// Refuses filters by custom types that the organization does not have, archived ones included; `field` named them.
+    /// Refuses custom types that the organization does not have. Archived types are accepted. `field` is the
+    /// field that named them.
     pub(super) async fn check_types_exist(&self, kinds: &[TypeFilter], field: &'static str) -> Result<()> {
         let named = distinct(kinds.iter().filter_map(|kind| kind.0.strip_prefix("custom:")));
         for name in named {
@@ -129,10 +130,10 @@ impl JsonSchema for TypeFilter {
 pub struct AttestationList {
     /// The attestations of the page.
     pub data: Vec<AttestationView>,
-    /// Of a flow's list: which page it is.
+    /// In the list of a flow: the position of the page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pagination: Option<Pagination>,
-    /// Of an organization's list: this page and the next.
+    /// In the list of an organization: links to this page and the next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub _links: Option<CursorLinks>,
 }
@@ -203,7 +204,7 @@ impl GetAttestations {
         })
     }
 
-    /// The flows whose attestations are listed; all where there are none.
+    /// Returns the flows to list attestations of; empty for all flows.
     async fn flows(&self, cx: &Context<'_>) -> Result<Vec<Id>> {
         let mut flows = Vec::new();
         for name in &self.flow.0 {
@@ -213,7 +214,7 @@ impl GetAttestations {
         Ok(distinct(flows))
     }
 
-    /// The cursor of a page of the list of these flows, if it is not the first one.
+    /// Returns the cursor of a page of the list of these flows; `None` for the first page.
     fn cursor(&self, flows: &[Id]) -> Result<Option<Cursor>> {
         let cursor = self.after.as_deref().map(Cursor::from_str).transpose();
         let is_of_list = |cursor: &Option<Cursor>| match cursor {
@@ -226,7 +227,7 @@ impl GetAttestations {
             .ok_or_else(|| Error::invalid("query.after", "Input should be the cursor of a page of this list"))
     }
 
-    /// Where the page begins.
+    /// Returns the start of the page.
     async fn position(&self, flows: Vec<Id>, after: Option<Cursor>, cx: &Context<'_>) -> Result<Position> {
         let before = match after {
             Some(Cursor::Org(before)) => return Ok(Position::Org { before }),
@@ -244,7 +245,7 @@ impl GetAttestations {
         Ok(Position::Flows(positions.collect()))
     }
 
-    /// The number in each flow before which the first page begins.
+    /// Returns the number in each flow before which the first page begins.
     async fn newest(&self, flows: &[Id], cx: &Context<'_>) -> Result<Vec<u64>> {
         let Some(SentSeconds(to)) = self.to_timestamp else { return Ok(vec![u64::MAX; flows.len()]) };
         let (time, counted) = (TimeRange { from: None, to: Some(to) }, PageRequest { offset: 0, limit: 0 });
@@ -256,7 +257,7 @@ impl GetAttestations {
         Ok(before)
     }
 
-    /// The attestation of this id, if the others admit it, with the label of its trail.
+    /// Returns the attestation of this id with the label of its trail, if the other filters match it.
     async fn only(
         &self,
         id: &str,
@@ -273,7 +274,7 @@ impl GetAttestations {
         Ok(found.filter(admits))
     }
 
-    /// The parameters besides the cursor, for links to other pages.
+    /// Returns the parameters besides the cursor, for links to other pages.
     fn query(&self) -> Vec<(&'static str, String)> {
         let text = |text: &Option<ShortText>| text.as_deref().map(str::to_owned);
         let given = [
@@ -292,25 +293,25 @@ impl GetAttestations {
     }
 }
 
-/// What attestations are chosen by; everything given must match.
+/// The filters of a list. All given filters must match.
 #[derive(Debug)]
 struct Filter {
     name: Option<ShortText>,
     name_regex: Option<regex::bytes::Regex>,
-    /// Of any of these types, if there are any.
+    /// The accepted types; empty for all types.
     kinds: Vec<TypeFilter>,
     is_compliant: Option<bool>,
     time: TimeRange,
 }
 
 impl Filter {
-    /// Whether looking at so many attestations takes about a millisecond.
+    /// Returns whether filtering this many attestations takes about a millisecond or more.
     fn is_heavy(&self, many: u64) -> bool {
         let each = if self.name_regex.is_some() { 50 } else { 1 + self.kinds.len() as u64 };
         many * each > 10_000
     }
 
-    /// Whether all that comes after an attestation of this time is older than what is asked for.
+    /// Returns whether all attestations after one of this time are too old to match.
     fn is_behind(&self, at: Timestamp) -> bool {
         self.time.from.is_some_and(|from| at < from)
     }
@@ -324,20 +325,20 @@ impl Filter {
     }
 }
 
-/// Where a list goes on, as its links have it.
+/// A cursor, as in the links of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Cursor {
     /// Before this ledger index.
     Org(u64),
-    /// Before these numbers in the flows that were asked for.
+    /// Before these numbers in the requested flows.
     Flows(Vec<u64>),
 }
 
-/// A text that is no cursor.
+/// The text is not a valid cursor.
 #[derive(Debug, PartialEq, Eq)]
 struct UnknownCursor;
 
-/// Before the numbers of flows.
+/// The prefix of a cursor with numbers in flows.
 const IN_FLOWS: char = 'f';
 
 impl FromStr for Cursor {
@@ -345,7 +346,7 @@ impl FromStr for Cursor {
 
     fn from_str(text: &str) -> Result<Self, UnknownCursor> {
         let number = |text: &str| text.parse().map_err(|_| UnknownCursor);
-        // Of a flow that the pages so far have nothing of there is no number.
+        // A flow that no page has shown yet has no number.
         let in_flow = |text: &str| if text.is_empty() { Ok(u64::MAX) } else { number(text) };
         match text.strip_prefix(IN_FLOWS) {
             Some(numbers) => numbers.split('.').map(in_flow).collect::<Result<_, _>>().map(Self::Flows),
@@ -354,7 +355,7 @@ impl FromStr for Cursor {
     }
 }
 
-/// Where a list goes on.
+/// The position of a list.
 #[derive(Debug)]
 enum Position {
     Org { before: u64 },
@@ -377,21 +378,21 @@ impl fmt::Display for Position {
     }
 }
 
-/// About as many attestations are looked at for a page.
+/// The approximate number of attestations that are examined for a page.
 const MAX_EXAMINED: u64 = 50_000;
 
-/// More are not looked at by one statement.
+/// The most attestations that one query examines.
 const MAX_PART: u64 = 10_000;
 
-/// How much more each statement looks at than the one before.
+/// The growth factor of the number that successive queries examine.
 const GROWTH: u64 = 8;
 
 impl Position {
-    /// The attestations that come next and match, at most `limit`, and whether others may come after them. Goes on to
-    /// behind what was looked at.
+    /// Returns the next matching attestations, at most `limit`, and whether more may follow. Advances the
+    /// position past the examined attestations.
     async fn choose(&mut self, filter: Arc<Filter>, limit: u64, cx: &Context<'_>) -> Result<(Vec<Id>, bool)> {
         let mut chosen = Vec::new();
-        // Each statement looks at so many of each flow.
+        // Each query examines this many attestations of each flow.
         let flows = match self {
             Self::Org { .. } => 1,
             Self::Flows(flows) => flows.len() as u64,
@@ -431,7 +432,7 @@ impl Position {
         })
     }
 
-    /// Goes on to behind this attestation.
+    /// Advances the position past this attestation.
     fn pass(&mut self, row: &ListedAttestation) {
         match self {
             Self::Org { before } => *before = row.index,
@@ -444,7 +445,7 @@ impl Position {
     }
 }
 
-/// The first rows until `room` of them have matched, without those that match none after that; and those that match.
+/// Returns the first rows up to the last of `room` matches, and the ids of the matches.
 fn matching(
     mut rows: Vec<ListedAttestation>,
     filter: &Filter,
@@ -463,7 +464,7 @@ fn matching(
     (rows, chosen)
 }
 
-/// These attestations, in order, in an envelope; their bodies are read while they are sent.
+/// Lists these attestations, in order, in an envelope. Their content is read while the response is sent.
 async fn listed<E>(ids: Vec<Id>, envelope: E, cx: &Context<'_>) -> Result<JsonList<AttestationView, E>> {
     let mut sizes =
         if ids.is_empty() { vec![] } else { cx.store().attestation_sizes(cx.org()?, &ids).await? };
@@ -480,7 +481,7 @@ async fn in_envelope<E>(
     JsonList::in_batches(listed, envelope, &cx.compute(), move |ids| read(ids, owned.clone())).await
 }
 
-/// These attestations, in order. One that cannot be read is left out.
+/// Streams these attestations, in order. One that cannot be read is left out.
 pub(super) fn read(
     ids: Vec<Id>,
     owned: OwnedContext,
@@ -494,20 +495,20 @@ pub(super) fn read(
     read.try_flatten_stream()
 }
 
-/// Lists the attestations of a flow, newest first, a page at a time.
+/// Lists the attestations of a flow, newest first, one page at a time.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetFlowAttestations {
     /// The organization's name.
     pub org: OrgName,
     /// The flow's name.
     pub flow_name: FlowName,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Attestations a page: 20 when left out.
+    /// Attestations per page. Defaults to 20.
     pub per_page: Option<PerPage<100>>,
-    /// Lists those that the ledger recorded then or later, in epoch seconds.
+    /// Lists entries recorded at this time or later, in epoch seconds.
     pub from_timestamp: Option<SentSeconds>,
-    /// Lists those that the ledger recorded then or before, in epoch seconds.
+    /// Lists entries recorded at this time or before, in epoch seconds.
     pub to_timestamp: Option<SentSeconds>,
 }
 

@@ -1,4 +1,4 @@
-//! Attestations: claims about a trail or an artifact, append-only. The newest of a name decides.
+//! Attestations: append-only claims about a trail or an artifact. The newest of a name decides.
 
 pub(crate) mod archive;
 pub(crate) mod by_commit;

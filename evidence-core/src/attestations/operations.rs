@@ -1,4 +1,4 @@
-//! The operations on attestations. Every type is added by the same operation, generic over its [`Claim`].
+//! Operations on attestations. One operation, generic over its [`Claim`], adds attestations of every type.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
@@ -40,10 +40,10 @@ use crate::texts::record::TextRef;
 use crate::trails::draft::{ReportTarget, check_room};
 use crate::trails::store::Reported;
 
-/// Adds an attestation to a trail, with files as evidence if there are any. A flow or trail that does not exist is
-/// created, unless the host turns that off. Attestations never change: one of the same name about the same thing
-/// counts from then on in the place of the earlier one. It is about the artifact that `artifact_fingerprint` or
-/// `target_artifacts` names, else about the trail.
+/// Adds an attestation to a trail, optionally with files as evidence. A flow or trail that does not exist is
+/// created, unless the host disables that. Attestations never change: a later one with the same name and
+/// subject supersedes the earlier one. The subject is the artifact in `artifact_fingerprint` or
+/// `target_artifacts`, otherwise the trail.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(bound = "")]
 #[schemars(bound = "C: Claim", transform = told_of::<C>)]
@@ -58,7 +58,7 @@ pub struct PostAttestation<C> {
     claim: PhantomData<fn() -> C>,
 }
 
-/// Adds to what every attestation has in common what its type says of itself.
+/// Appends the type's description to the common one.
 fn told_of<C: Claim>(schema: &mut Schema) {
     let common = schema.get("description").and_then(Value::as_str).unwrap_or_default();
     let own = described::<C>(&mut SchemaGenerator::default()).unwrap_or_default();
@@ -66,41 +66,42 @@ fn told_of<C: Claim>(schema: &mut Schema) {
     schema.insert("description".to_owned(), told.trim().into());
 }
 
-/// What a type of attestation says of itself.
+/// Returns the description of an attestation type.
 fn described<C: Claim>(generator: &mut SchemaGenerator) -> Option<String> {
     Some(C::json_schema(generator).get("description")?.as_str()?.to_owned())
 }
 
 impl<C> PostAttestation<C> {
-    /// An attestation to this trail.
+    /// Returns a request for an attestation of this trail.
     pub const fn new(org: OrgName, flow_name: FlowName, trail_name: TrailName) -> Self {
         Self { org, flow_name, trail_name, claim: PhantomData }
     }
 }
 
-/// What every attestation may carry, whatever its type.
+/// The fields that attestations of every type can have.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub struct AttestationBase {
-    /// The attestation's name, by which the template asks for it.
+    /// The attestation's name, by which templates refer to it.
     pub attestation_name: AttestationName,
-    /// Where it comes from, such as the address of the build.
+    /// The URL of its origin, such as the build.
     pub origin_url: Option<WebUrl>,
-    /// What it says, for people.
+    /// A description for readers.
     pub description: Option<Description>,
-    /// The SHA-256 of the artifact that it is about, which was reported to the trail before.
+    /// The SHA-256 of the artifact that it is about. The artifact must have been reported to the trail
+    /// before.
     pub artifact_fingerprint: Option<Fingerprint>,
-    /// The template's name of the artifact that it is about, as the only item. Where no artifact has that name yet,
-    /// `git_commit_info` says which commit it will be built from.
+    /// The template name of the artifact that it is about, as the only item. If no artifact has that name
+    /// yet, `git_commit_info` must have the commit that it will be built from.
     pub target_artifacts: Option<List<AttestationName, 1>>,
-    /// The commit that it is about.
+    /// The commit of the attestation.
     pub git_commit_info: Option<GitCommit>,
-    /// The repository that it comes from; it is listed among the repos of the organization from then on.
+    /// The repository that it comes from. The report adds it to the organization's repos.
     pub repo_info: Option<RepoInfo>,
-    /// Labelled links: label to address and, optionally, the fingerprint of what is there.
+    /// Labelled links: label to URL and, optionally, the fingerprint of the linked content.
     pub external_urls: Option<ExternalUrls>,
     /// Labelled remarks.
     pub annotations: Option<Annotations>,
-    /// Anything the reporter wants kept along.
+    /// Free-form data to record with it.
     pub user_data: Option<UserData>,
 }
 
@@ -117,13 +118,13 @@ const BASE_FIELDS: [&str; 10] = [
     "user_data",
 ];
 
-/// The document of an attestation: the common part and the type's own. Whether anything else is refused is the type's to
-/// say.
+/// The document of an attestation: the common fields and the type's own. The type decides whether other
+/// fields are refused.
 #[derive(Debug, Clone)]
 pub struct AttestationInput<C> {
-    /// The common part.
+    /// The common fields.
     pub base: AttestationBase,
-    /// The type's own part.
+    /// The type's own fields.
     pub claim: C,
 }
 
@@ -138,12 +139,12 @@ impl<C: Claim> Document for AttestationInput<C> {
     }
 }
 
-/// How an attestation is sent: as a form, with files as evidence, or as JSON, without.
+/// The body of an attestation request: a form with files as evidence, or JSON without files.
 pub trait AttestationBody<C>: Body {
-    /// A body without files.
+    /// Returns a body without files.
     fn of(input: AttestationInput<C>) -> Self;
 
-    /// The document, and the files.
+    /// Returns the document and the files.
     fn into_parts(self) -> (AttestationInput<C>, Vec<Upload>);
 }
 
@@ -213,7 +214,7 @@ impl<C: Claim> Operation for PostAttestation<C> {
     async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
         let (AttestationInput { base, claim }, files) = body.into_parts();
         if !files.is_empty() {
-            // Nothing is kept for an attestation that is refused.
+            // Check first, so that no file is stored for an attestation that will be refused.
             self.draft(&base, &claim, &[], None, cx).await?;
         }
         let kept = evidence::keep(files, cx).await?;
@@ -233,7 +234,7 @@ impl<C: Claim> Operation for PostAttestation<C> {
 }
 
 impl<C: Claim> PostAttestation<C> {
-    /// The write that adds the attestation, with these files: all that it can be refused for is looked at.
+    /// Returns the write that adds the attestation with these files. Runs every check that can refuse it.
     async fn draft(
         &self,
         base: &AttestationBase,
@@ -287,7 +288,7 @@ impl<C: Claim> PostAttestation<C> {
         Ok(draft)
     }
 
-    /// The flow and the trail, which has room for one more.
+    /// Returns the flow and the trail, after checking that the trail can have another attestation.
     async fn known(&self, cx: &Context<'_>) -> Result<ReportTarget> {
         let known = ReportTarget::read(&self.flow_name, &self.trail_name, cx).await?;
         if let Some(trail) = &known.trail {
@@ -296,8 +297,9 @@ impl<C: Claim> PostAttestation<C> {
         Ok(known)
     }
 
-    /// What the attestation is about: an artifact by fingerprint, one by template name and commit, or the trail. One by
-    /// template name alone is the newest that has it when the attestation is recorded.
+    /// Returns the subject of the attestation: an artifact by fingerprint, one by template name and commit,
+    /// or the trail. A template name alone refers to the newest artifact of that name when the attestation is
+    /// recorded.
     async fn binding(
         &self,
         base: &AttestationBase,
@@ -335,7 +337,7 @@ impl<C: Claim> PostAttestation<C> {
     }
 }
 
-/// Takes the data out of details: what is left, and their text.
+/// Splits details into the part without data, and the text of the data.
 fn take_data(mut details: Details) -> Result<(Details, String, TextRef)> {
     let unwritable = |source: serde_json::Error| Error::Internal {
         what: "the data of an attestation could not be written as JSON",
@@ -346,11 +348,12 @@ fn take_data(mut details: Details) -> Result<(Details, String, TextRef)> {
     Ok((details, text, reference))
 }
 
-/// The public client recognises this sentence and says it in terms of its own flags.
+/// The public client recognises this sentence and replaces it with one about its own flags.
 const UNBOUND: &str = "An attestation for an artifact that is not reported yet requires at least one of: \
                        artifact_fingerprint or git_commit_info.";
 
-/// Gets the attestations of a name that are about the trail itself, newest first; none is an empty list.
+/// Gets the attestations of a name that are about the trail itself, newest first. Without a match, returns an
+/// empty list.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetTrailAttestation {
     /// The organization's name.
@@ -391,16 +394,16 @@ impl Operation for GetTrailAttestation {
     }
 }
 
-/// Gets the attestations of a name that are about an artifact, newest first, in whichever trails of the flow it was
-/// reported; none, or an unknown artifact, is an empty list.
+/// Gets the attestations of a name that are about an artifact, newest first, in all trails of the flow to
+/// which it was reported. Without a match, or for an unknown artifact, returns an empty list.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetArtifactAttestation {
     /// The organization's name.
     pub org: OrgName,
     /// The flow's name.
     pub flow_name: FlowName,
-    /// The artifact's fingerprint, or its first 5 digits or more where one artifact of the flow alone begins with
-    /// them.
+    /// The artifact's fingerprint, or at least its first 5 digits if they match only one artifact of the
+    /// flow.
     pub fingerprint: FingerprintPrefix,
     /// The attestations' name.
     pub attestation_name: AttestationName,
@@ -456,7 +459,7 @@ impl Operation for GetArtifactAttestation {
     }
 }
 
-/// Downloads the evidence of an attestation: its one file as it was sent, or a `tar.gz` archive of several. An
+/// Downloads the evidence of an attestation: its only file as sent, or a `tar.gz` archive of several. An
 /// attestation without files is 404.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetEvidence {

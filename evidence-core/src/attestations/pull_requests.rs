@@ -1,6 +1,6 @@
-//! Pull requests as they are reported. Three spellings are in use (the specification's, with an approver's `author`
-//! and a commit's `sha`; and two older ones, with `username` or a plain string, and `sha1`); all are read, one is kept,
-//! and answers carry both spellings, as may whoever sends back what was answered.
+//! Pull requests, as reported. Clients use three spellings: the specification's, with an approver's `author`
+//! and a commit's `sha`; and two older ones, with `username` or a plain string, and `sha1`. Requests may use
+//! any of them. One is recorded, and responses contain both, so that a response can be sent back.
 
 use std::fmt;
 
@@ -21,9 +21,9 @@ use crate::time::{SentSeconds, WholeSeconds};
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum GitProvider {
-    /// A provider as repos have it.
+    /// A provider that repos can have.
     Vcs(VcsProvider),
-    /// `azure`, as pull-request reports call Azure DevOps.
+    /// `azure`, the name of Azure DevOps in pull-request reports.
     Azure(Azure),
 }
 
@@ -51,7 +51,7 @@ impl<'de> Deserialize<'de> for GitProvider {
     }
 }
 
-/// Reads null as the empty value. A field read so must be sent, unless it has a default.
+/// Reads null as the empty value. The field is required, unless it has a default.
 pub(crate) fn null_as_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -64,23 +64,23 @@ where
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct PullRequest {
-    /// Where it can be looked at.
+    /// The URL of its page.
     pub url: Address,
     /// Its state in the host's words: `MERGED`, `open`, ….
     pub state: ShortText,
     /// Its title.
     #[serde(default)]
     pub title: Option<LongText>,
-    /// Who opened it.
+    /// The user who opened it.
     #[serde(default)]
     pub author: Option<ShortText>,
     /// The branch with the change.
     #[serde(default)]
     pub head_ref: Option<ShortText>,
-    /// The branch that it goes to.
+    /// The branch that it targets.
     #[serde(default)]
     pub base_ref: Option<ShortText>,
-    /// The commit that it was merged with: 40 hex digits, or `""`.
+    /// The merge commit: 40 hex digits, or `""`.
     #[serde(default)]
     pub merge_commit: Option<MergeCommit>,
     /// When it was opened, in epoch seconds.
@@ -89,11 +89,12 @@ pub struct PullRequest {
     /// When it was merged, in epoch seconds.
     #[serde(default)]
     pub merged_at: Option<SentSeconds>,
-    /// Who reviewed it; null counts as none. A null among them is skipped.
+    /// Its reviewers; null means none. A null element is skipped.
     #[serde(default, deserialize_with = "null_as_empty")]
     #[schemars(with = "Option<Collected<SentApprover>>")]
     pub approvers: Collected<Approver>,
-    /// Its commits; null counts as none. None of them is skipped, because a pull request is reviewed commit by commit.
+    /// Its commits; null means none. No element is skipped, because a pull request is reviewed commit by
+    /// commit.
     #[serde(default, deserialize_with = "null_as_empty")]
     #[schemars(extend("type" = ["array", "null"]))]
     pub commits: Commits,
@@ -101,7 +102,7 @@ pub struct PullRequest {
 
 closed_in_requests!(PullRequest);
 
-/// The commit that a pull request was merged with: 40 hex digits, or `""`.
+/// The commit of a merge: 40 hex digits, or `""`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct MergeCommit(String);
@@ -135,27 +136,27 @@ impl<'de> Deserialize<'de> for MergeCommit {
     }
 }
 
-/// Somebody who approved a pull request.
+/// A reviewer of a pull request.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "PullRequestApprover")]
 pub struct Approver {
-    /// The account's name at the host; `author` is read, too.
+    /// The account's name at the host. `author` is accepted too.
     pub username: ShortText,
-    /// What was said of it in the host's words: `APPROVED`, ….
+    /// The review's state, in the host's words: `APPROVED`, ….
     pub state: Option<ShortText>,
-    /// When that was said, in epoch seconds.
+    /// When the review was made, in epoch seconds.
     pub timestamp: Option<SentSeconds>,
 }
 
-// For the schema alone: how an approver is sent.
-/// Somebody who approved a pull request: the account's name, or that and what was said.
+// Used for the schema only: the accepted forms of an approver.
+/// A reviewer of a pull request: the account's name alone, or with the review.
 #[derive(JsonSchema)]
 #[schemars(inline, untagged)]
 #[expect(dead_code, reason = "approvers are read as they are kept")]
 enum SentApprover {
     /// The account's name at the host.
     Name(ShortText),
-    /// With what was said, and when.
+    /// The account with the review's state and time.
     Said(Approver),
 }
 
@@ -205,35 +206,35 @@ impl<'de> Deserialize<'de> for Approver {
     }
 }
 
-/// A pull request. Every key is there.
+/// A pull request. Every key is present.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PullRequestView {
-    /// Where it can be looked at.
+    /// The URL of its page.
     pub url: Address,
     /// Its state in the host's words: `MERGED`, `open`, ….
     pub state: ShortText,
-    /// Its title; null where that was not reported.
+    /// Its title; null if not reported.
     pub title: Option<LongText>,
-    /// Who opened it; null where that was not reported.
+    /// The user who opened it; null if not reported.
     pub author: Option<ShortText>,
-    /// The branch with the change; null where that was not reported.
+    /// The branch with the change; null if not reported.
     pub head_ref: Option<ShortText>,
-    /// The branch that it goes to; null where that was not reported.
+    /// The branch that it targets; null if not reported.
     pub base_ref: Option<ShortText>,
-    /// The commit that it was merged with: 40 hex digits, or `""`; null where that was not reported.
+    /// The merge commit: 40 hex digits, or `""`; null if not reported.
     pub merge_commit: Option<MergeCommit>,
-    /// When it was opened, in epoch seconds; null where that was not reported.
+    /// When it was opened, in epoch seconds; null if not reported.
     pub created_at: Option<WholeSeconds>,
-    /// When it was merged, in epoch seconds; null where that was not reported.
+    /// When it was merged, in epoch seconds; null if not reported.
     pub merged_at: Option<WholeSeconds>,
-    /// Who reviewed it.
+    /// Its reviewers.
     pub approvers: Vec<ApproverView>,
     /// Its commits.
     pub commits: Vec<PullRequestCommit>,
 }
 
-/// Somebody who approved a pull request. Every key is there.
+/// A reviewer of a pull request. Every key is present.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "PullRequestApproverResponse")]
 #[non_exhaustive]
@@ -242,13 +243,13 @@ pub struct ApproverView {
     pub username: ShortText,
     /// The same as `username`.
     pub author: ShortText,
-    /// What was said of it in the host's words: `APPROVED`, …; null where that was not reported.
+    /// The review's state, in the host's words: `APPROVED`, …; null if not reported.
     pub state: Option<ShortText>,
-    /// When that was said, in epoch seconds; null where that was not reported.
+    /// When the review was made, in epoch seconds; null if not reported.
     pub timestamp: Option<WholeSeconds>,
 }
 
-/// A commit of a pull request. Every key is there.
+/// A commit of a pull request. Every key is present.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PullRequestCommit {
@@ -256,23 +257,23 @@ pub struct PullRequestCommit {
     pub sha1: ShortText,
     /// The same as `sha1`.
     pub sha: ShortText,
-    /// Its message; null where that was not reported.
+    /// Its message; null if not reported.
     pub message: Option<CommitMessage>,
-    /// Its author, as `Name <mail>`; null where that was not reported.
+    /// Its author, as `Name <mail>`; null if not reported.
     pub author: Option<ShortText>,
-    /// The author's account name at the host; null where that was not reported.
+    /// The author's account name at the host; null if not reported.
     pub author_username: Option<ShortText>,
-    /// The branch it is on; null where that was not reported.
+    /// Its branch; null if not reported.
     pub branch: Option<ShortText>,
-    /// When it was made, in epoch seconds; null where that was not reported.
+    /// Its time, in epoch seconds; null if not reported.
     pub timestamp: Option<WholeSeconds>,
-    /// Where it can be looked at; null where that was not reported.
+    /// The URL of its page; null if not reported.
     pub url: Option<Address>,
-    /// Its parents' hashes; null where they were not reported.
+    /// Its parents' hashes; null if not reported.
     pub parents: Option<List<ShortText>>,
-    /// Whether the host verified its signature; null where that was not reported.
+    /// Whether the host verified its signature; null if not reported.
     pub verified: Option<bool>,
-    /// What the host says of its signature; null where that was not reported.
+    /// The state of its signature, in the host's words; null if not reported.
     pub signature_state: Option<ShortText>,
 }
 
@@ -280,7 +281,7 @@ fn whole_seconds(at: Option<SentSeconds>) -> Option<WholeSeconds> {
     at.map(|at| at.0.whole_seconds())
 }
 
-/// The pull request as answers carry it: whole seconds, and both spellings of approvers and commits.
+/// Converts to the form in responses: whole seconds, and both spellings of approvers and commits.
 impl From<&PullRequest> for PullRequestView {
     fn from(pull_request: &PullRequest) -> Self {
         let PullRequest { url, state, title, author, head_ref, base_ref, merge_commit, .. } =

@@ -1,4 +1,4 @@
-//! Attestations as they are recorded.
+//! The recorded form of attestations.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,10 +14,10 @@ use crate::repos::record::RepoInfo;
 use crate::texts::record::TextRef;
 use crate::time::Timestamp;
 
-/// Short labelled remarks on an attestation, each of at most 4,096 characters; at most 1,000.
+/// Labelled remarks on an attestation: at most 1,000, each of at most 4,096 characters.
 pub type Annotations = Dictionary<AnnotationKey, LongText>;
 
-/// An attestation as it is recorded.
+/// An attestation as recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Attestation {
     /// Its id.
@@ -26,19 +26,19 @@ pub struct Attestation {
     pub flow: Id,
     /// The trail it was reported to.
     pub trail: Id,
-    /// Its name; a name may be reported again.
+    /// Its name. A name may be reported again.
     pub name: AttestationName,
     /// Its type: `generic`, `junit`, `pull_request`, `custom:<name>`, ….
     pub kind: String,
-    /// Its verdict, decided when it was recorded.
+    /// Its verdict, computed when it was recorded.
     pub is_compliant: bool,
-    /// What it is about.
+    /// The subject of the attestation.
     pub binding: Binding,
-    /// What it says.
+    /// Its description.
     pub description: Option<String>,
-    /// Where it came from.
+    /// The URL of its origin, as reported.
     pub origin_url: String,
-    /// The commit it is for.
+    /// The commit of the attestation.
     pub git_commit_info: Option<GitCommit>,
     /// The repository, as reported.
     pub repo_info: Option<RepoInfo>,
@@ -48,24 +48,25 @@ pub struct Attestation {
     pub external_urls: Option<ExternalUrls>,
     /// Remarks.
     pub annotations: Option<Annotations>,
-    /// Whatever the reporter added.
+    /// Free-form data from the reporter.
     pub user_data: JsonText,
-    /// The part that belongs to the type; without its data where they are long.
+    /// The type-specific part, without data that are stored separately.
     pub details: Details,
-    /// The data of the type, where they are longer than 64 KiB: a text that is stored once, so that lists do not read it.
+    /// The data of the type if they are longer than 64 KiB. They are stored once as a text, so that lists
+    /// need not read them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<TextRef>,
-    /// The files that came with it.
+    /// Its files.
     pub attachments: Vec<Attachment>,
-    /// What the evidence download answers: the one file, or an archive of several.
+    /// The file that the evidence download returns: the only file, or an archive of several.
     pub evidence: Option<Attachment>,
     /// When it was reported.
     pub created_at: Timestamp,
-    /// By whom.
+    /// The user or service account that created it.
     pub created_by: Actor,
 }
 
-/// What an attestation is about.
+/// The subject of an attestation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "to")]
 pub enum Binding {
@@ -75,10 +76,10 @@ pub enum Binding {
     Artifact {
         /// The artifact's fingerprint.
         fingerprint: Fingerprint,
-        /// The template's name for it at the time, `""` without one.
+        /// The artifact's template name at that time; `""` without one.
         target: String,
     },
-    /// Whatever artifact of this template name is or will be built from this commit.
+    /// The artifact of this template name that is or will be built from this commit.
     Named {
         /// The template's name.
         target: String,
@@ -100,25 +101,27 @@ pub struct Attachment {
     pub sha256: Fingerprint,
 }
 
-/// The characters of a reason that are shown wherever a verdict is overridden: one override may be about many artifacts.
+/// The characters of a reason that are shown with an overridden verdict. Truncated because one override may
+/// apply to many artifacts.
 const MAX_REASON: usize = 500;
 
 impl Attestation {
-    /// Whether it is an override, of an earlier attestation or of none.
+    /// Returns whether it is an override, of an earlier attestation or of none.
     pub const fn is_override(&self) -> bool {
         self.details.is_override()
     }
 
-    /// Of an override: `overridden by NAME: REASON`. A long reason is cut; the override itself has all of it.
+    /// Returns `overridden by NAME: REASON` for an override, with a long reason truncated; `None` for other
+    /// types.
     pub fn override_info(&self) -> Option<String> {
         let reason = self.details.override_reason()?;
         let cut = reason.char_indices().nth(MAX_REASON).and_then(|(at, _)| reason.get(..at));
         let reason = cut.map_or_else(|| reason.to_owned(), |cut| format!("{cut}…"));
-        // A column of PostgreSQL holds every character but one.
+        // PostgreSQL text cannot contain NUL.
         Some(format!("overridden by {}: {reason}", self.created_by.name).replace('\0', "\u{fffd}"))
     }
 
-    /// The commit that it names itself; an empty text where it does not name it in full.
+    /// Returns the commit that it names itself; an empty string if the commit's hash is not full.
     pub(crate) fn own_commit(&self) -> Option<&str> {
         let commit = self.git_commit_info.as_ref().filter(|commit| !commit.sha1.is_empty())?;
         Some(GitCommit::in_full_of(Some(commit)).unwrap_or_default())

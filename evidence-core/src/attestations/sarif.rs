@@ -1,5 +1,5 @@
-//! The findings of a scanner in SARIF 2.1.0 (Static Analysis Results Interchange Format): what is read of a log, and the
-//! summary that is recorded of it.
+//! The findings of a scanner in SARIF 2.1.0 (Static Analysis Results Interchange Format): the parts of a log
+//! that are read, and the summary that is recorded.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bounded::{Description, List, LongText};
 
-/// A SARIF log. Whatever else it has is kept.
+/// A SARIF log. Other keys are recorded too.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SarifData {
@@ -17,7 +17,8 @@ pub(crate) struct SarifData {
     version: SarifVersion,
     /// The runs of scanners.
     runs: List<Run>,
-    /// Parts of the runs that are beside them in the log. Results and invocations there are not read: no run is complete.
+    /// Parts of the runs that are stored elsewhere in the log. If they contain results or invocations, every
+    /// run counts as incomplete, because these are not read.
     #[serde(default)]
     inline_external_properties: Option<List<Elsewhere>>,
 }
@@ -35,18 +36,19 @@ enum SarifVersion {
 struct Run {
     /// The scanner.
     tool: Tool,
-    /// What it found. Null or left out where the scan did not come to its end.
+    /// The findings. Null or left out if the scan did not complete.
     #[serde(default)]
     results: Option<List<Finding, 100_000>>,
-    /// How the scanner was run.
+    /// The invocations of the scanner.
     #[serde(default)]
     invocations: Option<List<Invocation>>,
-    /// Parts of the run that are in other files. Results and invocations there are not read: the run is not complete.
+    /// Parts of the run that are in other files. If they contain results or invocations, the run counts as
+    /// incomplete, because these are not read.
     #[serde(default)]
     external_property_file_references: Option<Elsewhere>,
 }
 
-/// Parts of a run that are not where they are read.
+/// Parts of a run that are stored in another place and not read.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 struct Elsewhere {
     /// Results.
@@ -57,16 +59,16 @@ struct Elsewhere {
     invocations: Option<List<Unread>>,
 }
 
-/// An object that is there, whatever it says.
+/// An object whose content is ignored.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[schemars(inline)]
 struct Unread {}
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 struct Tool {
-    /// What of the scanner ran.
+    /// The main component of the scanner.
     driver: Driver,
-    /// The plugins of the scanner, which may bring the rules.
+    /// The plugins of the scanner. They may define rules.
     #[serde(default)]
     extensions: Option<List<Extension>>,
 }
@@ -82,32 +84,32 @@ struct Driver {
     /// Its version by Semantic Versioning.
     #[serde(default)]
     semantic_version: Option<LongText>,
-    /// What it looks for.
+    /// Its rules.
     #[serde(default)]
     rules: Option<List<Descriptor, 100_000>>,
-    /// What it notifies of.
+    /// The kinds of notifications that it sends.
     #[serde(default)]
     notifications: Option<List<Descriptor, 100_000>>,
 }
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 struct Extension {
-    /// What it looks for.
+    /// Its rules.
     #[serde(default)]
     rules: Option<List<Descriptor, 100_000>>,
-    /// What it notifies of.
+    /// The kinds of notifications that it sends.
     #[serde(default)]
     notifications: Option<List<Descriptor, 100_000>>,
 }
 
-/// A rule, or a sort of notification.
+/// A rule, or a kind of notification.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Descriptor {
-    /// Its id, by which findings and notifications refer to it.
+    /// Its id. Findings and notifications refer to it by this id.
     #[serde(default)]
     id: Option<LongText>,
-    /// How severe they are, unless they say so themselves.
+    /// The default severity of its findings or notifications.
     #[serde(default)]
     default_configuration: Option<Configuration>,
 }
@@ -119,24 +121,24 @@ struct Configuration {
     level: Option<Level>,
 }
 
-/// Names a rule, or a sort of notification.
+/// A reference to a rule or to a kind of notification.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Reference {
     /// Its id.
     #[serde(default)]
     id: Option<LongText>,
-    /// Its place among those of its component.
+    /// Its index among those of its component.
     #[serde(default)]
     index: Option<i64>,
-    /// The component that has it: the scanner itself where it is left out.
+    /// The component that defines it. Defaults to the scanner itself.
     #[serde(default)]
     tool_component: Option<ComponentReference>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 struct ComponentReference {
-    /// Its place among the plugins of the scanner.
+    /// Its index among the plugins of the scanner.
     #[serde(default)]
     index: Option<i64>,
 }
@@ -144,7 +146,7 @@ struct ComponentReference {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Invocation {
-    /// Whether the scan came to its end. The format requires it.
+    /// Whether the scan completed. The format requires this key.
     #[serde(default)]
     execution_successful: Option<bool>,
     /// The signal that ended the scanner.
@@ -153,39 +155,39 @@ struct Invocation {
     /// The number of that signal.
     #[serde(default)]
     exit_signal_number: Option<i64>,
-    /// Why the scanner did not start.
+    /// The reason why the scanner did not start.
     #[serde(default)]
     process_start_failure_message: Option<Description>,
-    /// What went on while it ran. An error means that the results may be incomplete.
+    /// Messages about the run. An error means that the results may be incomplete.
     #[serde(default)]
     tool_execution_notifications: Option<List<Notification, 100_000>>,
-    /// What is to be said of its configuration. An error means that the results may be incomplete.
+    /// Messages about the scanner's configuration. An error means that the results may be incomplete.
     #[serde(default)]
     tool_configuration_notifications: Option<List<Notification, 100_000>>,
-    /// Severities of rules for this invocation.
+    /// Severities of rules in this invocation.
     #[serde(default)]
     rule_configuration_overrides: Option<List<ConfigurationOverride, 100_000>>,
-    /// Severities of notifications for this invocation.
+    /// Severities of notifications in this invocation.
     #[serde(default)]
     notification_configuration_overrides: Option<List<ConfigurationOverride, 100_000>>,
 }
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 struct Notification {
-    /// How severe it is: that of its descriptor where it is left out, else `warning`.
+    /// Its severity. Defaults to the severity of its descriptor, or else to `warning`.
     #[serde(default)]
     level: Option<Level>,
-    /// What it is.
+    /// Its kind.
     #[serde(default)]
     descriptor: Option<Reference>,
 }
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 struct ConfigurationOverride {
-    /// The rule, or the sort of notification.
+    /// The rule, or the kind of notification.
     #[serde(default)]
     descriptor: Reference,
-    /// What counts in the place of its default.
+    /// The configuration that replaces its default.
     #[serde(default)]
     configuration: Option<Configuration>,
 }
@@ -194,28 +196,29 @@ struct ConfigurationOverride {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Finding {
-    /// How severe it is: that of its rule where it is left out, else `warning`.
+    /// Its severity. Defaults to the severity of its rule, or else to `warning`.
     #[serde(default)]
     level: Option<Level>,
-    /// What sort of result it is: `fail` where it is left out.
+    /// The kind of result. Defaults to `fail`.
     #[serde(default)]
     kind: Option<Kind>,
     /// The id of its rule.
     #[serde(default)]
     rule_id: Option<LongText>,
-    /// The place of its rule among those of the scanner.
+    /// The index of its rule among those of the scanner.
     #[serde(default)]
     rule_index: Option<i64>,
-    /// Its rule, which a plugin of the scanner may bring.
+    /// Its rule, possibly of a plugin.
     #[serde(default)]
     rule: Option<Reference>,
-    /// Where it comes from.
+    /// Its origin.
     #[serde(default)]
     provenance: Option<Provenance>,
-    /// How it compares with an earlier run. One that is `absent` was found then, and is not found now.
+    /// The comparison with an earlier run. An `absent` finding was present in that run, and is not in this
+    /// one.
     #[serde(default)]
     baseline_state: Option<BaselineState>,
-    /// Who decided that it does not count.
+    /// The decisions to suppress it.
     #[serde(default)]
     suppressions: Option<List<Suppression>>,
 }
@@ -223,7 +226,7 @@ struct Finding {
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Provenance {
-    /// The place of its invocation among those of the run.
+    /// The index of its invocation among those of the run.
     #[serde(default)]
     invocation_index: Option<i64>,
 }
@@ -262,7 +265,7 @@ enum Kind {
 
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 struct Suppression {
-    /// Whether it is decided: `accepted` where it is left out.
+    /// The status of the decision. Defaults to `accepted`.
     #[serde(default)]
     status: Option<SuppressionStatus>,
 }
@@ -276,7 +279,7 @@ enum SuppressionStatus {
     Rejected,
 }
 
-/// The findings of scanners, counted.
+/// The counts of the findings of scanners.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SarifSummary {
     /// The scanners, one for each run.
@@ -287,12 +290,13 @@ pub struct SarifSummary {
     pub warning_count: u64,
     /// Findings of the level `note`.
     pub note_count: u64,
-    /// Results that are no problem: of a kind such as `pass`, or with the `baselineState` `absent`.
+    /// Results that are not a problem: those of a kind such as `pass`, or with the `baselineState` `absent`.
     pub none_count: u64,
-    /// Findings that somebody suppressed. They are in no other count.
+    /// Suppressed findings. They are in no other count.
     pub suppressed_count: u64,
-    /// Runs that are incomplete: without results, with results or invocations elsewhere, or with an invocation that failed,
-    /// does not say whether it was successful, or has a notification of the level `error`.
+    /// Incomplete runs. A run is incomplete without results, or with results or invocations elsewhere. It is
+    /// also incomplete if an invocation failed, does not report success or failure, or has a notification of
+    /// the level `error`.
     pub failed_run_count: u64,
 }
 
@@ -301,13 +305,13 @@ pub struct SarifSummary {
 pub struct SarifTool {
     /// Its name.
     pub name: String,
-    /// Its version, where it says one.
+    /// Its version, if reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }
 
 impl SarifSummary {
-    /// Whether every run is complete, one at least, and found nothing that counts.
+    /// Returns whether there is at least one run, and every run is complete and has no relevant finding.
     pub(crate) fn is_compliant(&self) -> bool {
         let findings = [self.error_count, self.warning_count, self.note_count, self.failed_run_count];
         !self.tools.is_empty() && findings == [0; 4]
@@ -317,7 +321,7 @@ impl SarifSummary {
 impl From<&SarifData> for SarifSummary {
     fn from(log: &SarifData) -> Self {
         let mut summary = Self::default();
-        // They name their runs by GUIDs, which runs need not have.
+        // External properties name their runs by GUIDs, which runs need not have.
         let is_elsewhere = items(log.inline_external_properties.as_ref()).iter().any(Elsewhere::has_any);
         for run in &log.runs.0 {
             run.add_to(&mut summary, is_elsewhere);
@@ -326,7 +330,7 @@ impl From<&SarifData> for SarifSummary {
     }
 }
 
-/// The items of a list; none where it is left out.
+/// Returns the items of a list; empty if the list is left out.
 fn items<T, const MAX: usize>(list: Option<&List<T, MAX>>) -> &[T] {
     list.map_or(&[], |list| &list.0)
 }
@@ -364,7 +368,7 @@ impl Run {
         }
     }
 
-    /// Whether its results are all that there are, as far as the format tells (SARIF 2.1.0, appendix I).
+    /// Returns whether its results are complete, as far as the format shows (SARIF 2.1.0, appendix I).
     fn is_complete(&self) -> bool {
         let sorts = Descriptors::of(
             self.tool.driver.notifications.as_ref(),
@@ -377,7 +381,8 @@ impl Run {
 }
 
 impl Invocation {
-    /// An exit code does not tell: many scanners exit with 1 where they found something.
+    /// Returns whether the invocation succeeded. Ignores the exit code: many scanners exit with 1 if they
+    /// have findings.
     fn is_successful(&self, sorts: &Descriptors<'_>) -> bool {
         let was_ended = self.exit_signal_name.as_ref().is_some_and(|name| !name.is_empty())
             || self.exit_signal_number.is_some_and(|number| number != 0)
@@ -393,7 +398,7 @@ impl Invocation {
     }
 }
 
-/// The rules of a scanner, or its sorts of notifications, by component: those of the scanner itself, and of each plugin.
+/// The rules of a scanner, or its kinds of notifications, by component: the scanner itself, and each plugin.
 struct Descriptors<'a> {
     driver: Component<'a>,
     extensions: Vec<Component<'a>>,
@@ -404,7 +409,7 @@ struct Component<'a> {
     by_id: BTreeMap<&'a str, &'a Descriptor>,
 }
 
-/// The descriptors of a component, where it has some.
+/// The descriptors of a component, if it has any.
 type DescriptorList<'a> = Option<&'a List<Descriptor, 100_000>>;
 
 /// The severities that an invocation sets, by descriptor.
@@ -418,7 +423,7 @@ impl<'a> Component<'a> {
     }
 }
 
-/// The item at a place.
+/// Returns the item at this index.
 fn at<T>(list: &[T], index: i64) -> Option<&T> {
     list.get(usize::try_from(index).ok()?)
 }
@@ -428,7 +433,8 @@ impl<'a> Descriptors<'a> {
         Self { driver: Component::of(driver), extensions: extensions.map(Component::of).collect() }
     }
 
-    /// The descriptor that is meant. One whose id is another than the reference says is not.
+    /// Returns the descriptor of a reference. A descriptor with another id than the reference's does not
+    /// match.
     fn find(&self, reference: &Reference) -> Option<&'a Descriptor> {
         let component = match reference.tool_component {
             None => &self.driver,
@@ -446,7 +452,8 @@ impl<'a> Descriptors<'a> {
         by_index.or_else(|| component.by_id.get(id?).copied())
     }
 
-    /// The severities that an invocation sets. Of several for the same descriptor the most severe counts.
+    /// Returns the severities that an invocation sets. If it sets several for one descriptor, the most severe
+    /// counts.
     fn overrides(&self, overrides: &[ConfigurationOverride]) -> Overrides {
         let mut levels = Overrides::new();
         for one in overrides {
@@ -460,7 +467,8 @@ impl<'a> Descriptors<'a> {
         levels
     }
 
-    /// The severity that is configured for what is meant; an override counts before the default.
+    /// Returns the configured severity of a reference's descriptor. An override takes precedence over the
+    /// default.
     fn level(&self, reference: &Reference, overrides: Option<&Overrides>) -> Option<Level> {
         let found = self.find(reference)?;
         let overridden = overrides.and_then(|levels| levels.get(&std::ptr::from_ref(found)).copied());
@@ -469,8 +477,9 @@ impl<'a> Descriptors<'a> {
 }
 
 impl Finding {
-    /// How severe it is. The kind says whether there is a problem, and the level `none` is for what is none (SARIF 2.1.0,
-    /// sections 3.27.9 and 3.27.10). Where the two contradict each other, there is a problem.
+    /// Returns its severity. The kind determines whether there is a problem; the level `none` means that
+    /// there is none (SARIF 2.1.0, sections 3.27.9 and 3.27.10). If the two contradict each other, it counts
+    /// as a problem.
     fn level(&self, rules: &Descriptors<'_>, overrides: &[Overrides]) -> Level {
         let is_problem = |level: &Level| *level != Level::None;
         let of_rule = || {
@@ -479,7 +488,7 @@ impl Finding {
         };
         match self.kind {
             Some(Kind::NotApplicable | Kind::Pass | Kind::Informational) => self.level.unwrap_or(Level::None),
-            // It is open whether there is a problem: it counts.
+            // Undecided results count as problems.
             Some(Kind::Review | Kind::Open) => self.level.filter(is_problem).unwrap_or(Level::Warning),
             Some(Kind::Fail) | None => {
                 let level = self.level.or_else(of_rule);
@@ -488,14 +497,15 @@ impl Finding {
         }
     }
 
-    /// Its rule, which it names in one of two ways, or in both. The place beside the finding is among the scanner's own rules.
+    /// Returns its rule, which it can name in two ways, or in both. The finding's own index refers to the
+    /// rules of the scanner itself.
     fn rule(&self) -> Reference {
         let Reference { id, index, tool_component } = self.rule.clone().unwrap_or_default();
         let of_driver = self.rule_index.filter(|_| tool_component.is_none());
         Reference { id: id.or_else(|| self.rule_id.clone()), index: index.or(of_driver), tool_component }
     }
 
-    /// A finding is suppressed by decisions all of which are accepted.
+    /// Returns whether it is suppressed: it has suppressions, and all of them are accepted.
     fn is_suppressed(&self) -> bool {
         let accepted = |one: &Suppression| matches!(one.status, None | Some(SuppressionStatus::Accepted));
         let suppressions = items(self.suppressions.as_ref());
@@ -532,7 +542,7 @@ mod tests {
         let invocations = json!([
             {"executionSuccessful": true, "ruleConfigurationOverrides": overrides}, {"executionSuccessful": true},
         ]);
-        // A result, and which count it adds to.
+        // A result, and the count that it increments.
         let table = [
             (json!({"level": "error"}), "error_count"),
             (json!({"level": "warning"}), "warning_count"),
@@ -649,7 +659,7 @@ mod tests {
             (json!([run(Value::Null, Value::Null)]), false),
             (json!([{"tool": tool}]), false),
             (json!([run(json!([]), Value::Null), {"tool": tool}]), false),
-            // A scanner may exit with 1 because it found something.
+            // A scanner may exit with 1 because it has findings.
             (with("exitCode", json!(1)), true),
             (with("exitSignalName", json!("SIGKILL")), false),
             (with("exitSignalName", Value::Null), true),

@@ -1,5 +1,5 @@
-//! Bills of materials: the summary that is recorded of what a reporter says of one. It is read from the keys that the public
-//! client sends, and from those of CycloneDX and SPDX documents.
+//! Software bills of materials: the summary that is recorded of a reported one. The keys are those that the
+//! public client sends, and those of CycloneDX and SPDX documents.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,36 +8,36 @@ use serde_json::Value;
 use crate::attestations::record::Attachment;
 use crate::name::Fingerprint;
 
-/// A bill of materials in short. What its document does not say is left out.
+/// A summary of a bill of materials. A value that the document does not contain is left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SbomSummary {
     /// The format of the document.
     pub format: String,
-    /// How many components it lists.
+    /// The number of its components.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub component_count: Option<u64>,
-    /// The tools that made it: their names, with their versions where it has them.
+    /// The tools that created it: their names, with their versions if known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
-    /// The name of what it describes.
+    /// The name of the described software.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// The version of what it describes.
+    /// The version of the described software.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject_version: Option<String>,
-    /// Why it is not compliant; absent where it is.
+    /// The reason why it is not compliant; absent if it is compliant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// So many tools are named.
+/// The most tools in a summary.
 const TOOLS: usize = 100;
 
-/// A text of the summary has at most so many characters.
+/// The most characters of a text in a summary.
 const LONGEST: usize = 255;
 
 impl SbomSummary {
-    /// The summary of a document in this format.
+    /// Returns the summary of a document in this format.
     pub(crate) fn of(format: &str, document: &Value) -> Self {
         let subject = [&document["subject"], &document["metadata"]["component"]];
         let subject = subject.into_iter().find(|subject| subject.is_object()).unwrap_or(&Value::Null);
@@ -45,7 +45,7 @@ impl SbomSummary {
             format: format.to_owned(),
             component_count: component_count(document),
             tools: tools(document),
-            // Of SPDX the document has the name.
+            // In SPDX, the document itself has the name.
             subject: text(&subject["name"]).or_else(|| text(&document["name"])),
             subject_version: text(&subject["version"]),
             reason: None,
@@ -53,7 +53,7 @@ impl SbomSummary {
     }
 }
 
-/// Why the document with this SHA-256 is not among the files; nothing where it is.
+/// Returns the reason why the document with this SHA-256 is not among the files; `None` if it is.
 pub(crate) fn missing_document(original: &Fingerprint, files: &[Attachment]) -> Option<String> {
     match files.iter().find(|file| file.sha256 == *original) {
         _ if files.is_empty() => Some("The document is not attached".to_owned()),
@@ -68,7 +68,7 @@ fn component_count(document: &Value) -> Option<u64> {
     document["package_count"].as_u64().or_else(|| listed("components")).or_else(|| listed("packages"))
 }
 
-/// As the client, CycloneDX (as a list, or since 1.5 as an object) and SPDX have them.
+/// Returns the tools, in the forms of the client, of CycloneDX (a list, or an object since 1.5) and of SPDX.
 fn tools(document: &Value) -> Vec<String> {
     let tools = &document["metadata"]["tools"];
     let lists = [&document["tools"], tools, &tools["components"]];

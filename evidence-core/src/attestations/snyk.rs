@@ -1,4 +1,4 @@
-//! The findings of security scans as a Snyk attestation reports them.
+//! The findings of security scans in Snyk attestations.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use crate::bounded::{Description, List, LongText, ShortText, limited_lists};
 use crate::decode::closed_in_requests;
 
 limited_lists! {
-    /// Findings, of which a [limit](crate::Limits) says how many there may be.
+    /// Findings. Their number is [limited](crate::Limits).
     Findings(FoundIssue) = findings;
 }
 
@@ -16,12 +16,12 @@ limited_lists! {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct SnykResultsSummary {
-    /// The version of this form; 1 when left out.
+    /// The version of this format. Defaults to 1.
     #[serde(default = "first_version")]
     pub schema_version: i64,
-    /// What scanned.
+    /// The scanning tool.
     pub tool: SnykTool,
-    /// What was found, one for each project that was scanned.
+    /// The results, one for each scanned project.
     pub results: List<ProjectScanResult>,
 }
 
@@ -29,7 +29,7 @@ const fn first_version() -> i64 {
     1
 }
 
-/// A tool that scans.
+/// A scanning tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct SnykTool {
@@ -39,23 +39,23 @@ pub struct SnykTool {
     pub version: ShortText,
 }
 
-/// What was found in one project.
+/// The results for one project.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct ProjectScanResult {
-    /// How many findings are of low severity.
+    /// The number of findings of low severity.
     pub low_count: i64,
-    /// How many are of medium severity.
+    /// The number of findings of medium severity.
     pub medium_count: i64,
-    /// How many are of high severity.
+    /// The number of findings of high severity.
     pub high_count: i64,
     /// The findings of low severity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<Findings>,
-    /// Those of medium severity.
+    /// The findings of medium severity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub medium: Option<Findings>,
-    /// Those of high severity.
+    /// The findings of high severity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<Findings>,
 }
@@ -65,74 +65,74 @@ closed_in_requests!(SnykResultsSummary, SnykTool, ProjectScanResult);
 /// A finding.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FoundIssue {
-    /// The id of what was found, in the tool's words.
+    /// The id of the finding, in the tool's words.
     pub id: ShortText,
-    /// What is wrong.
+    /// A description of the problem.
     pub message: Description,
-    /// Where it was found; null counts as nowhere.
+    /// The places where it was found; null means none.
     #[serde(default, deserialize_with = "null_as_empty")]
     #[schemars(extend("type" = ["array", "null"]))]
     pub locations: List<IssueLocation>,
-    /// How urgent the tool takes it to be.
+    /// The tool's priority score.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_score: Option<f64>,
 }
 
-/// A place with a finding.
+/// The location of a finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IssueLocation {
     /// The file.
     pub uri: LongText,
-    /// The lines in it; null counts as none.
+    /// The lines in the file; null means none.
     #[serde(default, deserialize_with = "null_as_empty")]
     #[schemars(extend("type" = ["string", "null"]))]
     pub lines: ShortText,
 }
 
-/// The findings of a scan as answers carry them.
+/// The findings of a scan, in responses.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ProcessedSnykResults {
-    /// The version of the form that they were reported in.
+    /// The version of the format in which they were reported.
     pub schema_version: i64,
-    /// What scanned.
+    /// The scanning tool.
     pub tool: SnykTool,
-    /// What was found, one for each project that was scanned.
+    /// The results, one for each scanned project.
     pub results: Vec<ProjectFindings>,
 }
 
-/// The findings of a project. Where a report counts fewer findings than it lists, those that it lists are counted.
+/// The findings of a project. If a report lists more findings than it counts, the listed ones are counted.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ProjectFindings {
-    /// How many are of low severity.
+    /// The number of findings of low severity.
     pub low_count: i64,
-    /// How many are of medium severity.
+    /// The number of findings of medium severity.
     pub medium_count: i64,
-    /// How many are of high severity.
+    /// The number of findings of high severity.
     pub high_count: i64,
-    /// The findings of low severity; absent where they were not reported.
+    /// The findings of low severity; absent if not reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low: Option<Findings>,
-    /// Those of medium severity; absent where they were not reported.
+    /// The findings of medium severity; absent if not reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub medium: Option<Findings>,
-    /// Those of high severity; absent where they were not reported.
+    /// The findings of high severity; absent if not reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high: Option<Findings>,
 }
 
-/// How many findings count: those that are listed where they are more than the report says.
+/// Returns the number of findings: the reported count, or the number of listed ones if that is larger.
 fn counted(count: i64, listed: Option<&Findings>) -> i64 {
     match listed.map_or(0, |listed| listed.0.len()) {
-        // A negative count stays one, and is not compliant.
+        // A negative count stays negative, which is not compliant.
         0 => count,
         listed => count.max(i64::try_from(listed).unwrap_or(i64::MAX)),
     }
 }
 
 impl ProjectScanResult {
-    /// How many findings of low, medium and high severity count.
+    /// Returns the numbers of findings of low, medium and high severity.
     fn counts(&self) -> [i64; 3] {
         [
             counted(self.low_count, self.low.as_ref()),
@@ -151,7 +151,7 @@ impl From<&ProjectScanResult> for ProjectFindings {
 }
 
 impl SnykResultsSummary {
-    /// Drops the findings themselves. The counts become those that answers show.
+    /// Drops the findings themselves. The counts become those that responses show.
     pub(crate) fn leave_counts(&mut self) {
         for found in &mut self.results.0 {
             [found.low_count, found.medium_count, found.high_count] = found.counts();
@@ -159,7 +159,7 @@ impl SnykResultsSummary {
         }
     }
 
-    /// How many findings are listed, of all projects and severities.
+    /// Returns the number of listed findings, of all projects and severities.
     pub(crate) fn findings(&self) -> usize {
         let listed = |found: &ProjectScanResult| {
             [&found.low, &found.medium, &found.high]
@@ -171,12 +171,12 @@ impl SnykResultsSummary {
         self.results.0.iter().map(listed).sum()
     }
 
-    /// Whether nothing was found, of whatever severity.
+    /// Returns whether there are no findings of any severity.
     pub(crate) fn is_compliant(&self) -> bool {
         self.counts().all(|found| found == [0, 0, 0])
     }
 
-    /// How many findings of low, medium and high severity each project has.
+    /// Returns the numbers of findings of low, medium and high severity for each project.
     pub(crate) fn counts(&self) -> impl Iterator<Item = [i64; 3]> {
         self.results.0.iter().map(ProjectScanResult::counts)
     }

@@ -1,4 +1,4 @@
-//! The results of code analyses as a Sonar attestation reports them, in Sonar's own spelling.
+//! The results of code analyses in Sonar attestations, in Sonar's own spelling.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,36 +6,36 @@ use serde::{Deserialize, Serialize};
 use crate::attestations::pull_requests::null_as_empty;
 use crate::bounded::{Address, AnyJson, List, LongText, ShortText};
 
-/// The results of an analysis. Properties that are not named here are ignored.
+/// The results of an analysis. Other properties are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SonarResults {
-    /// The server that analysed; null where that was not reported.
+    /// The server that ran the analysis; null if not reported.
     #[serde(default)]
     pub server_url: Option<Address>,
-    /// The server's id of the task; null where that was not reported.
+    /// The server's id of the task; null if not reported.
     #[serde(default)]
     pub task_id: Option<ShortText>,
-    /// What became of the task, in the server's words; null where that was not reported. Anything but `SUCCESS` is not
-    /// compliant; without it the quality gate decides alone.
+    /// The status of the task, in the server's words; null if not reported. Any status except `SUCCESS` is
+    /// not compliant. Without it, the quality gate alone decides.
     #[serde(default)]
     pub status: Option<ShortText>,
-    /// When it was analysed, in the server's words.
+    /// The time of the analysis, in the server's words.
     pub analysed_at: ShortText,
     /// The commit that was analysed.
     pub revision: ShortText,
-    /// When the status of the quality gate changed, in the server's words; null where that was not reported.
+    /// When the status of the quality gate changed, in the server's words; null if not reported.
     #[serde(default)]
     pub changed_at: Option<ShortText>,
     /// The project.
     pub project: SonarProject,
-    /// The branch that was analysed; absent where that was not reported.
+    /// The branch that was analysed; absent if not reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<AnyJson>,
-    /// The pull request that was analysed; absent where that was not reported.
+    /// The pull request that was analysed; absent if not reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pull_request: Option<AnyJson>,
-    /// The quality gate, which decides; null where the project has none.
+    /// The quality gate, which decides the verdict; null if the project has none.
     #[serde(default)]
     pub quality_gate: Option<QualityGate>,
 }
@@ -43,52 +43,52 @@ pub struct SonarResults {
 /// A project that is analysed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SonarProject {
-    /// Its name; null counts as none.
+    /// Its name; null means none.
     #[serde(default, deserialize_with = "null_as_empty")]
     #[schemars(extend("type" = ["string", "null"]))]
     pub name: ShortText,
     /// Its key.
     pub key: LongText,
-    /// Where it can be looked at.
+    /// The URL of its page.
     pub url: Address,
 }
 
-/// A quality gate, and whether the code passed it.
+/// A quality gate, with its status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QualityGate {
-    /// Its name; null where that was not reported.
+    /// Its name; null if not reported.
     #[serde(default)]
     pub name: Option<ShortText>,
-    /// `OK` where the code passed it, which a condition that is not met contradicts; anything else is not compliant.
+    /// `OK` if the code passed it; any other status is not compliant. A failed condition overrules it.
     pub status: ShortText,
-    /// What it demands.
+    /// Its conditions.
     pub conditions: List<QualityGateCondition>,
 }
 
-/// What a quality gate demands of one metric.
+/// The condition of a quality gate on one metric.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QualityGateCondition {
     /// The metric.
     pub metric: ShortText,
-    /// The value from which it fails.
+    /// The threshold at which it fails.
     pub error_threshold: ShortText,
-    /// How the two are compared.
+    /// The comparison operator.
     pub operator: ShortText,
     /// Whether it is met, in the server's words.
     pub status: ShortText,
-    /// The metric's value; null where that was not reported.
+    /// The metric's value; null if not reported.
     #[serde(default)]
     pub value: Option<ShortText>,
-    /// Whether it is about new code alone; null where that was not reported.
+    /// Whether it applies to new code only; null if not reported.
     #[serde(default)]
     pub on_leak_period: Option<bool>,
 }
 
 impl SonarResults {
-    /// Whether the task succeeded, and the code passed its quality gate, of which no condition says otherwise.
+    /// Returns whether the task succeeded and the code passed its quality gate, with every condition met.
     pub(crate) fn is_compliant(&self) -> bool {
-        // The public client sends an empty status where the server no longer has the task of an analysis.
+        // The public client sends an empty status if the server no longer has the task of an analysis.
         let succeeded = self.status.as_deref().is_none_or(|status| matches!(status, "" | "SUCCESS"));
         let is_met = |one: &QualityGateCondition| matches!(one.status.as_str(), "OK" | "NO_VALUE");
         let passed =

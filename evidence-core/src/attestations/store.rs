@@ -1,4 +1,4 @@
-//! What a store answers about attestations.
+//! The queries about attestations that a store answers.
 
 use std::sync::Arc;
 
@@ -22,17 +22,17 @@ pub struct AttestationRow {
     pub trail: Id,
     /// Its name.
     pub name: String,
-    /// Its type; an override has the type of what it overrides.
+    /// Its type. An override has the type of the overridden attestation.
     pub kind: String,
-    /// Its verdict.
+    /// Whether it is compliant.
     pub is_compliant: bool,
-    /// Of an override, of an earlier attestation or of none: who overrides it and why ([`Attestation::override_info`]).
+    /// The author and the reason of an override ([`Attestation::override_info`]); `None` for other types.
     pub override_info: Option<Arc<str>>,
-    /// The identifier of the control that it is a decision about.
+    /// The identifier of a decision's control; `None` for other types.
     pub control: Option<String>,
-    /// What it is about.
+    /// The subject of the attestation.
     pub binding: Binding,
-    /// The commit that it names itself; an empty text where it does not name it in full.
+    /// The commit that it names itself; an empty string if the commit's hash is not full.
     pub commit: Option<String>,
     /// When it was reported.
     pub at: Timestamp,
@@ -41,18 +41,18 @@ pub struct AttestationRow {
 }
 
 impl AttestationRow {
-    /// Whether it is an override, of an earlier attestation or of none.
+    /// Returns whether it is an override, of an earlier attestation or of none.
     pub const fn is_override(&self) -> bool {
         self.override_info.is_some()
     }
 }
 
-/// An attestation of a name, whose body is read apart.
+/// An attestation of a name, without its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedAttestation {
-    /// What compliance depends on.
+    /// The part that compliance depends on.
     pub row: AttestationRow,
-    /// The bytes of its fact, as stored.
+    /// The size of its fact as stored, in bytes.
     pub bytes: u64,
 }
 
@@ -67,15 +67,15 @@ pub struct DecisionRow {
     pub trail: Id,
     /// Its name.
     pub name: AttestationName,
-    /// Whether what the control demands was done.
+    /// Whether the requirements of the control are met.
     pub is_compliant: bool,
-    /// The number of the control's latest version when it was decided; nothing where there was no such control.
+    /// The number of the control's latest version at the time of the decision. `None` without such a control.
     pub control_version: Option<u64>,
-    /// What it is about.
+    /// The subject of the attestation.
     pub binding: Binding,
     /// When it was reported.
     pub at: Timestamp,
-    /// Who reported it: the name of a user or service account.
+    /// The name of the user or service account that reported it.
     pub by: String,
 }
 
@@ -98,7 +98,7 @@ impl From<&Attestation> for DecisionRow {
     }
 }
 
-/// Which decisions about a control are asked for; everything given must match.
+/// A filter for decisions about a control. All given conditions must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DecisionFilter {
     /// With this verdict.
@@ -113,7 +113,7 @@ pub struct DecisionFilter {
     pub direction: SortDirection,
 }
 
-/// An attestation as lists of an organization choose it, whose body is read apart.
+/// An attestation with the fields that lists of an organization filter by, without its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedAttestation {
     /// Its id.
@@ -128,22 +128,22 @@ pub struct ListedAttestation {
     pub name: String,
     /// Its type.
     pub kind: String,
-    /// Its verdict.
+    /// Whether it is compliant.
     pub is_compliant: bool,
-    /// When it was recorded: the time of its entry, which no later entry's is before.
+    /// When it was recorded: the time of its ledger entry. No later entry has an earlier time.
     pub at: Timestamp,
 }
 
-/// Attestations of a flow that are older than one.
+/// A position in the attestations of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowPosition {
     /// The flow.
     pub flow: Id,
-    /// Those whose number in the flow is smaller.
+    /// Selects attestations with a smaller number in the flow.
     pub before: u64,
 }
 
-/// Which attestations of a flow are asked for, by the times of their entries; everything given must match.
+/// A range of ledger entry times, both ends inclusive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TimeRange {
     /// Recorded at this time or later.
@@ -153,7 +153,7 @@ pub struct TimeRange {
 }
 
 impl TimeRange {
-    /// Whether it has this time.
+    /// Returns whether the range contains this time.
     pub fn contains(&self, at: Timestamp) -> bool {
         self.from.is_none_or(|from| from <= at) && self.to.is_none_or(|to| at <= to)
     }
@@ -162,29 +162,30 @@ impl TimeRange {
 /// Queries about attestations.
 #[async_trait]
 pub trait AttestationStore: Send + Sync {
-    /// The attestation of this id, one.
+    /// Returns the attestation of this id.
     async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>>;
-    /// The same with the label of its trail.
+    /// Returns the attestation of this id, with the label of its trail.
     async fn labelled_attestation(&self, org: Id, id: Id) -> StoreResult<Option<(Attestation, TrailLabel)>>;
-    /// The attestations of these ids, one an id, in any order; unknown ids are passed over.
+    /// Returns the attestations of these ids, one per id, in any order. Unknown ids are skipped.
     async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>>;
-    /// At most `limit` attestations whose ledger index is smaller than `before`, newest (by ledger index) first.
+    /// Returns at most `limit` attestations whose ledger index is smaller than `before`, in descending order
+    /// of ledger index.
     async fn attestations_before(
         &self,
         org: Id,
         before: u64,
         limit: u64,
     ) -> StoreResult<Vec<ListedAttestation>>;
-    /// At most `limit` attestations of these flows, each named once, that are older than the flow's position, newest (by
-    /// ledger index) first.
+    /// Returns at most `limit` attestations that are older than the position of their flow, in descending
+    /// order of ledger index. Each flow occurs once in `flows`.
     async fn flow_attestations_before(
         &self,
         org: Id,
         flows: &[FlowPosition],
         limit: u64,
     ) -> StoreResult<Vec<ListedAttestation>>;
-    /// The attestations of this flow that were recorded in this time, newest (by ledger index) first, without what they
-    /// say: a page, and the total.
+    /// Returns one page of the attestations of this flow that were recorded in this time range, and their
+    /// total. The order is descending by ledger index. Attestations are listed without their content.
     async fn flow_attestations(
         &self,
         org: Id,
@@ -192,10 +193,11 @@ pub trait AttestationStore: Send + Sync {
         time: &TimeRange,
         request: PageRequest,
     ) -> StoreResult<Page<Listed>>;
-    /// The sizes of the attestations of these ids, one an id, in any order; unknown ids are passed over.
+    /// Returns the sizes of the attestations of these ids, one per id, in any order. Unknown ids are skipped.
     async fn attestation_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>>;
-    /// At most `limit` trails, of this flow or of all, in which the trail, an artifact or an attestation names this commit,
-    /// or named it before, by id from the greatest on, whose ids are smaller than `before`.
+    /// Returns at most `limit` trails in which the trail, an artifact or an attestation names this commit, or
+    /// named it before. Only ids smaller than `before` count, in descending order. With `flow`, only its
+    /// trails count.
     async fn commit_trails(
         &self,
         org: Id,
@@ -204,10 +206,12 @@ pub trait AttestationStore: Send + Sync {
         before: Option<Id>,
         limit: u64,
     ) -> StoreResult<Vec<Id>>;
-    /// All attestations of this name on the trails of these ids, newest first by ledger index, without what they say.
+    /// Returns all attestations of this name on these trails, in descending order of ledger index, without
+    /// their content.
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>>;
-    /// The decisions about the control of this identifier that the filter admits, by ledger index in its direction, without
-    /// their data: a page, and the total.
+    /// Returns one page of the decisions about the control of this identifier that match the filter, and
+    /// their total. The order is by ledger index in the filter's direction. Decisions are returned without
+    /// their data.
     async fn decisions(
         &self,
         org: Id,
@@ -229,7 +233,8 @@ impl From<&Binding> for compliance::Binding {
 
 #[cfg(feature = "memory")]
 impl Attestation {
-    /// The part that compliance depends on, of an attestation at this ledger index.
+    /// Returns the part of the attestation that compliance depends on, for an attestation at this ledger
+    /// index.
     pub(crate) fn row(&self, index: u64) -> AttestationRow {
         let Self { id, trail, name, kind, is_compliant, binding, .. } = self;
         AttestationRow {

@@ -1,4 +1,4 @@
-//! The types of attestations that the service brings along, and what their data are.
+//! The built-in system types of attestations, with their data schemas.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -14,36 +14,36 @@ use crate::name::OrgName;
 use crate::operation::{Json, Method, Operation};
 use crate::service::Context;
 
-/// Lists the types of attestations that the service brings along, by name, each with its versions.
+/// Lists the built-in system types of attestations, sorted by name, each with its versions.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListSystemAttestationTypes {}
 
-/// A type of attestation that the service brings along.
+/// A built-in system type of attestation.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "SystemAttestationType")]
 #[non_exhaustive]
 pub struct SystemTypeView {
-    /// The name that an attestation gives as its `type_name`.
+    /// The name to use as the `type_name` of an attestation.
     pub name: &'static str,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: &'static str,
     /// Its versions, newest first.
     pub versions: Vec<SystemTypeVersionView>,
 }
 
-/// A version of such a type.
+/// A version of a system type.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "SystemAttestationTypeVersion")]
 #[non_exhaustive]
 pub struct SystemTypeVersionView {
     /// Its number, from 1.
     pub version: u64,
-    /// The JSON Schema that the data of its attestations fit.
+    /// The JSON Schema of its attestations' data.
     pub type_schema: Value,
 }
 
 fn first_version<T: JsonSchema>() -> Vec<SystemTypeVersionView> {
-    // Whole, so that whoever puts it elsewhere has nothing to look up.
+    // Inline all subschemas, so that the schema can be used elsewhere without looking up references.
     let whole = SchemaSettings::default().with(|settings| settings.inline_subschemas = true);
     let type_schema = whole.into_generator().into_root_schema_for::<T>().to_value();
     vec![SystemTypeVersionView { version: 1, type_schema }]

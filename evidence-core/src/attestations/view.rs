@@ -1,4 +1,4 @@
-//! Attestations as answers carry them.
+//! Attestations in responses.
 
 use std::collections::BTreeMap;
 
@@ -23,69 +23,71 @@ use crate::texts::record::TextRef;
 use crate::time::Seconds;
 use crate::trails::store::TrailLabel;
 
-/// An attestation as it was recorded; none ever changes. The keys of its type (`junit_results`, `pull_requests`, …)
-/// stand beside the others.
+/// An attestation as recorded. Attestations never change. The keys of its type (`junit_results`,
+/// `pull_requests`, …) are beside the others.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Attestation")]
 #[non_exhaustive]
 pub struct AttestationView {
-    /// The version of this form: 2.
+    /// The version of this format: 2.
     pub schema_version: u8,
-    /// What kind of attestation it is: `generic`, `junit`, `pull_request`, …; an override has the type of what it
-    /// overrides.
+    /// The attestation's type: `generic`, `junit`, `pull_request`, …. An override has the type of the
+    /// overridden attestation.
     pub attestation_type: String,
-    /// Its name. Of several with the same name about the same thing, the newest counts.
+    /// Its name. Of several attestations with the same name and subject, the newest counts.
     pub attestation_name: AttestationName,
     /// Its id.
     pub attestation_id: Id,
-    /// The verdict, reached when it was recorded.
+    /// The verdict, computed when it was recorded.
     pub is_compliant: bool,
-    /// Where it comes from, such as the address of the build; `""` where that was not told.
+    /// The URL of its origin, such as the build; `""` if not given.
     pub origin_url: String,
-    /// What it says, for people.
+    /// A description for readers.
     pub description: Option<String>,
-    /// The SHA-256 of the artifact that it is about; null where it is about the trail, or about an artifact that was
-    /// not reported yet when this was recorded: then `target_artifacts` and the commit name it.
+    /// The SHA-256 of the artifact that it is about. Null if it is about the trail, or about an artifact that
+    /// was not reported when this was recorded. In the latter case, `target_artifacts` and the commit
+    /// identify the artifact.
     pub artifact_fingerprint: Option<Fingerprint>,
-    /// The template's name of the artifact that it is about, as the only item; null where it is about the trail,
-    /// or about an artifact that has no such name.
+    /// The template name of the artifact that it is about, as the only item. Null if it is about the trail,
+    /// or about an artifact without such a name.
     pub target_artifacts: Option<Vec<String>>,
     /// The commit that it names.
     pub git_commit_info: Option<GitCommitInfo>,
     /// The repository that it was reported from.
     pub repo_info: Option<RepoInfo>,
-    /// Labelled links: label to address and, optionally, the fingerprint of what is there.
+    /// Labelled links: label to URL and, optionally, the fingerprint of the linked content.
     pub external_urls: Option<ExternalUrls>,
     /// Labelled remarks.
     pub annotations: Option<Annotations>,
-    /// What its evidence is called; null without files.
+    /// The file name of its evidence; null without files.
     pub evidence_archive_path: Option<String>,
-    /// The SHA-256 of its evidence: of its one file, or of the archive of several.
+    /// The SHA-256 of its evidence: of its only file, or of the archive of several.
     pub evidence_archive_fingerprint: Option<Fingerprint>,
-    /// The files that came with it.
+    /// Its files.
     pub attachments: Vec<AttachmentView>,
-    /// What the reporter wants kept along: an object or a list.
+    /// Free-form data from the reporter: an object or a list.
     pub user_data: JsonText,
     /// When it was recorded, in epoch seconds.
     pub created_at: Seconds,
     /// The keys of its type.
     #[serde(flatten)]
     pub details: DetailsView,
-    /// In lists, where the data of its type are longer than 64 KiB: their key, and the address of the attestation with the
-    /// data; absent otherwise. The key is null, or has the counts of a Snyk scan without the findings.
+    /// In lists, if the data of its type are longer than 64 KiB: the key of the data and the URL of the full
+    /// attestation. Absent otherwise. The value of the key is null, or for a Snyk scan the counts without the
+    /// findings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub omitted_data: Option<OmittedData>,
-    /// The address of its place on the trail's page.
+    /// The URL of its place on the trail's page.
     pub html_url: String,
     /// The flow of its trail.
     pub flow_name: String,
     /// The trail it was reported to.
     pub trail_name: String,
-    /// Who reported it: the name of a user or service account.
+    /// The name of the user or service account that reported it.
     pub reported_by: String,
     /// Always false: audit packages cannot be downloaded yet.
     pub has_audit_package: bool,
-    /// Where to go from here.
+    /// Links to related resources.
     #[serde(rename = "_links")]
     pub links: AttestationLinks,
 }
@@ -94,17 +96,17 @@ pub struct AttestationView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct OmittedData {
-    /// The key of the attestation: `attestation_data`, `junit_results`, ….
+    /// The key of the data: `attestation_data`, `junit_results`, ….
     pub key: &'static str,
     /// The size of its JSON in bytes, without white space.
     pub size: u64,
     /// The SHA-256 of its JSON without white space, in hex.
     pub sha256: String,
-    /// The address of the attestation with the data.
+    /// The URL of the attestation with its data.
     pub href: String,
 }
 
-/// Where to go from an attestation.
+/// Links of an attestation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct AttestationLinks {
@@ -116,13 +118,13 @@ pub struct AttestationLinks {
     pub evidence: Option<Link>,
 }
 
-/// A file that came with an attestation.
+/// A file of an attestation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct AttachmentView {
-    /// The name it was sent under, without directories.
+    /// Its file name as sent, without directories.
     pub file_name: String,
-    /// Its media type as sent, else `application/octet-stream`.
+    /// Its media type as sent. Defaults to `application/octet-stream`.
     pub media_type: String,
     /// Its size in bytes.
     pub size: u64,
@@ -198,16 +200,16 @@ impl AttestationView {
 }
 
 impl Attestation {
-    /// The key of the data that this lacks, and their text.
+    /// Returns the key of the data that are missing here, and their text.
     pub(crate) fn omitted_data(&self) -> Option<(&'static str, TextRef)> {
         self.details.data_key().zip(self.data)
     }
 
-    /// The same with the data that are stored apart, for an answer.
+    /// Returns the attestation with its separately stored data, for a response.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] where they are lost or damaged; [`Error::Overloaded`](crate::Error::Overloaded) where there is no
-    /// memory for them.
+    /// [`StoreError::Corrupt`] if the data are lost or damaged;
+    /// [`Error::Overloaded`](crate::Error::Overloaded) if there is no memory for them.
     pub(crate) async fn with_data(mut self, cx: &Context<'_>) -> Result<Self> {
         let Some((_, data)) = self.omitted_data() else { return Ok(self) };
         cx.reserve_for_data(data.size).await?;
@@ -226,7 +228,7 @@ impl Attestation {
     }
 }
 
-/// These attestations, in order, as answers carry them.
+/// Returns these attestations for a response, in order.
 pub(crate) async fn views(attestations: Vec<Attestation>, cx: &Context<'_>) -> Result<Vec<AttestationView>> {
     if attestations.is_empty() {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! Who calls, what for, and with which right.
+//! The caller of an operation, its target, and the caller's permission.
 
 use crate::auth::actor::{Actor, ActorKind, Role, Scope};
 use crate::auth::credentials::KeyHash;
@@ -7,36 +7,37 @@ use crate::id::Id;
 use crate::name::{FlowName, OrgName};
 use crate::operation::Operation;
 
-/// An authenticated caller, made by [`crate::EvidenceService::authenticate`] and
-/// [`crate::Evidence::principal_of_user`] alone; or [nobody](Self::nobody). It may be kept: whether its key still works and what its holder may do
-/// is looked up at each use.
+/// An authenticated caller. Created only by [`crate::EvidenceService::authenticate`] and
+/// [`crate::Evidence::principal_of_user`], or as [nobody](Self::nobody). It may be retained: the validity of
+/// its key and the permissions of its holder are checked at each use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
     pub(crate) actor: Actor,
-    /// The key that was presented; none where a host vouches for a user.
+    /// The key that was presented; `None` if a host authenticated the user.
     pub(crate) key: Option<KeyHash>,
 }
 
 impl Principal {
-    /// Whoever calls an operation of [`Scope::Open`]: no credential is looked at, and no other operation is for them.
+    /// Returns the caller of an operation with [`Scope::Open`], without a credential. It may call no other
+    /// operation.
     pub const fn nobody() -> Self {
         let actor = Actor { id: Id::NONE, name: String::new(), kind: ActorKind::Operator };
         Self { actor, key: None }
     }
 
-    /// Whether it is [nobody](Self::nobody): of every other principal there is a record.
+    /// Returns whether it is [nobody](Self::nobody). Every other principal has a record.
     pub(crate) fn is_nobody(&self) -> bool {
         self.actor.id == Id::NONE
     }
 
-    /// The user or service account.
+    /// Returns the user or service account.
     pub const fn actor(&self) -> &Actor {
         &self.actor
     }
 }
 
-/// What somebody is about to do: an operation, and the organization and the flow that its path names. It is the one
-/// source of both for [`crate::EvidenceService::authorize`], whoever carries the request.
+/// The target of a call: an operation, with the organization and the flow in its path.
+/// [`crate::EvidenceService::authorize`] gets both only from here, whatever the transport.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     operation: &'static str,
@@ -46,16 +47,17 @@ pub struct Target {
 }
 
 impl Target {
-    /// What an operation is about to do, by its own fields.
+    /// Returns the target of an operation, from its fields.
     pub fn of<O: Operation>(operation: &O) -> Self {
         Self::new::<O>(operation.org().cloned(), operation.flow().cloned())
     }
 
-    /// The same by the path's parameters, percent-decoded, before the operation is read from them: for a transport, which
-    /// refuses those who may not before it looks at anything else of a request. What cannot be a flow's name is none.
+    /// Returns the same target from the percent-decoded path parameters, before the operation is parsed. A
+    /// transport can thus refuse unauthorized callers before it processes anything else of a request. A text
+    /// that is not a valid flow name is ignored.
     ///
     /// # Errors
-    /// [`crate::Error::NotFound`] for what cannot be an organization's name.
+    /// [`crate::Error::NotFound`] if the text is not a valid organization name.
     pub fn at<'a, O: Operation>(parameter: impl Fn(&str) -> Option<&'a str>) -> Result<Self> {
         let org = match parameter("org")
             .filter(|_| O::SCOPE != Scope::Authenticated)
@@ -73,57 +75,58 @@ impl Target {
         Self { operation: O::NAME, scope: O::SCOPE, org, flow }
     }
 
-    /// The `operationId`.
+    /// Returns the `operationId`.
     pub const fn operation(&self) -> &'static str {
         self.operation
     }
 
-    /// What the operation asks of its caller.
+    /// Returns the scope that the operation requires.
     pub const fn scope(&self) -> Scope {
         self.scope
     }
 
-    /// The organization.
+    /// Returns the organization.
     pub const fn org(&self) -> Option<&OrgName> {
         self.org.as_ref()
     }
 
-    /// The flow that is read from, where the scope is [`Scope::ReadFlow`].
+    /// Returns the flow to read from, if the scope is [`Scope::ReadFlow`].
     pub const fn flow(&self) -> Option<&FlowName> {
         self.flow.as_ref()
     }
 }
 
-/// A caller's right to one [`Target`], established by [`crate::EvidenceService::authorize`] alone, and good for nothing
-/// else. It is looked up again when it is used and when something is recorded with it.
+/// A caller's permission for one [`Target`]. Created only by [`crate::EvidenceService::authorize`], and valid
+/// for nothing else. It is checked again when it is used and when something is recorded with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
     pub(crate) caller: Principal,
     pub(crate) target: Target,
     pub(crate) org_access: Option<OrgAccess>,
-    /// The organization whose service account the caller is.
+    /// The organization of the calling service account.
     pub(crate) account_org: Option<Id>,
 }
 
 impl Access {
-    /// Who calls.
+    /// Returns the caller.
     pub const fn caller(&self) -> &Principal {
         &self.caller
     }
 
-    /// What for.
+    /// Returns the target.
     pub const fn target(&self) -> &Target {
         &self.target
     }
 
-    /// Where, and with which role; nothing for operations that concern no organization.
+    /// Returns the organization and the caller's role in it; `None` for operations without an organization.
     pub const fn org_access(&self) -> Option<&OrgAccess> {
         self.org_access.as_ref()
     }
 
-    /// Whose share of the compute pool the request uses ([`Compute::on_behalf_of`](crate::compute::Compute::on_behalf_of)):
-    /// the organization's, where the caller has a role there, and else the caller's own. An organization makes as many service
-    /// accounts as it likes: elsewhere they all use its own share. Nothing for nobody.
+    /// Returns the tenant whose share of the compute pool the request uses
+    /// ([`Compute::on_behalf_of`](crate::compute::Compute::on_behalf_of)). It is the organization if the
+    /// caller has a role there, otherwise the caller's own. An organization can create many service accounts:
+    /// elsewhere, all of them use its own share. `None` for nobody.
     pub fn on_behalf_of(&self) -> Option<Id> {
         match &self.org_access {
             Some(OrgAccess { org, role: Some(_), .. }) => Some(*org),
@@ -133,13 +136,13 @@ impl Access {
     }
 }
 
-/// The organization that a request concerns.
+/// The organization of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrgAccess {
     /// The organization's id.
     pub org: Id,
     /// Its name.
     pub name: OrgName,
-    /// The caller's role there; nothing for an outsider who reads a public flow.
+    /// The caller's role in it; `None` for an outsider who reads a public flow.
     pub role: Option<Role>,
 }

@@ -1,26 +1,26 @@
-//! Who does something, and what a role allows.
+//! Actors, and the permissions of roles.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::id::Id;
 
-/// What a user or service account may do in an organization, least first.
+/// The role of a user or service account in an organization, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Reads everything.
+    /// May read everything.
     Reader,
-    /// Also reports environments and keeps service accounts of its own.
+    /// May also report environments, and manage its own service accounts.
     Snapshotter,
-    /// Also writes everything, settings too, but for service accounts that others created.
+    /// May also write everything, including settings, except service accounts created by others.
     Member,
     /// May do everything.
     Admin,
 }
 
 impl std::fmt::Display for Role {
-    /// As the wire has it.
+    /// Writes the role as in requests and responses.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Reader => "reader",
@@ -31,32 +31,34 @@ impl std::fmt::Display for Role {
     }
 }
 
-/// What an operation asks of its caller.
+/// The permission that an operation requires of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// Anybody, without a credential: the operation finds out by itself who calls, as of a webhook whose bytes somebody
-    /// else has signed. It records as whom it names ([`Context::as_service_account`](crate::service::Context),
-    /// [`Context::as_operator`](crate::service::Context)), and not without. Anybody may learn from it whether the
-    /// organization of its path exists. [`Operation::body_limit`](crate::Operation::body_limit) is the only bound on what an unauthenticated
-    /// caller can send, and its body must not be a [`Form`](crate::operation::Form).
+    /// No credential. The operation authenticates the caller itself, for example by the signature of a
+    /// webhook's body. It records as the actor that it names
+    /// ([`Context::as_service_account`](crate::service::Context),
+    /// [`Context::as_operator`](crate::service::Context)), and not without one. Any caller can learn from it
+    /// whether the organization in its path exists. [`Operation::body_limit`](crate::Operation::body_limit)
+    /// is the only limit for unauthenticated callers. The body must not be a
+    /// [`Form`](crate::operation::Form).
     Open,
-    /// Any valid credential. Where the path names an organization, the operation looks by itself whether the caller has a role
-    /// there.
+    /// Any valid credential. If the path names an organization, the operation itself checks whether the
+    /// caller has a role in it.
     Authenticated,
     /// Any role.
     Read,
-    /// Any role, or anybody with a credential when the flow named in the path is public.
+    /// Any role, or any credential if the flow in the path is public.
     ReadFlow,
-    /// A role that may report environments and keep service accounts of its own.
+    /// A role that may report environments and manage its own service accounts.
     Report,
     /// A role that may write.
     Write,
-    /// The role that may do everything. No operation of the API asks for it yet; a host's own may.
+    /// The administrator role. No operation of the API requires it yet; a host's own operations may.
     Admin,
 }
 
 impl Scope {
-    /// The least role that satisfies the scope.
+    /// Returns the least role that satisfies the scope.
     pub const fn least_role(self) -> Role {
         match self {
             Self::Open | Self::Authenticated | Self::Read | Self::ReadFlow => Role::Reader,
@@ -67,18 +69,18 @@ impl Scope {
     }
 }
 
-/// Who did something, as facts remember it.
+/// The user, service account or operator who did something, as recorded in facts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actor {
-    /// The user's or service account's id; zeros for an operator, of whom there is no record.
+    /// The user's or service account's id; zeros for an operator, who has no record.
     pub id: Id,
-    /// Its name, shown wherever people look.
+    /// Its display name.
     pub name: String,
-    /// What it is the name of.
+    /// Its kind.
     pub kind: ActorKind,
 }
 
-/// The kinds of those who do something.
+/// The kinds of actors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ActorKind {
@@ -86,19 +88,19 @@ pub enum ActorKind {
     User,
     /// A program with a role in one organization.
     ServiceAccount,
-    /// Whoever runs the host ([`crate::administration`]). They call no operation and hold no key.
+    /// The operator of the host ([`crate::administration`]). An operator calls no operation and has no key.
     Operator,
 }
 
 impl Actor {
-    /// The operator of this name.
+    /// Returns the operator of this name.
     pub(crate) fn operator(name: &str) -> Self {
         Self { id: Id::NONE, name: name.to_owned(), kind: ActorKind::Operator }
     }
 }
 
 impl std::fmt::Display for Actor {
-    /// `user:jane`, as the ledger's leaves carry it.
+    /// Writes the actor as in the ledger's leaves: `user:jane`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = match self.kind {
             ActorKind::User => "user",

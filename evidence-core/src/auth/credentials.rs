@@ -1,16 +1,16 @@
-//! What callers present, and the form in which API keys are stored.
+//! The credentials of callers, and the stored form of API keys.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::id::Random;
 
-/// What a caller presents.
+/// A credential that a caller presents.
 #[derive(Clone, Copy)]
 pub enum Credential<'a> {
     /// `Authorization: Bearer <key>`.
     Bearer(&'a str),
-    /// `Authorization: Basic <base64 of key:anything>`, already decoded; only some operations accept it.
+    /// `Authorization: Basic <base64 of key:anything>`, already decoded. Only some operations accept it.
     Basic {
         /// The key, sent as the user name.
         key: &'a str,
@@ -18,7 +18,7 @@ pub enum Credential<'a> {
 }
 
 impl<'a> Credential<'a> {
-    /// The API key in it.
+    /// Returns its API key.
     pub const fn key(self) -> &'a str {
         match self {
             Self::Bearer(key) | Self::Basic { key } => key,
@@ -35,8 +35,8 @@ impl std::fmt::Debug for Credential<'_> {
     }
 }
 
-/// An API key as its holder knows it: `ev_`, 43 base62 characters of 256 random bits, six of checksum. Never
-/// stored, never printed by `Debug`.
+/// An API key in plain text: `ev_`, 43 base62 characters of 256 random bits, and a checksum of six. It is
+/// never stored, and never printed by `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey(String);
 
@@ -45,7 +45,7 @@ const PREFIX: &str = "ev_";
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 impl ApiKey {
-    /// A fresh key.
+    /// Generates a new key.
     pub fn generate(random: &dyn Random) -> Self {
         let mut secret = [0; 32];
         random.fill(&mut secret);
@@ -54,17 +54,17 @@ impl ApiKey {
         Self(format!("{PREFIX}{secret}{checksum}"))
     }
 
-    /// A key that a host brings with it; any text will do.
+    /// Returns a key that a host provides. Any text is allowed.
     pub const fn imported(text: String) -> Self {
         Self(text)
     }
 
-    /// The text, to be shown to its holder once.
+    /// Returns the text, to be shown to its holder once.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// What is stored in its place.
+    /// Returns the hash that is stored instead of the key.
     pub fn hash(&self) -> KeyHash {
         KeyHash::of(&self.0)
     }
@@ -76,7 +76,7 @@ impl std::fmt::Debug for ApiKey {
     }
 }
 
-/// `bytes` as a big-endian number in base 62, on exactly `width` digits.
+/// Returns `bytes` as a big-endian number in base 62, with exactly `width` digits.
 fn base62(bytes: &[u8], width: usize) -> String {
     let mut number = bytes.to_vec();
     let mut digits = vec![BASE62[0]; width];
@@ -92,33 +92,33 @@ fn base62(bytes: &[u8], width: usize) -> String {
     digits.into_iter().map(char::from).collect()
 }
 
-/// The SHA-256 of an API key, lower-case hex: what a store holds and looks keys up by.
+/// The SHA-256 of an API key in lower-case hex. Stores hold it and look keys up by it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct KeyHash(String);
 
 impl KeyHash {
-    /// The hash of this key.
+    /// Returns the hash of this key.
     pub fn of(key: &str) -> Self {
         Self(crate::digest::sha256_hex(key.as_bytes()))
     }
 
-    /// The hash a store holds.
+    /// Wraps a stored hash.
     pub const fn stored(hex: String) -> Self {
         Self(hex)
     }
 
-    /// The hex digits.
+    /// Returns the hex digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Its own digest, which may appear in the ledger: nothing usable leaves with it.
+    /// Returns the digest of the hash. The ledger may contain it, because it cannot be used to authenticate.
     pub fn fingerprint(&self) -> String {
         crate::digest::sha256_hex(self.0.as_bytes())
     }
 
-    /// Equality in constant time.
+    /// Compares in constant time.
     pub fn matches(&self, other: &Self) -> bool {
         subtle::ConstantTimeEq::ct_eq(self.0.as_bytes(), other.0.as_bytes()).into()
     }

@@ -1,4 +1,4 @@
-//! Who calls and what they may do: API keys, principals, roles and scopes (specification, Authentication).
+//! Authentication and authorization: API keys, principals, roles and scopes (specification, Authentication).
 
 pub(crate) mod access;
 pub(crate) mod actor;

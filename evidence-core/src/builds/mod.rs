@@ -1,4 +1,5 @@
-//! Builds: the first report of each artifact in an organization. Whoever reports the same content again has built nothing.
+//! Builds: the first report of each artifact in an organization. A later report of the same content is not a
+//! build.
 
 pub(crate) mod operations;
 pub(crate) mod store;

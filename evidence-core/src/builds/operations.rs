@@ -1,4 +1,4 @@
-//! The operations on builds.
+//! Operations on builds.
 
 use std::collections::BTreeMap;
 
@@ -23,36 +23,38 @@ use crate::store::batch::distinct;
 use crate::time::{Seconds, SentSeconds, Timestamp};
 use crate::trails::store::TrailLabel;
 
-/// Lists the builds of an organization, or of a repo, in a window of time, newest first, in the order of the ledger, a page
-/// at a time. A build is the first report of an artifact: the same content reported again is none.
+/// Lists the builds of an organization or a repo in a time window, newest first in the order of the ledger,
+/// one page at a time. A build is the first report of an artifact; a later report of the same content is not
+/// a build.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListBuilds {
     /// The organization's name.
     pub org: OrgName,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Builds a page: 15 when left out. With 0 they are counted and none is shown.
+    /// Builds per page. Defaults to 15. With 0, returns the counts only.
     pub per_page: Option<PerPage<50, 0>>,
-    /// Narrows the list to the repos with this id at their host, of more than a thousand to the first. A `repo_inner_id`
-    /// goes before it.
+    /// Returns only builds of repos with this id at their host; at most the first thousand repos.
+    /// `repo_inner_id` takes precedence.
     pub repo_id: Option<ShortText>,
-    /// Narrows the list to the repos of this name, of more than a thousand to the first. Either id goes before it.
+    /// Returns only builds of repos of this name; at most the first thousand repos. Either id takes
+    /// precedence.
     pub repo_name: Option<ShortText>,
-    /// Narrows the list to the repo with this id here.
+    /// Returns only builds of the repo with this id in this API.
     pub repo_inner_id: Option<ShortText>,
-    /// Recorded then or later, in epoch seconds: 28 days before `end_ts` when left out.
+    /// The start of the range, inclusive, in epoch seconds. Defaults to 28 days before `end_ts`.
     pub start_ts: Option<SentSeconds>,
-    /// Recorded then or before, in epoch seconds: now when left out.
+    /// The end of the range, inclusive, in epoch seconds. Defaults to now.
     pub end_ts: Option<SentSeconds>,
 }
 
-/// Builds a page when the caller does not say.
+/// The default number of builds on a page.
 const PER_PAGE: u64 = 15;
 
-/// How long a window is when the caller does not say, in microseconds.
+/// The default length of a window, in microseconds.
 const WINDOW: i64 = 28 * 24 * 60 * 60 * 1_000_000;
 
-/// The builds of the repos that a caller chose in the window that they gave.
+/// Returns the filter for the selected repos and the given window.
 async fn filter(
     repo: RepoChoice<'_>,
     start: Option<SentSeconds>,
@@ -104,7 +106,8 @@ impl ListBuilds {
     }
 }
 
-/// These builds, in order, as answers carry them. One whose flow cannot be read is left out, as any list does.
+/// Returns these builds for a response, in order. A build whose flow cannot be read is left out, as in every
+/// list.
 async fn views(builds: Vec<Build>, cx: &Context<'_>) -> Result<Vec<BuildView>> {
     let (store, org) = (cx.store(), cx.org()?);
     let flows = distinct(builds.iter().map(|build| build.flow));
@@ -141,26 +144,26 @@ async fn views(builds: Vec<Build>, cx: &Context<'_>) -> Result<Vec<BuildView>> {
     Ok(builds.into_iter().filter_map(view).collect())
 }
 
-/// Tells when an organization, or a repo, built something in a window of time: one instant a build, for callers to gather
-/// by day or week. A build is the first report of an artifact: the same content reported again is none.
+/// Gets the times of the builds of an organization or a repo in a time window, for aggregation by day or
+/// week. A build is the first report of an artifact; a later report of the same content is not a build.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetBuildStatistics {
     /// The organization's name.
     pub org: OrgName,
-    /// Narrows the builds to the repos with this id at their host, of more than a thousand to the first. A `repo_inner_id`
-    /// goes before it.
+    /// Considers only repos with this id at their host; at most the first thousand. `repo_inner_id` takes
+    /// precedence.
     pub repo_id: Option<ShortText>,
-    /// Narrows the builds to the repos of this name, of more than a thousand to the first. Either id goes before it.
+    /// Considers only repos of this name; at most the first thousand. Either id takes precedence.
     pub repo_name: Option<ShortText>,
-    /// Narrows the builds to the repo with this id here.
+    /// Considers only the repo with this id in this API.
     pub repo_inner_id: Option<ShortText>,
-    /// Recorded then or later, in epoch seconds: 28 days before `end_ts` when left out.
+    /// The start of the range, inclusive, in epoch seconds. Defaults to 28 days before `end_ts`.
     pub start_ts: Option<SentSeconds>,
-    /// Recorded then or before, in epoch seconds: now when left out.
+    /// The end of the range, inclusive, in epoch seconds. Defaults to now.
     pub end_ts: Option<SentSeconds>,
 }
 
-/// More times are not listed.
+/// The most times in a response.
 const MAX_TIMES: u64 = 100_000;
 
 impl Operation for GetBuildStatistics {

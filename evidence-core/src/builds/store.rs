@@ -1,4 +1,4 @@
-//! What a store answers about builds.
+//! The queries about builds that a store answers.
 
 use async_trait::async_trait;
 
@@ -15,32 +15,34 @@ pub struct Build {
     pub report: Id,
     /// The flow it was reported to.
     pub flow: Id,
-    /// The trail it was reported to; none for a report to a flow as a whole.
+    /// The trail it was reported to; `None` for a report to a flow as a whole.
     pub trail: Option<Id>,
     /// The SHA-256 of the content.
     pub fingerprint: Fingerprint,
-    /// The repo that the report names. Later reports of the artifact do not change whose build it is.
+    /// The repo that the report names, if any. Later reports of the artifact do not change it.
     pub repo: Option<Id>,
-    /// When it was recorded: the time of its entry, which no later entry's is before.
+    /// When it was recorded: the time of its ledger entry. No later entry has an earlier time.
     pub at: Timestamp,
 }
 
-/// How builds are narrowed; everything given must match.
+/// A filter for builds. All given conditions must match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuildFilter {
-    /// Of one of these repos.
+    /// From one of these repos.
     pub repos: Option<Vec<Id>>,
-    /// Recorded then or later.
+    /// Recorded at this time or later.
     pub from: Timestamp,
-    /// Recorded then or before.
+    /// Recorded at this time or before.
     pub to: Timestamp,
 }
 
 /// Queries about builds.
 #[async_trait]
 pub trait BuildStore: Send + Sync {
-    /// The builds that the filter admits, newest (by ledger index) first: a page, and the total.
+    /// Returns one page of the builds that match the filter, and their total. The order is newest first by
+    /// ledger index.
     async fn builds(&self, org: Id, filter: &BuildFilter, request: PageRequest) -> StoreResult<Page<Build>>;
-    /// When the builds of the same list were recorded, newest first: the first `limit`, and the total.
+    /// Returns when the builds of the same list were recorded, newest first: the first `limit`, and the
+    /// total.
     async fn build_times(&self, org: Id, filter: &BuildFilter, limit: u64) -> StoreResult<Page<Timestamp>>;
 }

@@ -1,4 +1,4 @@
-//! Builds as answers carry them.
+//! Builds in responses.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -22,22 +22,22 @@ pub struct BuildView {
     pub fingerprint: Fingerprint,
     /// The flow it was reported to.
     pub flow_name: String,
-    /// The trail it was reported to; `""` for a report to a flow as a whole.
+    /// The name of the trail that it was reported to; `""` for a report to a flow as a whole.
     pub trail_name: String,
-    /// The repo that it was reported from; null where the report names none.
+    /// The repo that it was reported from; null if the report names none.
     pub repo_info: Option<BuildRepo>,
-    /// Where to go from here.
+    /// Links to related resources.
     pub _links: BuildLinks,
 }
 
-/// The repo of a build, as the newest reports describe it.
+/// The repo of a build, as described by its newest reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "BuildRepoInfo")]
 #[non_exhaustive]
 pub struct BuildRepo {
     /// Its name, with its owner: `owner/repo`.
     pub name: String,
-    /// Its id at the host; `""` where that was not reported.
+    /// Its id at the host; `""` if not reported.
     pub repo_id: String,
 }
 
@@ -50,7 +50,7 @@ impl From<&Repo> for BuildRepo {
     }
 }
 
-/// Where to go from a build.
+/// Links of a build.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct BuildLinks {
@@ -60,7 +60,7 @@ pub struct BuildLinks {
     pub html: Link,
 }
 
-/// A page of builds; no other property is present.
+/// A page of builds. No other property is present.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "BuildListResponse", deny_unknown_fields)]
 #[non_exhaustive]
@@ -69,9 +69,9 @@ pub struct BuildList {
     pub _links: PageLinks,
     /// This page's number, from 1.
     pub page: u64,
-    /// Builds a page, as asked.
+    /// Builds per page, as requested.
     pub per_page: u64,
-    /// Number of pages; 0 where a page has no builds.
+    /// The number of pages; 0 if `per_page` is 0.
     pub total_pages: u64,
     /// Number of builds on all pages.
     pub total_count: u64,
@@ -79,18 +79,18 @@ pub struct BuildList {
     pub builds: Vec<BuildView>,
 }
 
-/// How often something was built.
+/// The builds in a time window.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct BuildStatistics {
-    /// Where the window begins, in epoch seconds.
+    /// The start of the window, in epoch seconds.
     pub start_ts: Seconds,
-    /// Where it ends, in epoch seconds.
+    /// The end of the window, in epoch seconds.
     pub end_ts: Seconds,
     /// Number of builds in the window.
     pub count: u64,
-    /// When each was recorded, in epoch seconds, newest first; at most 100,000.
-    // Last, for they are written while they are sent.
+    /// When each build was recorded, in epoch seconds, newest first; at most 100,000.
+    // The last field, because the times are streamed.
     pub built_at: Vec<Seconds>,
 }
 

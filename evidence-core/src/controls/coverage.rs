@@ -1,4 +1,4 @@
-//! The coverage of a control: in which environments a policy asks for decisions about it.
+//! The coverage of a control: the environments in which a policy requires decisions about it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,39 +18,39 @@ use crate::page::{Listed, Page, PageLinks, PageNumber, PerPage};
 use crate::service::Context;
 use crate::store::batch::distinct;
 
-/// Tells which environments a control covers: those with an attached policy whose latest version asks for decisions about
-/// the control (`for_control`), whether what runs there has them or not. Logical and archived environments do not count. The
-/// environments are listed by name, a page at a time. Of more than a thousand environments the first thousand by name count,
-/// and of more than a thousand policies that are attached to these the oldest thousand.
+/// Gets the environments that a control covers: those with an attached policy whose latest version requires
+/// decisions about the control (`for_control`), whether or not their artifacts have them. Logical and
+/// archived environments do not count. The environments are sorted by name, one page at a time. Only the
+/// first thousand environments by name count, and only the oldest thousand policies attached to these.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetControlCoverage {
     /// The organization's name.
     pub org: OrgName,
     /// The control's identifier.
     pub identifier: ControlIdentifier,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Environments a page: 15 when left out.
+    /// Environments per page. Defaults to 15.
     pub per_page: Option<PerPage<100>>,
-    /// A substring of the environment's name, whatever its case.
+    /// A substring of the environment's name, case-insensitive.
     pub search: Option<ShortText>,
-    /// Whether to list the environments that are covered, or those that are not; all of them when left out.
+    /// Returns only covered environments, or only others. Without it, returns both.
     pub covered: Option<bool>,
 }
 
-/// Which environments a control covers, and a page of them.
+/// The coverage of a control, with a page of environments.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ControlCoverage {
-    /// Number of environments, whichever are listed.
+    /// The number of environments, regardless of filters.
     pub total: u64,
-    /// How many of them are covered.
+    /// The number of covered environments.
     pub covered: u64,
-    /// How many of a hundred are covered; 0 where there are none.
+    /// The percentage of covered environments; 0 if there are no environments.
     pub coverage_percent: f64,
     /// This page's number, from 1.
     pub page: u64,
-    /// Environments a page, as asked.
+    /// Environments per page, as requested.
     pub per_page: u64,
     /// Number of pages.
     pub total_pages: u64,
@@ -70,16 +70,16 @@ impl Envelope<EnvironmentCoverage> for ControlCoverage {
     }
 }
 
-/// Whether a control covers an environment.
+/// The coverage of an environment by a control.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct EnvironmentCoverage {
     /// The environment's name.
     pub name: EnvironmentName,
-    /// What it is.
+    /// Its kind.
     #[serde(rename = "type")]
     pub kind: EnvironmentKind,
-    /// Whether an attached policy asks for decisions about the control.
+    /// Whether an attached policy requires decisions about the control.
     pub covered: bool,
     /// The names of those policies, sorted.
     pub policies: Vec<PolicyName>,
@@ -137,7 +137,7 @@ impl Operation for GetControlCoverage {
 }
 
 impl GetControlCoverage {
-    /// The parameters that narrow, for the links to other pages.
+    /// Returns the filter parameters, for links to other pages.
     fn query(&self) -> impl Iterator<Item = (&str, &str)> {
         let texts = [
             ("search", self.search.as_deref()),
@@ -147,13 +147,13 @@ impl GetControlCoverage {
     }
 }
 
-/// More environments do not count, for each page reads them all.
+/// The most environments that count. Each page reads all of them.
 const MAX_ENVIRONMENTS: usize = 1_000;
 
-/// More policies are not looked at.
+/// The most policies that are examined.
 const MAX_POLICIES: usize = 1_000;
 
-/// What coverage depends on of an environment.
+/// The parts of an environment that coverage depends on.
 struct Attached {
     name: EnvironmentName,
     kind: EnvironmentKind,
@@ -161,7 +161,7 @@ struct Attached {
 }
 
 impl Attached {
-    /// `asking` has the names of the policies that ask for decisions about the control.
+    /// Returns the coverage. `asking` has the names of the policies that require decisions about the control.
     fn coverage(self, asking: &BTreeMap<Id, PolicyName>) -> EnvironmentCoverage {
         let Self { name, kind, policies } = self;
         let policies: BTreeSet<_> = policies.iter().filter_map(|policy| asking.get(policy)).collect();
@@ -170,7 +170,8 @@ impl Attached {
     }
 }
 
-/// The physical ones of the first `most` environments of the organization, by name; their records are read some at a time.
+/// Returns the physical ones of the organization's first `most` environments by name. Reads their records in
+/// batches.
 async fn physical_environments(most: usize, cx: &Context<'_>) -> Result<Vec<Attached>> {
     let (store, org) = (cx.store(), cx.org()?);
     let mut listed = store.environments_listed(org).await?;
@@ -188,7 +189,7 @@ async fn physical_environments(most: usize, cx: &Context<'_>) -> Result<Vec<Atta
     Ok(environments)
 }
 
-/// The names of the policies whose latest versions ask for decisions about the control, sorted.
+/// Returns the names of the policies whose latest versions require decisions about the control, sorted.
 pub(super) async fn policies_referencing(
     control: &ControlIdentifier,
     cx: &Context<'_>,
@@ -201,11 +202,11 @@ pub(super) async fn policies_referencing(
     Ok(names)
 }
 
-/// More records of policies are not read at once.
+/// The most policy records that are read at once.
 const POLICIES: usize = 64;
 
-/// The names of those of these policies whose latest versions ask for decisions about the control; a version that cannot be
-/// read asks for nothing.
+/// Returns the names of those of these policies whose latest versions require decisions about the control. A
+/// version that cannot be read requires nothing.
 async fn policies_asking_for(
     control: &ControlIdentifier,
     policies: &[Id],

@@ -1,4 +1,4 @@
-//! Decisions about a control: attestations that say whether what it demands was done.
+//! Decisions about a control: attestations of whether its requirements are met.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,29 +28,29 @@ use crate::time::{Seconds, SentSeconds};
 use crate::trails::evaluation::evaluated;
 use crate::trails::store::TrailContents;
 
-/// Lists the decisions about a control in the order in which they were recorded, newest first unless asked otherwise, a page
-/// at a time. Those that were recorded before there was such a control are among them.
+/// Lists the decisions about a control in the order in which they were recorded, newest first by default, one
+/// page at a time. Includes decisions that were recorded before the control existed.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListControlDecisions {
     /// The organization's name.
     pub org: OrgName,
     /// The control's identifier.
     pub identifier: ControlIdentifier,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Decisions a page: 15 when left out.
+    /// Decisions per page. Defaults to 15.
     pub per_page: Option<PerPage<100>>,
-    /// Whether to list those that are compliant, or those that are not, as they were decided: superseded ones, too. All of them
-    /// when left out.
+    /// Returns only compliant or only non-compliant decisions, by their own verdict, superseded ones
+    /// included. Without it, returns both.
     pub is_compliant: Option<bool>,
-    /// Lists those that were recorded then or later, in epoch seconds.
+    /// Returns only decisions recorded at this time or later, in epoch seconds.
     pub from_timestamp: Option<SentSeconds>,
-    /// Lists those that were recorded then or before, in epoch seconds.
+    /// Returns only decisions recorded at this time or before, in epoch seconds.
     pub to_timestamp: Option<SentSeconds>,
-    /// The id of a flow in which they were recorded; repeatable, any may match. A flow that does not exist is 404.
+    /// The id of a flow. Repeatable; any may match. A flow that does not exist is 404.
     #[serde(default)]
     pub flow_id: List<ShortText>,
-    /// By time: `desc` (when left out) or `asc`.
+    /// The order by time: `desc` (the default) or `asc`.
     pub sort_direction: Option<SortDirection>,
 }
 
@@ -58,23 +58,25 @@ pub struct ListControlDecisions {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ControlDecisionSummary {
-    /// Its id, which is that of the attestation.
+    /// Its id, which is the id of the attestation.
     pub decision_id: Id,
     /// The name of the attestation.
     pub attestation_name: AttestationName,
-    /// Whether what the control demands was done, as it was decided. It counts only where `superseded` is false.
+    /// The verdict of the decision: whether the requirements of the control are met. It counts only if
+    /// `superseded` is false.
     pub is_compliant: bool,
-    /// Whether the decision no longer counts in its trail: a newer attestation of its name superseded it, also an override, or
-    /// one that is no decision.
+    /// Whether a newer attestation of its name superseded the decision in its trail, so that it no longer counts. The
+    /// newer one may be an override, or an attestation of another type.
     pub superseded: bool,
-    /// Who overrode the decision in its trail and why: `overridden by NAME: REASON`. Absent where no override replaces it.
+    /// The author and the reason of the override in its trail: `overridden by NAME: REASON`. Absent without
+    /// an override.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub override_info: Option<String>,
-    /// The number of the control's latest version when it was decided; null where there was no such control.
+    /// The number of the control's latest version at the time of the decision; null without such a control.
     pub control_version: Option<u64>,
     /// When it was recorded, in epoch seconds.
     pub created_at: Seconds,
-    /// Who reported it: the name of a user or service account.
+    /// The name of the user or service account that reported it.
     pub created_by: String,
     /// The id of the flow.
     pub flow_id: Id,
@@ -82,11 +84,11 @@ pub struct ControlDecisionSummary {
     pub flow_name: FlowName,
     /// The trail it was reported to.
     pub trail_name: TrailName,
-    /// The template's name of the artifact that it is about; null where it is about the trail, or about an artifact that has
-    /// no such name.
+    /// The template name of the artifact that it is about. Null if it is about the trail, or about an
+    /// artifact without such a name.
     pub artifact_name: Option<String>,
-    /// The SHA-256 of the artifact that it is about; null where it is about the trail, or about an artifact that was not
-    /// reported yet.
+    /// The SHA-256 of the artifact that it is about. Null if it is about the trail, or about an artifact that
+    /// was not reported yet.
     pub artifact_fingerprint: Option<Fingerprint>,
 }
 
@@ -94,7 +96,7 @@ pub struct ControlDecisionSummary {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ControlDecision {
-    /// What lists show of it, too.
+    /// The keys that lists show too.
     #[serde(flatten)]
     pub summary: ControlDecisionSummary,
     /// The attestation.
@@ -107,7 +109,7 @@ pub struct ControlDecision {
 pub struct ControlDecisionList {
     /// This page's number, from 1.
     pub page: u64,
-    /// Decisions a page, as asked.
+    /// Decisions per page, as requested.
     pub per_page: u64,
     /// Number of pages.
     pub total_pages: u64,
@@ -179,7 +181,7 @@ impl ListControlDecisions {
         })
     }
 
-    /// The parameters that narrow and sort, for the links to other pages.
+    /// Returns the filter and sort parameters, for links to other pages.
     fn query(&self) -> Vec<(&'static str, String)> {
         let seconds = |at: SentSeconds| at.0.decimal();
         let given = [
@@ -241,12 +243,12 @@ struct Around {
     standing: Standing,
 }
 
-/// Where some decisions stand in their trails, by their ids.
+/// The standing of some decisions in their trails, by id.
 #[derive(Default)]
 struct Standing {
-    /// Those whose verdicts count. One whose trail cannot be read is not among them.
+    /// The decisions whose verdicts count. Decisions in unreadable trails are not included.
     deciding: BTreeSet<String>,
-    /// Who overrode one and why.
+    /// The author and the reason of each override.
     overridden: BTreeMap<String, String>,
 }
 
@@ -286,7 +288,7 @@ impl Around {
         Ok(Self { flows, trails, standing: standing(decisions, cx).await? })
     }
 
-    /// Nothing where its flow or its trail cannot be read.
+    /// Returns the summary; `None` if its flow or its trail cannot be read.
     fn summary(&self, decision: DecisionRow) -> Option<ControlDecisionSummary> {
         let DecisionRow { id, flow, trail, name, is_compliant, control_version, binding, at, by } = decision;
         let (artifact_name, artifact_fingerprint) = match binding {

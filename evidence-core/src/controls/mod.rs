@@ -1,5 +1,5 @@
-//! Controls: what an organization demands of its software and of how that is made, under identifiers that stay, each with
-//! the versions that it has had. A control is archived, never deleted.
+//! Controls: requirements of an organization for its software and its development. Each has a permanent
+//! identifier and all its versions. A control can be archived, but not deleted.
 
 pub(crate) mod coverage;
 pub(crate) mod decisions;

@@ -28,38 +28,39 @@ use crate::store::error::StoreError;
 use crate::tags::operations::list_choices;
 use crate::tags::record::{TagChoice, TagFilter, TaggedKind, Tags};
 
-/// Identifiers that nobody could ask for by a path: a literal one would shadow the first, and clients resolve the others.
+/// Identifiers that cannot be used in a path. A literal path would shadow the first, and clients resolve the
+/// others.
 const RESERVED: [&str; 3] = ["tags", ".", ".."];
 
-/// Controls or versions a page when the caller does not say.
+/// The default number of controls or versions on a page.
 pub(super) const PER_PAGE: u64 = 15;
 
 impl Context<'_> {
-    /// The control of this identifier, or [`Error::NotFound`].
+    /// Returns the control of this identifier, or [`Error::NotFound`].
     pub(crate) async fn control(&self, identifier: &ControlIdentifier) -> Result<Current<Control>> {
         let control = self.store().control(self.org()?, identifier.as_str()).await?;
         Ok(control.ok_or_else(|| self.missing(Resource::Control, identifier.as_str()))?)
     }
 }
 
-/// Lists the controls of an organization by name, a page at a time: those that are not archived, or the archived ones
-/// alone.
+/// Lists the controls of an organization, sorted by name, one page at a time: either those that are not
+/// archived, or only archived ones.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListControls {
     /// The organization's name.
     pub org: OrgName,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Controls a page: 15 when left out.
+    /// Controls per page. Defaults to 15.
     pub per_page: Option<PerPage<100>>,
-    /// By name: `asc` (when left out) or `desc`.
+    /// The order by name: `asc` (the default) or `desc`.
     pub sort_direction: Option<SortDirection>,
-    /// A substring of the name or of the identifier, whatever its case.
+    /// A substring of the name or of the identifier, case-insensitive.
     pub search: Option<ShortText>,
-    /// `key` or `key:value`; repeatable, all must match.
+    /// `key` or `key:value`. Repeatable; all must match.
     #[serde(default)]
     pub tag: List<TagText>,
-    /// Whether to list the archived controls in place of the others: false when left out.
+    /// Whether to list archived controls instead of the others. Defaults to false.
     pub archived: Option<bool>,
 }
 
@@ -100,7 +101,7 @@ impl ListControls {
         }
     }
 
-    /// The parameters that narrow and sort, for the links to other pages.
+    /// Returns the filter and sort parameters, for links to other pages.
     fn query(&self) -> impl Iterator<Item = (&str, &str)> {
         let texts = [
             ("sort_direction", self.sort_direction.map(SortDirection::as_str)),
@@ -112,26 +113,26 @@ impl ListControls {
     }
 }
 
-/// Creates a control. An identifier that a control has already, archived or not, is 409, and nothing changes. `tags`, `.`
-/// and `..` are no identifiers: paths could not name them.
+/// Creates a control. If a control, archived or not, already has the identifier, the response is 409 and
+/// nothing changes. `tags`, `.` and `..` are not valid identifiers, because paths could not contain them.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PostControl {
     /// The organization's name.
     pub org: OrgName,
 }
 
-/// What a control is created with.
+/// The document that creates a control.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ControlPostInput")]
 pub struct ControlInput {
-    /// What it will be found by, unique in the organization. It never changes.
+    /// Its identifier, unique in the organization. It never changes.
     pub identifier: ControlIdentifier,
-    /// What it is called.
+    /// Its name.
     pub name: ShortText,
-    /// What it demands.
+    /// Its requirements.
     pub description: Option<Description>,
-    /// Where to read more: what each link is called, and its address.
+    /// Links to further reading: label to URL.
     pub links: Option<ControlLinks>,
 }
 
@@ -154,12 +155,12 @@ impl Operation for PostControl {
             let text = format!("'{}' is a reserved word of the API", input.identifier);
             return Err(Error::invalid("identifier", text));
         }
-        // Policies ask for no control that is not there.
+        // No policy can refer to a control that does not exist yet.
         Ok(Created(ControlView::new(cx.retry(|| create(&input, cx)).await?, Vec::new())))
     }
 }
 
-/// Links as they are recorded.
+/// Converts links to their recorded form.
 fn texts(links: &ControlLinks) -> BTreeMap<String, String> {
     links.0.iter().map(|(label, address)| (label.to_string(), address.to_string())).collect()
 }
@@ -189,8 +190,8 @@ async fn create(input: &ControlInput, cx: &Context<'_>) -> Result<Control> {
     Ok(control)
 }
 
-/// Lists the tags that controls of an organization have, archived ones too: each key with each of its values once, by key
-/// and value, for lists to be narrowed by.
+/// Lists the tags of an organization's controls, archived ones included, for use as filters. Each key has
+/// each of its values once, sorted by key and value.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListControlTags {
     /// The organization's name.
@@ -242,8 +243,9 @@ impl Operation for GetControl {
     }
 }
 
-/// Changes the name, the description or the links of a control, which makes a new version of it. What is left out or
-/// null stays; links that are sent replace all that there were. What changes nothing makes no version.
+/// Changes the name, the description or the links of a control, which creates a new version. Fields that are
+/// left out or null keep their values; links replace all previous links. A request that changes nothing
+/// creates no version.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PutControl {
     /// The organization's name.
@@ -252,17 +254,16 @@ pub struct PutControl {
     pub identifier: ControlIdentifier,
 }
 
-/// What of a control changes.
+/// The document that changes a control.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ControlPutInput")]
 pub struct ControlChanges {
-    /// What it is called; null or left out, that stays.
+    /// Its name. Null or left out keeps the present one.
     pub name: Option<ShortText>,
-    /// What it demands; null or left out, that stays.
+    /// Its requirements. Null or left out keeps the present ones.
     pub description: Option<Description>,
-    /// Where to read more: what each link is called, and its address. They replace all that there were; null or left out,
-    /// those stay.
+    /// Links to further reading: label to URL. They replace all previous links. Null or left out keeps these.
     pub links: Option<ControlLinks>,
 }
 
@@ -302,7 +303,8 @@ impl Operation for PutControl {
     }
 }
 
-/// Makes a new version of the control, with this status, and records it as this fact; unless `change` changes nothing.
+/// Creates a new version of the control with this status, and records it as this fact, unless `change`
+/// changes nothing.
 async fn change_control(
     identifier: &ControlIdentifier,
     change: impl Fn(&Control) -> Control,
@@ -324,14 +326,14 @@ async fn change_control(
     shown(cx.retry_in_turn(Key::Control(identifier.clone()), attempt).await?, cx).await
 }
 
-/// The control with the policies that ask for decisions about it.
+/// Returns the control, with the policies that require decisions about it.
 async fn shown(control: Control, cx: &Context<'_>) -> Result<Json<ControlView>> {
     let policies = policies_referencing(&control.identifier, cx).await?;
     Ok(Json(ControlView::new(control, policies)))
 }
 
-/// Archives a control, which makes a new version of it: lists leave it out, and its identifier stays taken. One that is
-/// archived already stays as it is.
+/// Archives a control, which creates a new version. Lists leave it out, and its identifier stays in use.
+/// Archiving an archived control changes nothing.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ArchiveControl {
     /// The organization's name.
@@ -360,7 +362,8 @@ impl Operation for ArchiveControl {
     }
 }
 
-/// Brings a control back from the archive, which makes a new version of it. One that is not archived stays as it is.
+/// Restores an archived control, which creates a new version. Restoring a control that is not archived
+/// changes nothing.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct UnarchiveControl {
     /// The organization's name.
@@ -389,18 +392,18 @@ impl Operation for UnarchiveControl {
     }
 }
 
-/// Lists the versions of a control, newest first unless asked otherwise, a page at a time.
+/// Lists the versions of a control, newest first by default, one page at a time.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListControlVersions {
     /// The organization's name.
     pub org: OrgName,
     /// The control's identifier.
     pub identifier: ControlIdentifier,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Versions a page: 15 when left out.
+    /// Versions per page. Defaults to 15.
     pub per_page: Option<PerPage<100>>,
-    /// By number: `desc` (when left out) or `asc`.
+    /// The order by number: `desc` (the default) or `asc`.
     pub sort_direction: Option<SortDirection>,
 }
 
@@ -443,7 +446,7 @@ impl Operation for ListControlVersions {
 }
 
 impl ListControlVersions {
-    /// The versions of the page: there is one of each number.
+    /// Returns the versions of the page. Version numbers have no gaps.
     fn keys(&self, control: &Control, page: PageNumber, per_page: u64) -> Vec<VersionKey> {
         let request = page.request(per_page);
         let before = request.offset.min(control.version);

@@ -1,4 +1,4 @@
-//! Controls and their versions as they are recorded.
+//! The recorded form of controls and their versions.
 
 use std::collections::BTreeMap;
 
@@ -13,64 +13,64 @@ use crate::name::ControlIdentifier;
 use crate::tags::record::Tags;
 use crate::time::Timestamp;
 
-/// Links of a control as they are sent: what each is called, and its address; at most 100.
+/// The links of a control as sent: label to URL; at most 100.
 pub type ControlLinks = Dictionary<ShortText, Address, 100>;
 
-/// A control as it is recorded; its versions are records of their own.
+/// A control as recorded. Its versions are separate records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Control {
     /// Its id.
     pub id: Id,
-    /// What it is found by, unique in the organization; it never changes.
+    /// Its identifier, unique in the organization. It never changes.
     pub identifier: ControlIdentifier,
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What it demands.
+    /// Its requirements.
     pub description: String,
-    /// Where to read more: what each link is called, and its address.
+    /// Links to further reading: label to URL.
     pub links: BTreeMap<String, String>,
     /// The number of its latest version, from 1.
     pub version: u64,
     /// Whether it is archived.
     pub archived: bool,
-    /// Its tags, of which versions say nothing.
+    /// Its tags. They are not part of versions.
     pub tags: Tags,
     /// When it was created.
     pub created_at: Timestamp,
-    /// By whom.
+    /// The user or service account that created it.
     pub created_by: Actor,
     /// When its latest version was made.
     pub last_modified_at: Timestamp,
-    /// What a newer version of the program recorded beside.
+    /// Fields that a newer version of the program recorded.
     #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }
 
 keep_unknown_fields!(Control);
 
-/// One immutable version of a control: what it said from then on.
+/// An immutable version of a control.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlVersion {
     /// The control.
     pub control: Id,
     /// Its number, from 1.
     pub version: u64,
-    /// What the control was called.
+    /// The control's name.
     pub name: String,
-    /// What it demanded.
+    /// The control's requirements.
     pub description: String,
-    /// Where to read more: what each link was called, and its address.
+    /// Links to further reading: label to URL.
     pub links: BTreeMap<String, String>,
-    /// What made it.
+    /// The change that created it.
     pub status: ControlStatus,
     /// When it was made.
     pub at: Timestamp,
-    /// By whom.
+    /// The user or service account that made it.
     pub by: Actor,
 }
 
-/// What made a version of a control.
+/// The change that created a version of a control.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -81,16 +81,16 @@ pub enum ControlStatus {
     Edited,
     /// It was archived.
     Archived,
-    /// It was brought back from the archive.
+    /// It was restored.
     Unarchived,
-    /// What a newer version of the program recorded.
+    /// A status recorded by a newer version of the program.
     #[serde(untagged)]
     #[schemars(skip)]
     Other(String),
 }
 
 impl Control {
-    /// The version that the control has now come to.
+    /// Returns the control's present state as a version.
     pub(super) fn latest(&self, status: ControlStatus, by: Actor) -> ControlVersion {
         ControlVersion {
             control: self.id,

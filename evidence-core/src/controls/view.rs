@@ -1,4 +1,4 @@
-//! Controls and their versions as answers carry them.
+//! Controls and their versions in responses.
 
 use std::collections::BTreeMap;
 
@@ -21,19 +21,19 @@ use crate::time::Seconds;
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ControlSummary {
-    /// What it is found by, unique in the organization; it never changes.
+    /// Its identifier, unique in the organization. It never changes.
     pub identifier: ControlIdentifier,
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What it demands; empty where nothing was said.
+    /// Its requirements; empty if not given.
     pub description: String,
-    /// Where to read more: what each link is called, and its address.
+    /// Links to further reading: label to URL.
     pub links: BTreeMap<String, String>,
     /// The number of its latest version, from 1.
     pub version: u64,
     /// When it was created, in epoch seconds.
     pub created_at: Seconds,
-    /// Who created it: the name of a user or service account.
+    /// The name of the user or service account that created it.
     pub created_by: String,
     /// Its tags: key to value.
     pub tags: Tags,
@@ -56,18 +56,18 @@ impl From<Control> for ControlSummary {
     }
 }
 
-/// A control: what an organization demands of its software and of how that is made.
+/// A control: a requirement of an organization for its software and its development.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Control")]
 #[non_exhaustive]
 pub struct ControlView {
-    /// What lists show of it, too.
+    /// The keys that lists show too.
     #[serde(flatten)]
     pub summary: ControlSummary,
-    /// Whether it is archived: lists leave archived controls out unless they are asked for.
+    /// Whether it is archived. Lists leave archived controls out by default.
     pub archived: bool,
-    /// The names of the policies whose latest versions ask for decisions about it (`for_control`), attached or not, sorted.
-    /// Of more than a thousand policies the oldest thousand count.
+    /// The names of the policies whose latest versions require decisions about it (`for_control`), attached
+    /// or not, sorted. Only the oldest thousand policies count.
     pub policies_referencing: Vec<PolicyName>,
 }
 
@@ -83,7 +83,7 @@ impl ControlView {
 pub struct ControlList {
     /// This page's number, from 1.
     pub page: u64,
-    /// Controls a page, as asked.
+    /// Controls per page, as requested.
     pub per_page: u64,
     /// Number of pages.
     pub total_pages: u64,
@@ -103,7 +103,7 @@ impl Envelope<ControlSummary> for ControlList {
     }
 }
 
-/// Controls of a list, in its order, as answers carry them.
+/// Streams the controls of a list for a response, in its order.
 pub(super) fn summaries(
     ids: Vec<Id>,
     owned: OwnedContext,
@@ -117,7 +117,7 @@ pub(super) fn summaries(
     read.try_flatten_stream()
 }
 
-/// A version of a control: what it said from then on.
+/// A version of a control.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "ControlVersion")]
 #[non_exhaustive]
@@ -126,17 +126,17 @@ pub struct ControlVersionView {
     pub identifier: ControlIdentifier,
     /// The version's number, from 1.
     pub version: u64,
-    /// What the control was called.
+    /// The control's name.
     pub name: String,
-    /// What it demanded; empty where nothing was said.
+    /// The control's requirements; empty if not given.
     pub description: String,
-    /// Where to read more: what each link was called, and its address.
+    /// Links to further reading: label to URL.
     pub links: BTreeMap<String, String>,
     /// When the version was made, in epoch seconds.
     pub created_at: Seconds,
-    /// Who made it: the name of a user or service account.
+    /// The name of the user or service account that made it.
     pub created_by: String,
-    /// What made it.
+    /// The change that created it.
     pub status: ControlStatus,
 }
 
@@ -162,7 +162,7 @@ impl ControlVersionView {
 pub struct ControlVersionList {
     /// This page's number, from 1.
     pub page: u64,
-    /// Versions a page, as asked.
+    /// Versions per page, as requested.
     pub per_page: u64,
     /// Number of pages.
     pub total_pages: u64,
@@ -182,7 +182,7 @@ impl Envelope<ControlVersionView> for ControlVersionList {
     }
 }
 
-/// Versions of a list, in its order, as answers carry them.
+/// Streams the versions of a list for a response, in its order.
 pub(super) fn versions(
     keys: Vec<VersionKey>,
     identifier: ControlIdentifier,

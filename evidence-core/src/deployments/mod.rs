@@ -1,4 +1,4 @@
-//! Deployments: artifacts that began to run in an environment.
+//! Deployments: artifacts that started running in an environment.
 
 pub(crate) mod operations;
 pub(crate) mod store;

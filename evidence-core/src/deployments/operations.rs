@@ -1,4 +1,4 @@
-//! The operations on deployments.
+//! Operations on deployments.
 
 use std::collections::BTreeMap;
 use std::slice;
@@ -31,27 +31,27 @@ use crate::store::batch::distinct;
 use crate::time::{SentSeconds, SentTime, Timestamp};
 use crate::trails::store::TrailLabel;
 
-/// Deployments a page when the caller does not say.
+/// The default number of deployments on a page.
 const PER_PAGE: u64 = 15;
 
-/// The same, of an environment's.
+/// The default number on a page of an environment's deployments.
 const PAGE_SIZE: u64 = 50;
 
 const DAY: i64 = 24 * 60 * 60 * 1_000_000;
 
-/// How long a window is when the caller does not say, in microseconds.
+/// The default length of a window, in microseconds.
 const WINDOW: i64 = 28 * DAY;
 
-/// The same, of an environment's deployments.
+/// The default length of the window for an environment's deployments, in microseconds.
 const ENVIRONMENT_WINDOW: i64 = 30 * DAY;
 
-/// More times are not listed.
+/// The most times in a response.
 const MAX_TIMES: u64 = 100_000;
 
-/// More environments cannot be asked for at once.
+/// The most environments in one request.
 const MAX_ENVIRONMENTS: usize = 100;
 
-/// From `start`, or so long before the end, to `end`, or now.
+/// Returns the window from `start` to `end`. Defaults: `length` before the end, and now.
 fn window(
     start: Option<Timestamp>,
     end: Option<Timestamp>,
@@ -63,8 +63,8 @@ fn window(
     (from, to)
 }
 
-/// The environments themselves, and for a logical one its members: something is deployed to physical ones alone. Archived
-/// members count nowhere.
+/// Returns the environment itself or, for a logical one, its members, because only physical environments have
+/// deployments. Archived members are left out.
 async fn physical(environment: Environment, cx: &Context<'_>) -> Result<Vec<Id>> {
     if environment.kind.is_physical() {
         return Ok(vec![environment.id]);
@@ -74,7 +74,7 @@ async fn physical(environment: Environment, cx: &Context<'_>) -> Result<Vec<Id>>
     Ok(members)
 }
 
-/// A page of a list that is narrowed by these parameters, in its envelope.
+/// A page of a filtered list, with the parameters for its envelope.
 struct Paging<'q> {
     address: String,
     page: PageNumber,
@@ -100,23 +100,24 @@ impl Paging<'_> {
     }
 }
 
-/// Lists the deployments of an organization in a window of time, newest first, in the order of the ledger, a page at a time. A
-/// deployment is an artifact that begins to run in an environment: one that goes on running is none.
+/// Lists the deployments of an organization in a time window, newest first in the order of the ledger, one
+/// page at a time. A deployment is an artifact that starts running in an environment; an artifact that keeps
+/// running is not deployed again.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListDeployments {
     /// The organization's name.
     pub org: OrgName,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Deployments a page: 15 when left out. With 0 they are counted and none is shown.
+    /// Deployments per page. Defaults to 15. With 0, returns the counts only.
     pub per_page: Option<PerPage<50, 0>>,
-    /// Narrows the list to the repos of this name, of more than a thousand to the first.
+    /// Returns only deployments of repos of this name; at most the first thousand repos.
     pub repo_name: Option<ShortText>,
-    /// Narrows the list to this environment, or to the members of this logical one.
+    /// Returns only deployments to this environment or, for a logical one, to its members.
     pub env_name: Option<ShortText>,
-    /// Then or later, in epoch seconds: 28 days before `end_ts` when left out.
+    /// The start of the range, inclusive, in epoch seconds. Defaults to 28 days before `end_ts`.
     pub start_ts: Option<SentSeconds>,
-    /// Then or before, in epoch seconds: now when left out.
+    /// The end of the range, inclusive, in epoch seconds. Defaults to now.
     pub end_ts: Option<SentSeconds>,
 }
 
@@ -159,13 +160,13 @@ impl Operation for ListDeployments {
     }
 }
 
-/// The environment of this name, which this parameter tells.
+/// Returns the environment of this name. `field` is the parameter with the name.
 async fn environment(name: &str, field: &'static str, cx: &Context<'_>) -> Result<Environment> {
     let known = cx.environment(name).await.map_err(|error| error.named_by(field))?;
     Ok(known.record)
 }
 
-/// The environments of these names, or nothing for none.
+/// Returns the environments of these names; `None` if there are no names.
 async fn environments(names: &[ShortText], cx: &Context<'_>) -> Result<Option<Vec<Id>>> {
     let mut found = Vec::new();
     for name in names {
@@ -174,23 +175,24 @@ async fn environments(names: &[ShortText], cx: &Context<'_>) -> Result<Option<Ve
     Ok((!names.is_empty()).then(|| distinct(found)))
 }
 
-/// Lists the deployments of a repo in a window of time, newest first, a page at a time.
+/// Lists the deployments of a repo in a time window, newest first, one page at a time.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListRepoDeployments {
     /// The organization's name.
     pub org: OrgName,
-    /// The id that the repo has here.
+    /// The repo's id in this API.
     pub repo: ShortText,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Deployments a page: 15 when left out. With 0 they are counted and none is shown.
+    /// Deployments per page. Defaults to 15. With 0, returns the counts only.
     pub per_page: Option<PerPage<50, 0>>,
-    /// Narrows the list to environments of these names; repeatable, any may match. Of a logical one its members count.
+    /// Returns only deployments to environments of these names. Repeatable; any may match. A logical
+    /// environment stands for its members.
     #[serde(default)]
     pub env: List<ShortText, MAX_ENVIRONMENTS>,
-    /// Then or later, in epoch seconds: 28 days before `end_ts` when left out.
+    /// The start of the range, inclusive, in epoch seconds. Defaults to 28 days before `end_ts`.
     pub start_ts: Option<SentSeconds>,
-    /// Then or before, in epoch seconds: now when left out.
+    /// The end of the range, inclusive, in epoch seconds. Defaults to now.
     pub end_ts: Option<SentSeconds>,
 }
 
@@ -221,7 +223,7 @@ impl Operation for ListRepoDeployments {
     }
 }
 
-/// The deployments of the repo of this id.
+/// Returns the filter for the deployments of the repo of this id.
 async fn of_repo(
     repo: &str,
     names: &[ShortText],
@@ -236,20 +238,20 @@ async fn of_repo(
     Ok(DeploymentFilter { scope, environments, flow: None, from, to })
 }
 
-/// Tells when artifacts of a repo were deployed in a window of time, and how long after their commits: a series for each
-/// environment, for callers to gather by day or week.
+/// Gets the times and lead times of a repo's deployments in a time window. There is a series for each
+/// environment, for aggregation by day or week.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetRepoDeploymentStatistics {
     /// The organization's name.
     pub org: OrgName,
-    /// The id that the repo has here.
+    /// The repo's id in this API.
     pub repo: ShortText,
-    /// Narrows the answer to environments of these names; repeatable. Of a logical one its members count.
+    /// Considers only environments of these names. Repeatable. A logical environment stands for its members.
     #[serde(default)]
     pub env: List<ShortText, MAX_ENVIRONMENTS>,
-    /// Then or later, in epoch seconds: 28 days before `end_ts` when left out.
+    /// The start of the range, inclusive, in epoch seconds. Defaults to 28 days before `end_ts`.
     pub start_ts: Option<SentSeconds>,
-    /// Then or before, in epoch seconds: now when left out.
+    /// The end of the range, inclusive, in epoch seconds. Defaults to now.
     pub end_ts: Option<SentSeconds>,
 }
 
@@ -296,21 +298,21 @@ impl Operation for GetRepoDeploymentStatistics {
     }
 }
 
-/// Lists the deployments to an environment in a window of time, newest first, a page at a time; to a logical one, those to
-/// its members.
+/// Lists the deployments to an environment in a time window, newest first, one page at a time. For a logical
+/// environment, lists those to its members.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListEnvironmentDeployments {
     /// The organization's name.
     pub org: OrgName,
     /// The environment's name.
     pub env_name: EnvironmentName,
-    /// Then or later, in ISO 8601: 30 days before `to` when left out.
+    /// The start of the range, inclusive, in ISO 8601. Defaults to 30 days before `to`.
     pub from: Option<SentTime>,
-    /// Then or before, in ISO 8601: now when left out.
+    /// The end of the range, inclusive, in ISO 8601. Defaults to now.
     pub to: Option<SentTime>,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Deployments a page: 50 when left out.
+    /// Deployments per page. Defaults to 50.
     pub page_size: Option<PerPage<100>>,
 }
 
@@ -344,7 +346,7 @@ impl Operation for ListEnvironmentDeployments {
     }
 }
 
-/// The deployments to this environment.
+/// Returns the filter for the deployments to this environment.
 async fn to_environment(
     environment: Environment,
     (from, to): (Timestamp, Timestamp),
@@ -357,14 +359,15 @@ async fn to_environment(
     Ok(DeploymentFilter { scope, environments, flow: None, from, to })
 }
 
-/// Tells how often something was deployed to an environment in the last 28 days, of one flow or of any.
+/// Gets the number and the times of deployments to an environment in the last 28 days, optionally of one
+/// flow.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetDeploymentFrequency {
     /// The organization's name.
     pub org: OrgName,
     /// The environment's name.
     pub env_name: EnvironmentName,
-    /// The id of the flow that a deployment tells; any when left out.
+    /// The id of the deployments' flow. Without it, all flows count.
     pub flow_id: Option<ShortText>,
 }
 
@@ -402,7 +405,7 @@ impl Operation for GetDeploymentFrequency {
     }
 }
 
-/// The flow of this id, if there is one.
+/// Returns the id of this flow, if the flow exists.
 async fn flow_of_id(id: &str, cx: &Context<'_>) -> Result<Id> {
     let missing = || cx.missing(Resource::Flow, id).named_by("query.flow_id");
     let flow = id.parse().map_err(|_| missing())?;
@@ -419,7 +422,7 @@ pub struct GetDeployment {
     pub org: OrgName,
     /// The environment's name.
     pub env_name: EnvironmentName,
-    /// The SHA-256 of the artifact, in full.
+    /// The full SHA-256 of the artifact.
     pub fingerprint: ShortText,
 }
 
@@ -454,7 +457,7 @@ impl Operation for GetDeployment {
     }
 }
 
-/// The last deployment of the artifact to the environment, or to a member of it.
+/// Returns the last deployment of the artifact to the environment, or to one of its members.
 async fn latest(
     environment: Environment,
     fingerprint: &Fingerprint,
@@ -475,7 +478,8 @@ async fn latest(
     }
 }
 
-/// These deployments, in order, as answers carry them. One whose environment cannot be read is left out, as any list does.
+/// Returns these deployments for a response, in order. A deployment whose environment cannot be read is left
+/// out, as in every list.
 async fn views(deployments: Vec<Deployment>, cx: &Context<'_>) -> Result<Vec<DeploymentView>> {
     let (store, org) = (cx.store(), cx.org()?);
     let reports = || deployments.iter().filter_map(|one| one.report.as_ref());
@@ -526,7 +530,8 @@ async fn views(deployments: Vec<Deployment>, cx: &Context<'_>) -> Result<Vec<Dep
     Ok(deployments.into_iter().zip(replaced).filter_map(view).collect())
 }
 
-/// What each of these replaced, in order; the reports that tell it are read in parts that fit memory.
+/// Returns the artifact that each of these replaced, in order. Reads the necessary reports in parts that fit
+/// in memory.
 async fn diffs(deployments: &[Deployment], cx: &Context<'_>) -> Result<Vec<Option<DeploymentDiff>>> {
     let started = |one: &Deployment| {
         let start = one.report.as_ref().map(|report| Start {

@@ -1,4 +1,4 @@
-//! What a store answers about deployments.
+//! The queries about deployments that a store answers.
 
 use async_trait::async_trait;
 
@@ -8,100 +8,101 @@ use crate::page::{Page, PageRequest};
 use crate::store::error::StoreResult;
 use crate::time::Timestamp;
 
-/// An artifact that began to run in an environment. One that runs again after it was gone is deployed again.
+/// An artifact that started running in an environment. An artifact that starts again after it stopped is
+/// deployed again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deployment {
     /// The environment.
     pub environment: Id,
-    /// The snapshot in which it began to run.
+    /// The snapshot in which it started running.
     pub snapshot: u64,
-    /// The SHA-256 of what runs; nothing where the environment knows none.
+    /// The SHA-256 of the artifact; `None` if the environment does not know it.
     pub fingerprint: Option<Fingerprint>,
-    /// Its name, as the environment knew it.
+    /// Its name in the environment.
     pub name: String,
-    /// Whether it might run; nothing without policies.
+    /// Whether it was allowed to run; `None` without policies.
     pub compliant: Option<bool>,
-    /// Its report; nothing for an artifact that was not reported.
+    /// Its report; `None` if the artifact was never reported.
     pub report: Option<DeployedReport>,
-    /// When: the time of the snapshot's entry, which no later entry's is before.
+    /// The time of the snapshot's ledger entry. No later entry has an earlier time.
     pub at: Timestamp,
 }
 
-/// The report of a deployed artifact in one of its flows: one that names a repo, if there is such.
+/// The report of a deployed artifact in one of its flows. Prefers a report that names a repo.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeployedReport {
     /// Its id.
     pub id: Id,
     /// The flow.
     pub flow: Id,
-    /// The trail; none for a report to a flow as a whole.
+    /// The trail; `None` for a report to a flow as a whole.
     pub trail: Option<Id>,
-    /// What it calls the artifact in the template, `""` without a name.
+    /// The artifact's template name in the report; `""` without one.
     pub reference: String,
-    /// The commit that it was built from in the reporter's words, `""` without one.
+    /// The commit that it was built from, as reported; `""` without one.
     pub commit: String,
-    /// The repo that it names.
+    /// The repo that it names, if any.
     pub repo: Option<Id>,
-    /// The time of the commit.
+    /// The time of the commit, if reported.
     pub committed_at: Option<Timestamp>,
 }
 
-/// Of what deployments are asked for.
+/// The scope of a query for deployments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeploymentScope {
-    /// All of the organization.
+    /// All deployments of the organization.
     Organization,
-    /// Those to this environment.
+    /// Deployments to this environment.
     Environment(Id),
-    /// Those of these repos.
+    /// Deployments of these repos.
     Repos(Vec<Id>),
 }
 
-/// How deployments are narrowed; everything given must match.
+/// A filter for deployments. All given conditions must match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeploymentFilter {
-    /// Of what.
+    /// The scope.
     pub scope: DeploymentScope,
     /// To one of these environments.
     pub environments: Option<Vec<Id>>,
-    /// Whose report is in this flow.
+    /// With a report in this flow.
     pub flow: Option<Id>,
-    /// Then or later.
+    /// At this time or later.
     pub from: Timestamp,
-    /// Then or before.
+    /// At this time or before.
     pub to: Timestamp,
 }
 
-/// When something was deployed.
+/// The time of a deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeploymentTime {
     /// The environment.
     pub environment: Id,
-    /// When.
+    /// The time.
     pub at: Timestamp,
-    /// The time of the commit that it was built from.
+    /// The time of the commit that it was built from, if reported.
     pub committed_at: Option<Timestamp>,
 }
 
 /// Queries about deployments.
 #[async_trait]
 pub trait DeploymentStore: Send + Sync {
-    /// The deployments that the filter admits, newest (by ledger index, of one snapshot in the order of its changes) first: a
-    /// page, and the total.
+    /// Returns one page of the deployments that match the filter, and their total. The order is newest first
+    /// by ledger index; deployments of one snapshot are in the order of its changes.
     async fn deployments(
         &self,
         org: Id,
         filter: &DeploymentFilter,
         request: PageRequest,
     ) -> StoreResult<Page<Deployment>>;
-    /// When those of the same list were, newest first: the first `limit`, and the total.
+    /// Returns the times of the same list, newest first: the first `limit`, and the total.
     async fn deployment_times(
         &self,
         org: Id,
         filter: &DeploymentFilter,
         limit: u64,
     ) -> StoreResult<Page<DeploymentTime>>;
-    /// The newest deployment of this artifact to this environment.
+    /// Returns the newest deployment of this artifact to this environment.
     async fn latest_deployment(
         &self,
         org: Id,

@@ -1,5 +1,5 @@
-//! The deployment gate: whether an artifact may go on, asked before it runs. By the templates of its flows, by the policies
-//! of an environment, or by policies that the caller names.
+//! The deployment gate: whether an artifact may be deployed, asked before it runs. The verdict uses the
+//! templates of its flows, the policies of an environment, or policies that the caller names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,82 +36,89 @@ use crate::time::{Seconds, Timestamp, WholeSeconds};
 use crate::trails::evaluation::evaluated;
 use crate::trails::store::TrailContents;
 
-/// Asserts that an artifact is compliant: in every flow it was reported to, or in the one that `flow_name` names. With
-/// `environment_name`, that it may run there: that it is on the allowlist, or complies with every policy of the
-/// environment. If that has no policies, the artifact's flows decide as they do without `environment_name`. Conditions look at
-/// the names by which the artifact runs in the environment, or, if it does not, at the file names in its reports; a condition
-/// that not all of them agree on waives nothing. A logical environment asks its own policies and those of all its members, and
-/// no allowlist; for the members without policies the flows decide, too. With `policy_name`, that it complies with each of these
-/// policies, attached or
-/// not. The answer
-/// is 200 whether it is or not; a fingerprint that nobody reported is 404, unless the environment's allowlist has it. An artifact of which more would have to be
-/// evaluated than the host permits is not compliant, and its policies say so; if more would have to be shown, the answer is 400:
-/// `flow_name` asks less.
+/// Asserts that an artifact is compliant in every flow it was reported to, or only in `flow_name`. The
+/// response is 200 whether or not it is compliant. A fingerprint that was never reported is 404, unless it is
+/// on the environment's allowlist.
+///
+/// With `environment_name`, asserts that the artifact may run there: it is on the allowlist, or complies with
+/// every policy of the environment. If the environment has no policies, the artifact's flows decide, as
+/// without `environment_name`. A logical environment applies its own policies and those of all its members,
+/// and no allowlist. If a member has no policies, the flows decide too. With `policy_name`, asserts that the
+/// artifact complies with each of these policies, attached or not.
+///
+/// Conditions are evaluated for the names by which the artifact runs in the environment, or, if it does not
+/// run, for the file names in its reports. A condition whose results differ between names waives nothing. If
+/// the evaluation exceeds the host's limit, the artifact is not compliant, and its policies give the reason.
+/// If the response exceeds the limit, it is 400; use `flow_name` to request less.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct AssertArtifact {
     /// The organization's name.
     pub org: OrgName,
     /// The artifact's fingerprint.
     pub fingerprint: Fingerprint,
-    /// Looks at this flow alone.
+    /// Asserts for this flow only.
     pub flow_name: Option<FlowName>,
-    /// Asks the policies of this environment. Cannot be given with `policy_name`.
+    /// Applies the policies of this environment. Cannot be combined with `policy_name`.
     pub environment_name: Option<ShortText>,
-    /// Asks the policy of this name; repeatable, and answered in the same order.
+    /// Applies the policy of this name. Repeatable; the response has the same order.
     #[serde(default)]
     pub policy_name: List<ShortText, 100>,
 }
 
-/// By what an artifact is asserted.
+/// The basis of an assertion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum AssertScope {
-    /// By the templates of its flows.
+    /// The templates of the artifact's flows.
     Flow,
-    /// By the policies of an environment, and its allowlist.
+    /// The policies of an environment, and its allowlist.
     Environment,
-    /// By policies that the caller names.
+    /// The policies that the caller names.
     Policy,
 }
 
-/// Whether an artifact is compliant. `flow`, `trail`, `compliance_status` and `html_url` repeat the first of `flows`.
+/// The result of an assertion. `flow`, `trail`, `compliance_status` and `html_url` repeat the first of
+/// `flows`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "AssertArtifactResponse")]
 #[non_exhaustive]
 pub struct AssertView {
-    /// By what it was asserted.
+    /// The basis of the assertion.
     pub scope: AssertScope,
     /// The artifact.
     pub fingerprint: Fingerprint,
-    /// The first flow's name; `""` where `flows` is empty, of an artifact that is allowed and was not reported there.
+    /// The first flow's name. `""` if `flows` is empty, because an allowed artifact was never reported there.
     pub flow: String,
-    /// The name of the trail there; `""` for a report to a flow as a whole, and where `flows` is empty.
+    /// The name of the trail in the first flow; `""` for a report to a flow as a whole, and if `flows` is
+    /// empty.
     pub trail: String,
     /// Whether it is compliant.
     pub compliant: bool,
-    /// What is asked of it in the first flow against what was reported; null for a report to a flow as a whole, and where
-    /// `flows` is empty or the trail cannot be read.
+    /// The artifact's status in the first flow. Null for a report to a flow as a whole, if `flows` is empty,
+    /// and if the trail cannot be read.
     pub compliance_status: Option<ArtifactStatus>,
-    /// The address of its page in the first flow; `""` where `flows` is empty.
+    /// The URL of its page in the first flow; `""` if `flows` is empty.
     pub html_url: String,
-    /// Each flow that it was reported to, with its newest trail there; of `flow_name` alone where one is named.
+    /// Each flow that it was reported to, with its newest trail there; only `flow_name` if that is given.
     pub flows: Vec<AssertedFlow>,
-    /// The environment's name, where one was named.
+    /// The environment's name, if given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub environment: Option<EnvironmentName>,
-    /// What each policy says of it, where policies or an environment that has some were named: those of an environment by id.
+    /// The decision of each policy, if policies or an environment with policies were given. Those of an
+    /// environment are sorted by id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy_evaluations: Option<Vec<PolicyDecision>>,
-    /// Why it is not compliant: a sentence for each rule of a policy that it violates in a flow, or, where its flows decide,
-    /// for each flow in which it is not. Empty where it is compliant. Snapshots show the same.
+    /// The reasons why it is not compliant: a sentence for each policy rule that it violates in a flow. If
+    /// its flows decide, a sentence for each flow in which it is not compliant. Empty if it is compliant.
+    /// Snapshots show the same reasons.
     pub reasons_for_incompliance: Vec<String>,
-    /// Its entry on the environment's allowlist, where there is one.
+    /// Its entry on the environment's allowlist, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_listing: Option<AllowListing>,
 }
 
-/// An artifact in a flow.
+/// The result for an artifact in one flow.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "AssertArtifactFlowResponse")]
 #[non_exhaustive]
@@ -120,41 +127,42 @@ pub struct AssertedFlow {
     pub flow: String,
     /// The trail's name; `""` for a report to a flow as a whole.
     pub trail: String,
-    /// Whether it is compliant there.
+    /// Whether it is compliant in this flow.
     pub compliant: bool,
-    /// Why it is not: its state there, and why where that is known. Empty where it is.
+    /// The reasons why it is not compliant: its state in this flow, with the cause if known. Empty if it is
+    /// compliant.
     pub flow_reasons_for_non_compliance: Vec<FlowReason>,
-    /// What is asked of it there, and of its trail, against what was reported; null for a report to a flow as a whole, and
-    /// where the trail cannot be read.
+    /// The status of the artifact and its trail. Null for a report to a flow as a whole, and if the trail
+    /// cannot be read.
     pub compliance_status: Option<ArtifactStatus>,
-    /// The address of its page there.
+    /// The URL of its page in this flow.
     pub html_url: String,
 }
 
-/// An entry of an allowlist that lets an artifact pass.
+/// An allowlist entry that allows an artifact.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "AllowlistInformation")]
 #[non_exhaustive]
 pub struct AllowListing {
     /// The entry's id.
     pub allowlist_id: Id,
-    /// The id of whoever allowed it.
+    /// The id of the user or service account that allowed it.
     pub allowed_by_user_id: Id,
-    /// Who allowed it: the name of a user or service account.
+    /// The name of the user or service account that allowed it.
     pub allowed_by: String,
-    /// When, in epoch seconds.
+    /// When it was allowed, in epoch seconds.
     pub timestamp: Seconds,
-    /// Why.
+    /// The reason.
     pub description: String,
-    /// When it expires, in epoch seconds; left out where it does not.
+    /// When it expires, in epoch seconds; absent if it does not expire.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<WholeSeconds>,
 }
 
-/// So many attestations an answer shows, each in every flow that it counts in.
+/// The most attestations that a response shows. An attestation counts once for each flow.
 const MAX_LINES: usize = 100_000;
 
-/// Members of a logical environment that are read at once.
+/// The most members of a logical environment that are read at once.
 const MEMBERS: usize = 64;
 
 const EXCLUSIVE: &str = "Cannot specify both 'environment_name' and 'policy_name' at the same time";
@@ -209,7 +217,7 @@ impl Operation for AssertArtifact {
 }
 
 impl AssertArtifact {
-    /// The policies that are asked, and whether the artifact's flows are, too.
+    /// Returns the policies to apply, and whether the artifact's flows decide too.
     async fn policies(
         &self,
         environment: Option<&KnownEnvironment>,
@@ -235,7 +243,7 @@ impl AssertArtifact {
         Ok((found.into_iter().map(|policy| policy.record).collect(), flows_decide))
     }
 
-    /// Its newest report in each flow that counts: one at least, unless it `is_allowed` without.
+    /// Returns its newest report in each flow that counts. There is at least one, unless `is_allowed`.
     async fn origins(&self, is_allowed: bool, cx: &Context<'_>) -> Result<Vec<Origin>> {
         let mut origins =
             cx.store().provenance(cx.org()?, std::slice::from_ref(&self.fingerprint), u64::MAX).await?;
@@ -307,15 +315,16 @@ impl AssertArtifact {
 const ENVIRONMENT: &str = "query.environment_name";
 const POLICY: &str = "query.policy_name";
 
-/// The policies that an environment asks, each once, and whether it asks the artifact's flows. A logical one asks its own
-/// policies and what each of its members asks; an environment without policies asks the flows.
+/// Returns the policies that an environment applies, each once, and whether the artifact's flows decide. A
+/// logical environment applies its own policies and those of its members. In an environment without policies,
+/// the flows decide.
 async fn policies_of(known: &KnownEnvironment, cx: &Context<'_>) -> Result<(Vec<Id>, bool)> {
     let mut policies = known.record.policies.clone();
     let mut flows_decide = false;
     for part in known.record.included.chunks(MEMBERS) {
         let members = cx.store().environments_by_id(cx.org()?, part).await?;
         if members.len() < part.len() {
-            // The one that is left out may be the one whose policies it does not comply with.
+            // A missing member is an error, because its policies may be the violated ones.
             let text = format_args!("a member of environment {}", known.record.id);
             return Err(StoreError::corrupt(text).into());
         }
@@ -330,15 +339,15 @@ async fn policies_of(known: &KnownEnvironment, cx: &Context<'_>) -> Result<(Vec<
     Ok((policies, flows_decide))
 }
 
-/// How an artifact stands in a flow.
+/// The state of an artifact in a flow.
 struct Standing {
     report: Id,
     context: FlowContext,
-    /// Line by line, where it was reported to a trail.
+    /// The status of each requirement, if it was reported to a trail.
     status: Option<ArtifactStatus>,
 }
 
-/// How the artifact of these reports stands in the flow of each, with its attestations that are `asked` for.
+/// Returns the states of these reports in their flows, with the attestations that are `asked` for.
 async fn standings(origins: &[Origin], asked: Arc<Asked>, cx: &Context<'_>) -> Result<Vec<Standing>> {
     let flows = distinct(origins.iter().map(|origin| origin.report.flow));
     let flows = cx.flow_labels(&flows).await?;
@@ -350,7 +359,7 @@ async fn standings(origins: &[Origin], asked: Arc<Asked>, cx: &Context<'_>) -> R
     let all_lines = Arc::clone(&lines);
     let stand = move |(contents, parsed): (TrailContents, Arc<Parsed>)| {
         let origin = reports.get(&contents.trail.id)?;
-        // They are not held beyond what is shown.
+        // Do not hold more than can be shown.
         let is_shown = lines.load(Ordering::Relaxed) <= MAX_LINES;
         let found = is_shown.then(|| in_trail(origin, &contents, &parsed, &asked))?;
         lines.fetch_add(found.2.attestations.len(), Ordering::Relaxed);
@@ -377,7 +386,7 @@ async fn standings(origins: &[Origin], asked: Arc<Asked>, cx: &Context<'_>) -> R
     origins.iter().map(standing).collect()
 }
 
-/// The trail's name, how the artifact stands there, and what that rests on.
+/// Returns the trail's name, the artifact's state there, and its status.
 fn in_trail(
     Origin { report, .. }: &Origin,
     contents: &TrailContents,
@@ -396,19 +405,21 @@ fn in_trail(
         &contents.earlier_names,
     );
     let reported = states.remove(report.fingerprint.as_str()).unwrap_or_else(EvaluatedReport::unknown);
-    // More may count for it than is evaluated.
+    // More attestations may count for it than are evaluated.
     if status.state != ArtifactState::Reported(reported.state) {
         status.set_state(reported.state, reported.reason.clone());
     }
     (name, reported, status)
 }
 
-/// In more environments the names by which an artifact runs are not looked up, and so one is not known.
+/// The most environments in which the artifact's names are looked up. With more, one of its names counts as
+/// unknown.
 const MOST_ENVIRONMENTS: usize = 32;
 
 impl AssertArtifact {
-    /// What the artifact is called: as it runs in the environment, or in the members of a logical one, or, where none is named,
-    /// in any. Of what does not run there: all that its newest reports call its file, or what the one who allowed it calls it.
+    /// Returns the artifact's names: those by which it runs in the environment, in the members of a logical
+    /// one, or in any if none is given. If it does not run there, returns the file names in its newest
+    /// reports. If it was never reported, returns its name on the allowlist.
     async fn names(
         &self,
         environment: Option<&KnownEnvironment>,
@@ -457,7 +468,7 @@ impl AssertArtifact {
     }
 }
 
-/// What these policies say of the artifact of these names, in their order.
+/// Returns the decisions of these policies on the artifact with these names, in the order of the policies.
 async fn decisions(
     policies: Vec<Policy>,
     (names, fingerprint): (Vec<String>, &Fingerprint),
@@ -474,7 +485,7 @@ async fn decisions(
     for part in &parts {
         work.add(cx.parsed_policies(part).await?.values());
     }
-    // What is too much complies with nothing, as it does where it runs.
+    // Work beyond the limits makes the artifact non-compliant, as in an environment.
     let exceeds = work.exceeds_of_one(contexts.len().max(1), cx.limits());
     let exceeds = exceeds.or_else(|| work.exceeds(places, cx.limits()));
     for part in parts {
@@ -517,7 +528,7 @@ async fn decisions(
     policies.into_iter().map(decision).collect()
 }
 
-/// The artifact's entry on the environment's allowlist.
+/// Returns the artifact's entry on the environment's allowlist.
 async fn allowance(
     known: &KnownEnvironment,
     fingerprint: &Fingerprint,

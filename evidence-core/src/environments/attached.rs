@@ -1,4 +1,4 @@
-//! The policies that environments are evaluated by: attached, and detached.
+//! Operations that attach policies to environments and detach them.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,10 +15,11 @@ use crate::operation::{Acknowledged, Json, Method, Operation};
 use crate::policies::operations as policies;
 use crate::service::Context;
 
-/// Attaches policies to an environment. What runs in a physical one is evaluated anew, and a snapshot is taken of it where
-/// there was one. What runs in the members of a logical environment is evaluated by its policies, too, so that snapshots are taken of
-/// these: there they count in the verdict of the logical environment, and not in that of the member. Policies attached already stay, and nothing changes. An environment has at most as many policies as the host
-/// permits (100 unless it says otherwise): 400.
+/// Attaches policies to an environment. Running artifacts of a physical environment are evaluated again, and
+/// a snapshot is taken if there was one before. Policies of a logical environment apply to the artifacts of
+/// its members, so snapshots of the members are taken. They count for the verdict of the logical environment,
+/// not for that of the member. Policies that are already attached stay attached. An environment has at most
+/// as many policies as the host allows (100 by default); more are 400.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct AttachPolicies {
     /// The organization's name.
@@ -27,12 +28,12 @@ pub struct AttachPolicies {
     pub env_name: EnvironmentName,
 }
 
-/// Which policies are attached or detached.
+/// The policies to attach or detach.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "AttachPoliciesPutInput")]
 #[serde(deny_unknown_fields)]
 pub struct PolicyNames {
-    /// The names of the policies: one at least, and each must exist.
+    /// The names of the policies. At least one is required, and each must exist.
     #[schemars(length(min = 1))]
     pub policy_names: List<ShortText>,
 }
@@ -67,8 +68,8 @@ impl Operation for AttachPolicies {
     }
 }
 
-/// Detaches policies from an environment. What runs there is evaluated anew, and a snapshot is taken of it where there was
-/// one. Those that are not attached are passed over.
+/// Detaches policies from an environment. Running artifacts are evaluated again, and a snapshot is taken if
+/// there was one before. Policies that are not attached are ignored.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct DetachPolicies {
     /// The organization's name.
@@ -98,7 +99,7 @@ impl Operation for DetachPolicies {
     }
 }
 
-/// What becomes of the policies that are named.
+/// The change to the named policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
     Attach,

@@ -1,4 +1,4 @@
-//! The log of an environment as a file for spreadsheets.
+//! The log of an environment as a CSV file.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,38 +23,41 @@ use crate::snapshots::timeline::{Timeline, Told};
 use crate::snapshots::view::fingerprint;
 use crate::time::SentSeconds;
 
-/// Gets the log of an environment as a CSV file, oldest first: a row for each artifact that began to run, changed or stopped
-/// running; of a logical environment those of its members while these are members. Cells that a spreadsheet might take for formulas have an apostrophe before them. Of artifacts in several flows the
-/// cells of these are separated by semicolons, in the same order.
+/// Gets the log of an environment as a CSV file, oldest first: a row for each artifact that started running,
+/// changed or stopped running. For a logical environment, contains the events of its members during their
+/// membership. Cells that a spreadsheet could interpret as formulas are prefixed with an apostrophe. For
+/// artifacts in several flows, cells have the values of all flows in the same order, separated by semicolons.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetEnvironmentAuditLog {
     /// The organization's name.
     pub org: OrgName,
     /// The environment's name.
     pub env_name: EnvironmentName,
-    /// Leaves out what was before, in epoch seconds.
+    /// The start of the range, in epoch seconds. Earlier events are left out.
     pub from_timestamp: Option<SentSeconds>,
-    /// Leaves out what was later, in epoch seconds.
+    /// The end of the range, in epoch seconds. Later events are left out.
     pub to_timestamp: Option<SentSeconds>,
-    /// Which events, separated by commas: `started`, `exited` and `changed`, which is all others. All when left out or empty.
+    /// The kinds of events, separated by commas: `started`, `exited` and `changed`, which means all others.
+    /// Without it, or if empty, returns all.
     pub event_types: Option<LongText>,
-    /// Artifacts of which flows, separated by commas, 100 at most; `no provenance` is those that were reported to none. All
-    /// when left out or empty. A flow that does not exist is 404.
+    /// The flows of the artifacts, separated by commas, at most 100. `no provenance` means artifacts that
+    /// were reported to no flow. Without it, or if empty, returns all. A flow that does not exist is 404.
     pub flow_names: Option<LongText>,
-    /// Artifacts whose newest report in a flow is from which repos, separated by commas, 100 at most. All when left out or empty;
-    /// each must exist; of more than a thousand repos of one name the first count.
+    /// The repos of the artifacts' newest reports in a flow, separated by commas, at most 100. Without it, or
+    /// if empty, returns all. Each must exist. If more than a thousand repos have one name, the first
+    /// thousand count.
     pub repo_names: Option<LongText>,
 }
 
 const FLOW_NAMES: &str = "query.flow_names";
 
-/// A log may be narrowed to so many flows: each is looked up by its name.
+/// The most flows that a log can be narrowed to. Each is looked up by its name.
 const MAX_FLOWS: usize = 100;
 
-/// What `flow_names` calls artifacts that were reported to no flow.
+/// The value in `flow_names` for artifacts that were reported to no flow.
 const NO_PROVENANCE: &str = "no provenance";
 
-/// The first row.
+/// The header row.
 const HEADINGS: [&str; 14] = [
     "timestamp",
     "environment",
@@ -72,7 +75,7 @@ const HEADINGS: [&str; 14] = [
     "commit_urls",
 ];
 
-/// So many events are looked for at once; fewer are read.
+/// The most events in one query of event numbers. Fewer are read at once.
 const EVENTS: u64 = 4096;
 
 impl Operation for GetEnvironmentAuditLog {
@@ -123,14 +126,14 @@ impl Operation for GetEnvironmentAuditLog {
     }
 }
 
-/// What is named between commas.
+/// Splits a comma-separated list.
 fn named(list: Option<&LongText>) -> impl Iterator<Item = &str> {
     let names = list.map(LongText::as_str).unwrap_or_default().split(',').map(str::trim);
     names.filter(|name| !name.is_empty())
 }
 
 impl GetEnvironmentAuditLog {
-    /// The present names of the flows whose artifacts are told of, and [`NO_PROVENANCE`] where it is asked for.
+    /// Returns the present names of the requested flows, and [`NO_PROVENANCE`] if requested.
     async fn flows(&self, cx: &Context<'_>) -> Result<BTreeSet<String>> {
         let names = BTreeSet::from_iter(named(self.flow_names.as_ref()));
         at_most(MAX_FLOWS, names.len(), FLOW_NAMES)?;
@@ -154,7 +157,7 @@ impl GetEnvironmentAuditLog {
     }
 }
 
-/// What events are asked for by.
+/// A kind of events that can be requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Started,
@@ -182,7 +185,7 @@ impl Kind {
     }
 }
 
-/// Which events are told; an empty set is all.
+/// A filter of events. An empty set matches all.
 struct Filter {
     kinds: BTreeSet<Kind>,
     flows: BTreeSet<String>,
@@ -190,7 +193,7 @@ struct Filter {
 }
 
 impl Filter {
-    /// Whether the event is about an artifact of one of the flows.
+    /// Returns whether the event is about an artifact of one of the flows.
     fn admits(&self, event: &Event, sources: &Sources) -> bool {
         let of_flows = || {
             let mut from = event.instance.provenance.iter().filter_map(|from| sources.of(from));
@@ -201,7 +204,7 @@ impl Filter {
     }
 }
 
-/// What the rows of a log are made by.
+/// The source of a log's rows.
 struct Log {
     timeline: Arc<Timeline>,
     filter: Filter,
@@ -209,7 +212,7 @@ struct Log {
 }
 
 impl Log {
-    /// The rows of the events from one number to another, in parts.
+    /// Streams the rows of the events from one number to another, in parts.
     async fn rows(
         self: Arc<Self>,
         first: u64,
@@ -222,7 +225,7 @@ impl Log {
         }))
     }
 
-    /// The rows of these events.
+    /// Returns the rows of these events.
     async fn part(&self, mut told: Vec<Told>) -> Result<Vec<u8>> {
         let cx = self.owned.context();
         let Filter { kinds, repos, .. } = &self.filter;

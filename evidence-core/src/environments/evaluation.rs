@@ -1,9 +1,9 @@
-//! The evaluation of an environment: what runs there, where it comes from, whether it may, and whether that differs
-//! enough from the latest snapshot to take a new one. What it rests on is read in parts that fit memory, however many
-//! artifacts run; the decision itself ([`difference`]) is a pure function over what is kept of them.
+//! The evaluation of an environment: which artifacts run, where they come from, whether they may run, and
+//! whether a new snapshot is needed. The inputs are read in parts that fit in memory, however many artifacts
+//! run. The decision itself ([`difference`]) is a pure function of what is kept of them.
 //!
-//! An evaluation rests on what the ledger had when it began. Evidence that comes in while it reads tells at the next one, so
-//! that whoever has the ledger can evaluate the same again.
+//! An evaluation uses the ledger as of its start. Evidence that arrives meanwhile counts in the next
+//! evaluation. Anyone with the ledger can therefore repeat the evaluation with the same result.
 
 mod difference;
 mod reported;
@@ -46,20 +46,21 @@ pub(super) use reported::{EvaluatedReport, InTrail, without_trail};
 use reported::{EvaluatedReports, EvaluationInputs, Reports, Source, deployed_from};
 use work::{Places, Work};
 
-/// The policies that an environment is evaluated by, by id: its own, and those that logical environments demand of which it is
-/// a member.
+/// The policies that an environment is evaluated against, by id: its own, and those of the logical
+/// environments that contain it.
 #[derive(Debug, Clone, Default)]
 struct PolicySet {
     versions: BTreeMap<Id, u64>,
-    /// Those that are not its own.
+    /// The policies that are not its own.
     demanded: BTreeSet<Id>,
-    /// The policies of each logical environment that has some, in the order of their ids.
+    /// The policies of each logical environment that has some, sorted by id.
     logical: BTreeMap<Id, Vec<Id>>,
-    /// Hold while these are the latest versions, and while these logical environments demand them.
+    /// Guards that hold while these are the latest versions, and while these logical environments demand
+    /// them.
     guards: Vec<Guard>,
 }
 
-/// The logical environments with policies of which this one is a member.
+/// Returns the logical environments with policies that have this member.
 async fn demanding(member: Id, cx: &Context<'_>) -> Result<Vec<KnownEnvironment>> {
     let ids = cx.store().logical_environments(cx.org()?, &[member]).await?;
     let mut demanding = Vec::new();
@@ -73,13 +74,13 @@ async fn demanding(member: Id, cx: &Context<'_>) -> Result<Vec<KnownEnvironment>
     Ok(demanding)
 }
 
-/// What cannot be found demands nothing, so that it must not be passed over.
+/// Returns the error for a missing policy. Skipping the policy could improve a verdict.
 pub(super) fn lost(policy: Id) -> Error {
     StoreError::corrupt(format_args!("the latest version of policy {policy} is missing")).into()
 }
 
 impl PolicySet {
-    /// Those of an environment at their latest versions; those that were `read` already are not read again.
+    /// Reads the policies of an environment at their latest versions. Policies in `read` are not read again.
     async fn read(known: &KnownEnvironment, read: Vec<Current<Policy>>, cx: &Context<'_>) -> Result<Self> {
         let mut policies = Self::default();
         let (member, own) = (known.record.id, BTreeSet::from_iter(known.record.policies.iter().copied()));
@@ -105,20 +106,20 @@ impl PolicySet {
         Ok(policies)
     }
 
-    /// The places of those that are its own; nothing where a place is beyond those that are recorded.
+    /// Returns the indexes of its own policies. An index beyond the recordable range is `None`.
     fn own_places(&self) -> Vec<Option<u16>> {
         let places = self.versions.keys().enumerate();
         let own = places.filter(|(_, id)| !self.demanded.contains(id));
         own.map(|(place, _)| u16::try_from(place).ok()).collect()
     }
 
-    /// Whether what runs complies with those of each logical environment.
+    /// Returns whether the running artifacts comply with the policies of each logical environment.
     fn verdicts(&self, artifacts: &[EvaluatedArtifact]) -> Vec<LogicalVerdict> {
         let violated = artifacts.iter().flat_map(|artifact| &artifact.found.violates);
         let violated: BTreeSet<u16> = violated.copied().collect();
         let is_violated =
             |place| u16::try_from(place).map_or(!artifacts.is_empty(), |it| violated.contains(&it));
-        // Whether a policy is violated of which no place is recorded is not known.
+        // Whether a policy beyond the recordable range is violated is unknown.
         let violated: BTreeSet<&Id> = self
             .versions
             .keys()
@@ -134,7 +135,7 @@ impl PolicySet {
         self.logical.iter().map(verdict).collect()
     }
 
-    /// Whether a snapshot was evaluated by these, for the same logical environments.
+    /// Returns whether a snapshot was evaluated against these policies, for the same logical environments.
     fn are_those_of(&self, snapshot: &Snapshot) -> bool {
         let logical = snapshot.logical.iter().map(|verdict| (&verdict.environment, &verdict.policies));
         snapshot.policies == self.applied()
@@ -142,12 +143,12 @@ impl PolicySet {
             && logical.eq(&self.logical)
     }
 
-    /// Whether all of these versions were in a ledger of so many entries.
+    /// Returns whether a ledger with this many entries has all of these versions.
     fn are_within(&self, entries: u64) -> bool {
         self.guards.iter().all(|guard| !matches!(guard, Guard::Revision(_, _, at) if *at >= entries))
     }
 
-    /// By id.
+    /// Returns the versions, sorted by policy id.
     fn versions(&self) -> Vec<VersionKey> {
         self.versions.iter().map(|(policy, version)| (*policy, *version)).collect()
     }
@@ -158,12 +159,13 @@ impl PolicySet {
     }
 }
 
-/// The snapshot that a report of what is `running` calls for, in which so many elements were skipped: as a draft of the fact
-/// that takes it, without facts when it tells nothing new. Its guards name all that the decision rests on, evidence aside:
-/// what comes in later tells at the next report.
+/// Returns the draft of the snapshot that a report of `running` artifacts requires. `skipped_elements` is the
+/// number of elements that were skipped in it. The draft has no facts if there is nothing new. Its guards
+/// cover everything that the decision depends on, except evidence: evidence that arrives later counts for the
+/// next report.
 ///
-/// If that takes more than the host evaluates or records, what runs is not compliant, and the snapshot says why: a former
-/// verdict must not stand for what could not be evaluated.
+/// If the evaluation exceeds a limit of the host, the artifacts are not compliant, and the snapshot gives the
+/// reason. An earlier verdict must not remain in force for something that could not be evaluated.
 pub(crate) async fn evaluate(
     known: &KnownEnvironment,
     running: &Arc<ReportedState>,
@@ -174,19 +176,20 @@ pub(crate) async fn evaluate(
     evaluate_running(known, running, occasion, cx).await
 }
 
-/// What changed, so that what runs in an environment is evaluated again.
+/// The change that makes an evaluation necessary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Changed {
-    /// Its policies, or whether it requires provenance.
+    /// A change of its policies, or of whether it requires provenance.
     #[default]
     Policies,
-    /// What its allowlist allows.
+    /// A change of its allowlist.
     Allowlist,
 }
 
-/// The snapshot that such a change calls for: what ran in the latest one, evaluated again. One is taken in any case where the
-/// latest was evaluated by other policies or another requirement; otherwise none after a change of the policies, and after
-/// one of the allowlist where it tells something new. `read` are the policies that the caller has read just now.
+/// Returns the draft of the snapshot that such a change requires: the artifacts of the latest one, evaluated
+/// again. One is always taken if the latest was evaluated against other policies or another requirement.
+/// Otherwise a change of the policies takes none, and a change of the allowlist takes one if there is
+/// something new. `read` has the policies that the caller just read.
 pub(crate) async fn reevaluate(
     known: &KnownEnvironment,
     changed: Changed,
@@ -217,16 +220,16 @@ pub(crate) async fn reevaluate(
     evaluate_running(known, &Arc::new(running), occasion, cx).await
 }
 
-/// On what occasion what runs is evaluated.
+/// The occasion of an evaluation.
 #[derive(Clone, Copy)]
 struct Occasion<'p> {
-    /// Whether on a report.
+    /// Whether it is a report.
     reported: bool,
-    /// How many elements of the report of what runs were skipped.
+    /// The number of elements that were skipped in the report.
     skipped_elements: u64,
-    /// The policies, where they were read already.
+    /// The policies, if they have already been read.
     policies: Option<&'p PolicySet>,
-    /// Whether a snapshot is taken even where it tells nothing new.
+    /// Whether to take a snapshot even if there is nothing new.
     always: bool,
 }
 
@@ -238,7 +241,7 @@ async fn evaluate_running(
 ) -> Result<Draft> {
     match evaluate_changed(known, running, occasion, true, cx).await? {
         Some(draft) => Ok(draft),
-        // What was evaluated before counts for what is too much, so that all of it is evaluated together.
+        // Reused evaluations count towards the limits, so evaluate everything together.
         None => {
             let evaluated = evaluate_changed(known, running, occasion, false, cx).await?;
             evaluated.ok_or_else(|| StoreError::Failed("an environment was not evaluated".into()).into())
@@ -246,8 +249,8 @@ async fn evaluate_running(
     }
 }
 
-/// The same; with `reuse`, of what was evaluated before that is evaluated again which changed, and nothing comes of what is too
-/// much together with that.
+/// Evaluates what is running. With `reuse`, artifacts whose inputs did not change keep their earlier
+/// evaluation. Returns `None` if reused and new evaluations together exceed a limit.
 async fn evaluate_changed(
     known: &KnownEnvironment,
     running: &Arc<ReportedState>,
@@ -316,13 +319,13 @@ async fn evaluate_changed(
     Ok(Some(Draft { facts, guards, ..Draft::default() }))
 }
 
-/// What runs, apart by whether it would come to the same as in an earlier evaluation.
+/// The running artifacts, separated by whether an earlier evaluation can be reused.
 struct Apart {
-    /// What would.
+    /// The reused evaluations.
     reused: Evaluated,
-    /// All else.
+    /// All other running artifacts.
     rest: Arc<ReportedState>,
-    /// What was reported of that.
+    /// The reports of those.
     reports: Reports,
 }
 
@@ -341,7 +344,8 @@ impl Apart {
             let mut reused = cx.compute().run_if(many, reusable).await?;
             let mut rest = without(running, &reused);
             let mut reports = Reports::read(environment, &rest, rests_on, cx).await?;
-            // What begins to run may be of trails that more runs of.
+            // An artifact that is evaluated again may share trails with reused ones; these are evaluated
+            // again too.
             let more = remembered::take_of_trails(&mut reused, &reports.trails());
             if !more.is_empty() {
                 let more = running.iter().filter(|(key, _)| more.contains(key));
@@ -358,44 +362,45 @@ impl Apart {
     }
 }
 
-/// What runs besides.
+/// Returns the running artifacts that are not reused.
 fn without(running: &ReportedState, reused: &Evaluated) -> ReportedState {
     let rest = running.iter().filter(|(key, _)| !reused.contains_key(key));
     rest.map(|(key, observed)| (key.clone(), observed.clone())).collect()
 }
 
-/// What a decision rests on, read already.
+/// The inputs of a decision, already read.
 struct Evaluation {
     running: Arc<ReportedState>,
     policies: PolicySet,
     open: Arc<OpenInstances>,
-    /// What of it was evaluated before.
+    /// The reused evaluations.
     reused: Evaluated,
     rest: Arc<ReportedState>,
-    /// What was reported of the rest.
+    /// The reports of the rest.
     states: EvaluatedReports,
-    /// The snapshot that may be taken, without a verdict and what runs.
+    /// The snapshot that may be taken, still without verdict and artifacts.
     snapshot: Snapshot,
-    /// Whether it is taken even where it tells nothing new.
+    /// Whether it is taken even if there is nothing new.
     always: bool,
 }
 
-/// What came of it.
+/// The result of an evaluation.
 struct Outcome {
-    /// The snapshot that is taken, if one is.
+    /// The snapshot, if one is taken.
     snapshot: Option<Snapshot>,
     artifacts: Evaluated,
 }
 
 impl Evaluation {
-    /// How many evaluations it takes.
+    /// Returns the number of evaluations that it takes.
     fn evaluations(&self) -> usize {
         let artifacts = self.running.len().max(self.open.len()).max(self.states.origins.len());
         artifacts.saturating_mul(self.policies.versions.len().max(1))
     }
 
-    /// Evaluates everything that runs, some of it by a few policies at a time, and compares it with the latest snapshot, whose
-    /// verdict `before` is. Nothing where it is too much, and some of it was evaluated before.
+    /// Evaluates everything that runs, a few policies at a time if necessary, and compares it with the latest
+    /// snapshot. `before` is the verdict of that snapshot. Returns `None` if a limit is exceeded and some
+    /// evaluations were reused.
     async fn outcome(self, before: Option<bool>, cx: &Context<'_>) -> Result<Option<Outcome>> {
         let heavy = self.evaluations() > MANY_EVALUATIONS;
         let Self { running, policies, open, reused, rest, states, snapshot, always } = self;
@@ -415,7 +420,7 @@ impl Evaluation {
             let take = |running: &ReportedState, artifacts: &Evaluated| {
                 let evaluated = EvaluatedArtifact::all(running, artifacts, &standard)?;
                 let verdicts = evaluated.iter().map(|artifact| artifact.found.compliant);
-                // An environment where nothing runs is evaluated, too.
+                // An environment without running artifacts is evaluated too.
                 let compliant = policy::snapshot_compliant(verdicts, standard.judges());
                 let logical = policies.verdicts(&evaluated);
                 let Difference { changes, exits, tells_something } =
@@ -434,7 +439,8 @@ impl Evaluation {
                 taken = take(&running, &artifacts)?;
             }
             if is_too_large(taken.as_ref(), most)? {
-                // So little is recorded whatever it comes to. Its names stay: they tell it apart, and conditions look at them.
+                // This minimum is always recorded. Names stay, because they identify artifacts and conditions
+                // use them.
                 let without_context = running.iter().map(|(key, observed)| {
                     (key.clone(), ObservedArtifact { context: JsonFields::default(), ..observed.clone() })
                 });
@@ -446,7 +452,7 @@ impl Evaluation {
     }
 }
 
-/// Whether more would be recorded of a snapshot than may be.
+/// Returns whether a snapshot exceeds the size limit of a record.
 fn is_too_large(snapshot: Option<&Snapshot>, most: u64) -> Result<bool> {
     let mut size = Size(0);
     match snapshot {
@@ -458,7 +464,7 @@ fn is_too_large(snapshot: Option<&Snapshot>, most: u64) -> Result<bool> {
     Ok(size.0 > most)
 }
 
-/// Counts the bytes that are written to it.
+/// Counts the bytes written to it.
 struct Size(u64);
 
 impl std::io::Write for Size {
@@ -472,8 +478,8 @@ impl std::io::Write for Size {
     }
 }
 
-/// What is recorded of an artifact where what it came to is too much: that it complies with none of so many policies, where it
-/// is judged at all, and why.
+/// Returns the evaluation to record for an artifact whose result is too large. If it is judged, it complies
+/// with none of the policies, for this reason.
 fn not_recorded(
     artifact: &ArtifactEvaluation,
     policies: Option<usize>,
@@ -491,14 +497,15 @@ fn not_recorded(
     Arc::new(artifact)
 }
 
-/// What runs, evaluated.
+/// The running artifacts, evaluated.
 struct Judged {
     candidates: Vec<Candidate>,
-    /// Whether all of it was too much, so that none was.
+    /// Whether a limit was exceeded, so that none was evaluated.
     exceeds: bool,
 }
 
-/// What runs, evaluated by each of the policies, a few of them at a time; `others` that run were evaluated before.
+/// Evaluates running artifacts against each of the policies, a few policies at a time. `others` are the sizes
+/// of artifacts that were evaluated before.
 async fn judged(
     running: Arc<ReportedState>,
     states: EvaluatedReports,
@@ -556,7 +563,8 @@ async fn judged(
     Ok(Judged { candidates, exceeds: false })
 }
 
-/// In what the evaluation of what ran in a snapshot differs from what was recorded; the store has what there was then.
+/// Returns the differences between a new evaluation of a snapshot's artifacts and the recorded one. The store
+/// must have what there was then.
 #[cfg(feature = "memory")]
 pub(super) async fn differences_again(
     snapshot: &Snapshot,
@@ -599,7 +607,7 @@ pub(super) async fn differences_again(
     Ok(differences)
 }
 
-/// What ran in the latest snapshot.
+/// Returns the artifacts that run in the latest snapshot.
 async fn open_instances(known: &KnownEnvironment, cx: &Context<'_>) -> Result<OpenInstances> {
     let latest = known.status.snapshots;
     if latest == 0 {
@@ -610,13 +618,13 @@ async fn open_instances(known: &KnownEnvironment, cx: &Context<'_>) -> Result<Op
     Ok(running.map(|instance| (instance.key(), instance)).collect())
 }
 
-/// When a snapshot is taken that is taken now, at which allowlist entries are in force or not. Another server's clock may be
-/// ahead; a snapshot is never older than the one before.
+/// Returns the time of a snapshot that is taken now. Allowlist entries are checked at this time. Another
+/// server's clock may be ahead, but a snapshot is never older than the one before.
 fn snapshot_time(known: &KnownEnvironment, cx: &Context<'_>) -> Timestamp {
     known.status.changed_at.map_or(cx.now(), |last| last.max(cx.now()))
 }
 
-/// A running artifact with what was found out about it.
+/// A running artifact with its evaluation.
 #[derive(Debug, Clone)]
 struct EvaluatedArtifact {
     key: ArtifactKey,
@@ -624,20 +632,20 @@ struct EvaluatedArtifact {
     found: Arc<ArtifactEvaluation>,
 }
 
-/// What the environment itself asks of what runs there.
+/// The environment's own requirements for running artifacts.
 struct Standard {
-    /// The places of its own policies among those that it is evaluated by, as far as they are recorded.
+    /// The indexes of its own policies among all that it is evaluated against, as far as they are recorded.
     own: Vec<Option<u16>>,
     requires_provenance: bool,
 }
 
 impl Standard {
-    /// Whether it asks for anything.
+    /// Returns whether it has any requirement.
     const fn judges(&self) -> bool {
         !self.own.is_empty() || self.requires_provenance
     }
 
-    /// The verdict on what came to this.
+    /// Returns the verdict on an evaluation.
     fn verdict(&self, found: &ArtifactEvaluation) -> Option<bool> {
         let satisfied = self
             .own
@@ -652,12 +660,13 @@ impl Standard {
 }
 
 impl EvaluatedArtifact {
-    /// What runs, with what each came to. One that came to nothing is an error: left out, it would have stopped running.
+    /// Returns the running artifacts with their evaluations. A missing evaluation is an error: without it,
+    /// the artifact would count as stopped.
     fn all(running: &ReportedState, artifacts: &Evaluated, standard: &Standard) -> Result<Vec<Self>> {
         let evaluated = |(key, observed): (&ArtifactKey, &ObservedArtifact)| {
             let missing = || StoreError::Failed(format!("{key} was not evaluated").into());
             let mut found = Arc::clone(artifacts.get(key).ok_or_else(missing)?);
-            // What was evaluated is remembered, and what the environment itself asks is not a part of it.
+            // Evaluations are cached without the environment's own requirements.
             let compliant = standard.verdict(&found);
             if compliant != found.compliant {
                 Arc::make_mut(&mut found).compliant = compliant;
@@ -668,28 +677,28 @@ impl EvaluatedArtifact {
     }
 }
 
-/// A running artifact that is being evaluated.
+/// A running artifact under evaluation.
 struct Candidate {
     key: ArtifactKey,
     observed: ObservedArtifact,
     allowed: Option<EntryInForce>,
     provenance: Vec<Provenance>,
-    /// The trails of these reports.
+    /// The trails of its reports.
     trails: Vec<Id>,
-    /// The report that its deployment is told by.
+    /// The report that is recorded as the source of its deployment.
     source: Option<DeploymentSource>,
     contexts: Vec<FlowContext>,
-    /// The digest of each of these flows.
+    /// The digest of each of its flows.
     flows: Vec<Hash>,
-    /// The digest of all that it is evaluated by, where there are policies.
+    /// The digest of all its inputs, if there are policies.
     inputs: Option<Hash>,
     /// Whether it satisfies each of the policies so far, in their order.
     satisfied: Vec<bool>,
-    /// What their rules came to, where it does not follow from the provenance.
+    /// The results of policy rules that do not follow from the provenance.
     outcomes: Vec<PolicyOutcome>,
-    /// Why it is not evaluated, so that it satisfies no policy.
+    /// The reason why it is not evaluated. It then satisfies no policy.
     not_evaluated: Option<String>,
-    /// Whether all that it is evaluated by could be read.
+    /// Whether everything that it is evaluated against could be read.
     is_final: bool,
 }
 
@@ -720,7 +729,7 @@ impl Candidate {
         running.iter().map(candidate).collect()
     }
 
-    /// How many times each rule is looked at.
+    /// Returns how many times each rule is evaluated for it.
     fn places(&self) -> usize {
         self.contexts.len().max(1)
     }
@@ -729,7 +738,7 @@ impl Candidate {
         1 + self.observed.other_names.len()
     }
 
-    /// Satisfies none of so many policies, for this reason.
+    /// Records that it satisfies none of this many policies, for this reason.
     fn is_not_evaluated(&mut self, why: String, policies: usize) {
         (self.satisfied, self.outcomes) = (vec![false; policies], Vec::new());
         (self.not_evaluated, self.is_final) = (Some(why), false);
@@ -758,7 +767,7 @@ impl Candidate {
         }
     }
 
-    /// The digest of all that it is evaluated by, policies aside: of a line for each thing, with its texts as JSON.
+    /// Returns the digest of all its inputs except policies. Each input is one line, with texts as JSON.
     fn digest_of_inputs(&self) -> Hash {
         let json = |text: &str| serde_json::Value::from(text);
         let fingerprint = self.observed.fingerprint.as_ref().map_or("", Fingerprint::as_str);

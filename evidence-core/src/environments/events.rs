@@ -1,4 +1,4 @@
-//! The log of an environment: what began to run, changed and stopped there.
+//! The log of an environment: artifacts that started running, changed and stopped running.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,36 +28,40 @@ use crate::snapshots::view::{ArtifactFlow, annotation, fingerprint};
 use crate::store::batch::distinct;
 use crate::time::{Seconds, SentSeconds, Timestamp};
 
-/// Lists what began to run in an environment, changed and stopped running there, newest first, a page at a time. Headers tell
-/// how many events there are, and where the other pages are. Of a logical environment they are those of its members while
-/// these are members: joining and leaving are none.
+/// Lists the events of an environment, newest first, one page at a time: artifacts that started running,
+/// changed or stopped running. Headers have the total number of events, and links to other pages. For a
+/// logical environment, contains the events of its members during their membership; joining and leaving are
+/// not events.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListEnvironmentEvents {
     /// The organization's name.
     pub org: OrgName,
     /// The environment's name.
     pub env_name: EnvironmentName,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Events a page: 15 when left out.
+    /// Events per page. Defaults to 15.
     pub per_page: Option<PerPage<100>>,
-    /// The snapshots whose events are listed: one snapshot expression, or two separated by `..`, such as `5..10` or `~5..NOW`.
-    /// `start` and `end` take its place, and go before it.
+    /// The snapshots whose events are listed: one snapshot expression, or two separated by `..`, such as
+    /// `5..10` or `~5..NOW`. `start` and `end` are alternatives, and take precedence.
     pub interval: Option<ShortText>,
-    /// Oldest first.
+    /// Whether to sort oldest first.
     pub reverse: Option<bool>,
-    /// Narrows the list to artifacts whose newest report in a flow is from a repo of this name; repeatable, any may match. Each
-    /// must exist; of more than a thousand repos of one name the first count. Not for logical environments: 400.
+    /// Returns only events of artifacts whose newest report in a flow is from a repo of this name.
+    /// Repeatable; any may match. Each must exist. If more than a thousand repos have one name, the first
+    /// thousand count. For a logical environment, this is 400.
     #[serde(default)]
     pub repo_name: List<ShortText, MAX_REPO_NAMES>,
-    /// Where the list begins, in epoch seconds: with the first snapshot that was taken then or later. Goes before `start`.
+    /// The start of the list, in epoch seconds: the first snapshot at this time or later. Takes precedence
+    /// over `start`.
     pub start_ts: Option<SentSeconds>,
-    /// Where it ends, in epoch seconds: with the last snapshot that was taken then or before. Goes before `end`.
+    /// The end of the list, in epoch seconds: the last snapshot at this time or before. Takes precedence over
+    /// `end`.
     pub end_ts: Option<SentSeconds>,
-    /// Where it begins: a snapshot expression (`5`, `-2`, `~3`), or how long ago (`1hour`, `2days`, `30mins`); `1` when left
-    /// out.
+    /// The start of the list: a snapshot expression (`5`, `-2`, `~3`), or a time ago (`1hour`, `2days`,
+    /// `30mins`). Defaults to `1`.
     pub start: Option<ShortText>,
-    /// Where it ends, written as `start` is; `NOW` when left out.
+    /// The end of the list, in the same form as `start`. Defaults to `NOW`.
     pub end: Option<ShortText>,
 }
 
@@ -156,13 +160,13 @@ impl ListEnvironmentEvents {
         Ok(Window::Between(at(self.start_ts, start), at(self.end_ts, end)))
     }
 
-    /// The repos that the list is narrowed to.
+    /// Returns the repos that the list is narrowed to.
     async fn repos(&self, cx: &Context<'_>) -> Result<Option<Vec<Id>>> {
         let names = Vec::from_iter(self.repo_name.0.iter().map(ShortText::as_str));
         if names.is_empty() { Ok(None) } else { named_repos(&names, "query.repo_name", cx).await.map(Some) }
     }
 
-    /// The parameters but for the page, as links repeat them.
+    /// Returns the parameters except the page, for links.
     fn query<'a>(
         &'a self,
         start_ts: Option<&'a str>,
@@ -182,10 +186,10 @@ impl ListEnvironmentEvents {
     }
 }
 
-/// Repos of more names are not asked for at once.
+/// The most repo names in one request.
 pub(super) const MAX_REPO_NAMES: usize = 100;
 
-/// The ids of the repos of these names, of which each must exist.
+/// Returns the ids of the repos with these names. Each name must exist.
 pub(super) async fn named_repos(names: &[&str], field: &'static str, cx: &Context<'_>) -> Result<Vec<Id>> {
     at_most(MAX_REPO_NAMES, names.len(), field)?;
     let named = cx.store().repos_named(cx.org()?, names, MAX_CHOSEN).await?;
@@ -195,7 +199,7 @@ pub(super) async fn named_repos(names: &[&str], field: &'static str, cx: &Contex
     }
 }
 
-/// Which of the artifacts that these events are about come from one of these repos: by the rule of
+/// Returns the artifacts of these events that come from one of these repos, by the rule of
 /// [`event_numbers`](crate::snapshots::SnapshotStore::event_numbers).
 pub(super) async fn of_repos(
     told: &[Told],
@@ -212,16 +216,16 @@ pub(super) async fn of_repos(
     Ok(of_repos.map(|report| report.fingerprint).collect())
 }
 
-/// Which snapshots of an environment.
+/// A range of an environment's snapshots.
 pub(super) enum Window {
-    /// Those of an interval.
+    /// The snapshots of an interval.
     Interval(Interval),
-    /// Those from one bound to another.
+    /// The snapshots from one bound to another.
     Between(Bound, Bound),
 }
 
 impl Window {
-    /// The first and the last of those that exist.
+    /// Returns the first and the last of the existing snapshots in the range.
     pub(super) async fn snapshots(
         &self,
         timeline: &Timeline,
@@ -246,7 +250,7 @@ impl Window {
 }
 
 impl Bound {
-    /// The time that it is, or the snapshot.
+    /// Returns the time of the bound, or its snapshot expression.
     fn time(&self, now: Timestamp) -> Result<Timestamp, &Expression> {
         match self {
             Self::Snapshot(expression) => Err(expression),
@@ -256,25 +260,25 @@ impl Bound {
     }
 }
 
-/// The number that an expression comes to; 0 before the first.
+/// Returns the number that an expression resolves to; 0 before the first snapshot.
 async fn index(timeline: &Timeline, expression: &Expression, cx: &Context<'_>) -> Result<u64> {
     Ok(u64::try_from(timeline.resolve(expression, cx).await?).unwrap_or_default())
 }
 
-/// Something that happened to an artifact in an environment.
+/// An event of an artifact in an environment.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "GetEnvironmentEventResponse")]
 #[non_exhaustive]
 pub struct EventView {
     /// The environment's name.
     pub environment_name: EnvironmentName,
-    /// The number of the snapshot that tells of it.
+    /// The number of the snapshot that recorded it.
     pub snapshot_index: u64,
     /// The artifact's name, as the environment knows it.
     pub artifact_name: String,
-    /// Its SHA-256; empty for what has no digest.
+    /// Its SHA-256; empty for an artifact without a digest.
     pub sha256: String,
-    /// What happened, in a sentence.
+    /// The event as a sentence.
     pub description: String,
     /// When that snapshot was taken, in epoch seconds.
     pub reported_at: Seconds,
@@ -284,17 +288,18 @@ pub struct EventView {
     pub deployments: [(); 0],
     /// The flows that the artifact was reported to.
     pub flows: Vec<EventFlow>,
-    /// Whether the artifact was allowed to run; null where no policy evaluated it.
+    /// Whether the artifact was allowed to run; null if no policy evaluated it.
     pub artifact_compliance: Option<bool>,
-    /// Whether all that ran in the snapshot was allowed to; false without policies.
+    /// Whether all artifacts in the snapshot were allowed to run; false without policies.
     pub snapshot_compliance: bool,
     /// `started-compliant`, `started-non-compliant`, `started-unknown`, `exited`, `became-compliant`,
     /// `became-non-compliant`, `updated-provenance` or `changed`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Of what began to run, where its commit can be compared with that of what it replaced; null where that is not known.
+    /// For a started artifact, the link to compare its commit with that of the artifact it replaced. Null if
+    /// that is not known.
     pub code_diff: Option<String>,
-    /// Where more is told.
+    /// Links to further information.
     pub _links: EventLinks,
 }
 
@@ -309,29 +314,29 @@ pub struct EventFlow {
     pub deployments: (),
 }
 
-/// Where more is told of an event.
+/// Links to further information about an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct EventLinks {
-    /// Of the artifact in the first of `flows`; null without one.
+    /// The artifact in the first of `flows`; null without one.
     pub artifact: Option<EventLink>,
-    /// Of the snapshot.
+    /// The snapshot.
     pub snapshot: EventLink,
 }
 
-/// Two addresses of one thing.
+/// Two URLs of one resource.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct EventLink {
-    /// In this API.
+    /// Its URL in this API.
     #[serde(rename = "self")]
     pub this: String,
-    /// Of its page.
+    /// The URL of its page.
     pub html: String,
 }
 
 impl Event {
-    /// What happened.
+    /// Returns the kind of the event, with the states before and after.
     pub(super) fn annotation(&self) -> Annotation {
         annotation(&self.instance, self.exited, self.snapshot.0)
     }
@@ -385,13 +390,13 @@ fn event_flow(flow: &ArtifactFlow) -> EventFlow {
     EventFlow { flow_name: flow.flow_name.clone(), deployments: () }
 }
 
-/// What the kinds of what began to run begin with.
+/// The prefix of the kinds of events in which an artifact started running.
 pub(super) const STARTED: &str = "started";
 
-/// The kind of what no longer runs.
+/// The kind of events in which an artifact stopped running.
 pub(super) const EXITED: &str = "exited";
 
-/// What happened, in a sentence; of a logical environment with the member in which it did.
+/// Returns the event as a sentence. In a logical environment, it names the member.
 pub(super) fn description(
     Annotation { kind, was, now }: &Annotation,
     member: Option<&EnvironmentName>,

@@ -1,4 +1,4 @@
-//! Environments renamed and archived.
+//! Operations that rename and archive environments.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -12,8 +12,8 @@ use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Acknowledged, Json, Method, Operation};
 use crate::service::{Context, Draft};
 
-/// Renames an environment. It answers to its former name, too, until another environment takes that. A name that another
-/// environment has is 400; one that another had may be taken.
+/// Renames an environment. It is also found by its former names, until another environment takes them. A
+/// present name of another environment is 400; a former name of another environment is allowed.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct RenameEnvironment {
     /// The organization's name.
@@ -22,12 +22,12 @@ pub struct RenameEnvironment {
     pub env_name: EnvironmentName,
 }
 
-/// How an environment is renamed.
+/// The document that renames an environment.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "RenameEnvironmentPutInput")]
 pub struct EnvironmentRenaming {
-    /// The name that it is to have, unique in the organization.
+    /// The new name, unique in the organization.
     pub new_name: EnvironmentName,
 }
 
@@ -57,7 +57,7 @@ async fn rename(name: &EnvironmentName, new_name: &EnvironmentName, cx: &Context
     }
     let holder = cx.store().environment(cx.org()?, new_name.as_str()).await?;
     if let Some(holder) = holder.filter(|holder| holder.record.name == *new_name) {
-        // The same renaming may have come first since the environment was read.
+        // A concurrent request may have made the same change since the environment was read.
         if holder.record.id == known.record.id {
             return Ok(());
         }
@@ -71,8 +71,8 @@ async fn rename(name: &EnvironmentName, new_name: &EnvironmentName, cx: &Context
     Ok(())
 }
 
-/// Archives an environment: no list shows it, no logical environment counts it, and it is found by its name no more. The
-/// name is free for another, of any type. There is no way back.
+/// Archives an environment. Lists leave it out, logical environments ignore it, and it is no longer found by
+/// its name. Its name becomes free for another environment, of any type. Archiving cannot be undone.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ArchiveEnvironment {
     /// The organization's name.
@@ -106,7 +106,7 @@ async fn archive(name: &EnvironmentName, cx: &Context<'_>) -> Result<()> {
     let last_modified_at = cx.now_after(known.record.last_modified_at);
     let record = Environment { last_modified_at, ..known.record };
     let has_policies = !record.kind.is_physical() && !record.policies.is_empty();
-    // They are asked no more by its policies.
+    // Its policies no longer apply to the members.
     let members = record.included.iter().copied().filter(|_| has_policies).collect();
     cx.record(Draft::of(Fact::EnvironmentArchived { record }, guard)).await?;
     reevaluate_members(members, cx).await

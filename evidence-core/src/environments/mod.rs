@@ -1,4 +1,4 @@
-//! Environments: where artifacts run, physical ones that are reported on and logical ones that group them.
+//! Environments: places where artifacts run. Physical ones get reports; logical ones group physical ones.
 
 pub(crate) mod asserts;
 pub(crate) mod attached;

@@ -1,4 +1,4 @@
-//! What was seen running in an environment, before it is evaluated.
+//! The artifacts seen running in an environment, before their evaluation.
 
 use std::collections::BTreeMap;
 
@@ -8,32 +8,32 @@ use crate::rules::policy;
 use crate::snapshots::key::ArtifactKey;
 use crate::snapshots::record::RunningArtifact;
 
-/// What runs.
+/// The running artifacts, by key.
 pub(crate) type ReportedState = BTreeMap<ArtifactKey, ObservedArtifact>;
 
-/// An artifact as it was seen running.
+/// An artifact as seen running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ObservedArtifact {
-    /// Its SHA-256, where it has one.
+    /// Its SHA-256, if known.
     pub(crate) fingerprint: Option<Fingerprint>,
-    /// Its name in the environment: of several the first in the report.
+    /// Its name in the environment; if there are several, the first in the report.
     pub(crate) name: String,
-    /// Its other names there, in order.
+    /// Its other names in the environment, sorted.
     pub(crate) other_names: Vec<String>,
     /// When its instances were created, in epoch seconds, ascending.
     pub(crate) created: Vec<i64>,
-    /// What only environments of its kind tell.
+    /// Data that only environments of its kind report.
     pub(crate) context: JsonFields,
 }
 
 impl ObservedArtifact {
-    /// What was seen, when this was recorded.
+    /// Returns the observation that led to this record.
     pub(crate) fn of(instance: &RunningArtifact) -> Self {
         let RunningArtifact { fingerprint, name, other_names, created, context, .. } = instance.clone();
         Self { fingerprint, name, other_names, created, context }
     }
 
-    /// All its names, the first one first.
+    /// Returns all its names, starting with the first.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.name.as_str()).chain(self.other_names.iter().map(String::as_str))
     }

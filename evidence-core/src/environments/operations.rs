@@ -1,4 +1,4 @@
-//! Operations on environments, but for reports of what runs there.
+//! Operations on environments, except environment reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,20 +31,20 @@ use crate::store::batch::LONG_RECORDS;
 use crate::store::entry::Current;
 use crate::tags::record::{TagFilter, Tags};
 
-/// What is shown of an environment elsewhere.
+/// The name and kind of an environment, for display elsewhere.
 #[derive(Debug, Clone)]
 pub(crate) struct EnvironmentLabel {
     pub(crate) name: EnvironmentName,
     pub(crate) kind: EnvironmentKind,
 }
 
-/// The environment's id and label.
+/// Returns the environment's id and label.
 fn labelled(Environment { id, name, kind, .. }: Environment) -> (Id, EnvironmentLabel) {
     (id, EnvironmentLabel { name, kind })
 }
 
 impl Context<'_> {
-    /// The labels of these environments, archived ones too, by id.
+    /// Returns the labels of these environments by id, archived ones included.
     pub(crate) async fn environment_labels(&self, ids: &[Id]) -> Result<BTreeMap<Id, EnvironmentLabel>> {
         let mut labels = BTreeMap::new();
         for part in ids.chunks(LONG_RECORDS) {
@@ -54,7 +54,7 @@ impl Context<'_> {
         Ok(labels)
     }
 
-    /// The environment of this name, or [`Error::NotFound`].
+    /// Returns the environment of this name, or [`Error::NotFound`].
     pub(crate) async fn environment(&self, name: &str) -> Result<KnownEnvironment> {
         match self.store().environment(self.org()?, name).await? {
             Some(environment) => Ok(environment),
@@ -62,7 +62,7 @@ impl Context<'_> {
         }
     }
 
-    /// The labels of all environments but for the archived ones, by id.
+    /// Returns the labels of all environments by id, without archived ones.
     pub(crate) async fn all_environment_labels(&self) -> Result<BTreeMap<Id, EnvironmentLabel>> {
         let mut labels = BTreeMap::new();
         for ids in Listed::batches(self.store().environments_listed(self.org()?).await?) {
@@ -71,14 +71,14 @@ impl Context<'_> {
         Ok(labels)
     }
 
-    /// The labels of these environments of a list, but for those that were archived since.
+    /// Returns the labels of these listed environments, without those that were archived since.
     async fn listed_labels(&self, ids: &[Id]) -> Result<Vec<(Id, EnvironmentLabel)>> {
         let known = self.store().environments_by_id(self.org()?, ids).await?.into_iter();
         Ok(known.filter(|known| !known.archived).map(|known| labelled(known.record)).collect())
     }
 
-    /// The environments of these names, which may be former ones, in their order; one that does not exist is named in the
-    /// error.
+    /// Returns the environments with these present or former names, in their order. The error for a missing
+    /// environment has its name.
     pub(crate) async fn environments_named(
         &self,
         names: &[ShortText],
@@ -88,7 +88,7 @@ impl Context<'_> {
         let mut known = BTreeMap::<&str, (Id, EnvironmentLabel)>::new();
         if asked.len() > 1 {
             let batches = Listed::batches(self.store().environments_listed(self.org()?).await?);
-            // All are read where that takes fewer queries than looking up each name.
+            // Read all environments if that takes fewer queries than looking up each name.
             let batches = if batches.len() < asked.len() { batches } else { Vec::new() };
             for ids in batches {
                 for (id, label) in self.listed_labels(&ids).await? {
@@ -102,7 +102,7 @@ impl Context<'_> {
         for name in names {
             let environment = match known.get(name.as_str()) {
                 Some(environment) => environment.clone(),
-                // The list has neither former names nor what cannot be read.
+                // The list has no former names and no unreadable environments.
                 None => labelled(self.environment(name).await.map_err(|error| error.named_by(field))?.record),
             };
             known.insert(name.as_str(), environment.clone());
@@ -111,49 +111,53 @@ impl Context<'_> {
         Ok(found)
     }
 
-    /// What is said of a name that no environment has: one that had it may be archived.
+    /// Returns the error for a name that no environment has. It says so if an archived environment had the
+    /// name.
     pub(crate) async fn missing_environment(&self, name: &str) -> Result<Missing> {
         let was_archived = self.store().archived_environment(self.org()?, name).await?;
         let resource = if was_archived { Resource::ArchivedEnvironment } else { Resource::Environment };
         Ok(self.missing(resource, name))
     }
 
-    /// Whether the caller has at least this role in the organization.
+    /// Returns whether the caller has at least this role in the organization.
     fn has_role(&self, least: Role) -> Result<bool> {
         Ok(self.org_access()?.role.is_some_and(|role| role >= least))
     }
 }
 
-/// Creates an environment, or updates one; the answer is 201 either way. The same body again changes nothing. To
-/// change one that exists needs the role `member` or above: a `snapshotter` gets 403. The type never changes: 400.
+/// Creates or updates an environment; the response is 201 in both cases. The same body again changes nothing.
+/// Updating an existing environment needs the role `member` or above: a `snapshotter` gets 403. The type
+/// never changes: another one is 400.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PutEnvironment {
     /// The organization's name.
     pub org: OrgName,
 }
 
-/// What an environment is created or updated with. A list that is absent or null changes nothing.
+/// The document that creates or updates an environment. A list that is absent or null changes nothing.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "CreateEnvironmentPutInput")]
 pub struct EnvironmentInput {
     /// Its name, unique in the organization.
     pub name: EnvironmentName,
-    /// What it is; it never changes.
+    /// Its kind. It never changes.
     #[serde(rename = "type")]
     pub kind: EnvironmentKind,
-    /// What it is for; an empty one keeps what is there.
+    /// A description of its purpose. An empty one keeps the present description.
     pub description: Description,
-    /// Kept and answered; it has no effect.
+    /// Recorded and returned. It has no effect.
     pub include_scaling: Option<bool>,
-    /// Whether an artifact that was reported in no flow is non-compliant there, unless it is on the allowlist. Without policies
-    /// one that was reported must be compliant in each of its flows. Left out, it stays as it was; a new environment
-    /// requires nothing. Not of a logical environment: 400. Policies say the same, and more.
+    /// Whether an artifact that was never reported to a flow is non-compliant there, unless it is on the
+    /// allowlist. Without policies, a reported artifact must also be compliant in each of its flows. Defaults
+    /// to the present value, and to false for a new environment. For a logical environment, this is 400.
+    /// Policies can express the same and more.
     pub require_provenance: Option<bool>,
-    /// The members of a logical environment, by name. The list replaces the one before.
+    /// The members of a logical environment, by name. The list replaces the previous one.
     pub included_environments: Option<List<ShortText>>,
-    /// The policies that it is evaluated by, by name. The list replaces the one before, and what runs is evaluated
-    /// anew. What runs in the members of a logical environment must comply with its policies, too.
+    /// The policies that it is evaluated against, by name. The list replaces the previous one, and running
+    /// artifacts are evaluated again. Artifacts in members of a logical environment must also comply with its
+    /// policies.
     pub policies: Option<List<ShortText>>,
 }
 
@@ -230,7 +234,7 @@ fn created(input: &EnvironmentInput, cx: &Context<'_>) -> Environment {
     }
 }
 
-/// Records new settings of an environment, and evaluates what runs there where its policies differ.
+/// Records new settings of an environment, and evaluates its running artifacts again if its policies changed.
 async fn update(
     known: KnownEnvironment,
     updated: Environment,
@@ -251,8 +255,8 @@ async fn update(
     record_settings(known, updated, fact, (policies.unwrap_or_default(), guards), cx).await
 }
 
-/// Records new settings of an environment, and evaluates what runs there where its policies differ. Some of these policies
-/// were read just now, and the guards hold while the names lead to them.
+/// Records new settings of an environment, and evaluates its running artifacts again if its policies changed.
+/// The tuple has the policies that were just read, and guards that hold while the names still refer to them.
 pub(super) async fn record_settings(
     known: KnownEnvironment,
     updated: Environment,
@@ -274,7 +278,7 @@ pub(super) async fn record_settings(
     reevaluate_members(asked_otherwise, cx).await
 }
 
-/// The members of which a logical environment asks otherwise now, by its own policies.
+/// Returns the members for which the requirements of a logical environment changed.
 fn asked_otherwise(before: &Environment, now: &Environment) -> BTreeSet<Id> {
     let members = |record: &Environment| BTreeSet::from_iter(record.included.iter().copied());
     let (was, is) = (members(before), members(now));
@@ -285,7 +289,7 @@ fn asked_otherwise(before: &Environment, now: &Environment) -> BTreeSet<Id> {
     }
 }
 
-/// What a request sets; what is not there stays as it is.
+/// The settings of a request. `None` keeps the present value.
 struct Settings<'r> {
     description: Option<String>,
     include_scaling: Option<bool>,
@@ -312,14 +316,14 @@ impl Settings<'_> {
     }
 }
 
-/// The same, with what its names lead to.
+/// The settings of a request, with its names resolved.
 struct Resolved {
     description: Option<String>,
     include_scaling: Option<bool>,
     require_provenance: Option<bool>,
     included: Option<Vec<(Id, EnvironmentLabel)>>,
     policies: Option<Vec<Current<Policy>>>,
-    /// Hold while the names lead there.
+    /// Guards that hold while the names still refer to the same records.
     guards: Vec<Guard>,
 }
 
@@ -351,7 +355,8 @@ impl Resolved {
     }
 }
 
-/// Changes the settings of an environment that are given; what is absent or null stays. An empty description clears it.
+/// Changes the given settings of an environment. Absent or null settings keep their values. An empty
+/// description clears it.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PatchEnvironment {
     /// The organization's name.
@@ -360,19 +365,20 @@ pub struct PatchEnvironment {
     pub env_name: EnvironmentName,
 }
 
-/// What of an environment is changed.
+/// The document that changes an environment.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "UpdateEnvironmentPatchInput")]
 pub struct EnvironmentPatch {
-    /// What it is for.
+    /// A description of its purpose.
     pub description: Option<Description>,
-    /// Kept and answered; it has no effect.
+    /// Recorded and returned. It has no effect.
     pub include_scaling: Option<bool>,
-    /// The members of a logical environment, by name. The list replaces the one before.
+    /// The members of a logical environment, by name. The list replaces the previous one.
     pub included_environments: Option<List<ShortText>>,
-    /// The policies that it is evaluated by, by name. The list replaces the one before, and what runs is evaluated
-    /// anew. What runs in the members of a logical environment must comply with its policies, too.
+    /// The policies that it is evaluated against, by name. The list replaces the previous one, and running
+    /// artifacts are evaluated again. Artifacts in members of a logical environment must also comply with its
+    /// policies.
     pub policies: Option<List<ShortText>>,
 }
 
@@ -412,8 +418,8 @@ impl PatchEnvironment {
     }
 }
 
-/// The environments of these names in their order, each once; one that does not exist is named in the error. `guards`
-/// hold while the names lead there.
+/// Returns the environments of these names in their order, each once. The error for a missing environment has
+/// its name. Adds guards that hold while the names still refer to the same environments.
 async fn named(
     names: &[ShortText],
     guards: &mut Vec<Guard>,
@@ -429,15 +435,16 @@ async fn named(
     Ok(found)
 }
 
-/// The message of joining what is not physical, or into what is not logical (specification, Errors).
+/// The message for adding an environment that is not physical, or adding to one that is not logical
+/// (specification, Errors).
 const ONLY_PHYSICAL: &str = "Can only add physical environments to logical environments";
 
 fn not_physical(field: &str, name: &EnvironmentName) -> Error {
     Error::invalid_with(ONLY_PHYSICAL, field, format!("'{name}' is a logical environment"))
 }
 
-/// Adds a physical environment to a logical one. One that is a member already stays, and nothing changes. A logical
-/// environment joins no other: 400.
+/// Adds a physical environment to a logical one. Adding an existing member changes nothing. Adding a logical
+/// environment is 400.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct JoinEnvironment {
     /// The organization's name.
@@ -446,12 +453,12 @@ pub struct JoinEnvironment {
     pub env_name: EnvironmentName,
 }
 
-/// Which environment is added.
+/// The document that adds an environment.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "JoinPhysicalToLogicalPutInput")]
 #[serde(deny_unknown_fields)]
 pub struct JoinInput {
-    /// The name of the environment to add, which is no logical one.
+    /// The name of the physical environment to add.
     pub physical_env_name: ShortText,
 }
 
@@ -503,10 +510,10 @@ async fn join(logical: &EnvironmentName, physical: &str, cx: &Context<'_>) -> Re
     reevaluate_members(asked_otherwise, cx).await
 }
 
-/// More members are not read at once.
+/// The most members that are read at once.
 const MEMBERS: usize = 64;
 
-/// Archived members count nowhere, and make room for others.
+/// Removes archived members, so that they do not count towards the limit.
 pub(crate) async fn drop_archived(members: &mut Vec<Id>, cx: &Context<'_>) -> Result<()> {
     let mut archived = BTreeSet::new();
     for part in members.chunks(MEMBERS) {
@@ -517,31 +524,31 @@ pub(crate) async fn drop_archived(members: &mut Vec<Id>, cx: &Context<'_>) -> Re
     Ok(())
 }
 
-/// Lists the environments of an organization: all of them, or a page in an envelope when `page` or `per_page` is
-/// given. Archived ones are left out.
+/// Lists environments. With `page` or `per_page`, returns one page in an envelope; otherwise returns all.
+/// Archived environments are left out.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListEnvironments {
     /// The organization's name.
     pub org: OrgName,
-    /// Which page, from 1.
+    /// The page number, from 1.
     pub page: Option<PageNumber>,
-    /// Environments a page: 15 when `page` alone is given.
+    /// Environments per page. Defaults to 15 if only `page` is given.
     pub per_page: Option<PerPage<50>>,
-    /// What the list is sorted by; those equal in it, by name in the same direction.
+    /// The sort key. Environments with equal keys are sorted by name in the same direction.
     #[serde(default)]
     pub sort: EnvironmentSort,
     /// The order: `asc` or `desc`.
     #[serde(default)]
     pub sort_direction: SortDirection,
-    /// Repeatable. There are no spaces yet, so that nothing is in any.
+    /// Repeatable. Spaces are not supported yet: any value gives an empty list.
     #[serde(default)]
     pub space_id: List<ShortText>,
-    /// A substring of the name; case does not matter.
+    /// A substring of the name, case-insensitive.
     pub name: Option<ShortText>,
-    /// A type; repeatable, any may match.
+    /// A type. Repeatable; any may match.
     #[serde(default, rename = "type")]
     pub kind: List<EnvironmentKind>,
-    /// `key` or `key:value`; repeatable, all must match.
+    /// `key` or `key:value`. Repeatable; all must match.
     #[serde(default)]
     pub tag: List<TagText>,
 }
@@ -605,7 +612,7 @@ impl Operation for ListEnvironments {
 }
 
 impl ListEnvironments {
-    /// Whether the environment is asked for.
+    /// Returns whether the environment matches the filters.
     fn admits(&self, known: &KnownEnvironment) -> bool {
         let environment = &known.record;
         let name = self.name.as_deref().unwrap_or_default().to_ascii_lowercase();
@@ -615,7 +622,8 @@ impl ListEnvironments {
             && self.tag.0.iter().all(|tag| TagFilter::parse(tag, ':').matches(&environment.tags))
     }
 
-    /// Puts environments in the order asked for; those equal in it are by name in the same direction.
+    /// Sorts environments as requested. Environments with equal keys are sorted by name in the same
+    /// direction.
     fn sort(&self, found: &mut [Id], summaries: &EnvironmentSummaries) {
         found.sort_by_cached_key(|id| {
             let summary = summaries.environments.get(id)?;
@@ -631,7 +639,7 @@ impl ListEnvironments {
         }
     }
 
-    /// The parameters but for the page, as the links of a page repeat them.
+    /// Returns the parameters except the page, for links to other pages.
     fn query(&self) -> Vec<(&str, &str)> {
         let sort = match self.sort {
             EnvironmentSort::Name => "name",

@@ -1,4 +1,4 @@
-//! Environments as they are recorded.
+//! The recorded form of environments.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use crate::name::EnvironmentName;
 use crate::tags::record::Tags;
 use crate::time::Timestamp;
 
-/// An environment as it is recorded.
+/// An environment as recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Environment {
@@ -18,28 +18,29 @@ pub struct Environment {
     pub id: Id,
     /// Its name, unique in the organization.
     pub name: EnvironmentName,
-    /// What it is.
+    /// Its kind.
     pub kind: EnvironmentKind,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: String,
-    /// The members of a logical environment, in the order given.
+    /// The members of a logical environment, in the given order.
     pub included: Vec<Id>,
-    /// The policies attached to it, in the order of attaching.
+    /// The policies attached to it, in the order in which they were attached.
     pub policies: Vec<Id>,
-    /// As it was set, without effect: Terraform compares what it reads with what it set.
+    /// The value that was set. It has no effect, but Terraform compares the value it reads with the value it
+    /// set.
     pub include_scaling: bool,
-    /// Whether what runs there must have been reported in a flow.
+    /// Whether running artifacts must have been reported to a flow.
     #[serde(default, skip_serializing_if = "is_false")]
     pub require_provenance: bool,
     /// Its tags.
     pub tags: Tags,
     /// When it was created.
     pub created_at: Timestamp,
-    /// By whom.
+    /// The user or service account that created it.
     pub created_by: Actor,
     /// When its settings last changed.
     pub last_modified_at: Timestamp,
-    /// What a newer version of the program recorded beside.
+    /// Fields that a newer version of the program recorded.
     #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }
@@ -51,7 +52,7 @@ const fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// What kind of thing an environment is.
+/// The kind of an environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[expect(missing_docs, reason = "the variants are the values")]
 #[non_exhaustive]
@@ -74,12 +75,12 @@ pub enum EnvironmentKind {
 }
 
 impl EnvironmentKind {
-    /// Whether it is reported on, rather than a group of others.
+    /// Returns whether it gets reports. A logical environment groups others instead.
     pub const fn is_physical(self) -> bool {
         !matches!(self, Self::Logical)
     }
 
-    /// The value on the wire.
+    /// Returns the name of the kind in requests and responses.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::K8S => "K8S",

@@ -1,5 +1,6 @@
-//! Environments evaluated again because something changed by which they were evaluated: by whoever changed it, and by the jobs
-//! of policies and allowlists, where nobody did or that broke off. Each environment is evaluated in a write of its own.
+//! Evaluates environments again after a change of an input. The request that made the change does this. If it
+//! did not or was interrupted, the jobs of policies and allowlists do it. Each environment is evaluated in a
+//! separate write.
 
 use std::collections::BTreeSet;
 
@@ -19,13 +20,13 @@ use crate::service::{Context, Evidence, EvidenceService};
 use crate::store::batch::distinct;
 use crate::store::error::StoreError;
 
-/// So many environments are read at a time.
+/// The number of environments that are read at a time.
 const PAGE: usize = 64;
 
-/// As whom jobs record snapshots: `operator:evidence`.
+/// The actor of jobs that record snapshots: `operator:evidence`.
 const OPERATOR: &str = "evidence";
 
-/// Evaluates what runs in an environment again. It records nothing where that changes nothing.
+/// Evaluates an environment's running artifacts again. Records nothing if the result is the same.
 pub(crate) async fn reevaluate(name: &EnvironmentName, changed: Changed, cx: &Context<'_>) -> Result<()> {
     let evaluated = cx.retry_in_turn(Key::Environment(name.clone()), || async {
         let known = cx.store().environment(cx.org()?, name.as_str()).await?;
@@ -36,8 +37,9 @@ pub(crate) async fn reevaluate(name: &EnvironmentName, changed: Changed, cx: &Co
     evaluated.await
 }
 
-/// Evaluates what runs in the physical ones of these environments and in the members of the logical ones, whose policies count
-/// in the snapshots of these: one after the other. Answers the first error, after all.
+/// Evaluates the running artifacts of these environments again, one environment after another. For a logical
+/// environment, evaluates its members, because its policies count in their snapshots. Continues after an
+/// error, and returns the first.
 pub(crate) async fn reevaluate_all(
     environments: Vec<KnownEnvironment>,
     changed: Changed,
@@ -58,9 +60,10 @@ pub(crate) async fn reevaluate_all(
     outcome
 }
 
-/// Evaluates what runs in these members of a logical environment again, after what it asks of them was recorded. If that breaks
-/// off, the job [`Reevaluate`](crate::policies::Reevaluate) does it, or the next report; until then it is unknown whether they
-/// comply with the policies of the logical environment. Answers the first error, after all.
+/// Evaluates these members of a logical environment again, after its new requirements were recorded. If this
+/// is interrupted, the job [`Reevaluate`](crate::policies::Reevaluate) or the next report does it. Until
+/// then, their compliance with the policies of the logical environment is unknown. Continues after an error,
+/// and returns the first.
 pub(crate) async fn reevaluate_members(members: BTreeSet<Id>, cx: &Context<'_>) -> Result<()> {
     let mut outcome = Ok(());
     for part in Vec::from_iter(members).chunks(PAGE) {
@@ -70,8 +73,8 @@ pub(crate) async fn reevaluate_members(members: BTreeSet<Id>, cx: &Context<'_>) 
     outcome
 }
 
-/// Those of these environments without policies whose latest snapshots say something of the policies of a logical environment,
-/// which may ask nothing of them any more.
+/// Returns those of these environments that have no policies, but whose latest snapshots have verdicts for a
+/// logical environment. The logical environment may no longer require anything of them.
 async fn asked_before(known: &[KnownEnvironment], cx: &Context<'_>) -> Result<BTreeSet<Id>> {
     let latest = known.iter().filter(|known| known.record.policies.is_empty() && known.status.snapshots > 0);
     let latest = latest.map(|known| (known.record.id, known.status.snapshots..=known.status.snapshots));
@@ -83,7 +86,8 @@ async fn asked_before(known: &[KnownEnvironment], cx: &Context<'_>) -> Result<BT
     Ok(rows.into_iter().filter(|row| !row.logical.is_empty()).map(|row| row.environment).collect())
 }
 
-/// Evaluates these environments of an organization again, or all, for a job: all of them, and answers the first error.
+/// Evaluates these environments of an organization again, or all of them, for a job. Continues after an
+/// error, and returns the first.
 pub(crate) async fn reevaluate_in(
     evidence: &Evidence,
     org: OrgName,
@@ -94,7 +98,7 @@ pub(crate) async fn reevaluate_in(
     evidence.call(&Principal::nobody(), again, ()).await.map(drop)
 }
 
-/// Evaluates environments of an organization again. No route leads to it.
+/// Evaluates environments of an organization again. Not reachable through a route.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct ReevaluateEnvironments {
     org: OrgName,

@@ -1,12 +1,12 @@
-//! What runs in environments as it was evaluated last, so that a report pays for what happened since and not for all that
-//! runs: machines report every minute, and mostly that nothing changed.
+//! A cache of the last evaluation of each environment, so that a report costs only what changed since.
+//! Machines report every minute, and mostly without changes.
 //!
-//! An evaluation rests on what a ledger says, up to some entry. The entries after that one tell which artifacts have to be
-//! evaluated again ([`Affected`]); the others came to what they would come to now. That the ledger is the same one, a few
-//! entries longer, is checked by its hashes: a backup may have been put back under a service.
+//! An evaluation uses the ledger up to some entry. The later entries show which artifacts must be evaluated
+//! again ([`Affected`]); the others would have the same result. Hashes prove that the ledger is the same one
+//! with a few more entries: a backup may have been restored under a running service.
 //!
-//! It is read from tables that follow from the ledger. Of damage to those no entry tells, nor of its repair, so that an
-//! evaluation holds for an hour at most ([`MAX_AGE`]).
+//! Evaluations read tables that are derived from the ledger. No entry records damage to these tables, or its
+//! repair. An evaluation is therefore valid for at most an hour ([`MAX_AGE`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,25 +27,26 @@ use crate::snapshots::record::{DeploymentSource, PolicyOutcome, Provenance, Runn
 use crate::store::entry::StoredEntry;
 use crate::time::Timestamp;
 
-/// The last evaluations of environments, each by its organization and its id.
+/// The last evaluations of environments, by organization and environment.
 pub(crate) type EvaluationCache = Cache<(Id, Id), LastEvaluation>;
 
-/// How much they come to, in bytes.
+/// The memory budget of the cache, in bytes.
 const BUDGET: usize = 64 << 20;
 
-/// For so many seconds an evaluation holds.
+/// The time that an evaluation stays valid, in seconds.
 const MAX_AGE: f64 = 3600.0;
 
-/// After more entries everything is evaluated again.
+/// With more new entries than this, everything is evaluated again.
 const MAX_ENTRIES: usize = 512;
 
-/// So many leaves take about as long to read as an artifact to evaluate.
+/// The number of leaves that take about as long to read as one artifact takes to evaluate.
 const LEAVES_PER_ARTIFACT: usize = 8;
 
-/// Where payloads come to more bytes than this, everything is evaluated again: that takes about as long as to read them.
+/// With larger payloads than this, in bytes, everything is evaluated again: reading them would take about as
+/// long.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Kinds of facts that affect nothing and come often or may be large: their payloads are not read.
+/// Kinds of facts that affect no evaluation, and are frequent or may be large. Their payloads are not read.
 const UNRELATED: [&str; 6] = [
     "snapshot_taken",
     "environment_reported",
@@ -55,40 +56,40 @@ const UNRELATED: [&str; 6] = [
     "repo_reported",
 ];
 
-/// A service remembers nothing at first.
+/// Returns an empty cache.
 pub(crate) const fn no_evaluations() -> EvaluationCache {
     EvaluationCache::new(BUDGET)
 }
 
-/// What the latest snapshot of an environment shows running.
+/// The artifacts that run in an environment's latest snapshot.
 pub(crate) type OpenInstances = BTreeMap<ArtifactKey, RunningArtifact>;
 
-/// What artifacts came to.
+/// The evaluations of artifacts.
 pub(crate) type Evaluated = BTreeMap<ArtifactKey, Arc<ArtifactEvaluation>>;
 
-/// An environment as it was evaluated.
+/// The last evaluation of an environment.
 #[derive(Debug)]
 pub(crate) struct LastEvaluation {
-    /// When the oldest part of it was evaluated.
+    /// When its oldest part was evaluated.
     pub(crate) since: Timestamp,
-    /// The ledger that it rests on.
+    /// The ledger state that it uses.
     pub(crate) ledger: Frontier,
-    /// The policies.
+    /// The policies that it was evaluated against.
     pub(crate) policies: Vec<VersionKey>,
-    /// How many snapshots there were, and what the last one shows.
+    /// The number of snapshots, and the artifacts that run in the last one.
     pub(crate) open: (u64, Arc<OpenInstances>),
-    /// What ran.
+    /// The artifacts that ran, with their evaluations.
     pub(crate) artifacts: Evaluated,
-    /// How many attestations were kept of each trail ([`Limits::evaluated_attestations`](crate::limits::Limits)).
+    /// The number of attestations held, by trail ([`Limits::evaluated_attestations`](crate::limits::Limits)).
     pub(crate) kept: BTreeMap<Id, usize>,
 }
 
-/// What an artifact came to.
+/// The evaluation of an artifact.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ArtifactEvaluation {
-    /// What all policies say, or the allowlist.
+    /// The verdict of all policies, or of the allowlist.
     pub(crate) compliant: Option<bool>,
-    /// The allowlist entry that it was evaluated by, if one was in force.
+    /// The allowlist entry that was in force, if any.
     pub(crate) allowed: Option<EntryInForce>,
     pub(crate) provenance: Vec<Provenance>,
     pub(crate) source: Option<DeploymentSource>,
@@ -101,7 +102,8 @@ pub(crate) struct ArtifactEvaluation {
     pub(crate) not_evaluated: Option<String>,
     /// The names by which it was evaluated.
     pub(crate) names: Vec<String>,
-    /// Whether all that it was evaluated by could be read: what could not may be put right, of which no entry tells.
+    /// Whether everything that it was evaluated against could be read. A read error may be repaired without a
+    /// ledger entry.
     pub(crate) is_final: bool,
 }
 
@@ -110,16 +112,16 @@ pub(crate) struct ArtifactEvaluation {
 pub(crate) struct EntryInForce {
     /// Its ledger index.
     pub(crate) index: u64,
-    /// When it expires, if it does. No entry of the ledger records that.
+    /// When it expires, if it does. The expiry itself is not a ledger entry.
     pub(crate) expires_at: Option<Timestamp>,
 }
 
-/// About how many bytes of memory an artifact or an instance takes besides its texts and lists: its key and places in maps,
-/// too.
+/// The approximate memory of an artifact or an instance in bytes, besides its texts and lists. Includes its
+/// key and map entries.
 const LEAST: usize = 512;
 
 impl ArtifactEvaluation {
-    /// Whether it may run where provenance is required, and policies say this.
+    /// Returns its verdict if provenance is required, given the verdict of the policies.
     pub(crate) fn with_required_provenance(&self, by_policies: Option<bool>) -> Option<bool> {
         let in_flows = self.provenance.iter().map(|from| from.state);
         policy::required_provenance_verdict(self.allowed.is_some(), by_policies, in_flows)
@@ -181,8 +183,9 @@ impl LastEvaluation {
     }
 }
 
-/// Takes out what came from these trails, and from trails that this came from, too, and so on; answers what it was. How much
-/// of a trail is evaluated has a limit for all that runs of it: so a trail is evaluated for all or none.
+/// Takes out the artifacts of these trails, and of all trails that share artifacts with them, transitively.
+/// Returns their keys. The evaluation of a trail is limited for all its running artifacts together, so a
+/// trail is evaluated for all of them or for none.
 pub(crate) fn take_of_trails(artifacts: &mut Evaluated, trails: &BTreeSet<Id>) -> BTreeSet<ArtifactKey> {
     if !artifacts.values().any(|artifact| artifact.trails.iter().any(|trail| trails.contains(trail))) {
         return BTreeSet::new();
@@ -203,7 +206,7 @@ pub(crate) fn take_of_trails(artifacts: &mut Evaluated, trails: &BTreeSet<Id>) -
     taken
 }
 
-/// What the entries of a ledger since an evaluation make it necessary to evaluate again.
+/// The artifacts that ledger entries since an evaluation make it necessary to evaluate again.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Affected {
     everything: bool,
@@ -213,8 +216,8 @@ struct Affected {
 }
 
 impl Affected {
-    /// Adds what the fact affects in an environment. Its own record, its snapshots and the versions of its policies are
-    /// read for each evaluation.
+    /// Adds the effects of the fact on an environment. The environment's own record, its snapshots and the
+    /// versions of its policies are read for each evaluation anyway.
     fn add(&mut self, fact: &Fact, environment: Id) {
         match fact {
             Fact::ArtifactReported { record } => {
@@ -235,7 +238,7 @@ impl Affected {
             {
                 self.fingerprints.insert(record.fingerprint.clone());
             }
-            // Rows have other times from now on.
+            // The rows have other times now.
             Fact::ClockCorrected { .. } => self.everything = true,
             Fact::TextKept { .. }
             | Fact::OrganizationCreated { .. }
@@ -278,7 +281,8 @@ impl Affected {
         }
     }
 
-    /// What these entries affect; one that cannot be read, or is of a kind that a newer program knows, affects everything.
+    /// Returns the effects of these entries. An unreadable entry, or one of an unknown kind, affects
+    /// everything.
     fn of(entries: &[StoredEntry], environment: Id) -> Self {
         let mut affected = Self::default();
         for entry in entries {
@@ -299,45 +303,46 @@ impl Affected {
     }
 }
 
-/// An earlier evaluation, as far as it still holds.
+/// An earlier evaluation with its still valid parts.
 #[derive(Debug)]
 pub(crate) struct Remembered {
     last: Arc<LastEvaluation>,
     affected: Affected,
     /// Whether the policies are the same.
     same_policies: bool,
-    /// When this is.
+    /// The present time.
     now: Timestamp,
 }
 
 impl Remembered {
-    /// What the latest snapshot shows, if that is the one of this number.
+    /// Returns the artifacts that run in the latest snapshot, if it has this number.
     pub(crate) fn open(&self, snapshots: u64) -> Option<Arc<OpenInstances>> {
         let (number, open) = &self.last.open;
         (*number == snapshots).then(|| Arc::clone(open))
     }
 
-    /// When the oldest part was evaluated of what these come to and of what the snapshot of this number shows; nothing where it
-    /// is of neither.
+    /// Returns when the oldest part was evaluated, if it is used for `reused` or for the snapshot of this
+    /// number; otherwise `None`.
     pub(crate) fn since(&self, reused: &Evaluated, snapshots: u64) -> Option<Timestamp> {
         let is_used = !reused.is_empty() || self.open(snapshots).is_some();
         is_used.then_some(self.last.since)
     }
 
-    /// What would come to the same now of what runs.
+    /// Returns the evaluations of running artifacts that would have the same result now.
     pub(crate) fn reusable(&self, running: &ReportedState) -> Evaluated {
         let artifact = |(key, observed): (&ArtifactKey, &ObservedArtifact)| {
             Some((key.clone(), Arc::clone(self.artifact(key, observed.names())?)))
         };
         let mut reusable = running.iter().filter_map(artifact).collect();
-        // Of what no longer runs, too: it took its part of what is evaluated of a trail.
+        // An artifact that stopped running used part of its trail's limit. So evaluate the other artifacts of
+        // that trail again.
         let others = self.last.artifacts.iter().filter(|(key, _)| !Evaluated::contains_key(&reusable, *key));
         let trails = others.flat_map(|(_, artifact)| artifact.trails.iter().copied()).collect();
         take_of_trails(&mut reusable, &trails);
         reusable
     }
 
-    /// What an artifact of these names came to, if it would come to the same now.
+    /// Returns the evaluation of an artifact with these names, if it would have the same result now.
     fn artifact<'n>(
         &self,
         key: &ArtifactKey,
@@ -354,7 +359,7 @@ impl Remembered {
         holds.then_some(artifact)
     }
 
-    /// How many attestations were kept of the trails of these artifacts.
+    /// Returns the number of attestations held, by trail of these artifacts.
     pub(crate) fn kept<'a>(
         &self,
         reused: impl Iterator<Item = &'a Arc<ArtifactEvaluation>>,
@@ -365,8 +370,9 @@ impl Remembered {
 }
 
 impl Context<'_> {
-    /// How an environment was evaluated last, as far as that holds in this ledger, by these policies and at this time. Where the
-    /// ledger cannot be read that is not known, and a report does not fail for it.
+    /// Returns the cached evaluation of an environment with the parts that are valid for this ledger, these
+    /// policies and this time. If the ledger cannot be read, returns `None` instead of an error, so that the
+    /// report does not fail.
     pub(crate) async fn remembered_evaluation(
         &self,
         environment: Id,
@@ -387,7 +393,8 @@ impl Context<'_> {
         Ok(affected.map(|affected| Arc::new(Remembered { last, affected, same_policies, now })))
     }
 
-    /// What the entries affect by which a ledger has grown since an evaluation, if it has, and not by too many.
+    /// Returns the effects of the entries since an evaluation, or `None` if the ledger is not a continuation
+    /// or has too many new entries.
     async fn affected_since(
         &self,
         last: &LastEvaluation,
@@ -420,7 +427,7 @@ impl Context<'_> {
         self.compute().run_if(bytes > LONG_JSON as u64, affected).await.map(Some)
     }
 
-    /// Keeps how an environment was evaluated, unless nothing runs there.
+    /// Caches an evaluation, unless no artifact runs.
     pub(crate) async fn remember_evaluation(
         &self,
         environment: Id,
@@ -433,7 +440,7 @@ impl Context<'_> {
         }
         let many = evaluation.artifacts.len() > MANY_EVALUATIONS;
         let measured = self.compute().run_if(many, move || (evaluation.bytes(), evaluation)).await;
-        // The pool may be busy; the report does not fail for it.
+        // If the compute pool is full, skip caching; the report must not fail.
         if let Ok((bytes, evaluation)) = measured {
             self.evaluation_cache().put(key, bytes, Arc::new(evaluation));
         }

@@ -1,5 +1,5 @@
-//! Verdicts checked: a snapshot evaluated again from what its ledger had then. The entries before it are entered in a store
-//! in memory, and what ran is evaluated over that by the same rules.
+//! Verifies verdicts by evaluating a snapshot again from its ledger. The entries before the snapshot are
+//! imported into a store in memory, and the artifacts are evaluated against that by the same rules.
 
 use std::sync::Arc;
 
@@ -21,17 +21,18 @@ use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::transfer::{Import, Transfer};
 
-/// So many entries of the ledger are read at once.
+/// The number of ledger entries that are read at once.
 const PAGE: u64 = 1_000;
 
-/// Evaluates a snapshot of an environment again, from what the ledger had when it was evaluated, and answers in what the two
-/// differ: in nothing, where the verdict is what follows from the ledger. It holds all that the ledger had in memory.
+/// Evaluates a snapshot of an environment again, from the ledger as of its evaluation. Returns the
+/// differences: none if the verdict follows from the ledger. Holds the ledger's content in memory.
 ///
-/// What it cannot tell: what became of flows and trails themselves (tags, names, templates) in the moments between the
-/// beginning of an evaluation and its reading them. There the digests of the inputs differ.
+/// Limitation: changes of flows and trails themselves (tags, names, templates) between the start of an
+/// evaluation and its reads are not reproduced. The digests of the inputs then differ.
 ///
 /// # Errors
-/// [`StoreError::Corrupt`] where the snapshot or a part of the ledger is missing, or does not say what it rests on.
+/// [`StoreError::Corrupt`] if the snapshot or a part of the ledger is missing, or the snapshot does not
+/// record the ledger size that it depends on.
 pub async fn replay(store: &dyn Store, org: Id, environment: Id, index: u64) -> Result<Vec<String>> {
     let missing = || StoreError::corrupt(format_args!("snapshot {index} of environment {environment}"));
     let snapshot = store.snapshot(org, environment, index).await?.ok_or_else(missing)?.record;
@@ -47,7 +48,7 @@ pub async fn replay(store: &dyn Store, org: Id, environment: Id, index: u64) -> 
         past.import(Import::new(org, entries)?).await?;
     }
     let organization = past.organizations(None, 1).await?.pop().ok_or_else(missing)?;
-    // What was recorded was not too much for the host that recorded it.
+    // The recorded evaluation was within the limits of its host.
     let limits = Limits {
         evaluations: usize::MAX,
         evaluated_attestations: usize::MAX,
@@ -61,7 +62,7 @@ pub async fn replay(store: &dyn Store, org: Id, environment: Id, index: u64) -> 
     Ok(differences)
 }
 
-/// Evaluates a snapshot again. No route leads to it.
+/// Evaluates a snapshot again. Not reachable through a route.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct EvaluateAgain {
     org: OrgName,
@@ -70,7 +71,7 @@ struct EvaluateAgain {
     recorded: Option<Recorded>,
 }
 
-/// What was recorded.
+/// The recorded snapshot and its artifacts.
 #[derive(Debug)]
 struct Recorded {
     snapshot: Snapshot,

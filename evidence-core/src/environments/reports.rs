@@ -1,5 +1,5 @@
-//! Environment reports: the complete list of what runs somewhere, sent again and again. Each kind of environment has
-//! a body of its own; all of them become one `Report`, and only a report that tells something new takes a snapshot.
+//! Environment reports: complete lists of running artifacts, sent again and again. Each kind of environment
+//! has its own body. All of them become one `Report`, and only a report with something new takes a snapshot.
 
 mod kinds;
 
@@ -32,14 +32,14 @@ pub use kinds::{
     ReportType, S3, Server,
 };
 
-/// Reports all that runs in an environment of this type. A report by which other artifacts run, or by which where they come
-/// from or a verdict differs, takes a snapshot (201), and so does the first. Any other, also one that tells only of more or
-/// fewer instances, takes none (200) and may be sent again and again. An environment of another type is 400.
+/// Reports all running artifacts of an environment of this type. A report takes a snapshot (201) if it is the
+/// first, or if the artifacts, their origin or a verdict differ. Any other report takes none (200), also if
+/// only numbers of instances differ, and may be sent again and again. An environment of another type is 400.
 ///
-/// An element of `artifacts` that is null or has no `digests`, such as an evicted pod, says nothing of what runs. It is
-/// skipped, and the header `Evidence-Skipped-Elements` of the answer and `skipped_elements` of the snapshot say how many were.
-/// If all elements are such, the report is 400: an environment in which nothing runs complies with every policy, and only an
-/// empty list says that nothing runs.
+/// An element of `artifacts` that is null or has no `digests`, such as an evicted pod, is skipped. The
+/// response header `Evidence-Skipped-Elements` and `skipped_elements` of the snapshot have the number of
+/// skipped elements. If all elements are skipped, the report is 400. An environment without artifacts
+/// complies with every policy, so only an empty list reports that nothing runs.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(bound = "T: ReportType")]
 pub struct ReportRunning<T> {
@@ -83,17 +83,17 @@ impl<T: ReportType> Operation for ReportRunning<T> {
     }
 }
 
-/// What runs in an environment of one kind.
+/// The running artifacts of an environment of one kind.
 #[derive(Debug)]
 struct Report {
     kind: EnvironmentKind,
     running: Arc<ReportedState>,
-    /// How many elements say nothing of what runs.
+    /// The number of skipped elements.
     skipped: usize,
 }
 
 impl Report {
-    /// What is reported of many artifacts is put together off the runtime.
+    /// Builds the report, off the async runtime if it has many artifacts.
     async fn of<T: ReportType>(report: EnvironmentReport<T>, cx: &Context<'_>) -> Result<Self> {
         let artifacts = report.artifacts.items.iter().map(|instance| instance.artifacts().count());
         let many = artifacts.sum::<usize>() > MANY_EVALUATIONS;
@@ -107,7 +107,8 @@ impl Report {
         cx.compute().run_if(many, put_together).await?
     }
 
-    /// One artifact that is reported several times has several instances, and all the names.
+    /// Builds the report. An artifact that is reported several times becomes one, with all its instances and
+    /// names.
     fn new<T: ReportType>(report: &EnvironmentReport<T>, skipped: usize) -> serde_json::Result<Self> {
         let mut running = BTreeMap::new();
         for instance in &report.artifacts.items {
@@ -145,14 +146,14 @@ impl Report {
         Ok(Self { kind: T::KIND, running: Arc::new(running), skipped })
     }
 
-    /// Takes the report in: status 201 when that took a snapshot.
+    /// Handles the report. Returns the status 201 if it took a snapshot.
     async fn receive(self, environment: &EnvironmentName, cx: &Context<'_>) -> Result<Put<Acknowledged>> {
         let record = Key::Environment(environment.clone());
         let created = cx.retry_in_turn(record, || self.receive_once(environment, cx)).await?;
         Ok(Put { created, body: Acknowledged::Ok })
     }
 
-    /// Whether it took a snapshot.
+    /// Handles the report once. Returns whether it took a snapshot.
     async fn receive_once(&self, environment: &EnvironmentName, cx: &Context<'_>) -> Result<bool> {
         let known = cx.environment(environment.as_str()).await?;
         self.check_kind(&known.record)?;
@@ -177,9 +178,9 @@ impl Report {
     }
 }
 
-/// How many elements of a report say nothing of what runs, because they are null or have no digest. Nothing runs of them as far
-/// as anybody knows, so they are left out. A report of nothing else is refused: it may come from a reporter that can see no
-/// digest at all, and an empty snapshot would comply with every policy.
+/// Returns the number of elements to skip, because they are null or have no digest: it is unknown whether
+/// anything of them runs. A report with only such elements is refused. Its reporter may be unable to read
+/// digests, and an empty snapshot would comply with every policy.
 fn skipped<T: ReportType>(report: &EnvironmentReport<T>) -> Result<usize> {
     let elements = &report.artifacts.items;
     let without_digest = elements.iter().filter(|instance| instance.artifacts().next().is_none()).count();
@@ -192,11 +193,12 @@ fn skipped<T: ReportType>(report: &EnvironmentReport<T>) -> Result<usize> {
     Ok(skipped)
 }
 
-/// As many bytes as the time takes at which an instance was created.
+/// The approximate size of an instance's creation time, in bytes.
 const CREATED: usize = 12;
 
-/// Refuses a report of too many artifacts, and one that would become too large once each artifact has what its instances
-/// tell of it: before that is done, for an instance tells the same of all artifacts that it consists of.
+/// Refuses a report with too many artifacts, or one that would become too large when each artifact gets the
+/// data of its instances. Checks this before the expansion, because an instance's data apply to all its
+/// artifacts.
 fn check_size<T: ReportType>(report: &EnvironmentReport<T>, limits: &Limits) -> Result<()> {
     let instances = &report.artifacts.items;
     let keys = instances.iter().flat_map(|instance| {
@@ -286,7 +288,7 @@ mod tests {
             (json!([evicted, running, evicted]), Some(2)),
             (json!([pod(Value::Null), running]), Some(1)),
             (json!([null, running]), Some(1)),
-            // It runs, though its digest is not known.
+            // It runs, although its digest is unknown.
             (json!([unknown]), Some(0)),
             (json!([unknown, evicted]), Some(1)),
             (json!([evicted]), None),
@@ -299,7 +301,7 @@ mod tests {
         }
     }
 
-    /// Each of its artifacts has what a pod tells of itself.
+    /// Each of its artifacts gets the data of a pod.
     #[test]
     fn a_report_that_grows_too_large_is_refused_before_it_does() {
         let owner = |at: usize| json!({"apiVersion": "v1", "kind": "x".repeat(200), "name": format!("{at}"), "uid": ""});

@@ -1,4 +1,4 @@
-//! What a store answers about environments.
+//! The queries about environments that a store answers.
 
 use async_trait::async_trait;
 
@@ -10,68 +10,70 @@ use crate::rules::policy;
 use crate::store::error::StoreResult;
 use crate::time::Timestamp;
 
-/// What reports made of an environment. It is no part of the record that guards watch: a hundred machines that report
-/// that nothing changed must hold up nobody who changes a setting.
+/// The state of an environment that follows from its reports. It is separate from the record that guards
+/// watch: frequent reports without changes must not delay a change of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EnvironmentStatus {
-    /// How many snapshots it has; they are numbered from 1.
+    /// The number of its snapshots. They are numbered from 1.
     pub snapshots: u64,
-    /// How many events these tell; they are numbered from 1, too.
+    /// The number of events in its snapshots. They are numbered from 1 too.
     pub events: u64,
-    /// When the latest one was taken.
+    /// When the latest snapshot was taken.
     pub changed_at: Option<Timestamp>,
-    /// Its verdict.
+    /// Whether the latest snapshot is compliant.
     pub compliant: Option<bool>,
-    /// When it was last reported on; reports that tell nothing new are noted once in
+    /// When the last report arrived. Reports without changes are recorded once in
     /// [`Settings::heartbeat_interval`](crate::Settings::heartbeat_interval).
     pub reported_at: Option<Timestamp>,
 }
 
-/// A logical environment has a member from an entry of the ledger on, or no more; or its policies may have changed.
+/// A change of a logical environment at a ledger entry: a member joined or left, or its policies may have
+/// changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemberChange {
     /// The index of the entry.
     pub entry: u64,
-    /// The member. It is the logical environment itself where the entry changed its settings and no members.
+    /// The member. If the entry changed the settings but no members, the logical environment itself.
     pub member: Id,
-    /// Whether it is one from then on; true of the environment itself.
+    /// Whether it is a member from this entry on; true for the environment itself.
     pub joined: bool,
 }
 
-/// An environment as a store knows it.
+/// An environment with its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownEnvironment {
     /// The ledger index of the newest fact about its settings.
     pub revision: u64,
-    /// The ledger index of the newest report that was noted.
+    /// The ledger index of the newest recorded report.
     pub reported: Option<u64>,
     /// Its settings.
     pub record: Environment,
-    /// How it stands.
+    /// Its state.
     pub status: EnvironmentStatus,
-    /// Whether it is archived: no list shows it, and no logical environment counts it.
+    /// Whether it is archived. Lists leave archived environments out, and logical environments ignore them.
     pub archived: bool,
 }
 
 impl KnownEnvironment {
-    /// The verdict of the latest snapshot; nothing without snapshots, and where neither policies nor required provenance
-    /// judge what runs.
+    /// Returns the verdict of the latest snapshot. `None` without snapshots, or with neither policies nor
+    /// required provenance.
     pub fn state(&self) -> Option<bool> {
         let is_judged = !self.record.policies.is_empty() || self.record.require_provenance;
         policy::environment_state(self.status.compliant, is_judged)
     }
 
-    /// Holds while nobody changed the settings.
+    /// Returns a guard that holds while the settings are unchanged.
     pub(crate) fn unchanged(&self) -> Guard {
         Guard::Revision(RecordKind::Environment, self.record.id, self.revision)
     }
 
-    /// Holds while no report was noted: of many that come at the same time one is.
+    /// Returns a guard that holds while no further report is recorded. Of many simultaneous reports, only one
+    /// is recorded.
     pub(crate) fn unreported(&self) -> Option<Guard> {
         Some(Guard::Revision(RecordKind::Report, self.record.id, self.reported?))
     }
 
-    /// Holds while the latest snapshot is still that.
+    /// Returns a guard that holds while the latest snapshot is the same.
     pub(crate) fn latest(&self) -> Guard {
         Guard::Vacant(Key::Snapshot { environment: self.record.id, index: self.status.snapshots + 1 })
     }
@@ -80,18 +82,21 @@ impl KnownEnvironment {
 /// Queries about environments.
 #[async_trait]
 pub trait EnvironmentStore: Send + Sync {
-    /// The environment of this name, one, with its revision.
+    /// Returns the environment of this name, with its revision.
     async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<KnownEnvironment>>;
-    /// Whether an environment of this name is archived: the name that it had last. Another may have it now.
+    /// Returns whether an archived environment had this name last. Another environment may have the name now.
     async fn archived_environment(&self, org: Id, name: &str) -> StoreResult<bool>;
-    /// All environments of the organization but for the archived ones, by name (bytes).
+    /// Returns all environments of the organization, without archived ones, sorted by name (bytes).
     async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>>;
-    /// The same list, all of it, without what is known of the environments.
+    /// Returns the same list without the environments' content.
     async fn environments_listed(&self, org: Id) -> StoreResult<Vec<Listed>>;
-    /// The changes of the members and of the policies of a logical environment, by entry, of one entry by member: all of them.
+    /// Returns all changes of the members and the policies of a logical environment, sorted by entry and then
+    /// by member.
     async fn member_changes(&self, org: Id, environment: Id) -> StoreResult<Vec<MemberChange>>;
-    /// The logical environments that these environments are or were members of, each once, in any order.
+    /// Returns the logical environments that these environments are or were members of, each once, in any
+    /// order.
     async fn logical_environments(&self, org: Id, members: &[Id]) -> StoreResult<Vec<Id>>;
-    /// The environments of these ids, archived ones too, one an id, in any order; unknown ids are passed over.
+    /// Returns the environments of these ids, archived ones included, one per id, in any order. Unknown ids
+    /// are skipped.
     async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>>;
 }

@@ -1,4 +1,5 @@
-//! Environments as answers show them: names in place of ids, and what a logical environment takes from its members.
+//! Environments in responses: names instead of ids, and the state that a logical environment derives from its
+//! members.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,14 +21,14 @@ use crate::tags::record::Tags;
 use crate::time::{Seconds, Timestamp};
 
 impl KnownEnvironment {
-    /// When its settings last changed or it was last reported on, whichever is later.
+    /// Returns the later of the last change of its settings and its last report.
     fn touched_at(&self) -> Timestamp {
         let modified = self.record.last_modified_at;
         self.status.reported_at.map_or(modified, |reported| reported.max(modified))
     }
 }
 
-/// An environment: something that runs artifacts and is reported on, or a logical group of such.
+/// An environment: a place that runs artifacts and gets reports, or a logical group of such places.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "GetEnvironmentResponse")]
 #[non_exhaustive]
@@ -36,35 +37,36 @@ pub struct EnvironmentView {
     pub org: OrgName,
     /// Its name, unique in the organization.
     pub name: EnvironmentName,
-    /// What it is; it never changes.
+    /// Its kind. It never changes.
     #[serde(rename = "type")]
     pub kind: EnvironmentKind,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: String,
-    /// When its settings changed or it was last reported on, whichever is later, in epoch seconds. Of a logical
-    /// environment it is when what runs in a member last changed, and before any report when its settings did.
+    /// The later of the last change of its settings and its last report, in epoch seconds. For a logical
+    /// environment, the last change in a member; before any report, the last change of its settings.
     pub last_modified_at: Seconds,
-    /// When it was last reported on, in epoch seconds; null before the first report. Of reports that tell nothing
-    /// new one a minute is noted, unless the host says otherwise.
+    /// When the last report arrived, in epoch seconds; null before the first report. Reports without changes
+    /// are recorded once a minute by default.
     pub last_reported_at: Option<Seconds>,
-    /// When its newest snapshot was taken, in epoch seconds; null without one. Of a logical environment, the newest
-    /// of its members.
+    /// When its newest snapshot was taken, in epoch seconds; null without one. For a logical environment, the
+    /// newest snapshot of its members.
     pub last_changed_at: Option<Seconds>,
-    /// The verdict of the newest snapshot, or of the members' together; null (unknown) without policies or snapshots.
+    /// The verdict of the newest snapshot, or of the members together. Null (unknown) without policies or
+    /// snapshots.
     pub state: Option<bool>,
-    /// As it was set; it has no effect.
+    /// The value that was set. It has no effect.
     pub include_scaling: bool,
-    /// Whether an artifact that was reported in no flow is non-compliant there.
+    /// Whether an artifact that was never reported to a flow is non-compliant there.
     pub require_provenance: bool,
     /// Its tags: key to value.
     pub tags: Tags,
     /// The names of the policies attached to it, sorted.
     pub policies: Vec<PolicyName>,
-    /// The members of a logical environment, in the order given; null for a physical one.
+    /// The members of a logical environment, in the given order; null for a physical one.
     pub included_environments: Option<Vec<EnvironmentName>>,
 }
 
-/// What a logical environment takes from its members, and a physical one has of its own.
+/// The state of a physical environment, or the state that a logical one derives from its members.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LiveState {
     pub(super) modified_at: Timestamp,
@@ -72,16 +74,16 @@ pub(super) struct LiveState {
     state: Option<bool>,
 }
 
-/// What is told of an environment beyond its own answer, and what it is sorted by: little, however much its record says.
+/// The small part of an environment's record that other responses and the sort order need.
 pub(super) struct EnvironmentSummary {
     id: Id,
     pub(super) name: EnvironmentName,
     own: LiveState,
-    /// How many snapshots it has.
+    /// The number of its snapshots.
     snapshots: u64,
     /// The members of a logical environment.
     included: Option<Vec<Id>>,
-    /// Its own policies, in the order of their ids.
+    /// Its own policies, sorted by id.
     policies: Vec<Id>,
 }
 
@@ -104,17 +106,17 @@ impl EnvironmentSummary {
     }
 }
 
-/// The environments behind the ids that environments hold.
+/// The environments that other environments refer to by id.
 #[derive(Default)]
 pub(super) struct EnvironmentSummaries {
     pub(super) environments: BTreeMap<Id, EnvironmentSummary>,
-    /// Members of logical environments that are archived: they are left out.
+    /// Archived members of logical environments. They are ignored.
     archived: BTreeSet<Id>,
-    /// The latest snapshots of members of logical environments that have policies.
+    /// The latest snapshots of the members of logical environments with policies.
     latest: BTreeMap<Id, SnapshotRow>,
 }
 
-/// More records of members are not read at once.
+/// The most member records that are read at once.
 const MEMBERS: usize = 64;
 
 impl EnvironmentSummaries {
@@ -122,7 +124,7 @@ impl EnvironmentSummaries {
         self.environments.insert(known.record.id, EnvironmentSummary::of(known));
     }
 
-    /// Adds the members of those that are here.
+    /// Adds the members of the environments that are present.
     pub(super) async fn add_members(&mut self, cx: &Context<'_>) -> Result<()> {
         let included = self.environments.values().filter_map(|summary| summary.included.as_ref());
         let mut members = distinct(included.flatten().copied());
@@ -150,7 +152,7 @@ impl EnvironmentSummaries {
         Ok(())
     }
 
-    /// The state of a logical environment. What is known of a member that cannot be read is that it cannot be.
+    /// Returns the state of a logical environment. A member that cannot be read has an unknown state.
     fn state(&self, logical: Id, included: &[Id], policies: &[Id]) -> Option<bool> {
         let mut members = Members::default();
         for id in included.iter().filter(|id| !self.archived.contains(*id)) {
@@ -174,7 +176,7 @@ impl EnvironmentSummaries {
         }
     }
 
-    /// These environments as answers carry them.
+    /// Returns these environments for a response.
     pub(super) async fn views(
         &self,
         known: Vec<KnownEnvironment>,
@@ -218,7 +220,7 @@ impl EnvironmentSummaries {
     }
 }
 
-/// What a list of environments is sorted by.
+/// The sort key of a list of environments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the variants are the fields")]
@@ -229,7 +231,7 @@ pub enum EnvironmentSort {
     LastChangedAt,
 }
 
-/// A list of environments: plain, or a page of it when `page` or `per_page` was given.
+/// A list of environments: one page with `page` or `per_page`, otherwise all.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 #[non_exhaustive]
@@ -238,25 +240,25 @@ pub enum EnvironmentList {
     All(Vec<EnvironmentView>),
     /// One page.
     Page {
-        /// Where this page and its neighbours are.
+        /// Links to this page and its neighbours.
         _links: PageLinks,
         /// The environments of the page.
         environments: Vec<EnvironmentView>,
         /// This page's number, from 1.
         page: u64,
-        /// Environments a page, as asked.
+        /// Environments per page, as requested.
         per_page: u64,
-        /// How many pages there are.
+        /// The number of pages.
         total_pages: u64,
-        /// How many environments there are on all pages.
+        /// The number of environments on all pages.
         total_count: u64,
     },
 }
 
-/// What the environments of a list have in common: those behind the ids that they hold, and the records that are at hand.
+/// The shared data of the environments in a list: those they refer to, and records that are already read.
 type Around = (EnvironmentSummaries, BTreeMap<Id, KnownEnvironment>, OwnedContext);
 
-/// Environments of a list, in its order, as answers carry them.
+/// Returns the environments of a list for a response, in its order.
 pub(super) async fn views(ids: Vec<Id>, (summaries, kept, owned): &Around) -> Result<Vec<EnvironmentView>> {
     let cx = owned.context();
     let at_hand: Option<Vec<KnownEnvironment>> = ids.iter().map(|id| kept.get(id).cloned()).collect();
@@ -271,7 +273,7 @@ pub(super) async fn views(ids: Vec<Id>, (summaries, kept, owned): &Around) -> Re
     summaries.views(known, &cx).await
 }
 
-/// Which page of a list of environments it is.
+/// The position of a page in a list of environments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct EnvironmentPage {

@@ -1,4 +1,4 @@
-//! Flows: the repeatable processes whose executions are trails.
+//! Flows: repeatable processes. A trail is one execution of a flow.
 
 pub(crate) mod operations;
 pub(crate) mod record;

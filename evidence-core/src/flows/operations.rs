@@ -29,11 +29,13 @@ use crate::store::batch::LONG_RECORDS;
 use crate::store::entry::Current;
 use crate::tags::record::{TagFilter, Tags};
 
-/// Names that a literal path would shadow.
+/// Names that a literal path of the API would shadow.
 const RESERVED: [&str; 2] = ["template_file", "list_attestations_for_criteria"];
 
+/// Refuses reserved names.
+///
 /// # Errors
-/// [`Error::Invalid`] naming `field` when the name is a reserved path segment.
+/// [`Error::Invalid`] naming `field` if the name is a reserved path segment.
 fn check_not_reserved(name: &FlowName, field: &str) -> Result<()> {
     if RESERVED.contains(&name.as_str()) {
         return Err(Error::invalid(field, format!("'{name}' is a reserved word of the API")));
@@ -42,7 +44,10 @@ fn check_not_reserved(name: &FlowName, field: &str) -> Result<()> {
 }
 
 impl Flow {
-    /// A flow of this name, which `field` gave, as a report makes it: private, with the empty template.
+    /// Returns the new flow that a report creates: private, with the empty template.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] naming `field`, the source of the name, if the name is reserved.
     pub(crate) fn named(name: FlowName, field: &str, cx: &Context<'_>) -> Result<Self> {
         check_not_reserved(&name, field)?;
         Ok(Self {
@@ -62,18 +67,18 @@ impl Flow {
     }
 }
 
-/// What tells of a flow what was reported to it.
+/// The names and tags of a flow, for the evaluation and display of its reports.
 #[derive(Debug)]
 pub(crate) struct FlowLabel {
     pub(crate) name: FlowName,
-    /// The names that conditions look at ([`Flow::condition_names`]).
+    /// The names that policy conditions are evaluated against ([`Flow::condition_names`]).
     pub(crate) condition_names: Arc<[String]>,
     pub(crate) tags: Arc<Tags>,
 }
 
 impl FlowLabel {
-    /// The SHA-256 of a line for the name, one for each other name that conditions look at, and one for each tag, with their
-    /// texts as JSON.
+    /// Returns the SHA-256 of the label's lines: the name, then each other name that conditions use, then
+    /// each tag. Texts are written as JSON.
     pub(crate) fn digest(&self) -> Hash {
         let json = |text: &str| serde_json::Value::from(text);
         let name = format!("flow {}\n", json(self.name.as_str()));
@@ -85,7 +90,7 @@ impl FlowLabel {
 }
 
 impl Context<'_> {
-    /// The names and tags of the flows of these ids.
+    /// Returns the names and tags of these flows, by flow id.
     pub(crate) async fn flow_labels(&self, ids: &[Id]) -> Result<BTreeMap<Id, FlowLabel>> {
         let mut labels = BTreeMap::new();
         for part in ids.chunks(LONG_RECORDS) {
@@ -100,18 +105,18 @@ impl Context<'_> {
         Ok(labels)
     }
 
-    /// The flow of this name, or [`Error::NotFound`].
+    /// Returns the flow of this name, or [`Error::NotFound`].
     pub(crate) async fn flow(&self, name: &str) -> Result<Current<Flow>> {
         let flow = self.store().flow(self.org()?, name).await?;
         let flow = flow.ok_or_else(|| self.missing(Resource::Flow, name))?;
-        // The name may have come to mean another flow since the caller was let in for the sake of a public one.
+        // Access was granted for a public flow of this name. Another flow may have taken the name since.
         if self.org_access()?.role.is_none() && !flow.record.is_public() {
             return Err(Error::Forbidden);
         }
         Ok(flow)
     }
 
-    /// The flow, unless it is archived: then it takes no change.
+    /// Returns the flow, or an error if it is archived: archived flows cannot be changed.
     fn unarchived(&self, flow: Current<Flow>) -> Result<Current<Flow>> {
         match flow.record.archived_at {
             Some(_) => Err(self.missing(Resource::ArchivedFlow, flow.record.name.as_str()).into()),
@@ -120,24 +125,24 @@ impl Context<'_> {
     }
 }
 
-/// Lists the flows of an organization by name: all of them, or a page in an envelope when `page` or `per_page` is
-/// given. Archived ones are left out. To search for an empty name is 400.
+/// Lists flows, sorted by name. With `page` or `per_page`, returns one page in an envelope; otherwise returns
+/// all. Archived flows are left out. An empty `search_by_name` is 400.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListFlows {
     /// The organization's name.
     pub org: OrgName,
     /// A substring of the name.
     pub search_by_name: Option<ShortText>,
-    /// Whether case matters to `search_by_name`: true when left out.
+    /// Whether `search_by_name` is case-sensitive. Defaults to true.
     pub case_sensitive: Option<bool>,
-    /// Which page, from 1.
+    /// The page number, from 1.
     pub page: Option<PageNumber>,
-    /// Flows a page: 20 when `page` alone is given.
+    /// Flows per page. Defaults to 20 if only `page` is given.
     pub per_page: Option<PerPage<100>>,
-    /// Repeatable. There are no spaces yet, so that nothing is in any.
+    /// Repeatable. Spaces are not supported yet: any value gives an empty list.
     #[serde(default)]
     pub space_id: List<ShortText>,
-    /// `key` or `key:value`; repeatable, all must match.
+    /// `key` or `key:value`. Repeatable; all must match.
     #[serde(default)]
     pub tag: List<TagText>,
 }
@@ -180,8 +185,8 @@ impl Operation for ListFlows {
     }
 }
 
-/// Gets a flow by name, with its template. One that was renamed answers to its former name, too, until another flow takes
-/// that; one that was archived answers to the name that it has had since, `<name>-archived-at-<epoch seconds>`, alone.
+/// Gets a flow by name, with its template. A renamed flow is also found by its former names, until another
+/// flow takes them. An archived flow is found only by its new name, `<name>-archived-at-<epoch seconds>`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetFlow {
     /// The organization's name.
@@ -217,25 +222,25 @@ impl Operation for GetFlow {
     }
 }
 
-/// Creates a flow (201), or updates the one of that name (200). The template file is its template from then on;
-/// without a file a new flow has the template `version: 1`, and an existing one keeps its own. Trails that were begun
-/// keep theirs until they are put again. Of an archived flow the visibility alone can be changed, with its description as it
-/// is and without a file; any other change is 404.
+/// Creates a flow (201), or updates the flow of that name (200). The template file becomes its template.
+/// Without a file, a new flow gets the template `version: 1`, and an existing flow keeps its template.
+/// Existing trails keep their template until they are put again. For an archived flow, only the visibility
+/// can change, with the same description and without a file; any other change is 404.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PutFlow {
     /// The organization's name.
     pub org: OrgName,
 }
 
-/// What a flow is created or updated with.
+/// The document that creates or updates a flow.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "CreateFlow")]
 pub struct FlowInput {
-    /// The flow's name. One that exists is updated.
+    /// The flow's name. An existing flow of this name is updated.
     pub name: FlowName,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: Description,
-    /// Who may read it: `private` for a new flow when left out; an existing one keeps its own.
+    /// Its visibility. Defaults to `private` for a new flow; an existing flow keeps its visibility.
     pub visibility: Option<Visibility>,
 }
 
@@ -268,26 +273,27 @@ impl Operation for PutFlow {
     }
 }
 
-/// Creates a flow (201), or updates the one of that name (200), with a list of names in the place of a template: of the
-/// attestations, of any type, that an artifact called `artifact` is to get. Older clients send this; a template says more.
+/// Creates a flow (201), or updates the flow of that name (200), with a list of names instead of a template.
+/// Each name is an attestation, of any type, that the artifact `artifact` needs. Older clients send this; a
+/// template can express more.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PutLegacyFlow {
     /// The organization's name.
     pub org: OrgName,
 }
 
-/// What older clients create or update a flow with.
+/// The document with which older clients create or update a flow.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "LegacyCreateFlow")]
 pub struct LegacyFlowInput {
-    /// The flow's name. One that exists is updated.
+    /// The flow's name. An existing flow of this name is updated.
     pub name: FlowName,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: Description,
-    /// Who may read it: `private` for a new flow when left out; an existing one keeps its own.
+    /// Its visibility. Defaults to `private` for a new flow; an existing flow keeps its visibility.
     pub visibility: Option<Visibility>,
-    /// The names of the attestations that its artifacts are to get; `artifact` stands for the artifact itself. A name that
-    /// no attestation may have is taken, and what has it stays missing.
+    /// The names of the attestations that its artifacts need; `artifact` means the artifact itself. A name
+    /// that no attestation can have is accepted, but its attestation is always missing.
     pub template: List<ShortText>,
 }
 
@@ -316,7 +322,7 @@ impl Operation for PutLegacyFlow {
     }
 }
 
-/// Records it; answers whether it is new.
+/// Records it. Returns whether it is new.
 async fn put(input: &FlowInput, template: Option<&Uploaded>, cx: &Context<'_>) -> Result<bool> {
     let known = cx.store().flow(cx.org()?, input.name.as_str()).await?;
     // A former name of another flow is free.
@@ -356,9 +362,10 @@ async fn put(input: &FlowInput, template: Option<&Uploaded>, cx: &Context<'_>) -
     Ok(created)
 }
 
-/// Renames a flow. It answers to its former name, too, until another flow takes that. A name that another flow has is 400;
-/// one that another flow had may be taken. A flow has at most 20 former names: more are 400. The conditions of policies look at
-/// all of them: one that does not hold alike for each is unknown. An archived flow is not found.
+/// Renames a flow. It is also found by its former names, until another flow takes them. A present name of
+/// another flow is 400; a former name of another flow is allowed. A flow has at most 20 former names: more
+/// are 400. Policy conditions are evaluated for every name of the flow; a condition whose results differ is
+/// unknown. An archived flow is not found.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct RenameFlow {
     /// The organization's name.
@@ -367,11 +374,11 @@ pub struct RenameFlow {
     pub flow_name: FlowName,
 }
 
-/// How a flow is renamed.
+/// The document that renames a flow.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "RenameFlow")]
 pub struct FlowRenaming {
-    /// The name that it is to have, unique in the organization.
+    /// The new name, unique in the organization.
     pub new_name: FlowName,
 }
 
@@ -395,7 +402,7 @@ impl Operation for RenameFlow {
     }
 }
 
-/// How many other names a flow may have had before it is renamed: each is looked at by conditions.
+/// The most former names of a flow. The limit exists because conditions are evaluated for each of them.
 const MAX_FORMER_NAMES: usize = 20;
 
 async fn rename(name: &FlowName, new_name: &FlowName, cx: &Context<'_>) -> Result<()> {
@@ -405,7 +412,7 @@ async fn rename(name: &FlowName, new_name: &FlowName, cx: &Context<'_>) -> Resul
     }
     let holder = cx.store().flow(cx.org()?, new_name.as_str()).await?;
     if let Some(holder) = holder.filter(|holder| holder.record.name == *new_name) {
-        // The same renaming may have come first since the flow was read.
+        // A concurrent request may have made the same change since the flow was read.
         if holder.record.id == record.id {
             return Ok(());
         }
@@ -422,10 +429,10 @@ async fn rename(name: &FlowName, new_name: &FlowName, cx: &Context<'_>) -> Resul
     Ok(())
 }
 
-/// Archives a flow: lists leave it out, it takes no more reports and no changes but of its visibility, and callers of other
-/// organizations no longer see it, were it public. Its names are free again; it is called
-/// `<name>-archived-at-<epoch seconds>` from then on, by which it and all that was reported to it can still be read. There
-/// is no way back.
+/// Archives a flow. Lists leave it out, and it accepts no reports and no changes except of its visibility.
+/// Callers of other organizations can no longer read it, even if it is public. Its names become free again.
+/// Its new name is `<name>-archived-at-<epoch seconds>`; the flow and everything reported to it can still be
+/// read by that name. Archiving cannot be undone.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ArchiveFlow {
     /// The organization's name.
@@ -458,7 +465,7 @@ async fn archive(name: &FlowName, cx: &Context<'_>) -> Result<()> {
     let invalid = |error: BadText| Error::invalid("flow_name", error.to_string());
     let mut archived = record.archived(cx.now(), "").map_err(invalid)?;
     if cx.store().flow(cx.org()?, archived.name.as_str()).await?.is_some() {
-        // Another of the same name was archived in the same second.
+        // Another flow of the same name was archived in the same second.
         archived = record.archived(cx.now(), &format!("-{}", cx.new_id())).map_err(invalid)?;
     }
     let guard = Guard::Revision(RecordKind::Flow, record.id, revision);

@@ -1,4 +1,4 @@
-//! Flows as they are recorded.
+//! The recorded form of flows.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use crate::tags::record::Tags;
 use crate::texts::record::TextRef;
 use crate::time::Timestamp;
 
-/// A flow as it is recorded.
+/// A flow as recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Flow {
@@ -19,27 +19,27 @@ pub struct Flow {
     pub id: Id,
     /// Its name, unique in the organization.
     pub name: FlowName,
-    /// Other names that it had before, each once, the oldest first.
+    /// Its former names, each once, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former_names: Vec<FlowName>,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: String,
-    /// Who may read it.
+    /// Its visibility.
     pub visibility: Visibility,
-    /// The template's YAML text as uploaded; nothing for [`EMPTY_TEMPLATE`].
+    /// The template's YAML text, as uploaded. `None` means [`EMPTY_TEMPLATE`].
     pub template: Option<TextRef>,
-    /// The id of that text: a new one each time it changes.
+    /// The id of the template text. It changes with the text.
     pub template_id: Id,
     /// Its tags.
     pub tags: Tags,
     /// When it was created.
     pub created_at: Timestamp,
-    /// By whom.
+    /// The user or service account that created it.
     pub created_by: Actor,
-    /// When it was archived; nothing for a flow that reports may still go to.
+    /// When it was archived. `None` while the flow accepts reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived_at: Option<Timestamp>,
-    /// What a newer version of the program recorded beside.
+    /// Fields that a newer version of the program recorded.
     #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }
@@ -47,22 +47,22 @@ pub struct Flow {
 keep_unknown_fields!(Flow);
 
 impl Flow {
-    /// Whether callers of other organizations may read it: a public flow, until it is archived.
+    /// Returns whether callers of other organizations may read it: it is public and not archived.
     pub(crate) fn is_public(&self) -> bool {
         self.visibility == Visibility::Public && self.archived_at.is_none()
     }
 
-    /// The same flow as it is archived at this time: under a name that says so, which leaves its own to others. `more` tells
-    /// it apart from one that has such a name already.
+    /// Returns the flow as archived at this time, under a new name that frees its present one. `more` makes
+    /// the new name unique if another flow already has it.
     pub(crate) fn archived(&self, at: Timestamp, more: &str) -> Result<Self, BadText> {
         let suffix = format!("-archived-at-{}{more}", at.whole_seconds().0);
-        // Names are ASCII.
+        // Names are ASCII, so this cannot split a character.
         let kept = self.name.as_str().get(..FlowName::MAX_LEN.saturating_sub(suffix.len()));
         let name = format!("{}{suffix}", kept.unwrap_or(self.name.as_str())).parse()?;
         Ok(Self { archived_at: Some(at), ..self.renamed(name) })
     }
 
-    /// The same flow under another name.
+    /// Returns the flow under another name.
     pub(crate) fn renamed(&self, name: FlowName) -> Self {
         let mut former_names = self.former_names.clone();
         former_names.retain(|former| *former != name && *former != self.name);
@@ -70,26 +70,27 @@ impl Flow {
         Self { name, former_names, ..self.clone() }
     }
 
-    /// The names that conditions look at: all that the flow had. The name that it was archived under is none of them, so that
-    /// archiving changes no verdict.
+    /// Returns the names that policy conditions are evaluated against: every name that the flow had. The name
+    /// given by archiving is not among them, so archiving changes no verdict.
     pub(crate) fn condition_names(&self) -> Vec<String> {
         let present = Some(&self.name).filter(|_| self.archived_at.is_none() || self.former_names.is_empty());
         present.into_iter().chain(self.former_names.iter().rev()).map(ToString::to_string).collect()
     }
 }
 
-/// Who may read a flow. `public` lets callers of other organizations read it by name, until it is archived.
+/// The visibility of a flow. Callers of other organizations can read a `public` flow by name, until it is
+/// archived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Visibility {
-    /// Anybody with a credential.
+    /// Readable by every caller with a credential.
     Public,
-    /// The organization's own.
+    /// Readable by the organization's own callers.
     #[default]
     Private,
 }
 
-/// The template of a flow that was made without one.
+/// The template of a flow that was created without one.
 pub const EMPTY_TEMPLATE: &str = "version: 1";
 
 #[cfg(all(test, feature = "conformance"))]
@@ -128,7 +129,7 @@ mod tests {
         ] {
             assert_eq!(flow.condition_names(), expected, "{}", flow.name);
         }
-        // What was recorded without other names reads and is written as it was.
+        // A record without former names keeps its serialized form.
         assert!(!serde_json::to_string(&first).unwrap().contains("former_names"));
     }
 }

@@ -1,4 +1,4 @@
-//! What a store answers about flows.
+//! The queries about flows that a store answers.
 
 use async_trait::async_trait;
 
@@ -9,12 +9,12 @@ use crate::store::entry::Current;
 use crate::store::error::StoreResult;
 use crate::tags::record::TagFilter;
 
-/// How a list of flows is narrowed.
+/// A filter for lists of flows.
 #[derive(Debug, Clone, Default)]
 pub struct FlowFilter {
     /// A substring of the name.
     pub name: Option<String>,
-    /// Whether the substring's ASCII case does not matter.
+    /// Whether the search ignores ASCII case.
     pub ignore_case: bool,
     /// Tags that must all match.
     pub tags: Vec<TagFilter>,
@@ -23,16 +23,17 @@ pub struct FlowFilter {
 /// Queries about flows.
 #[async_trait]
 pub trait FlowStore: Send + Sync {
-    /// The flow of this name, be it a former one, one, with its revision.
+    /// Returns the flow with this present or former name, with its revision.
     async fn flow(&self, org: Id, name: &str) -> StoreResult<Option<Current<Flow>>>;
-    /// The flows of these ids, archived ones too, one an id, in any order; unknown ids are passed over.
+    /// Returns the flows of these ids, archived ones included, one per id, in any order. Unknown ids are
+    /// skipped.
     async fn flows_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Flow>>;
-    /// The address of the repo that was named last by what was reported to each of these flows ([`IndexRow::FlowRepo`]), one
-    /// a flow for which one was, in any order.
+    /// Returns the URL of the repo that the newest report to each of these flows named
+    /// ([`IndexRow::FlowRepo`]). The result has one entry per flow with such a repo, in any order.
     ///
     /// [`IndexRow::FlowRepo`]: crate::index::IndexRow::FlowRepo
     async fn flow_repo_urls(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<(Id, String)>>;
-    /// The flows that the filter admits (part of the name, tags) but for the archived ones, by name (bytes), without what
-    /// they say: a page, and the total.
+    /// Returns one page of the flows that match the filter, and their total. Archived flows are left out. The
+    /// order is by name (bytes). Flows are listed without their content.
     async fn flows(&self, org: Id, filter: &FlowFilter, request: PageRequest) -> StoreResult<Page<Listed>>;
 }

@@ -1,5 +1,7 @@
-//! Templates as records refer to them: read and parsed once a text. Nearly every answer rests on one, a few texts serve most
-//! of a store's trails, and reading one from YAML costs more than all the rest of an answer.
+//! A cache of parsed templates, by the digest of their text.
+//!
+//! Nearly every response needs a template, and a few texts serve most trails of a store. Parsing the YAML
+//! costs more than the rest of a response, so each text is read and parsed once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,44 +20,44 @@ use crate::service::{Context, Draft, OwnedContext};
 use crate::store::error::StoreError;
 use crate::texts::record::{TextRef, in_parts};
 
-/// A template, and its text as it was uploaded.
+/// A parsed template, with its text as uploaded.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Parsed {
-    /// `""` where it cannot be found.
+    /// The YAML text; `""` if the store does not have it.
     pub(crate) text: String,
     pub(crate) template: Template,
 }
 
 impl Parsed {
-    /// What cannot be read is satisfied by nothing.
+    /// Parses a stored text. No report satisfies a template that cannot be parsed.
     fn stored(text: String) -> Self {
         let template = Template::stored(&text);
         Self { text, template }
     }
 
-    /// What a flow has that was made without one.
+    /// Returns the template of a flow that was created without one.
     fn empty() -> Self {
         Self { text: EMPTY_TEMPLATE.to_owned(), template: Template::default() }
     }
 
-    /// A text that the store does not have, which is damage: satisfied by nothing.
+    /// Returns the template for a text missing from the store, which is damage. No report satisfies it.
     fn lost() -> Self {
         Self { text: String::new(), template: Template::lost() }
     }
 
-    /// About how many bytes of memory it takes.
+    /// Returns its approximate size in memory, in bytes.
     fn bytes(&self) -> usize {
         self.text.len() + self.template.bytes()
     }
 }
 
-/// Templates by the digests of their texts, for every request of a service: those that were used lately.
+/// Recently used templates by the digests of their texts, shared by all requests of a service.
 pub(crate) type Templates = Cache<Hash, Parsed>;
 
-/// How much memory the templates that are remembered take, in bytes.
+/// The memory budget of the template cache, in bytes.
 const BUDGET: usize = 16 << 20;
 
-/// A service remembers nothing at first.
+/// Returns an empty cache.
 pub(crate) const fn no_templates() -> Templates {
     Templates::new(BUDGET)
 }
@@ -66,12 +68,12 @@ impl Templates {
     }
 }
 
-/// The templates that a part of an answer rests on.
+/// The templates that a part of a response needs.
 #[derive(Debug)]
 pub(crate) struct Found(BTreeMap<Hash, Arc<Parsed>>);
 
 impl Found {
-    /// The template of this reference, which was among those that were asked for.
+    /// Returns the template of this reference, which must be among the requested ones.
     pub(crate) fn of(&self, reference: Option<TextRef>) -> Arc<Parsed> {
         match reference {
             None => Arc::new(Parsed::empty()),
@@ -81,7 +83,8 @@ impl Found {
 }
 
 impl Context<'_> {
-    /// The templates of these references, each read and parsed once: no query where all are known, else one.
+    /// Returns the templates of these references, each read and parsed once. Runs one query, or none if all
+    /// are cached.
     pub(crate) async fn templates(&self, wanted: impl IntoIterator<Item = Option<TextRef>>) -> Result<Found> {
         let cache = self.template_cache();
         let wanted: BTreeSet<Hash> = wanted.into_iter().flatten().map(|text| text.sha256).collect();
@@ -95,7 +98,7 @@ impl Context<'_> {
         if !unknown.is_empty() {
             let texts = self.store().texts(self.org()?, &unknown).await?;
             let heavy = texts.iter().map(String::len).sum::<usize>() > LONG_YAML;
-            // By the texts' own digests: a damaged one is not what it was asked for.
+            // Key by the digest of the text that was read: a damaged text then does not match its reference.
             let parsed = |text: String| (Hash::of(&text), Arc::new(Parsed::stored(text)));
             let parse = move || Vec::from_iter(texts.into_iter().map(parsed));
             for (sha256, parsed) in self.compute().run_if(heavy, parse).await? {
@@ -106,12 +109,12 @@ impl Context<'_> {
         Ok(Found(found))
     }
 
-    /// The template of this reference.
+    /// Returns the template of this reference.
     pub(crate) async fn template(&self, reference: Option<TextRef>) -> Result<Arc<Parsed>> {
         Ok(self.templates([reference]).await?.of(reference))
     }
 
-    /// A form's document and its template, checked.
+    /// Returns a form's document and its template, after checking both.
     pub(crate) async fn with_template<T>(&self, form: Form<T>) -> Result<(T, Option<Uploaded>)> {
         let (document, text) = form.into_text(PART, self.limits().template).await?;
         let Some(text) = text else { return Ok((document, None)) };
@@ -120,8 +123,8 @@ impl Context<'_> {
         Ok((document, Some(uploaded)))
     }
 
-    /// Remembers a template that was uploaded, once it is kept: what other servers cannot read from the store, this one
-    /// must not evaluate by.
+    /// Caches an uploaded template after it is recorded. Not earlier: this server must not evaluate by a
+    /// template that other servers cannot read from the store.
     pub(crate) fn remember_kept(&self, uploaded: Option<Uploaded>) {
         if let Some(Uploaded { parsed, reference: Some(text) }) = uploaded {
             self.template_cache().keep(text.sha256, &parsed);
@@ -129,8 +132,8 @@ impl Context<'_> {
     }
 }
 
-/// What `make` makes of each item and its template, one after the other as they are asked for, off the runtime where it
-/// takes many `evaluations`: no more templates are held than are read at once, however many items there are.
+/// Maps each item and its template with `make`, lazily and in order. Runs off the async runtime if
+/// `evaluations` is large. Holds only the templates of one read in memory, however many items there are.
 pub(crate) fn each_with_template<T: Send + 'static, V: Send + 'static>(
     items: Vec<(Option<TextRef>, T)>,
     owned: OwnedContext,
@@ -159,14 +162,14 @@ async fn read<T: Send + 'static, V: Send + 'static>(
     Ok(stream::iter(part).then(make).boxed())
 }
 
-/// The file part of forms.
+/// The name of the form part with the template file.
 const PART: &str = "template_file";
 
-/// A template as it was uploaded.
+/// An uploaded template.
 #[derive(Debug)]
 pub(crate) struct Uploaded {
     parsed: Arc<Parsed>,
-    /// Nothing for the empty template, which is not kept.
+    /// `None` for the empty template, which is not stored.
     pub(crate) reference: Option<TextRef>,
 }
 
@@ -177,7 +180,7 @@ impl Uploaded {
         Ok(Self { parsed: Arc::new(Parsed { text, template }), reference })
     }
 
-    /// A list of names in the place of a file.
+    /// Builds a template from a list of names instead of a file.
     pub(crate) fn of_names(names: &[String]) -> Result<Self> {
         let text = serde_json::to_string(names).map_err(|error| StoreError::Failed(error.into()))?;
         let reference = Some(TextRef::of(&text));
@@ -186,7 +189,8 @@ impl Uploaded {
 }
 
 impl Draft {
-    /// Keeps the text of a template that was uploaded, where the organization does not have it, or no longer whole.
+    /// Adds the text of an uploaded template to the draft if the organization does not have it, or only a
+    /// damaged copy.
     pub(crate) async fn keep_template(&mut self, uploaded: &Uploaded, cx: &Context<'_>) -> Result<()> {
         match uploaded.reference {
             Some(reference) => self.keep_text(&uploaded.parsed.text, reference, cx).await,

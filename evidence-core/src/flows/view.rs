@@ -1,4 +1,4 @@
-//! Flows as answers carry them.
+//! Flows in responses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::tags::record::Tags;
 use crate::time::Seconds;
 use crate::trails::evaluation::{Activity, newest_of_flows};
 
-/// A flow: the repeatable process whose executions are trails.
+/// A flow: a repeatable process. A trail is one execution of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "FlowGet")]
 #[non_exhaustive]
@@ -30,29 +30,29 @@ pub struct FlowView {
     pub id: Id,
     /// Its name, unique in the organization.
     pub name: FlowName,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: String,
-    /// Who may read it.
+    /// Its visibility.
     pub visibility: Visibility,
     /// The organization's name.
     pub org: OrgName,
-    /// Its template: `version: 1` where none was given.
+    /// Its template; `version: 1` if none was given.
     pub template: FlowTemplate,
-    /// Where its code is: the address of the repo that was named last by a trail, an artifact or an attestation of the flow.
-    /// Empty where none named one.
+    /// The URL of its repository: the repo that the newest trail, artifact or attestation of the flow named.
+    /// Empty if none named one.
     pub repo_url: String,
     /// Its tags: key to value.
     pub tags: Tags,
 }
 
-/// A flow's template as it was given.
+/// A flow's template, as uploaded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum FlowTemplate {
     /// The YAML text, as uploaded.
     Text(String),
-    /// The names that older clients send in its place.
+    /// The names that older clients send instead of a template.
     Names(Vec<String>),
 }
 
@@ -73,7 +73,7 @@ impl FlowView {
     }
 }
 
-/// A flow in a list: also when something last happened in it, and the state of its newest trail.
+/// A flow in a list, with the time of its last activity and the state of its newest trail.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "FlowList")]
 #[non_exhaustive]
@@ -81,13 +81,13 @@ pub struct ListedFlow {
     /// The flow.
     #[serde(flatten)]
     pub flow: FlowView,
-    /// When something last happened in its newest trail, or when it was created, in epoch seconds.
+    /// When its newest trail was last active, in epoch seconds. Without trails, when the flow was created.
     pub latest_activity_at: Seconds,
     /// The state of its newest trail; null without trails.
     pub latest_state: Option<State>,
 }
 
-/// A list of flows: plain, or a page of it when `page` or `per_page` was given.
+/// A list of flows: one page with `page` or `per_page`, otherwise all.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "FlowListResponse")]
 #[serde(untagged)]
@@ -99,12 +99,12 @@ pub enum FlowList {
     Page {
         /// The flows of the page.
         data: Vec<ListedFlow>,
-        /// Which page it is.
+        /// The position of this page in the list.
         pagination: Pagination,
     },
 }
 
-/// Flows of a list, in its order, as answers carry them.
+/// Returns these flows for a response, in the order of the list.
 pub(super) async fn views(
     ids: Vec<Id>,
     owned: OwnedContext,

@@ -1,4 +1,5 @@
-//! The audit log of an organization's members: who was given, changed or lost a role, told by the ledger.
+//! The audit log of an organization's members: the users whose roles were added, changed or removed,
+//! according to the ledger.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -21,38 +22,38 @@ use crate::store::entry::StoredEntry;
 use crate::store::error::{StoreError, StoreResult, unless_corrupt};
 use crate::time::{Seconds, SentSeconds, Timestamp};
 
-/// Lists who was given a role in an organization, has another one since, or lost it: a page at a time, the latest first
-/// unless another order is asked for.
+/// Lists the changes of users' roles in an organization: added, changed and removed. Returns one page at a
+/// time, the latest first by default.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub struct ListMembershipEvents {
     /// The organization's name.
     pub org: OrgName,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Events a page: 15 when left out.
+    /// Events per page. Defaults to 15.
     pub per_page: Option<PerPage<100>>,
-    /// A substring of the name of the user or of who changed the role, whatever its case.
+    /// A substring of the user's name or of the name of the actor who changed the role, case-insensitive.
     pub search: Option<ShortText>,
-    /// What happened.
+    /// The type of event.
     pub event_type: Option<MembershipEventType>,
-    /// The role that the user has since; repeatable, any may match.
+    /// The role after the change. Repeatable; any may match.
     #[serde(default)]
     pub role: List<Role>,
-    /// Where the change came from; repeatable, any may match.
+    /// The source of the change. Repeatable; any may match.
     #[serde(default)]
     pub source: List<MembershipSource>,
-    /// What happened then or later, in epoch seconds.
+    /// The start of the range, inclusive, in epoch seconds.
     pub from_timestamp: Option<SentSeconds>,
-    /// What happened then or before, in epoch seconds.
+    /// The end of the range, inclusive, in epoch seconds.
     pub to_timestamp: Option<SentSeconds>,
-    /// What the list is sorted by: `when` when left out. Those equal in it come in the order of their time.
+    /// The sort key. Defaults to `when`. Events with equal keys are sorted by time.
     #[serde(default)]
     pub sort_by: MembershipSort,
-    /// The order: `desc` when left out.
+    /// The order. Defaults to `desc`.
     pub sort_dir: Option<SortDirection>,
 }
 
-/// What can happen to a user's role.
+/// A kind of change to a user's role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -61,7 +62,7 @@ pub enum MembershipEventType {
     Added,
     /// The user had another role before.
     Changed,
-    /// The user has no role any more.
+    /// The user no longer has a role.
     Removed,
 }
 
@@ -75,14 +76,14 @@ impl MembershipEventType {
     }
 }
 
-/// Where a change of a role comes from.
+/// The source of a change to a role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum MembershipSource {
-    /// Somebody who administers the organization.
+    /// An administrator of the organization.
     App,
-    /// An invitation that was accepted.
+    /// An accepted invitation.
     Invitation,
     /// A directory of users.
     Scim,
@@ -100,27 +101,27 @@ impl MembershipSource {
         }
     }
 
-    /// Where a change comes from that this actor, as a ledger names it, has made.
+    /// Returns the source of a change, given the actor's name in the ledger.
     fn of(actor: &str) -> Self {
         if actor.starts_with("operator:") { Self::Script } else { Self::App }
     }
 }
 
-/// What the list is sorted by.
+/// The sort key of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MembershipSort {
-    /// When it happened.
+    /// The time.
     #[default]
     When,
-    /// Whose role it is.
+    /// The user whose role changed.
     User,
-    /// The role that the user has since.
+    /// The role after the change.
     Role,
-    /// Who changed it.
+    /// The actor who changed it.
     ChangedBy,
-    /// Where the change came from.
+    /// The source of the change.
     Source,
 }
 
@@ -140,17 +141,17 @@ impl MembershipSort {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct MembershipEvent {
-    /// What happened.
+    /// The type of event.
     pub event_type: MembershipEventType,
     /// The user's name.
     pub user: String,
-    /// The role that the user had before; null without one.
+    /// The role before the change; null without one.
     pub old_role: Option<Role>,
-    /// The role that the user has since; null without one.
+    /// The role after the change; null without one.
     pub new_role: Option<Role>,
-    /// Who changed it: the name of a user or of the operator of the host.
+    /// The name of the user or of the host's operator who changed it.
     pub changed_by: String,
-    /// Where the change came from.
+    /// The source of the change.
     pub source: MembershipSource,
     /// When it happened, in epoch seconds.
     pub when: Seconds,
@@ -162,7 +163,7 @@ pub struct MembershipEvent {
 pub struct MembershipEventList {
     /// This page's number, from 1.
     pub page: u64,
-    /// Events a page, as asked.
+    /// Events per page, as requested.
     pub per_page: u64,
     /// Number of pages.
     pub total_pages: u64,
@@ -174,13 +175,13 @@ pub struct MembershipEventList {
     pub events: Vec<MembershipEvent>,
 }
 
-/// Events a page when the caller does not say.
+/// The default number of events on a page.
 const PER_PAGE: u64 = 15;
 
-/// More entries of the ledger are not read at once.
+/// The most ledger entries that are read at once.
 const ENTRIES: u64 = 1_000;
 
-/// More entries before a page are not kept at once.
+/// The most entries before a page that are held at once.
 const KEPT: u64 = 10_000;
 
 impl Operation for ListMembershipEvents {
@@ -217,15 +218,15 @@ impl Operation for ListMembershipEvents {
     }
 }
 
-/// An entry of the ledger about a role.
+/// A ledger entry about a role.
 #[derive(Debug, Clone, PartialEq)]
 struct Entry {
     index: u64,
     at: Timestamp,
-    /// As the ledger names them: `user:<name>`.
+    /// The actor as in the ledger: `user:<name>`.
     by: String,
-    /// Nothing where what the entry says cannot be read: it is in no answer, but has its place in the list as far as it is
-    /// known to be asked for.
+    /// The change; `None` if the entry cannot be read. Such an entry is not returned, but it has its place in
+    /// the list, as far as it is known to match.
     change: Option<Change>,
 }
 
@@ -267,7 +268,7 @@ impl Entry {
         Ok(Self { index, at, by, change })
     }
 
-    /// The name of who made the change.
+    /// Returns the name of the actor who made the change.
     fn changed_by(&self) -> &str {
         self.by.split_once(':').map_or(&self.by, |(_, name)| name)
     }
@@ -291,7 +292,7 @@ impl Entry {
     }
 }
 
-/// What these entries say, with the names of users.
+/// Reads these entries, with the names of their users.
 async fn read(entries: Vec<StoredEntry>, cx: &Context<'_>) -> Result<Vec<Entry>> {
     let org = cx.org()?;
     let entries = entries.into_iter().map(|entry| Entry::read(org, entry));
@@ -307,10 +308,10 @@ async fn read(entries: Vec<StoredEntry>, cx: &Context<'_>) -> Result<Vec<Entry>>
     Ok(entries)
 }
 
-/// What a list is sorted by.
+/// The sort key of an entry.
 type SortKey = (Option<Role>, String, u64);
 
-/// The first entries of a list, as many as there is room for, from what comes after `after` on: added in any order.
+/// Collects the first entries of a list after `after`, up to `room`. Entries may be added in any order.
 #[derive(Debug)]
 struct First {
     direction: SortDirection,
@@ -344,13 +345,13 @@ impl First {
     }
 }
 
-/// A page that is looked for by one reading of the list after the other, each from where the last one ended.
+/// A search for a page in repeated readings of the list. Each starts where the previous one ended.
 #[derive(Debug)]
 struct PageSearch {
     request: PageRequest,
-    /// How many entries before the page a reading keeps.
+    /// The number of entries before the page that one reading holds.
     kept: u64,
-    /// How many entries there are before the page, from `after` on.
+    /// The number of entries between `after` and the page.
     before: u64,
     after: Option<SortKey>,
     total: Option<u64>,
@@ -361,13 +362,14 @@ impl PageSearch {
         Self { request, kept, before: request.offset, after: None, total: None }
     }
 
-    /// How many entries the next reading keeps.
+    /// Returns how many entries the next reading holds.
     fn room(&self) -> usize {
         let page = if self.before <= self.kept { self.request.limit } else { 0 };
         usize::try_from(self.before.min(self.kept) + page).unwrap_or(usize::MAX)
     }
 
-    /// The page, where the first entries after `after` have it; `count` are there of all.
+    /// Returns the page if the first entries after `after` contain it. `count` is the total number of
+    /// entries.
     fn found(&mut self, entries: Vec<(SortKey, Entry)>, count: u64) -> Option<Page<Entry>> {
         let total = *self.total.get_or_insert(count);
         if self.before <= self.kept || self.request.offset >= total {
@@ -385,7 +387,7 @@ impl ListMembershipEvents {
         self.sort_dir.unwrap_or(SortDirection::Desc)
     }
 
-    /// Whether all changes are asked for, in the order of their time.
+    /// Returns whether all changes are requested, in the order of their time.
     fn is_whole(&self) -> bool {
         let Self { search, event_type, role, source, from_timestamp, to_timestamp, sort_by, .. } = self;
         search.as_deref().is_none_or(str::is_empty)
@@ -395,14 +397,14 @@ impl ListMembershipEvents {
             && *sort_by == MembershipSort::When
     }
 
-    /// The page where all changes are asked for: nothing else is read.
+    /// Returns the page if all changes are requested. Reads only the page.
     async fn page_of_all(&self, request: PageRequest, cx: &Context<'_>) -> Result<Page<Entry>> {
         let Page { items, total } = cx.store().membership_page(cx.org()?, self.direction(), request).await?;
         Ok(Page { items: read(items, cx).await?, total })
     }
 
-    /// The page of those that are asked for. All entries are read for it, some at a time, and the page alone is kept: one
-    /// that begins behind more than [`KEPT`] others is found by the last of those, in one more reading for each so many.
+    /// Returns the page of matching entries. Reads all entries in batches, and holds only the page. A page
+    /// after more than [`KEPT`] others needs a further reading for each such number.
     async fn selected(&self, request: PageRequest, cx: &Context<'_>) -> Result<Page<Entry>> {
         let mut search = PageSearch::new(request, KEPT);
         loop {
@@ -413,7 +415,8 @@ impl ListMembershipEvents {
         }
     }
 
-    /// The first so many of those that are asked for, after `after`, and how many there are of all.
+    /// Returns the first matching entries after `after`, up to `room`, and the total number of matching
+    /// entries.
     async fn first(
         &self,
         room: usize,
@@ -434,7 +437,7 @@ impl ListMembershipEvents {
         Ok((first.into_sorted(), count))
     }
 
-    /// Whether the entry is asked for, as far as that is known.
+    /// Returns whether the entry matches the filters, as far as that is known.
     fn admits(&self, entry: &Entry) -> bool {
         let search = self.search.as_deref().unwrap_or_default().to_ascii_lowercase();
         let has = |text: &str| text.to_ascii_lowercase().contains(&search);
@@ -460,7 +463,7 @@ impl ListMembershipEvents {
         (role, text.to_owned(), entry.index)
     }
 
-    /// The parameters that narrow and sort, for the links to other pages.
+    /// Returns the filter and sort parameters, for links to other pages.
     fn query(&self) -> Vec<(&'static str, String)> {
         let seconds = |at: SentSeconds| at.0.decimal();
         let given = [
@@ -493,7 +496,7 @@ mod tests {
                 let Page { items, total } = loop {
                     let (room, after) = (search.room(), search.after.take());
                     let mut first = First { direction, after, room, entries: BTreeMap::new() };
-                    // In no order.
+                    // In random order.
                     for index in [3, 0, 6, 2, 5, 1, 4] {
                         first.add((None, String::new(), index), entry(index));
                     }

@@ -1,4 +1,4 @@
-//! Organizations, users and memberships: who there is. Every other record belongs to one organization.
+//! Organizations, users and memberships. Every other record belongs to one organization.
 
 pub(crate) mod audit_log;
 pub(crate) mod operations;

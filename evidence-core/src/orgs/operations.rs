@@ -1,4 +1,4 @@
-//! The operations on organizations, and their answers.
+//! Operations on organizations, and their responses.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use crate::service::{Context, Draft};
 use crate::time::Seconds;
 
 impl Context<'_> {
-    /// The organization that the request concerns.
+    /// Returns the organization of the request.
     pub(crate) async fn organization(&self) -> Result<Organization> {
         let name = &self.org_access()?.name;
         let org_role = self.store().org_role(name.as_str(), self.caller().actor.id).await?;
@@ -32,13 +32,13 @@ impl Context<'_> {
 pub struct OrganizationView {
     /// Its name.
     pub name: OrgName,
-    /// Whether it is shared, or one user's own.
+    /// Whether it is shared, or belongs to one user.
     pub kind: OrgKind,
-    /// Always false: there is nothing experimental to turn on. Older clients look for it.
+    /// Always false: there are no experimental features. Older clients expect this key.
     pub experimental_features_enabled: bool,
     /// When it was created, in epoch seconds.
     pub created_at: Seconds,
-    /// When it last changed, in epoch seconds: nothing of it changes, so this is `created_at`.
+    /// When it last changed, in epoch seconds. It never changes, so this equals `created_at`.
     pub last_modified_at: Seconds,
 }
 
@@ -50,13 +50,13 @@ impl From<Organization> for OrganizationView {
             kind,
             experimental_features_enabled: false,
             created_at: created_at.seconds(),
-            // Nothing of an organization can change yet.
+            // An organization cannot change yet.
             last_modified_at: created_at.seconds(),
         }
     }
 }
 
-/// Gets an organization. Organizations are created by the operator of the host, and not over this API.
+/// Gets an organization. Organizations are created by the operator of the host, not through this API.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetOrganization {
     /// The organization's name.
@@ -82,7 +82,7 @@ impl Operation for GetOrganization {
 }
 
 impl Context<'_> {
-    /// The id of the personal organization of this user.
+    /// Returns the id of this user's personal organization.
     async fn personal_org(&self, user: &Actor) -> Result<Id> {
         let personal = self.store().org_role(&user.name, user.id).await?;
         let missing = || Missing::new(Resource::Organization, user.name.as_str(), user.name.as_str());
@@ -94,11 +94,12 @@ impl Context<'_> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct DefaultOrg {
-    /// Its name; `""` where none is set, or the user has no role there any more.
+    /// Its name; `""` if none is set, or if the user no longer has a role there.
     pub default_org_name: String,
 }
 
-/// Gets the default organization of the caller: the one that clients take where none is given. A service account has none.
+/// Gets the default organization of the caller, which clients use if none is given. A service account has
+/// none.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetDefaultOrg {}
 
@@ -132,8 +133,8 @@ impl Operation for GetDefaultOrg {
     }
 }
 
-/// Sets the default organization of the caller, who needs a role in it; where there is no such organization, that is told
-/// in the same words. A service account sets none: 403.
+/// Sets the default organization of the caller. The caller needs a role in it; an organization that does not
+/// exist gives the same error. For a service account, this is 403.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PutDefaultOrg {
     /// The organization's name.

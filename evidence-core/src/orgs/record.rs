@@ -1,4 +1,4 @@
-//! Organizations, users and memberships as they are recorded.
+//! The recorded form of organizations, users and memberships.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,14 +9,14 @@ use crate::id::Id;
 use crate::name::OrgName;
 use crate::time::Timestamp;
 
-/// An organization: the boundary of access, and of one ledger.
+/// An organization: the boundary of access, with its own ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Organization {
     /// Its id.
     pub id: Id,
     /// Its name, unique in the store.
     pub name: OrgName,
-    /// Whether it is shared or one user's own.
+    /// Whether it is shared, or belongs to one user.
     pub kind: OrgKind,
     /// When it was created.
     pub created_at: Timestamp,
@@ -27,39 +27,39 @@ pub struct Organization {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum OrgKind {
-    /// Several users and service accounts with roles.
+    /// Shared by users and service accounts with roles.
     Shared,
-    /// One user's, named as the user.
+    /// Belongs to one user, and has the user's name.
     Personal,
 }
 
-/// A person.
+/// A user: a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     /// The user's id.
     pub id: Id,
-    /// The login name, which is also the name of the personal organization.
+    /// The login name, which is also the name of the user's personal organization.
     pub name: OrgName,
     /// When the user was created.
     pub created_at: Timestamp,
 }
 
 impl User {
-    /// The user, as facts remember who did something.
+    /// Returns the user as the actor of facts.
     pub fn actor(&self) -> Actor {
         Actor { id: self.id, name: self.name.to_string(), kind: ActorKind::User }
     }
 }
 
-/// What a user has set for themselves, in the ledger of their personal organization.
+/// A user's own settings, in the ledger of the personal organization.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct UserSettings {
     /// The user.
     pub user: Id,
-    /// The name of the organization that clients take where none is given.
+    /// The name of the organization that clients use if none is given.
     pub default_org: OrgName,
-    /// What a newer version of the program recorded beside.
+    /// Fields that a newer version of the program recorded.
     #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }

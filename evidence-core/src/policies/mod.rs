@@ -1,4 +1,5 @@
-//! Policies: what an environment demands of everything that runs in it, as versioned YAML.
+//! Policies: versioned YAML documents with the requirements of environments for the artifacts that run in
+//! them.
 
 pub(crate) mod operations;
 pub(crate) mod parsed;

@@ -30,7 +30,8 @@ use crate::service::{Context, Draft};
 use crate::store::batch::sort_by_ids;
 use crate::store::entry::Current;
 
-/// The policies of these names in their order, each once; `field` named them. `guards` hold while the names lead there.
+/// Returns the policies of these names in their order, each once. `field` is the field with the names. Adds
+/// guards that hold while the names still refer to the same policies.
 pub(crate) async fn named(
     names: &[ShortText],
     field: &'static str,
@@ -51,7 +52,7 @@ pub(crate) async fn named(
     Ok(found)
 }
 
-/// Lists the policies of an organization by name, each with all its versions.
+/// Lists the policies of an organization, sorted by name, each with all its versions.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListPolicies {
     /// The organization's name.
@@ -107,10 +108,11 @@ impl Operation for GetPolicy {
     }
 }
 
-/// Creates a policy (201), or updates the one of that name (200). A new policy needs the file: 400 without. A file whose
-/// text is not that of the newest version becomes a new version, and what runs where the policy is attached is evaluated
-/// by it. If more would have to be evaluated than the host permits, what runs there is not compliant, and says so. A text
-/// that is no policy, or that asks for decisions about a control that does not exist, is 400. Versions never change.
+/// Creates a policy (201), or updates the policy of that name (200). A new policy needs the file; without it,
+/// the request is 400. A file with a text other than that of the newest version becomes a new version, and
+/// artifacts in environments that use the policy are evaluated again. If that exceeds the host's limit, the
+/// artifacts are not compliant, and the snapshot gives the reason. A text that is not a policy, or requires
+/// decisions about a control that does not exist, is 400. Versions never change.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PutPolicy {
     /// The organization's name.
@@ -121,29 +123,29 @@ pub struct PutPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub enum PolicyKind {
-    /// A policy for environments, the only sort.
+    /// A policy for environments, the only kind.
     #[default]
     #[serde(rename = "env")]
     Environment,
 }
 
-/// What a policy is created or updated with.
+/// The document that creates or updates a policy.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "PolicyPutInput")]
 #[serde(deny_unknown_fields)]
 pub struct PolicyInput {
-    /// The policy's name. One that exists is updated.
+    /// The policy's name. An existing policy of this name is updated.
     pub name: PolicyName,
-    /// What it is for; left out, it stays.
-    // Nothing is written of it: the schema would say that the default is null, which is refused.
+    /// A description of its purpose. If left out, the present one stays.
+    // Skipped when serialized: otherwise the schema would have null as the default, which is refused.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Description")]
     pub description: Option<Description>,
-    /// `env`, or left out.
+    /// `env`. Optional.
     #[serde(default, rename = "type")]
     pub kind: PolicyKind,
-    /// What changed. A new version keeps it. Without a new version it is an event of the policy, unless it says what the
-    /// last comment says.
+    /// A comment on the change. A new version records it. Without a new version, it becomes an event of the
+    /// policy, unless it equals the last comment.
     #[serde(default)]
     pub comment: Description,
 }
@@ -189,22 +191,22 @@ impl Operation for PutPolicy {
     }
 }
 
-/// The text of a policy that can be read.
+/// An uploaded text that is a valid policy.
 struct Uploaded {
     text: String,
     policy: Arc<policy::Policy>,
 }
 
 impl Uploaded {
-    /// Refuses a text that is no policy.
+    /// Parses a text. Refuses one that is not a policy.
     fn read(text: String) -> Result<Self> {
         let policy =
             policy::Policy::parse(&text).map_err(|errors| Error::invalid(FILE, errors.to_string()))?;
         Ok(Self { text, policy: Arc::new(policy) })
     }
 
-    /// Refuses one that asks for decisions about a control that is not there: nothing would ever comply with it. One that is
-    /// archived is there.
+    /// Refuses a policy that requires decisions about a control that does not exist: nothing would ever
+    /// comply with it. An archived control exists.
     async fn check_controls(&self, cx: &Context<'_>) -> Result<()> {
         let asked = Vec::from_iter(self.policy.controls());
         if asked.is_empty() {
@@ -220,12 +222,12 @@ impl Uploaded {
     }
 }
 
-/// What became of a policy that was put.
+/// The result of putting a policy.
 struct Done {
     created: bool,
     policy: Policy,
-    /// Whether its text may be new to environments that the policy is attached to: that of an earlier attempt may be, too,
-    /// which broke off before they were evaluated by it.
+    /// Whether environments with this policy may have to be evaluated against its text. The text may also be that of
+    /// an earlier attempt, interrupted before the evaluations.
     versioned: bool,
 }
 
@@ -282,7 +284,8 @@ fn first(input: &PolicyInput, text: &str, cx: &Context<'_>) -> (Policy, PolicyVe
     (record, version)
 }
 
-/// The policy as the input leaves it, with a new version if there is a new text. `comment` is that of the input, if it is new.
+/// Returns the updated policy, with a new version if there is a new text. `comment` is the comment of the
+/// input, if it is new.
 fn updated(
     known: &Policy,
     input: &PolicyInput,
@@ -291,7 +294,7 @@ fn updated(
     cx: &Context<'_>,
 ) -> (Policy, Option<PolicyVersion>) {
     let (mut record, at) = (known.clone(), cx.now_after(known.last_modified_at));
-    // A version keeps its comment itself.
+    // A version records its own comment.
     let comment = comment.filter(|_| text.is_none());
     let description = input.description.clone().map(Description::into_string);
     let description = description.filter(|description| *description != record.description);
@@ -321,9 +324,10 @@ fn version_of(record: &Policy, input: &PolicyInput, text: &str, cx: &Context<'_>
     }
 }
 
-/// Evaluates what runs where the policy is attached by its latest version: each environment in a write of its own, one
-/// after the other, so that a busy one is no reason to evaluate the others again. Should that break off, the job
-/// [`Reevaluate`](super::Reevaluate) does it, or the next report of an environment. Answers the first error, after all.
+/// Evaluates the environments with this policy again, against its latest version. Each environment is
+/// evaluated in a separate write, one after another, so a conflict affects only one. If this is interrupted,
+/// the job [`Reevaluate`](super::Reevaluate) or the next report of an environment does it. Continues after an
+/// error, and returns the first.
 async fn reevaluate_consumers(policy: &PolicyName, cx: &Context<'_>) -> Result<()> {
     let Some(policy) = cx.store().policy(cx.org()?, policy.as_str()).await? else { return Ok(()) };
     let mut attached = Vec::new();
@@ -333,7 +337,7 @@ async fn reevaluate_consumers(policy: &PolicyName, cx: &Context<'_>) -> Result<(
     reevaluate_all(attached, Changed::Policies, cx).await
 }
 
-/// Those of these environments that the policy is attached to, in their order.
+/// Returns those of these environments to which the policy is attached, in their order.
 async fn consumers(
     policy: Id,
     ids: &[Id],

@@ -1,4 +1,5 @@
-//! Policies parsed once a version: a version never changes, and every report is evaluated by some.
+//! A cache of parsed policies, by version. A version never changes, and every report is evaluated against
+//! some.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,23 +13,23 @@ use crate::rules::policy::Policy;
 use crate::service::Context;
 use crate::texts::record::in_parts_by;
 
-/// Versions of policies, parsed.
+/// Parsed versions of policies.
 pub(crate) type ParsedPolicies = Cache<VersionKey, Policy>;
 
-/// How much the policies that are remembered come to, in bytes.
+/// The memory budget of the cache, in bytes.
 const BUDGET: usize = 8 << 20;
 
-/// A small text's policy takes about so many bytes all the same.
+/// The minimum size of a cached policy, in bytes.
 const LEAST: usize = 1 << 10;
 
-/// A service remembers nothing at first.
+/// Returns an empty cache.
 pub(crate) const fn no_policies() -> ParsedPolicies {
     ParsedPolicies::new(BUDGET)
 }
 
 impl Context<'_> {
-    /// These versions of policies, in order, in parts that fit memory once they are read and parsed. What is remembered
-    /// takes no more.
+    /// Splits these versions of policies, in order, into parts that fit in memory when read and parsed.
+    /// Cached versions need no further memory.
     pub(crate) async fn policies_in_parts(&self, versions: &[VersionKey]) -> Result<Vec<Vec<VersionKey>>> {
         let cache = self.policy_cache();
         let unknown: Vec<VersionKey> =
@@ -42,8 +43,8 @@ impl Context<'_> {
         Ok(in_parts_by(versions.iter().copied(), size))
     }
 
-    /// These versions of policies, each read and parsed if it is not remembered; unknown ones are left out. Nothing complies
-    /// with one that cannot be read.
+    /// Returns these versions of policies, from the cache or read and parsed. Unknown versions are left out.
+    /// Nothing complies with a version that cannot be read.
     pub(crate) async fn parsed_policies(
         &self,
         versions: &[VersionKey],
@@ -68,7 +69,7 @@ impl Context<'_> {
         };
         let parse = move || Vec::from_iter(read.into_iter().map(parse));
         for (key, policy) in self.compute().run_if(heavy, parse).await? {
-            // What was damaged may be put right.
+            // Do not cache unreadable policies: damage may be repaired.
             if policy.is_readable() {
                 cache.put(key, policy.bytes().max(LEAST), Arc::clone(&policy));
             }

@@ -1,4 +1,4 @@
-//! Policies and their versions as they are recorded.
+//! The recorded form of policies and their versions.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::id::Id;
 use crate::name::PolicyName;
 use crate::time::Timestamp;
 
-/// A policy as it is recorded; its versions are records of their own.
+/// A policy as recorded. Its versions are separate records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Policy {
@@ -17,44 +17,45 @@ pub struct Policy {
     pub id: Id,
     /// Its name, unique in the organization.
     pub name: PolicyName,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: String,
     /// The number of its latest version, from 1.
     pub version: u64,
     /// When it was created.
     pub created_at: Timestamp,
-    /// By whom.
+    /// The user or service account that created it.
     pub created_by: Actor,
     /// When it last changed.
     pub last_modified_at: Timestamp,
     /// The newest 100 changes without a new version, oldest first. All other changes are versions.
     pub description_changes: Vec<DescriptionChange>,
-    /// What a newer version of the program recorded beside.
+    /// Fields that a newer version of the program recorded.
     #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }
 
 keep_unknown_fields!(Policy);
 
-/// A change of a policy without a new version: of its description, or a comment alone.
+/// A change of a policy without a new version: a new description, or only a comment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DescriptionChange {
-    /// When.
+    /// When it was made.
     pub at: Timestamp,
-    /// By whom.
+    /// The user or service account that made it.
     pub by: Actor,
     /// The policy's latest version at that time.
     pub version: u64,
-    /// What changed; empty where nothing was said, and where later comments take its room.
+    /// The comment; empty if none was given, or if later comments need the space.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub comment: String,
 }
 
-/// A policy's record keeps comments of this many bytes, and the newest one however long it is: each fact repeats them.
+/// The limit for the comments in a policy's record, in bytes. The newest comment is always recorded. Each
+/// fact repeats the record, so its size is limited.
 pub(super) const MAX_COMMENTS: usize = 16 << 10;
 
 impl Policy {
-    /// The comment that counts now, unless it is that of the latest version.
+    /// Returns the latest comment, or `None` if it is that of the latest version.
     pub(super) fn latest_comment(&self) -> Option<&str> {
         let of_version = self.description_changes.iter().rev().take_while(|one| one.version == self.version);
         of_version.map(|one| one.comment.as_str()).find(|comment| !comment.is_empty())
@@ -80,13 +81,13 @@ pub struct PolicyVersion {
     pub policy: Id,
     /// Its number, from 1.
     pub version: u64,
-    /// What changed.
+    /// A comment on the change.
     pub comment: String,
     /// The YAML text, byte for byte.
     pub policy_yaml: String,
     /// When it was made.
     pub at: Timestamp,
-    /// By whom.
+    /// The user or service account that made it.
     pub by: Actor,
 }
 

@@ -1,5 +1,5 @@
-//! The job that evaluates environments again by the latest versions of their policies. Whoever puts a policy does so for each
-//! environment that it is attached to; the job does it for those at which that broke off.
+//! The job that evaluates environments again, against the latest versions of their policies. The request that
+//! puts a policy evaluates each environment with it. The job does it for those where that was interrupted.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,18 +14,18 @@ use crate::error::Result;
 use crate::id::Id;
 use crate::lock::locked;
 
-/// How long the job rests between two runs.
+/// The pause between two runs of the job.
 const REST: Duration = Duration::from_secs(10 * 60);
 
-/// How many organizations are listed at a time.
+/// The number of organizations that are listed at a time.
 const PAGE: u64 = 64;
 
-/// The job that evaluates anew what runs where a new version of a policy is not counted yet: whoever put it was killed, or
-/// lost the right to, before all environments were evaluated by it.
+/// The job that evaluates environments again if a new version of a policy does not count yet. The process that put
+/// the policy may have been killed, or the caller may have lost the permission, before all evaluations.
 #[derive(Debug, Default)]
 pub struct Reevaluate {
-    /// The sizes of the ledgers when all environments of their organizations were last evaluated by this job. Until a ledger
-    /// grows, there is no new version.
+    /// The size of each organization's ledger when this job last evaluated all its environments. While a
+    /// ledger does not grow, it has no new version.
     evaluated: Mutex<BTreeMap<Id, u64>>,
 }
 
@@ -56,7 +56,7 @@ impl Job for Reevaluate {
                 if let (Ok(()), Some(size)) = (&evaluated, size) {
                     locked(&self.evaluated).insert(org.id, size);
                 }
-                // What is damaged in one organization is not another's.
+                // Damage in one organization must not affect another.
                 outcome = outcome.and(evaluated);
             }
         }

@@ -1,4 +1,5 @@
-//! Policies as answers carry them: with all their versions, whose texts come to more than is held at once.
+//! Policies in responses. All versions are included, so the text is streamed: it may be too long to hold in
+//! memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,40 +30,40 @@ use crate::time::{Seconds, Timestamp};
 #[schemars(rename = "PolicyResponse")]
 #[non_exhaustive]
 pub struct PolicyView {
-    /// What comes before its versions.
+    /// The keys before its versions.
     #[serde(flatten)]
     pub before: BeforeVersions,
     /// Its versions, oldest first.
     pub versions: Vec<PolicyVersionView>,
-    /// What comes after its versions.
+    /// The keys after its versions.
     #[serde(flatten)]
     pub after: AfterVersions,
 }
 
-/// What an answer says of a policy before it shows the versions.
+/// The keys of a policy that precede its versions in a response.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct BeforeVersions {
     /// Its name, unique in the organization.
     pub name: PolicyName,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: String,
-    /// Who created it: the name of a user or service account.
+    /// The name of the user or service account that created it.
     pub created_by: String,
     /// When it was created, in epoch seconds.
     pub created_at: Seconds,
-    /// When its description changed, a version was added or a comment was made, in epoch seconds.
+    /// When its description changed, a version was added, or a comment was made, in epoch seconds.
     pub last_modified_at: Seconds,
-    /// Always false: policies stay.
+    /// Always false: policies cannot be archived.
     pub archived: bool,
 }
 
-/// What an answer says of a policy after the versions.
+/// The keys of a policy that follow its versions in a response.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct AfterVersions {
-    /// What happened to it, oldest first. Of the changes without a new version the newest 100 are there, with as many of the
-    /// newest comments as come to 16 KiB.
+    /// Its events, oldest first. Of the changes without a new version, contains the newest 100, with up to 16
+    /// KiB of their newest comments.
     pub events: Vec<PolicyEventView>,
     /// The names of the environments that it is attached to, sorted.
     pub consuming_envs: Vec<EnvironmentName>,
@@ -75,37 +76,39 @@ pub struct AfterVersions {
 pub struct PolicyVersionView {
     /// Its number, from 1.
     pub version: u64,
-    /// What changed with it, as whoever made it wrote.
+    /// The author's comment on the change.
     pub comment: String,
     /// When it was made, in epoch seconds.
     pub timestamp: Seconds,
-    /// Who made it: the name of a user or service account.
+    /// The name of the user or service account that made it.
     pub created_by: String,
     /// The YAML text as uploaded, byte for byte.
     pub policy_yaml: String,
 }
 
-/// Something that happened to a policy.
+/// An event of a policy.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "PolicyEvent")]
 #[non_exhaustive]
 pub struct PolicyEventView {
-    /// What happened: `creation`, `new_version` or `metadata_update`, which is a new description, a comment, or both.
+    /// The kind of event: `creation`, `new_version` or `metadata_update`. The latter is a new description, a
+    /// comment, or both.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// When it happened, in epoch seconds.
     pub timestamp: Seconds,
-    /// Who did it: the name of a user or service account.
+    /// The name of the user or service account.
     pub user: String,
-    /// What is known of it.
+    /// The details of the event.
     pub data: PolicyEventData,
 }
 
-/// What is known of something that happened to a policy.
+/// The details of a policy event.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PolicyEventData {
-    /// What was said of a change without a new version; absent where nothing was. Versions have comments of their own.
+    /// The comment on a change without a new version; absent if there is none. Versions have their own
+    /// comments.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub comment: String,
 }
@@ -155,8 +158,8 @@ impl Version for PolicyVersion {
     }
 }
 
-/// The policy with all its versions. What happened to it follows from these, but for the changes without a new version, each
-/// of which comes after the version that it found.
+/// Returns the policy with all its versions. Its events follow from the versions and from the changes without
+/// a version. Each of these changes comes after the version that was the latest at its time.
 fn versioned(policy: Policy, consumers: &Consumers) -> Result<Versioned> {
     let after = AfterVersions { events: Vec::new(), consuming_envs: consumers.of(policy.id) };
     let mut told = Vec::new();
@@ -180,16 +183,16 @@ fn versioned(policy: Policy, consumers: &Consumers) -> Result<Versioned> {
     Versioned::new(&before, told, &after)
 }
 
-/// The environments that policies are attached to.
+/// The environments to which policies are attached.
 struct Consumers {
-    /// Of all environments, sorted.
+    /// The names of all environments, sorted.
     names: Vec<EnvironmentName>,
-    /// The places of those that each policy is attached to, ascending.
+    /// The indexes of the environments that each policy is attached to, ascending.
     by_policy: BTreeMap<Id, Vec<usize>>,
 }
 
 impl Consumers {
-    /// Reads some environments at a time, of which little is kept.
+    /// Reads environments in batches, and holds only the needed parts.
     async fn read(cx: &Context<'_>) -> Result<Self> {
         let mut consumers = Self { names: Vec::new(), by_policy: BTreeMap::new() };
         for ids in Listed::batches(cx.store().environments_listed(cx.org()?).await?) {
@@ -205,25 +208,25 @@ impl Consumers {
         Ok(consumers)
     }
 
-    /// The names of those that this policy is attached to, sorted.
+    /// Returns the names of the environments with this policy, sorted.
     fn of(&self, policy: Id) -> Vec<EnvironmentName> {
         let places = self.by_policy.get(&policy).into_iter().flatten();
         places.filter_map(|place| self.names.get(*place).cloned()).collect()
     }
 
-    /// About how many bytes these names are.
+    /// Returns the approximate size of these names, in bytes.
     fn bytes(&self, policy: Id) -> u64 {
         const NAME: u64 = 32;
         self.by_policy.get(&policy).map_or(0, |places| places.len() as u64 * NAME)
     }
 }
 
-/// The JSON text of a policy.
+/// Streams a policy as JSON text.
 pub(super) async fn text(policy: Policy, cx: &Context<'_>) -> Result<BoxStream<'static, Result<Vec<u8>>>> {
     versioned(policy, &Consumers::read(cx).await?)?.text::<PolicyVersion>(cx).await
 }
 
-/// The JSON text of a list of all policies.
+/// Streams a list of all policies as JSON text.
 pub(super) async fn list_text(cx: &Context<'_>) -> Result<BoxStream<'static, Result<Vec<u8>>>> {
     let consumers = Arc::new(Consumers::read(cx).await?);
     let mut listed = cx.store().policies_listed(cx.org()?).await?;
@@ -232,7 +235,7 @@ pub(super) async fn list_text(cx: &Context<'_>) -> Result<BoxStream<'static, Res
     Ok(Versioned::list_text::<PolicyVersion, _>(listed, read, cx))
 }
 
-/// These policies, in order.
+/// Returns these policies, in order.
 async fn in_list(ids: Vec<Id>, consumers: Arc<Consumers>, owned: OwnedContext) -> Result<Vec<Versioned>> {
     let cx = owned.context();
     let mut policies = cx.store().policies_by_id(cx.org()?, &ids).await?;

@@ -1,4 +1,4 @@
-//! What of a repo runs in environments now.
+//! The artifacts of a repo that run in environments now.
 
 use std::collections::BTreeMap;
 
@@ -21,42 +21,43 @@ use crate::snapshots::store::LiveBuild;
 use crate::store::batch::distinct;
 use crate::time::Seconds;
 
-/// Gets what of a repo runs in environments now: each artifact that was reported from it, in each environment that runs it,
-/// by the environment's name and the fingerprint. Of several repos with the name it is the newest, unless `provider` or `id`
-/// says which. The first thousand are shown, and archived environments none; of a repo with more than ten thousand reports
-/// of artifacts, what the newest ten thousand are about.
+/// Gets the artifacts of a repo that run in environments now: one entry for each artifact and each
+/// environment that runs it. Entries are sorted by the environment's name and the fingerprint. If several
+/// repos have the name, returns the newest, unless `provider` or `id` selects one. Returns at most the first
+/// thousand entries; archived environments are left out. Only the newest ten thousand artifact reports of a
+/// repo count.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetLiveArtifacts {
     /// The organization's name.
     pub org: OrgName,
-    /// The repo's name, which may hold slashes as they are: `owner/repo`. It does not matter where `id` is given.
+    /// The repo's name. It may contain slashes: `owner/repo`. Ignored if `id` is given.
     pub repo_name: ShortText,
-    /// The kind of host. It does not matter where `id` is given.
+    /// The kind of host. Ignored if `id` is given.
     pub provider: Option<VcsProvider>,
-    /// The id that answers show as `id`.
+    /// The repo's `id`, as in responses.
     pub id: Option<ShortText>,
 }
 
-/// More are not shown.
+/// The most entries in a response.
 const MAX_LIVE: u64 = 1000;
 
-/// More reports of a repo are not looked at.
+/// The most reports of a repo that are examined.
 const MAX_REPORTS: u64 = 10_000;
 
-/// What of a repo runs now.
+/// The artifacts of a repo that run now.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "RepoLiveStatusResponse")]
 #[non_exhaustive]
 pub struct LiveStatus {
-    /// Where to go from here.
+    /// Links to related resources.
     pub _links: LiveStatusLinks,
-    /// What the list is about.
+    /// The environments and artifacts that the entries refer to.
     pub _embedded: LiveStatusEmbedded,
-    /// Each artifact in each environment that runs it.
+    /// The entries: each artifact in each environment that runs it.
     pub live_artifacts: Vec<LiveArtifact>,
 }
 
-/// Where to go from the list.
+/// Links of the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct LiveStatusLinks {
@@ -64,31 +65,31 @@ pub struct LiveStatusLinks {
     pub repo: Link,
 }
 
-/// What a list of running artifacts is about, each once.
+/// The environments and artifacts that a list of running artifacts refers to, each once.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "RepoLiveStatusEmbedded")]
 #[non_exhaustive]
 pub struct LiveStatusEmbedded {
-    /// The artifacts, by id.
+    /// The artifacts, sorted by id.
     pub artifacts: Vec<EmbeddedArtifact>,
-    /// The environments, by name.
+    /// The environments, sorted by name.
     pub environments: Vec<EmbeddedEnvironment>,
 }
 
-/// An artifact that runs.
+/// A running artifact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "EmbeddedArtifactResponse")]
 #[non_exhaustive]
 pub struct EmbeddedArtifact {
-    /// The id of the first report of it from the repo.
+    /// The id of its first report from the repo.
     pub id: Id,
     /// The SHA-256 of the content.
     pub fingerprint: Fingerprint,
-    /// The commit it was built from, in full; null where none was told in full.
+    /// The full hash of the commit that it was built from; null if no full hash was reported.
     pub commit_sha: Option<CommitSha>,
-    /// Where the commit can be looked at, as reported; null where that is empty.
+    /// The URL of the commit's page, as reported; null if it is empty.
     pub commit_url: Option<String>,
-    /// Where to go from here.
+    /// Links to related resources.
     pub _links: EmbeddedLinks,
 }
 
@@ -97,22 +98,22 @@ pub struct EmbeddedArtifact {
 #[schemars(rename = "EmbeddedEnvironmentResponse")]
 #[non_exhaustive]
 pub struct EmbeddedEnvironment {
-    /// Its id, which no name of it changes.
+    /// Its id. It stays the same when the environment is renamed.
     pub id: Id,
     /// Its name.
     pub name: EnvironmentName,
-    /// What it is.
+    /// Its kind.
     #[serde(rename = "type")]
     pub kind: EnvironmentKind,
-    /// Where to go from here.
+    /// Links to related resources.
     pub _links: EmbeddedLinks,
 }
 
-/// Where to go from an artifact or an environment.
+/// Links of an artifact or an environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct EmbeddedLinks {
-    /// It, in this API.
+    /// Its URL in this API.
     #[serde(rename = "self")]
     pub this: Link,
     /// Its page.
@@ -124,27 +125,27 @@ pub struct EmbeddedLinks {
 #[schemars(rename = "LiveArtifactEntryResponse")]
 #[non_exhaustive]
 pub struct LiveArtifact {
-    /// The environment, which is in `_embedded.environments`.
+    /// The environment's id, as in `_embedded.environments`.
     pub environment_id: Id,
-    /// The artifact, which is in `_embedded.artifacts`.
+    /// The artifact's id, as in `_embedded.artifacts`.
     pub artifact_id: Id,
-    /// Its name, as the environment knows it.
+    /// Its name in the environment.
     pub artifact_name: String,
-    /// The snapshot with which it began to run.
+    /// The number of the snapshot in which it started running.
     pub snapshot_index: u64,
-    /// Whether the environment's policies let it run; null without policies.
+    /// Whether the environment's policies allow it; null without policies.
     pub compliance: Option<State>,
-    /// When it began to run, in epoch seconds.
+    /// When it started running, in epoch seconds.
     pub started_at: Seconds,
-    /// Where to go from here.
+    /// Links to related resources.
     pub _links: LiveArtifactLinks,
 }
 
-/// Where to go from a running artifact.
+/// Links of a running artifact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct LiveArtifactLinks {
-    /// The snapshot with which it began to run.
+    /// The snapshot in which it started running.
     pub snapshot: Link,
 }
 
@@ -175,10 +176,11 @@ impl Operation for GetLiveArtifacts {
     }
 }
 
-/// What is told of a report: its flow, its id, the fingerprint, the commit, and where that can be looked at.
+/// The parts of a report that are shown: its flow, its id, the fingerprint, the commit, and the commit's URL.
 type Built = (Id, Id, Fingerprint, Option<CommitSha>, Option<String>);
 
-/// The artifacts of these, by id. Their reports are read some at a time, for they say more than is told.
+/// Returns the artifacts of these builds, by id. Reads their reports in batches, because they contain more
+/// than is shown.
 async fn artifacts(live: &[LiveBuild], cx: &Context<'_>) -> Result<BTreeMap<Id, EmbeddedArtifact>> {
     let (store, org) = (cx.store(), cx.org()?);
     let reports: BTreeMap<Id, Listed> = live.iter().map(|live| (live.report.id, live.report)).collect();
@@ -202,7 +204,7 @@ async fn artifacts(live: &[LiveBuild], cx: &Context<'_>) -> Result<BTreeMap<Id, 
     Ok(found.into_iter().filter_map(embedded).collect())
 }
 
-/// The answer: what is of an environment or an artifact that cannot be read is left out.
+/// Returns the response. Entries whose environment or artifact cannot be read are left out.
 fn status(
     repo: &Repo,
     live: Vec<LiveBuild>,

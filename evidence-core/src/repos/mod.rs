@@ -1,5 +1,5 @@
-//! Repos: where code comes from. They come into being when a report names one, and follow what the newest report
-//! says of them; what it leaves out stays as it was told.
+//! Repos: the sources of code. A report that names a repo creates it, and the newest report updates it;
+//! values that a report leaves out keep their present values.
 
 pub(crate) mod live;
 pub(crate) mod operations;

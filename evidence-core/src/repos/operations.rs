@@ -1,4 +1,4 @@
-//! Repos as reports make and change them, and the operation that lists them.
+//! The creation and update of repos by reports, and the operations on them.
 
 use std::collections::BTreeSet;
 
@@ -26,13 +26,13 @@ use crate::store::entry::Current;
 use crate::tags::operations::list_choices;
 use crate::tags::record::{TagChoice, TagFilter, TaggedKind, Tags};
 
-/// Whether nobody could ask for a repo of this name by its path: a literal one would shadow it.
+/// Returns whether a literal path of the API would shadow the path of a repo with this name.
 fn is_reserved(name: &str) -> bool {
     ["tags", "filter-options"].contains(&name) || name.starts_with("live-artifacts/")
 }
 
 impl Repo {
-    /// The repo that a report names for the first time.
+    /// Returns the repo that a report names for the first time.
     fn first_reported(info: &RepoInfo, cx: &Context<'_>) -> Self {
         Self {
             id: cx.new_id(),
@@ -49,10 +49,10 @@ impl Repo {
 }
 
 impl Draft {
-    /// Records what a report says of its repo, as far as it is news, and answers the repo's id.
+    /// Adds a report's data about its repo to the draft if they are new, and returns the repo's id.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name that the API's own paths would hide.
+    /// [`Error::Invalid`] for a name that the API's own paths would shadow.
     pub(crate) async fn repo(&mut self, info: Option<&RepoInfo>, cx: &Context<'_>) -> Result<Option<Id>> {
         let Some(info) = info else { return Ok(None) };
         if is_reserved(&info.name) {
@@ -87,7 +87,8 @@ impl Draft {
         Ok(Some(id))
     }
 
-    /// The repo of this identity that the draft reports already: a report may name it twice, with its trail and itself.
+    /// Returns the repo of this identity if the draft already reports it. A report may name a repo twice,
+    /// with its trail and itself.
     fn drafted_repo(&self, identity: &str) -> Option<Id> {
         self.facts.iter().find_map(|fact| match fact {
             Fact::RepoReported { record } if record.identity == identity => Some(record.id),
@@ -96,20 +97,20 @@ impl Draft {
     }
 }
 
-/// Lists the repos that artifacts, attestations and trails were reported from, by name, a page at a time. `name` and
-/// `search` together are 400. HTTP Basic is accepted beside Bearer: the key is the user name, and the password does
-/// not matter.
+/// Lists the repos from which artifacts, attestations and trails were reported, sorted by name, one page at a
+/// time. `name` together with `search` is 400. Accepts HTTP Basic in addition to Bearer: the key is the user
+/// name, and the password is ignored.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListRepos {
     /// The organization's name.
     pub org: OrgName,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Repos a page: 15 when left out.
+    /// Repos per page. Defaults to 15.
     pub per_page: Option<PerPage<50>>,
-    /// Exactly this name; ignored when `repo_id` is given, refused together with `search`.
+    /// Exactly this name. Ignored if `repo_id` is given; cannot be combined with `search`.
     pub name: Option<ShortText>,
-    /// A substring of the name, whatever its case; refused together with `name`.
+    /// A substring of the name, case-insensitive. Cannot be combined with `name`.
     pub search: Option<ShortText>,
     /// Exactly this kind of host.
     pub provider: Option<VcsProvider>,
@@ -117,16 +118,16 @@ pub struct ListRepos {
     pub repo_id: Option<ShortText>,
     /// Exactly this host.
     pub vcs_instance: Option<Address>,
-    /// A prefix path, its segments separated by `/`: the repos anywhere beneath it.
+    /// A namespace path, its segments separated by `/`. Returns all repos below it.
     pub namespace: Option<LongText>,
-    /// By name: `asc` (when left out) or `desc`.
+    /// The order by name: `asc` (the default) or `desc`.
     pub sort_direction: Option<SortDirection>,
-    /// `key` or `key:value`; repeatable, all must match.
+    /// `key` or `key:value`. Repeatable; all must match.
     #[serde(default)]
     pub tag: List<TagText>,
 }
 
-/// Repos a page when the caller does not say (specification, Limits).
+/// The default number of repos on a page (specification, Limits).
 const PER_PAGE: u64 = 15;
 
 const EXCLUSIVE: &str = "'name' and 'search' are mutually exclusive";
@@ -174,7 +175,7 @@ impl ListRepos {
         }
     }
 
-    /// The parameters that narrow and sort, for the links to other pages.
+    /// Returns the filter and sort parameters, for links to other pages.
     fn query(&self) -> impl Iterator<Item = (&str, &str)> {
         let direction = match self.sort_direction {
             Some(SortDirection::Desc) => Some("desc"),
@@ -198,9 +199,9 @@ fn tag_filters(tags: &List<TagText>) -> Vec<TagFilter> {
     tags.0.iter().map(|tag| TagFilter::parse(tag, ':')).collect()
 }
 
-/// Lists the values that repos can be narrowed by: providers, hosts, and the parts of namespaces one level below
-/// `namespace`. Each list is of the repos that the other parameters admit: that of providers, for one, leaves `provider`
-/// out of account. Of each the first thousand are shown.
+/// Lists the values by which repos can be filtered: providers, hosts, and the namespace segments one level
+/// below `namespace`. Each list is of the repos that match the other parameters; for example, the list of
+/// providers ignores `provider`. Each list has at most the first thousand values.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListRepoFilterOptions {
     /// The organization's name.
@@ -209,14 +210,14 @@ pub struct ListRepoFilterOptions {
     pub provider: Option<VcsProvider>,
     /// Exactly this host.
     pub vcs_instance: Option<Address>,
-    /// A prefix path, its segments separated by `/`: the repos anywhere beneath it.
+    /// A namespace path, its segments separated by `/`. Considers all repos below it.
     pub namespace: Option<LongText>,
-    /// `key` or `key:value`; repeatable, all must match.
+    /// `key` or `key:value`. Repeatable; all must match.
     #[serde(default)]
     pub tag: List<TagText>,
 }
 
-/// Values of each kind that are shown.
+/// The most values of each kind in a response.
 const VALUES: u64 = 1000;
 
 impl Operation for ListRepoFilterOptions {
@@ -245,7 +246,8 @@ impl Operation for ListRepoFilterOptions {
         let any_instance = RepoFilter { vcs_instance: None, ..all.clone() };
         let depth = all.namespace.as_ref().map_or(0, Vec::len);
         let below = RepoFacet::NamespaceSegment(u16::try_from(depth).unwrap_or(u16::MAX));
-        // One after the other: each may take long, and an organization has few connections for what does.
+        // Query one after another: each may take long, and an organization has few connections for long
+        // queries.
         let providers = store.repo_values(org, &any_provider, RepoFacet::Provider, VALUES).await?;
         let vcs_instances = store.repo_values(org, &any_instance, RepoFacet::VcsInstance, VALUES).await?;
         let namespace_values = store.repo_values(org, &all, below, VALUES).await?;
@@ -253,8 +255,8 @@ impl Operation for ListRepoFilterOptions {
     }
 }
 
-/// Lists the tags that repos of an organization have: each key with each of its values once, by key and value, for lists
-/// to be narrowed by.
+/// Lists the tags of an organization's repos, for use as filters. Each key has each of its values once,
+/// sorted by key and value.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListRepoTags {
     /// The organization's name.
@@ -279,17 +281,18 @@ impl Operation for ListRepoTags {
     }
 }
 
-/// Gets a repo by its name, or by the id that it has here. A name that several repos have is 400 unless `provider` or
-/// `id` says which is meant; the error names some of them. Of several with that name and provider it is the newest.
+/// Gets a repo by its name, or by its id in this API. If several repos have the name, the request is 400
+/// unless `provider` or `id` selects one; the error lists some of them. If several have the name and the
+/// provider, returns the newest.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetRepo {
     /// The organization's name.
     pub org: OrgName,
-    /// The repo's name, which may hold slashes as they are: `owner/repo`. It does not matter where `id` is given.
+    /// The repo's name. It may contain slashes: `owner/repo`. Ignored if `id` is given.
     pub repo_name: ShortText,
-    /// The kind of host. It does not matter where `id` is given.
+    /// The kind of host. Ignored if `id` is given.
     pub provider: Option<VcsProvider>,
-    /// The id that answers show as `id`.
+    /// The repo's `id`, as in responses.
     pub id: Option<ShortText>,
 }
 
@@ -318,7 +321,8 @@ impl Operation for GetRepo {
 }
 
 impl Context<'_> {
-    /// The repo of this id, which this parameter tells, or [`Error::NotFound`]: what cannot be an id is none.
+    /// Returns the repo of this id, or [`Error::NotFound`] if there is none or the id is invalid. `field` is
+    /// the parameter with the id.
     pub(crate) async fn repo_of_id(&self, id: &str, field: &'static str) -> Result<Repo> {
         let repo = match id.parse() {
             Ok(id) => self.store().repo(self.org()?, id).await?,
@@ -327,40 +331,40 @@ impl Context<'_> {
         Ok(repo.ok_or_else(|| self.missing(Resource::Repo, id).named_by(field))?.record)
     }
 
-    /// The newest repo of this name and, if one is given, this provider, or [`Error::NotFound`].
+    /// Returns the newest repo of this name and, if given, this provider, or [`Error::NotFound`].
     pub(super) async fn newest_repo(&self, name: &ShortText, provider: Option<VcsProvider>) -> Result<Repo> {
         let repo = self.store().newest_repo(self.org()?, name, provider).await?;
         Ok(repo.ok_or_else(|| self.missing(Resource::Repo, name.as_str()))?)
     }
 }
 
-/// So many repos are chosen at most: hosts that share a name or an id are few.
+/// The most repos that a query can select. Few hosts share a name or an id.
 pub(crate) const MAX_CHOSEN: u64 = 1000;
 
-/// The repos that a caller names in a query, by the first of these that is given.
+/// The repos that a query selects. The first given of these parameters counts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RepoChoice<'q> {
-    /// `repo_inner_id`: the id of one.
+    /// `repo_inner_id`: the repo's id in this API.
     pub(crate) inner_id: Option<&'q str>,
-    /// `repo_id`: the id that they have at their hosts.
+    /// `repo_id`: the repos' id at their hosts.
     pub(crate) repo_id: Option<&'q str>,
-    /// `repo_name`: their name.
+    /// `repo_name`: the repos' name.
     pub(crate) name: Option<&'q str>,
 }
 
 impl<'q> RepoChoice<'q> {
-    /// The parameters, for links.
+    /// Returns the parameters, for links.
     pub(crate) const fn query(self) -> [(&'static str, Option<&'q str>); 3] {
         [("repo_inner_id", self.inner_id), ("repo_id", self.repo_id), ("repo_name", self.name)]
     }
 }
 
 impl Context<'_> {
-    /// The repos that a caller chose, of more than [`MAX_CHOSEN`] the first by name and id; nothing where the choice is
-    /// empty.
+    /// Returns the selected repos, at most the first [`MAX_CHOSEN`] by name and id; `None` if no parameter is
+    /// given.
     ///
     /// # Errors
-    /// [`Error::NotFound`] where there are none of them.
+    /// [`Error::NotFound`] if there is no such repo.
     pub(crate) async fn chosen_repos(&self, choice: RepoChoice<'_>) -> Result<Option<Vec<Id>>> {
         let given = |text: &&str| !text.is_empty();
         let RepoChoice { inner_id, repo_id, name } = choice;
@@ -387,10 +391,10 @@ impl Context<'_> {
     }
 }
 
-/// Repos that the error about a name of several shows.
+/// The most repos that the error about an ambiguous name lists.
 const MAX_NAMED: u64 = 10;
 
-/// The one repo of this name.
+/// Returns the only repo of this name.
 async fn only_repo(name: &ShortText, cx: &Context<'_>) -> Result<Repo> {
     let filter = RepoFilter { name: Some(name.to_string()), ..RepoFilter::default() };
     let request = PageRequest { offset: 0, limit: MAX_NAMED };

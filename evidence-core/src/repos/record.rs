@@ -1,4 +1,4 @@
-//! Repos as they are reported and recorded, and what is understood of a report: identity, host, namespace.
+//! The reported and recorded form of repos, and the values derived from a report: identity, host, namespace.
 
 use percent_encoding::percent_decode_str;
 use schemars::JsonSchema;
@@ -10,7 +10,7 @@ use crate::id::Id;
 use crate::tags::record::Tags;
 use crate::time::Timestamp;
 
-/// The hosts and systems that repos come from.
+/// The hosts and systems of repos.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[expect(missing_docs, reason = "the variants are the specification's values")]
 #[non_exhaustive]
@@ -40,7 +40,7 @@ pub enum VcsProvider {
 }
 
 impl VcsProvider {
-    /// The value on the wire.
+    /// Returns the name of the provider in requests and responses.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Github => "github",
@@ -58,52 +58,52 @@ impl VcsProvider {
     }
 }
 
-/// The repository that something was reported from. Unknown properties are ignored.
+/// The repository of a report. Unknown properties are ignored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "RepoInfoPostInput")]
 pub struct RepoInfo {
     /// The repository's name, with its owner: `owner/repo`.
     pub name: ShortText,
-    /// Where it is.
+    /// Its URL.
     pub url: Address,
-    /// Its id at the host, by which the repo is recognised when its name changes.
+    /// Its id at the host. The repo is recognised by it if its name changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<ShortText>,
-    /// What it is about.
+    /// Its description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<Description>,
     /// The kind of host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<VcsProvider>,
-    /// The groups it lies in.
+    /// The groups that contain it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_path: Option<List<ShortText>>,
-    /// Anything else that is known of it.
+    /// Further data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub additional_info: Option<FreeForm>,
 }
 
-/// A repo as it is recorded: what reports said of it; the newest report wins.
+/// A repo as recorded: the merged data of its reports. The newest report takes precedence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Repo {
-    /// Our id of it.
+    /// Its id in this API.
     pub id: Id,
-    /// What it is recognised by: provider and external id, else the url.
+    /// Its identity: the provider and the id at the host, otherwise the URL.
     pub identity: String,
-    /// What was reported.
+    /// The reported data.
     pub info: RepoInfo,
-    /// The host of its url.
+    /// The host of its URL.
     pub vcs_instance: Option<String>,
     /// The part of the name after the last `/`.
     pub short_name: String,
-    /// The groups it lies in: as sent, else the segments of the name before the last.
+    /// The groups that contain it: as reported, otherwise the segments of the name before the last.
     pub namespace_path: Vec<String>,
     /// Its tags.
     pub tags: Tags,
     /// When it was first reported.
     pub created_at: Timestamp,
-    /// What a newer version of the program recorded beside.
+    /// Fields that a newer version of the program recorded.
     #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }
@@ -111,11 +111,11 @@ pub struct Repo {
 keep_unknown_fields!(Repo);
 
 impl Repo {
-    /// The same repo as a later report describes it, which may tell less than one before.
+    /// Returns the repo after a later report, which may have fewer data than an earlier one.
     pub(super) fn reported_again(&self, newer: &RepoInfo) -> Self {
         let (RepoInfo { name, url, id, description, provider, namespace_path: path, additional_info }, known) =
             (newer.clone(), self.info.clone());
-        // A path was told with the name that it leads to.
+        // A namespace path belongs to the name that it was reported with.
         let known_id = known.id;
         let known_path = known.namespace_path.filter(|_| name == known.name);
         let mut info = RepoInfo {
@@ -127,8 +127,8 @@ impl Repo {
             additional_info: additional_info.or(known.additional_info),
             name,
         };
-        // Merged, provider and id may identify another repo. Then the known pair stays; if that does not identify it either,
-        // the newer pair counts.
+        // The merged provider and id may identify another repo. Then the known pair stays. If that does not
+        // identify this repo either, the newer pair counts.
         if identity(&info) != self.identity {
             (info.provider, info.id) = (known.provider, known_id);
         }
@@ -145,8 +145,8 @@ impl Repo {
     }
 }
 
-/// What a repo is recognised by. The external id is the stronger one, because names and addresses change
-/// (specification, Repo: `repo_id`); it means something only together with its host's kind.
+/// Returns the identity of a repo. The id at the host takes precedence, because names and URLs change
+/// (specification, Repo: `repo_id`). It is meaningful only together with the kind of host.
 pub(super) fn identity(info: &RepoInfo) -> String {
     match (info.provider, info.id.as_deref()) {
         (Some(provider), Some(id)) if !id.is_empty() => format!("{}:{id}", provider.as_str()),
@@ -167,8 +167,8 @@ pub(crate) fn namespace_path(info: &RepoInfo) -> Vec<String> {
     }
 }
 
-/// Where two commits of the repo at this address can be compared, at a host whose addresses are known: one that is called
-/// after GitHub or GitLab.
+/// Returns the URL of a comparison of two commits of the repo at this URL. Supports hosts whose names contain
+/// the label `github` or `gitlab`; `None` for others.
 pub(crate) fn compare_url(url: &str, before: &str, after: &str) -> Option<String> {
     let host = vcs_instance(url)?;
     let called = |name: &str| host.split(['.', ':']).any(|label| label == name);
@@ -191,8 +191,8 @@ pub(super) fn segments(path: &str) -> Vec<String> {
     path.split('/').filter(|segment| !segment.is_empty()).map(str::to_owned).collect()
 }
 
-/// The host that a repo's url names, lower case, with its port unless that is the scheme's own. Besides URLs there is
-/// the scp-like spelling `user@host:path`; what names no host, such as a path, has none.
+/// Returns the host of a repo's URL in lower case, with any port that is not the scheme's default. Also
+/// accepts the scp-like form `user@host:path`. A text without a host, such as a path, gives `None`.
 pub(crate) fn vcs_instance(url: &str) -> Option<String> {
     let (scheme, authority) = match url.split_once("://") {
         Some((scheme, rest)) => (scheme, rest.split(['/', '?', '#']).next().unwrap_or_default()),
@@ -208,7 +208,7 @@ pub(crate) fn vcs_instance(url: &str) -> Option<String> {
     })
 }
 
-/// The part of `user@host:path` before the colon. One letter before it is the drive of a path.
+/// Returns the part of `user@host:path` before the colon. A single letter before it is the drive of a path.
 fn scp_like_authority(url: &str) -> Option<&str> {
     let (authority, _) = match url.find(']') {
         Some(end) if url.contains('[') => {
@@ -219,7 +219,8 @@ fn scp_like_authority(url: &str) -> Option<&str> {
     (authority.len() > 1 && !authority.contains('/')).then_some(authority)
 }
 
-/// Splits `host:port`, where the host may be an IPv6 address in brackets; nothing when the port is no number.
+/// Splits `host:port`. The host may be an IPv6 address in brackets. Returns `None` if the port is not a
+/// number.
 fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     match authority.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => match port {
@@ -230,7 +231,7 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     }
 }
 
-/// A host's name, of which a URL percent-encodes what is not ASCII.
+/// Decodes a host name. URLs percent-encode non-ASCII characters in it.
 fn unescaped(host: &str) -> String {
     percent_decode_str(host).decode_utf8_lossy().into_owned()
 }

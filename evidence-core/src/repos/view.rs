@@ -1,4 +1,4 @@
-//! Repos as answers carry them.
+//! Repos in responses.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -12,43 +12,44 @@ use crate::service::Context;
 use crate::tags::record::Tags;
 use serde_json::{Map, Value};
 
-/// A repo as the newest reports describe it.
+/// A repo, as described by its newest reports.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "RepoResponse")]
 #[non_exhaustive]
 pub struct RepoView {
-    /// The id it has here, which leads to its tags. It is not the host's: that is `repo_id`.
+    /// Its id in this API, by which its tags are changed. The id at the host is `repo_id`.
     pub id: Id,
     /// Its name, with its owner: `owner/repo`.
     pub name: String,
     /// The part of the name after the last `/`.
     pub short_name: String,
-    /// Where it is.
+    /// Its URL.
     pub url: String,
-    /// The kind of host; null where that was not reported.
+    /// The kind of host; null if not reported.
     pub provider: Option<VcsProvider>,
-    /// Its id at the host, by which it is recognised when its name changes; null where that was not reported.
+    /// Its id at the host; null if not reported. The repo is recognised by it if its name changes.
     pub repo_id: Option<String>,
-    /// The host of `url`, in lower case, with a port that is not the usual one; null where it names none.
+    /// The host of `url`, in lower case, with any port that is not the default; null if it has none.
     pub vcs_instance: Option<String>,
-    /// The groups it lies in: as reported, else the segments of the name before the last; null where there are none.
+    /// The groups that contain it: as reported, otherwise the segments of the name before the last; null if
+    /// there are none.
     pub namespace_path: Option<Vec<String>>,
-    /// Whatever else was reported of it; null where nothing was.
+    /// Further data, as reported; null if nothing was.
     #[schemars(with = "Option<Map<String, Value>>")]
     pub additional_info: Option<FreeForm>,
-    /// What it is about; null where that was not reported.
+    /// Its description; null if not reported.
     pub description: Option<String>,
     /// Its tags: key to value.
     pub tags: Tags,
-    /// Where to go from here.
+    /// Links to related resources.
     pub _links: RepoLinks,
 }
 
-/// Where to go from a repo.
+/// Links of a repo.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct RepoLinks {
-    /// Where its tags are changed.
+    /// The URL at which its tags are changed.
     pub tags: Link,
 }
 
@@ -73,7 +74,7 @@ impl RepoView {
     }
 }
 
-/// What repos can be narrowed by, each list in ascending order.
+/// The values by which repos can be filtered, each list in ascending order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct RepoFilterOptions {
@@ -81,7 +82,7 @@ pub struct RepoFilterOptions {
     pub providers: Vec<String>,
     /// The hosts.
     pub vcs_instances: Vec<String>,
-    /// The segments that follow `namespace` in the namespaces beneath it; the first segments where it was not given.
+    /// The namespace segments that follow `namespace`; without it, the first segments.
     pub namespace_values: Vec<String>,
 }
 
@@ -92,7 +93,7 @@ pub struct RepoFilterOptions {
 pub struct RepoList {
     /// This page's number, from 1.
     pub page: u64,
-    /// Repos a page, as asked.
+    /// Repos per page, as requested.
     pub per_page: u64,
     /// Number of pages.
     pub total_pages: u64,

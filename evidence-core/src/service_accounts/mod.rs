@@ -1,4 +1,5 @@
-//! Service accounts and their API keys: principals that are not people, each in one shared organization.
+//! Service accounts and their API keys. A service account is a program that belongs to one shared
+//! organization.
 
 pub(crate) mod operations;
 pub(crate) mod record;

@@ -1,4 +1,4 @@
-//! Operations on service accounts: who may create and change them.
+//! Operations on service accounts, and the permissions for them.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -18,13 +18,13 @@ use crate::service_accounts::view::ServiceAccountView;
 use crate::store::entry::Current;
 
 impl Context<'_> {
-    /// The service account of this name, or [`Error::NotFound`].
+    /// Returns the service account of this name, or [`Error::NotFound`].
     pub(crate) async fn service_account(&self, name: &ServiceAccountName) -> Result<Current<ServiceAccount>> {
         let account = self.store().service_account(self.org()?, name.as_str()).await?;
         Ok(account.ok_or_else(|| self.missing(Resource::ServiceAccount, name.as_str()))?)
     }
 
-    /// The service account of this name, for a caller who may manage it.
+    /// Returns the service account of this name if the caller may manage it.
     pub(crate) async fn managed_account(&self, name: &ServiceAccountName) -> Result<Current<ServiceAccount>> {
         let account = self.service_account(name).await?;
         if may_manage(&self.caller().actor, self.role()?, &account.record) {
@@ -34,24 +34,25 @@ impl Context<'_> {
         }
     }
 
-    /// The caller's role in the organization.
+    /// Returns the caller's role in the organization.
     fn role(&self) -> Result<Role> {
         self.org_access()?.role.ok_or(Error::Forbidden)
     }
 
-    /// Nobody grants more than they have.
+    /// Refuses to grant a role above the caller's own.
     fn may_grant(&self, privilege: Role) -> Result<()> {
         if privilege <= self.role()? { Ok(()) } else { Err(Error::Forbidden) }
     }
 }
 
-/// Administrators manage every service account, others those they created; not beyond their own role, though, because
-/// whoever may make a key of an account has its privilege.
+/// Returns whether the caller may manage the account. Administrators manage every account; others manage
+/// those they created. The account's role must not exceed the caller's, because creating a key gives the
+/// account's privilege.
 fn may_manage(caller: &Actor, role: Role, account: &ServiceAccount) -> bool {
     role == Role::Admin || (account.created_by.id == caller.id && account.privilege <= role)
 }
 
-/// Lists the service accounts of an organization, by name.
+/// Lists the service accounts of an organization, sorted by name.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListServiceAccounts {
     /// The organization's name.
@@ -77,23 +78,23 @@ impl Operation for ListServiceAccounts {
     }
 }
 
-/// Creates a service account; its keys are created separately. Nobody gives a role above their own: 403. A name that
-/// is taken is 400, and so is a personal organization, which has none.
+/// Creates a service account; its keys are created separately. A role above the caller's own is 403. A name
+/// that is already in use is 400. A personal organization cannot have service accounts: 400.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct CreateServiceAccount {
     /// The organization's name.
     pub org: OrgName,
 }
 
-/// What a service account is created with.
+/// The document that creates a service account.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "ServiceAccountPostInput")]
 pub struct ServiceAccountInput {
-    /// Its name, which no other service account of the organization has.
+    /// Its name, unique among the organization's service accounts.
     pub name: ServiceAccountName,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: Option<Text<512>>,
-    /// Its role: `reader` when left out.
+    /// Its role. Defaults to `reader`.
     #[serde(default = "least_privilege")]
     pub privilege: Role,
 }
@@ -171,8 +172,9 @@ impl Operation for GetServiceAccount {
     }
 }
 
-/// Updates the description and the role of a service account. What is left out stays. An administrator may do it for
-/// every account, others for those that they created, and nobody gives a role above their own: 403.
+/// Updates the description and the role of a service account. Fields that are left out keep their values.
+/// Administrators can update every account; others can update accounts that they created. A role above the
+/// caller's own is 403.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PatchServiceAccount {
     /// The organization's name.
@@ -181,19 +183,19 @@ pub struct PatchServiceAccount {
     pub name: ServiceAccountName,
 }
 
-/// What of a service account changes.
+/// The document that changes a service account.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "ServiceAccountPatchInput")]
 pub struct ServiceAccountPatch {
-    /// The new description; null clears it, left out it stays.
+    /// The new description. Null clears it; left out, it stays.
     #[serde(default, deserialize_with = "sent")]
     #[schemars(with = "Option<Text<512>>")]
     pub description: Option<Option<Text<512>>>,
-    /// The new role; null or left out, it stays.
+    /// The new role. Null or left out keeps the present one.
     pub privilege: Option<Role>,
 }
 
-/// Tells null, `Some(None)`, from absent, `None`.
+/// Distinguishes null (`Some(None)`) from an absent field (`None`).
 fn sent<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -247,8 +249,9 @@ async fn patch(
     Ok(patched)
 }
 
-/// Deletes a service account: its keys stop working at once, and its name is free. What it has done keeps its name. An
-/// administrator may delete every account, others those that they created.
+/// Deletes a service account. Its keys stop working immediately, and its name becomes free. Records of its
+/// actions keep its name. Administrators can delete every account; others can delete accounts that they
+/// created.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct DeleteServiceAccount {
     /// The organization's name.

@@ -1,4 +1,4 @@
-//! Service accounts and API keys as they are recorded.
+//! The recorded form of service accounts and API keys.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::id::Id;
 use crate::name::ServiceAccountName;
 use crate::time::Timestamp;
 
-/// A service account as it is recorded.
+/// A service account as recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct ServiceAccount {
@@ -17,43 +17,45 @@ pub struct ServiceAccount {
     pub id: Id,
     /// Its name, unique in the organization.
     pub name: ServiceAccountName,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: Option<String>,
     /// Its role.
     pub privilege: Role,
-    /// Who created it.
+    /// The user or service account that created it.
     pub created_by: Actor,
-    /// When.
+    /// When it was created.
     pub created_at: Timestamp,
-    /// What a newer version of the program recorded beside.
+    /// Fields that a newer version of the program recorded.
     #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }
 
 keep_unknown_fields!(ServiceAccount);
 
-/// An API key as it is recorded: everything but the key.
+/// An API key as recorded, without the key itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct ApiKeyRecord {
     /// Its id.
     pub id: Id,
-    /// Whose it is.
+    /// The service account that owns it.
     pub owner: Actor,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: String,
     /// When it was created.
     pub created_at: Timestamp,
     /// When it expires; `None` for never.
     pub expires_at: Option<Timestamp>,
-    /// When the grace period ends in which it works beside the key that replaced it; `None` unless it was rotated.
+    /// When the grace period ends, during which it works beside the key that replaced it. `None` if it was
+    /// not rotated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_period_expires_at: Option<Timestamp>,
-    /// When it was revoked, by the clock of the server that did so. From then on it does not work, whatever the clock says.
+    /// When it was revoked, by the clock of the server that revoked it. A revoked key does not work,
+    /// regardless of the clock.
     pub revoked_at: Option<Timestamp>,
     /// The SHA-256 of the stored hash.
     pub hash_sha256: String,
-    /// What a newer version of the program recorded beside.
+    /// Fields that a newer version of the program recorded.
     #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }
@@ -61,14 +63,14 @@ pub struct ApiKeyRecord {
 keep_unknown_fields!(ApiKeyRecord);
 
 impl ServiceAccount {
-    /// The account, as facts remember it.
+    /// Returns the account as the actor of facts.
     pub(crate) fn actor(&self) -> Actor {
         Actor { id: self.id, name: self.name.to_string(), kind: ActorKind::ServiceAccount }
     }
 }
 
 impl ApiKeyRecord {
-    /// What is known of a new key.
+    /// Returns the record of a new key.
     pub(crate) fn of(
         key: &ApiKey,
         id: Id,
@@ -91,23 +93,24 @@ impl ApiKeyRecord {
         }
     }
 
-    /// When the key ends unless it is revoked before: it expires, or its grace period is over. `None` for never.
+    /// Returns when the key ends by expiry or by the end of its grace period; `None` for never. Ignores
+    /// revocation.
     pub(crate) fn ends_at(&self) -> Option<Timestamp> {
         [self.expires_at, self.grace_period_expires_at].into_iter().flatten().min()
     }
 
-    /// Whether the key works at this instant.
+    /// Returns whether the key works at this time.
     pub(crate) fn is_active(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.ends_at().is_none_or(|end| now < end)
     }
 
-    /// The key, once it is replaced by another, beside which it works until `end` at most.
+    /// Returns the key after its replacement by another. It works until `end` at most.
     pub(crate) fn rotated(self, end: Timestamp) -> Self {
         let end = self.ends_at().map_or(end, |earlier| earlier.min(end));
         Self { grace_period_expires_at: Some(end), ..self }
     }
 
-    /// The key, revoked at this instant.
+    /// Returns the key, revoked at this time.
     pub(crate) fn revoked(self, now: Timestamp) -> Self {
         Self { revoked_at: Some(now), ..self }
     }

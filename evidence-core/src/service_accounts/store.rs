@@ -1,4 +1,4 @@
-//! What a store answers about service accounts and API keys.
+//! The queries about service accounts and API keys that a store answers.
 
 use async_trait::async_trait;
 
@@ -11,14 +11,14 @@ use crate::time::Timestamp;
 /// Queries about service accounts and their keys.
 #[async_trait]
 pub trait ServiceAccountStore: Send + Sync {
-    /// The service account of this name, one, with its revision.
+    /// Returns the service account of this name, with its revision.
     async fn service_account(&self, org: Id, name: &str) -> StoreResult<Option<Current<ServiceAccount>>>;
-    /// All service accounts of the organization but for those that were deleted, by name (bytes).
+    /// Returns all service accounts of the organization, without deleted ones, sorted by name (bytes).
     async fn service_accounts(&self, org: Id) -> StoreResult<Vec<ServiceAccount>>;
-    /// The key of this id, one, with its revision; also one that no longer works.
+    /// Returns the key of this id with its revision, even if it no longer works.
     async fn api_key(&self, org: Id, id: Id) -> StoreResult<Option<Current<ApiKeyRecord>>>;
-    /// All keys of this owner that work at this time, oldest first by `created_at`, then by id.
+    /// Returns all keys of this owner that work at this time, oldest first by `created_at`, then by id.
     async fn api_keys(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<Vec<Current<ApiKeyRecord>>>;
-    /// How many keys of this owner work at this time: all are counted, those too whose records are damaged.
+    /// Returns the number of keys of this owner that work at this time, including those with damaged records.
     async fn api_key_count(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<u64>;
 }

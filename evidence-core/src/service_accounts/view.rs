@@ -1,4 +1,4 @@
-//! Service accounts as answers carry them.
+//! Service accounts in responses.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,24 +9,24 @@ use crate::name::ServiceAccountName;
 use crate::service_accounts::record::ServiceAccount;
 use crate::time::WholeSeconds;
 
-/// A service account: a program that calls the API with keys of its own.
+/// A service account: a program that calls the API with its own keys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "ServiceAccount")]
 #[non_exhaustive]
 pub struct ServiceAccountView {
     /// Its name, unique in the organization.
     pub name: ServiceAccountName,
-    /// What people see: the name.
+    /// The display name, which is the name.
     pub display_name: String,
     /// Its role in the organization.
     pub privilege: Role,
-    /// What it is for; null where nothing was said.
+    /// A description of its purpose; null if not given.
     pub description: Option<String>,
     /// The id of the user or service account that created it.
     pub creating_user_id: Id,
     /// When it was created, in epoch seconds.
     pub created_at: WholeSeconds,
-    /// Always false: the service creates no accounts for webhooks.
+    /// Always false: no accounts are created for webhooks.
     pub for_webhook: bool,
 }
 

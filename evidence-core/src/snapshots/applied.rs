@@ -1,4 +1,4 @@
-//! The policies that a snapshot was evaluated by, and what each of them said of what ran.
+//! The policies that a snapshot was evaluated against, and their decisions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::service::Context;
 use crate::snapshots::record::{AppliedPolicy, PolicyDecision, RunningArtifact, Snapshot};
 use crate::snapshots::view::FlowReason;
 
-/// A policy that a snapshot was evaluated by.
+/// A policy that a snapshot was evaluated against.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct AppliedPolicyView {
@@ -24,14 +24,16 @@ pub struct AppliedPolicyView {
     pub id: Id,
     /// The policy's name.
     pub name: PolicyName,
-    /// The version that was the newest when the snapshot was taken.
+    /// The newest version when the snapshot was taken.
     pub version: u64,
-    /// That version as it was understood.
-    // What is written of it is not kept: of many policies that is much.
+    /// The content of that version, as parsed.
+    // Shared and converted only when it is serialized: for many policies, the converted form needs much
+    // memory.
     #[serde(serialize_with = "as_dump")]
     #[schemars(with = "PolicyDump")]
     pub policy_dump: Arc<Policy>,
-    /// The fingerprints of what runs and may not because of this policy; empty for what has no digest.
+    /// The fingerprints of the running artifacts that are not allowed because of this policy; empty for one
+    /// without a digest.
     #[schemars(with = "Vec<String>")]
     pub failing_artifacts: FailingArtifacts,
 }
@@ -40,23 +42,24 @@ fn as_dump<S: Serializer>(policy: &Arc<Policy>, serializer: S) -> Result<S::Ok, 
     PolicyDump::from(&**policy).serialize(serializer)
 }
 
-/// The fingerprints of what runs and may not because of one policy: all policies of a snapshot share what runs and may not.
+/// The fingerprints of the running artifacts that one policy does not allow. All policies of a snapshot share
+/// the list of denied artifacts.
 #[derive(Clone)]
 pub struct FailingArtifacts {
     pub(super) denied: Arc<[Denied]>,
-    /// That of the policy among those that the snapshot was evaluated by.
+    /// The index of the policy among those that the snapshot was evaluated against.
     pub(super) place: u16,
 }
 
-/// What runs and may not.
+/// A running artifact that is not allowed.
 pub(super) struct Denied {
     pub(super) fingerprint: String,
-    /// The places of the policies that it violates, ascending.
+    /// The indexes of the policies that it violates, ascending.
     pub(super) violates: Vec<u16>,
 }
 
 impl FailingArtifacts {
-    /// In the order of the snapshot's artifacts.
+    /// Iterates over the fingerprints, in the order of the snapshot's artifacts.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         let fails = |denied: &&Denied| denied.violates.binary_search(&self.place).is_ok();
         self.denied.iter().filter(fails).map(|denied| denied.fingerprint.as_str())
@@ -81,16 +84,16 @@ impl Serialize for FailingArtifacts {
     }
 }
 
-/// The policies that what ran was evaluated by, in the order of their ids.
+/// The policies that a snapshot was evaluated against, sorted by id.
 #[derive(Default)]
 pub(super) struct AppliedVersions {
     pub(super) digest: Option<Hash>,
     pub(super) policies: Vec<AppliedVersion>,
-    /// Whether the environment has policies of its own among them.
+    /// Whether the environment's own policies are among them.
     pub(super) has_own: bool,
 }
 
-/// A version of a policy, as far as it can be found.
+/// A version of a policy, with the parts that can be found.
 #[derive(Clone)]
 pub(super) struct AppliedVersion {
     pub(super) id: Id,
@@ -100,19 +103,20 @@ pub(super) struct AppliedVersion {
     pub(super) counts: Counts,
 }
 
-/// Where a policy counts by which a snapshot was evaluated.
+/// The verdicts that a policy of a snapshot counts for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Counts {
-    /// In the verdicts of the snapshot itself.
+    /// The verdicts of the snapshot itself.
     Own,
-    /// In those of the logical environment that is shown, which demands it.
+    /// The verdicts of the logical environment that is shown, which demands the policy.
     Demanded,
-    /// In neither, so that it is not shown: another logical environment demands it.
+    /// Neither: another logical environment demands the policy, so it is not shown.
     Elsewhere,
 }
 
 impl AppliedVersions {
-    /// Those of a snapshot, as it is shown itself, or as a part of one of a logical environment.
+    /// Reads the policies of a snapshot that is shown itself, or as part of a snapshot of a logical
+    /// environment.
     pub(super) async fn read(snapshot: Snapshot, logical: Option<Id>, cx: &Context<'_>) -> Result<Self> {
         let Snapshot { policies: applied, demanded, logical: verdicts, .. } = snapshot;
         let Some(digest) = AppliedPolicy::digest(&applied) else { return Ok(Self::default()) };
@@ -143,17 +147,17 @@ impl AppliedVersions {
         Ok(Self { digest: Some(digest), policies: versions.into_iter().map(version).collect(), has_own })
     }
 
-    /// Those that are shown, each with its place among all.
+    /// Returns the policies that are shown, each with its index among all.
     pub(super) fn shown(&self) -> impl Iterator<Item = (u16, &AppliedVersion)> {
         (0..=u16::MAX).zip(&self.policies).filter(|(_, version)| version.counts != Counts::Elsewhere)
     }
 
-    /// The places of those that the logical environment demands that is shown.
+    /// Returns the indexes of the policies that the shown logical environment demands.
     pub(super) fn demanded(&self) -> impl Iterator<Item = u16> {
         self.shown().filter(|(_, version)| version.counts == Counts::Demanded).map(|(place, _)| place)
     }
 
-    /// What was decided of an instance that was reported in these flows.
+    /// Returns the decisions on an instance that was reported in these flows.
     pub(super) fn decisions(
         &self,
         instance: &RunningArtifact,
@@ -169,13 +173,13 @@ impl AppliedVersions {
                     (None, Some(outcome)) => {
                         policy::explain_outcome(policy, &outcome.rules, &outcome.unknown, contexts)
                     }
-                    // The others rest on what a snapshot does not keep.
+                    // Other results depend on data that a snapshot does not contain.
                     (None, None) => {
                         policy.follows_from_states().then(|| policy::evaluate(policy, artifact, contexts))
                     }
                 });
-            // What was recorded counts. Where the policy says something else now, as one whose text was damaged may, its
-            // rules do not tell why.
+            // The recorded verdict counts. If the policy gives another one now, for example because its text
+            // was damaged, its rules do not explain the verdict.
             let evaluation = evaluation.filter(|evaluation| evaluation.satisfied == satisfied);
             Some(PolicyDecision {
                 policy_name: version.name.clone()?,
@@ -188,8 +192,9 @@ impl AppliedVersions {
     }
 }
 
-/// Why an artifact is not compliant, for the gate and for snapshots: a sentence for each of these flows in which it is not, and
-/// for each rule of these policies that it violates in a flow.
+/// Returns the reasons why an artifact is not compliant, for the gate and for snapshots: a sentence for each
+/// of these flows in which it is not compliant, and for each rule of these policies that it violates in a
+/// flow.
 pub(crate) fn reasons_for_incompliance<'a>(
     flows: impl Iterator<Item = (&'a str, &'a [FlowReason])>,
     decisions: &[PolicyDecision],
@@ -221,7 +226,7 @@ mod tests {
     use super::*;
     use crate::rules::policy::RuleKind;
 
-    /// A snapshot keeps neither attestations nor tags, but what came of them.
+    /// A snapshot contains neither attestations nor tags, but the results derived from them.
     #[test]
     fn rules_are_shown_by_what_was_recorded_of_them() {
         let schema = "_schema: https://example.com/schemas/policy/v1\nartifacts:\n";

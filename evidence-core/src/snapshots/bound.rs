@@ -1,16 +1,16 @@
-//! Where a window of events begins or ends, as callers write it.
+//! The bounds of a window of events, as callers write them.
 
 use crate::snapshots::expression::{BadInterval, Expression};
 use crate::time::Timestamp;
 
-/// Where a window of events begins or ends.
+/// The start or the end of a window of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// With a snapshot.
+    /// A snapshot.
     Snapshot(Expression),
-    /// So many microseconds ago: `1hour`, `2days`, `30mins`.
+    /// A time ago, in microseconds: `1hour`, `2days`, `30mins`.
     Ago(i64),
-    /// At a time.
+    /// A point in time.
     At(Timestamp),
 }
 
@@ -19,7 +19,7 @@ const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// Units in the singular; each may end in `s`, too.
+/// The units in the singular. Each may also end in `s`.
 const UNITS: [(&str, i64); 11] = [
     ("second", SECOND),
     ("sec", SECOND),
@@ -35,7 +35,7 @@ const UNITS: [(&str, i64); 11] = [
 ];
 
 impl Bound {
-    /// Reads a snapshot expression, or how long ago.
+    /// Parses a snapshot expression or a time ago.
     pub fn parse(text: &str) -> Result<Self, BadInterval> {
         let snapshot = || Expression::parse(text).ok().map(Self::Snapshot);
         snapshot().or_else(|| Self::read_distance(text)).ok_or_else(|| BadInterval(text.to_owned()))

@@ -1,6 +1,7 @@
-//! The snapshots of logical environments. Each of a member's is one of theirs while it is a member, and so is each change of the
-//! members that shows, archiving one included. They are numbered by their entries in the ledger, and are of the time of these:
-//! which they are follows from what is recorded of the members, and once it has one each keeps its number.
+//! The snapshots of logical environments. Each snapshot of a member during its membership is one of theirs.
+//! So is each visible change of the members, including the archiving of a member. They are numbered in the
+//! order of their ledger entries, and have the times of these entries. The numbering follows from the records
+//! of the members, and a snapshot keeps its number.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,44 +23,44 @@ use crate::store::entry::StoredEntry;
 use crate::store::error::StoreError;
 use crate::time::Timestamp;
 
-/// The snapshots of a logical environment, as of one size of the ledger.
+/// The snapshots of a logical environment, for one size of the ledger.
 pub(crate) struct Combined {
     environment: Id,
-    /// In the order in which they began.
+    /// The memberships, in the order in which they began.
     spans: Arc<[Span]>,
-    /// The entries of the changes of the members that show.
+    /// The entries of the visible changes of the members.
     changes: Arc<BTreeSet<u64>>,
-    /// How many entries the ledger had.
+    /// The number of entries in the ledger.
     entries: u64,
     total: Progress,
-    /// Of the spans that ended: after which entry how much came of all that had by then.
+    /// The total progress of ended memberships, by the entry that ended each.
     ended: BTreeMap<u64, Progress>,
-    /// How many members there were at once, at most.
+    /// The highest number of members at one time.
     most: usize,
     names: BTreeMap<Id, EnvironmentName>,
     policies: PolicyHistory,
 }
 
-/// Which entries tell the policies of a logical environment.
+/// The ledger entries that define the policies of a logical environment.
 struct PolicyHistory {
-    /// The entries that may have changed them, ascending. Each records the whole environment.
+    /// The entries that may have changed the policies, ascending. Each records the whole environment.
     recorded: Vec<u64>,
-    /// The entry since which it has its present policies, and these by id.
+    /// The entry that set the present policies, and their ids in order.
     present: (u64, Vec<Id>),
 }
 
-/// The policies of a logical environment, in the order of their ids, by the entry that set them; nothing of an entry that cannot
-/// be read.
+/// The policies of a logical environment, sorted by id, by the entry that set them. `None` for an unreadable
+/// entry.
 type PoliciesSince = BTreeMap<u64, Option<Vec<Id>>>;
 
 impl PolicyHistory {
-    /// The policies at each entry from one to another.
+    /// Returns the policies at each entry in a range.
     async fn between(&self, first: u64, last: u64, cx: &Context<'_>) -> Result<PoliciesSince> {
         let (since, present) = &self.present;
         let recorded = |until: u64| self.recorded.partition_point(|entry| *entry <= until);
         let begin = recorded(first).saturating_sub(1);
         let asked = self.recorded.get(begin..recorded(last)).unwrap_or_default();
-        // What was recorded before the present policies does not count where these do from the beginning.
+        // Entries before the present policies are irrelevant if these apply to the whole range.
         let counts = |entry: &u64| entry > since || (entry < since && first < *since);
         let asked = Vec::from_iter(asked.iter().copied().filter(counts));
         let mut policies: PoliciesSince = asked.iter().map(|entry| (*entry, None)).collect();
@@ -74,7 +75,7 @@ impl PolicyHistory {
     }
 }
 
-/// The policies that an entry about a logical environment records.
+/// Returns the policies that an entry about a logical environment records.
 fn policies_of(entry: &StoredEntry) -> Option<Vec<Id>> {
     match Fact::read(&entry.payload).ok()? {
         Fact::EnvironmentCreated { record }
@@ -86,35 +87,35 @@ fn policies_of(entry: &StoredEntry) -> Option<Vec<Id>> {
     }
 }
 
-/// From one entry until another an environment is a member.
+/// A membership: the range of entries in which an environment is a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Span {
     member: Id,
     since: u64,
     until: Option<u64>,
-    /// How far the member was when it joined.
+    /// The member's progress when it joined.
     before: Progress,
-    /// How far it was when it left, or is.
+    /// The member's progress when it left, or its present progress.
     after: Progress,
 }
 
 impl Span {
-    /// Whether it is a member after so many entries of the ledger.
+    /// Returns whether it is a member when the ledger has this many entries.
     fn covers(&self, entries: u64) -> bool {
         self.since < entries && self.until.is_none_or(|until| entries <= until)
     }
 
-    /// The entries before which what the member did counts, of so many.
+    /// Returns the end of the entries that count for the member, with this many in the ledger.
     fn end(&self, entries: u64) -> u64 {
         self.until.map_or(entries, |until| until.min(entries))
     }
 
-    /// The entries by which it is asked how far the member was.
+    /// Returns the entries at which the member's progress is needed.
     fn ends(&self) -> impl Iterator<Item = u64> + use<> {
         std::iter::once(self.since).chain(self.until)
     }
 
-    /// How far the member has come since it joined.
+    /// Returns the member's progress since it joined.
     fn gained(&self, progress: Progress) -> Progress {
         Progress {
             snapshots: progress.snapshots.saturating_sub(self.before.snapshots),
@@ -123,40 +124,40 @@ impl Span {
     }
 }
 
-/// How a member is shown in a snapshot of a logical environment.
+/// The form in which a member is shown in a snapshot of a logical environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shown {
-    /// As in its own snapshot: it is the one that changed.
+    /// As in its own snapshot: the member changed.
     Own,
-    /// As it was: another one changed.
+    /// Unchanged: another member changed.
     Unchanged,
-    /// As begun: it joined.
+    /// As started: the member joined.
     Joined,
-    /// As exited: it left, or was archived.
+    /// As exited: the member left, or was archived.
     Left,
 }
 
-/// A member's part in a snapshot of a logical environment.
+/// The part of a member in a snapshot of a logical environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
     /// The member.
     pub(crate) environment: Id,
-    /// Its own snapshot.
+    /// The number of its own snapshot.
     pub(crate) index: u64,
-    /// How it is shown.
+    /// The form in which it is shown.
     pub(crate) shown: Shown,
 }
 
-/// More records of members are not read at once.
+/// The most member records that are read at once.
 const MEMBERS: usize = 64;
 
-/// More places in histories are not looked up at once.
+/// The most positions in histories that are looked up at once.
 const LOOK_UPS: usize = 4096;
 
-/// The entries by which members were archived.
+/// The entries that archived members.
 type Archived = BTreeMap<Id, u64>;
 
-/// When environments were members, by these changes, and the entries of all changes.
+/// Returns the memberships that these changes define, and the entries of all changes.
 fn spans(changes: &[MemberChange], archived: &Archived) -> (Vec<Span>, BTreeSet<u64>) {
     let mut entries = BTreeSet::new();
     let (mut spans, mut open) = (Vec::<Span>::new(), BTreeMap::<Id, usize>::new());
@@ -183,7 +184,7 @@ fn spans(changes: &[MemberChange], archived: &Archived) -> (Vec<Span>, BTreeSet<
     (spans, entries)
 }
 
-/// How many of these spans there are at once, at most.
+/// Returns the highest number of these memberships at one time.
 fn most_at_once(spans: &[Span]) -> usize {
     let mut changes = BTreeMap::<u64, (usize, usize)>::new();
     for span in spans {
@@ -200,8 +201,8 @@ fn most_at_once(spans: &[Span]) -> usize {
     most
 }
 
-/// These ranges of the snapshots of members, those of one member in one where they touch or overlap: a store answers what lies
-/// in two of them twice.
+/// Merges these ranges of the members' snapshots where those of one member touch or overlap. A store returns
+/// an item once for each range that contains it.
 fn joined(mut ranges: Vec<(Id, RangeInclusive<u64>)>) -> Vec<(Id, RangeInclusive<u64>)> {
     ranges.sort_unstable_by_key(|(member, range)| (*member, *range.start()));
     let mut joined: Vec<(Id, RangeInclusive<u64>)> = Vec::new();
@@ -247,7 +248,7 @@ impl Combined {
         let mut members = Vec::from_iter(now.iter().filter(|(_, now)| !is_idle(now)).map(|(id, _)| *id));
         let idle = Vec::from_iter(now.iter().filter(|(_, now)| is_idle(now)).map(|(id, _)| *id));
         if !idle.is_empty() {
-            // Of members without snapshots nothing is shown: all that is looked up is whether they are archived.
+            // Members without snapshots are not shown. Only whether they are archived matters.
             let listed = cx.store().environments_listed(org).await?;
             let listed: BTreeSet<Id> = listed.into_iter().map(|listed| listed.id).collect();
             members.extend(idle.into_iter().filter(|member| !listed.contains(member)));
@@ -255,14 +256,14 @@ impl Combined {
         let (mut archived, mut names) = (Archived::new(), BTreeMap::new());
         for part in members.chunks(MEMBERS) {
             for known in cx.store().environments_by_id(org, part).await? {
-                // Nothing is recorded of the settings of an environment after it was archived.
+                // Nothing is recorded about an environment's settings after it is archived.
                 if known.archived && known.revision < entries {
                     archived.insert(known.record.id, known.revision);
                 }
                 names.insert(known.record.id, known.record.name);
             }
         }
-        // Whether one that cannot be read was archived is not known, and so no number is.
+        // Without knowing whether an unreadable member was archived, snapshots cannot be numbered.
         if let Some(lost) = members.iter().find(|member| !names.contains_key(member)) {
             return Err(StoreError::corrupt(format_args!("the member {lost} of an environment")).into());
         }
@@ -282,8 +283,8 @@ impl Combined {
         combined.with_changes(others, cx).await
     }
 
-    /// The same, where of these other changes of the members those show that come after the first snapshot: of members that
-    /// had no snapshot then, so that what is known of all members is another.
+    /// Adds those of `others` that are visible. They are changes of members that had no snapshot at that time.
+    /// After the first snapshot, such a change is visible: it changes the state of the members as a whole.
     async fn with_changes(mut self, others: Vec<u64>, cx: &Context<'_>) -> Result<Self> {
         let before = self.after(&others, cx).await?;
         let shown = others.into_iter().zip(before).filter(|(_, before)| before.snapshots > 0);
@@ -294,8 +295,8 @@ impl Combined {
         Ok(self)
     }
 
-    /// What follows from spans, from the entries of all changes, and from how far members were at the ends of each span
-    /// ([`Span::ends`]); with the changes of members that had no snapshot then.
+    /// Derives the snapshots from memberships, the entries of all changes, and the members' progress at the
+    /// ends of each membership ([`Span::ends`]). Includes the changes of members that had no snapshot then.
     fn counted(
         environment: Id,
         entries: u64,
@@ -331,7 +332,7 @@ impl Combined {
         (Self { environment, spans, changes, entries, total, ended, most, names, policies }, others)
     }
 
-    /// How many snapshots there are, and how many events.
+    /// Returns the numbers of snapshots and events.
     pub(crate) const fn status(&self) -> EnvironmentStatus {
         EnvironmentStatus {
             snapshots: self.total.snapshots,
@@ -342,7 +343,8 @@ impl Combined {
         }
     }
 
-    /// How far each member was after so many entries, since it joined; nothing where it had not yet. As often as asked.
+    /// Returns each member's progress since it joined at each of these numbers of entries; `None` before it
+    /// joined.
     async fn members_after(&self, entries: &[u64], cx: &Context<'_>) -> Result<Vec<Vec<Option<Progress>>>> {
         let mut found = self.progress_of_members(entries, cx).await?.into_iter();
         let mut after = Vec::new();
@@ -357,7 +359,7 @@ impl Combined {
         Ok(after)
     }
 
-    /// Of each of these numbers of entries, how far those were that were members then.
+    /// Returns the progress of the members at each of these numbers of entries.
     async fn progress_of_members(&self, entries: &[u64], cx: &Context<'_>) -> Result<Vec<Progress>> {
         let places = entries.iter().flat_map(|entries| {
             let members = self.spans.iter().filter(|span| span.covers(*entries));
@@ -366,7 +368,7 @@ impl Combined {
         progress(&Vec::from_iter(places), cx).await
     }
 
-    /// How many snapshots and events there were after so many entries; as often as asked.
+    /// Returns the numbers of snapshots and events at each of these numbers of entries.
     async fn after(&self, entries: &[u64], cx: &Context<'_>) -> Result<Vec<Progress>> {
         let mut found = self.progress_of_members(entries, cx).await?.into_iter();
         let after = |entries: &u64| {
@@ -379,17 +381,17 @@ impl Combined {
         Ok(entries.iter().map(after).collect())
     }
 
-    /// The number of the snapshot that was current at a time; 0 before the first.
+    /// Returns the number of the snapshot that was current at a time; 0 before the first.
     pub(crate) async fn at(&self, at: Timestamp, cx: &Context<'_>) -> Result<u64> {
         let entries = cx.store().ledger_size_at(cx.org()?, at).await?.min(self.entries);
         Ok(self.after(&[entries], cx).await?.first().map_or(0, |after| after.snapshots))
     }
 
-    /// The entry by which a count first comes to so many, which it does. By several places at once, so that it takes few
-    /// queries, and the fewer of them the more members there are.
+    /// Returns the entry at which a count first reaches `wanted`, which it must reach. Each query checks
+    /// several positions, to need few queries; with more members, it checks fewer positions.
     async fn entry_of(&self, wanted: u64, count: impl Fn(&Progress) -> u64, cx: &Context<'_>) -> Result<u64> {
         let places = (LOOK_UPS / self.most.max(1)).clamp(3, 64) as u64;
-        // After so many entries it is less, or not.
+        // After `less` entries, the count is too small; after `enough`, it is not.
         let (mut less, mut enough) = (0, self.entries);
         while enough - less > 1 {
             let step = (enough - less).div_ceil(places + 1);
@@ -407,7 +409,7 @@ impl Combined {
         Ok(enough.saturating_sub(1))
     }
 
-    /// The lines of the snapshots with these numbers, which exist.
+    /// Returns the rows of the snapshots with these numbers, which must exist.
     pub(crate) async fn rows(
         &self,
         range: RangeInclusive<u64>,
@@ -416,7 +418,7 @@ impl Combined {
         if range.is_empty() {
             return Ok(Vec::new());
         }
-        // The one after the last tells until when that was current.
+        // The time of the next snapshot is the end of the last one.
         let last = range.end().saturating_add(1).min(self.total.snapshots);
         let first_entry = self.entry_of(*range.start(), |after| after.snapshots, cx).await?;
         let last_entry = if last == *range.start() {
@@ -449,7 +451,7 @@ impl Combined {
         Ok(rows)
     }
 
-    /// When these entries were recorded.
+    /// Returns the times of these entries.
     async fn times(&self, entries: impl Iterator<Item = u64> + Send, cx: &Context<'_>) -> Result<Times> {
         let entries = Vec::from_iter(entries);
         let times = if entries.is_empty() {
@@ -460,14 +462,14 @@ impl Combined {
         Ok(Times(times.into_iter().collect()))
     }
 
-    /// The entries of the snapshots from one to another, and of each whether the state of the environment was compliant then:
-    /// that of a member without a snapshot is unknown, and so is that of one whose snapshot was not evaluated by the policies
-    /// that the environment had then.
+    /// Returns the entries of the snapshots in a range, each with whether the environment was compliant. A
+    /// member without a snapshot has an unknown state. So has a member whose snapshot was not evaluated
+    /// against the environment's policies at that time.
     async fn verdicts(&self, first: u64, last: u64, cx: &Context<'_>) -> Result<BTreeMap<u64, bool>> {
         let after = self.members_after(&[first, last.saturating_add(1)], cx).await?;
         let [from, to] = after.as_slice() else { return Ok(BTreeMap::new()) };
-        // Of each span from the one that was current before, which tells how the member was: what it took while it was none
-        // counts nowhere.
+        // Start each membership with the snapshot that was current before, which has the member's state.
+        // Snapshots from times without membership are ignored.
         let mut ranges = Vec::new();
         let told = |span: &Span| span.until.is_none_or(|until| until >= first);
         for (span, (from, to)) in self.spans.iter().zip(from.iter().zip(to)).filter(|(span, _)| told(span)) {
@@ -491,7 +493,7 @@ impl Combined {
         cx.compute().run_if(heavy, move || work.between(first, last)).await
     }
 
-    /// What is shown in the snapshot that an entry led to, member by member in the order of joining.
+    /// Returns the parts of the snapshot that an entry created, in the order in which the members joined.
     pub(crate) async fn parts(&self, entry: u64, cx: &Context<'_>) -> Result<Vec<Part>> {
         let after = self.members_after(&[entry, entry.saturating_add(1)], cx).await?;
         let [before, after] = after.as_slice() else { return Ok(Vec::new()) };
@@ -510,7 +512,7 @@ impl Combined {
         Ok(parts)
     }
 
-    /// How many events there are with so many snapshots.
+    /// Returns the number of events in this many snapshots.
     pub(crate) async fn events_with(&self, snapshots: u64, cx: &Context<'_>) -> Result<u64> {
         if snapshots == 0 {
             return Ok(0);
@@ -519,7 +521,7 @@ impl Combined {
         Ok(self.after(&[entry + 1], cx).await?.first().map_or(0, |after| after.events))
     }
 
-    /// Which events of the members those of these numbers are, which exist.
+    /// Returns the members' events with these numbers, which must exist.
     pub(crate) async fn events(
         &self,
         numbers: RangeInclusive<u64>,
@@ -534,7 +536,7 @@ impl Combined {
         let [before_first, with_first, before_last, with_last] = after.as_slice() else {
             return Ok(Vec::new());
         };
-        // Of the first snapshot and of the last one, some may be on other pages.
+        // Events of the first and of the last snapshot may belong to other pages.
         let counts = self.after(&[first, last + 1], cx).await?;
         let [before, with] = counts.as_slice() else { return Ok(Vec::new()) };
         let skipped = numbers.start().saturating_sub(1).saturating_sub(before.events);
@@ -555,7 +557,7 @@ impl Combined {
         Ok(asked)
     }
 
-    /// These events of the members, as this environment tells of them.
+    /// Returns these events of the members in the form of this environment's events.
     pub(crate) async fn told(&self, events: Vec<Event>, cx: &Context<'_>) -> Result<Vec<Told>> {
         let entries = events.iter().map(|event| event.revision);
         let Some((first, last)) = entries.clone().min().zip(entries.clone().max()) else {
@@ -576,7 +578,7 @@ impl Combined {
     }
 }
 
-/// When entries of the ledger were recorded.
+/// The times of ledger entries.
 struct Times(BTreeMap<u64, Timestamp>);
 
 impl Times {
@@ -587,32 +589,32 @@ impl Times {
 }
 
 impl SnapshotRow {
-    /// What it says of the policies of a logical environment.
+    /// Returns its verdict for the policies of a logical environment.
     pub(crate) fn says_of(&self, logical: Id) -> OwnPolicies<'_, Id> {
         let verdict = self.logical.iter().find(|verdict| verdict.environment == logical)?;
         Some((&verdict.policies, verdict.compliant))
     }
 
-    /// How the environment stands by it as a member of a logical one.
+    /// Returns the environment's state by this snapshot, as a member of a logical environment.
     fn standing(&self, logical: Id) -> (Option<bool>, OwnPolicies<'_, Id>) {
         (Some(self.compliant), self.says_of(logical))
     }
 }
 
-/// What the verdicts of snapshots follow from.
+/// The inputs of the verdicts of snapshots.
 struct Verdicts {
     /// The logical environment.
     environment: Id,
     spans: Arc<[Span]>,
     changes: Arc<BTreeSet<u64>>,
     entries: u64,
-    /// The snapshots of members, by member and number.
+    /// The snapshots of members, sorted by member and number.
     rows: Vec<SnapshotRow>,
     policies: PoliciesSince,
 }
 
 impl Verdicts {
-    /// The entries of the snapshots from one to another, and of each whether all that ran was allowed to.
+    /// Returns the entries of the snapshots in a range, each with whether everything in it was allowed.
     fn between(self, first: u64, last: u64) -> BTreeMap<u64, bool> {
         let Self { environment, spans, changes, entries, rows, policies } = self;
         let mut of_member = BTreeMap::<Id, (Vec<&SnapshotRow>, Vec<&Span>)>::new();
@@ -635,7 +637,7 @@ impl Verdicts {
             };
             taken.extend(rows.iter().filter(is_told).map(|row| (row.revision, *row)));
         }
-        // How a member stands by a snapshot, and how after so many entries.
+        // Returns the state of a member after this many entries.
         let stands = |member: &Id, entries: u64| {
             let found = of_member.get(member).and_then(|(rows, _)| {
                 let after = rows.partition_point(|row| row.revision < entries);
@@ -651,7 +653,7 @@ impl Verdicts {
         let mut verdicts = BTreeMap::new();
         let told = changes.range(first..=last).copied().chain(taken.keys().copied());
         let told = BTreeSet::from_iter(told);
-        // A change that takes no snapshot shows in the verdicts of later ones.
+        // A change that takes no snapshot affects the verdicts of later ones.
         let untold = begun.range(first..=last).chain(ended.range(first..=last)).map(|(entry, _)| *entry);
         for entry in told.iter().copied().chain(untold).collect::<BTreeSet<_>>() {
             for member in ended.get(&entry).into_iter().flatten() {
@@ -696,7 +698,7 @@ mod tests {
     fn a_member_is_one_from_joining_until_it_leaves_or_is_archived() {
         let change = |(entry, number, joined)| MemberChange { entry, member: member(number), joined };
         let archived = |entry| Archived::from([(member(1), entry)]);
-        /// The changes, when the member was archived, the spans, and the entries.
+        /// The changes, when the member was archived, the expected memberships, and the entries.
         type Case<'c> = (&'c [(u64, u8, bool)], Archived, &'c [(u8, u64, Option<u64>)], &'c [u64]);
         let table: [Case<'_>; 7] = [
             (&[], Archived::new(), &[], &[]),
@@ -709,7 +711,7 @@ mod tests {
                 &[3, 5, 8],
             ),
             (&[(3, 1, true)], archived(6), &[(1, 3, Some(6))], &[3, 6]),
-            // It left before that, and its name was dropped from the list after it.
+            // It left before that, and was removed from the list later.
             (&[(3, 1, true), (5, 1, false)], archived(6), &[(1, 3, Some(5))], &[3, 5]),
             (&[(3, 1, true), (9, 1, false)], archived(6), &[(1, 3, Some(6))], &[3, 6, 9]),
         ];
@@ -727,12 +729,12 @@ mod tests {
         let ranges = |of: &[(u8, u64, u64)]| {
             Vec::from_iter(of.iter().map(|(number, first, last)| (member(*number), *first..=*last)))
         };
-        /// The ranges of members, and what is asked for.
+        /// The ranges of members, and the merged ranges.
         type Case<'c> = (&'c [(u8, u64, u64)], &'c [(u8, u64, u64)]);
         let table: [Case<'_>; 8] = [
             (&[], &[]),
             (&[(1, 4, 6)], &[(1, 4, 6)]),
-            // It was away in between.
+            // It was not a member in between.
             (&[(1, 1, 2), (1, 900, 901)], &[(1, 1, 2), (1, 900, 901)]),
             (&[(1, 1, 2), (1, 3, 4)], &[(1, 1, 4)]),
             (&[(1, 1, 3), (1, 3, 4), (1, 5, 5)], &[(1, 1, 5)]),
@@ -745,8 +747,8 @@ mod tests {
         }
     }
 
-    /// What an entry of the ledger is about: a member joins or leaves, or has a snapshot that is compliant or not, by itself and
-    /// by the policy of the logical environment; or that is attached or detached.
+    /// The content of a ledger entry. A member joins, leaves, or has a snapshot, with the verdicts of its own
+    /// and of the logical environment's policy. Or that policy is attached or detached.
     #[derive(Debug, Clone, Copy)]
     enum Happens {
         Joins,

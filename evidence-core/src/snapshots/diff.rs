@@ -1,4 +1,4 @@
-//! What differs between two snapshots, of one environment or of two.
+//! The differences between two snapshots, of one environment or of two.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -27,16 +27,17 @@ use crate::snapshots::store::SnapshotEntry;
 use crate::snapshots::timeline::Timeline;
 use crate::snapshots::view::fingerprint;
 
-/// Compares what ran in two snapshots: what ran in one of them alone, in both with another number of instances, and in both
-/// with the same. Each is named by its environment and, unless it is the current one, by which it is: `staging#10`,
-/// `staging~2`, `staging@{2026-10-02T12:00:00}`, `staging@{2.hours.ago}`. The first is looked for first.
+/// Compares two snapshots. Lists the artifacts in only one of them, those in both with different numbers of
+/// instances, and those in both with equal numbers. A snapshot is named by its environment and optionally a
+/// snapshot expression: `staging#10`, `staging~2`, `staging@{2026-10-02T12:00:00}`, `staging@{2.hours.ago}`.
+/// The default is the current snapshot. If neither exists, the error is about the first.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct CompareSnapshots {
     /// The organization's name.
     pub org: OrgName,
-    /// The one snapshot.
+    /// The first snapshot.
     pub snappish1: ShortText,
-    /// The other snapshot.
+    /// The second snapshot.
     pub snappish2: ShortText,
 }
 
@@ -84,11 +85,11 @@ impl Operation for CompareSnapshots {
     }
 }
 
-/// A snapshot as a caller names it.
+/// A snapshot as named by a caller.
 struct Snappish {
     field: &'static str,
     environment: EnvironmentName,
-    /// What follows the environment's name.
+    /// The text after the environment's name.
     asked: String,
     expression: Expression,
 }
@@ -125,24 +126,24 @@ impl Snappish {
     }
 }
 
-/// A snapshot that exists.
+/// An existing snapshot.
 struct Found {
     field: &'static str,
     timeline: Timeline,
     index: u64,
 }
 
-/// What ran.
+/// The artifacts that ran, by key.
 type Running = BTreeMap<ArtifactKey, Runs>;
 
 /// An artifact that ran.
 #[derive(Debug, PartialEq)]
 struct Runs {
-    /// As it ran in the first member that it ran in, without what is not compared.
+    /// The artifact in the first member that ran it, without the data that are not compared.
     instance: RunningArtifact,
-    /// How many instances there were, wherever it ran.
+    /// The number of instances in all members.
     count: u64,
-    /// When the newest of them was created.
+    /// When the newest instance was created.
     newest: Option<i64>,
 }
 
@@ -155,7 +156,7 @@ impl From<RunningArtifact> for Runs {
 }
 
 impl Found {
-    /// What stands before the artifacts that ran in it alone.
+    /// Returns the bytes before the artifacts that ran only in this snapshot.
     fn head(&self, key: &str) -> Result<Vec<u8>> {
         let id = json_text(&format!("{}#{}", self.timeline.environment.record.name, self.index))?;
         Ok([format!("\"{key}\":{{\"snapshot_id\":").as_bytes(), &id, b",\"artifacts\":["].concat())
@@ -175,8 +176,8 @@ impl Found {
     }
 }
 
-/// Adds what runs in a member of a logical environment, where the same may run in another one: so there are the instances of
-/// both.
+/// Adds an artifact of a member of a logical environment. If another member runs the same artifact, adds up
+/// the instances.
 fn add(running: &mut Running, runs: Runs) {
     match running.entry(runs.instance.key()) {
         Entry::Vacant(vacant) => {
@@ -190,11 +191,11 @@ fn add(running: &mut Running, runs: Runs) {
     }
 }
 
-/// An artifact of a comparison.
+/// An artifact in a comparison.
 #[derive(Debug, PartialEq)]
 struct Compared {
     runs: Runs,
-    /// How many instances there were in each, where they differ.
+    /// The numbers of instances in both snapshots, if they differ.
     counts: Option<(u64, u64)>,
 }
 
@@ -204,7 +205,7 @@ impl Ran for Compared {
     }
 }
 
-/// What the comparison came to.
+/// The result of a comparison.
 #[derive(Debug, Default, PartialEq)]
 struct Sections {
     first_alone: Vec<Compared>,
@@ -214,7 +215,7 @@ struct Sections {
 }
 
 impl Sections {
-    /// By name, then by key.
+    /// Compares the artifacts. Each section is sorted by name, then by key.
     fn of(one: Running, mut other: Running) -> Self {
         let mut sections = Self::default();
         for (key, runs) in one {
@@ -239,38 +240,38 @@ impl Sections {
     }
 }
 
-/// What differs between two snapshots.
+/// The differences between two snapshots.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "EnvironmentDiffResponse")]
 #[non_exhaustive]
 pub struct EnvironmentDiff {
-    /// What ran in the first alone.
+    /// The artifacts that ran only in the first.
     pub snappish1: DiffSection,
-    /// What ran in the second alone.
+    /// The artifacts that ran only in the second.
     pub snappish2: DiffSection,
-    /// What ran in both, with another number of instances.
+    /// The artifacts that ran in both, with different numbers of instances.
     pub changed: SharedSection,
-    /// What ran in both, with the same number of instances.
+    /// The artifacts that ran in both, with equal numbers of instances.
     #[serde(rename = "not-changed")]
     pub not_changed: SharedSection,
 }
 
-/// What ran in one of two snapshots alone.
+/// The artifacts that ran in only one of two snapshots.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "DiffItem")]
 #[non_exhaustive]
 pub struct DiffSection {
     /// The snapshot: the environment's name, `#` and its number.
     pub snapshot_id: String,
-    /// The artifacts, by name.
+    /// The artifacts, sorted by name.
     pub artifacts: Vec<DiffArtifact>,
 }
 
-/// What ran in both of two snapshots.
+/// The artifacts that ran in both of two snapshots.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct SharedSection {
-    /// The artifacts, by name.
+    /// The artifacts, sorted by name.
     pub artifacts: Vec<DiffArtifact>,
 }
 
@@ -279,7 +280,7 @@ pub struct SharedSection {
 #[schemars(rename = "ArtifactInfo")]
 #[non_exhaustive]
 pub struct DiffArtifact {
-    /// Its SHA-256; empty for what has no digest.
+    /// Its SHA-256; empty for an artifact without a digest.
     pub fingerprint: String,
     /// Its name, as the environment knows it.
     pub name: String,
@@ -287,19 +288,19 @@ pub struct DiffArtifact {
     pub most_recent_timestamp: i64,
     /// The name of the first flow that it was reported to; empty without one.
     pub flow: String,
-    /// Where the commit can be looked at that it was built from; null where that is not known.
+    /// The URL of the page of the commit that it was built from; null if not known.
     pub commit_url: Option<String>,
-    /// How many instances ran; of what ran in both, in the second.
+    /// The number of instances; for an artifact in both snapshots, in the second.
     pub instance_count: u64,
-    /// How many instances ran in the first; told where the numbers differ.
+    /// The number of instances in the first; absent if the numbers are equal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub s1_instance_count: Option<u64>,
-    /// How many instances ran in the second; told where the numbers differ.
+    /// The number of instances in the second; absent if the numbers are equal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub s2_instance_count: Option<u64>,
 }
 
-/// These artifacts as the answer carries them, one after the other.
+/// Streams these artifacts for the response.
 async fn items(
     compared: Vec<Compared>,
     owned: OwnedContext,

@@ -1,7 +1,7 @@
-//! The language in which callers name snapshots of an environment: one by its number, by its
-//! distance from the newest or by a time, or a range of them. Parsing needs no store. Resolving
-//! needs only the number of snapshots, the current time and, for a time, the number of the
-//! snapshot that was current then; so it works the same for every store.
+//! The language in which callers name snapshots of an environment. An expression names one by its number, its
+//! distance from the newest, or a time; an interval names a range. Parsing needs no store. Resolving needs
+//! only the number of snapshots, the current time and, for a time, the number of the snapshot that was
+//! current then. So it works the same for every store.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,14 +14,14 @@ use crate::time::Timestamp;
 
 const TIME_FORMAT: &str = "%Y-%m-%dT%H:%M:%S%.f";
 
-/// Names one snapshot of an environment.
+/// An expression that names one snapshot of an environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expression {
-    /// `N` or `#N`, counted from 1; `-k` is the k-th from the end, so `-1` is the newest.
+    /// `N` or `#N`, counted from 1. `-k` is the k-th from the end, so `-1` is the newest.
     Index(i64),
-    /// `~N`: that many before the newest.
+    /// `~N`: the snapshot `N` before the newest.
     Back(u64),
-    /// `@{YYYY-MM-DDTHH:MM:SS}`, UTC: the snapshot that was current then.
+    /// `@{YYYY-MM-DDTHH:MM:SS}` in UTC: the snapshot that was current then.
     At(Timestamp),
     /// `@{N.hours.ago}`: the snapshot that was current that long ago.
     Ago(u32, Unit),
@@ -29,7 +29,7 @@ pub enum Expression {
     Now,
 }
 
-/// A unit of the distance in time of `@{N.hours.ago}`.
+/// A unit of time in `@{N.hours.ago}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Sixty minutes.
@@ -38,7 +38,7 @@ pub enum Unit {
     Days,
     /// Seven days.
     Weeks,
-    /// A month of the calendar, in UTC.
+    /// A calendar month, in UTC.
     Months,
 }
 
@@ -70,17 +70,17 @@ impl Unit {
     }
 }
 
-/// Where an [`Expression`] points in an environment of a known number of snapshots.
+/// The target of an [`Expression`] in an environment with a known number of snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// A number counted from 1, which no snapshot need have: it may be 0, negative or too large.
+    /// A number counted from 1. There may be no such snapshot: it may be 0, negative or too large.
     Index(i64),
     /// The snapshot that was current at this time, if there was one.
     At(Timestamp),
 }
 
 impl Expression {
-    /// Reads an expression.
+    /// Parses an expression.
     pub fn parse(text: &str) -> Result<Self, BadExpression> {
         Self::read(text).ok_or_else(|| BadExpression(text.to_owned()))
     }
@@ -105,14 +105,14 @@ impl Expression {
             let (count, unit) = distance.split_once('.')?;
             return Some(Self::Ago(digits(count)?, Unit::parse(unit)?));
         }
-        // Not `str::parse`, which takes an offset and ignores it.
+        // `str::parse` would accept an offset and ignore it.
         let time = DateTime::strptime(TIME_FORMAT, text).ok()?;
         let time = time.to_zoned(TimeZone::UTC).ok()?.timestamp();
         Some(Self::At(Timestamp::from_micros(time.as_microsecond())))
     }
 
-    /// Where it points among `count` snapshots. A time before any that can be represented is the
-    /// earliest possible one.
+    /// Returns the target among `count` snapshots. A time too early to be represented becomes the earliest
+    /// possible one.
     pub fn position(&self, count: u64, now: Timestamp) -> Position {
         let newest = i64::try_from(count).unwrap_or(i64::MAX);
         match *self {
@@ -142,7 +142,7 @@ impl fmt::Display for Expression {
     }
 }
 
-/// A number of nothing but digits: `parse` alone would take a `+`.
+/// Parses a number that consists of digits only. `parse` alone would accept a `+`.
 fn digits<N: FromStr>(text: &str) -> Option<N> {
     is_digits(text).then(|| text.parse().ok()).flatten()
 }
@@ -156,7 +156,7 @@ fn is_digits(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The time in the calendar; one beyond its end (the year 9999) is at its end.
+/// Returns the calendar time. A time after the year 9999 becomes the last time of that year.
 fn civil(time: Timestamp) -> Zoned {
     let micros = time.as_micros();
     let end = if micros < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
@@ -168,7 +168,7 @@ fn ago(now: Timestamp, count: u32, unit: Unit) -> Result<Timestamp, jiff::Error>
     Ok(Timestamp::from_micros(then.timestamp().as_microsecond()))
 }
 
-/// The text is no snapshot expression.
+/// The text is not a snapshot expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadExpression(String);
 
@@ -180,19 +180,19 @@ impl fmt::Display for BadExpression {
 
 impl std::error::Error for BadExpression {}
 
-/// Names a range of snapshots of an environment.
+/// A range of snapshots of an environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interval {
-    /// The empty text: all of them.
+    /// The empty text: all snapshots.
     Everything,
-    /// One expression: that one.
+    /// One expression: only that snapshot.
     Only(Expression),
-    /// `a..b`, both included. A side left out is [`Expression::Now`].
+    /// `a..b`, both inclusive. A missing side means [`Expression::Now`].
     Between(Expression, Expression),
 }
 
 impl Interval {
-    /// Reads an interval.
+    /// Parses an interval.
     pub fn parse(text: &str) -> Result<Self, BadInterval> {
         let side = |side: &str| match side {
             "" => Some(Expression::Now),
@@ -208,10 +208,9 @@ impl Interval {
         interval.ok_or_else(|| BadInterval(text.to_owned()))
     }
 
-    /// The first and last number of the existing snapshots in the interval, if there are any.
+    /// Returns the first and last number of the existing snapshots in the interval; `None` if there are none.
     ///
-    /// `index_at` answers the number of the snapshot that was current at a time, 0 before the
-    /// first.
+    /// `index_at` returns the number of the snapshot that was current at a time, or 0 before the first.
     pub fn range(
         &self,
         count: u64,
@@ -246,7 +245,7 @@ impl fmt::Display for Interval {
     }
 }
 
-/// The text is no interval of snapshots.
+/// The text is not an interval of snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadInterval(pub(super) String);
 

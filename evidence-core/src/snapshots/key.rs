@@ -1,35 +1,36 @@
-//! What tells apart what runs in an environment.
+//! The key of a running artifact in an environment.
 
 use serde::{Deserialize, Serialize};
 
 use crate::digest::sha256_hex;
 use crate::name::{BadText, Fingerprint};
 
-/// Before the digest of a name.
+/// The prefix of the digest of a name.
 const NAMED: &str = "name:";
 
-/// What identifies an artifact among those that run in an environment: its fingerprint or, where it has no digest,
-/// the SHA-256 of its name, so that no key is longer than an index takes. As text, in JSON too, 64 lower-case hex
-/// digits, with `name:` before those of a name; ordered as these texts, so those with a fingerprint first.
+/// The key that identifies an artifact among those running in an environment: its fingerprint, or the SHA-256
+/// of its name if it has no digest. The length is limited, so that the key fits in an index. Its text, also
+/// in JSON, is 64 lower-case hex digits, prefixed with `name:` if they are of a name. Keys are ordered as
+/// these texts, so fingerprints come first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct ArtifactKey(String);
 
 impl ArtifactKey {
-    /// What every key looks like, whole string.
+    /// The pattern that matches every key, whole string.
     pub const PATTERN: &'static str = "^(name:)?[a-f0-9]{64}$";
 
-    /// The key of an artifact with this digest or, without one, of this name.
+    /// Returns the key of an artifact with this digest or, without one, with this name.
     pub fn new(fingerprint: Option<&Fingerprint>, name: &str) -> Self {
         fingerprint.map_or_else(|| Self(format!("{NAMED}{}", sha256_hex(name.as_bytes()))), Self::from)
     }
 
-    /// The digest, of what has one.
+    /// Returns the digest, if the artifact has one.
     pub fn fingerprint(&self) -> Option<Fingerprint> {
         self.0.parse().ok()
     }
 
-    /// The text.
+    /// Returns the key as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,5 +1,6 @@
-//! Snapshots: what ran in an environment, when, and whether it was allowed to. Kept as intervals: an artifact runs
-//! from one snapshot until another, so a report costs what changed and not what runs.
+//! Snapshots: the artifacts that ran in an environment at a time, and whether they were allowed. They are
+//! stored as intervals: an artifact runs from one snapshot until another, so the cost of a report depends on
+//! the changes, not on what runs.
 
 pub(crate) mod applied;
 pub(crate) mod bound;

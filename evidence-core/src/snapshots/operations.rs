@@ -18,7 +18,8 @@ use crate::snapshots::timeline::Timeline;
 use crate::snapshots::view::{SnapshotArtifact, SnapshotSummary, SnapshotView};
 
 impl Context<'_> {
-    /// The environment whose snapshots are asked for. The specification tells a missing one as a missing flow.
+    /// Returns the snapshots of the environment of this name. The specification reports a missing environment
+    /// as a missing flow.
     async fn timeline_of(&self, name: &EnvironmentName) -> Result<Timeline> {
         match self.store().environment(self.org()?, name.as_str()).await? {
             Some(environment) => Timeline::of(environment, self).await,
@@ -27,22 +28,23 @@ impl Context<'_> {
     }
 }
 
-/// Lists the snapshots of an environment, newest first, a page at a time. A snapshot is taken when other
-/// artifacts run, where they come from or a verdict changes, or the policies do. A logical environment has those of its
-/// members, and one for each change of the members with what runs there.
+/// Lists the snapshots of an environment, newest first, one page at a time. A snapshot is taken if other
+/// artifacts run, if their origin or a verdict changes, or if the policies change. A logical environment has
+/// the snapshots of its members, and one for each visible change of the members.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListSnapshots {
     /// The organization's name.
     pub org: OrgName,
     /// The environment's name.
     pub env_name: EnvironmentName,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Snapshots a page: 15 when left out. At most 1,000 are served, however many are asked for.
+    /// Snapshots per page. Defaults to 15. A page has at most 1,000, even if more are requested.
     pub per_page: Option<PerPage<{ i64::MAX }>>,
-    /// Narrows the list: one snapshot expression, or two separated by `..`, such as `3..NOW` or `-5..-1`.
+    /// The snapshots to list: one snapshot expression, or two separated by `..`, such as `3..NOW` or
+    /// `-5..-1`.
     pub interval: Option<ShortText>,
-    /// Oldest first.
+    /// Whether to sort oldest first.
     pub reverse: Option<bool>,
 }
 
@@ -81,8 +83,8 @@ impl Operation for ListSnapshots {
     }
 }
 
-/// The numbers that a page of one or more items shows of `first..=last`, which it begins at the end of unless
-/// `ascending`. There are no gaps, so that no store has to pass over what is not on the page.
+/// Returns the numbers on a page of one or more items of `first..=last`. Pages begin at the end unless
+/// `ascending`. The numbers have no gaps, so a store need not skip items.
 pub(crate) fn page(
     (first, last): (u64, u64),
     ascending: bool,
@@ -98,16 +100,16 @@ pub(crate) fn page(
     }
 }
 
-/// Gets a snapshot of an environment: what ran, where it came from, and what the policies said of it. What stopped
-/// running with it is there, too, with the annotation `exited`. Of a logical environment it is what ran in its members, one
-/// after the other.
+/// Gets a snapshot of an environment: the running artifacts, their origin, and the policies' decisions.
+/// Artifacts that stopped running with it are included, with the annotation `exited`. For a logical
+/// environment, contains the artifacts of its members, one member after another.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetSnapshot {
     /// The organization's name.
     pub org: OrgName,
     /// The environment's name.
     pub env_name: EnvironmentName,
-    /// Which snapshot: `N`, `-N`, `#N`, `~N`, `@{time}`, `@{N.hours.ago}` or `@{now}`.
+    /// The snapshot: `N`, `-N`, `#N`, `~N`, `@{time}`, `@{N.hours.ago}` or `@{now}`.
     pub snapshot_expression: ShortText,
 }
 
@@ -143,7 +145,8 @@ impl Operation for GetSnapshot {
     }
 }
 
-/// What was asked for and what it came to, in the words that users of the public command-line client know.
+/// Returns the message for an expression that resolves to no snapshot, in the wording that users of the
+/// public command-line client know.
 pub(super) fn unresolved(
     environment: &KnownEnvironment,
     asked: &str,

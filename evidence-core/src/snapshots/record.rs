@@ -1,4 +1,4 @@
-//! Snapshots as they are recorded: what changed in an environment, and the verdicts.
+//! The recorded form of snapshots: the changes in an environment, and the verdicts.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,44 +12,46 @@ use crate::rules::policy::{Artifact, RuleEvaluation, RuleOutcomes, UnknownCondit
 use crate::snapshots::key::ArtifactKey;
 use crate::time::Timestamp;
 
-/// A snapshot as it is recorded: what changed since the one before, and the verdict.
+/// A snapshot as recorded: the changes since the previous one, and the verdict.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// The environment.
     pub environment: Id,
-    /// Its number there, from 1.
+    /// Its number in the environment, from 1.
     pub index: u64,
     /// When it was taken.
     pub at: Timestamp,
-    /// Whether everything that runs may.
+    /// Whether all running artifacts are allowed.
     pub compliant: bool,
-    /// Whether a report led to it, rather than a change of policies.
+    /// Whether a report caused it, rather than a change of policies.
     pub reported: bool,
-    /// How many entries the ledger had when it was evaluated. Artifacts and attestations that were reported later are no
-    /// part of it, so that the same can be evaluated again.
+    /// The number of entries that the ledger had when it was evaluated. Artifacts and attestations reported
+    /// later are not part of it, so the evaluation can be repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rests_on: Option<u64>,
-    /// How many events the environment had before it: its own are numbered from there on, by which they are found.
+    /// The number of events of the environment before it. Its own events are numbered from there on.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub events_before: u64,
     /// Whether the environment required provenance.
     #[serde(default, skip_serializing_if = "is_false")]
     pub requires_provenance: bool,
-    /// How many elements were skipped, because they had no digest, in the report that told what runs.
+    /// The number of skipped elements in the report of the running artifacts. They were skipped because they
+    /// had no digest.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub skipped_elements: u64,
-    /// The policies it was evaluated by, by id.
+    /// The policies that it was evaluated against, sorted by id.
     pub policies: Vec<AppliedPolicy>,
-    /// Those of them that only logical environments demand of which the environment is a member. They count in the verdicts of
-    /// these ([`logical`](Self::logical)), and not in its own.
+    /// The policies that only logical environments demand of this member. They count in the verdicts of those
+    /// environments ([`logical`](Self::logical)), not in its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub demanded: Vec<Id>,
-    /// Whether what runs complies with the policies of logical environments of which the environment is a member, by their ids.
+    /// Whether the artifacts comply with the policies of logical environments that contain this one, sorted
+    /// by their ids.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub logical: Vec<LogicalVerdict>,
-    /// Artifacts that began to run, or whose data differ from the snapshot before.
+    /// Artifacts that started running, or whose data differ from the previous snapshot.
     pub changes: Vec<RunningArtifact>,
-    /// Artifacts that no longer run.
+    /// Artifacts that stopped running.
     pub exits: Vec<ArtifactKey>,
 }
 
@@ -64,50 +66,52 @@ pub(crate) const fn is_zero(number: &u64) -> bool {
 }
 
 impl Snapshot {
-    /// The artifacts of which it tells an event: what no longer runs, with nothing, and what began to run or differs in more
-    /// than was seen of it, in the order in which the events are numbered.
+    /// Returns the artifacts with an event, in the order in which the events are numbered. First the stopped
+    /// ones, with `None`. Then those that started, or differ in more than the observation.
     pub fn events(&self) -> impl Iterator<Item = (ArtifactKey, Option<&RunningArtifact>)> {
         let exited = self.exits.iter().map(|artifact| (artifact.clone(), None));
         let told = self.changes.iter().filter(|instance| instance.annotation.is_event());
         exited.chain(told.map(|instance| (instance.key(), Some(instance))))
     }
 
-    /// How many events the environment has with it.
+    /// Returns the number of events of the environment, including those of this snapshot.
     pub fn events_with(&self) -> u64 {
         self.events_before.saturating_add(self.events().count() as u64)
     }
 }
 
 impl Snapshot {
-    /// The state of the environment by this snapshot: unknown where no policy was attached and no provenance required.
+    /// Returns the state of the environment by this snapshot. Unknown if no policy was attached and no
+    /// provenance required.
     pub(crate) fn state(&self) -> Option<bool> {
         let has_policies = self.policies.len() > self.demanded.len();
         environment_state(Some(self.compliant), has_policies || self.requires_provenance)
     }
 }
 
-/// What a snapshot of a member says about a logical environment that has policies of its own.
+/// The verdict of a member's snapshot for a logical environment that has its own policies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogicalVerdict {
     /// The logical environment.
     pub environment: Id,
-    /// Its policies, in the order of their ids.
+    /// Its policies, sorted by id.
     pub policies: Vec<Id>,
-    /// Whether everything that runs in the member satisfies each of them. Allowlists do not count.
+    /// Whether all artifacts in the member satisfy each of them. Allowlists do not count.
     pub compliant: bool,
 }
 
-/// A policy that a snapshot was evaluated by.
+/// A policy that a snapshot was evaluated against.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedPolicy {
     /// The policy.
     pub policy: Id,
-    /// Which version of it.
+    /// The number of its version.
     pub version: u64,
 }
 
 impl AppliedPolicy {
-    /// What lists of policies are told apart by: the SHA-256 of their ids and versions. Nothing of no policies.
+    /// Returns the digest of a list of policies: the SHA-256 of their ids and versions. `None` for an empty
+    /// list.
     pub(crate) fn digest(applied: &[Self]) -> Option<Hash> {
         let line = |one: &Self| format!("{} {}\n", one.policy, one.version);
         (!applied.is_empty()).then(|| Hash::of(applied.iter().map(line).collect::<String>()))
@@ -117,77 +121,78 @@ impl AppliedPolicy {
 /// An artifact running in an environment, unchanged since snapshot `from`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunningArtifact {
-    /// The SHA-256 of what runs; nothing where the environment knows none, as of some ECS tasks, Azure apps and Cloud
-    /// Run services.
+    /// The SHA-256 of the artifact. `None` if the environment does not know it, as with some ECS tasks, Azure
+    /// apps and Cloud Run services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<Fingerprint>,
-    /// Its name, as the environment knows it; of several the first in the report.
+    /// Its name in the environment; if there are several, the first in the report.
     pub name: String,
-    /// Its other names there, sorted. Each rule of a policy has to hold by each of its names.
+    /// Its other names in the environment, sorted. Each rule of a policy must hold for each of its names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_names: Vec<String>,
-    /// When its instances were created, in epoch seconds, ascending; their number is the instance count.
+    /// When its instances were created, in epoch seconds, ascending. Their number is the instance count.
     pub created: Vec<i64>,
-    /// What only environments of its kind tell: pods, tasks, containers, revisions. Answers show what is under `pods`,
-    /// `ecs_context`, `azure_context` and `cloud_run_context`. No snapshot is taken because it differs.
+    /// Data that only environments of its kind report: pods, tasks, containers, revisions. Responses show the
+    /// values under `pods`, `ecs_context`, `azure_context` and `cloud_run_context`. A difference in them
+    /// takes no snapshot.
     #[serde(default, skip_serializing_if = "JsonFields::is_empty")]
     pub context: JsonFields,
     /// The first snapshot with these data.
     pub from: u64,
-    /// The first snapshot of the run that this is a part of.
+    /// The first snapshot of the run that this belongs to.
     pub since: u64,
-    /// What made it differ in that snapshot.
+    /// The difference to the previous snapshot.
     pub annotation: Annotation,
-    /// Whether it may run; nothing without policies.
+    /// Whether it is allowed to run; `None` without policies.
     pub compliant: Option<bool>,
-    /// Where it comes from: its newest report in each flow, and its state there.
+    /// Its origin: its newest report in each flow, with its state there.
     pub provenance: Vec<Provenance>,
-    /// Of the snapshot in which its run began: where it came from, in one of the flows that it was reported to: one where the
-    /// report names a repo, if there is such.
-    // Not always the first of `provenance`, which has neither the repo nor the time: with these the rows of deployments follow
-    // from the fact alone.
+    /// The origin in one of its flows, as of the snapshot in which its run began. Prefers a flow whose report
+    /// names a repo.
+    // May differ from the first of `provenance`, which has neither the repo nor the time. With these, the
+    // rows of deployments follow from the fact alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<DeploymentSource>,
-    /// The digest of the policies that it was evaluated by ([`Snapshot::policies`]): the SHA-256 of a line for each, `<id>
-    /// <version>` and a line feed. Nothing without policies.
+    /// The digest of the policies that it was evaluated against ([`Snapshot::policies`]): the SHA-256 of one
+    /// line for each, `<id> <version>` and a line feed. `None` without policies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judged_by: Option<Hash>,
-    /// Which of these it violates, by their places, ascending.
+    /// The indexes of the policies that it violates, ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub violates: Vec<u16>,
-    /// What the rules of these policies came to, where that rests on attestations, tags or names. What the rules of the
-    /// others say follows from the provenance, and is evaluated when it is shown.
+    /// The results of policy rules that depend on attestations, tags or names. The results of other rules
+    /// follow from the provenance, and are computed when they are shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outcomes: Vec<PolicyOutcome>,
-    /// The digest of all that it was evaluated by, policies aside: its names, whether it was on the allowlist, its reports, the
-    /// flows with their tags, and the attestations where a policy asks for some. Nothing without policies. A difference in
-    /// it alone takes no snapshot.
+    /// The digest of all its inputs except policies. These are its names, whether it was on the allowlist,
+    /// its reports, the flows with their tags, and the attestations if a policy requires some. `None` without
+    /// policies. A difference in the digest alone takes no snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<Hash>,
-    /// Why it was not evaluated by the policies, so that it violates all of them: that would have been more than the host
-    /// evaluates or records.
+    /// The reason why it was not evaluated against the policies, and so violates all of them: the evaluation
+    /// would have exceeded a limit of the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_evaluated: Option<String>,
-    /// The ledger index of the allowlist entry that lets it run, if one was in force.
+    /// The ledger index of the allowlist entry that allows it, if one was in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_by: Option<u64>,
 }
 
-/// What the rules of a policy came to.
+/// The results of a policy's rules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyOutcome {
-    /// The policy's place among those that the artifact was evaluated by.
+    /// The policy's index among those that the artifact was evaluated against.
     pub policy: u16,
-    /// Each rule in each flow.
+    /// The result of each rule in each flow.
     pub rules: RuleOutcomes,
-    /// Why rules that are violated applied although their conditions were unknown: the first twenty.
+    /// The conditions that were unknown, so that their violated rules applied: the first twenty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<UnknownCondition>,
 }
 
 #[cfg(test)]
 impl RunningArtifact {
-    /// One of which nothing is known but its name.
+    /// Returns an artifact with a name only.
     pub(super) fn example() -> Self {
         Self {
             fingerprint: None,
@@ -212,17 +217,17 @@ impl RunningArtifact {
 }
 
 impl RunningArtifact {
-    /// What it is told apart by from all else that runs in the environment.
+    /// Returns the key that identifies it among the artifacts of the environment.
     pub fn key(&self) -> ArtifactKey {
         ArtifactKey::new(self.fingerprint.as_ref(), &self.name)
     }
 
-    /// Whether it did not run in the snapshot before.
+    /// Returns whether it did not run in the previous snapshot.
     pub const fn begins_a_run(&self) -> bool {
         self.from == self.since
     }
 
-    /// What conditions of policies look at.
+    /// Returns the data that policy conditions use.
     pub(crate) fn as_policies_see_it(&self) -> Artifact<'_> {
         Artifact {
             name: &self.name,
@@ -232,72 +237,72 @@ impl RunningArtifact {
     }
 }
 
-/// What a version of a policy said of an artifact.
+/// The decision of a policy version on an artifact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "PolicyEvaluationResponse")]
 #[non_exhaustive]
 pub struct PolicyDecision {
-    /// The policy.
+    /// The policy's name.
     pub policy_name: PolicyName,
-    /// Which version of it.
+    /// The number of its version.
     pub policy_version: u64,
     /// `COMPLIANT` or `NON-COMPLIANT`.
     pub status: State,
-    /// What each of its rules said; nothing where that is not known any more.
+    /// The results of its rules; empty if they are no longer known.
     pub rule_evaluations: Vec<RuleEvaluation>,
 }
 
-/// Where a running artifact comes from.
+/// The origin of a running artifact in one flow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
     /// The artifact report.
     pub artifact: Id,
     /// Its state in that report's trail.
     pub state: State,
-    /// Why, where no attestation accounts for it: the template or the trail cannot be read.
+    /// The reason, if no attestation explains the state: the template or the trail cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The flow of that report, by which what replaces what there is found.
+    /// The flow of that report. It is needed to find the artifact that a later one replaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow: Option<Id>,
-    /// What that report calls it in the template; empty without a name.
+    /// The artifact's template name in that report; empty without one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reference: String,
 }
 
-/// Where an artifact that began to run came from.
+/// The origin of an artifact that started running.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeploymentSource {
     /// The artifact report.
     pub report: Id,
     /// The flow.
     pub flow: Id,
-    /// The repo that the report names.
+    /// The repo that the report names, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repo: Option<Id>,
-    /// When the commit was made that it was built from.
+    /// The time of the commit that it was built from, if reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub committed_at: Option<Timestamp>,
 }
 
-/// What made an artifact differ from the snapshot before.
+/// The difference of an artifact to the previous snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Annotation {
     /// `started-compliant`, `started-non-compliant`, `started-unknown`, `became-compliant`, `became-non-compliant`,
     /// `updated-provenance`, `changed`, `unchanged` or `exited`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Instances in the snapshot before.
+    /// The number of instances in the previous snapshot.
     pub was: u64,
-    /// Instances in this one.
+    /// The number of instances in this one.
     pub now: u64,
 }
 
 impl Annotation {
-    /// The kind of an artifact that is shown as it was, or that differs in counts, times, names and context alone.
+    /// The kind of an artifact that is unchanged, or differs only in counts, times, names and context.
     pub const UNCHANGED: &'static str = "unchanged";
 
-    /// The kind of an artifact that began to run, by whether it may.
+    /// Returns the kind of an artifact that started running, by whether it is allowed.
     pub(crate) const fn started(compliant: Option<bool>) -> &'static str {
         match compliant {
             Some(true) => "started-compliant",
@@ -306,7 +311,7 @@ impl Annotation {
         }
     }
 
-    /// Whether the environment's log tells of it.
+    /// Returns whether it is an event in the environment's log.
     pub fn is_event(&self) -> bool {
         self.kind != Self::UNCHANGED
     }

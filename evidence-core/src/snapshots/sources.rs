@@ -1,5 +1,5 @@
-//! Where running artifacts come from, and what they replaced: the reports, flows and trails behind what a snapshot records, for
-//! all that shows it, read in parts that fit memory.
+//! The origins of running artifacts, and the artifacts that they replaced. Reads the reports, flows and
+//! trails that a snapshot refers to, in parts that fit in memory, for every response that shows them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,9 +28,9 @@ use crate::snapshots::view::{ArtifactFlow, FlowReason};
 use crate::store::batch::distinct;
 use crate::time::Timestamp;
 
-/// What is about an artifact that ran.
+/// Data about an artifact that ran.
 pub(crate) trait Ran {
-    /// The artifact.
+    /// Returns the artifact.
     fn ran(&self) -> &RunningArtifact;
 }
 
@@ -40,9 +40,9 @@ impl Ran for SnapshotEntry {
     }
 }
 
-/// What comes from reports.
+/// Data that come from reports.
 pub(crate) trait Reported {
-    /// The ids of the reports.
+    /// Returns the ids of the reports.
     fn reports(&self) -> Vec<Id>;
 }
 
@@ -58,28 +58,28 @@ impl Reported for Deployment {
     }
 }
 
-/// What is about an artifact, with what that replaced.
+/// Data about an artifact, with the artifacts that it replaced.
 #[derive(Debug)]
 pub(crate) struct Traced<T> {
-    /// The thing itself.
+    /// The data.
     pub(crate) item: T,
-    /// What the artifact replaced, by flow.
+    /// The replaced artifacts, by flow.
     pub(crate) replaced: BTreeMap<Id, Replaced>,
 }
 
 impl<T: Reported> Traced<T> {
-    /// What did not ask for what it replaced.
+    /// Returns the data without the replaced artifacts.
     pub(crate) const fn bare(item: T) -> Self {
         Self { item, replaced: BTreeMap::new() }
     }
 
-    /// The reports that the artifact comes from, and those of what it replaced.
+    /// Returns the reports of the artifact, and those of the artifacts it replaced.
     fn reports(&self) -> impl Iterator<Item = Id> {
         self.item.reports().into_iter().chain(self.replaced.values().map(|replaced| replaced.report))
     }
 }
 
-/// The beginnings of an artifact's run in an environment, one for each flow that it was reported to.
+/// Returns the starts of an artifact's run in an environment, one for each flow that it was reported to.
 fn starts(environment: Id, instance: &RunningArtifact) -> Vec<Start> {
     let start = |from: &Provenance| {
         let (reference, since, artifact) = (from.reference.clone(), instance.since, instance.key());
@@ -88,7 +88,7 @@ fn starts(environment: Id, instance: &RunningArtifact) -> Vec<Start> {
     instance.provenance.iter().filter_map(start).collect()
 }
 
-/// These, in order, with what they replaced; of each how it started.
+/// Returns these items in order, with the artifacts that each replaced. Each item comes with its starts.
 pub(crate) async fn trace<T: Reported>(
     items: Vec<(T, Vec<Start>)>,
     cx: &Context<'_>,
@@ -112,14 +112,14 @@ pub(crate) async fn trace<T: Reported>(
     Ok(traced)
 }
 
-/// More artifacts are not shown at once.
+/// The most artifacts that are shown at once.
 const MAX_ITEMS: usize = 512;
 
-/// What is read about what a start replaced counts as so many bytes.
+/// The assumed number of bytes to read about an artifact that a start replaced.
 const START_BYTES: u64 = 2 << 10;
 
-/// These, in order and in parts that fit memory, with what they replaced in their environments, and where all of that comes
-/// from: read one part after the other.
+/// Streams these items in order, in parts that fit in memory. Each part has the replaced artifacts in their
+/// environments, and the sources of both. Parts are read one after another.
 pub(crate) fn traced_in_parts<T: Ran + Send + Sync + 'static>(
     items: Vec<T>,
     environment: impl Fn(&T) -> Id,
@@ -148,7 +148,7 @@ pub(crate) fn traced_in_parts<T: Ran + Send + Sync + 'static>(
     })
 }
 
-/// These, in order, in parts: the reports that those of one come from fit memory together.
+/// Splits these items, in order, into parts whose reports fit in memory.
 pub(crate) async fn in_parts<T: Reported>(
     items: Vec<Traced<T>>,
     cx: &Context<'_>,
@@ -169,7 +169,7 @@ fn reports<T: Reported>(items: &[Traced<T>]) -> Vec<Id> {
     distinct(items.iter().flat_map(Traced::reports))
 }
 
-/// What is shown of the report that an artifact comes from.
+/// The parts of an artifact's report that are shown.
 pub(crate) struct Source {
     flow: Id,
     trail: Option<Id>,
@@ -196,7 +196,7 @@ impl From<Artifact> for Source {
     }
 }
 
-/// The reports, flows and trails that some artifacts come from.
+/// The reports, flows and trails of some artifacts.
 #[derive(Default)]
 pub(crate) struct Sources {
     artifacts: BTreeMap<Id, Source>,
@@ -205,7 +205,7 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// Those of one part ([`in_parts`]).
+    /// Reads the sources of one part ([`in_parts`]).
     pub(crate) async fn read<T: Reported>(part: &[Traced<T>], cx: &Context<'_>) -> Result<Self> {
         let (org, reports) = (cx.org()?, reports(part));
         if reports.is_empty() {
@@ -223,7 +223,7 @@ impl Sources {
         Ok(Self { artifacts, flows, trail_names })
     }
 
-    /// The report, and the name of its flow.
+    /// Returns the report, with the name of its flow.
     pub(crate) fn of(&self, provenance: &Provenance) -> Option<(&str, &Source)> {
         let source = self.artifacts.get(&provenance.artifact)?;
         Some((self.flows.get(&source.flow)?.name.as_str(), source))
@@ -233,7 +233,7 @@ impl Sources {
         self.trail_names.get(&source.trail?)
     }
 
-    /// What was known where this was reported, when it was evaluated.
+    /// Returns the context of this report as of its evaluation.
     pub(crate) fn context(&self, provenance: &Provenance) -> FlowContext {
         let source = self.artifacts.get(&provenance.artifact);
         let flow = source.and_then(|source| self.flows.get(&source.flow));
@@ -249,7 +249,7 @@ impl Sources {
         }
     }
 
-    /// The flows that an instance in snapshot `index` comes from.
+    /// Returns the flows of an instance in snapshot `index`.
     pub(crate) fn flows_of(
         &self,
         instance: &RunningArtifact,
@@ -287,7 +287,7 @@ impl Sources {
         instance.provenance.iter().filter_map(flow_of).collect()
     }
 
-    /// What an artifact replaced that comes from this report, as seen in snapshot `index`.
+    /// Returns the artifact that was replaced by the artifact of this report, as seen in snapshot `index`.
     pub(crate) fn diff(&self, report: Id, replaced: &Replaced, index: u64) -> Option<DeploymentDiff> {
         let (artifact, before) = (self.artifacts.get(&report)?, self.artifacts.get(&replaced.report)?);
         Some(DeploymentDiff {
@@ -311,32 +311,33 @@ impl Source {
     }
 }
 
-/// What an artifact replaced.
+/// An artifact that was replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct DeploymentDiff {
-    /// Where the commits of both can be compared, at hosts whose addresses are known (GitHub and GitLab); else empty.
+    /// The URL of a comparison of both commits, for hosts with known URLs (GitHub and GitLab); otherwise
+    /// empty.
     pub diff_url: String,
-    /// The commit that the other was built from, in full; empty where none was told.
+    /// The full hash of the commit that the replaced artifact was built from; empty if not reported.
     pub previous_git_commit: String,
     /// Its SHA-256.
     pub previous_fingerprint: String,
-    /// Its name, as the environment knew it last.
+    /// Its last name in the environment.
     pub previous_artifact_name: String,
-    /// Its state in its trail as a snapshot of this environment recorded it last; null where none did.
+    /// Its state in its trail, as last recorded by a snapshot of this environment; null if none did.
     pub previous_artifact_compliance_state: Option<State>,
-    /// Whether it runs in this snapshot, too.
+    /// Whether it runs in this snapshot too.
     pub previous_running: bool,
-    /// Where its commit can be looked at, as reported.
+    /// The URL of its commit's page, as reported.
     pub previous_git_commit_url: String,
     /// The name of its trail; null for a report to a flow as a whole.
     pub previous_trail_name: Option<String>,
-    /// The template's name for it; null without one.
+    /// Its template name; null without one.
     pub previous_template_reference_name: Option<String>,
 }
 
 impl FlowReason {
-    /// Why content in this state is not compliant; nothing where it is.
+    /// Returns the reason why content in this state is not compliant; empty if it is.
     pub(crate) fn of(state: State, reason: Option<&str>) -> Vec<Self> {
         if state.is_compliant() {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! What a store answers about snapshots and what runs in them.
+//! The queries about snapshots and their artifacts that a store answers.
 
 use std::ops::{Add, AddAssign, RangeInclusive};
 
@@ -14,16 +14,16 @@ use crate::store::entry::Current;
 use crate::store::error::StoreResult;
 use crate::time::Timestamp;
 
-/// An instance in a snapshot: running in it, or gone with it.
+/// An artifact instance in a snapshot: running in it, or exited with it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SnapshotEntry {
     /// The instance.
     pub instance: RunningArtifact,
-    /// Whether it ran in the snapshot before and no longer runs in this one.
+    /// Whether it ran in the previous snapshot and no longer runs in this one.
     pub exited: bool,
 }
 
-/// A snapshot's line in a list.
+/// A snapshot in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotRow {
     /// The environment.
@@ -32,24 +32,24 @@ pub struct SnapshotRow {
     pub index: u64,
     /// When it was taken.
     pub at: Timestamp,
-    /// When the next one was taken; nothing for the current one.
+    /// When the next one was taken; `None` for the current one.
     pub until: Option<Timestamp>,
-    /// Its verdict.
+    /// Whether it is compliant.
     pub compliant: bool,
-    /// How many events the environment has with it.
+    /// The number of events of the environment, including those of this snapshot.
     pub events: u64,
     /// The ledger index of the fact that took it.
     pub revision: u64,
-    /// What it says about logical environments that have policies of their own.
+    /// Its verdicts for logical environments that have their own policies.
     pub logical: Vec<LogicalVerdict>,
 }
 
-/// How far the snapshots of an environment had come at some point of the ledger.
+/// The progress of an environment at some point of the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
-    /// How many snapshots it had.
+    /// The number of snapshots.
     pub snapshots: u64,
-    /// How many events these tell.
+    /// The number of events in these snapshots.
     pub events: u64,
 }
 
@@ -70,67 +70,68 @@ impl AddAssign for Progress {
 /// An uninterrupted run of an artifact in an environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// The artifact.
+    /// The artifact's fingerprint.
     pub fingerprint: Fingerprint,
     /// The environment's id.
     pub environment: Id,
     /// The environment's name.
     pub environment_name: EnvironmentName,
-    /// Whether the environment is archived: nobody reports on it any more, so that what ran there last is not known to run.
+    /// Whether the environment is archived. It gets no more reports, so it is unknown whether its last
+    /// artifacts still run.
     pub archived: bool,
-    /// The first snapshot, and when that was taken.
+    /// The first snapshot, and when it was taken.
     pub from: (u64, Timestamp),
-    /// The snapshot in which it had ended, and when that was taken; nothing while it lasts.
+    /// The snapshot in which the run had ended, and when it was taken; `None` while the run lasts.
     pub until: Option<(u64, Timestamp)>,
 }
 
-/// What happened to an artifact with a snapshot: it began to run, differed, or no longer ran.
+/// An event of an artifact in a snapshot: it started, changed or stopped.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
     /// The environment.
     pub environment: Id,
-    /// Its number among those of the environment, from 1.
+    /// Its number among the events of the environment, from 1.
     pub number: u64,
-    /// The snapshot, and when that was taken.
+    /// The snapshot, and when it was taken.
     pub snapshot: (u64, Timestamp),
     /// The ledger index of the fact that took it.
     pub revision: u64,
     /// The verdict of the snapshot.
     pub compliant: bool,
-    /// The artifact: as it ran from this snapshot on or, where it no longer ran, as it ran last.
+    /// The artifact as it runs from this snapshot on or, if it stopped, as it ran last.
     pub instance: RunningArtifact,
-    /// Whether it no longer ran.
+    /// Whether the artifact stopped.
     pub exited: bool,
 }
 
-/// How large an event is, and where it is told.
+/// The size of an event, and its place in the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventSize {
     /// The environment.
     pub environment: Id,
-    /// Its number among those of the environment, from 1.
+    /// Its number among the events of the environment, from 1.
     pub number: u64,
     /// The ledger index of the fact that took its snapshot.
     pub revision: u64,
-    /// How many bytes the artifact is that it is about, as it is stored.
+    /// The size of its artifact as stored, in bytes.
     pub bytes: u64,
 }
 
 impl Run {
-    /// Whether the artifact is known to run there now.
+    /// Returns whether the artifact is known to run there now.
     pub const fn lasts(&self) -> bool {
         self.until.is_none() && !self.archived
     }
 }
 
-/// The beginning of a run, of which what it replaced is asked for.
+/// The start of a run, to find the artifact that it replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Start {
     /// The environment.
     pub environment: Id,
     /// The flow that the artifact was reported to.
     pub flow: Id,
-    /// What the report calls it in the template; empty without a name.
+    /// The artifact's template name in the report; empty without one.
     pub reference: String,
     /// The first snapshot of the run.
     pub since: u64,
@@ -138,74 +139,77 @@ pub struct Start {
     pub artifact: ArtifactKey,
 }
 
-/// What ran before under the same name of the same flow, or under any of it where the start has none, as it ran last in the run
-/// that began then.
+/// The artifact that ran before with the same template name in the same flow, or with any name if the start
+/// has none. Has the data from the end of that run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replaced {
-    /// The place of the start among those that were asked about, from 0.
+    /// The index of the start among those in the query, from 0.
     pub place: u64,
-    /// The report by which it was known in the flow.
+    /// The report that identified it in the flow.
     pub report: Id,
-    /// The SHA-256 of what ran; nothing where the environment knew none.
+    /// The SHA-256 of the artifact; `None` if the environment did not know it.
     pub fingerprint: Option<Fingerprint>,
-    /// Its name, as the environment knew it.
+    /// Its name in the environment.
     pub name: String,
-    /// Its state in the trail of that report; nothing where it no longer came from it.
+    /// Its state in the trail of that report; `None` if the report was no longer its origin.
     pub state: Option<State>,
-    /// The snapshot in which that run had ended; nothing while it lasts.
+    /// The snapshot in which that run had ended; `None` while it lasts.
     pub until: Option<u64>,
 }
 
 /// A build of a repo that runs in an environment now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveBuild {
-    /// The first report of it that names the repo, and its size.
+    /// Its first report that names the repo, and the size of that report.
     pub report: Listed,
     /// The environment.
     pub environment: Id,
-    /// Its name, as the environment knows it.
+    /// Its name in the environment.
     pub name: String,
-    /// The first snapshot of the run, and when that was taken.
+    /// The first snapshot of the run, and when it was taken.
     pub since: (u64, Timestamp),
-    /// Whether it may run; nothing without policies.
+    /// Whether it is allowed to run; `None` without policies.
     pub compliant: Option<bool>,
 }
 
-/// What a start replaced is looked for among so many runs before it: one that was restarted more often since the other ran
-/// replaced nothing that is known, rather than that all of them are read.
+/// The number of earlier runs that are searched for the replaced artifact. If an artifact restarted more
+/// often since then, no replaced artifact is found; otherwise a query could have to read all runs.
 pub const REPLACED_AMONG: u64 = 1_000;
 
 /// Queries about snapshots.
 #[async_trait]
 pub trait SnapshotStore: Send + Sync {
-    /// The record of snapshot `index` of an environment, one, with the ledger index of the fact that took it.
+    /// Returns the record of snapshot `index` of an environment, with the ledger index of the fact that took
+    /// it.
     async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>>;
-    /// The lines of the snapshots of environments with these numbers, by environment and number: all that there are. What
-    /// lies in several ranges comes as often.
+    /// Returns the existing snapshots with these numbers, sorted by environment and number. A snapshot in
+    /// several ranges is returned once for each.
     async fn snapshots(&self, org: Id, ranges: &[(Id, RangeInclusive<u64>)])
     -> StoreResult<Vec<SnapshotRow>>;
-    /// How far these environments were before the entries of these indexes, in this order.
+    /// Returns the progress of these environments before the entries with these indexes, in the same order.
     async fn progress(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<Progress>>;
-    /// The number of the snapshot of an environment taken last at or before `at`, one: of equal times the greatest
-    /// number; 0 when there is none. Snapshots are numbered by time.
+    /// Returns the number of the last snapshot of an environment at or before `at`; 0 if there is none. Of
+    /// snapshots with equal times, returns the greatest number. Snapshots are numbered by time.
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64>;
-    /// All that runs in snapshot `index` of an environment, and all that exited with it, by artifact key (bytes).
+    /// Returns the artifacts that run in snapshot `index` of an environment, and those that exited with it,
+    /// sorted by artifact key (bytes).
     async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotEntry>>;
-    /// Where and when the artifacts with these digests ran, ordered by environment, fingerprint and first snapshot: of each
-    /// artifact in each environment the first run and the `newest` last ones.
+    /// Returns the runs of the artifacts with these digests, sorted by environment, fingerprint and first
+    /// snapshot. For each artifact in each environment, returns the first run and the last `newest` ones.
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>>;
-    /// What the newest `reports` artifact reports that name this repo are about and runs now in environments that are not
-    /// archived, by the environment's name and the artifact's fingerprint (bytes): the first `limit`, each with the first of
-    /// those reports.
+    /// Returns the builds of this repo that run now in environments that are not archived. Only the newest
+    /// `reports` artifact reports that name the repo count. The builds are sorted by the environment's name
+    /// and the artifact's fingerprint (bytes). Returns the first `limit`, each with the first of those
+    /// reports.
     async fn live_builds(&self, org: Id, repo: Id, reports: u64, limit: u64) -> StoreResult<Vec<LiveBuild>>;
-    /// How large the events of environments are that have these numbers, and which entries of the ledger led to them, in any
-    /// order; unknown ones are passed over.
+    /// Returns the sizes and ledger indexes of the events of environments with these numbers, in any order.
+    /// Unknown events are skipped.
     async fn event_sizes(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<EventSize>>;
-    /// The events of environments that have these numbers, in any order; unknown ones are passed over.
+    /// Returns the events of environments with these numbers, in any order. Unknown events are skipped.
     async fn events(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<Event>>;
-    /// The numbers, in this range and in this direction, of the events of an environment that are about artifacts of which
-    /// [`provenance`](crate::artifacts::ArtifactStore::provenance) has a report that names one of these repos: a page, and the
-    /// total.
+    /// Returns one page of the numbers of an environment's events, and their total. Only events of artifacts
+    /// count for which [`provenance`](crate::artifacts::ArtifactStore::provenance) has a report that names
+    /// one of these repos. The numbers are in the given range and direction.
     async fn event_numbers(
         &self,
         org: Id,
@@ -214,9 +218,11 @@ pub trait SnapshotStore: Send + Sync {
         repos: &[Id],
         request: PageRequest,
     ) -> StoreResult<Page<u64>>;
-    /// What these starts replaced, one each at most, in any order: of the other artifacts that were known in the environment
-    /// by the same name in the same flow, or by any where the start has no name, and began to run before, the one that began
-    /// last; of several that began with the same snapshot, the one of the greatest key, and of several names that it had there
-    /// the greatest (bytes). It is looked for among the newest [`REPLACED_AMONG`] that began before.
+    /// Returns the artifact that each of these starts replaced, at most one each, in any order.
+    ///
+    /// The candidates are the other artifacts in the environment with the same template name in the same
+    /// flow, or with any if the start has none. Only runs that began before count, and of these the newest
+    /// [`REPLACED_AMONG`]. The run that began last is selected. If several began with the same snapshot, the
+    /// greatest key is selected; of several template names that it had, the greatest (bytes).
     async fn replaced(&self, org: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>>;
 }

@@ -1,4 +1,5 @@
-//! The snapshots of an environment, however it comes by them, by their numbers: what names, pages and windows of them come to.
+//! The numbered snapshots of a physical or logical environment. Resolves expressions, pages and windows to
+//! numbers.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -20,27 +21,27 @@ use crate::snapshots::store::{Event, SnapshotRow};
 use crate::store::error::StoreError;
 use crate::time::Timestamp;
 
-/// More events are not read at once.
+/// The most events that are read at once.
 const MAX_READ: usize = 256;
 
 /// The snapshots of an environment. They are numbered from 1 without gaps, and so are their events.
 pub(crate) struct Timeline {
-    /// The environment; of a logical one too with the number of its snapshots.
+    /// The environment. For a logical one, its status has the numbers of its combined snapshots.
     pub(crate) environment: KnownEnvironment,
     combined: Option<Combined>,
 }
 
-/// An event, as the environment tells of it whose log it is in.
+/// An event in the form of the environment whose log contains it.
 pub(crate) struct Told {
-    /// What happened.
+    /// The event.
     pub(crate) event: Event,
     /// The number of the snapshot in that environment.
     pub(crate) index: u64,
-    /// When it was taken there.
+    /// When that snapshot was taken.
     pub(crate) at: Timestamp,
-    /// Whether all that ran there was allowed to.
+    /// Whether all artifacts in it were allowed.
     pub(crate) compliant: bool,
-    /// The member of a logical environment in which it happened.
+    /// The member of a logical environment that the event belongs to.
     pub(crate) member: Option<EnvironmentName>,
 }
 
@@ -60,12 +61,12 @@ impl Timeline {
         Ok(Self { environment, combined: Some(combined) })
     }
 
-    /// Whether it is that of a logical environment.
+    /// Returns whether the environment is logical.
     pub(crate) const fn is_combined(&self) -> bool {
         self.combined.is_some()
     }
 
-    /// Refuses a snapshot of a logical environment that has more artifacts than are read at once
+    /// Refuses a snapshot of a logical environment with more artifacts than can be read at once
     /// ([`Limits::combined_artifacts`](crate::Limits::combined_artifacts)).
     pub(crate) fn at_most(&self, artifacts: usize, field: &'static str, cx: &Context<'_>) -> Result<()> {
         match &self.combined {
@@ -74,12 +75,12 @@ impl Timeline {
         }
     }
 
-    /// How many snapshots there are.
+    /// Returns the number of snapshots.
     pub(crate) const fn count(&self) -> u64 {
         self.environment.status.snapshots
     }
 
-    /// The number of the snapshot that was current at a time; 0 before the first.
+    /// Returns the number of the snapshot that was current at a time; 0 before the first.
     pub(crate) async fn at(&self, at: Timestamp, cx: &Context<'_>) -> Result<u64> {
         match &self.combined {
             Some(combined) => combined.at(at, cx).await,
@@ -87,7 +88,7 @@ impl Timeline {
         }
     }
 
-    /// Which snapshot an expression names; a number that no snapshot need have.
+    /// Returns the number that an expression resolves to. There may be no snapshot with this number.
     pub(crate) async fn resolve(&self, expression: &Expression, cx: &Context<'_>) -> Result<i64> {
         match expression.position(self.count(), cx.now()) {
             Position::Index(index) => Ok(index),
@@ -95,7 +96,7 @@ impl Timeline {
         }
     }
 
-    /// The existing snapshots of an interval.
+    /// Returns the first and the last existing snapshot of an interval.
     pub(crate) async fn range(&self, interval: &Interval, cx: &Context<'_>) -> Result<Option<(u64, u64)>> {
         let resolved = match interval {
             Interval::Everything => Interval::Everything,
@@ -107,13 +108,13 @@ impl Timeline {
         Ok(resolved.range(self.count(), cx.now(), |_| 0))
     }
 
-    /// The expression as a number from 1, so that a time needs no second look. What is before the first is 0, which no
-    /// snapshot has.
+    /// Resolves the expression to a number, so that a time is looked up only once. A result before the first
+    /// snapshot becomes 0, which no snapshot has.
     async fn numbered(&self, expression: &Expression, cx: &Context<'_>) -> Result<Expression> {
         Ok(Expression::Index(self.resolve(expression, cx).await?.max(0)))
     }
 
-    /// The lines of the snapshots with these numbers, by number: all that there are.
+    /// Returns the existing snapshots with these numbers, sorted by number.
     pub(crate) async fn rows(
         &self,
         range: RangeInclusive<u64>,
@@ -125,7 +126,7 @@ impl Timeline {
         }
     }
 
-    /// What the snapshot of this number, which exists, consists of.
+    /// Returns the parts of the snapshot with this number, which must exist.
     pub(crate) async fn parts_of(&self, index: u64, cx: &Context<'_>) -> Result<Vec<Part>> {
         let Some(combined) = &self.combined else {
             return Ok(vec![Part { environment: self.environment.record.id, index, shown: Shown::Own }]);
@@ -136,7 +137,7 @@ impl Timeline {
         }
     }
 
-    /// What a snapshot consists of: of a logical environment a part for each member.
+    /// Returns the parts of a snapshot. For a logical environment, there is one for each member.
     pub(crate) async fn parts(&self, row: &SnapshotRow, cx: &Context<'_>) -> Result<Vec<Part>> {
         match &self.combined {
             Some(combined) => combined.parts(row.revision, cx).await,
@@ -147,7 +148,7 @@ impl Timeline {
         }
     }
 
-    /// The first and the last number of the events that these snapshots tell, if they tell any.
+    /// Returns the first and the last number of the events in these snapshots, if there are any.
     pub(crate) async fn events_with(
         &self,
         (first, last): (u64, u64),
@@ -158,7 +159,7 @@ impl Timeline {
         Ok((before < with).then_some((before + 1, with)))
     }
 
-    /// How many events there are with so many snapshots.
+    /// Returns the number of events in this many snapshots.
     async fn events_up_to(&self, index: u64, cx: &Context<'_>) -> Result<u64> {
         if index == 0 {
             return Ok(0);
@@ -174,8 +175,9 @@ impl Timeline {
         row.first().map(|row| row.events).ok_or_else(|| Error::from(lost()))
     }
 
-    /// The events of these numbers, in this order, which is one of the two, in parts that fit memory: read one part after the
-    /// other. Of a logical environment they are all from the first to the last.
+    /// Streams the events with these numbers in parts that fit in memory, one part after another. The numbers
+    /// must be ascending or descending; the stream has the same order. For a logical environment, they must
+    /// have no gaps.
     pub(crate) async fn events(
         self: &Arc<Self>,
         numbers: &[u64],
@@ -208,7 +210,7 @@ impl Timeline {
         Ok(stream::iter(parts).then(read))
     }
 
-    /// These events of the members or, of a physical environment, of its own, in order.
+    /// Returns these events of the environment, or of the members of a logical one, in order.
     async fn told(&self, asked: &[(Id, u64)], cx: &Context<'_>) -> Result<Vec<Told>> {
         let mut events = cx.store().events(cx.org()?, asked).await?;
         events.sort_by_key(|event| (event.revision, event.number));

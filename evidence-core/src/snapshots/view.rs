@@ -1,4 +1,4 @@
-//! One snapshot in full: what ran, where it came from, what the policies said of it.
+//! Snapshots in responses: the running artifacts, their origin, and the policies' decisions.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,9 +41,9 @@ pub struct SnapshotSummary {
     pub from: WholeSeconds,
     /// When the next one was taken, in epoch seconds; 0 for the current one.
     pub to: WholeSeconds,
-    /// Whether all that ran was allowed to; false without policies.
+    /// Whether all artifacts were allowed to run; false without policies.
     pub compliant: bool,
-    /// How many seconds it was current, or is by now.
+    /// The number of seconds that it was current, or has been so far.
     pub duration: WholeSeconds,
 }
 
@@ -62,7 +62,7 @@ impl SnapshotSummary {
     }
 }
 
-/// What ran in an environment from one change to the next.
+/// The artifacts that ran in an environment from one change to the next.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "GetSnapshotResponse")]
 #[non_exhaustive]
@@ -73,30 +73,33 @@ pub struct SnapshotView {
     pub is_latest: bool,
     /// When the next one was taken, in epoch seconds; null for the current one.
     pub next_snapshot_timestamp: Option<Seconds>,
-    /// How many artifacts run that may (`true`), may not (`false`), or are evaluated by no policy (`null`).
+    /// The numbers of running artifacts that are allowed (`true`), not allowed (`false`), or not evaluated by
+    /// any policy (`null`).
     pub artifact_compliance_count: BTreeMap<&'static str, u64>,
     /// When it was taken, in epoch seconds.
     pub timestamp: Seconds,
     /// The environment's type.
     #[serde(rename = "type")]
     pub kind: EnvironmentKind,
-    /// Whether all that ran was allowed to; false without policies.
+    /// Whether all artifacts were allowed to run; false without policies.
     pub compliant: bool,
-    /// The address of the snapshot's page.
+    /// The URL of the snapshot's page.
     pub html_url: String,
-    /// How many elements were skipped, because they had no digest, in the report that led to this snapshot or, if it was
-    /// evaluated again, to an earlier one. A logical environment adds up its members. Left out if none was skipped.
+    /// The number of skipped elements, which had no digest, in the report that caused this snapshot. If the
+    /// snapshot was a new evaluation, the number is that of an earlier report. For a logical environment, the
+    /// sum over its members. Absent if none was skipped.
     #[serde(skip_serializing_if = "is_zero")]
     pub skipped_elements: u64,
-    /// The policies it was evaluated by, by id and version; the decisions of each artifact are in the same order.
+    /// The policies that it was evaluated against, sorted by id and version. The decisions on each artifact
+    /// have the same order.
     pub applied_policies: Vec<AppliedPolicyView>,
-    /// What ran, newest first, and after it what stopped running with this snapshot; of a logical environment so for each
-    /// member, one after the other.
-    // Empty here: they are made while they are sent.
+    /// The running artifacts, newest first, then those that stopped with this snapshot. For a logical
+    /// environment, the same for each member, one member after another.
+    // Empty here: the artifacts are streamed.
     pub artifacts: Vec<SnapshotArtifact>,
 }
 
-/// What stands between the policies and the artifacts.
+/// The bytes between the policies and the artifacts.
 const BETWEEN: &[u8] = b"],\"artifacts\":";
 
 impl Envelope<SnapshotArtifact> for SnapshotView {
@@ -128,18 +131,21 @@ impl Envelope<SnapshotArtifact> for SnapshotView {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct SnapshotArtifact {
-    /// Its name, as the environment knows it; of several the first in the report.
+    /// Its name in the environment; if there are several, the first in the report.
     pub name: String,
-    /// Its other names there, sorted. Each rule of a policy has to hold by each of its names. Left out if it has one name.
+    /// Its other names in the environment, sorted. Each rule of a policy must hold for each of its names.
+    /// Absent if it has only one name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_names: Vec<String>,
-    /// Its SHA-256; empty for what has no digest.
+    /// Its SHA-256; empty for an artifact without a digest.
     pub fingerprint: String,
-    /// Whether it may run; null where no policy evaluates it and the environment does not require provenance.
+    /// Whether it is allowed to run. Null if no policy evaluates it and the environment does not require
+    /// provenance.
     pub compliant: Option<bool>,
     /// Retired; always empty.
     pub deployments: [(); 0],
-    /// When each of its instances was created, in epoch seconds, ascending; their number is the number of instances.
+    /// When each of its instances was created, in epoch seconds, ascending. There is one entry for each
+    /// instance.
     #[serde(rename = "creationTimestamp")]
     pub created: Vec<i64>,
     /// Its pods, in Kubernetes environments.
@@ -150,38 +156,37 @@ pub struct SnapshotArtifact {
     pub azure_context: Option<JsonText>,
     /// Its service or job, in Cloud Run environments: `kind`, `service_name`, `revision_name` and `job_name`.
     pub cloud_run_context: Option<JsonText>,
-    /// How it differs from the snapshot before.
+    /// Its difference to the previous snapshot.
     pub annotation: Annotation,
-    /// Why it may not run: a sentence for each rule of a policy that it violates in a flow, and where the environment requires
-    /// provenance that it has none, or without policies how it stands in its flows. Empty where it may run, and where nothing
-    /// evaluates it.
+    /// The reasons why it is not allowed: a sentence for each rule of a policy that it violates in a flow. If
+    /// the environment requires provenance, also that it has none or, without policies, its state in its
+    /// flows. Empty if it is allowed or not evaluated.
     pub reasons_for_incompliance: Vec<String>,
-    /// Who allow-listed it and why: the entry of the allowlist that was in force when the snapshot was taken. Absent where none
-    /// was.
+    /// The allowlist entry that was in force when the snapshot was taken. Absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_listing: Option<AllowListing>,
     /// The flow of the first of `flows`; empty without one.
     pub flow_name: String,
     /// The commit of the first of `flows`.
     pub git_commit: String,
-    /// Where that commit can be looked at.
+    /// The URL of that commit's page.
     pub commit_url: String,
-    /// The address of the artifact's page in that flow.
+    /// The URL of the artifact's page in that flow.
     pub html_url: String,
-    /// The address of that flow's page.
+    /// The URL of that flow's page.
     pub flow_html_url: String,
-    /// What it replaced in the first of `flows`.
+    /// The artifact that it replaced in the first of `flows`.
     pub deployment_diff: Option<DeploymentDiff>,
-    /// Seconds from the commit until the first instance was created; negative where the commit is later; null where
+    /// Seconds from the commit until the first instance was created. Negative if the commit is later; null if
     /// either is unknown.
     pub commit_lead_time: Option<Seconds>,
-    /// Where it comes from: its newest report in each flow. Empty without provenance.
+    /// Its origin: its newest report in each flow. Empty without provenance.
     pub flows: Vec<ArtifactFlow>,
-    /// What each of the policies said of it.
+    /// The decision of each policy.
     pub policy_decisions: Vec<PolicyDecision>,
 }
 
-/// Where an artifact of a snapshot comes from: its newest report in one flow.
+/// The origin of an artifact in one flow: its newest report there.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "SnapshotArtifactFlow")]
 #[non_exhaustive]
@@ -190,37 +195,37 @@ pub struct ArtifactFlow {
     pub flow_name: String,
     /// The trail's name; null for a report to a flow as a whole.
     pub trail_name: Option<String>,
-    /// The template's name for it; null without one.
+    /// Its template name; null without one.
     pub template_reference_name: Option<String>,
-    /// The commit it was built from, in full; empty where none was told.
+    /// The full hash of the commit that it was built from; empty if not reported.
     pub git_commit: String,
-    /// Where the commit can be looked at, as reported.
+    /// The URL of the commit's page, as reported.
     pub commit_url: String,
-    /// What was reported of the commit.
+    /// The details of the commit, as reported.
     pub git_commit_info: Option<GitCommitInfo>,
-    /// The address of the artifact's page in the flow.
+    /// The URL of the artifact's page in the flow.
     pub html_url: String,
-    /// The address of the flow's page.
+    /// The URL of the flow's page.
     pub flow_html_url: String,
-    /// What it replaced: the other artifact that began to run here last before it under the same name of the same flow, or under
-    /// any where it has none. Null where there was none.
+    /// The artifact that it replaced: the last other one that started here before it with the same template
+    /// name in the same flow, or with any if it has none. Null if there was none.
     pub deployment_diff: Option<DeploymentDiff>,
-    /// Seconds from the commit until the first instance was created; negative where the commit is later; null where
+    /// Seconds from the commit until the first instance was created. Negative if the commit is later; null if
     /// either is unknown.
     pub commit_lead_time: Option<Seconds>,
     /// Whether the report was compliant in this flow when the snapshot was taken.
     pub artifact_compliance_in_flow: bool,
-    /// Why it was not: its state there, and why where that is known. Empty where it was.
+    /// The reasons why it was not: its state in the flow, with the cause if known. Empty if it was compliant.
     pub flow_reasons_for_non_compliance: Vec<FlowReason>,
 }
 
-/// Why an artifact is not compliant in a flow.
+/// The reason why an artifact is not compliant in a flow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct FlowReason {
     /// The state of the report in its trail when the snapshot was taken: `NON-COMPLIANT` or `INCOMPLETE`.
     pub artifact_compliance_state: State,
-    /// The state in a sentence.
+    /// The state as a sentence.
     pub reason: String,
 }
 
@@ -238,7 +243,8 @@ impl SnapshotView {
             let read = PartRead::of(*part, logical, cx).await?;
             summary.add(&read)?;
             timeline.at_most(summary.artifacts, "snapshot_expression", cx)?;
-            // Of what is too much to be kept, one member's is at hand at a time, and read again when it is sent.
+            // Above the limit, hold only one member's artifacts at a time, and read them again when they are
+            // sent.
             if parts.len() == 1 || summary.artifacts <= MAX_KEPT {
                 kept.insert(read.environment, read);
             }
@@ -264,10 +270,10 @@ impl SnapshotView {
     }
 }
 
-/// More artifacts of several members are not kept until they are sent.
+/// The most artifacts of several members that are held until they are sent.
 const MAX_KEPT: usize = 8192;
 
-/// The artifacts of a part of a snapshot, which may be at hand.
+/// Streams the artifacts of a part of a snapshot, which may have been read already.
 async fn part_artifacts(
     (part, logical): (Part, Option<Id>),
     kept: Option<PartRead>,
@@ -280,7 +286,7 @@ async fn part_artifacts(
     Ok(read.artifacts(owned))
 }
 
-/// A part of a snapshot, as it was read.
+/// A part of a snapshot, after reading.
 struct PartRead {
     environment: Id,
     placed: Vec<SnapshotEntry>,
@@ -288,7 +294,7 @@ struct PartRead {
 }
 
 impl PartRead {
-    /// Reads it as a part of a snapshot of the environment itself, or of a `logical` one.
+    /// Reads the part for a snapshot of the environment itself, or of a `logical` one.
     async fn of(
         Part { environment, index, shown }: Part,
         logical: Option<Id>,
@@ -309,7 +315,7 @@ impl PartRead {
             (snapshot.requires_provenance, snapshot.skipped_elements);
         let applied = AppliedVersions::read(snapshot, logical, cx).await?;
         let evaluated_before = |placed: &SnapshotEntry| placed.instance.judged_by != applied.digest;
-        // What exited with this snapshot was evaluated by the policies of the one before.
+        // Artifacts that exited with this snapshot were evaluated against the policies of the previous one.
         let applied_before = if placed.iter().any(evaluated_before) {
             let before = cx.store().snapshot(org, environment, index.saturating_sub(1)).await?;
             match before {
@@ -324,7 +330,7 @@ impl PartRead {
             let by = [&applied, &applied_before].into_iter().find(judged_by);
             let mut demanded = by.into_iter().flat_map(AppliedVersions::demanded);
             if demanded.any(|place| placed.instance.violates.binary_search(&place).is_ok()) {
-                // It may run in the member, perhaps, and does not comply with the logical environment's own policies.
+                // It may be allowed in the member, but it violates the logical environment's own policies.
                 placed.instance.compliant = Some(false);
             }
         }
@@ -338,7 +344,7 @@ impl PartRead {
         })
     }
 
-    /// Its artifacts as the snapshot shows them, one after the other.
+    /// Streams its artifacts in the form of the snapshot.
     fn artifacts(self, owned: OwnedContext) -> BoxStream<'static, Result<SnapshotArtifact>> {
         let (environment, shown) = (self.environment, Arc::new(self.shown));
         let parts = traced_in_parts(self.placed, |_| environment, owned.clone());
@@ -354,10 +360,10 @@ impl PartRead {
     }
 }
 
-/// Why an artifact may not run that was reported in no flow, where the environment requires provenance.
+/// The reason for an artifact without provenance in an environment that requires it.
 const NO_PROVENANCE: &str = "the environment requires provenance, and the artifact was reported in no flow";
 
-/// What is told of all artifacts of a snapshot before they are.
+/// The data about all artifacts of a snapshot that precede the artifacts in the response.
 #[derive(Default)]
 struct Summary {
     artifacts: usize,
@@ -367,7 +373,7 @@ struct Summary {
     denied: Vec<Denied>,
 }
 
-/// How many versions of policies a snapshot of a logical environment names at most.
+/// The most policy versions that a snapshot of a logical environment lists.
 const POLICIES: usize = 1000;
 
 impl Summary {
@@ -382,7 +388,7 @@ impl Summary {
                 None => unknown,
             } += 1;
         }
-        // The place that each policy of this part has among all.
+        // The index of each policy of this part among all policies.
         let mut places = BTreeMap::new();
         if shown.shown != Shown::Left {
             self.skipped_elements = self.skipped_elements.saturating_add(shown.skipped_elements);
@@ -434,12 +440,12 @@ impl Summary {
     }
 }
 
-/// Entries of the allowlist, by ledger index.
+/// Allowlist entries, by ledger index.
 type Allowances = BTreeMap<u64, AllowListing>;
 
-/// The entries at these ledger indexes, as they were recorded, without those that cannot be read.
+/// Returns the recorded entries at these ledger indexes. Unreadable ones are left out.
 async fn allowances(entries: BTreeSet<u64>, cx: &Context<'_>) -> Result<Allowances> {
-    // Newest first, as they are returned.
+    // Newest first, the order in which the store returns them.
     let entries = Vec::from_iter(entries.into_iter().rev());
     if entries.is_empty() {
         return Ok(Allowances::new());
@@ -448,7 +454,7 @@ async fn allowances(entries: BTreeSet<u64>, cx: &Context<'_>) -> Result<Allowanc
     if found.len() == entries.len() {
         return Ok(entries.into_iter().zip(found.into_iter().map(AllowListing::from)).collect());
     }
-    // They are returned without their indexes, so that the readable ones are found one by one.
+    // The store returns them without indexes, so find the readable ones individually.
     let mut readable = Allowances::new();
     for entry in entries {
         let found = cx.store().allowances(cx.org()?, &[entry]).await?.pop();
@@ -457,7 +463,7 @@ async fn allowances(entries: BTreeSet<u64>, cx: &Context<'_>) -> Result<Allowanc
     Ok(readable)
 }
 
-/// These artifacts as the snapshot shows them, one after the other.
+/// Streams these artifacts in the form of the snapshot.
 fn artifacts(
     part: Vec<Traced<SnapshotEntry>>,
     sources: Arc<(Sources, Allowances)>,
@@ -475,38 +481,38 @@ fn artifacts(
 }
 
 impl SnapshotEntry {
-    /// In the snapshot that it is placed in.
+    /// Returns the number of instances that run in the snapshot.
     fn running_instances(&self) -> usize {
         if self.exited { 0 } else { self.instance.created.len() }
     }
 }
 
-/// The fingerprint as answers show it.
+/// Returns the fingerprint for a response; empty without one.
 pub(crate) fn fingerprint(instance: &RunningArtifact) -> String {
     instance.fingerprint.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
-/// What the artifacts of a part of a snapshot are shown by.
+/// The data needed to show the artifacts of a part of a snapshot.
 struct ShownBy {
-    /// The environment's own snapshot.
+    /// The number of the environment's own snapshot.
     index: u64,
-    /// Whether the environment required provenance then.
+    /// Whether the environment required provenance at that time.
     requires_provenance: bool,
-    /// How many elements of the report were skipped.
+    /// The number of skipped elements in the report.
     skipped_elements: u64,
     shown: Shown,
     applied: AppliedVersions,
-    /// Those of the snapshot before, where something was evaluated by these.
+    /// The policies of the previous snapshot, if some artifact was evaluated against them.
     applied_before: AppliedVersions,
 }
 
 impl ShownBy {
-    /// What this instance was evaluated by.
+    /// Returns the policies that this instance was evaluated against.
     fn applied(&self, instance: &RunningArtifact) -> Option<&AppliedVersions> {
         [&self.applied, &self.applied_before].into_iter().find(|applied| applied.digest == instance.judged_by)
     }
 
-    /// How many evaluations showing this instance takes.
+    /// Returns the number of evaluations that are needed to show this instance.
     fn evaluations(&self, instance: &RunningArtifact) -> usize {
         let applied = self.applied(instance).into_iter().flat_map(|applied| &applied.policies);
         let rules = applied.map(|version| version.policy.as_ref().map_or(0, |policy| policy.rules()));
@@ -557,7 +563,8 @@ impl ShownBy {
         }
     }
 
-    /// Why an artifact may not run. Without policies its flows decide, where the environment requires provenance.
+    /// Returns the reasons why an artifact is not allowed. If the environment requires provenance and has no
+    /// policies, its flows decide.
     fn reasons(
         &self,
         instance: &RunningArtifact,
@@ -569,7 +576,7 @@ impl ShownBy {
             || decisions.iter().any(|one| !one.status.is_compliant());
         let lacks_provenance = instance.provenance.is_empty() && (self.requires_provenance || !has_policies);
         let because = match &instance.not_evaluated {
-            // The policies say so, if there are some. Whether it has provenance is not known.
+            // Policies, if there are any, give the reason themselves. Whether it has provenance is unknown.
             Some(why) => Some(why.clone()).filter(|_| !has_policies),
             None => lacks_provenance.then(|| NO_PROVENANCE.to_owned()),
         };
@@ -600,7 +607,8 @@ impl ShownBy {
     }
 }
 
-/// What is said of an instance in snapshot `index`; its own annotation tells of the snapshot that it began with.
+/// Returns the annotation of an instance in snapshot `index`. Its recorded annotation applies only to the
+/// snapshot in which it began.
 pub(crate) fn annotation(instance: &RunningArtifact, exited: bool, index: u64) -> Annotation {
     let count = instance.created.len() as u64;
     if exited {

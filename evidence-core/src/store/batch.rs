@@ -1,13 +1,13 @@
-//! Queries about many things at once: what is asked about, each once, and the answers in that order.
+//! Helpers for queries about many items: deduplicate the items, and sort the results in their order.
 
 use std::collections::BTreeMap;
 
 use crate::id::Id;
 
-/// So many flows or environments are read at once: each may have long texts and lists.
+/// The number of flows or environments that are read at once. Each may have long texts and lists.
 pub(crate) const LONG_RECORDS: usize = 32;
 
-/// Each of these once, in ascending order: what a store is asked about.
+/// Returns the items in ascending order, each once, for a query.
 pub fn distinct<T: Ord>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut items = Vec::from_iter(items);
     items.sort_unstable();
@@ -15,7 +15,7 @@ pub fn distinct<T: Ord>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     items
 }
 
-/// Puts what a store answered, in any order, into the order of the ids that it was asked about.
+/// Sorts the results of a query in the order of the ids in the query.
 pub(crate) fn sort_by_ids<T>(records: &mut [T], ids: &[Id], id: impl Fn(&T) -> Id) {
     let place: BTreeMap<Id, usize> = ids.iter().copied().zip(0..).collect();
     records.sort_by_cached_key(|record| place.get(&id(record)).copied());

@@ -1,9 +1,9 @@
-//! Entries of a ledger as a store answers them, and records with the revision that is their newest entry's index.
+//! Ledger entries as stores return them, and records with their revision: the index of their newest entry.
 
 use crate::ledger::Hash;
 use crate::time::Timestamp;
 
-/// A record and the ledger index of the fact that last changed it, for [`crate::Guard::Revision`].
+/// A record, with the ledger index of the fact that last changed it, for [`crate::Guard::Revision`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Current<T> {
     /// The ledger index of its newest fact.
@@ -12,7 +12,7 @@ pub struct Current<T> {
     pub record: T,
 }
 
-/// Where a fact stands in the ledger.
+/// The position of a fact in the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     /// Its index, from 0.
@@ -21,16 +21,17 @@ pub struct Entry {
     pub leaf_hash: Hash,
 }
 
-/// What the ledger's tree has of an entry, and what tells whether its payload is worth reading.
+/// The data about an entry in the ledger's tree, with the kind and the size of its payload. These show
+/// whether the payload is worth reading.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaf {
     /// The entry's index, from 0.
     pub index: u64,
     /// The fact's kind.
     pub kind: String,
-    /// Bytes of the payload.
+    /// The size of the payload, in bytes.
     pub bytes: u64,
-    /// The leaf hash as stored.
+    /// The stored leaf hash.
     pub leaf_hash: Hash,
 }
 
@@ -41,17 +42,17 @@ pub struct StoredEntry {
     pub index: u64,
     /// The fact's kind.
     pub kind: String,
-    /// When it was recorded, by the clock of the server that did so.
+    /// When it was recorded, by the clock of the server that recorded it.
     pub at: Timestamp,
-    /// The time that windows and order go by: `at`, or, where the clock was ahead, the time at which that was corrected
-    /// ([`Fact::ClockCorrected`](crate::Fact::ClockCorrected)). It never goes back in a ledger.
+    /// The time for time ranges and ordering: `at` or, if the clock was ahead, the time of the correction
+    /// ([`Fact::ClockCorrected`](crate::Fact::ClockCorrected)). It never decreases in a ledger.
     pub effective_at: Timestamp,
-    /// Who did it, as `user:<name>`, `service-account:<name>` or `operator:<name>`.
+    /// The actor: `user:<name>`, `service-account:<name>` or `operator:<name>`.
     pub actor: String,
     /// The SHA-256 of the payload.
     pub payload_sha256: Hash,
-    /// The leaf hash as stored.
+    /// The stored leaf hash.
     pub leaf_hash: Hash,
-    /// The fact's JSON.
+    /// The fact as JSON.
     pub payload: String,
 }

@@ -1,26 +1,27 @@
-//! Why a store does not answer.
+//! The errors of stores.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::time::Timestamp;
 
-/// The result of asking a store.
+/// The result of a store operation.
 pub type StoreResult<T> = Result<T, StoreError>;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a store did not answer.
+/// The reason why a store operation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// A guard no longer holds, or a name is taken: read and decide again.
+    /// A guard no longer holds, or a name is already in use. Read again and repeat the decision.
     #[error("the state changed meanwhile")]
     Conflict,
-    /// The store cannot be reached, is saturated, full or read-only: try again later.
+    /// The store cannot be reached, is saturated, full or read-only. Try again later.
     #[error("the store is not available: {0}")]
     Unavailable(#[source] Source),
-    /// The store became unavailable during a write, and nobody knows whether it wrote. Only what changes something fails so.
+    /// The store became unavailable during a write, and it is unknown whether it wrote. Only writes fail in
+    /// this way.
     #[error("the store may or may not have written: {0}")]
     OutcomeUnknown(#[source] Source),
     /// The time of a write is ahead of the store's reference clock. Nothing was written.
@@ -29,10 +30,10 @@ pub enum StoreError {
     /// A stored record cannot be read.
     #[error("a stored record is damaged: {what}")]
     Corrupt {
-        /// Which record, and what is wrong with it.
+        /// The record, and the problem with it.
         what: String,
     },
-    /// Anything else; a defect.
+    /// Any other failure; a defect.
     #[error("the store failed: {0}")]
     Failed(#[source] Source),
 }
@@ -40,38 +41,38 @@ pub enum StoreError {
 /// A time that is too far ahead of a reference clock to be recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockAhead {
-    /// By how much it is ahead.
+    /// The difference.
     pub by: Duration,
-    /// Of which clock.
+    /// The reference clock.
     pub of: ReferenceClock,
 }
 
-/// The clock that a store compares the times of writes with.
+/// The clock with which a store compares the times of writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReferenceClock {
-    /// The clock of the database server, which all servers share.
+    /// The clock of the database server, shared by all servers.
     Database,
-    /// The time at which the store was opened, and the time that a monotonic clock has counted since then.
+    /// The time when the store was opened, plus the elapsed time of a monotonic clock.
     Monotonic,
 }
 
-/// How far ahead of the database's clock a server's clock may be.
+/// The maximum lead of a server's clock over the database's clock.
 pub const MAX_CLOCK_LEAD: Duration = Duration::from_secs(5 * 60);
 
-/// Whether a time that was recorded is so far ahead of the present that a clock was wrong.
+/// Returns whether a recorded time is so far in the future that a clock must have been wrong.
 pub(crate) fn is_future(at: Timestamp, now: Timestamp) -> bool {
     at.later_than(now).is_some_and(|by| by > MAX_CLOCK_LEAD)
 }
 
-/// How far ahead a clock may jump while the store is open.
+/// The maximum forward jump of a clock while the store is open.
 pub const MAX_CLOCK_JUMP: Duration = Duration::from_secs(60 * 60);
 
 impl ReferenceClock {
     /// Checks a time against the time of this clock.
     ///
     /// # Errors
-    /// [`StoreError::ClockAhead`] where it is more than [`MAX_CLOCK_LEAD`] ahead of a database's clock, or more than
-    /// [`MAX_CLOCK_JUMP`] ahead of a monotonic one.
+    /// [`StoreError::ClockAhead`] if it is more than [`MAX_CLOCK_LEAD`] ahead of a database's clock, or more
+    /// than [`MAX_CLOCK_JUMP`] ahead of a monotonic one.
     pub fn check(self, at: Timestamp, reference: Timestamp) -> StoreResult<()> {
         let most = match self {
             Self::Database => MAX_CLOCK_LEAD,
@@ -101,7 +102,7 @@ impl fmt::Display for ClockAhead {
     }
 }
 
-/// A duration in the largest unit of which it has two.
+/// A duration, displayed in the largest unit of which it has at least two.
 pub(crate) struct Rounded(pub(crate) Duration);
 
 impl fmt::Display for Rounded {
@@ -115,18 +116,19 @@ impl fmt::Display for Rounded {
 }
 
 impl StoreError {
-    /// A record that cannot be read.
+    /// Returns the error for a record that cannot be read.
     pub fn corrupt(what: impl std::fmt::Display) -> Self {
         Self::Corrupt { what: what.to_string() }
     }
 }
 
-/// What can be read of a list's records, each of which comes with the ledger index of its fact; of organizations and users,
-/// which are listed in the whole store, with the name. One that is damaged is left out, so that it hides no other, and is
-/// named in the log. Whoever rests a decision on what a list has checks that it is all there.
+/// Returns the readable records of a list. Each record comes with the ledger index of its fact; organizations
+/// and users, which are listed for the whole store, come with their names. A damaged record is left out, so
+/// that it does not hide others, and is logged. Callers whose decisions depend on the list must check that it
+/// is complete.
 ///
 /// # Errors
-/// What an item has failed with, where it is not [`StoreError::Corrupt`].
+/// The first error of an item other than [`StoreError::Corrupt`].
 pub fn skip_corrupt<I: std::fmt::Display, T>(
     org: impl std::fmt::Display,
     records: impl IntoIterator<Item = (I, StoreResult<T>)>,
@@ -135,10 +137,10 @@ pub fn skip_corrupt<I: std::fmt::Display, T>(
     records.into_iter().filter_map(whole).collect()
 }
 
-/// The record, or nothing where it is damaged, which is named in the log.
+/// Returns the record, or `None` if it is damaged. Logs the damage.
 ///
 /// # Errors
-/// What it has failed with, where that is not [`StoreError::Corrupt`].
+/// The error of the item, unless it is [`StoreError::Corrupt`].
 pub(crate) fn unless_corrupt<T>(
     org: impl std::fmt::Display,
     index: impl std::fmt::Display,

@@ -1,67 +1,81 @@
-//! The store contract. A store answers typed queries and changes in exactly one way: [`Recorder::record`].
+//! The store contract. A store answers typed queries, and has exactly one way to change anything:
+//! [`Recorder::record`].
 //!
-//! What a store promises, checked by the conformance suite but for the three that [`crate::conformance`] names:
+//! The conformance suite checks these guarantees of a store, except for three that [`crate::conformance`]
+//! names:
 //!
-//! - A call to `record` is one transaction: every fact, its ledger leaf and its rows, or nothing. On `Err` nothing changed.
-//! - When it answers, the write is durable. A dropped future leaves all of it or none.
-//! - Guards are checked against the store and against the earlier writes of the same group. A failed one is
-//!   [`StoreError::Conflict`]; so is a fact that would create a name which exists.
-//! - Each organization has one ledger without fork or gap: leaf, interior nodes and head change in the same transaction.
-//! - What does not exist is `None`, or absent from a list. Unknown ids are passed over.
-//! - Names compare and sort by bytes; searches that ignore case fold ASCII only; `%` and `_` are ordinary characters.
-//! - Every list has a total order, named at its method. A page past the end is empty, with the right total.
-//! - Time and ids come from the caller. A store reads no clock and draws no randomness.
-//! - Queries and facts of one organization never show or touch another's.
-//! - A stored record that cannot be read is [`StoreError::Corrupt`] where it is asked for alone; a list leaves it out and
-//!   names it in the log ([`skip_corrupt`]), so that it hides no other. [`artifacts`](ArtifactStore::artifacts) and
-//!   [`instances`](SnapshotStore::instances) are no such lists: decisions rest on all that they answer.
-//! - A query takes a bounded number of statements, whatever the size of its answer.
+//! - A call to `record` is one transaction: every fact, its ledger leaf and its rows, or nothing. On `Err`,
+//!   nothing changed.
+//! - When it returns, the write is durable. A dropped future leaves all of it or none.
+//! - Guards are checked against the store and against the earlier writes of the same group. If one fails, the
+//!   result is [`StoreError::Conflict`]. The same applies to a fact that would create an existing name.
+//! - Each organization has one ledger without fork or gap. Leaf, interior nodes and head change in the same
+//!   transaction.
+//! - A missing record is `None`, or absent from a list. Unknown ids are skipped.
+//! - Names compare and sort by bytes. Case-insensitive searches fold ASCII only. `%` and `_` are ordinary
+//!   characters.
+//! - Every list has a total order, documented at its method. A page past the end is empty, with the correct
+//!   total.
+//! - Time and ids come from the caller. A store reads no clock and generates no random numbers.
+//! - Queries and facts of one organization never show or affect data of another.
+//! - A stored record that cannot be read is [`StoreError::Corrupt`] in a query for that record. A list leaves
+//!   it out and logs it ([`skip_corrupt`]), so that it does not hide others. The lists
+//!   [`artifacts`](ArtifactStore::artifacts) and [`instances`](SnapshotStore::instances) are exceptions,
+//!   because decisions depend on all their items.
+//! - A query uses a bounded number of statements, whatever the size of its result.
 //!
 //! # Writing a store
 //!
-//! [`MemoryStore`](crate::memory::MemoryStore) is this contract, executable, in the obvious way; the SQLite store is it
-//! in SQL. In this order each step has checks that pass when it is done (`cargo test --test conformance -- <part>`, see
-//! [`crate::conformance`]), and everything that is not written yet may answer [`StoreError::Failed`]:
+//! [`MemoryStore`](crate::memory::MemoryStore) is a straightforward executable form of this contract; the
+//! SQLite store implements it in SQL. Follow the steps in this order. Each has checks that pass when it is
+//! complete (`cargo test --test conformance -- <part>`, see [`crate::conformance`]). Methods that are not
+//! implemented yet may return [`StoreError::Failed`].
 //!
-//! 1. [`LedgerStore`] and a [`Recorder`] that keeps entries alone (`ledger`): an organization has a head, a
-//!    [`Frontier`]; each fact becomes an [`EncodedFact`](crate::fact::EncodedFact), its leaf hash is appended, and what
-//!    [`Frontier::append`] answers are the nodes to keep. Entries, nodes and head change in one transaction.
-//! 2. Names and guards (`recording`, with [`FlowStore`] and [`TrailStore`] as far as these checks ask), then writes that
-//!    meet on several threads (`races`).
+//! 1. [`LedgerStore`], and a [`Recorder`] that stores only entries (`ledger`). An organization has a head, a
+//!    [`Frontier`]. Each fact becomes an [`EncodedFact`](crate::fact::EncodedFact) and its leaf hash is
+//!    appended. Store the nodes that [`Frontier::append`] returns. Entries, nodes and head change in one
+//!    transaction.
+//! 2. Names and guards (`recording`, with the parts of [`FlowStore`] and [`TrailStore`] that these checks
+//!    use). Then concurrent writes on several threads (`races`).
 //! 3. The rows of the other facts, and the queries about them: `orgs`, `service_accounts`, `flows`, `trails`,
-//!    `artifacts`, `builds`, `attestations`, `repos`, `environments`, `snapshots`, `policies`, `actions`, `allowlists`, `attestation_types`,
-//!    `controls`, `texts`.
-//! 4. [`Blobs`] (`blobs`), [`PendingStore`] (`pending`), [`FeedStore`] (`feed`), and [`Transfer`](crate::transfer::Transfer)
-//!    if it is to be copied (`transfer`).
+//!    `artifacts`, `builds`, `attestations`, `repos`, `environments`, `snapshots`, `policies`, `actions`,
+//!    `allowlists`, `attestation_types`, `controls`, `texts`.
+//! 4. [`Blobs`] (`blobs`), [`PendingStore`] (`pending`), [`FeedStore`] (`feed`), and
+//!    [`Transfer`](crate::transfer::Transfer) if stores can be copied (`transfer`).
 //!
-//! ## What recording has to do
+//! ## Recording
 //!
-//! For each write in the order of arrival, in a transaction that excludes other writes to the same organization:
+//! Handle writes in the order of arrival, each in a transaction that excludes other writes to the same
+//! organization:
 //!
-//! - [`Write::begins_ledger`] says that the organization begins with this write: there must be none with its id yet.
-//!   Without it there must be one; a write to an organization that does not exist is [`StoreError::Failed`].
-//! - Every [`Guard`](crate::Guard) holds, and no name that a fact claims ([`Fact::name_effects`](crate::Fact)) is
-//!   claimed by another record. Names of organizations and users are looked for in the whole store, everything else in
-//!   the write's organization. [`Directory`](crate::directory::Directory) decides this from what was looked up. The hash
-//!   of a key, from [`Write::secrets`], must be new, too. If anything of this does not hold, it is
-//!   [`StoreError::Conflict`] and nothing is written.
-//! - Each fact gets the next index. Where it has a [`subject`](crate::Fact::subject), that index is the record's revision
-//!   from then on ([`Current::revision`]): later facts about a record replace it, and say in `record` how it is.
-//! - Its entry has the time of the write, or that of the entry before where that is later: time never goes back, but for a
-//!   fact that says so ([`Fact::turns_time_back`](crate::Fact::turns_time_back)): its entry has exactly the time of the
-//!   write, and no entry before counts as recorded later ([`StoredEntry::effective_at`]).
-//! - It enters the rows by which the queries find it: those that the core derives from it
-//!   ([`Fact::index_rows`](crate::Fact::index_rows)), so that a store knows no fact. A body need not be stored twice: the
-//!   entry's payload holds it, and a row that points there by index is enough.
+//! - If [`Write::begins_ledger`] is set, the organization begins with this write: its id must not exist yet.
+//!   Otherwise it must exist; a write to a missing organization is [`StoreError::Failed`].
+//! - Every [`Guard`](crate::Guard) holds, and no other record claims a name that a fact claims
+//!   ([`Fact::name_effects`](crate::Fact)). Names of organizations and users are unique in the whole store,
+//!   all others in the write's organization. The type [`Directory`](crate::directory::Directory) makes this
+//!   decision from the results of the look-ups. The hash of a key, from [`Write::secrets`], must be new too.
+//!   If any of these conditions fails, the result is [`StoreError::Conflict`] and nothing is written.
+//! - Each fact gets the next index. If it has a [`subject`](crate::Fact::subject), that index becomes the
+//!   record's revision ([`Current::revision`]). Later facts about a record replace it; their `record` field
+//!   has the new state.
+//! - Its entry has the time of the write, or the time of the previous entry if that is later, so time never
+//!   decreases. The exception is a fact with [`Fact::turns_time_back`](crate::Fact::turns_time_back): its
+//!   entry has exactly the time of the write. No earlier entry then counts as recorded later
+//!   ([`StoredEntry::effective_at`]).
+//! - It updates the rows by which queries find it. The core derives them from the fact
+//!   ([`Fact::index_rows`](crate::Fact::index_rows)), so a store need not know any fact. A body need not be
+//!   stored twice: the entry's payload contains it, and a row can refer to it by index.
 //!
-//! ## What the rows have to answer
+//! ## Queries
 //!
-//! Each method of the `…Store` traits says by what it finds records, in which order it answers them, and how many: one,
-//! all, a page and the total, or one for each thing that was asked for. Where the id of an organization is the first
-//! argument, the query is about that organization alone; of one that does not exist nothing is found.
+//! Each method of the `…Store` traits documents how it finds records, their order, and how many it returns:
+//! one, all, a page with the total, or one for each requested item. If the first argument is the id of an
+//! organization, the query covers only that organization. For an organization that does not exist, it finds
+//! nothing.
 //!
-//! A snapshot's fact tells changes, not states: what runs in snapshot `n` is what changed last at or before it and has
-//! not exited. The stores keep an interval for each run of an artifact, from a snapshot until before another.
+//! A snapshot's fact contains changes, not states. The artifacts of snapshot `n` are those that changed last
+//! at or before it and have not exited. The stores hold an interval for each run of an artifact, from a
+//! snapshot until before another.
 
 pub(crate) mod batch;
 pub(crate) mod entry;
@@ -102,55 +116,57 @@ pub use error::{
     ClockAhead, MAX_CLOCK_JUMP, MAX_CLOCK_LEAD, ReferenceClock, StoreError, StoreResult, skip_corrupt,
 };
 
-/// A page of a ledger ends once its payloads have so many bytes. It always has an entry, however long.
+/// A page of a ledger ends when its payloads have this many bytes. It always has at least one entry, whatever
+/// its size.
 pub const LEDGER_PAGE: u64 = 4 << 20;
 
-/// The one way to change anything.
+/// The only way to change anything.
 #[async_trait]
 pub trait Recorder: Send + Sync {
-    /// Records every fact of `write`, or none; answers their ledger entries once they are durable.
+    /// Records every fact of `write`, or none. Returns their ledger entries once they are durable.
     async fn record(&self, write: Write) -> StoreResult<Vec<Entry>>;
 }
 
 /// Queries about the ledger.
 #[async_trait]
 pub trait LedgerStore: Send + Sync {
-    /// The head of an organization's ledger, one; `None` when there is no such organization.
+    /// Returns the head of an organization's ledger; `None` if there is no such organization.
     async fn ledger_head(&self, org: Id) -> StoreResult<Option<Frontier>>;
-    /// How many entries the ledgers of these organizations have, one an organization, in any order; unknown organizations are
-    /// passed over.
+    /// Returns the numbers of entries in the ledgers of these organizations, one per organization, in any
+    /// order. Unknown organizations are skipped.
     async fn ledger_sizes(&self, orgs: &[Id]) -> StoreResult<Vec<(Id, u64)>>;
-    /// The entries from index `first` on, ordered by index: at most `limit`, and none that [`LEDGER_PAGE`] bytes of others
-    /// come before.
+    /// Returns the entries from index `first` on, sorted by index: at most `limit`, and none after
+    /// [`LEDGER_PAGE`] bytes of others.
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>>;
-    /// The leaves from index `first` on, ordered by index: at most `limit`. No payload is read for them.
+    /// Returns the leaves from index `first` on, sorted by index: at most `limit`. Reads no payloads.
     async fn ledger_leaves(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<Leaf>>;
-    /// The entries at these indexes, one an index, in any order; unknown indexes are passed over.
+    /// Returns the entries at these indexes, one per index, in any order. Unknown indexes are skipped.
     async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>>;
-    /// The effective times of the entries at these indexes ([`StoredEntry::effective_at`]), one an index, in any order;
-    /// unknown indexes are passed over.
+    /// Returns the effective times of the entries at these indexes ([`StoredEntry::effective_at`]), one per
+    /// index, in any order. Unknown indexes are skipped.
     async fn ledger_times(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<(u64, Timestamp)>>;
-    /// How many entries were recorded at or before this time, by their effective times; 0 where there is no such
-    /// organization.
+    /// Returns the number of entries recorded at or before this time, by their effective times; 0 if there is
+    /// no such organization.
     async fn ledger_size_at(&self, org: Id, at: Timestamp) -> StoreResult<u64>;
-    /// The leaf hashes and stored nodes of `needs`, one each, as far as they exist.
+    /// Returns the existing ones of the leaf hashes and stored nodes in `needs`, each once.
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<LedgerHashes>;
 }
 
 /// Queries about the store as a whole.
 #[async_trait]
 pub trait Health: Send + Sync {
-    /// Answers once the store was read and written. What it writes is a row that every call overwrites: neither a ledger nor
-    /// the store grows.
+    /// Returns once the store has been read and written. The write overwrites the same row in every call, so
+    /// neither a ledger nor the store grows.
     async fn ready(&self) -> StoreResult<()>;
     /// Refuses a time that is too far ahead of the store's reference clock ([`ReferenceClock`]) with
     /// [`StoreError::ClockAhead`], as recording does. A store without such a clock accepts every time.
     async fn check_clock(&self, now: Timestamp) -> StoreResult<()>;
-    /// The time of the newest entry: of the last entries of all ledgers, the latest time.
+    /// Returns the time of the newest entry: the latest time among the last entries of all ledgers.
     async fn newest_entry(&self) -> StoreResult<Option<Timestamp>>;
 }
 
-/// Everything the service needs of a store: the sum of the small traits, implemented by whatever implements them.
+/// Everything that the service needs from a store: the sum of the small traits. Implemented for every type
+/// that implements them.
 pub trait Store:
     Recorder
     + LedgerStore

@@ -1,4 +1,4 @@
-//! The job that removes what no record came to name.
+//! The job that deletes attachments that no record names.
 
 use std::time::Duration;
 
@@ -14,33 +14,33 @@ use crate::sweep::pending::{Attachments, NAMED_WITHIN, is_past};
 use crate::sweep::store::Pending;
 use crate::time::Timestamp;
 
-/// The shortest grace: an hour beyond the time in which a record may come to name a content, by which the clocks of
-/// servers may differ.
+/// The shortest grace period: the time in which a record may still name an attachment, plus an hour for
+/// differences between servers' clocks.
 pub const LEAST_GRACE: Duration = Duration::from_secs(60 * 60 + NAMED_WITHIN.as_secs());
 
-/// The grace by default.
+/// The default grace period.
 pub const GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long the job rests between two passes.
+/// The pause between two passes of the job.
 const REST: Duration = Duration::from_secs(10 * 60);
 
-/// How many notes are read at a time.
+/// The number of pending notes that are read at a time.
 const PAGE: u64 = 256;
 
-/// How long a place outside of the store may take to remove one content.
+/// The time limit for an external store to delete one attachment.
 const REMOVED_WITHIN: Duration = Duration::from_secs(60);
 
-/// After how long a removal is tried again whose outcome nobody knows.
+/// The delay before a removal with an unknown outcome is retried.
 const RETRIED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// After how many removals in a row that fail a pass goes on with the next organization: the place removes nothing of this
-/// one now.
+/// After this many consecutive failed removals, a pass continues with the next organization: the attachment
+/// store currently deletes nothing of this one.
 const FAILURES: usize = 16;
 
-/// After how many such organizations a pass ends.
+/// After this many such organizations, a pass ends.
 const GIVEN_UP: usize = 64;
 
-/// A grace that is too short.
+/// The grace period is too short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "attachments cannot be swept after {} seconds: a record may still come to name them for {} seconds",
@@ -49,39 +49,39 @@ const GIVEN_UP: usize = 64;
 )]
 pub struct GraceTooShort(pub Duration);
 
-/// The job that removes the contents of attachments that no record came to name.
+/// The job that deletes attachments that no record names.
 #[derive(Debug, Clone, Copy)]
 pub struct Sweep {
     grace: Duration,
 }
 
 impl Default for Sweep {
-    /// After [`GRACE`].
+    /// Uses the grace period [`GRACE`].
     fn default() -> Self {
         Self { grace: GRACE }
     }
 }
 
 impl Sweep {
-    /// Removes what no record has named for `grace` since it was kept.
+    /// Deletes attachments that no record has named within `grace` after they were stored.
     ///
     /// # Errors
-    /// [`GraceTooShort`] when that is less than [`LEAST_GRACE`].
+    /// [`GraceTooShort`] if the period is shorter than [`LEAST_GRACE`].
     pub fn after(grace: Duration) -> std::result::Result<Self, GraceTooShort> {
         if grace < LEAST_GRACE { Err(GraceTooShort(grace)) } else { Ok(Self { grace }) }
     }
 
-    /// Looks through all notes once, and answers how many of them are gone by it: what the job does, for hosts that have a
-    /// scheduler of their own.
+    /// Processes all pending notes once, and returns how many of them it removed. The job does this; hosts
+    /// with their own scheduler can call it directly.
     ///
     /// # Errors
-    /// [`crate::Error::Store`] when the store or the place of the attachments fails: the first error, after everything else
-    /// was tried, but for organizations of which the place removes nothing. What the place refuses to remove is tried again
-    /// after another grace, and what it does not answer to a day later.
+    /// [`crate::Error::Store`] if the store or the attachment store fails. Returns the first error after
+    /// trying everything else, except organizations whose removals all fail. A refused removal is retried
+    /// after another grace period; a removal without an answer, a day later.
     pub async fn pass(&self, evidence: &Evidence) -> Result<u64> {
         let (store, mut last, mut gone) = (evidence.store(), None, 0);
         let (mut failed, mut given_up) = (None, 0);
-        // Removals that failed one after the other, all of this organization.
+        // Consecutive failed removals, all of this organization.
         let mut in_a_row: (Option<Id>, usize) = (None, 0);
         loop {
             let page = store.pending(last.as_ref(), PAGE).await?;
@@ -100,7 +100,7 @@ impl Sweep {
                 let others = if in_a_row.0 == Some(pending.org) { in_a_row.1 } else { 0 };
                 in_a_row = (Some(pending.org), others + 1);
                 if in_a_row.1 < FAILURES {
-                    // One content that stays must not keep all others.
+                    // One failing removal must not block all others.
                     failed = Some(first);
                     continue;
                 }
@@ -123,13 +123,13 @@ impl Sweep {
     }
 }
 
-/// Where the notes of its organization end.
+/// Returns a position after all notes of its organization.
 fn behind_all_of_its_organization(pending: &Pending) -> Pending {
     let greatest = "f".repeat(64).parse();
     Pending { sha256: greatest.unwrap_or_else(|_| pending.sha256.clone()), ..pending.clone() }
 }
 
-/// Removes a content, unless a record names it: then the note alone.
+/// Deletes an attachment and its note. If a record names the attachment, deletes only the note.
 async fn remove(pending: &Pending, evidence: &Evidence) -> Result<bool> {
     let store = evidence.store();
     let Attachments::Outside(place) = evidence.attachments() else {
@@ -137,11 +137,11 @@ async fn remove(pending: &Pending, evidence: &Evidence) -> Result<bool> {
     };
     let begun = evidence.now();
     if !store.begin_removal(pending, begun).await? {
-        // Named, or no longer as it was, and then nothing happens.
+        // A record names it, or the note has changed. In the latter case nothing happens.
         return Ok(store.end_removal(pending).await?);
     }
     let late = || StoreError::Unavailable("the place of the attachments does not remove in time".into());
-    // Whoever was stopped in between finds it in another's hands.
+    // If this process pauses here for too long, another server may have taken over.
     let removing = Pending { removing_at: Some(begun), ..pending.clone() };
     if is_past(begun, REMOVED_WITHIN, evidence.now()) {
         store.abandon_removal(&removing, evidence.now()).await?;
@@ -153,7 +153,7 @@ async fn remove(pending: &Pending, evidence: &Evidence) -> Result<bool> {
             store.abandon_removal(&removing, evidence.now()).await?;
             Err(refused.into())
         }
-        // It may be removed at any time: nothing is to be kept there meanwhile.
+        // It may still be deleted at any time, so nothing may be stored there until then.
         Ok(Err(unknown)) => Err(unknown.into()),
         Err(_) => Err(late().into()),
     }

@@ -1,11 +1,12 @@
-//! Sweeping: attachments are kept before the record that names them, so that of one that is refused, or an upload that
-//! breaks off, content is left that nothing will ever name. A store therefore notes each content as *pending* before the
-//! first byte of it is kept, and forgets the note in the group that records what names it. What is pending for longer
-//! than a grace is removed; nothing else ever is, and no place of attachments is listed.
+//! Deletion of unreferenced attachments. An attachment is stored before the record that names it. If the
+//! record is refused or the upload is interrupted, content stays that nothing will ever name. A store
+//! therefore marks each attachment as *pending* before its first byte is stored. It removes this note in the
+//! write that records a reference. The sweep deletes attachments that are pending for longer than a grace
+//! period, and nothing else; it never lists the attachment store.
 //!
-//! A content is noted only where it was not there before. So what a record names has no note, even where the rows that
-//! say so are lost or being made again, and is not removed. Notes lie beside the ledgers, as leases do: they are not made
-//! again, not copied, and not checked.
+//! An attachment gets a note only if it did not exist before. An attachment that a record names thus has no
+//! note and is not deleted, even if the index rows that refer to it are lost or being rebuilt. Notes are
+//! stored beside the ledgers, like leases: they are not rebuilt, copied or verified.
 
 pub(crate) mod job;
 pub(crate) mod pending;

@@ -1,4 +1,4 @@
-//! Keeping a content, noted before, and how long a record may come to name it.
+//! Stores attachments after marking them as pending, and limits the time in which a record may name them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use crate::sweep::place::MarkedPlace;
 use crate::sweep::store::AttachmentState;
 use crate::time::Timestamp;
 
-/// How long after a content was noted a record may come to name it.
+/// The time after marking in which a record may name an attachment.
 pub(crate) const NAMED_WITHIN: Duration = Duration::from_secs(30 * 60);
 
-/// How often a note that changes meanwhile is looked at again.
+/// The number of attempts with a note that changes concurrently.
 const ATTEMPTS: u8 = 8;
 
-/// Where the contents of attachments are.
+/// The location of attachments.
 #[derive(Clone)]
 pub(crate) enum Attachments {
-    /// In the store itself.
+    /// The store itself.
     Inside(Arc<dyn Store>),
-    /// In a place outside of it.
+    /// An external store.
     Outside(Arc<MarkedPlace>),
 }
 
@@ -36,7 +36,7 @@ impl Attachments {
     }
 }
 
-/// Keeps a content that a record is about to name, noted before.
+/// Marks an attachment as pending, and stores it for a record that will name it.
 pub(crate) async fn keep(
     (store, blobs): (&dyn Store, &dyn Blobs),
     (org, sha256): (Id, &Fingerprint),
@@ -67,7 +67,7 @@ async fn note(
     Err(StoreError::Unavailable(format!("the content {sha256} is being removed").into()))
 }
 
-/// Whether what was noted at `noted` may still be named: later it may be gone.
+/// Refuses to name an attachment that was marked at `noted` too long ago: it may be deleted soon.
 pub(crate) fn may_be_named(noted: Timestamp, now: Timestamp) -> StoreResult<()> {
     if is_past(noted, NAMED_WITHIN, now) {
         return Err(StoreError::Unavailable("the attachments were kept too long ago to be recorded".into()));

@@ -1,6 +1,6 @@
-//! The place outside the store where the content of attachments is, checked by its marker around each write. An unmounted
-//! volume leaves an empty directory, in which a write would succeed and be lost; another directory may belong to another
-//! database, whose attachments a sweep would remove.
+//! The external store of attachments, verified by its marker around each write. An unmounted volume leaves an
+//! empty directory, in which a write would succeed and be lost. Another directory may belong to another
+//! database, whose attachments a sweep would delete.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,18 +15,18 @@ use crate::store::error::{StoreError, StoreResult};
 use crate::sweep::store::AttachmentPlace;
 use crate::time::{Clock, SystemClock};
 
-/// How many of the attachments that the store names are looked for in a place without a marker. Any of them may be lost.
+/// The number of known attachments that are looked up in a place without a marker. Any of them may be lost.
 const LOOKED_FOR: u64 = 16;
 
-/// The place of one store's attachments. The store notes the id that the place's marker must have.
+/// The external attachments of one store. The store records the id that the marker must have.
 pub struct MarkedPlace {
     store: Arc<dyn Store>,
     place: Arc<dyn OutsideBlobs>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
-    /// Whether the place is being filled: it may lack attachments that the store names.
+    /// Whether a copy is filling the place: it may lack attachments that the store names.
     is_being_filled: bool,
-    /// The noted id, once the marker was written or found.
+    /// The recorded id, once the marker was written or found.
     id: OnceLock<Id>,
 }
 
@@ -37,8 +37,8 @@ impl std::fmt::Debug for MarkedPlace {
 }
 
 impl MarkedPlace {
-    /// The place that the attachments of a store are copied to. [`OutsideBlobs::ready`] writes its marker, so that a server
-    /// never takes another place for it.
+    /// Returns the place to which the attachments of a store are copied. [`OutsideBlobs::ready`] writes its
+    /// marker, so that a server never mistakes another place for it.
     pub fn being_filled(store: Arc<dyn Store>, place: Arc<dyn OutsideBlobs>) -> Self {
         let filled = Self::new(store, place, Arc::new(SystemClock), Arc::new(SystemRandom));
         Self { is_being_filled: true, ..filled }
@@ -72,7 +72,7 @@ impl MarkedPlace {
             None => {
                 let id = Id::new(self.clock.now(), &*self.random);
                 self.store.put_attachment_place(AttachmentPlace { id, is_marked: false }).await?;
-                // Another server may have noted its own first.
+                // Another server may have recorded its own id first.
                 let noted = self.store.attachment_place().await?;
                 noted.ok_or_else(|| StoreError::corrupt("the place of the attachments is not noted"))?
             }
@@ -89,7 +89,8 @@ impl MarkedPlace {
         Ok(*self.id.get_or_init(|| noted.id))
     }
 
-    /// Whether the store names attachments of which this place has none, as after a copy whose volume is not mounted.
+    /// Returns whether the store names attachments but this place has none of them, as after a copy if the
+    /// volume is not mounted.
     async fn may_be_elsewhere(&self) -> StoreResult<bool> {
         if self.is_being_filled {
             return Ok(false);
@@ -113,7 +114,7 @@ const EMPTY: &str = "the place of the attachments has no marker, and none of the
 const FOREIGN: &str = "the place of the attachments has the marker of another database: name this database's own place, or \
                        remove the marker if the other database is not used any more";
 
-/// The refusal of a place, which says how an operator vouches for it.
+/// Returns the error for a refused place, with the way to confirm it.
 fn not_ours(why: &str, id: Id) -> StoreError {
     let text =
         format!("{why}. If it is the right place, write the file '{MARKER}' there, with the content {id}");
@@ -123,7 +124,8 @@ fn not_ours(why: &str, id: Id) -> StoreError {
 #[async_trait]
 impl Blobs for MarkedPlace {
     async fn put(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
-        // Before, so that no directory is created below a mount point; after, because the volume may go meanwhile.
+        // Before the write, so that no directory is created below a mount point; after it, because the volume
+        // may disappear meanwhile.
         self.check().await?;
         self.place.put(org, sha256, content).await?;
         self.check().await
@@ -141,7 +143,7 @@ impl Blobs for MarkedPlace {
 #[async_trait]
 impl OutsideBlobs for MarkedPlace {
     async fn remove(&self, org: Id, sha256: &Fingerprint) -> StoreResult<()> {
-        // What is not found in an empty mount point would count as removed.
+        // In an empty mount point, a missing attachment would count as deleted.
         self.check().await?;
         self.place.remove(org, sha256).await
     }

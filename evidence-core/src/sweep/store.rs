@@ -1,4 +1,4 @@
-//! What a store notes of contents that no record names yet.
+//! The notes of a store about attachments that no record names yet.
 
 use async_trait::async_trait;
 
@@ -7,33 +7,33 @@ use crate::name::Fingerprint;
 use crate::store::error::StoreResult;
 use crate::time::Timestamp;
 
-/// What a store knows of a content.
+/// The state of an attachment in a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttachmentState {
-    /// Nothing: it is new, or it is kept and the rows that name it are lost.
+    /// Unknown: it is new, or it exists but the rows that name it are lost.
     Unknown,
-    /// It is noted, and no record names it yet.
+    /// Pending: no record names it yet.
     Pending,
-    /// It is being removed.
+    /// It is being deleted.
     Removing,
     /// A record names it.
     Named,
 }
 
-/// The note of a content that no record names yet.
+/// The note about a pending attachment, which no record names yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pending {
     /// The organization.
     pub org: Id,
-    /// The content.
+    /// The digest of the attachment.
     pub sha256: Fingerprint,
-    /// When it was last about to be kept.
+    /// When it was last about to be stored.
     pub kept_at: Timestamp,
-    /// When its removal began, if it did.
+    /// When its deletion began, if it did.
     pub removing_at: Option<Timestamp>,
 }
 
-/// The place outside the store where the content of attachments is.
+/// The location of attachments outside the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttachmentPlace {
     /// The id in the marker of the place.
@@ -42,32 +42,33 @@ pub struct AttachmentPlace {
     pub is_marked: bool,
 }
 
-/// The notes of contents that no record names yet. Each call is one transaction.
+/// The notes about pending attachments. Each call is one transaction.
 #[async_trait]
 pub trait PendingStore: Send + Sync {
-    /// What is known of a content.
+    /// Returns the state of an attachment.
     async fn attachment_state(&self, org: Id, sha256: &Fingerprint) -> StoreResult<AttachmentState>;
-    /// Notes that a content is about to be kept, or that it is again, and answers whether it did, durably. It does not
-    /// where a record names the content, where it is being removed, and where there is no such organization. An earlier
-    /// time than the noted one changes nothing.
+    /// Marks an attachment that is about to be stored, or stored again, as pending. Returns whether it did,
+    /// durably. Does nothing if a record names the attachment, if it is being deleted, or if there is no such
+    /// organization. A time earlier than the recorded one changes nothing.
     async fn put_pending(&self, org: Id, sha256: &Fingerprint, at: Timestamp) -> StoreResult<bool>;
-    /// At most `limit` notes, beginning after one of them, in an order that is always the same. What cannot be read is
-    /// passed over: where there is none in the answer, none comes after.
+    /// Returns at most `limit` notes, starting after one of them, in a fixed order. Unreadable notes are
+    /// skipped. An empty result means that no more follow.
     async fn pending(&self, after: Option<&Pending>, limit: u64) -> StoreResult<Vec<Pending>>;
-    /// Notes that the removal of a content begins at this time, and answers whether it did: the note still has to be as it
-    /// is here, and no record may name the content. While tables are brought up to date it does nothing.
+    /// Records that the deletion of an attachment begins at this time. Returns whether it did: the note must
+    /// be unchanged, and no record may name the attachment. Does nothing while tables are being migrated.
     async fn begin_removal(&self, pending: &Pending, at: Timestamp) -> StoreResult<bool>;
-    /// Notes that the removal of a content has ended and the content may still be there, and answers whether it did: the note
-    /// still has to be as it is here, and is as if the content had been kept at this time. While tables are brought up to
-    /// date it does nothing.
+    /// Records that the deletion of an attachment ended and the attachment may still exist. Returns whether
+    /// it did: the note must be unchanged. The note then is as if the attachment had been stored at this
+    /// time. Does nothing while tables are being migrated.
     async fn abandon_removal(&self, pending: &Pending, at: Timestamp) -> StoreResult<bool>;
-    /// Forgets a note that is still as it is here, and removes the content from the store itself, unless a record names
-    /// it; answers whether the note is gone by this. While tables are brought up to date it does nothing.
+    /// Removes a note that is unchanged, and the attachment from the store itself, unless a record names it.
+    /// Returns whether this removed the note. Does nothing while tables are being migrated.
     async fn end_removal(&self, pending: &Pending) -> StoreResult<bool>;
-    /// Returns the place outside the store where the content of attachments is, if one was noted.
+    /// Returns the location of attachments outside the store, if one was recorded.
     async fn attachment_place(&self) -> StoreResult<Option<AttachmentPlace>>;
-    /// At most `limit` contents that records name, of any organizations and in any order.
+    /// Returns at most `limit` attachments that records name, of any organizations and in any order.
     async fn named_attachments(&self, limit: u64) -> StoreResult<Vec<(Id, Fingerprint)>>;
-    /// Notes the place, unless another one is noted, and returns whether it did. A place that is marked stays so.
+    /// Records the location, unless another one is recorded. Returns whether it did. A location that is
+    /// marked stays marked.
     async fn put_attachment_place(&self, place: AttachmentPlace) -> StoreResult<bool>;
 }

@@ -1,4 +1,4 @@
-//! Tags: labels on flows, environments, repos and controls, which lists are narrowed by.
+//! Tags: labels on flows, environments, repos and controls, by which lists are filtered.
 
 pub(crate) mod operations;
 pub(crate) mod record;

@@ -1,4 +1,4 @@
-//! Setting and removing tags, and listing those that there are.
+//! Operations that set, remove and list tags.
 
 use futures_util::{TryStreamExt, stream};
 use schemars::JsonSchema;
@@ -15,33 +15,35 @@ use crate::service::{Context, Draft};
 use crate::store::entry::Current;
 use crate::tags::record::{TagChoice, TaggedKind, Tags};
 
-/// Sets and removes tags of a flow, an environment, a repo or a control; the other tags stay. The same patch again
-/// changes nothing. A key that is both set and removed is 400, and so are more tags than the host permits (100 unless it
-/// says otherwise).
+/// Sets and removes tags of a flow, an environment, a repo or a control; the other tags stay. The same patch
+/// again changes nothing. A key that is both set and removed is 400. More tags than the host allows (100 by
+/// default) are 400.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PatchTags {
     /// The organization's name.
     pub org: OrgName,
-    /// What has the tags. The plural is understood, too, and `env`.
+    /// The kind of resource. Plurals and `env` are accepted too.
     pub resource_type: TaggedKind,
-    /// The name of a flow or environment; the identifier of a control; the id of a repo.
+    /// The name of a flow or environment, the identifier of a control, or the id of a repo.
     pub resource_id: Text<{ ControlIdentifier::MAX_LEN }>,
 }
 
-/// Which tags to set and which to remove.
+/// The tags to set and to remove.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "TagPatchInput")]
 pub struct TagPatch {
-    /// Tags to add, or to give another value.
+    /// Tags to add or to change.
     pub set_tags: Option<Dictionary<TagKey, TagValue>>,
-    /// Keys to remove; those that are not there do not matter.
+    /// Keys to remove. Keys that do not exist are ignored.
     pub remove_tags: Option<List<ShortText>>,
 }
 
 impl TagPatch {
+    /// Checks that no key is both set and removed.
+    ///
     /// # Errors
-    /// [`Error::Invalid`] when a key is both set and removed, since either order would be a guess.
+    /// [`Error::Invalid`] if a key is both set and removed, because the order would be a guess.
     fn check(&self) -> Result<()> {
         let set = self.set_tags.iter().flat_map(|tags| &tags.0);
         let removed: Vec<&str> = self.removed().collect();
@@ -92,7 +94,7 @@ impl Operation for PatchTags {
 }
 
 impl PatchTags {
-    /// What those who change the resource take turns at; nothing where no resource has such a name.
+    /// Returns the key that serializes changes to the resource; `None` if no resource can have this name.
     fn key(&self) -> Option<Key> {
         let name = &*self.resource_id;
         Some(match self.resource_type {
@@ -110,7 +112,7 @@ impl PatchTags {
         Ok(())
     }
 
-    /// What the patch changes, if anything.
+    /// Returns the write for the patch; `None` if it changes nothing.
     async fn draft(&self, patch: &TagPatch, cx: &Context<'_>) -> Result<Option<Draft>> {
         let (store, org, most) = (cx.store(), cx.org()?, cx.limits().tags);
         let missing = || self.missing(cx);
@@ -152,7 +154,10 @@ impl PatchTags {
     }
 }
 
-/// Whether the patch changed anything.
+/// Applies the patch. Returns whether it changed anything.
+///
+/// # Errors
+/// [`Error::Invalid`] if there would be more than `most` tags.
 fn retagged(tags: &mut Tags, patch: &TagPatch, most: usize) -> Result<bool> {
     let patched = patch.apply(tags);
     at_most(most, patched.len(), "set_tags")?;
@@ -161,11 +166,11 @@ fn retagged(tags: &mut Tags, patch: &TagPatch, most: usize) -> Result<bool> {
     Ok(changed)
 }
 
-/// So many tags are read at once.
+/// The number of tags that are read at once.
 const PAGE: u64 = 1_000;
 
-/// The tags that records of this kind have: each key with each of its values once, by key and value, read while they are
-/// sent.
+/// Lists the tags of records of this kind. Each key has each of its values once, sorted by key and value. The
+/// tags are read while the response is sent.
 pub(crate) async fn list_choices(kind: TaggedKind, cx: &Context<'_>) -> Result<JsonList<TagChoice>> {
     let owned = cx.to_owned_context();
     let page = move |after: Option<TagChoice>, is_last: bool| {

@@ -1,4 +1,4 @@
-//! Tags as they are recorded, and how lists are narrowed by them.
+//! The recorded form of tags, and filters by tags.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub enum TaggedKind {
 }
 
 impl TaggedKind {
-    /// The kind of the records.
+    /// Returns the kind of the records.
     pub const fn record_kind(self) -> RecordKind {
         match self {
             Self::Flow => RecordKind::Flow,
@@ -35,10 +35,10 @@ impl TaggedKind {
     }
 }
 
-/// Labels on a resource.
+/// The tags of a resource: key to value.
 pub type Tags = BTreeMap<String, String>;
 
-/// A tag that something has, for lists to be narrowed by.
+/// A tag of some resource, for use as a filter.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TagChoice {
@@ -49,23 +49,23 @@ pub struct TagChoice {
 }
 
 impl TagChoice {
-    /// This key with this value.
+    /// Returns a tag with this key and value.
     pub const fn new(key: String, value: String) -> Self {
         Self { key, value }
     }
 }
 
-/// A tag a list is narrowed by: `key`, or `key:value` split at the first colon.
+/// A filter by tag: `key`, or `key:value`, split at the first colon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TagFilter {
-    /// The key that must be there.
+    /// The key that must be present.
     pub key: String,
-    /// The value it must have, if one was given.
+    /// The required value, if given.
     pub value: Option<String>,
 }
 
 impl TagFilter {
-    /// Reads `key` or `key<separator>value`.
+    /// Parses `key` or `key<separator>value`.
     pub fn parse(text: &str, separator: char) -> Self {
         match text.split_once(separator) {
             Some((key, value)) => Self { key: key.to_owned(), value: Some(value.to_owned()) },
@@ -73,7 +73,7 @@ impl TagFilter {
         }
     }
 
-    /// Whether these tags satisfy the filter.
+    /// Returns whether these tags match the filter.
     pub fn matches(&self, tags: &Tags) -> bool {
         tags.get(&self.key).is_some_and(|found| self.value.as_ref().is_none_or(|wanted| wanted == found))
     }

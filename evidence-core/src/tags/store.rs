@@ -1,4 +1,4 @@
-//! What stores answer about tags.
+//! The queries about tags that a store answers.
 
 use async_trait::async_trait;
 
@@ -9,8 +9,9 @@ use crate::tags::record::{TagChoice, TaggedKind};
 /// Queries about tags.
 #[async_trait]
 pub trait TagStore: Send + Sync {
-    /// The tags of all records of this kind in the organization, archived or not: each key with each of its values once,
-    /// by key, then by value (bytes), the first `limit` of those that come after `after`.
+    /// Returns the tags of all records of this kind in the organization, archived or not. Each key has each
+    /// of its values once, sorted by key, then by value (bytes). Returns the first `limit` of those after
+    /// `after`.
     async fn tag_choices(
         &self,
         org: Id,

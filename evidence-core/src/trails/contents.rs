@@ -1,4 +1,4 @@
-//! What was reported to trails, cached for as long as nothing more is reported to them.
+//! A cache of trails with their reports. An entry is valid until something more is reported to its trail.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -17,37 +17,39 @@ use crate::service::Context;
 use crate::store::batch::{distinct, sort_by_ids};
 use crate::trails::store::{TrailContents, TrailVersion};
 
-/// About so many bytes of trails are cached. A trail that has as much as may be reported to it fits in half of it.
+/// The approximate memory budget of the trail cache, in bytes. A trail with the most reports allowed fits in
+/// half of it.
 const BUDGET: usize = 64 << 20;
 
-/// The names of so much content are read at once.
+/// The most content whose names are read in one query.
 const MOST_CONTENT: usize = 4096;
 
-/// What was reported to trails, by the organization and the trail.
+/// Trails with their reports, by organization and trail.
 pub(crate) type TrailCache = Cache<(Id, Id), ReportedTrail>;
 
-/// Nothing is cached yet.
+/// Returns an empty cache.
 pub(crate) const fn no_trails() -> TrailCache {
     Cache::new(BUDGET)
 }
 
-/// A trail with what was reported to it.
+/// A trail with its reports.
 #[derive(Debug)]
 pub(crate) struct ReportedTrail {
     pub(crate) contents: TrailContents,
     by_content: OnceLock<ByContent>,
     read_at: Instant,
-    /// About how many bytes of memory it takes, all of it made.
+    /// The approximate size in memory, in bytes, including what is derived lazily.
     pub(crate) bytes: usize,
 }
 
 impl ReportedTrail {
-    /// Whether it has all that this version has: revisions and reports only become more.
+    /// Returns whether it is at least as new as this version. Revisions and report counts only grow.
     fn covers(&self, version: &TrailVersion) -> bool {
         self.contents.revision >= version.revision && self.contents.reports() as u64 >= version.reports
     }
 
-    /// What was reported, by the content that it is about. The places of attestations are those of the contents.
+    /// Returns the reports, grouped by the content that they are about. Attestation indexes are those of the
+    /// contents.
     pub(crate) fn by_content(&self) -> &ByContent {
         self.by_content.get_or_init(|| {
             let TrailContents { artifacts, attestations, earlier_names, .. } = &self.contents;
@@ -57,23 +59,26 @@ impl ReportedTrail {
         })
     }
 
-    /// Every attestation that was reported to it, oldest first.
+    /// Returns every attestation that was reported to the trail, oldest first.
     pub(crate) fn attestations(&self) -> &[AttestationRow] {
         &self.contents.attestations
     }
 
-    /// How many reports [`by_content`](Self::by_content) still has to go through.
+    /// Returns how many reports [`by_content`](Self::by_content) still has to process; 0 once it has run.
     pub(crate) fn unprepared(&self) -> usize {
         if self.by_content.get().is_some() { 0 } else { self.contents.reports() }
     }
 }
 
-/// About how many bytes of memory a byte of a fact takes: small values take more than text, a link four times as much.
+/// The approximate bytes of memory per byte of a fact. Small values take more memory than text; a link takes
+/// four times its size.
 pub(crate) const MEMORY_PER_BYTE: u64 = 4;
 
-/// About how many bytes of memory a trail takes whose newest fact has so many, with what [`ReportedTrail`] makes of it.
+/// Returns the approximate size in memory of a trail whose newest fact has `fact` bytes, with what
+/// [`ReportedTrail`] derives from it.
 fn memory(contents: &TrailContents, fact: u64) -> usize {
-    /// Of a report: its row, what compliance is evaluated by, and the room that growing lists leave.
+    /// Bytes for a report: its row, the values that compliance evaluation uses, and the spare capacity of
+    /// growing lists.
     const REPORT: usize = 1 << 10;
     let artifact = |row: &ArtifactRow| row.template_reference_name.len() + row.commit.len();
     let attestation = |row: &AttestationRow| {
@@ -88,14 +93,14 @@ fn memory(contents: &TrailContents, fact: u64) -> usize {
     let artifacts = contents.artifacts.iter().map(artifact).sum::<usize>();
     let attestations = contents.attestations.iter().map(attestation).sum::<usize>();
     let fact = usize::try_from(fact.saturating_mul(MEMORY_PER_BYTE)).unwrap_or(usize::MAX);
-    // Texts are in the rows, and in what is evaluated.
+    // Texts exist twice: in the rows and in the evaluated form.
     let reports = (contents.reports() + 1) * REPORT + 2 * (artifacts + attestations);
     reports.saturating_add(fact)
 }
 
 impl Context<'_> {
-    /// These trails with what was reported to them, as the store answers, with the names that unnamed content of theirs was given
-    /// in their flows.
+    /// Returns these trails with their reports, as the store returns them. Adds the names that their unnamed
+    /// content was given in their flows.
     pub(crate) async fn trail_contents(&self, ids: &[Id]) -> Result<Vec<TrailContents>> {
         let org = self.org()?;
         let mut found = self.store().trail_contents(org, ids).await?;
@@ -116,8 +121,8 @@ impl Context<'_> {
         Ok(found)
     }
 
-    /// The names that this content was given in these flows, each with the ledger index of the first report by it; `""` where
-    /// a report has none.
+    /// Returns the names that this content was given in these flows, each with the ledger index of the first
+    /// report by that name. A report without a name has `""`.
     pub(crate) async fn names_in_flows(
         &self,
         asked: &[(Id, Fingerprint)],
@@ -133,7 +138,7 @@ impl Context<'_> {
         Ok(names)
     }
 
-    /// Which versions these trails have, in order.
+    /// Returns the versions of these trails, in the order of `ids`.
     pub(crate) async fn trail_versions(&self, ids: &[Id]) -> Result<Vec<TrailVersion>> {
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -143,10 +148,11 @@ impl Context<'_> {
         Ok(versions)
     }
 
-    /// A trail in this version or a later one, if it is cached and was read lately, or since `since`.
+    /// Returns a trail in this version or a later one if it is cached and was read recently, or since
+    /// `since`.
     ///
-    /// It is for what is shown, and not for what is decided: in a store that was restored from a backup other reports may
-    /// come to the same version.
+    /// Use it for display, not for decisions: in a store that was restored from a backup, other reports may
+    /// reach the same version.
     pub(crate) fn cached_trail(
         &self,
         version: &TrailVersion,
@@ -159,8 +165,8 @@ impl Context<'_> {
         Ok(self.trail_cache().get(&(self.org()?, version.id)).filter(is_valid))
     }
 
-    /// These trails, each as [`cached_trail`](Self::cached_trail), in order, without those that cannot be read: no query where
-    /// all are cached, else one.
+    /// Returns these trails in order, each as [`cached_trail`](Self::cached_trail) does. Trails that cannot
+    /// be read are left out. Runs one query, or none if all are cached.
     pub(crate) async fn reported_trails(
         &self,
         versions: &[TrailVersion],
@@ -184,7 +190,7 @@ impl Context<'_> {
                 let bytes = memory(&contents, fact.copied().unwrap_or_default());
                 let trail = ReportedTrail { contents, by_content: OnceLock::new(), read_at, bytes };
                 let trail = Arc::new(trail);
-                // How large a fact is that came in between is not known.
+                // A concurrent write may have recorded a newer fact, whose size is unknown: then do not cache.
                 if fact.is_some() {
                     self.trail_cache().put((org, id), bytes, Arc::clone(&trail));
                 }

@@ -1,5 +1,5 @@
-//! What every report has in common: the flow, trail and repo it names come into being with it, in the same write.
-//! Look-ups never create.
+//! The parts that all reports share. A report creates the flow, trail and repo that it names if they do not
+//! exist, in the same write. Look-ups never create anything.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::store::entry::Current;
 use crate::trails::record::Trail;
 use crate::trails::store::Reported;
 
-/// Refuses a report of this kind that would be one too many for its trail.
+/// Refuses a report of this kind if the trail already has the most allowed.
 pub(crate) async fn check_room(
     trail: &KnownTrail,
     name: &TrailName,
@@ -42,13 +42,14 @@ pub(crate) async fn check_room(
 }
 
 impl Draft {
-    /// The flow of this name; a new one, where there is none and the settings allow it.
+    /// Returns the flow of this name. If there is none, adds a new one, provided that the settings allow it.
     pub(crate) async fn flow(&mut self, name: &FlowName, cx: &Context<'_>) -> Result<KnownFlow> {
         let known = cx.known_flow(name).await?;
         self.flow_unless(known.as_deref(), name, cx)
     }
 
-    /// The known flow; else a new one of this name, where the settings allow it.
+    /// Returns the known flow. If there is none, adds a new one of this name, provided that the settings
+    /// allow it.
     pub(crate) fn flow_unless(
         &mut self,
         known: Option<&Current<KnownFlow>>,
@@ -69,7 +70,8 @@ impl Draft {
         Ok(known)
     }
 
-    /// The last report of this content to the trail, if there is one; none where there is no trail yet.
+    /// Returns the last report of this content to the trail. `None` without such a report, or without a
+    /// trail.
     pub(crate) async fn content(
         &mut self,
         trail: Option<Id>,
@@ -85,7 +87,8 @@ impl Draft {
         self.artifact(Key::Content { trail, fingerprint: fingerprint.clone() }, &filter, cx).await
     }
 
-    /// The same of an artifact of this template name.
+    /// Returns the last report of an artifact with this template name to the trail, like
+    /// [`content`](Self::content).
     pub(crate) async fn artifact_named(
         &mut self,
         trail: Option<Id>,
@@ -110,7 +113,8 @@ impl Draft {
         Ok(known)
     }
 
-    /// The id of the known trail; else of a new one of this name with the flow's template.
+    /// Returns the id of the known trail. If there is none, adds a new one of this name with the flow's
+    /// template.
     pub(crate) fn trail_unless(
         &mut self,
         known: Option<&Current<KnownTrail>>,
@@ -131,7 +135,7 @@ impl Draft {
     }
 }
 
-/// What a report's path names, as far as it is there already.
+/// The flow and the trail that a report's path names, if they exist.
 #[derive(Debug)]
 pub(crate) struct ReportTarget {
     pub(crate) flow: Option<Arc<Current<KnownFlow>>>,
@@ -139,7 +143,7 @@ pub(crate) struct ReportTarget {
 }
 
 impl ReportTarget {
-    /// The flow and the trail of these names.
+    /// Reads the flow and the trail of these names.
     pub(crate) async fn read(flow: &FlowName, trail: &TrailName, cx: &Context<'_>) -> Result<Self> {
         let Some(flow) = cx.known_flow(flow).await? else {
             return Ok(Self { flow: None, trail: None });
@@ -150,7 +154,7 @@ impl ReportTarget {
 }
 
 impl Trail {
-    /// A trail of `flow` as a report begins it.
+    /// Returns a new trail of `flow`, as a report begins it.
     pub(crate) fn begun(flow: &KnownFlow, name: TrailName, cx: &Context<'_>) -> Self {
         Self {
             id: cx.new_id(),

@@ -1,4 +1,5 @@
-//! Trails evaluated: what the template asks for against what was reported, derived on read so that nothing can go stale.
+//! The evaluation of trails: compares a template's requirements with the reports. Verdicts are computed on
+//! each read, so they cannot become stale.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ use crate::trails::events::ARTIFACTS_PER_QUERY;
 use crate::trails::record::Trail;
 use crate::trails::store::TrailContents;
 
-/// A trail evaluated by its template.
+/// A trail, evaluated against its template.
 #[derive(Debug, Clone)]
 pub(crate) struct EvaluatedTrail {
     pub(crate) trail: Trail,
@@ -33,7 +34,7 @@ pub(crate) struct EvaluatedTrail {
 }
 
 impl EvaluatedTrail {
-    /// Evaluates a trail by what was reported to it.
+    /// Evaluates a trail from its reports.
     pub(crate) fn new(contents: Cow<'_, TrailContents>, parsed: Arc<Parsed>) -> Self {
         let TrailContents { trail, artifacts, attestations, earlier_names, .. } = &*contents;
         let artifacts: Vec<_> = artifacts.iter().map(ReportedArtifact::from).collect();
@@ -49,13 +50,13 @@ impl EvaluatedTrail {
         Self { trail, parsed, artifacts, attestations, earlier_names, status }
     }
 
-    /// Whether saying all that it comes to takes about a millisecond.
+    /// Returns whether rendering the whole result takes about a millisecond or more.
     pub(crate) fn is_long(&self) -> bool {
         let reports = self.artifacts.len() + self.attestations.len();
         reports + self.parsed.template.requirements() > MANY_EVALUATIONS
     }
 
-    /// When evidence last changed: a report, a change of the trail, or its beginning.
+    /// Returns the time of the last change of evidence: a report, a change of the trail, or its beginning.
     pub(crate) fn last_evidence_at(&self) -> Timestamp {
         let artifacts = self.artifacts.iter().map(|artifact| artifact.at);
         let attestations = self.attestations.iter().map(|attestation| attestation.at);
@@ -63,7 +64,7 @@ impl EvaluatedTrail {
     }
 }
 
-/// What `evaluate` makes of each of these trails and its template, in any order.
+/// Applies `evaluate` to each of these trails with its template. Returns the results in any order.
 pub(crate) async fn evaluated<T: Send + 'static>(
     ids: &[Id],
     cx: &Context<'_>,
@@ -77,12 +78,12 @@ pub(crate) async fn evaluated<T: Send + 'static>(
     Ok(made)
 }
 
-/// Trails, and bytes of what was reported to them, that are evaluated at once: what runs in an environment may come from
-/// thousands of trails, each of which has little, and is reported every minute.
+/// The most trails, and the most bytes of their reports, that are evaluated at once. Artifacts of one
+/// environment may come from thousands of small trails, and a report arrives every minute.
 const MAX_PART: usize = 4096;
 const MAX_PART_BYTES: u64 = 4 << 20;
 
-/// The same of trails whose contents fit memory together.
+/// Does the same for trails whose contents fit in memory together.
 async fn evaluated_together<T: Send + 'static>(
     ids: &[Id],
     cx: &Context<'_>,
@@ -104,24 +105,24 @@ async fn evaluated_together<T: Send + 'static>(
     Ok(made)
 }
 
-/// These trails, in order, in parts whose contents fit memory.
+/// Splits these trails, in order, into batches whose contents fit in memory.
 pub(crate) async fn fitting(ids: &[Id], cx: &Context<'_>) -> Result<Vec<Vec<Id>>> {
     let sizes = cx.trail_versions(ids).await?.into_iter();
     Ok(Listed::batches(sizes.map(|version| Listed { id: version.id, bytes: version.size() }).collect()))
 }
 
-/// The last thing that happened in a flow, and the state of its newest trail.
+/// The time of a flow's last activity, and the state of its newest trail.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Activity {
     pub(crate) at: Timestamp,
     pub(crate) state: State,
 }
 
-/// What was reported to a flow's newest trail.
+/// The evaluation of a flow's newest trail.
 struct Reported {
     flow: Id,
     activity: Activity,
-    /// Those of its artifacts.
+    /// The fingerprints of its artifacts.
     fingerprints: Vec<String>,
 }
 
@@ -135,8 +136,8 @@ impl From<EvaluatedTrail> for Reported {
     }
 }
 
-/// The newest trail's activity, by flow: reports, and what its artifacts did at run time. The trails are evaluated some at a
-/// time.
+/// Returns the activity of each flow's newest trail, by flow: its reports and the runs of its artifacts.
+/// Evaluates the trails in batches.
 pub(crate) async fn newest_of_flows(flows: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id, Activity>> {
     let newest = cx.store().newest_trails(cx.org()?, flows).await?;
     let mut activities = BTreeMap::new();
@@ -155,7 +156,7 @@ pub(crate) async fn newest_of_flows(flows: &[Id], cx: &Context<'_>) -> Result<BT
     Ok(activities)
 }
 
-/// When each of these artifacts last began or ceased to run anywhere.
+/// Returns when each of these artifacts last started or stopped running in any environment.
 async fn last_ran(fingerprints: &[Fingerprint], cx: &Context<'_>) -> Result<BTreeMap<String, Timestamp>> {
     let mut ran: BTreeMap<String, Timestamp> = BTreeMap::new();
     for part in fingerprints.chunks(ARTIFACTS_PER_QUERY) {

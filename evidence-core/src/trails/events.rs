@@ -1,4 +1,4 @@
-//! A trail's history: what was reported to it, read from the ledger, and what its artifacts did at run time.
+//! The history of a trail: its reports, read from the ledger, and the runs of its artifacts.
 
 mod view;
 
@@ -30,16 +30,16 @@ use crate::trails::store::TrailEntry;
 
 pub use view::*;
 
-/// Something that happened to a trail.
+/// An event of a trail.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
     pub(crate) at: Timestamp,
-    /// Who did it; nothing for what an environment's report brought to light.
+    /// The name of the actor; `None` for events found by an environment's report.
     pub(crate) by: Option<String>,
     pub(crate) what: TrailEventKind,
 }
 
-/// What can happen to a trail.
+/// The kind of an event, with its data.
 #[derive(Debug, Clone)]
 pub(crate) enum TrailEventKind {
     Begun(Trail),
@@ -50,7 +50,7 @@ pub(crate) enum TrailEventKind {
     Stopped(RuntimeEvent),
 }
 
-/// An artifact that started or stopped running.
+/// An artifact started or stopped running.
 #[derive(Debug, Clone)]
 pub(crate) struct RuntimeEvent {
     pub(crate) fingerprint: Fingerprint,
@@ -60,8 +60,8 @@ pub(crate) struct RuntimeEvent {
     pub(crate) snapshot: u64,
 }
 
-/// Where and when these artifacts ran, by environment, fingerprint and time: first, and last ([`Limits::runs`]). Nowhere,
-/// as far as a caller may know who does not see environments.
+/// Returns the runs of these artifacts, sorted by environment, fingerprint and time: the first and the last
+/// ones ([`Limits::runs`]). Empty if the caller may not see environments.
 ///
 /// [`Limits::runs`]: crate::Limits::runs
 pub(crate) async fn runs(fingerprints: &[Fingerprint], cx: &Context<'_>) -> Result<Vec<Run>> {
@@ -71,17 +71,17 @@ pub(crate) async fn runs(fingerprints: &[Fingerprint], cx: &Context<'_>) -> Resu
     Ok(cx.store().runs(cx.org()?, fingerprints, cx.limits().runs).await?)
 }
 
-/// So many artifacts of a trail are asked about at once: each may have run often, in many environments.
+/// The most artifacts of a trail in one query of runs. Each may have run often, in many environments.
 pub(super) const ARTIFACTS_PER_QUERY: usize = 128;
 
-/// Where and when the artifacts of a trail ran.
+/// The runs of a trail's artifacts.
 #[derive(Debug, Default)]
 pub(crate) struct TrailRuns {
-    /// In any order, at most [`Limits::trail_runs`].
+    /// The runs, in any order; at most [`Limits::trail_runs`].
     ///
     /// [`Limits::trail_runs`]: crate::Limits::trail_runs
     pub(crate) newest: Vec<Run>,
-    /// Whether there are more than these.
+    /// Whether there are more runs.
     pub(crate) has_more: bool,
 }
 
@@ -99,7 +99,7 @@ impl TrailRuns {
         Ok(found)
     }
 
-    /// So many of them, of which there are more.
+    /// Returns the newest `most` of the runs. There must be more than that.
     fn limited(mut self, most: usize) -> Self {
         self.newest.select_nth_unstable_by(most, |one, other| newness(other).cmp(&newness(one)));
         self.newest.truncate(most);
@@ -107,7 +107,8 @@ impl TrailRuns {
     }
 }
 
-/// What makes one run newer than another: that it lasts, else when it ended. All else keeps them in one order.
+/// Returns a key that orders runs by age: present runs are the newest, then those that ended last. The other
+/// fields make the order total.
 fn newness(run: &Run) -> impl Ord + '_ {
     let (index, at) = run.until.unwrap_or(run.from);
     (run.lasts(), at, index, run.environment, &run.fingerprint)
@@ -117,7 +118,7 @@ fn newness(run: &Run) -> impl Ord + '_ {
 const SHOWN: [&str; 4] = ["trail_begun", "trail_updated", "artifact_reported", "attestation_added"];
 
 fn event(entry: StoredEntry) -> StoreResult<Option<Event>> {
-    // A newer server beside this one may record what this one has no word for.
+    // A newer server beside this one may record kinds that this version does not know.
     if !SHOWN.contains(&entry.kind.as_str()) {
         return Ok(None);
     }
@@ -133,7 +134,7 @@ fn event(entry: StoredEntry) -> StoreResult<Option<Event>> {
     Ok(Some(Event { at: entry.effective_at, by: Some(entry.actor), what }))
 }
 
-/// What happened at run time to these artifacts, oldest first.
+/// Returns the runtime events of these artifacts, oldest first.
 fn at_run_time(artifacts: &[ArtifactRow], runs: &[Run]) -> Vec<Event> {
     let name =
         |artifact: &ArtifactRow| (artifact.fingerprint.clone(), artifact.template_reference_name.clone());
@@ -156,33 +157,33 @@ fn at_run_time(artifacts: &[ArtifactRow], runs: &[Run]) -> Vec<Event> {
     events
 }
 
-/// A trail and what it comes to, and where its events are told: the ledger, whose entries are read some at a time.
+/// A trail, evaluated, and the sources of its events. Ledger entries are read in batches.
 #[derive(Debug)]
 pub(crate) struct History {
-    /// The entries about it, oldest first.
+    /// The ledger entries about the trail, oldest first.
     entries: Vec<TrailEntry>,
-    /// What happened at run time, oldest first.
+    /// The runtime events, oldest first.
     run_events: Vec<Event>,
-    /// Where and when its artifacts ran, by environment, fingerprint and time.
+    /// The runs of its artifacts, sorted by environment, fingerprint and time.
     pub(crate) runs: Vec<Run>,
-    /// Whether they ran more often.
+    /// Whether there are more runs than `runs` has.
     #[cfg_attr(not(feature = "pdf"), expect(dead_code, reason = "the PDF alone has a place to say so"))]
     pub(crate) has_more_runs: bool,
-    /// The trail, evaluated by what was reported to it.
+    /// The trail, evaluated from its reports.
     pub(crate) evaluated: EvaluatedTrail,
     /// The ledger index of the newest fact about it.
     pub(crate) newest: u64,
 }
 
 impl History {
-    /// The history of this trail, up to one instant.
+    /// Reads the history of this trail, as of one point in time.
     pub(crate) async fn read(trail: Id, cx: &Context<'_>) -> Result<Self> {
         let org = cx.org()?;
         let contents = cx.trail_contents(&[trail]).await?.pop();
         let contents = contents.ok_or_else(|| StoreError::corrupt("a trail cannot be read any more"))?;
         let newest = contents.newest();
         let mut entries = cx.store().trail_entries(org, trail).await?;
-        // What came in between is no part of it.
+        // Drop entries recorded after the contents were read.
         entries.retain(|entry| entry.index <= newest);
         let fingerprints = distinct(contents.artifacts.iter().map(|row| row.fingerprint.clone()));
         let TrailRuns { newest: mut runs, has_more: has_more_runs } =
@@ -199,7 +200,7 @@ impl History {
         cx.compute().run_if(heavy, evaluate).await
     }
 
-    /// The attestations of the trail, newest first, without what they say.
+    /// Returns the attestations of the trail, newest first, without their content.
     pub(crate) fn attestations(&self) -> Vec<Listed> {
         let bytes: BTreeMap<u64, u64> = self.entries.iter().map(|entry| (entry.index, entry.bytes)).collect();
         let mut attestations = Vec::from_iter(&self.evaluated.attestations);
@@ -211,7 +212,8 @@ impl History {
         attestations.into_iter().filter_map(listed).collect()
     }
 
-    /// The bytes of what was reported, and of what is told of where it ran: each report tells all runs of its content.
+    /// Returns the approximate size in bytes of the reports and of the runs. A run counts once for each
+    /// report of its content, because each report shows all of them.
     #[cfg(feature = "pdf")]
     pub(crate) fn bytes(&self) -> u64 {
         let mut ran: BTreeMap<&str, u64> = BTreeMap::new();
@@ -223,7 +225,7 @@ impl History {
         self.entries.iter().map(|entry| entry.bytes).sum::<u64>() + lines * RUN_BYTES
     }
 
-    /// What happened, oldest first, read while it is asked for. A damaged event is left out.
+    /// Returns the events, oldest first, read lazily. A damaged event is left out.
     pub(crate) fn into_events(
         self,
         owned: OwnedContext,
@@ -237,10 +239,10 @@ impl History {
         (evaluated, events.try_flatten())
     }
 
-    /// All that happened, oldest first.
+    /// Returns all events, oldest first.
     ///
     /// # Errors
-    /// Why one of the events cannot be read.
+    /// The reason why one of the events cannot be read.
     #[cfg(feature = "pdf")]
     pub(crate) async fn events(&self, cx: &Context<'_>) -> Result<Vec<Event>> {
         let mut events = Vec::with_capacity(self.entries.len());
@@ -257,18 +259,18 @@ impl History {
     }
 }
 
-/// Drawing where an artifact ran once takes about as much as so many bytes of what is reported.
+/// The cost of drawing one run, as the number of reported bytes that cost about the same.
 #[cfg(feature = "pdf")]
 const RUN_BYTES: u64 = 200;
 
-/// More entries are not read at once.
+/// The most entries that are read at once.
 const MAX_ENTRIES: usize = 512;
 
 fn batches(entries: Vec<TrailEntry>) -> VecDeque<Vec<u64>> {
     in_batches(entries.into_iter().map(|entry| (entry.index, entry.bytes)), MAX_ENTRIES).into()
 }
 
-/// A history that is being told: time never goes back in a ledger.
+/// A history that is being streamed. Ledger time never decreases, so batches are in order.
 struct EventReader {
     batches: VecDeque<Vec<u64>>,
     run_events: VecDeque<Event>,
@@ -291,10 +293,10 @@ impl EventReader {
     }
 }
 
-/// What some of a trail's ledger entries tell.
+/// The events of some of a trail's ledger entries.
 struct Part {
     events: Vec<Event>,
-    /// Why the events are not all there, where one of them cannot be read.
+    /// The error if one of the events cannot be read.
     #[cfg_attr(not(feature = "pdf"), expect(dead_code, reason = "the PDF alone is whole or not at all"))]
     damage: Option<StoreError>,
 }
@@ -326,7 +328,7 @@ impl Part {
 }
 
 impl RuntimeEvent {
-    /// The artifact's name in the template, else the beginning of its fingerprint.
+    /// Returns the artifact's template name, or the first digits of its fingerprint if it has none.
     pub(crate) fn artifact(&self) -> &str {
         match self.template_reference_name.as_str() {
             "" => self.fingerprint.as_str().get(..12).unwrap_or_default(),

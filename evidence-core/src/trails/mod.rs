@@ -1,4 +1,4 @@
-//! Trails: single executions of a flow, and what was reported to them.
+//! Trails: single executions of a flow, with their reports.
 
 pub(crate) mod contents;
 pub(crate) mod draft;

@@ -1,4 +1,4 @@
-//! The operations on trails.
+//! Operations on trails.
 
 use futures_util::{StreamExt, TryStreamExt};
 use schemars::JsonSchema;
@@ -32,46 +32,46 @@ use crate::trails::store::TrailFilter;
 use crate::trails::view::{TrailDocument, TrailView, views};
 
 impl Context<'_> {
-    /// The trail of this name in `flow`, or [`Error::NotFound`].
+    /// Returns the trail of this name in `flow`, or [`Error::NotFound`].
     pub(crate) async fn trail(&self, flow: &Flow, name: &str) -> Result<Current<Trail>> {
         let trail = self.store().trail(self.org()?, flow.id, name).await?;
         Ok(trail.ok_or_else(|| self.missing(Resource::Trail, name).in_flow(flow.name.as_str()))?)
     }
 }
 
-/// Begins a trail (201), or changes the one of that name (200): what the document leaves out stays. The template file
-/// is the template of this trail alone; without a file the trail takes the template that the flow has by now. A flow
-/// that does not exist is created, unless the host turns that off.
+/// Begins a trail (201), or changes the trail of that name (200). Fields that the document leaves out keep
+/// their values. A template file applies to this trail only; without a file, the trail takes the flow's
+/// present template. A flow that does not exist is created, unless the host disables that.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct BeginTrail {
     /// The organization's name.
     pub org: OrgName,
-    /// The flow to begin it in.
+    /// The flow of the trail.
     pub flow_name: FlowName,
 }
 
-/// What a trail is begun with. What is left out stays as it was.
+/// The document that begins a trail. For an existing trail, fields that are left out keep their values.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "CreateTrail")]
 pub struct TrailInput {
-    /// The trail's name, unique in its flow. One that exists is changed.
+    /// The trail's name, unique in its flow. An existing trail of this name is changed.
     pub name: TrailName,
-    /// What it is about, for people.
+    /// A description for readers.
     pub description: Option<Description>,
-    /// The commit that it is about.
+    /// The commit of the trail.
     pub git_commit_info: Option<GitCommit>,
-    /// The repository that it comes from; it is listed among the repos of the organization from then on.
+    /// The repository that it comes from. The report adds it to the organization's repos.
     pub repo_info: Option<RepoInfo>,
-    /// Where it comes from, such as the address of the build.
+    /// The URL of its origin, such as the build.
     pub origin_url: Option<WebUrl>,
-    /// Labelled links: label to address and, optionally, the fingerprint of what is there.
+    /// Labelled links: label to URL and, optionally, the fingerprint of the linked content.
     pub external_urls: Option<ExternalUrls>,
-    /// Anything the reporter wants kept along.
+    /// Free-form data to record with it.
     pub user_data: Option<UserData>,
 }
 
 impl TrailInput {
-    /// A trail of which nothing else is known.
+    /// Returns a trail input with a name only.
     pub const fn new(name: TrailName) -> Self {
         Self {
             name,
@@ -114,7 +114,7 @@ impl Operation for BeginTrail {
     }
 }
 
-/// Records it; answers whether it is new.
+/// Records it. Returns whether it is new.
 async fn begin(
     flow: &FlowName,
     input: &TrailInput,
@@ -134,7 +134,7 @@ async fn begin(
         draft.keep_template(template, cx).await?;
     }
     let created = known.is_none();
-    // That nothing changed rests on the flow's template, too.
+    // Guard the flow as well: whether anything changed depends on the flow's template.
     draft.guards.extend(draft.flow.take());
     match &known {
         None => {
@@ -186,7 +186,7 @@ impl Trail {
         }
     }
 
-    /// The parts in which the trail differs from what it was.
+    /// Returns the names of the fields that differ.
     fn changes_since(&self, before: &Self) -> Vec<String> {
         let changed = [
             ("description", self.description != before.description),
@@ -202,14 +202,14 @@ impl Trail {
 }
 
 impl Context<'_> {
-    /// The address of a trail's page.
+    /// Returns the URL of a trail's page.
     pub(crate) fn trail_url(&self, flow: &FlowName, trail: &TrailName) -> String {
         self.page_url(&format!("flows/{flow}/trails/{trail}"))
     }
 }
 
-/// Gets a trail with its compliance and with what happened to it; with `expand=attestations` also all that its
-/// attestations say, so that nobody has to ask for each.
+/// Gets a trail with its compliance and its events. With `expand=attestations`, also returns the full content
+/// of its attestations, so that clients need not request each of them.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetTrail {
     /// The organization's name.
@@ -218,12 +218,12 @@ pub struct GetTrail {
     pub flow_name: FlowName,
     /// The trail's name.
     pub trail_name: TrailName,
-    /// What to answer in full; repeatable.
+    /// The parts to return in full. Repeatable.
     #[serde(default)]
     pub expand: List<TrailExpansion>,
 }
 
-/// What the answer about a trail may have in full.
+/// A part that the response for a trail can contain in full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -233,7 +233,7 @@ pub enum TrailExpansion {
 }
 
 impl GetTrail {
-    /// Gets this trail, with nothing in full.
+    /// Returns a request for this trail, with nothing expanded.
     pub const fn new(org: OrgName, flow_name: FlowName, trail_name: TrailName) -> Self {
         Self { org, flow_name, trail_name, expand: List(Vec::new()) }
     }
@@ -278,23 +278,23 @@ impl Operation for GetTrail {
     }
 }
 
-/// Lists the trails of an organization, newest first, a page at a time, with their compliance and with empty
+/// Lists the trails of an organization, newest first, one page at a time. Each has its compliance and empty
 /// `events`. A flow that does not exist is 404.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListTrails {
     /// The organization's name.
     pub org: OrgName,
-    /// Narrows the list to this flow.
+    /// Returns only trails of this flow.
     pub flow: Option<ShortText>,
-    /// Narrows the list to flows that carry this tag: `key=value`, or a key alone.
+    /// Returns only trails of flows with this tag: `key=value`, or a key alone.
     pub flow_tag: Option<TagText>,
-    /// Narrows the list to trails that this artifact was reported to: its fingerprint, or the first five digits or
-    /// more.
+    /// Returns only trails to which this artifact was reported: its fingerprint, or at least its first five
+    /// digits.
     #[schemars(extend("pattern" = "^([a-f0-9]{5,64})?$"))]
     pub fingerprint: Option<ShortText>,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Trails a page: 20 when left out.
+    /// Trails per page. Defaults to 20.
     pub per_page: Option<PerPage<100>>,
 }
 
@@ -331,7 +331,7 @@ impl Operation for ListTrails {
     }
 }
 
-/// A page of the trails that `filter` admits, and which one it is.
+/// Returns one page of the trails that `filter` matches, and its position in the list.
 async fn page(
     filter: &TrailFilter,
     page: Option<PageNumber>,
@@ -344,17 +344,17 @@ async fn page(
     Ok((trails.items, Pagination { total: trails.total, page: page.get(), per_page, page_count }))
 }
 
-/// Lists the trails of a flow, newest first, with their compliance and with empty `events`: all of them, or a page where
-/// `page` or `per_page` is given.
+/// Lists the trails of a flow, newest first. Each has its compliance and empty `events`. With `page` or
+/// `per_page`, returns one page in an envelope; otherwise returns all.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListTrailsOfFlow {
     /// The organization's name.
     pub org: OrgName,
     /// The flow's name.
     pub flow_name: FlowName,
-    /// Which page, from 1; the first when left out.
+    /// The page number, from 1. Defaults to 1.
     pub page: Option<PageNumber>,
-    /// Trails a page; 20 when only `page` is given.
+    /// Trails per page. Defaults to 20 if only `page` is given.
     pub per_page: Option<PerPage<100>>,
 }
 

@@ -1,5 +1,5 @@
-//! The trail PDF: the trail page as a file, for auditors. It shows nothing that other trails' writes change, so an
-//! equal trail gives equal bytes.
+//! The trail PDF: a trail's page as a file, for auditors. It contains nothing that writes to other trails can
+//! change, so equal trails give equal bytes.
 
 mod details;
 
@@ -29,9 +29,8 @@ use crate::snapshots::store::Run;
 use crate::store::error::StoreError;
 use crate::trails::evaluation::EvaluatedTrail;
 
-/// Downloads the trail PDF report: the trail's page as a file for auditors. An equal trail gives equal bytes, and
-/// `ETag` is their SHA-256. A trail to which more was reported than the host draws (16 MiB unless it
-/// says otherwise) is 400.
+/// Downloads a trail's page as a PDF report, for auditors. Equal trails give equal bytes, and `ETag` is their
+/// SHA-256. A trail whose reports exceed the host's limit (16 MiB by default) is 400.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetAuditPdf {
     /// The organization's name.
@@ -70,7 +69,7 @@ impl Operation for GetAuditPdf {
                 format!("Trail '{}' has {bytes} bytes of reports; a PDF shows {most} at most", trail.name);
             return Err(Error::invalid("trail_name", text));
         }
-        // A report for auditors is whole or there is none.
+        // An audit report must be complete, so an unreadable event fails the request.
         let events = history.events(cx).await?;
         let ledger = position(last_entry(&history, cx).await?, cx).await?;
         let (org, flow) = (cx.org_access()?.name.clone(), self.flow_name.clone());
@@ -94,7 +93,7 @@ impl Operation for GetAuditPdf {
     }
 }
 
-/// The specification has one message for both.
+/// Replaces the error's message: the specification has one message for a missing flow and a missing trail.
 fn flow_or_trail(error: Error) -> Error {
     match error {
         Error::NotFound(missing) => Missing::with_message(*missing, "Flow or trail not found").into(),
@@ -102,7 +101,7 @@ fn flow_or_trail(error: Error) -> Error {
     }
 }
 
-/// What the report shows.
+/// Returns the content of the report.
 fn pages(
     org: &OrgName,
     flow: &FlowName,
@@ -144,8 +143,8 @@ fn pages(
     }
 }
 
-/// The ledger index of the last entry that the page shows: about the trail itself, or a snapshot in which one of its
-/// artifacts started or stopped running.
+/// Returns the ledger index of the last entry that the report shows. It is an entry about the trail itself, or a
+/// snapshot in which one of its artifacts started or stopped running.
 async fn last_entry(history: &History, cx: &Context<'_>) -> Result<u64> {
     let mut shown: BTreeMap<Id, u64> = BTreeMap::new();
     for run in &history.runs {
@@ -158,7 +157,7 @@ async fn last_entry(history: &History, cx: &Context<'_>) -> Result<u64> {
     Ok(rows.iter().map(|row| row.revision).fold(history.newest, Ord::max))
 }
 
-/// The ledger right after this entry.
+/// Returns the position of the ledger right after this entry.
 async fn position(index: u64, cx: &Context<'_>) -> Result<LedgerPosition> {
     let org = cx.org()?;
     let size = index + 1;
@@ -206,11 +205,11 @@ fn commit(commit: &GitCommit) -> pdf::Commit {
     }
 }
 
-/// The commit that an artifact was built from, with what was told of it.
+/// Returns the commit that an artifact was built from, with the details reported for it.
 fn built_from(artifact: &Artifact) -> Option<pdf::Commit> {
     let sha1 = artifact.commit();
     let told = artifact.git_commit_info.as_ref();
-    // It may be told in short.
+    // The reported hash may be abbreviated.
     let told = told.filter(|told| {
         sha1.get(..told.sha1.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(&told.sha1))
     });
@@ -261,7 +260,7 @@ fn expectations(evaluated: &EvaluatedTrail, attestations: &[&Attestation]) -> Ve
     rows
 }
 
-/// The file names of artifacts, by content, as they were first reported.
+/// The file names of artifacts in their first report, by content.
 type FileNames<'a> = BTreeMap<&'a Fingerprint, &'a str>;
 
 fn filenames(events: &[Event]) -> FileNames<'_> {
@@ -321,7 +320,7 @@ fn target(binding: &Binding, filenames: &FileNames<'_>) -> String {
     }
 }
 
-/// The artifacts as they were reported; without `runs`, where they ran is left out.
+/// Returns the artifacts as reported. Without `runs`, leaves out where they ran.
 fn artifacts(evaluated: &EvaluatedTrail, events: &[Event], runs: Option<&[Run]>) -> Vec<pdf::Artifact> {
     let states = compliance::artifact_states(
         &evaluated.parsed.template,

@@ -1,4 +1,4 @@
-//! Trails as they are recorded.
+//! The recorded form of trails.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,44 +13,45 @@ use crate::repos::record::RepoInfo;
 use crate::texts::record::TextRef;
 use crate::time::Timestamp;
 
-/// A trail as it is recorded.
+/// A trail as recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Trail {
     /// Its id.
     pub id: Id,
-    /// The flow it is an execution of.
+    /// The flow that it is an execution of.
     pub flow: Id,
     /// Its name, unique in the flow.
     pub name: TrailName,
-    /// What it is about.
+    /// Its description.
     pub description: String,
     /// The commit it is for.
     pub git_commit_info: Option<GitCommit>,
     /// The repository, as reported.
     pub repo_info: Option<RepoInfo>,
-    /// The repos it was reported from, the newest 100 of them, the last reported at the end.
+    /// The repos that it was reported from: the newest 100, the last reported at the end.
     pub repo_ids: Vec<Id>,
-    /// Where it came from.
+    /// The URL of its origin, as reported.
     pub origin_url: String,
-    /// Whatever the reporter added.
+    /// Free-form data from the reporter.
     pub user_data: JsonText,
     /// Labelled links.
     pub external_urls: Option<ExternalUrls>,
-    /// The template in force: that of the newest [`BeginTrail`](crate::trails::BeginTrail), its own file or the flow's at
-    /// that time; nothing for [`EMPTY_TEMPLATE`](crate::flows::EMPTY_TEMPLATE).
+    /// The template in force: that of the newest [`BeginTrail`](crate::trails::BeginTrail), either its own
+    /// file or the flow's template at that time. `None` means
+    /// [`EMPTY_TEMPLATE`](crate::flows::EMPTY_TEMPLATE).
     pub template: Option<TextRef>,
-    /// The id of that text.
+    /// The id of the template text.
     pub template_id: Id,
     /// When it was begun.
     pub created_at: Timestamp,
-    /// By whom.
+    /// The user or service account that created it.
     pub created_by: Actor,
     /// When it was begun or last changed.
     pub last_modified_at: Timestamp,
-    /// Who began it or last changed it.
+    /// The user or service account that began it or last changed it.
     pub last_modified_by: Actor,
-    /// What a newer version of the program recorded beside.
+    /// Fields that a newer version of the program recorded.
     #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }

@@ -1,4 +1,4 @@
-//! What a store answers about trails, and what was reported to them.
+//! The queries about trails and their reports that a store answers.
 
 use std::collections::BTreeMap;
 
@@ -16,27 +16,27 @@ use crate::store::error::StoreResult;
 use crate::tags::record::TagFilter;
 use crate::trails::record::Trail;
 
-/// How a list of trails is narrowed; everything given must match.
+/// A filter for lists of trails. All given conditions must match.
 #[derive(Debug, Clone, Default)]
 pub struct TrailFilter {
     /// Trails of this flow.
     pub flow: Option<Id>,
     /// Trails of flows that carry this tag.
     pub flow_tag: Option<TagFilter>,
-    /// Trails to which an artifact was reported whose fingerprint begins so.
+    /// Trails to which an artifact was reported whose fingerprint begins with this.
     pub fingerprint: Option<String>,
 }
 
-/// What a trail is called.
+/// The name of a trail and of its flow.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TrailLabel {
     /// The name of its flow.
     pub flow: FlowName,
-    /// Its name there.
+    /// Its name in the flow.
     pub name: TrailName,
 }
 
-/// A trail with what was reported to it, as far as its compliance depends on it.
+/// A trail with the part of its reports that its compliance depends on.
 #[derive(Debug, Clone)]
 pub struct TrailContents {
     /// The trail.
@@ -47,37 +47,37 @@ pub struct TrailContents {
     pub artifacts: Vec<ArtifactRow>,
     /// Every attestation reported to it, oldest first.
     pub attestations: Vec<AttestationRow>,
-    /// The names that content without one here was given in the flow before. Stores leave it empty.
+    /// The names that the flow gave before to content that has no name here. Stores leave it empty.
     pub earlier_names: EarlierNames,
 }
 
 impl TrailContents {
-    /// How much was reported to the trail.
+    /// Returns the number of reports to the trail.
     pub(crate) fn reports(&self) -> usize {
         self.artifacts.len() + self.attestations.len()
     }
 
-    /// About how many evaluations it takes to say what the trail has of what its template asks for.
+    /// Returns the approximate number of evaluations needed to compare the reports with the template.
     pub(crate) fn evaluations(&self, template: &Template) -> usize {
         self.reports() + template.requirements()
     }
 
-    /// The ledger index of the newest fact about the trail.
+    /// Returns the ledger index of the newest fact about the trail, its reports included.
     pub(crate) fn newest(&self) -> u64 {
         let artifacts = self.artifacts.iter().map(|row| row.index);
         let attestations = self.attestations.iter().map(|row| row.index);
         artifacts.chain(attestations).fold(self.revision, u64::max)
     }
 
-    /// What had been reported when the ledger had so many entries.
+    /// Returns the contents as they were when the ledger had this many entries.
     pub(crate) fn within(mut self, entries: u64) -> Self {
         self.artifacts.retain(|row| row.index < entries);
         self.attestations.retain(|row| row.index < entries);
         self
     }
 
-    /// The content that was reported here without a name before it was by one, in any order. Without a template, too:
-    /// attestations may name it.
+    /// Returns the content that was first reported here without a name, in any order. Includes content of
+    /// trails without a template, because attestations may name it.
     pub(crate) fn unnamed(&self) -> Vec<Fingerprint> {
         let mut first = BTreeMap::<&Fingerprint, &ArtifactRow>::new();
         for artifact in &self.artifacts {
@@ -90,7 +90,7 @@ impl TrailContents {
         first.into_keys().cloned().collect()
     }
 
-    /// Puts trails and what was reported to them together, for stores that read each apart, in any order.
+    /// Joins trails with their reports, in any order, for stores that read them separately.
     pub fn together(
         trails: impl IntoIterator<Item = Current<Trail>>,
         mut artifacts: Vec<ArtifactRow>,
@@ -124,40 +124,41 @@ impl TrailContents {
     }
 }
 
-/// Which version of a trail's contents there is, and how much it takes to read it. Reports are added, and never changed or
-/// removed: two versions with the same revision and as many reports are the same.
+/// The version of a trail's contents, and the cost of reading them. Reports are only added, never changed or
+/// removed: two versions with the same revision and the same number of reports are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrailVersion {
     /// The trail's id.
     pub id: Id,
     /// The ledger index of its newest fact.
     pub revision: u64,
-    /// How many artifacts and attestations were reported to it.
+    /// The number of artifacts and attestations reported to it.
     pub reports: u64,
-    /// The bytes of its newest fact, as stored.
+    /// The size of its newest fact as stored, in bytes.
     pub bytes: u64,
 }
 
 impl TrailVersion {
-    /// About how many bytes [`trail_contents`](TrailStore::trail_contents) reads of it.
+    /// Returns the approximate number of bytes that [`trail_contents`](TrailStore::trail_contents) reads for
+    /// it.
     pub const fn size(&self) -> u64 {
         self.bytes.saturating_add(self.reports.saturating_mul(REPORT_BYTES))
     }
 }
 
-/// A ledger entry about a trail, which is read apart.
+/// A ledger entry about a trail, without its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrailEntry {
     /// Its index.
     pub index: u64,
-    /// The bytes of its payload, as stored.
+    /// The size of its payload as stored, in bytes.
     pub bytes: u64,
 }
 
-/// About as many bytes of memory a report to a trail takes, as far as compliance depends on it.
+/// The approximate memory of a report to a trail, in bytes, for the part that compliance depends on.
 const REPORT_BYTES: u64 = 256;
 
-/// A kind of reports to a trail.
+/// A kind of report to a trail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the variants are the kinds")]
 pub enum Reported {
@@ -168,24 +169,28 @@ pub enum Reported {
 /// Queries about trails.
 #[async_trait]
 pub trait TrailStore: Send + Sync {
-    /// The trail of this name in this flow, one, with its revision.
+    /// Returns the trail of this name in this flow, with its revision.
     async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>>;
-    /// The trails that the filter admits (flow and what else is asked), the last begun first, by the ledger index of their
-    /// beginning, without what they say: a page, and the total.
+    /// Returns one page of the trails that match the filter, and their total. Trails are in descending order
+    /// of the ledger index of their first fact, and listed without their content.
     async fn trails(&self, org: Id, filter: &TrailFilter, request: PageRequest) -> StoreResult<Page<Listed>>;
-    /// The id of the newest trail of each of these flows, one a flow that has any, in any order.
+    /// Returns the id of the newest trail of each of these flows, in any order. Flows without trails have no
+    /// entry.
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Id>>;
-    /// Which version of their contents these trails have. One an id, in any order; unknown ids are passed over.
+    /// Returns the versions of these trails' contents, one per id, in any order. Unknown ids are skipped.
     async fn trail_versions(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailVersion>>;
-    /// The trails of these ids and what was reported to them, one an id, in any order; unknown ids are passed over. A trail
-    /// is left out with whatever of it cannot be read, for no verdict may be better for what is missing.
+    /// Returns the trails of these ids with their reports, one per id, in any order. Unknown ids are skipped.
+    /// If any part of a trail cannot be read, the whole trail is left out: missing data must never improve a
+    /// verdict.
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>>;
-    /// What the trails of these ids are called, one an id, in any order; unknown ids, and trails whose flow is missing, are
-    /// passed over.
+    /// Returns the names of these trails, one per id, in any order. Unknown ids, and trails whose flow is
+    /// missing, are skipped.
     async fn trail_labels(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailLabel)>>;
-    /// How many reports of this kind the trail has, counted up to `most`; none where there is no such trail.
+    /// Returns the number of reports of this kind to the trail, counted up to `most`; 0 if there is no such
+    /// trail.
     async fn trail_report_count(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64>;
-    /// All ledger entries that are about this trail (begun, updated, artifacts, attestations), by ledger index, without what
-    /// they say. One that the ledger has lost is among them: nobody should take the others for the whole history.
+    /// Returns all ledger entries about this trail (begun, updated, artifacts, attestations), sorted by
+    /// ledger index, without their payloads. Includes entries that the ledger has lost, so that a partial
+    /// history does not look complete.
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<TrailEntry>>;
 }

@@ -1,4 +1,4 @@
-//! Trails as answers carry them.
+//! Trails in responses.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -35,51 +35,52 @@ use crate::trails::evaluation::EvaluatedTrail;
 use crate::trails::events::EventView;
 use crate::trails::store::TrailVersion;
 
-/// A trail: one execution of the process that its flow is, with its compliance.
+/// A trail: one execution of its flow's process, with its compliance.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "GetTrail")]
 #[non_exhaustive]
 pub struct TrailView {
     /// Its name, unique in its flow.
     pub name: TrailName,
-    /// What it is about.
+    /// Its description.
     pub description: String,
-    /// The commit that it is about; null where none was reported.
+    /// The commit of the trail; null if not reported.
     pub git_commit_info: Option<TrailCommit>,
-    /// Where it comes from; `""` where that was not told.
+    /// The URL of its origin; `""` if not given.
     pub origin_url: String,
-    /// What the reporter wants kept along: an object or a list.
+    /// Free-form data from the reporter: an object or a list.
     pub user_data: JsonText,
-    /// The ids of the repos it was reported from: the newest 100, the last reported at the end.
+    /// The ids of the repos that it was reported from: the newest 100, the last reported at the end.
     pub repo_ids: Vec<Id>,
-    /// Labelled links: label to address and, optionally, the fingerprint of what is there.
+    /// Labelled links: label to URL and, optionally, the fingerprint of the linked content.
     pub external_urls: Option<ExternalUrls>,
     /// When it was begun, in epoch seconds.
     pub created_at: Seconds,
-    /// When it was last changed, or something was last reported to it, in epoch seconds. Where its artifacts run does
-    /// not count.
+    /// When it was last changed or something was last reported to it, in epoch seconds. Runs of its artifacts
+    /// do not count.
     pub last_modified_at: Seconds,
-    /// Who began it: the name of a user or service account.
+    /// The name of the user or service account that began it.
     pub created_by: String,
-    /// What the template asks for against what was reported.
+    /// The result of comparing the template's requirements with the reports.
     pub compliance_status: ComplianceStatus,
-    /// Its template, as it was understood and as it was uploaded.
+    /// Its template, as parsed and as uploaded.
     pub template: TemplateView,
     /// The same as `compliance_status.status`.
     pub compliance_state: State,
     /// Whether the state is `COMPLIANT`.
     pub is_compliant: bool,
-    /// The flow it is in.
+    /// The flow that contains it.
     pub flow: TrailFlow,
-    /// The address of the trail's page.
+    /// The URL of the trail's page.
     pub html_url: String,
-    /// Every attestation that was reported to it, newest first; absent unless `expand=attestations` asks for them.
+    /// Every attestation that was reported to it, newest first. Absent without `expand=attestations`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attestations: Option<Vec<AttestationView>>,
-    /// Oldest first. Of the runs of its artifacts, each of which is an event as it starts and one as it stops, the newest
-    /// 10,000 are there; of one artifact in one environment the newest 100 and the first. A host may set other numbers.
-    /// Callers of other organizations are told of no runs.
-    // Last, for the answer about one trail writes them in their place; lists leave them out.
+    /// The events, oldest first. The start and the end of each run of its artifacts are events. The newest
+    /// 10,000 runs are included; for one artifact in one environment, the newest 100 and the first. A host
+    /// may set other limits. Callers of other organizations see no runs.
+    // The last field, because the response for one trail streams the events in its place. Lists leave them
+    // empty.
     pub events: Vec<EventView>,
 }
 
@@ -94,7 +95,7 @@ pub struct TrailFlow {
     pub tags: Tags,
 }
 
-/// The commit of a trail: `""` and `0` where nothing was reported.
+/// The commit of a trail. Fields that were not reported are `""` or `0`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "GitCommitInfo")]
 #[non_exhaustive]
@@ -105,11 +106,11 @@ pub struct TrailCommit {
     pub message: String,
     /// Its author, as `Name <mail>`.
     pub author: String,
-    /// The branch it is on.
+    /// Its branch.
     pub branch: String,
-    /// When it was made, in epoch seconds.
+    /// Its time, in epoch seconds.
     pub timestamp: Seconds,
-    /// Where it can be looked at.
+    /// The URL of its page.
     pub url: String,
 }
 
@@ -126,51 +127,52 @@ impl From<&GitCommit> for TrailCommit {
     }
 }
 
-/// A template, as it was understood and as it was uploaded.
+/// A template, as parsed and as uploaded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Template")]
 #[non_exhaustive]
 pub struct TemplateView {
     /// The version of the template format: 1.
     pub version: u8,
-    /// What it asks for.
+    /// Its requirements.
     pub trail: Template,
-    /// The YAML text as uploaded, byte for byte; `""` where it cannot be found.
+    /// The YAML text as uploaded, byte for byte; `""` if the text cannot be found.
     pub content: String,
 }
 
-/// What a trail's template asks for against what was reported.
+/// The result of comparing a trail's reports with its template.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "TrailComplianceStatus")]
 #[non_exhaustive]
 pub struct ComplianceStatus {
-    /// The verdict over the trail and all its artifacts.
+    /// The verdict on the trail and all its artifacts.
     pub status: State,
     /// Whether the verdict is `COMPLIANT`.
     pub is_compliant: bool,
-    /// Why the verdict is what no line accounts for: the template cannot be read. Absent where it can.
+    /// The reason for a verdict that no entry explains: the template cannot be read. Absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_info: Option<String>,
-    /// When the newest report that it rests on was made, or the trail was begun, in epoch seconds.
+    /// The time of the newest report that the verdict depends on, or of the trail's beginning, in epoch
+    /// seconds.
     pub evaluated_at: Seconds,
-    /// The id of the template that it rests on: another one each time the template changes.
+    /// The id of the template that the verdict depends on. It changes with the template.
     pub flow_template_id: Id,
-    /// Attestations of the trail itself: the expected ones in the order of the template, then the others.
+    /// The attestations of the trail itself: the expected ones in the template's order, then the others.
     pub attestations_statuses: Vec<AttestationStatus>,
-    /// The artifacts that the template expects or that were reported, by the template's name; one without a name, by
-    /// its fingerprint.
+    /// The expected and the reported artifacts, by template name; an artifact without a name is listed by its
+    /// fingerprint.
     pub artifacts_statuses: BTreeMap<String, ArtifactCompliance>,
 }
 
-/// An artifact of a trail against what its template asks for.
+/// The result of comparing an artifact's reports with its trail's template.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "ArtifactComplianceStatus")]
 #[non_exhaustive]
 pub struct ArtifactCompliance {
-    /// The verdict over the artifact.
+    /// The verdict on the artifact.
     #[serde(flatten)]
     pub status: ArtifactStatus,
-    /// The id of the template that it rests on.
+    /// The id of the template that the verdict depends on.
     pub flow_template_id: Id,
 }
 
@@ -223,12 +225,12 @@ impl TrailView {
     }
 }
 
-/// A trail in whose document its events stand, and before them its attestations where they were asked for: both are made
-/// while they are sent.
+/// A trail document whose events, and attestations if requested, are streamed. The attestations precede the
+/// events.
 pub struct TrailDocument {
-    /// The rest of it.
+    /// The rest of the document.
     pub trail: TrailView,
-    /// Its attestations, newest first.
+    /// Its attestations, newest first; `None` unless they are requested.
     pub attestations: Option<BoxStream<'static, Result<AttestationView>>>,
 }
 
@@ -238,7 +240,7 @@ impl std::fmt::Debug for TrailDocument {
     }
 }
 
-/// What stands between the attestations and the events.
+/// The bytes between the attestations and the events.
 const BETWEEN: &[u8] = b"],\"events\":";
 
 impl Envelope<EventView> for TrailDocument {
@@ -277,7 +279,7 @@ impl Envelope<EventView> for TrailDocument {
 pub struct TrailList {
     /// The trails of the page.
     pub data: Vec<TrailView>,
-    /// Which page it is.
+    /// The position of this page in the list.
     pub pagination: Pagination,
 }
 
@@ -289,7 +291,7 @@ impl Envelope<TrailView> for Pagination {
     }
 }
 
-/// Trails of a list, in its order: evaluated, without their histories, one after the other.
+/// Streams the trails of a list, in its order: evaluated, without events, one after another.
 pub(super) fn views(
     trails: Vec<Id>,
     owned: OwnedContext,
@@ -310,7 +312,7 @@ pub(super) fn views(
 /// A trail and its flow.
 type InFlow = (Arc<ReportedTrail>, Arc<Flow>);
 
-/// These trails in parts that are read one after the other.
+/// Splits these trails into batches that are read one after another.
 async fn fitted(
     trails: Vec<Id>,
     owned: OwnedContext,
@@ -320,7 +322,7 @@ async fn fitted(
     Ok(stream::iter(parts.into_iter().map(Ok)))
 }
 
-/// What was reported to these trails, in their order, with their templates and flows.
+/// Returns these trails with their reports, templates and flows, in order.
 async fn in_flows(
     versions: Vec<TrailVersion>,
     owned: OwnedContext,

@@ -1,4 +1,4 @@
-//! The contents that records name, in lists and read chunk by chunk; and whether each is what its digest says.
+//! Reads attachments that records name: lists them, streams them in chunks, and verifies their digests.
 
 use std::collections::VecDeque;
 
@@ -13,21 +13,23 @@ use crate::name::Fingerprint;
 use crate::orgs::record::Organization;
 use crate::store::error::{StoreError, StoreResult};
 
-/// How many organizations, entries or attachments are listed at a time.
+/// The number of organizations, entries or attachments that are listed at a time.
 pub(super) const PAGE: u64 = 128;
 
-/// After how many contents in a row that cannot be read those of the organization are given up.
+/// After this many consecutive unreadable attachments, the rest of the organization's attachments are
+/// skipped.
 pub(super) const UNREADABLE: usize = 16;
 
-/// After how many in a row, of whatever organizations, the place is given up.
+/// After this many consecutive unreadable attachments, of any organizations, the attachment store is
+/// considered unreadable.
 pub(super) const GIVEN_UP: usize = 3 * UNREADABLE;
 
-/// Reads every content that a record names where attachments are kept outside of the store, and tells each that is
-/// missing, is not what its digest says, or cannot be read, in a sentence.
+/// Verifies every attachment that a record names, if attachments are stored outside the store. Reports each
+/// that is missing, does not match its digest, or cannot be read, in a sentence.
 ///
 /// # Errors
-/// [`StoreError`] when the store cannot be read, or the place, of one content after the other; damage is told, not an
-/// error.
+/// [`StoreError`] if the store cannot be read, or if many consecutive attachments cannot. Damage is reported,
+/// and is not an error.
 pub async fn check_attachments(
     store: &dyn Transfer,
     place: &dyn Blobs,
@@ -63,7 +65,7 @@ pub async fn check_attachments(
     Ok(())
 }
 
-/// The next of a list, which ends where it is damaged.
+/// Returns the next item of a list. A damaged list ends there.
 fn listed<T>(next: StoreResult<Option<T>>, tell: &mut (dyn FnMut(String) + Send)) -> StoreResult<Option<T>> {
     match next {
         Err(StoreError::Corrupt { what }) => {
@@ -74,7 +76,7 @@ fn listed<T>(next: StoreResult<Option<T>>, tell: &mut (dyn FnMut(String) + Send)
     }
 }
 
-/// The organizations of a store, a page at a time.
+/// The organizations of a store, in pages.
 pub(super) struct Organizations<'a> {
     store: &'a dyn Transfer,
     page: VecDeque<Organization>,
@@ -96,7 +98,7 @@ impl<'a> Organizations<'a> {
     }
 }
 
-/// The digests of an organization's attachments, a page at a time.
+/// The digests of an organization's attachments, in pages.
 pub(super) struct Attachments<'a> {
     store: &'a dyn Transfer,
     org: Id,
@@ -118,24 +120,24 @@ impl<'a> Attachments<'a> {
     }
 }
 
-/// Why there is no content to be had.
+/// The reason why an attachment has no usable content.
 pub(super) enum Fault {
-    /// There is none, or nothing in it.
+    /// There is no content, or it is empty.
     Missing,
-    /// It is not what its digest says.
+    /// It does not match its digest.
     Altered,
-    /// The place cannot be read.
+    /// The attachment store cannot be read.
     Unreadable(StoreError),
 }
 
-/// An attachment on its way, read from when somebody first asks for it. Whoever receives it is told nothing of why the
-/// place fails.
+/// An attachment in transit. Reading starts when the first chunk is requested. The receiver does not learn
+/// why reading fails.
 pub(super) struct Content<'a> {
     place: &'a dyn Blobs,
     org: Id,
     sha256: &'a Fingerprint,
     reader: Option<BlobReader<&'a dyn Blobs>>,
-    /// Whether anybody has asked for it.
+    /// Whether the first chunk was requested.
     pub(super) is_begun: bool,
     pub(super) fault: Option<Fault>,
 }

@@ -1,5 +1,5 @@
-//! Copying a whole store, page by page: what is held at a time does not grow with the store. Each organization goes on
-//! where its ledger in the target ends, so that a copy which was broken off is simply begun again.
+//! Copies a whole store in pages, so memory use does not grow with the store. Each organization continues
+//! where its ledger in the target ends, so an interrupted copy can simply be started again.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,102 +23,103 @@ use crate::time::{Clock, SystemClock};
 use super::attachments::{Attachments, Content, Fault, GIVEN_UP, Organizations, PAGE, UNREADABLE};
 use super::{Import, Transfer};
 
-/// How long the target's lease of notifications is held at most, should this process end while it is.
+/// The duration of the lease on the target's notifications, in case this process ends while it holds the
+/// lease.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// What a copy found and did.
+/// The result of a copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// How many organizations the source has.
+    /// The number of organizations in the source.
     pub organizations: u64,
-    /// How many ledger entries they have.
+    /// The number of their ledger entries.
     pub entries: u64,
-    /// How many entries this copy wrote; the others were there.
+    /// The number of entries that this copy wrote; the others existed.
     pub new_entries: u64,
     /// The attachments.
     pub attachments: AttachmentCounts,
-    /// How many entries came in at the source meanwhile, and are not in the target.
+    /// The number of entries that the source recorded during the copy. They are missing in the target.
     pub late_entries: u64,
-    /// How many organizations are damaged in the source, or their attachments cannot be read there: they are not, or not
-    /// wholly, in the target.
+    /// The number of organizations that are damaged in the source, or whose attachments cannot be read there.
+    /// They are missing or incomplete in the target.
     pub damaged_organizations: u64,
 }
 
 impl Summary {
-    /// Whether the target has all that the source's ledgers tell of.
+    /// Returns whether the target has everything in the source's ledgers.
     pub fn is_complete(&self) -> bool {
         let AttachmentCounts { missing, altered, unreadable, .. } = self.attachments;
         [self.late_entries, self.damaged_organizations, missing, altered, unreadable] == [0; 5]
     }
 }
 
-/// Attachments of the source that the target did not have.
+/// Counts of the source's attachments that the target did not have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AttachmentCounts {
-    /// How many this copy wrote.
+    /// The number that this copy wrote.
     pub copied: u64,
-    /// How many the source has records of and no content.
+    /// The number that have records but no content in the source.
     pub missing: u64,
-    /// How many are not what was attached any more, and were not copied.
+    /// The number that do not match their digest, and were not copied.
     pub altered: u64,
-    /// How many the source's place could not be asked for, and were not copied.
+    /// The number that could not be read from the source, and were not copied.
     pub unreadable: u64,
 }
 
-/// How a copy gets on.
+/// A progress event of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CopyProgress {
     /// An organization was copied.
     Organization(Copied),
-    /// An organization is damaged in the source, or its attachments cannot be read there: what comes before the damage is
-    /// copied, and the other organizations.
+    /// An organization is damaged in the source, or its attachments cannot be read there. Everything before
+    /// the damage is copied, and so are the other organizations.
     Damaged {
         /// The organization.
         organization: OrgName,
-        /// What is damaged, as text.
+        /// The damage, as text.
         what: String,
     },
-    /// An attachment cannot be copied: the rest is.
+    /// An attachment cannot be copied; the rest is.
     Skipped {
         /// The organization.
         organization: OrgName,
-        /// The digest of what was attached.
+        /// The digest of the attachment.
         sha256: Fingerprint,
-        /// Why.
+        /// The reason.
         reason: Skipped,
     },
 }
 
-/// Why an attachment is not copied. Its `Display` completes "the attachment …".
+/// The reason why an attachment is not copied. Its `Display` completes "the attachment …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Skipped {
-    /// The source has no content of it, or nothing in it.
+    /// The source has no content for it, or the content is empty.
     #[error("is missing or empty")]
     Missing,
-    /// What the source keeps of it is not what was attached.
+    /// The content in the source does not match its digest.
     #[error("does not match its hash")]
     Altered,
-    /// The place cannot be read there; this is what it says.
+    /// The source's attachment store cannot be read, for this reason.
     #[error("cannot be read: {0}")]
     Unreadable(String),
 }
 
-/// An organization that was just copied.
+/// An organization that was copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Copied {
     /// Its name.
     pub organization: OrgName,
-    /// How many ledger entries it has.
+    /// The number of its ledger entries.
     pub entries: u64,
-    /// How many of them this copy wrote.
+    /// The number of entries that this copy wrote.
     pub new_entries: u64,
-    /// How many attachments this copy wrote.
+    /// The number of attachments that this copy wrote.
     pub new_attachments: u64,
 }
 
-/// Why a store could not be copied, in one sentence that says what to do.
+/// The reason why a store could not be copied, as a sentence with the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CopyError {
@@ -133,15 +134,15 @@ pub enum CopyError {
     Incomplete {
         /// The organization.
         org: OrgName,
-        /// The entry.
+        /// The index of the entry.
         index: u64,
     },
-    /// The source's place of attachments cannot be read.
+    /// The source's attachment store cannot be read.
     #[error("one attachment after the other cannot be read: {source}")]
     Unreadable {
         /// The organization.
         org: OrgName,
-        /// What the place says.
+        /// The error of the attachment store.
         source: StoreError,
     },
     /// The target has entries that the source does not have.
@@ -156,12 +157,12 @@ pub enum CopyError {
     Refused(OrgName),
 }
 
-/// A store, and where its attachments are.
+/// A store, with the location of its attachments.
 #[derive(Clone, Copy)]
 pub struct Side<'a> {
     /// The store.
     pub store: &'a dyn Transfer,
-    /// What keeps its attachments: itself, or a place outside of it. A place to copy to is wrapped in
+    /// The location of its attachments: the store itself, or an external store. Wrap an external target in
     /// [`MarkedPlace::being_filled`](crate::sweep::MarkedPlace::being_filled).
     pub attachments: &'a dyn Blobs,
 }
@@ -173,24 +174,27 @@ impl std::fmt::Debug for Side<'_> {
 }
 
 impl<'a> From<&'a dyn Transfer> for Side<'a> {
-    /// A store that keeps its attachments itself.
+    /// Uses a store that holds its attachments itself.
     fn from(store: &'a dyn Transfer) -> Self {
         Self { store, attachments: store }
     }
 }
 
-/// Copies everything that the ledgers of `from` tell of to `to`, and then looks whether it is there. `progress` hears of each
-/// organization, and of each attachment that cannot be copied.
+/// Copies everything in the ledgers of `from` to `to`, and then verifies it. Reports each organization, and
+/// each attachment that cannot be copied, to `progress`.
 ///
-/// Organizations come by id, and in any order would do: their names and users' are never given up, so that no ledger needs
-/// another one to be there first. In each, attachments come before the entries that name them. When it is run again, it
-/// goes on where it stopped, and looks again for the attachments that the target lacks; when all is there, it changes
-/// nothing. Damage in one organization keeps no other. What the target has of an attachment is not read again: [`check_attachments`](super::check_attachments) does
-/// that. The source may be in use: what comes in meanwhile is counted in [`Summary::late_entries`] and found by running it
-/// again, and when the source is quiet at last, nothing is late.
+/// Organizations are copied in the order of their ids. Any order would work: names of organizations and users
+/// are never freed, so no ledger depends on another. In each organization, attachments are copied before the
+/// entries that name them. A repeated run continues where the last one stopped, and retries attachments that
+/// the target lacks. If everything is copied, it changes nothing. Damage in one organization does not stop
+/// the others. Attachments that the target has are not read again; use
+/// [`check_attachments`](super::check_attachments) for that.
+///
+/// The source may be in use. [`Summary::late_entries`] counts the entries that arrive during the copy;
+/// another run copies them. Once the source is idle, none are late.
 ///
 /// # Errors
-/// [`CopyError`] says which store or organization is at fault; what was copied so far stays.
+/// [`CopyError`], which names the store or organization at fault. Data copied so far stay.
 pub async fn copy(
     from: Side<'_>,
     to: Side<'_>,
@@ -238,7 +242,7 @@ pub async fn copy(
 }
 
 impl CopyError {
-    /// Whether one organization of the source is at fault, and others need not be.
+    /// Returns whether only one organization of the source is at fault, so that others may be copied.
     fn is_damage(&self) -> bool {
         matches!(
             self,
@@ -247,13 +251,13 @@ impl CopyError {
     }
 }
 
-/// What became of attachments.
+/// The outcomes of copying attachments.
 #[derive(Default)]
 struct Attempts {
     counts: AttachmentCounts,
-    /// How many of an organization could not be read, one after the other.
+    /// The number of consecutive unreadable attachments of one organization.
     in_a_row: usize,
-    /// The same of whatever organizations.
+    /// The number of consecutive unreadable attachments, of any organizations.
     failed: usize,
 }
 
@@ -287,8 +291,8 @@ impl Ledger<'_> {
         })
     }
 
-    /// The sizes of the source's ledger and of the target's, which is a beginning of it: the source had the same root
-    /// when it was as long.
+    /// Returns the sizes of the source's and the target's ledgers. The target's must be a prefix of the
+    /// source's: the source had the same root at that size.
     async fn heads(&self) -> Result<(u64, u64), CopyError> {
         let org = self.organization.id;
         let source = self.from.store.ledger_head(org).await.map_err(CopyError::Source)?;
@@ -322,7 +326,7 @@ impl Ledger<'_> {
         let org = self.organization.id;
         let mut next = first;
         while next < end {
-            // Attachments need an organization to lie in: its entry goes first, alone.
+            // Attachments need an existing organization, so its entry goes first, alone.
             let limit = if next == 0 { 1 } else { PAGE.min(end - next) };
             let page = self.from.store.ledger_entries(org, next, limit).await.map_err(CopyError::Source)?;
             if page.first().is_none_or(|entry| entry.index != next) {
@@ -332,7 +336,7 @@ impl Ledger<'_> {
             let import = self.import(page).await.map_err(CopyError::Source)?;
             for sha256 in import.attachments() {
                 let state = self.to.store.attachment_state(org, &sha256).await.map_err(CopyError::Target)?;
-                // What an earlier entry names was looked for.
+                // Attachments that an earlier entry names have already been handled.
                 if state != AttachmentState::Named {
                     self.copy_attachment(&sha256, attempts, progress).await?;
                 }
@@ -345,13 +349,14 @@ impl Ledger<'_> {
         Ok(())
     }
 
-    /// Copies how far notifications were sent, so that the target's servers go on from there instead of repeating them.
-    /// The target's ledger has `size` entries.
+    /// Copies the delivery state of notifications, so that the target's servers continue from there instead
+    /// of repeating notifications. The target's ledger has `size` entries.
     async fn copy_deliveries(&self, size: u64) -> Result<(), CopyError> {
         let (from, to, org) = (self.from.store, self.to.store, self.organization.id);
-        // A source in use may have sent notifications of entries that the target does not have yet.
+        // A source in use may have sent notifications for entries that the target does not have yet.
         let end = Position { entry: size, event: 0 };
-        // The position first: events behind it that are sent meanwhile are in the deliveries read after it.
+        // Read the position first: events after it that are sent meanwhile are in the deliveries, which are
+        // read later.
         let position = from.cursor(NAME, org).await.map_err(CopyError::Source)?.min(size);
         let actions = from.actions_listed(org).await.map_err(CopyError::Source)?;
         for ids in Listed::batches(actions) {
@@ -376,7 +381,7 @@ impl Ledger<'_> {
         if position > known { self.move_cursor(known, position).await } else { Ok(()) }
     }
 
-    /// Moves the target's cursor of notifications, for which no server may hold the lease.
+    /// Moves the target's notification cursor. No server may hold its lease.
     async fn move_cursor(&self, from: u64, to: u64) -> Result<(), CopyError> {
         let (store, org, now) = (self.to.store, self.organization.id, SystemClock.now());
         let (consumer, holder) = (NAME.to_owned(), Id::new(now, &SystemRandom));
@@ -398,7 +403,8 @@ impl Ledger<'_> {
         import.with_secrets(self.from.store.key_hashes(org, &keys).await?)
     }
 
-    /// Copies what records of the target name and the target does not have: an earlier copy did not find it.
+    /// Copies attachments that records of the target name and the target lacks, because an earlier copy could
+    /// not read them.
     async fn copy_missing_attachments(
         &self,
         attempts: &mut Attempts,
@@ -415,7 +421,8 @@ impl Ledger<'_> {
         Ok(())
     }
 
-    /// Notes the content in the target as any upload, so that what no entry comes to name there is swept.
+    /// Copies an attachment. Marks it as pending in the target like an upload, so that it is swept if no
+    /// entry names it.
     async fn copy_attachment(
         &self,
         sha256: &Fingerprint,

@@ -1,6 +1,7 @@
-//! Moving from one store to another: the same facts, the same ledgers, the same keys and attachments. A ledger tells
-//! all that its organization has, so copying a store is copying its ledgers, entry by entry, through the target's own
-//! write path ([`Transfer::import`]); only the hashes of keys and the attachments lie beside them. [`copy`] does it.
+//! Copies of a store into another: the same facts, ledgers, keys and attachments. A ledger contains
+//! everything about its organization. So a copy imports the ledgers, entry by entry, through the target's own
+//! write path ([`Transfer::import`]). Only the hashes of keys and the attachments are stored separately.
+//! [`copy`] does all of it.
 
 mod attachments;
 mod copy;
@@ -26,33 +27,34 @@ use crate::store::error::{StoreError, StoreResult};
 pub use attachments::check_attachments;
 pub use copy::{AttachmentCounts, Copied, CopyError, CopyProgress, Side, Skipped, Summary, copy};
 
-/// What copying needs of a store besides the queries of the service.
+/// The queries that a copy needs from a store, beyond those of the service.
 #[async_trait]
 pub trait Transfer: Store {
-    /// At most `limit` organizations by id, beginning after the one with id `after`.
+    /// Returns at most `limit` organizations, sorted by id, starting after the one with id `after`.
     async fn organizations(&self, after: Option<Id>, limit: u64) -> StoreResult<Vec<Organization>>;
-    /// The hashes of these keys of an organization, with the keys' ids, in any order; unknown ids are passed over.
+    /// Returns the hashes of these keys of an organization, with the keys' ids, in any order. Unknown ids are
+    /// skipped.
     async fn key_hashes(&self, org: Id, keys: &[Id]) -> StoreResult<Vec<(Id, KeyHash)>>;
-    /// At most `limit` contents that records of an organization name, by digest, beginning after `after`: wherever they
-    /// are kept.
+    /// Returns at most `limit` attachments that records of an organization name, sorted by digest, starting
+    /// after `after`, wherever they are stored.
     async fn attachments(
         &self,
         org: Id,
         after: Option<&Fingerprint>,
         limit: u64,
     ) -> StoreResult<Vec<Fingerprint>>;
-    /// Enters the entries at the end of their organization's ledger and writes their rows, all or none: what
-    /// [`crate::store::Recorder::record`] does, but that payload, time and actor are given. It is
-    /// [`StoreError::Conflict`] when the ledger does not end where they begin, or when a name is taken.
+    /// Appends the entries to their organization's ledger and writes their rows, all or none. Does the same
+    /// as [`crate::store::Recorder::record`], but payload, time and actor are given. Returns
+    /// [`StoreError::Conflict`] if the ledger does not end where they begin, or if a name is already in use.
     async fn import(&self, import: Import) -> StoreResult<()>;
 }
 
-/// Entries of one ledger, for another store: they follow each other, and each was checked against its leaf hash, so that
-/// a store which puts them at [`Import::first`] gets the same root.
+/// Consecutive entries of one ledger, for another store. Each was verified against its leaf hash, so a store
+/// that appends them at [`Import::first`] gets the same root.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Import {
-    /// The organization whose ledger it is.
+    /// The organization of the ledger.
     pub org: Id,
     /// The index of the first entry.
     pub first: u64,
@@ -63,10 +65,11 @@ pub struct Import {
 }
 
 impl Import {
-    /// Checks entries that another store answered.
+    /// Verifies entries that another store returned.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] when an entry is not what its leaf hash covers, cannot be read, or is older than the one before.
+    /// [`StoreError::Corrupt`] if an entry does not match its leaf hash, cannot be read, or is older than the
+    /// previous one.
     pub fn new(org: Id, entries: Vec<StoredEntry>) -> StoreResult<Self> {
         let first = entries.first().map_or(0, |entry| entry.index);
         let facts = (first..).zip(entries).map(|(index, entry)| checked(index, entry));
@@ -81,7 +84,7 @@ impl Import {
     /// Adds the hashes of the keys that the facts create.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] when a hash is missing, or is not the one that the ledger knows the key by.
+    /// [`StoreError::Corrupt`] if a hash is missing or does not match the ledger's record of the key.
     pub fn with_secrets(mut self, secrets: Vec<(Id, KeyHash)>) -> StoreResult<Self> {
         for (key, hash) in &secrets {
             if !self
@@ -99,7 +102,7 @@ impl Import {
         Ok(self)
     }
 
-    /// The keys that the facts create.
+    /// Returns the keys that the facts create.
     pub(crate) fn created_keys(&self) -> impl Iterator<Item = &ApiKeyRecord> {
         self.facts.iter().filter_map(|prepared| match &prepared.fact {
             Fact::ApiKeyCreated { record } => Some(record),
@@ -107,7 +110,7 @@ impl Import {
         })
     }
 
-    /// The contents that the facts name, each once.
+    /// Returns the attachments that the facts name, each once.
     pub(crate) fn attachments(&self) -> BTreeSet<Fingerprint> {
         let rows = self.facts.iter().flat_map(|prepared| prepared.fact.index_rows(prepared.at));
         let attachment = |row| match row {
@@ -117,18 +120,18 @@ impl Import {
         rows.filter_map(attachment).collect()
     }
 
-    /// Whether it begins its organization's ledger.
+    /// Returns whether it begins its organization's ledger.
     pub fn begins_ledger(&self) -> bool {
         self.facts.first().is_some_and(|prepared| prepared.fact.begins_ledger_of(self.org))
     }
 }
 
-/// An import would turn the time of a ledger back.
+/// Returns the error for an import that would decrease the time of a ledger.
 pub fn older_entries() -> StoreError {
     StoreError::corrupt("an entry is older than the one before")
 }
 
-/// The entry's fact, if the entry stands at `index` and its leaf hash covers what it says.
+/// Returns the entry's fact, if the entry is at `index` and its content matches its leaf hash.
 fn checked(index: u64, entry: StoredEntry) -> StoreResult<EncodedFact> {
     let StoredEntry { at, actor, payload, leaf_hash, .. } = entry;
     let damaged =

@@ -1,4 +1,4 @@
-//! What is checked before an entry may enter another store.
+//! Tests of the checks on imported entries.
 
 use proptest::prelude::*;
 

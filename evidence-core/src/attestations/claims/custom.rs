@@ -1,4 +1,4 @@
-//! Attestations of the types that an organization defines.
+//! Attestations of an organization's custom types.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,29 +22,29 @@ use crate::operation::Form;
 use crate::service::Context;
 use crate::time::Timestamp;
 
-/// The data have to fit the schema of the type's latest version, and are compliant when all of its rules are true; without
-/// rules, when they fit. A rule that ends in an error, or needs more than a rule may have, is not true. A type that is
-/// archived takes no attestations.
+/// The data must match the schema of the type's latest version. They are compliant if all rules of the
+/// version are true; without rules, if they match the schema. A rule that ends in an error or exceeds a limit
+/// is not true. An archived type accepts no attestations.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Custom {
     /// The name of the custom attestation type.
     pub type_name: AttestationTypeName,
-    /// The data, or a string that holds their text as JSON.
+    /// The data, or a string that holds their JSON text.
     pub attestation_data: AttestationData,
     #[serde(skip)]
     evaluated: Evaluated,
 }
 
-/// A version of a type, and the time of the record where the version asks for that.
+/// A version of a type, with the time of the record if the version uses it.
 type EvaluatedBy = (VersionKey, Option<Timestamp>);
 
-/// The results of the version that the data were evaluated by last, which stay the same when the claim is drafted again.
+/// The results of the last evaluation. They are reused if the claim is drafted again with the same version.
 #[derive(Debug, Clone, Default)]
 struct Evaluated(Arc<Mutex<Option<(EvaluatedBy, Evaluation)>>>);
 
 impl Evaluated {
-    /// The results of this version, evaluated unless they are known.
+    /// Returns the results for this version, and evaluates them only if they are not known.
     async fn or(
         &self,
         key: EvaluatedBy,

@@ -1,4 +1,4 @@
-//! Attestations of the types that the service brings along: decisions about controls, bills of materials, and findings of
+//! Attestations of the built-in system types: decisions about controls, bills of materials, and findings of
 //! scanners.
 
 use schemars::JsonSchema;
@@ -21,66 +21,66 @@ use crate::name::{ControlIdentifier, Fingerprint};
 use crate::operation::Form;
 use crate::service::Context;
 
-/// A decision about a control is compliant when its data say so; the organization need not have the control, and where it has
-/// it, its latest version is recorded. A bill of materials is compliant where its document is attached: a
-/// file that is not empty and has the SHA-256 of `original_fingerprint`. A SARIF log is compliant where each of its runs is
-/// complete and found no error, warning or note that is not suppressed.
+/// A decision about a control has the verdict in its data. The organization need not have the control; if it
+/// has, the latest version is recorded. A bill of materials is compliant if its document is attached: a
+/// non-empty file with the SHA-256 of `original_fingerprint`. A SARIF log is compliant if each run is
+/// complete and has no unsuppressed error, warning or note.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub struct System {
     /// The type of the data.
     pub type_name: SystemType,
-    /// The identifier of the control that a decision is about, unless `attestation_data` names it as `control`.
+    /// The identifier of the control of a decision, unless `attestation_data` has it as `control`.
     pub control: Option<ControlIdentifier>,
-    /// The data, or a string that holds their text as JSON. `GET /attestations/system-attestation-types` answers what they
-    /// are for each type.
+    /// The data, or a string that holds their JSON text. `GET /attestations/system-attestation-types` returns
+    /// the schema for each type.
     pub attestation_data: AttestationData,
 }
 
-/// A type of attestation that the service brings along.
+/// A built-in system type of attestation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum SystemType {
-    /// Whether what a control demands was done.
+    /// A decision whether the requirements of a control are met.
     Decision,
-    /// What something is made of.
+    /// A software bill of materials.
     Sbom,
-    /// What a scanner found, as a SARIF log.
+    /// The findings of a scanner, as a SARIF log.
     Sarif,
 }
 
-/// The data of a decision. Whatever else they have is kept.
+/// The data of a decision. Other keys are recorded too.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub(crate) struct DecisionData {
-    /// Whether what the control demands was done.
+    /// Whether the requirements of the control are met.
     is_compliant: bool,
-    /// The control's identifier, where the attestation does not name it beside the data.
+    /// The control's identifier, if the attestation has no `control` outside the data.
     control: Option<ControlIdentifier>,
 }
 
-/// The data of a bill of materials. Whatever else they have is kept.
+/// The data of a bill of materials. Other keys are recorded too.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub(crate) struct SbomData {
     /// The format of the attached document.
     format: ShortText,
     /// The SHA-256 of the attached document.
     original_fingerprint: Fingerprint,
-    /// What the document is about, in short.
+    /// A summary of the document.
     document: DataObject,
 }
 
-/// What a claim says once its data are read.
+/// A claim with parsed data.
 enum Read {
     Decision { control: ControlIdentifier, is_compliant: bool },
     Sbom { original: Fingerprint, summary: SbomSummary },
     Sarif(SarifSummary),
 }
 
-/// The field with the data.
+/// The name of the field with the data.
 const DATA: &str = "attestation_data";
 
 impl System {
-    /// Reads the data as those of their type.
+    /// Parses the data according to their type.
     fn read_data(&self) -> Result<Read, InvalidField> {
         match self.type_name {
             SystemType::Decision => {
@@ -97,7 +97,7 @@ impl System {
             }
             SystemType::Sbom => {
                 let SbomData { format, original_fingerprint: original, document } = self.data()?;
-                // Numbers that JSON texts may have and this reader does not know are those of no count.
+                // A document with valid JSON numbers that this parser cannot represent has no summary.
                 let document = serde_json::from_str(document.0.as_str()).unwrap_or_default();
                 Ok(Read::Sbom { original, summary: SbomSummary::of(&format, &document) })
             }
@@ -157,7 +157,8 @@ impl Claim for System {
     }
 }
 
-/// The number of the control's latest version, if there is such a control, and what holds as long as that is so.
+/// Returns the number of the control's latest version, or `None` without such a control. The guard holds as
+/// long as that result is current.
 async fn latest_version(control: &ControlIdentifier, cx: &Context<'_>) -> Result<(Option<u64>, Guard)> {
     Ok(match cx.store().control(cx.org()?, control.as_str()).await? {
         Some(known) => {

@@ -22,7 +22,7 @@ use crate::seed::Seed;
 use crate::service::{Evidence, EvidenceService, Settings};
 use crate::trails::operations::GetTrail;
 
-/// A service with `jane` and her organization `acme`.
+/// Returns a service with `jane` and her organization `acme`.
 async fn service() -> (Evidence, Principal) {
     let service = Evidence::new(Arc::new(MemoryStore::new()), Settings::default());
     let seed = Seed { user: "jane".parse().unwrap(), orgs: vec!["acme".parse().unwrap()], api_key: None };
@@ -35,7 +35,7 @@ fn named<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
     text.parse().unwrap()
 }
 
-/// Attests to the trail `t` of the flow `shop`.
+/// Adds an attestation to the trail `t` of the flow `shop`.
 async fn attest<C: Claim>(service: &Evidence, jane: &Principal, document: Value) -> Result<()> {
     let input = AttestationInput::<C>::read(check(document.to_string().as_bytes()).unwrap()).unwrap();
     let post = PostAttestation::<C>::new(named("acme"), named("shop"), named("t"));
@@ -60,7 +60,7 @@ async fn state(service: &Evidence, jane: &Principal) -> State {
     service.call(jane, trail, ()).await.unwrap().envelope.trail.compliance_state
 }
 
-/// Of one attestation of this document: its type, and whether it is compliant.
+/// Returns the type and the verdict of one attestation with this document.
 async fn verdict<C: Claim>(mut document: Value) -> (String, bool) {
     let (service, jane) = service().await;
     document["attestation_name"] = json!("a");
@@ -133,7 +133,7 @@ async fn an_override_names_what_it_overrides_and_decides_until_another_report() 
     assert_eq!(state(&service, &jane).await, State::NonCompliant);
     attest::<Override>(&service, &jane, overriding("scan", true)).await.unwrap();
     assert_eq!(state(&service, &jane).await, State::Compliant);
-    // An override of an override is still one of the report.
+    // An override of an override refers to the original report.
     attest::<Override>(&service, &jane, overriding("scan", true)).await.unwrap();
 
     let found = recorded(&service, "scan").await;
@@ -304,14 +304,14 @@ fn the_fields_of_an_override_are_checked() {
     }
 }
 
-/// A claim that is evaluated by the latest version of a custom type, as such types are.
+/// A claim that is evaluated against the latest version of a custom type.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Reviewed {
     type_name: String,
 }
 
-/// How often one was evaluated.
+/// The number of evaluations.
 static EVALUATED: AtomicUsize = AtomicUsize::new(0);
 
 impl Claim for Reviewed {
@@ -325,7 +325,7 @@ impl Claim for Reviewed {
         let known = cx.store().attestation_type(cx.org()?, &self.type_name).await?;
         let known = known.ok_or_else(|| Error::invalid("type_name", "No such type"))?;
         if EVALUATED.fetch_add(1, Ordering::Relaxed) == 0 {
-            // Somebody else is faster.
+            // Simulates a concurrent write by someone else.
             let version = crate::fact::Fact::AttestationTypeVersioned {
                 record: crate::attestation_types::record::AttestationType {
                     version: 2,

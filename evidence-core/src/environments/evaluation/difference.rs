@@ -1,4 +1,4 @@
-//! How what runs differs from the latest snapshot, and whether that calls for a new one.
+//! The difference between running artifacts and the latest snapshot, and whether it requires a new snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,15 +7,15 @@ use crate::environments::observed::ObservedArtifact;
 use crate::snapshots::key::ArtifactKey;
 use crate::snapshots::record::{Annotation, RunningArtifact};
 
-/// What a snapshot would record.
+/// The changes that a snapshot would record.
 #[derive(Debug, PartialEq)]
 pub(super) struct Difference {
-    /// Instances that began to run, or whose data differ.
+    /// Instances that started running, or whose data differ.
     pub(super) changes: Vec<RunningArtifact>,
-    /// What no longer runs.
+    /// Artifacts that stopped running.
     pub(super) exits: Vec<ArtifactKey>,
-    /// Whether it calls for a snapshot: something started, exited, got a name beside others, or differs in more than counts,
-    /// times, names and context.
+    /// Whether a snapshot is required: something started, exited, got an additional name, or differs in more
+    /// than counts, times, names and context.
     pub(super) tells_something: bool,
 }
 
@@ -45,8 +45,8 @@ fn seen_otherwise(before: &RunningArtifact, now: &EvaluatedArtifact) -> bool {
     names || before.created != now.created || before.context != now.context
 }
 
-/// Whether it runs under a name more than the latest snapshot has, by which policies judge what runs. Another name in place of
-/// its only one is none more.
+/// Returns whether it runs under more names than in the latest snapshot. Policies evaluate each name. A new
+/// name that replaces the only one does not count.
 fn has_more_names(before: &RunningArtifact, now: &ObservedArtifact) -> bool {
     let known = |name: &str| name == before.name || before.other_names.iter().any(|other| other == name);
     let is_renamed = before.other_names.is_empty() && now.other_names.is_empty();
@@ -54,12 +54,12 @@ fn has_more_names(before: &RunningArtifact, now: &ObservedArtifact) -> bool {
 }
 
 impl EvaluatedArtifact {
-    /// In what it differs from what a snapshot records. What it was evaluated by is recorded of the snapshot where it began
-    /// to be so.
+    /// Returns how it differs from the artifact that a snapshot records. Inputs are recorded with the
+    /// snapshot in which they first applied.
     #[cfg(feature = "memory")]
     pub(super) fn differs_from(&self, recorded: &RunningArtifact, snapshot: u64) -> Option<String> {
         let now = &self.found;
-        // What was too much for the host that recorded it may not be here.
+        // The host that recorded it may have had lower limits.
         if recorded.not_evaluated.is_some() {
             return None;
         }
@@ -118,7 +118,7 @@ impl EvaluatedArtifact {
     }
 }
 
-/// What happened to a running artifact since the latest snapshot.
+/// A change of a running artifact since the latest snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
     Started(Option<bool>),

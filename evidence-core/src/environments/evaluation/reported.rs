@@ -1,4 +1,4 @@
-//! How what runs stands wherever it was reported: what environments are evaluated by, policies aside.
+//! The states of running artifacts in their flows: the inputs of environment evaluations, except policies.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,17 +33,17 @@ use crate::time::Timestamp;
 use crate::trails::evaluation::evaluated;
 use crate::trails::store::TrailContents;
 
-/// What is on the allowlist, each with its entry.
+/// The allowed artifacts, with their allowlist entries.
 type Allowed = BTreeMap<Fingerprint, EntryInForce>;
 
-/// What running artifacts are evaluated by, policies aside; by their digests, so that one without has no provenance and is on
-/// no allowlist.
+/// The inputs for running artifacts, except policies, by digest. An artifact without a digest has no
+/// provenance and is on no allowlist.
 pub(super) struct EvaluationInputs {
     pub(super) allowed: Allowed,
     pub(super) sources: BTreeMap<Fingerprint, Vec<Source>>,
 }
 
-/// A report of a running artifact: the newest in its flow, and how it stands there.
+/// The newest report of a running artifact in a flow, with its state there.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) report: DeploymentSource,
@@ -52,11 +52,11 @@ pub(super) struct Source {
     /// The digest of the flow's name and tags.
     pub(super) flow: Hash,
     pub(super) context: FlowContext,
-    /// Whether all that it is evaluated by could be read.
+    /// Whether everything that it is evaluated against could be read.
     pub(super) is_final: bool,
 }
 
-/// The first source that names a repo, or the first.
+/// Returns the first source that names a repo, otherwise the first.
 pub(super) fn deployed_from(sources: &[Source]) -> Option<DeploymentSource> {
     let named = sources.iter().find(|source| source.report.repo.is_some());
     named.or(sources.first()).map(|source| source.report.clone())
@@ -75,15 +75,15 @@ impl Source {
     }
 }
 
-/// What was reported of what runs.
+/// The reports of running artifacts.
 pub(super) struct Reports {
-    /// How many entries the ledger had.
+    /// The number of entries that the ledger had.
     rests_on: u64,
     allowed: Allowed,
-    /// One of each flow.
+    /// The newest report of each content in each flow.
     origins: Vec<Origin>,
     flows: BTreeMap<Id, FlowLabel>,
-    /// How those without a trail stand, by report.
+    /// The states of reports without a trail, by report.
     alone: BTreeMap<Id, EvaluatedReport>,
 }
 
@@ -117,12 +117,12 @@ impl Reports {
         Ok(Self { rests_on, allowed, origins, flows, alone })
     }
 
-    /// The trails that they were reported to.
+    /// Returns the trails that the artifacts were reported to.
     pub(super) fn trails(&self) -> BTreeSet<Id> {
         self.origins.iter().filter_map(|origin| origin.report.trail).collect()
     }
 
-    /// Adds those of other artifacts, read of the same ledger.
+    /// Adds the reports of other artifacts, read from the same ledger.
     pub(super) fn extend(&mut self, other: Self) {
         let Self { rests_on: _, allowed, origins, flows, alone } = other;
         self.allowed.extend(allowed);
@@ -131,8 +131,8 @@ impl Reports {
         self.alone.extend(alone);
     }
 
-    /// How the reports stand in their trails. Of the attestations those are kept that a policy asks for; so many are kept of
-    /// what was evaluated before.
+    /// Returns the states of the reports in their trails, with the attestations that a policy requires.
+    /// `kept_before` is the number of attestations that reused evaluations hold.
     pub(super) async fn evaluated(
         self,
         policies: &PolicySet,
@@ -167,7 +167,7 @@ impl Reports {
         let mut exceeds = None;
         if all_kept.load(Ordering::Relaxed) > most {
             exceeds = Some(format!("The policies ask for more than {most} attestations of what runs"));
-            // How it stands in its trails is told all the same.
+            // The states in trails are needed nevertheless.
             let asks_for_none = move |(contents, parsed): (TrailContents, Arc<Parsed>)| {
                 let contents = contents.within(rests_on);
                 let running = in_trails.get(&contents.trail.id).into_iter().flatten();
@@ -181,38 +181,40 @@ impl Reports {
     }
 }
 
-/// How an artifact report stands.
+/// The state of an artifact report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EvaluatedReport {
     pub(crate) state: State,
-    /// Why, where no attestation accounts for it.
+    /// The reason, if no attestation explains the state.
     pub(crate) reason: Option<String>,
-    /// What counts for it: its own attestations and those of its trail.
+    /// The attestations that count for it: its own and those of its trail.
     attestations: Arc<FlowAttestations>,
-    /// Whether all that it is evaluated by could be read: what could not may be put right, of which no ledger tells.
+    /// Whether everything that it is evaluated against could be read. A read error may be repaired without a
+    /// ledger entry.
     is_final: bool,
 }
 
 impl EvaluatedReport {
-    /// Of a report to a trail that cannot be read.
+    /// Returns the state of a report to a trail that cannot be read.
     pub(crate) fn of_lost_trail() -> Self {
         Self { reason: Some(template::LOST_TRAIL.to_owned()), ..Self::unknown() }
     }
 }
 
-/// What a trail says of what runs.
+/// The states of running artifacts in a trail.
 pub(crate) struct InTrail {
     pub(crate) name: String,
     pub(crate) states: BTreeMap<String, EvaluatedReport>,
-    /// How many attestations are kept.
+    /// The number of attestations that are held.
     pub(super) kept: usize,
 }
 
-/// Why nothing is said of what is too much of a trail.
+/// The reason for a trail with more relevant attestations than the limit.
 const TOO_MUCH: &str = "More attestations count for what runs of the trail than are evaluated";
 
 impl InTrail {
-    /// How this content stands in a trail, by fingerprint. Of the attestations those are kept that are `asked` for.
+    /// Evaluates this content in a trail. The states are by fingerprint, and only attestations that are
+    /// `asked` for are held.
     pub(crate) fn new(
         contents: &TrailContents,
         template: &Template,
@@ -249,20 +251,20 @@ impl InTrail {
     }
 }
 
-/// How what runs stands wherever it was reported.
+/// The states of running artifacts, in all flows they were reported to.
 pub(super) struct EvaluatedReports {
     allowed: Allowed,
     pub(super) origins: Vec<Origin>,
     flows: BTreeMap<Id, FlowLabel>,
     trails: BTreeMap<Id, InTrail>,
-    /// Of reports without a trail.
+    /// The states of reports without a trail.
     alone: BTreeMap<Id, EvaluatedReport>,
-    /// Why what the policies ask for is more than is evaluated, if it is. Nothing of it is kept then.
+    /// The reason if the attestations that the policies require exceed the limit. None of them is held then.
     pub(super) exceeds: Option<String>,
 }
 
 impl EvaluatedReports {
-    /// How many attestations are kept of each trail.
+    /// Returns the number of attestations that are held, by trail.
     pub(super) fn kept(&self) -> BTreeMap<Id, usize> {
         self.trails.iter().map(|(trail, evaluated)| (*trail, evaluated.kept)).collect()
     }
@@ -272,7 +274,7 @@ impl EvaluatedReports {
         let digests: BTreeMap<Id, Hash> = flows.iter().map(|(id, flow)| (*id, flow.digest())).collect();
         let mut sources: BTreeMap<Fingerprint, Vec<Source>> = BTreeMap::new();
         for Origin { report: row, last_name, .. } in origins {
-            // One report that is passed over may be the one that does not comply.
+            // A missing flow is an error, because the skipped report may be the non-compliant one.
             let lost = || StoreError::corrupt(format_args!("the flow {} of a running artifact", row.flow));
             let (flow, digest) = flows.get(&row.flow).zip(digests.get(&row.flow)).ok_or_else(lost)?;
             let (trail_name, found) = match row.trail {
@@ -303,8 +305,9 @@ impl EvaluatedReports {
     }
 }
 
-/// A report to a flow as a whole is evaluated by the template it came with, and has no attestations. It needs what that asks
-/// of every name that its content was given there.
+/// Returns the states of reports to a flow as a whole. Such a report is evaluated against the template that
+/// it came with, and has no attestations. The template's requirements for every name of its content in the
+/// flow apply.
 pub(crate) async fn without_trail(
     origins: &[Origin],
     cx: &Context<'_>,
@@ -331,12 +334,12 @@ pub(crate) async fn without_trail(
 }
 
 impl EvaluatedReport {
-    /// How a report stands of which its trail knows nothing.
+    /// Returns the state of a report that its trail does not know.
     pub(crate) fn unknown() -> Self {
         Self { state: State::Incomplete, reason: None, attestations: Arc::default(), is_final: false }
     }
 
-    /// As policies see it in its flow.
+    /// Returns the state in its flow, in the form that policies use.
     pub(crate) fn in_flow(self, flow: &FlowLabel, trail_name: String) -> FlowContext {
         let Self { state: artifact_state, reason, attestations, .. } = self;
         let (flow_name, tags) = (flow.name.to_string(), Arc::clone(&flow.tags));
@@ -344,7 +347,7 @@ impl EvaluatedReport {
         FlowContext { flow_name, condition_names, trail_name, artifact_state, reason, tags, attestations }
     }
 
-    /// How content stands that was reported to no trail, by one report of each of its names.
+    /// Returns the state of content that was reported to no trail, from one report for each of its names.
     fn alone(reports: &[ReportedArtifact], template: &Template) -> Self {
         let (none, wanted) =
             (EarlierNames::new(), reports.iter().map(|report| &*report.fingerprint).collect());

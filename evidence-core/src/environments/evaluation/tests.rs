@@ -10,7 +10,7 @@ use crate::rules::compliance::State;
 use crate::snapshots::record::Annotation;
 use crate::time::Timestamp;
 
-/// Gives the bytes of a small number, so that ids are told apart by it.
+/// Fills buffers with a small number, so that ids are predictable.
 struct Numbered(u8);
 
 impl Random for Numbered {
@@ -23,7 +23,7 @@ fn report(number: u8) -> Id {
     Id::new(Timestamp::from_seconds(0), &Numbered(number))
 }
 
-/// Where an artifact came from.
+/// Returns the source of an artifact.
 fn source(number: u8) -> DeploymentSource {
     DeploymentSource { report: report(number), flow: report(0), repo: None, committed_at: None }
 }
@@ -32,7 +32,7 @@ fn fingerprint(digit: char) -> Fingerprint {
     digit.to_string().repeat(64).parse().expect("a fingerprint")
 }
 
-/// Artifact `digit` with one instance, from report 1, evaluated by a policy.
+/// Returns artifact `digit` with one instance, from report 1, evaluated against a policy.
 fn evaluated(digit: char, compliant: Option<bool>) -> EvaluatedArtifact {
     EvaluatedArtifact {
         key: ArtifactKey::from(&fingerprint(digit)),
@@ -66,7 +66,7 @@ impl EvaluatedArtifact {
     }
 }
 
-/// What has no digest but this name, evaluated by a policy.
+/// Returns an artifact without a digest, evaluated against a policy.
 fn undigested(name: &str, compliant: Option<bool>) -> EvaluatedArtifact {
     let mut seen = evaluated('a', compliant);
     seen.found_mut().provenance.clear();
@@ -81,19 +81,19 @@ fn context(value: &serde_json::Value) -> JsonFields {
     serde_json::from_str(&value.to_string()).unwrap()
 }
 
-/// These policies at these versions.
+/// Returns the digest of these policies at these versions.
 fn policies(applied: &[(u8, u64)]) -> Option<Hash> {
     let applied =
         applied.iter().map(|(policy, version)| AppliedPolicy { policy: report(*policy), version: *version });
     AppliedPolicy::digest(&Vec::from_iter(applied))
 }
 
-/// What the rules of the first policy came to.
+/// Returns the results of the first policy's rules.
 fn outcome(rules: &str) -> PolicyOutcome {
     PolicyOutcome { policy: 0, rules: rules.into(), unknown: Vec::new() }
 }
 
-/// A compliant report.
+/// Returns a compliant report.
 fn from_report(number: u8) -> Provenance {
     Provenance {
         artifact: report(number),
@@ -104,7 +104,7 @@ fn from_report(number: u8) -> Provenance {
     }
 }
 
-/// What runs after these were evaluated in snapshot 1.
+/// Returns what runs after these were evaluated in snapshot 1.
 fn open(evaluated: &[EvaluatedArtifact]) -> BTreeMap<ArtifactKey, RunningArtifact> {
     let first = difference(&BTreeMap::new(), evaluated, 1);
     first.changes.into_iter().map(|instance| (instance.key(), instance)).collect()
@@ -270,7 +270,8 @@ fn counts_are_noted_when_a_snapshot_is_taken_for_another_reason() {
     assert_eq!(annotation, Some(Annotation { kind: "unchanged".to_owned(), was: 1, now: 3 }));
 }
 
-/// What it is about; what ran before, what runs now; exits, annotations, and whether that tells something.
+/// The name of the case; the artifact before, the artifacts now; exits, annotations, and whether a snapshot
+/// is required.
 type Case<'a> = (&'a str, EvaluatedArtifact, Vec<EvaluatedArtifact>, Vec<ArtifactKey>, &'a [&'a str], bool);
 
 #[test]

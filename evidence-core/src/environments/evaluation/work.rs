@@ -1,5 +1,5 @@
-//! How much policies evaluate, and what that comes to: looked at before they do, for a few requests can have a great deal
-//! evaluated of one artifact that was reported to many flows.
+//! Limits on the evaluation of policies. They are checked before the evaluation, because a few requests can
+//! cause a lot of work for one artifact that was reported to many flows.
 
 use std::sync::Arc;
 
@@ -10,18 +10,19 @@ use crate::limits::Limits;
 use crate::rules::policy::{Asked, Policy};
 use crate::service::Context;
 
-/// Where artifacts are evaluated: each in the flows that it was reported to, and once where there is none.
+/// The number of places in which artifacts are evaluated. A place is a flow that an artifact was reported to;
+/// an artifact without flows has one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Places {
     all: usize,
-    /// Conditions are evaluated in each place by each name: so many times more than once.
+    /// The additional evaluations of conditions, which are evaluated in each place for each name.
     again: usize,
-    /// Of the artifact for which conditions are evaluated most often: how often.
+    /// The most evaluations of a condition for one artifact.
     most: usize,
 }
 
 impl FromIterator<(usize, usize)> for Places {
-    /// Of artifacts that were reported to so many flows and have so many names.
+    /// Collects artifacts, each given by its numbers of flows and of names.
     fn from_iter<I: IntoIterator<Item = (usize, usize)>>(artifacts: I) -> Self {
         artifacts.into_iter().fold(Self::default(), |places, (flows, names)| {
             let (flows, names) = (flows.max(1), names.max(1));
@@ -34,40 +35,40 @@ impl FromIterator<(usize, usize)> for Places {
     }
 }
 
-/// What policies evaluate of an artifact in one place.
+/// The work of policies for one artifact in one place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// Rules, and parts of their conditions.
+    /// The number of rules and of parts of their conditions.
     parts: usize,
-    /// Those of conditions.
+    /// The number of parts of conditions.
     conditions: usize,
-    /// Rules: what each comes to is shown.
+    /// The number of rules. The result of each is shown.
     rules: usize,
-    /// Bytes that are recorded, where what the rules come to does not follow from the rest.
+    /// The number of bytes to record, for results that do not follow from the rest of the record.
     letters: usize,
 }
 
 impl Work {
-    /// Counts these policies, too.
+    /// Adds the work of these policies.
     pub(crate) fn add<'p>(&mut self, policies: impl IntoIterator<Item = &'p Arc<Policy>>) {
         for policy in policies {
             self.parts = self.parts.saturating_add(policy.parts());
             self.conditions = self.conditions.saturating_add(policy.parts() - policy.rules());
             self.rules = self.rules.saturating_add(policy.rules());
-            // One more stands between two places.
+            // One more byte separates two places.
             let letters = if policy.follows_from_states() { 0 } else { policy.rules() + 1 };
             self.letters = self.letters.saturating_add(letters);
         }
     }
 
-    /// Why what the rules come to in so many places is more than is shown of one artifact, if it is.
+    /// Returns the reason if the rule results in this many places exceed the limit for one artifact.
     pub(crate) fn exceeds_of_one(self, places: usize, limits: &Limits) -> Option<String> {
         let most = limits.resolutions;
         let exceeds = self.rules.saturating_mul(places) > most;
         exceeds.then(|| format!("The rules of the policies come to more than {most} for one artifact"))
     }
 
-    /// Why these places are more than is evaluated or recorded at once, if they are.
+    /// Returns the reason if these places exceed the limit of an evaluation or of its record.
     pub(crate) fn exceeds(self, places: Places, limits: &Limits) -> Option<String> {
         let Limits { evaluations, snapshot, .. } = *limits;
         let again = self.conditions.saturating_mul(places.again);
@@ -81,24 +82,26 @@ impl Work {
     }
 }
 
-/// Why what runs is not evaluated: it could not be recorded.
+/// Returns the reason if the result is too large to be recorded.
 pub(crate) fn too_large(most: u64) -> String {
     format!("What runs comes to more than {most} bytes, with where it comes from")
 }
 
-/// These policies, in order, some for each job: so many as it evaluates of one artifact in these places, and one at least.
+/// Splits these policies into jobs, in order. A job has at least one policy, and about as many as it can
+/// evaluate for one artifact.
 pub(crate) fn for_jobs(policies: &[Arc<Policy>], places: Places) -> impl Iterator<Item = Arc<[Arc<Policy>]>> {
     let evaluations = evaluations(policies).saturating_mul(places.most);
     let at_once = if evaluations > EVALUATIONS_PER_JOB { 1 } else { policies.len() };
     policies.chunks(at_once.max(1)).map(Arc::from)
 }
 
-/// How many evaluations these policies take in one place: a policy of two rules and no expression counts as one.
+/// Returns how many evaluations these policies take in one place. A policy of two rules and no expression
+/// counts as one.
 pub(crate) fn evaluations(policies: &[Arc<Policy>]) -> usize {
     policies.iter().map(|policy| policy.parts() / 2).sum()
 }
 
-/// What these versions of policies ask of attestations.
+/// Returns the attestations that these versions of policies require.
 pub(crate) async fn asked_by(versions: &[VersionKey], cx: &Context<'_>) -> Result<Arc<Asked>> {
     let mut asked = Asked::default();
     for part in cx.policies_in_parts(versions).await? {
@@ -116,7 +119,7 @@ mod tests {
         Arc::new(Policy::parse(&text).unwrap())
     }
 
-    /// Policies, to how many flows each artifact was reported, and the refusal.
+    /// Policies, the number of flows of each artifact, and the expected reason.
     type Case<'a> = (&'a [&'a Arc<Policy>], &'a [usize], Option<&'a str>);
 
     #[test]
@@ -153,7 +156,7 @@ mod tests {
         assert_eq!(refusal(&[&asking], &[5, 5], &roomy), None);
         assert_eq!(refusal(&[&asking], &[5, 6], &roomy).as_deref(), Some(letters));
         assert_eq!(refusal(&[&plain], &[15, 15, 15], &roomy), None, "nothing is recorded of it");
-        // Conditions are evaluated by each name, and rules once.
+        // Conditions are evaluated for each name, and rules once.
         for (policy, names, expected) in
             [(&plain, 100, None), (&asking, 19, None), (&asking, 20, Some(evaluations))]
         {

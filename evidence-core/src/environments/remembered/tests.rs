@@ -9,7 +9,7 @@ fn fingerprint(digit: char) -> Fingerprint {
     digit.to_string().repeat(64).parse().unwrap()
 }
 
-/// An artifact from these trails of flow 9.
+/// Returns an artifact from these trails of flow 9.
 fn from_trails(trails: &[u8]) -> Arc<ArtifactEvaluation> {
     let provenance = Provenance {
         artifact: id(1),
@@ -34,7 +34,7 @@ fn from_trails(trails: &[u8]) -> Arc<ArtifactEvaluation> {
     })
 }
 
-/// The facts of a kind that are kept as examples.
+/// Returns the example facts of a kind.
 fn examples(kind: &str) -> Vec<Fact> {
     let path = format!("{}/tests/golden/{kind}.jsonl", env!("CARGO_MANIFEST_DIR"));
     let facts = std::fs::read_to_string(path).unwrap();

@@ -1,4 +1,4 @@
-//! The report of each kind of environment: what is sent of what runs there.
+//! The report of each kind of environment.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,66 +14,68 @@ use crate::json::{JsonFields, JsonText};
 use crate::name::{BadText, Fingerprint};
 use crate::time::{MAX_SECONDS, check_seconds};
 
-/// A kind of environment that is reported on, as the `type` of its reports: the type has that one value.
+/// A kind of environment that gets reports, as the `type` of its reports. The type has only this value.
 pub trait ReportType:
     Serialize + DeserializeOwned + JsonSchema + Default + Debug + Send + Sync + 'static
 {
     /// The kind.
     const KIND: EnvironmentKind;
-    /// The id of the operation that takes its reports.
+    /// The id of the operation that accepts its reports.
     const NAME: &'static str;
-    /// Where they are sent.
+    /// The path of the operation.
     const PATH: &'static str;
-    /// What is reported.
+    /// The summary of the operation.
     const SUMMARY: &'static str;
-    /// What runs there.
+    /// The form of its running instances.
     type Instance: Instance;
 }
 
-/// Something that runs: a container, a pod, a task, with the artifacts that it consists of.
+/// A running instance, such as a container, a pod or a task, with its artifacts.
 pub trait Instance: DeserializeOwned + JsonSchema + Debug + Send + Sync + 'static {
-    /// What only instances of this kind tell of an artifact.
+    /// The data about an artifact that only instances of this kind have.
     type Context: Default + Send;
 
-    /// The names of its artifacts, and the SHA-256 of each where it is known.
+    /// Returns the names of its artifacts, with the SHA-256 of each if known.
     fn artifacts(&self) -> impl Iterator<Item = (&LongText, Option<&Fingerprint>)>;
-    /// When it was created.
+    /// Returns when it was created.
     fn created(&self) -> Creation;
-    /// Adds what it tells to what the artifact's other instances do.
+    /// Adds its data to those of the artifact's other instances.
     fn describe(&self, context: &mut Self::Context);
-    /// How many bytes more it makes what its instances tell of an artifact, about. Nothing where only the newest is kept.
+    /// Returns about how many bytes it adds to the data of an artifact. 0 if only the newest instance's data
+    /// are recorded.
     fn context_bytes(&self) -> usize {
         0
     }
-    /// The same as it is recorded, by the names that answers show it under.
+    /// Converts the data to recorded fields, with the keys that responses use.
     ///
     /// # Errors
-    /// When it cannot be written as JSON.
+    /// Returns an error if the data cannot be written as JSON.
     fn fields(context: Self::Context) -> serde_json::Result<JsonFields>;
 }
 
-/// All that runs in an environment.
+/// A report of all running artifacts of an environment.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, bound = "T: ReportType")]
 #[schemars(rename = "{T}Report")]
 pub struct EnvironmentReport<T: ReportType> {
-    /// The environment's type, or left out.
+    /// The environment's type. Optional.
     #[serde(default, rename = "type")]
     pub kind: T,
-    /// What runs. An artifact that is there several times is one with several instances. Elements that are null or have no
-    /// digest are skipped.
+    /// The running artifacts. An artifact that is listed several times counts as one with several instances.
+    /// Elements that are null or have no digest are skipped.
     pub artifacts: Collected<T::Instance, MAX_RUNNING>,
 }
 
-/// The instances of one report: each is more than a hundred bytes of JSON, of which [`Limits::report`](crate::Limits::report)
-/// allows 16 MiB by default.
+/// The most instances in one report. Each has more than a hundred bytes of JSON, and
+/// [`Limits::report`](crate::Limits::report) allows 16 MiB by default.
 const MAX_RUNNING: usize = (1 << 17) - 1;
 
-/// The artifacts that one instance consists of.
+/// The most artifacts of one instance.
 const MAX_DIGESTS: usize = 1000;
 
-/// The artifacts of an instance: their names, and the SHA-256 of each. Empty or null if the instance has none, as an evicted pod.
-// Fields of this type are read by `Deserialize::deserialize`, so that serde does not read a missing one as null.
+/// The artifacts of an instance: the SHA-256 of each, by name. Empty or null if the instance has none, such
+/// as an evicted pod.
+// Fields of this type use `Deserialize::deserialize`, so that serde does not treat a missing field as null.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Digests<D = Fingerprint>(pub BTreeMap<LongText, D>);
@@ -118,7 +120,8 @@ impl Digests<DigestOrNone> {
     }
 }
 
-/// The SHA-256 of an artifact, 64 lower-case hex digits, or an empty text or null where the environment knows none.
+/// The SHA-256 of an artifact: 64 lower-case hex digits. An empty string or null if the environment does not
+/// know it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Option<String>")]
 pub struct DigestOrNone(pub Option<Fingerprint>);
@@ -143,7 +146,7 @@ impl JsonSchema for DigestOrNone {
     }
 }
 
-/// When something was created: an integer of epoch seconds, 0 or later. Null is read as 0.
+/// A creation time: an integer of epoch seconds, 0 or later. Null means 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Creation(pub i64);
@@ -171,12 +174,11 @@ impl JsonSchema for Creation {
     }
 }
 
-/// Something running where nothing but its digests and its age is known.
+/// A running instance of which only the digests and the creation time are known.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlainArtifact {
-    /// Its names, and the SHA-256 of each. Without one it is
-    /// skipped.
+    /// The SHA-256 of its artifacts, by name. Without one it is skipped.
     #[serde(deserialize_with = "Deserialize::deserialize")]
     pub digests: Digests,
     /// When it was created, in epoch seconds: 0 or later.
@@ -207,27 +209,27 @@ pub struct Pod {
     /// Its name.
     #[serde(rename = "podName")]
     pub name: ShortText,
-    /// The namespace it is in.
+    /// The namespace that contains it.
     pub namespace: ShortText,
-    /// The images of its containers, and the SHA-256 of each, empty where it is not known. Without one it is
+    /// The SHA-256 of its containers' images, by name; empty if not known. Without an image, the pod is
     /// skipped.
     #[serde(deserialize_with = "Deserialize::deserialize")]
     pub digests: Digests<DigestOrNone>,
     /// When it was created, in epoch seconds: 0 or later.
     #[serde(rename = "creationTimestamp", deserialize_with = "Deserialize::deserialize")]
     pub created: Creation,
-    /// The objects that own it, as Kubernetes tells them.
+    /// The objects that own it, as reported by Kubernetes.
     pub owners: Option<Collected<PodOwner, 100>>,
 }
 
-/// An object that owns a pod; fields beside these are accepted and not kept.
+/// An object that owns a pod. Other fields are accepted but not recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "K8SOwner")]
 pub struct PodOwner {
     /// The version of its API.
     pub api_version: ShortText,
-    /// What it is, such as `ReplicaSet`.
+    /// Its kind, such as `ReplicaSet`.
     pub kind: ShortText,
     /// Its name.
     pub name: ShortText,
@@ -236,19 +238,19 @@ pub struct PodOwner {
     /// Whether it controls the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller: Option<bool>,
-    /// Whether it is not removed before the pod is.
+    /// Whether it cannot be removed before the pod is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_owner_deletion: Option<bool>,
 }
 
 impl PodOwner {
-    /// About how many bytes of memory it takes.
+    /// Returns its approximate size in memory, in bytes.
     fn bytes(&self) -> usize {
         size_of_val(self) + self.api_version.len() + self.kind.len() + self.name.len() + self.uid.len()
     }
 }
 
-/// A pod as answers show it, under its name.
+/// A pod in responses, by its name.
 #[derive(Debug, Serialize)]
 pub struct PodContext {
     namespace: String,
@@ -266,7 +268,7 @@ impl Instance for Pod {
     fn created(&self) -> Creation {
         self.created
     }
-    /// Pods of one name are told apart by their namespaces.
+    /// Adds the pod. The namespace distinguishes pods with the same name.
     fn describe(&self, pods: &mut Self::Context) {
         let is_taken = |pod: &PodContext| pod.namespace != *self.namespace;
         let name = if pods.get(&*self.name).is_some_and(is_taken) {
@@ -294,7 +296,7 @@ impl Instance for Pod {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ECSArtifact")]
 pub struct EcsTask {
-    /// The images of its containers, and the SHA-256 of each, empty where it is not known. Without one it is
+    /// The SHA-256 of its containers' images, by name; empty if not known. Without an image, the task is
     /// skipped.
     #[serde(deserialize_with = "Deserialize::deserialize")]
     pub digests: Digests<DigestOrNone>,
@@ -312,7 +314,7 @@ pub struct EcsTask {
     pub created: Creation,
 }
 
-/// A task as answers show it: of an artifact's tasks the newest.
+/// A task in responses: the newest task of an artifact.
 #[derive(Debug, Serialize)]
 pub struct TaskContext {
     task_arn: String,
@@ -348,22 +350,21 @@ impl Instance for EcsTask {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "AzureAppsArtifact")]
 pub struct AzureApp {
-    /// Its images, and the SHA-256 of each, empty where it is not known. Without one it is
-    /// skipped.
+    /// The SHA-256 of its images, by name; empty if not known. Without an image, the app is skipped.
     #[serde(deserialize_with = "Deserialize::deserialize")]
     pub digests: Digests<DigestOrNone>,
-    /// Where the digests come from.
+    /// The source of the digests.
     pub digests_source: AzureDigests,
     /// Its name.
     pub app_name: ShortText,
-    /// What Azure calls its kind, such as `app` or `functionapp,linux,container`.
+    /// Azure's name for its kind, such as `app` or `functionapp,linux,container`.
     pub app_kind: ShortText,
     /// When it was created, in epoch seconds: 0 or later.
     #[serde(rename = "creationTimestamp", deserialize_with = "Deserialize::deserialize")]
     pub created: Creation,
 }
 
-/// Where the digests of an Azure app come from.
+/// The source of an Azure app's digests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AzureDigests {
     /// Its registry.
@@ -372,12 +373,12 @@ pub enum AzureDigests {
     /// Its logs.
     #[serde(rename = "logs")]
     Logs,
-    /// Whoever reports it.
+    /// The reporting client.
     #[serde(rename = "kosli-cli")]
     Client,
 }
 
-/// An Azure app as it is recorded.
+/// An Azure app as recorded.
 #[derive(Debug, Serialize)]
 pub struct AppContext {
     app_name: String,
@@ -412,8 +413,7 @@ impl Instance for AzureApp {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "CloudRunArtifact")]
 pub struct CloudRunResource {
-    /// Its images, and the SHA-256 of each, empty where it is not known. Without one it is
-    /// skipped.
+    /// The SHA-256 of its images, by name; empty if not known. Without an image, the resource is skipped.
     #[serde(deserialize_with = "Deserialize::deserialize")]
     pub digests: Digests<DigestOrNone>,
     /// When its revision or execution was created, in epoch seconds: 0 or later.
@@ -432,7 +432,7 @@ pub struct CloudRunResource {
     pub job_name: Option<ShortText>,
 }
 
-/// What runs in Google Cloud Run.
+/// The kind of a Google Cloud Run resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "the variants are the values")]
@@ -441,7 +441,7 @@ pub enum CloudRunKind {
     Job,
 }
 
-/// A Cloud Run service or job as it is recorded.
+/// A Cloud Run service or job as recorded.
 #[derive(Debug, Serialize)]
 pub struct CloudRunContext {
     kind: CloudRunKind,
@@ -474,7 +474,8 @@ impl Instance for CloudRunResource {
     }
 }
 
-/// Of several instances the newest is kept, and of those created together the first.
+/// Replaces the context if this one is newer. Of several contexts created at the same time, the first is
+/// retained.
 fn replace_older<C>(newest: &mut Option<(Creation, C)>, created: Creation, context: impl FnOnce() -> C) {
     if newest.as_ref().is_none_or(|(at, _)| at.0 < created.0) {
         *newest = Some((created, context()));

@@ -1,4 +1,4 @@
-//! What a report's repository information is understood as.
+//! Tests of the values derived from reported repositories.
 
 use std::collections::BTreeMap;
 
@@ -103,7 +103,7 @@ fn without_an_external_id_the_url_identifies_a_repo_and_without_one_the_name() {
     assert_eq!(identity(&half), identity(&info("a/b", "https://one")));
 }
 
-/// Repositories that share names, urls, ids and providers, each of which may be left out.
+/// Generates repositories that share names, URLs, ids and providers. Each of these may be missing.
 fn reported() -> impl Strategy<Value = RepoInfo> {
     let id = prop::option::of("[12]?");
     let provider = prop::option::of(prop::sample::select(vec![VcsProvider::Github, VcsProvider::Gitlab]));
@@ -114,7 +114,7 @@ fn reported() -> impl Strategy<Value = RepoInfo> {
     })
 }
 
-/// A repo as it is first reported.
+/// Returns the repo of a first report.
 fn of(report: RepoInfo) -> Repo {
     Repo {
         id: "00000000-0000-0000-0000-00000001".parse().unwrap(),

@@ -39,7 +39,7 @@ fn expressions_among_ten_snapshots() {
         ("@{1.hours.ago}", before_now(HOUR)),
         ("@{2.days.ago}", before_now(48 * HOUR)),
         ("@{1.week.ago}", before_now(7 * 24 * HOUR)),
-        // The last of February, for want of a 31st.
+        // The last of February, because it has no 31st.
         ("@{1.month.ago}", before_now(31 * 24 * HOUR)),
         ("@{12.months.ago}", before_now(365 * 24 * HOUR)),
     ];
@@ -112,7 +112,7 @@ fn numbers_beyond_reach_stay_out_of_range() {
     assert_eq!(long_ago, Position::At(Timestamp::from_micros(i64::MIN)));
 }
 
-/// Ten snapshots, one an hour, the newest of them now.
+/// Ten snapshots, one per hour, the newest now.
 fn index_at(time: Timestamp) -> u64 {
     let hours = (time.as_micros() - NOW.as_micros()).div_euclid(HOUR);
     hours.saturating_add(10).clamp(0, 10).unsigned_abs()
@@ -167,7 +167,7 @@ fn what_is_no_interval_is_refused() {
 }
 
 fn arbitrary_expression() -> impl Strategy<Value = Expression> {
-    // Years 0 to 9999, the ones that the calendar of the expressions has.
+    // Years 0 to 9999, the range of expressions.
     let times = -62_167_219_200_000_000_i64..253_402_207_200_000_000;
     prop_oneof![
         any::<i64>().prop_map(Expression::Index),

@@ -1,4 +1,4 @@
-//! What happened to a trail, as answers carry it: of each event the keys that its type has.
+//! Trail events in responses. Each event has the keys of its type.
 
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
@@ -15,7 +15,7 @@ use crate::time::Seconds;
 use crate::trails::events::{Event, RuntimeEvent, TrailEventKind};
 use crate::trails::record::Trail;
 
-/// Something that happened to a trail. Its `type` says what, and which keys there are beside the ones that all have.
+/// An event of a trail. Its `type` decides which keys it has beside the common ones.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "TrailEvent")]
 #[non_exhaustive]
@@ -28,12 +28,12 @@ pub struct EventView {
     pub trail_id: Id,
     /// When it happened, in epoch seconds.
     pub timestamp: Seconds,
-    /// What happened.
+    /// The event, with the keys of its type.
     #[serde(flatten)]
     pub what: EventDetails,
 }
 
-/// What happened, with the keys of its type.
+/// The type of an event, with its keys.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[schemars(transform = describe_type)]
@@ -41,7 +41,7 @@ pub struct EventView {
 pub enum EventDetails {
     /// The trail was begun.
     TrailReported {
-        /// What it was reported from.
+        /// The commit and repository of the report.
         #[serde(flatten)]
         source: EventSource,
         /// The id of the user or service account that began it.
@@ -51,19 +51,19 @@ pub enum EventDetails {
     },
     /// The trail was changed.
     TrailUpdated {
-        /// What it was reported from.
+        /// The commit and repository of the report.
         #[serde(flatten)]
         source: EventSource,
         /// The id of the user or service account that changed it.
         setting_user_id: Id,
-        /// The trail as it was then.
+        /// The trail after the change.
         trail_data_json: TrailData,
-        /// The names of what changed, such as `description`, `git_commit_info` or `template`.
+        /// The names of the changed fields, such as `description`, `git_commit_info` or `template`.
         changes: Vec<String>,
     },
     /// An artifact was reported to the trail.
     ArtifactCreationReported {
-        /// What it was reported from.
+        /// The commit and repository of the report.
         #[serde(flatten)]
         source: EventSource,
         /// The SHA-256 of the artifact's content.
@@ -72,13 +72,13 @@ pub enum EventDetails {
         artifact_name: String,
         /// The id of the report.
         artifact_id: Id,
-        /// What the template calls the artifact; `""` without a name.
+        /// The artifact's name in the template; `""` without one.
         template_reference_name: String,
-        /// The commit it was built from, in full; `""` where none was told in full.
+        /// The full hash of the commit that it was built from; `""` if no full hash was reported.
         git_commit: String,
-        /// What it is about, as reported; `""` where nothing was.
+        /// Its description, as reported; `""` if not reported.
         description: String,
-        /// The commits since the artifact before it, as reported.
+        /// The commits since the previous artifact, as reported.
         commits_list: Vec<GitCommitInfo>,
     },
     /// An attestation of the trail was reported.
@@ -94,36 +94,36 @@ pub enum EventDetails {
         attestation: AttestationEvent,
         /// The SHA-256 of the artifact that it is about.
         artifact_fingerprint: Fingerprint,
-        /// What the template calls that artifact; `""` without a name.
+        /// The artifact's name in the template; `""` without one.
         artifact_name: String,
         /// The same as `artifact_name`.
         target_artifact: String,
     },
-    /// An attestation was reported of an artifact that its name in the template and a commit tell.
+    /// An attestation was reported for an artifact that is identified by its template name and a commit.
     TrailAttestationForArtifactReported {
         /// The attestation.
         #[serde(flatten)]
         attestation: AttestationEvent,
-        /// What the template calls the artifact that it is about.
+        /// The template name of the artifact that the attestation is about.
         target_artifact: String,
     },
-    /// An artifact of the trail began to run in an environment.
+    /// An artifact of the trail started running in an environment.
     ArtifactStartedRunning {
-        /// What ran, and where.
+        /// The artifact and the environment.
         #[serde(flatten)]
         run: RunEvent,
         /// Always 1.
         replica_number: u8,
     },
-    /// An artifact of the trail no longer ran in an environment.
+    /// An artifact of the trail stopped running in an environment.
     ArtifactStoppedRunning {
-        /// What ran, and where.
+        /// The artifact and the environment.
         #[serde(flatten)]
         run: RunEvent,
     },
 }
 
-/// A tag is no field, which a `///` could describe.
+/// Describes the `type` key of each variant. A serde tag is not a field, so it cannot have a `///` comment.
 fn describe_type(schema: &mut Schema) {
     let variants = schema.pointer_mut("/oneOf").and_then(Value::as_array_mut);
     for variant in variants.into_iter().flatten() {
@@ -133,43 +133,43 @@ fn describe_type(schema: &mut Schema) {
     }
 }
 
-/// The commit and the repository that something was reported from.
+/// The commit and the repository of a report.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct EventSource {
     /// The commit that was reported; null without one.
     pub git_commit_info: Option<EventCommit>,
-    /// The repository that it was reported from; null without one.
+    /// The repository that was reported; null without one.
     pub repo_info: Option<EventRepo>,
 }
 
-/// The commit that an event was reported with. Every key is there.
+/// The commit that an event was reported with. Every key is present.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct EventCommit {
     /// The commit's hash.
     pub sha1: ShortText,
-    /// Its message; `""` where that was not reported.
+    /// Its message; `""` if not reported.
     pub message: String,
-    /// Its author, as `Name <mail>`; `""` where that was not reported.
+    /// Its author, as `Name <mail>`; `""` if not reported.
     pub author: String,
-    /// The author's account name at the host; null where that was not reported.
+    /// The author's account name at the host; null if not reported.
     pub author_username: Option<ShortText>,
-    /// The branch it was built from; `""` where that was not reported.
+    /// The branch it was built from; `""` if not reported.
     pub branch: String,
-    /// When it was made, in epoch seconds; null where that was not reported.
+    /// Its time, in epoch seconds; null if not reported.
     pub timestamp: Option<Seconds>,
-    /// Where it can be looked at; `""` where that was not reported.
+    /// The URL of its page; `""` if not reported.
     pub url: String,
-    /// Its parents' hashes; null where they were not reported.
+    /// Its parents' hashes; null if not reported.
     pub parents: Option<List<ShortText>>,
-    /// Whether the host verified its signature; null where that was not reported.
+    /// Whether the host verified its signature; null if not reported.
     pub verified: Option<bool>,
-    /// What the host says of its signature; null where that was not reported.
+    /// The state of its signature, in the host's words; null if not reported.
     pub signature_state: Option<ShortText>,
 }
 
-/// The repository that an event was reported from. Every key is there.
+/// The repository that an event was reported from. Every key is present.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct EventRepo {
@@ -177,21 +177,21 @@ pub struct EventRepo {
     pub inner_id: Option<Id>,
     /// The organization's id.
     pub org_id: Id,
-    /// Its id at the host; null where that was not reported.
+    /// Its id at the host; null if not reported.
     pub repo_id: Option<ShortText>,
     /// Its name, with its owner.
     pub name: ShortText,
-    /// Where it is.
+    /// Its URL.
     pub url: Address,
-    /// The kind of host; null where that was not reported.
+    /// The kind of host; null if not reported.
     pub provider: Option<VcsProvider>,
-    /// What it is about; null where that was not reported.
+    /// Its description; null if not reported.
     pub description: Option<Description>,
-    /// The host of `url`, in lower case, with a port that is not the usual one; null without one.
+    /// The host of `url`, in lower case, with any port that is not the default; null without one.
     pub vcs_instance: Option<String>,
-    /// The groups it lies in; null where they were not reported.
+    /// The groups that contain it; null if not reported.
     pub namespace_path: Option<List<ShortText>>,
-    /// Whatever else was reported of it; null where nothing was.
+    /// Further data, as reported; null if nothing was.
     #[schemars(with = "Option<Map<String, Value>>")]
     pub additional_info: Option<FreeForm>,
 }
@@ -208,30 +208,30 @@ pub struct TrailData {
     pub name: TrailName,
     /// The id of the user or service account that began it.
     pub creating_user_id: Id,
-    /// What it is for.
+    /// A description of its purpose.
     pub description: String,
-    /// The commit that it is about; null without one.
+    /// The commit of the trail; null without one.
     pub git_commit_info: Option<EventCommit>,
-    /// The id of its template: another one each time the template changes.
+    /// The id of its template. It changes with the template.
     pub template_id: Id,
-    /// Where it comes from, such as the address of the build; `""` where that was not told.
+    /// The URL of its origin, such as the build; `""` if not given.
     pub origin_url: String,
-    /// What the reporter wants kept along: a string that holds JSON.
+    /// Free-form data from the reporter: a string that holds JSON.
     pub user_data: String,
     /// The ids of the repos that it was reported from.
     pub repo_ids: Vec<Id>,
 }
 
-/// An attestation inside an event.
+/// An attestation in an event.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct AttestationEvent {
-    /// What it was reported from.
+    /// The commit and repository of the report.
     #[serde(flatten)]
     pub source: EventSource,
-    /// What kind of attestation it is: `generic`, `junit`, `pull_request`, ….
+    /// The attestation's type: `generic`, `junit`, `pull_request`, ….
     pub attestation_type: String,
-    /// Its verdict.
+    /// Whether it is compliant.
     pub is_compliant: bool,
     /// Its id.
     pub attestation_id: Id,
@@ -241,11 +241,11 @@ pub struct AttestationEvent {
     pub is_reattestation: (),
 }
 
-/// An artifact inside an event at run time.
+/// An artifact in a runtime event.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct RunEvent {
-    /// What it was reported from: nothing, for environments tell of no commit.
+    /// Empty: environment reports contain no commit.
     #[serde(flatten)]
     pub source: EventSource,
     /// The SHA-256 of the artifact's content.
@@ -254,14 +254,14 @@ pub struct RunEvent {
     pub environment_id: Id,
     /// The environment's name.
     pub environment_name: EnvironmentName,
-    /// The number of the snapshot that tells of it, from 1.
+    /// The number of the snapshot that shows the event, from 1.
     pub snapshot_index: u64,
-    /// What the template calls the artifact; `""` without a name.
+    /// The artifact's name in the template; `""` without one.
     pub template_reference_name: String,
 }
 
 impl Event {
-    /// The event as answers carry it.
+    /// Returns the event for a response.
     pub(crate) fn view(&self, org: Id, flow: Id, trail: Id) -> EventView {
         EventView {
             org_id: org,

@@ -1,4 +1,5 @@
-//! What the report shows of an attestation beyond what all have: tables for some types, names and values for the others.
+//! The details of an attestation's type in the report: tables for some types, names and values for the
+//! others.
 
 use crate::attestations::details::{CustomDetails, Details, JunitSuite};
 use crate::attestations::jira::JiraItem;
@@ -10,7 +11,8 @@ use crate::json::JsonText;
 use crate::pdf;
 use crate::texts::record::TextRef;
 
-/// The part of the attestation's type. Of data that are stored apart it shows the size and the digest.
+/// Returns the part for the attestation's type. For data stored separately, shows only the size and the
+/// digest.
 pub(super) fn shown(details: &Details, data: Option<TextRef>) -> pdf::Details {
     let note = data
         .map(|data| format!("{} bytes, which this report does not show; SHA-256 {}", data.size, data.sha256));
@@ -45,7 +47,7 @@ pub(super) fn shown(details: &Details, data: Option<TextRef>) -> pdf::Details {
     if facts.is_empty() { pdf::Details::None } else { pdf::Details::Facts(facts) }
 }
 
-/// The string that it is, or its JSON.
+/// Returns the value if it is a string, otherwise its JSON.
 fn text(value: &JsonText) -> String {
     serde_json::from_str::<String>(value.as_str()).unwrap_or_else(|_| value.to_string())
 }
@@ -85,7 +87,7 @@ fn analysis(results: &SonarResults) -> Vec<(String, String)> {
     facts
 }
 
-/// Of data that are stored apart the note.
+/// Returns the facts of a custom attestation. For data stored separately, shows the note.
 fn evaluation(details: &CustomDetails, note: Option<String>) -> Vec<(String, String)> {
     let mut facts = vec![
         fact("type_name", details.type_name.as_str()),
