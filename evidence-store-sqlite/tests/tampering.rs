@@ -6,7 +6,6 @@ use std::sync::Arc;
 use evidence_core::conformance::{self, Check};
 use evidence_store_sqlite::rusqlite::Connection;
 use evidence_store_sqlite::{FsckReport, Sqlite};
-use tempfile::TempDir;
 
 /// The number of tampered rows, each in a store of its own. Unless all cases run, it is a quarter of them.
 fn tamperings() -> u64 {

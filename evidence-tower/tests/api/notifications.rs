@@ -20,7 +20,6 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::faults::Log;
 use crate::intercepting_store::{Call, InterceptingStore, take_counts, take_queries};
 use crate::mounts::Mount;
 use crate::support::environments::{PROVENANCE, fingerprint};
