@@ -116,7 +116,7 @@ pub struct Queued<J> {
 
 impl<J: Task> Jobs<J> {
     /// Waits for jobs and takes some: at most `limit` in the order of arrival, but those of uploads behind the others and only
-    /// [`UPLOADS_AT_ONCE`] and [`MOST_UPLOADS`]. Returns how many, which is 0 once no more come.
+    /// `UPLOADS_AT_ONCE` and `MOST_UPLOADS`. Returns how many, which is 0 once no more come.
     pub async fn next(&mut self, jobs: &mut Vec<Queued<J>>, limit: usize) -> usize {
         if self.uploads.is_empty() {
             self.arriving.recv_many(jobs, limit).await;

@@ -6,7 +6,7 @@
 //! incomplete. An attestation that is missing on the trail is also missing for each artifact of the trail.
 //!
 //! The verdict on content in a trail has one definition, and every response that shows the verdict derives it
-//! from that definition; [`scopes::Reports`] holds its inputs. The content must meet the requirements of
+//! from that definition; `scopes::Reports` holds its inputs. The content must meet the requirements of
 //! *every* name that the trail reported it under, and those of the trail. Attestations of the content count
 //! under whatever name they refer to it. A requirement stays in force when the same content is later reported
 //! under another name, or other content under the same name.

@@ -4,8 +4,8 @@
 //! The conformance suite checks these guarantees of a store, except for three that [`crate::conformance`]
 //! names:
 //!
-//! - A call to `record` is one transaction: every fact, its ledger leaf and its rows, or nothing. On `Err`,
-//!   nothing changed.
+//! - A call to `record` is one transaction: every fact, its ledger leaf and its rows, or nothing. On `Err`
+//!   nothing changed, except that [`StoreError::OutcomeUnknown`] leaves it open.
 //! - When it returns, the write is durable. A dropped future leaves all of it or none.
 //! - Guards are checked against the store and against the earlier writes of the same group. If one fails, the
 //!   result is [`StoreError::Conflict`]. The same applies to a fact that would create an existing name.

@@ -279,7 +279,7 @@ impl ApiOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct NotifyOptions {
-    /// What the secrets are made of, one of each organization, by which webhooks are signed: 32 characters or more, the same
+    /// What the secrets are made of, one of each organization, by which webhooks are signed: 32 bytes or more, the same
     /// on every server. Without it webhooks are not signed.
     #[arg(
         long,
