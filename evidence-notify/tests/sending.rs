@@ -223,7 +223,7 @@ async fn a_mail_goes_to_each_address_under_the_id_of_its_delivery() {
 /// and where an answer is empty, it hangs up.
 type Refusals = &'static [(&'static str, &'static str)];
 
-/// What a mail server never answers, in place of a refusal.
+/// In place of a refusal: the mail server does not answer at all.
 const SILENCE: &str = "silence";
 
 /// A session with a mail server, which notes the addresses that it accepts mails for.
@@ -264,7 +264,7 @@ async fn session(stream: TcpStream, refusals: Refusals, taken: &Mutex<Vec<String
     }
 }
 
-/// A mail server that answers so; the addresses that it accepted mails for, and the number of sessions.
+/// A mail server with these refusals. It counts its sessions and notes the addresses that it accepts mails for.
 struct MailServer {
     url: String,
     taken: Arc<Mutex<Vec<String>>>,

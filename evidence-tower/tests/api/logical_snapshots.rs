@@ -259,7 +259,7 @@ async fn what_runs_in_the_members_complies_with_the_policies_of_a_logical_enviro
         }
         api.report_running("eu", &[('1', &[10])]).await.created();
         api.report_running("us", &[('2', &[10])]).await.created();
-        // What runs as it was evaluated last, and what may run by the evidence of now.
+        // The state is that of the last evaluation. The gate evaluates the evidence of now.
         let expect = async |step: &str, state: Value, may_run: [bool; 2]| {
             let all = api.get("/environments/acme/all").await.ok();
             assert_eq!(all["state"], state, "{step}");

@@ -1,4 +1,4 @@
-//! The API as its callers see it: request in, response out, over every store and at every mount.
+//! The API as its callers see it: request in, response out, over every store, each at one mount.
 
 mod access;
 mod actions;

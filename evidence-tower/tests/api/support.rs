@@ -1,4 +1,4 @@
-//! A service with a few people in it, on every store and at every mount, and requests that read like sentences.
+//! A service with a few people in it, on every store, and requests that read like sentences.
 
 pub(crate) mod environments;
 pub(crate) mod json;
@@ -139,8 +139,8 @@ pub(crate) async fn on_every_mount(case: impl AsyncFn(Api)) {
     }
 }
 
-/// Runs a case over every store, each time with a fresh fixture and at another mount, for what mounts do has tests of its own;
-/// over each store at every mount if `EVIDENCE_TEST_THOROUGH` is set. Afterwards rebuilds, as [`with_every_store`] does.
+/// Runs a case over every store, with a fresh fixture each. Mounts have tests of their own, so each store has one mount. If
+/// `EVIDENCE_TEST_THOROUGH` is set, each store has every mount. Afterwards rebuilds, as [`with_every_store`] does.
 pub(crate) async fn on_every_store(case: impl AsyncFn(Api)) {
     if std::env::var_os("EVIDENCE_TEST_THOROUGH").is_some() {
         for mount in MOUNTS {

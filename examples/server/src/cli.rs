@@ -279,8 +279,8 @@ impl ApiOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct NotifyOptions {
-    /// What the secrets are made of, one of each organization, by which webhooks are signed: 32 bytes or more, the same
-    /// on every server. Without it webhooks are not signed.
+    /// Signs webhooks, with a secret for each organization that is derived from this text: 32 bytes or more, the same on
+    /// every server. Without it, webhooks are not signed.
     #[arg(
         long,
         env = "EVIDENCE_WEBHOOK_SECRET",
