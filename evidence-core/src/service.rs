@@ -37,7 +37,7 @@ use crate::time::{Clock, SystemClock, Timestamp};
 use crate::trails::contents::{TrailCache, no_trails};
 use crate::turns::Turns;
 
-use answers::{AnswerCache, Lookup};
+use answers::{AnswerCache, Lookup, Slot};
 use names::{NameCache, empty_name_cache};
 use readiness::Readiness;
 
@@ -501,8 +501,9 @@ impl Evidence {
         access: &Access,
         operation: O,
         body: O::Body,
+        ledger_size: Option<u64>,
     ) -> Result<(O::Output, AnswerMemory)> {
-        let cx = Context::over(&self.parts, access, self.now());
+        let cx = Context::over(&self.parts, access, self.now()).beginning_at(ledger_size);
         let outcome = operation.run(body, &cx).await.map_err(|error| error.with_summary(O::INVALID));
         let outcome = if cx.has_recorded() { outcome.map_err(Error::after_recording) } else { outcome };
         Ok((outcome?, cx.take_answer_memory()))
@@ -530,7 +531,7 @@ impl EvidenceService for Evidence {
 
     async fn run<O: Operation>(&self, access: &Access, operation: O, body: O::Body) -> Result<O::Output> {
         let access = self.still_authorized(access, Target::of(&operation)).await?;
-        let (output, _) = self.run_authorized(&access, operation, body).await?;
+        let (output, _) = self.run_authorized(&access, operation, body, None).await?;
         Ok(output)
     }
 
@@ -566,9 +567,10 @@ impl EvidenceService for Evidence {
             Lookup::Miss(slot) => Some(slot),
             Lookup::Bypass => None,
         };
+        let ledger_size = slot.as_ref().map(Slot::ledger_size);
         let made = async {
             let (output, AnswerMemory { making, sending }) =
-                self.run_authorized(&access, operation, body).await?;
+                self.run_authorized(&access, operation, body, ledger_size).await?;
             let answer = answer_of::<O>(output, compute).await?;
             drop(making);
             Ok::<_, Error>((answer, sending))

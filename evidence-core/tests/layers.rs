@@ -21,7 +21,7 @@ const LAYERS: [&str; 7] = [
     "*/store.rs blobs.rs feed.rs notifications/sender.rs store/mod.rs",
     // The service
     "attestation_types/compiled.rs admission.rs auth/access.rs budget.rs coalesced.rs environments/remembered.rs flows/templates.rs operation.rs operation/ policies/parsed.rs queue.rs \
-     service.rs service/ shares.rs spool.rs sweep/pending.rs sweep/place.rs texts/draft.rs trails/contents.rs turns.rs",
+     service.rs service/ shares.rs spool.rs sweep/pending.rs sweep/place.rs texts/draft.rs trails/compliance.rs trails/contents.rs turns.rs",
     // Operations and their answers
     "*/operations.rs */view.rs actions/targets.rs allowlists/ended.rs notifications/delivering.rs notifications/events.rs notifications/job.rs notifications/lookup.rs notifications/payload.rs \
      notifications/planning.rs notifications/replay.rs notifications/watched.rs artifacts/search.rs artifacts/shown.rs attestations/archive.rs attestations/claims.rs attestations/claims/ \

@@ -416,7 +416,7 @@ CREATE TABLE evidence.allowed (
 CREATE INDEX allowed_end ON evidence.allowed (org, environment, ends_at);
 
 -- Texts that records refer to, by digest: the newest entry that keeps each.
-CREATE TABLE evidence.kept_text (
+CREATE TABLE evidence.interned_text (
     org          bytea NOT NULL,
     sha256       text COLLATE "C" NOT NULL,
     ledger_index bigint NOT NULL,

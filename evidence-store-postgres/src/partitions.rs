@@ -54,7 +54,7 @@ const DERIVED: [&str; 24] = [
     "environment_report",
     "flow_repo",
     "instance",
-    "kept_text",
+    "interned_text",
     "membership",
     "name",
     "record",

@@ -122,7 +122,7 @@ const FILL: &str = "
         ('id' || n)::bytea, ('flow' || n % 9)::bytea, 'repo' || n % 50, n, n, n, n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.version SELECT 'o', 'id' || n, 1, n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.allowed SELECT 'o', 'e' || n % 9, md5(n::text), n, n FROM generate_series(1, 5000) n;
-    INSERT INTO evidence.kept_text SELECT 'o', md5(n::text), n FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.interned_text SELECT 'o', md5(n::text), n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.attachment_pending SELECT 'o', md5(n::text), n, NULL FROM generate_series(1, 5000) n;
     INSERT INTO evidence.instance SELECT 'o', ('e' || n % 9)::bytea, md5(n::text), true, n, n,
             CASE WHEN n % 10 = 0 THEN 9223372036854775807 ELSE n + n % 30 END, n, n, '{}'
@@ -136,7 +136,7 @@ const FILL: &str = "
 const ANALYZE: &str = "
     VACUUM (ANALYZE) evidence.artifact, evidence.build, evidence.trail, evidence.attestation, evidence.record, evidence.name, evidence.api_key,
         evidence.organization, evidence.user, evidence.membership, evidence.head, evidence.ledger, evidence.snapshot,
-        evidence.commit_trail, evidence.flow_repo, evidence.record_tag, evidence.version, evidence.allowed, evidence.kept_text, evidence.attachment_pending, evidence.instance,
+        evidence.commit_trail, evidence.flow_repo, evidence.record_tag, evidence.version, evidence.allowed, evidence.interned_text, evidence.attachment_pending, evidence.instance,
         evidence.run_origin, evidence.deployment, evidence.environment_member";
 
 /// Adds attestations until nearly all belong to one flow and one control. The statistics reflect this, but

@@ -30,7 +30,7 @@ pub(crate) const TABLES: [(&str, &[&str]); 39] = [
     ("flow_repo", &["SELECT", "INSERT", "UPDATE"]),
     ("head", &["SELECT", "INSERT", "UPDATE"]),
     ("instance", &["SELECT", "INSERT", "UPDATE"]),
-    ("kept_text", &["SELECT", "INSERT", "UPDATE"]),
+    ("interned_text", &["SELECT", "INSERT", "UPDATE"]),
     ("known_organization", &["SELECT", "INSERT"]),
     ("lease", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("ledger", &["SELECT", "INSERT"]),

@@ -3,7 +3,7 @@
 
 use evidence_core::store::StoreResult;
 use evidence_store_sql::migrate::{Migration, latest};
-use evidence_store_sql::{Cell, Dialect, Group, Row, Rows, ScratchSession, Value};
+use evidence_store_sql::{Cell, Dialect, Group, GroupRows, Row, ScratchSession, Value};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::bind::{Cells, arguments};
@@ -60,7 +60,7 @@ impl ScratchSession for ScratchDatabase {
         done.map(drop).map_err(store_error)
     }
 
-    async fn write(&mut self, _: &Cell, rows: Rows) -> StoreResult<()> {
+    async fn write(&mut self, _: &Cell, rows: GroupRows) -> StoreResult<()> {
         for (sql, values) in rows.corrections(self.scratch()) {
             self.rows(&sql, values).await?;
         }

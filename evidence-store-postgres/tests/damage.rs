@@ -117,7 +117,7 @@ async fn rows_of_no_organization_are_named_and_removed() {
         ("trail_entry", "'t', 0"),
         ("allowance", "'e', 'f', 0, NULL, false"),
         ("allowed", "'e', 'f', 0, 0"),
-        ("kept_text", "'t', 0"),
+        ("interned_text", "'t', 0"),
         ("record_tag", "'control', 'c', 'k', 'v'"),
         ("attachment", "'s', 1"),
         ("\"user\"", "'i', 'nobody', '{}', 0"),

@@ -7,33 +7,12 @@ use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnectio
 use evidence_store_postgres::{FsckReport, Options, PostgresStore};
 use evidence_test_postgres::SchemaName;
 
+#[path = "../../evidence-store-sql/tests/support/dice.rs"]
+mod dice;
+use dice::{Dice, is_thorough, seed};
+
 /// The number of stores that are tested at a time.
 const LANES: u64 = 4;
-
-/// Whether all cases run. Otherwise a quarter of them runs, chosen by `EVIDENCE_TEST_SEED`.
-fn is_thorough() -> bool {
-    std::env::var_os("EVIDENCE_TEST_THOROUGH").is_some()
-}
-
-fn seed() -> u64 {
-    std::env::var("EVIDENCE_TEST_SEED")
-        .map_or(1, |seed| seed.parse().expect("EVIDENCE_TEST_SEED is a number"))
-}
-
-/// Pseudo-random numbers that are the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    /// Returns a number below `sides`.
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides.max(1)
-    }
-
-    fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
-        &items[usize::try_from(self.roll(items.len() as u64)).unwrap()]
-    }
-}
 
 /// Returns a store after a check of the store contract. Together the checks leave rows of every kind.
 async fn filled(check: &Check) -> (SchemaName, Arc<PostgresStore>) {

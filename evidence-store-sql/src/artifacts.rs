@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use evidence_core::StoreError;
 use evidence_core::artifacts::{
-    Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Found, GivenName, Matches, Origin, Unreported,
+    Artifact, ArtifactFilter, ArtifactPage, ArtifactQuery, ArtifactRow, ArtifactStore, ArtifactWithRuns,
+    Found, GivenName, Matches, Origin, Unreported,
 };
+use evidence_core::flows::Flow;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
@@ -17,10 +19,11 @@ use evidence_core::time::Timestamp;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::decode::{array, listed_record, nested, word};
+use crate::decode::{Payload, array, listed_record, nested, record, text, word};
 use crate::driver::Driver;
 use crate::instances::{StoredInstance, instance_json};
 use crate::listing::{Listing, Order, sized};
+use crate::snapshots::{ran_in, runs, runs_json};
 use crate::sql::{Sql, for_each, payload, payload_size};
 use crate::store::SqlStore;
 use crate::value::{Column, Value, texts};
@@ -130,6 +133,96 @@ const REPORTS: Sql = Sql::each(
         ", ',') || ']' FROM evidence.artifact a WHERE a.org = $1 AND a.flow || '' = $2 AND a.fingerprint = $3"
     ),
 );
+
+/// Selects the flow of the name `$2`, the newest report of the fingerprint `$3` to it, to the trail of the name
+/// `$4` and with the id `$5` if these are given, and the runs of that content: the first and the newest `$6`, or
+/// none if that is null. Without the flow, there is no row.
+macro_rules! of_flow {
+    ($dialect:ident, $flow:literal, $reports:literal) => {
+        concat!(
+            "WITH RECURSIVE flow AS MATERIALIZED (",
+            $flow,
+            "),
+            found AS MATERIALIZED (
+                SELECT x.fingerprint, x.ledger_index FROM flow g CROSS JOIN ",
+            $reports,
+            "), ",
+            ran_in!("(SELECT fingerprint AS artifact FROM found WHERE $6 IS NOT NULL) a"),
+            "
+            SELECT g.ledger_index, ",
+            payload!("g"),
+            ", z.ledger_index, ",
+            payload!("z"),
+            ", ",
+            runs_json!($dialect, "coalesce($6, 0)"),
+            " FROM flow g LEFT JOIN found z ON true"
+        )
+    };
+}
+
+const OF_FLOW_WITH_RUNS: Sql = Sql::each(
+    of_flow!(
+        sqlite,
+        "SELECT r.id, r.ledger_index FROM evidence.name n
+        CROSS JOIN evidence.record r ON r.org = $1 AND r.kind = 'flow' AND r.id = n.id
+        WHERE n.org = $1 AND n.kind = 'flow' AND n.name = $2",
+        "evidence.artifact x ON x.org = $1 AND x.fingerprint = $3 AND x.flow = g.id
+        WHERE ($4 IS NULL OR x.trail = (
+                SELECT t.id FROM evidence.trail t WHERE t.flow = g.id AND t.name = $4 AND +t.org = $1))
+            AND ($5 IS NULL OR x.id = $5)
+        ORDER BY x.ledger_index + 0 DESC LIMIT 1"
+    ),
+    of_flow!(
+        postgres,
+        "SELECT r.id, r.ledger_index FROM evidence.name n
+        CROSS JOIN LATERAL (
+            SELECT * FROM evidence.record WHERE org = $1 AND id = n.id AND kind = 'flow' OFFSET 0) r
+        WHERE n.org = $1 AND n.kind = 'flow' AND n.name = $2",
+        "LATERAL (
+            SELECT * FROM evidence.artifact a
+            WHERE a.org = $1 AND a.fingerprint = $3 AND a.flow || '' = g.id
+                AND ($4 IS NULL OR a.trail = (
+                    SELECT t.id FROM evidence.trail t WHERE t.org = $1 AND t.flow = g.id AND t.name = $4))
+                AND ($5 IS NULL OR a.id = $5)
+            ORDER BY a.ledger_index + 0 DESC LIMIT 1) x"
+    ),
+);
+
+/// A row of [`OF_FLOW_WITH_RUNS`].
+type OfFlow = (u64, Payload, Option<u64>, Payload, Option<String>);
+
+fn of_flow((_, flow, report, artifact, ran): OfFlow) -> StoreResult<(Flow, Option<ArtifactWithRuns>)> {
+    let found = match report {
+        Some(_) => Some(ArtifactWithRuns { artifact: record(artifact.text()?)?, runs: runs(ran)? }),
+        None => None,
+    };
+    Ok((record(flow.text()?)?, found))
+}
+
+/// The most reports of a page that has the content of small reports.
+const SHORT_PAGE: u64 = 64;
+
+/// Selects the id and the payload size of each report, and its payload if it is small. At most a megabyte comes
+/// with a short page.
+const SIZE_AND_SMALL_PAYLOAD: Sql = Sql::same(
+    "x.id || ' ' || coalesce((
+        SELECT octet_length(l.payload)
+            || CASE WHEN octet_length(l.payload) <= 16384 THEN ' ' || l.payload ELSE '' END
+        FROM evidence.ledger l WHERE l.org = $1 AND l.idx = x.ledger_index), '0')",
+);
+
+/// Decodes the [`SIZE_AND_SMALL_PAYLOAD`] values of a page. A payload that cannot be decoded is left out, and
+/// fails when it is read by its id.
+fn sizes_and_content(_: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<(Listed, Option<Artifact>)>> {
+    let one = |(_, column): (i64, Payload)| {
+        let column = column.bytes().unwrap_or_default();
+        let end = column.iter().enumerate().filter(|(_, byte)| **byte == b' ').map(|(place, _)| place).nth(1);
+        let (listed, payload) = column.split_at(end.unwrap_or(column.len()));
+        let content = text(payload).and_then(|payload| record(payload.trim_start())).ok();
+        Ok((sized(text(listed)?)?, content.filter(|_| end.is_some())))
+    };
+    page.into_iter().map(one).collect()
+}
 
 const BY_ID: Sql = for_each!(["a.ledger_index, ", payload!("a")], "artifact", "id", "a", "");
 
@@ -584,9 +677,26 @@ impl<D: Driver> ArtifactStore for SqlStore<D> {
         org: Id,
         filter: &ArtifactFilter,
         request: PageRequest,
-    ) -> StoreResult<Vec<Listed>> {
+    ) -> StoreResult<ArtifactPage> {
         let listing = Listing { counted: false, ..listing(filter) };
-        Ok(self.listed(org, &listing, request, values(filter)).await?.items)
+        if request.limit > SHORT_PAGE {
+            let listed = self.listed(org, &listing, request, values(filter)).await?.items;
+            return Ok(ArtifactPage { listed, content: Vec::new() });
+        }
+        let (column, read) = (SIZE_AND_SMALL_PAYLOAD, sizes_and_content);
+        let page = self.read_page(org, &listing, column, read, request, values(filter)).await?;
+        let (listed, content): (_, Vec<_>) = page.items.into_iter().unzip();
+        Ok(ArtifactPage { listed, content: content.into_iter().flatten().collect() })
+    }
+
+    async fn artifact_of_flow(
+        &self,
+        org: Id,
+        query: ArtifactQuery<'_>,
+    ) -> StoreResult<Option<(Flow, Option<ArtifactWithRuns>)>> {
+        let ArtifactQuery { flow, fingerprint, trail, id, newest_runs } = query;
+        let query = self.query_org(org, OF_FLOW_WITH_RUNS).bind(flow).bind(fingerprint).bind(trail).bind(id);
+        query.bind(newest_runs.map(u64::from)).per_item(1).first_as(of_flow).await
     }
 
     async fn latest_artifact(&self, org: Id, filter: &ArtifactFilter) -> StoreResult<Option<Artifact>> {

@@ -8,7 +8,7 @@ use evidence_core::StoreError;
 use evidence_core::store::StoreResult;
 
 use crate::fsck::{PAGE, check_page, entries_per_part};
-use crate::scratch::{Derivation, OrgRange, Scratch, ScratchSession};
+use crate::scratch::{Derivation, OrgRange, RederivationProgress, Scratch, ScratchSession};
 use crate::value::Cell;
 
 /// The steps from one version of the tables to the next.
@@ -105,9 +105,10 @@ impl Rederivation {
     pub async fn run(&self, session: impl ScratchSession) -> StoreResult<()> {
         let mut scratch = Scratch::new(session).await?;
         let quota = entries_per_part(&scratch.ledgers(None).await?);
-        while let Some(after) = scratch.rederived_through(self.version).await? {
+        while let RederivationProgress::Through(after) = scratch.rederivation_progress(self.version).await? {
+            let before = RederivationProgress::Through(after.clone());
             scratch.begin().await?;
-            let range = derive_some(&mut scratch, after.clone(), quota).await?;
+            let range = derive_some(&mut scratch, after, quota).await?;
             let mut marked = Vec::new();
             for table in &self.tables {
                 // A later version may have dropped it.
@@ -117,23 +118,22 @@ impl Rederivation {
             }
             scratch.commit().await?;
             for (table, rows) in marked {
-                let ours =
-                    match self.swap_in_parts(&mut scratch, self.part, after.as_ref(), table, rows).await {
-                        // A unique value moved from a row of one part to a row of another. Retry with all
-                        // rows in one part.
-                        Err(StoreError::Conflict) => {
-                            scratch.roll_back().await?;
-                            self.swap_in_parts(&mut scratch, usize::MAX, after.as_ref(), table, rows).await?
-                        }
-                        ours => ours?,
-                    };
+                let ours = match self.swap_in_parts(&mut scratch, self.part, &before, table, rows).await {
+                    // A unique value moved from a row of one part to a row of another. Retry with all
+                    // rows in one part.
+                    Err(StoreError::Conflict) => {
+                        scratch.roll_back().await?;
+                        self.swap_in_parts(&mut scratch, usize::MAX, &before, table, rows).await?
+                    }
+                    ours => ours?,
+                };
                 if !ours {
                     // The open transaction is rolled back when the connection closes.
                     return scratch.end().await;
                 }
             }
             scratch.begin_changing().await?;
-            if scratch.rederived_through(self.version).await?.as_ref() == Some(&after) {
+            if scratch.rederivation_progress(self.version).await? == before {
                 scratch.note_rederived(self.version, &range).await?;
             }
             scratch.commit().await?;
@@ -147,13 +147,13 @@ impl Rederivation {
         &self,
         scratch: &mut Scratch<impl ScratchSession>,
         part: usize,
-        after: Option<&Cell>,
+        before: &RederivationProgress,
         table: &str,
         rows: u64,
     ) -> StoreResult<bool> {
         for from in (0..rows).step_by(part) {
             scratch.begin_changing().await?;
-            if scratch.rederived_through(self.version).await?.as_ref().map(Option::as_ref) != Some(after) {
+            if scratch.rederivation_progress(self.version).await? != *before {
                 return Ok(false);
             }
             scratch.swap_in(table, from, from.saturating_add(part as u64).min(rows)).await?;

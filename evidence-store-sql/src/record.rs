@@ -17,15 +17,15 @@ use evidence_core::transfer::{Import, older_entries};
 use evidence_core::{Fact, Guard, Key, StoreError, Write};
 
 use crate::driver::Driver;
+use crate::group_rows::GroupRows;
 use crate::ledger::frontier;
-use crate::prefetch::{self, FLOW, HEAD, List, NAME, RECORD, SERIES, VERSION};
+use crate::prefetch::{FLOW, HEAD, List, NAME, PrefetchStatement, RECORD, SERIES, VERSION};
 use crate::row_builder::{Ordinals, RowBuilder, Series};
-use crate::shapes::Shape;
 use crate::sql::Dialect;
 use crate::store::SqlStore;
-use crate::table_rows::Rows;
 use crate::tables::TableWrite;
 use crate::value::{Cell, Column, FromCell, FromRow, Row, Value, signed};
+use crate::write_statements::WriteStatement;
 
 /// The maximum number of writes in a group.
 pub const MAX_GROUP: usize = 256;
@@ -263,7 +263,7 @@ impl Prefetch {
             let (kind, name) = of.key();
             push(List::Series, number, Some(*org), kind.to_owned(), name);
         }
-        let shape = prefetch::Shape::of(&Vec::from_iter(lists.keys().copied()));
+        let statement = PrefetchStatement::of(&Vec::from_iter(lists.keys().copied()));
         let single = (!mixed && self.orgs.len() == 1 && dialect == Dialect::Postgres)
             .then(|| self.orgs.first())
             .flatten();
@@ -271,9 +271,9 @@ impl Prefetch {
             || Value::Columns(vec![Column::Orgs(self.orgs.iter().copied().map(Some).collect())]),
             |org| Value::Org(*org),
         );
-        let values = shape.lists.iter().map(|list| lists.remove(list).unwrap_or_default().value());
+        let values = statement.lists.iter().map(|list| lists.remove(list).unwrap_or_default().value());
         let values = std::iter::once(wanted_orgs).chain(values).collect();
-        (shape.statement(dialect, single.is_some()), values)
+        (statement.text(dialect, single.is_some()), values)
     }
 }
 
@@ -319,7 +319,7 @@ pub struct Group {
     /// The heads of the ledgers that grow. Each is a compare-and-swap on the size that the writer read.
     pub heads: Vec<Head>,
     /// The rows of all tables, including the heads of new ledgers.
-    pub rows: Rows,
+    pub rows: GroupRows,
     /// The rebuild count of the tables when the group was planned.
     pub rebuild_count: i64,
 }
@@ -490,7 +490,7 @@ impl Plan {
 impl Group {
     /// Creates a group of rows only, for ledgers that are already written.
     #[must_use]
-    pub const fn of_rows(rows: Rows) -> Self {
+    pub const fn of_rows(rows: GroupRows) -> Self {
         Self { heads: Vec::new(), rows, rebuild_count: 0 }
     }
 
@@ -512,7 +512,7 @@ impl Group {
             sizes.push(signed(size));
             frontiers.push(Some(frontier));
         }
-        let shape = Shape::of(&rows);
+        let statement = WriteStatement::of(&rows);
         let values = vec![
             single.map_or_else(|| Value::Columns(vec![Column::Orgs(orgs)]), Value::Org),
             Value::Ints(before),
@@ -520,8 +520,8 @@ impl Group {
             Value::Columns(vec![Column::Bytes(frontiers)]),
             version.into(),
             rebuild_count.into(),
-            Value::Columns(rows.into_columns(shape.tables, single.is_some())),
+            Value::Columns(rows.into_columns(statement.tables, single.is_some())),
         ];
-        (shape.statement(single.is_some()), values)
+        (statement.text(single.is_some()), values)
     }
 }

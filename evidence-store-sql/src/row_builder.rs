@@ -13,9 +13,9 @@ use evidence_core::tags::Tags;
 use evidence_core::time::Timestamp;
 use serde::Serialize;
 
+use crate::group_rows::GroupRows;
 use crate::repos;
 use crate::snapshots::{End, Intervals};
-use crate::table_rows::Rows;
 use crate::tables::TableWrite;
 use crate::value::Value;
 
@@ -136,7 +136,7 @@ impl Ordinals {
 /// Collects the rows of facts.
 #[derive(Debug, Default)]
 pub(crate) struct RowBuilder {
-    rows: Rows,
+    rows: GroupRows,
     names: NameChanges,
     /// By trail, so that each pair is written once.
     commits: BTreeSet<(Id, String)>,
@@ -451,7 +451,7 @@ impl RowBuilder {
     }
 
     /// Returns the rows of all facts that were added.
-    pub(crate) fn into_rows(self) -> serde_json::Result<Rows> {
+    pub(crate) fn into_rows(self) -> serde_json::Result<GroupRows> {
         let Self { mut rows, names, tags, intervals, .. } = self;
         intervals.write(&mut rows)?;
         for (org, kind, id) in names.released() {

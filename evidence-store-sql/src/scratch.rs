@@ -14,10 +14,10 @@ use evidence_core::time::Timestamp;
 use evidence_core::{Fact, StoreError};
 
 use crate::decode::body;
+use crate::group_rows::GroupRows;
 use crate::ledger::{EntryRow, RECORDED_ENTRIES, entry, frontier};
 use crate::row_builder::{Ordinals, RowBuilder, Series};
 use crate::sql::{Dialect, SCHEMA};
-use crate::table_rows::Rows;
 use crate::value::{Cell, Column, FromRow, Row, Value, signed};
 
 mod range;
@@ -70,7 +70,7 @@ pub trait ScratchSession: Send + Sized + 'static {
 
     /// Inserts rows of one organization into the scratch tables. `org` is the organization's value in the
     /// column `org`.
-    fn write(&mut self, org: &Cell, rows: Rows) -> impl Future<Output = StoreResult<()>> + Send;
+    fn write(&mut self, org: &Cell, rows: GroupRows) -> impl Future<Output = StoreResult<()>> + Send;
 
     /// SQLite: returns a sentence for each write that a note beside the file records but the database lacks.
     /// PostgreSQL: returns nothing, because the server does not start without its log.
@@ -639,12 +639,14 @@ impl<S: ScratchSession> Scratch<S> {
         self.tables.iter().any(|table| table.name == name)
     }
 
-    /// Returns the last organization whose tables were rederived for a version. The inner value is `None`
-    /// before the first organization. Returns `None` if all are done, or if a newer program does it.
-    pub(crate) async fn rederived_through(&mut self, version: i64) -> StoreResult<Option<Option<Cell>>> {
+    /// Returns how far the tables were rederived for a version.
+    pub(crate) async fn rederivation_progress(&mut self, version: i64) -> StoreResult<RederivationProgress> {
         let upto =
             self.rows::<(Option<Cell>,)>(REDERIVED_THROUGH.text(S::DIALECT), vec![version.into()]).await?;
-        Ok(upto.into_iter().next().map(|(upto,)| upto))
+        Ok(upto
+            .into_iter()
+            .next()
+            .map_or(RederivationProgress::Done, |(upto,)| RederivationProgress::Through(upto)))
     }
 
     /// Records that the tables of these organizations were rederived too.
@@ -696,6 +698,15 @@ impl<S: ScratchSession> Scratch<S> {
             }
         }
     }
+}
+
+/// How far the tables were rederived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RederivationProgress {
+    /// The organizations up to this one were rederived; `None` if none was.
+    Through(Option<Cell>),
+    /// All organizations were rederived, or a newer program does it.
+    Done,
 }
 
 /// Returns the stored hash of the key that a fact creates: the hash whose digest is in the ledger.

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::fact::decode_payload;
 use evidence_core::id::Id;
-use evidence_core::name::Fingerprint;
+use evidence_core::name::{EnvironmentName, Fingerprint};
 use evidence_core::page::{Page, PageRequest, SortDirection};
 use evidence_core::snapshots::{
     ArtifactKey, Event, EventSize, LiveBuild, Progress, REPLACED_AMONG, Replaced, Run, RunningArtifact,
@@ -18,14 +18,14 @@ use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
-use crate::decode::{Payload, array, body, word};
+use crate::decode::{Payload, array, body};
 use crate::driver::Driver;
 use crate::events;
+use crate::group_rows::GroupRows;
 use crate::instances::{StoredInstance, StoredState, instance_json};
 use crate::listing::sized;
 use crate::sql::{Sql, id_text, payload, payload_size};
 use crate::store::SqlStore;
-use crate::table_rows::Rows;
 use crate::tables::TableWrite;
 use crate::value::{Column, Value, signed, texts};
 use crate::windows::first_not;
@@ -105,83 +105,112 @@ const INSTANCES: Sql = Sql::same(concat!(
         AND EXISTS (SELECT 1 FROM evidence.snapshot WHERE org = $1 AND environment = $2 AND idx = $3)"
 ));
 
-/// Selects a row for the last interval of each run, by an index of only these intervals. For each artifact it
-/// finds the environments one by one, and the first and the newest run in each, so the cost depends on the
-/// result. The name is a subquery, not a join, so it is an index probe for each run.
+/// The common table expression `pair`: the environments in which some artifacts ran. `$artifacts` selects the
+/// artifacts, as `a` with its column `artifact`. The environments are found one by one, so the cost depends on
+/// the result.
+macro_rules! ran_in {
+    ($artifacts:literal) => {
+        concat!(
+            "pair (artifact, environment) AS (
+                SELECT a.artifact, (
+                    SELECT i.environment FROM evidence.instance i
+                    WHERE i.org = $1 AND i.artifact = a.artifact AND (i.exited OR i.until_idx = 9223372036854775807)
+                    ORDER BY i.environment LIMIT 1)
+                FROM ",
+            $artifacts,
+            "
+                UNION ALL
+                SELECT p.artifact, (
+                    SELECT i.environment FROM evidence.instance i
+                    WHERE i.org = $1 AND i.artifact = p.artifact AND i.environment > p.environment
+                        AND (i.exited OR i.until_idx = 9223372036854775807)
+                    ORDER BY i.environment LIMIT 1)
+                FROM pair p WHERE p.environment IS NOT NULL)"
+        )
+    };
+}
+pub(crate) use ran_in;
+
+/// A scalar: the runs of each `pair`, the first and the newest `$newest`, as a JSON array of [`StoredRun`] or
+/// null, in any order. The last interval of each run is found by an index of only these intervals. The
+/// environment is read by subqueries, not by a join, so it is an index probe for each run.
+macro_rules! runs_json {
+    (sqlite, $newest:literal) => {
+        concat!(
+            "(SELECT json_group_array(json_array(i.artifact, i.environment, (
+                    SELECT n.name FROM evidence.record n
+                    WHERE n.org = $1 AND n.kind = 'environment' AND n.id = i.environment), json((
+                    SELECT iif(n.archived, 'true', 'false') FROM evidence.record n
+                    WHERE n.org = $1 AND n.kind = 'environment' AND n.id = i.environment)),
+                b.idx, b.at, e.idx, e.at))
+            FROM pair p CROSS JOIN evidence.instance i ON i.rowid IN (
+                SELECT * FROM (
+                    SELECT f.rowid FROM evidence.instance f
+                    WHERE f.org = $1 AND f.artifact = p.artifact AND f.environment = p.environment
+                        AND (f.exited OR f.until_idx = 9223372036854775807)
+                    ORDER BY f.since_idx LIMIT 1)
+                UNION
+                SELECT * FROM (
+                    SELECT l.rowid FROM evidence.instance l
+                    WHERE l.org = $1 AND l.artifact = p.artifact AND l.environment = p.environment
+                        AND (l.exited OR l.until_idx = 9223372036854775807)
+                    ORDER BY l.since_idx DESC LIMIT ",
+            $newest,
+            "))
+            CROSS JOIN evidence.snapshot b ON b.environment = i.environment AND b.idx = i.since_idx
+            LEFT JOIN evidence.snapshot e ON e.environment = i.environment AND e.idx = i.until_idx)"
+        )
+    };
+    (postgres, $newest:literal) => {
+        concat!(
+            "(SELECT json_agg(json_build_array(p.artifact, ",
+            crate::sql::id_text!("p.environment"),
+            ", (
+                    SELECT n.name FROM evidence.record n
+                    WHERE n.org = $1 AND n.kind = 'environment' AND n.id = ",
+            crate::sql::id_text!("p.environment"),
+            "), (
+                    SELECT n.archived FROM evidence.record n
+                    WHERE n.org = $1 AND n.kind = 'environment' AND n.id = ",
+            crate::sql::id_text!("p.environment"),
+            "),
+                b.idx, b.at, e.idx, e.at))::text
+            FROM pair p CROSS JOIN LATERAL (
+                (SELECT f.since_idx, f.until_idx FROM evidence.instance f
+                    WHERE f.org = $1 AND f.artifact = p.artifact AND f.environment = p.environment
+                        AND (f.exited OR f.until_idx = 9223372036854775807)
+                    ORDER BY f.since_idx LIMIT 1)
+                UNION
+                (SELECT l.since_idx, l.until_idx FROM evidence.instance l
+                    WHERE l.org = $1 AND l.artifact = p.artifact AND l.environment = p.environment
+                        AND (l.exited OR l.until_idx = 9223372036854775807)
+                    ORDER BY l.since_idx DESC LIMIT ",
+            $newest,
+            ")) i
+            CROSS JOIN LATERAL (
+                SELECT * FROM evidence.snapshot
+                WHERE org = $1 AND environment = p.environment AND idx = i.since_idx OFFSET 0) b
+            LEFT JOIN LATERAL (
+                SELECT * FROM evidence.snapshot
+                WHERE org = $1 AND environment = p.environment AND idx = i.until_idx OFFSET 0) e ON true)"
+        )
+    };
+}
+pub(crate) use runs_json;
+
+/// Selects one row with all runs, because a row costs more than its content.
 const RUNS: Sql = Sql::each(
-    "WITH RECURSIVE pair (artifact, environment) AS (
-        SELECT value, (
-            SELECT min(i.environment) FROM evidence.instance i
-            WHERE i.org = $1 AND i.artifact = value AND (i.exited OR i.until_idx = 9223372036854775807))
-        FROM json_each($2)
-        UNION ALL
-        SELECT p.artifact, (
-            SELECT min(i.environment) FROM evidence.instance i
-            WHERE i.org = $1 AND i.artifact = p.artifact AND i.environment > p.environment
-                AND (i.exited OR i.until_idx = 9223372036854775807))
-        FROM pair p WHERE p.environment IS NOT NULL)
-    SELECT i.artifact, i.environment, (
-            SELECT n.name FROM evidence.record n
-            WHERE n.org = $1 AND n.kind = 'environment' AND n.id = i.environment), (
-            SELECT n.archived FROM evidence.record n
-            WHERE n.org = $1 AND n.kind = 'environment' AND n.id = i.environment),
-        b.idx, b.at, e.idx, e.at
-    FROM pair p CROSS JOIN evidence.instance i ON i.rowid IN (
-        SELECT * FROM (
-            SELECT f.rowid FROM evidence.instance f
-            WHERE f.org = $1 AND f.artifact = p.artifact AND f.environment = p.environment
-                AND (f.exited OR f.until_idx = 9223372036854775807)
-            ORDER BY f.since_idx LIMIT 1)
-        UNION
-        SELECT * FROM (
-            SELECT l.rowid FROM evidence.instance l
-            WHERE l.org = $1 AND l.artifact = p.artifact AND l.environment = p.environment
-                AND (l.exited OR l.until_idx = 9223372036854775807)
-            ORDER BY l.since_idx DESC LIMIT $3))
-    CROSS JOIN evidence.snapshot b ON b.environment = i.environment AND b.idx = i.since_idx
-    LEFT JOIN evidence.snapshot e ON e.environment = i.environment AND e.idx = i.until_idx
-    ORDER BY i.environment, i.artifact, i.since_idx",
     concat!(
-        "WITH RECURSIVE pair AS (
-        SELECT w.value AS artifact, (
-            SELECT i.environment FROM evidence.instance i
-            WHERE i.org = $1 AND i.artifact = w.value AND (i.exited OR i.until_idx = 9223372036854775807)
-            ORDER BY i.environment LIMIT 1) AS environment
-        FROM UNNEST($2::text[]) AS w (value)
-        UNION ALL
-        SELECT p.artifact, (
-            SELECT i.environment FROM evidence.instance i
-            WHERE i.org = $1 AND i.artifact = p.artifact AND i.environment > p.environment
-                AND (i.exited OR i.until_idx = 9223372036854775807)
-            ORDER BY i.environment LIMIT 1)
-        FROM pair p WHERE p.environment IS NOT NULL)
-    SELECT p.artifact, p.environment, (
-            SELECT n.name FROM evidence.record n
-            WHERE n.org = $1 AND n.kind = 'environment' AND n.id = ",
-        id_text!("p.environment"),
-        "), (
-            SELECT n.archived FROM evidence.record n
-            WHERE n.org = $1 AND n.kind = 'environment' AND n.id = ",
-        id_text!("p.environment"),
-        "),
-        b.idx, b.at, e.idx, e.at
-    FROM pair p CROSS JOIN LATERAL (
-        (SELECT f.since_idx, f.until_idx FROM evidence.instance f
-            WHERE f.org = $1 AND f.artifact = p.artifact AND f.environment = p.environment
-                AND (f.exited OR f.until_idx = 9223372036854775807)
-            ORDER BY f.since_idx LIMIT 1)
-        UNION
-        (SELECT l.since_idx, l.until_idx FROM evidence.instance l
-            WHERE l.org = $1 AND l.artifact = p.artifact AND l.environment = p.environment
-                AND (l.exited OR l.until_idx = 9223372036854775807)
-            ORDER BY l.since_idx DESC LIMIT $3)) i
-    CROSS JOIN LATERAL (
-        SELECT * FROM evidence.snapshot
-        WHERE org = $1 AND environment = p.environment AND idx = i.since_idx OFFSET 0) b
-    LEFT JOIN LATERAL (
-        SELECT * FROM evidence.snapshot
-        WHERE org = $1 AND environment = p.environment AND idx = i.until_idx OFFSET 0) e ON true
-    ORDER BY p.environment, p.artifact, i.since_idx"
+        "WITH RECURSIVE ",
+        ran_in!("(SELECT value AS artifact FROM json_each($2)) a"),
+        " SELECT ",
+        runs_json!(sqlite, "$3")
+    ),
+    concat!(
+        "WITH RECURSIVE ",
+        ran_in!("UNNEST($2::text[]) AS a (artifact)"),
+        " SELECT ",
+        runs_json!(postgres, "$3")
     ),
 );
 
@@ -303,7 +332,7 @@ impl Intervals {
     }
 
     /// Writes the rows of the whole group.
-    pub(crate) fn write(self, rows: &mut Rows) -> serde_json::Result<()> {
+    pub(crate) fn write(self, rows: &mut GroupRows) -> serde_json::Result<()> {
         for Ended { org, environment, artifact, end: End { until, exit } } in self.ended {
             rows.push(
                 TableWrite::EndInstances,
@@ -391,15 +420,24 @@ fn instances((json,): (Option<String>,)) -> StoreResult<Vec<SnapshotEntry>> {
     Ok(entries)
 }
 
-/// A row of [`RUNS`].
-type RunRow = (String, Id, String, bool, u64, Timestamp, Option<u64>, Option<Timestamp>);
+/// An item of [`runs_json!`].
+#[derive(Deserialize)]
+struct StoredRun(Fingerprint, Id, EnvironmentName, bool, u64, Timestamp, Option<u64>, Option<Timestamp>);
 
-fn run(
-    (fingerprint, environment, name, archived, from, from_at, until, until_at): RunRow,
-) -> StoreResult<Run> {
-    let (fingerprint, environment_name) = (word(&fingerprint)?, word(&name)?);
-    let (from, until) = ((from, from_at), until.zip(until_at));
-    Ok(Run { fingerprint, environment, environment_name, archived, from, until })
+impl From<StoredRun> for Run {
+    fn from(run: StoredRun) -> Self {
+        let StoredRun(fingerprint, environment, environment_name, archived, from, from_at, until, until_at) =
+            run;
+        let (from, until) = ((from, from_at), until.zip(until_at));
+        Self { fingerprint, environment, environment_name, archived, from, until }
+    }
+}
+
+/// Decodes the result of [`runs_json!`], sorted by environment, fingerprint and first snapshot.
+pub(crate) fn runs(json: Option<String>) -> StoreResult<Vec<Run>> {
+    let mut runs: Vec<Run> = array::<StoredRun>(json)?.into_iter().map(Run::from).collect();
+    runs.sort_by_cached_key(|run| (run.environment, run.fingerprint.clone(), run.from.0));
+    Ok(runs)
 }
 
 /// A row of [`LIVE_BUILDS`].
@@ -458,7 +496,8 @@ impl<D: Driver> SnapshotStore for SqlStore<D> {
 
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {
         let query = self.query_org(org, RUNS).bind(texts(fingerprints)).bind(u64::from(newest));
-        query.per_item(fingerprints.len()).all_as(run).await
+        let found = query.per_item(fingerprints.len()).first_as(|(json,)| runs(json)).await?;
+        Ok(found.unwrap_or_default())
     }
 
     async fn live_builds(&self, org: Id, repo: Id, reports: u64, limit: u64) -> StoreResult<Vec<LiveBuild>> {

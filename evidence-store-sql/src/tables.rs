@@ -107,7 +107,7 @@ enum Kind {
 use Kind::{Bool, Bytes, Id, Int, Json, Org, Text};
 
 /// The handling of a row whose key already exists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum OnConflict {
     /// The group fails.
     Fail,
@@ -125,12 +125,20 @@ enum OnConflict {
         /// The number of leading columns that an update leaves unchanged.
         unchanged_columns: usize,
     },
-    /// These statements use the row instead of an insert. In SQLite its columns are `$1` and so on. In
-    /// PostgreSQL `{rows}` stands for the rows, with the alias `r`, and the statement writes nothing if `go`
-    /// is empty. A subquery (`OFFSET 0`) finds the target row, and the write addresses it by position. This
-    /// makes one index probe per row, whatever the statistics are; it is safe because nobody else writes to
-    /// the ledger meanwhile.
-    Custom([&'static str; 2]),
+    /// These statements use the row instead of an insert.
+    Custom(CustomWrite),
+}
+
+/// The statements of [`OnConflict::Custom`].
+#[derive(Clone, Copy)]
+struct CustomWrite {
+    /// The columns of the row are `$1` and so on.
+    sqlite: &'static str,
+    /// Builds the statement from the source of the rows `r`, and from the organization of a row. The
+    /// statement writes nothing if `go` is empty. A subquery (`OFFSET 0`) finds the target row, and the write
+    /// addresses it by position. This makes one index probe per row, whatever the statistics are; it is safe
+    /// because nobody else writes to the ledger meanwhile.
+    postgres: fn(rows: &str, org: &str) -> String,
 }
 
 /// A table, its columns, and the handling of rows with the same key.
@@ -166,9 +174,9 @@ const fn instead(
     table: &'static str,
     columns: &'static [(&'static str, Kind)],
     sqlite: &'static str,
-    postgres: &'static str,
+    postgres: fn(rows: &str, org: &str) -> String,
 ) -> Definition {
-    Definition { table, columns, conflict: OnConflict::Custom([sqlite, postgres]) }
+    Definition { table, columns, conflict: OnConflict::Custom(CustomWrite { sqlite, postgres }) }
 }
 
 impl TableWrite {
@@ -228,23 +236,29 @@ impl TableWrite {
                 "name",
                 &[("org", Org), ("kind", Text), ("id", Text), ("claimed", Text)],
                 "DELETE FROM name INDEXED BY name_id WHERE org = $1 AND kind = $2 AND id = $3",
-                "DELETE FROM evidence.name n USING (
-                    SELECT r.org, l.ctid AS at FROM go, {rows} CROSS JOIN LATERAL (
-                        SELECT m.ctid FROM evidence.name m WHERE m.org = r.org AND m.kind = r.kind AND m.id = r.id
+                |rows, org| {
+                    format!("DELETE FROM evidence.name n USING (
+                    SELECT {org}, l.ctid AS at FROM go, {rows} CROSS JOIN LATERAL (
+                        SELECT m.ctid FROM evidence.name m WHERE m.org = {org} AND m.kind = r.kind AND m.id = r.id
                             AND NOT jsonb_exists(r.claimed::jsonb, m.name) OFFSET 0) l
                     OFFSET 0) r
-                WHERE n.org = r.org AND n.ctid = r.at",
+                WHERE n.org = {org} AND n.ctid = r.at")
+                },
             ),
             Self::DeleteNames => instead(
                 "name",
                 &[("org", Org), ("kind", Text), ("name", Text)],
                 "DELETE FROM name WHERE org = $1 AND kind = $2 AND name = $3",
-                "DELETE FROM evidence.name n USING (
-                    SELECT r.org, l.ctid AS at FROM go, {rows} CROSS JOIN LATERAL (
+                |rows, org| {
+                    format!(
+                        "DELETE FROM evidence.name n USING (
+                    SELECT {org}, l.ctid AS at FROM go, {rows} CROSS JOIN LATERAL (
                         SELECT m.ctid FROM evidence.name m
-                        WHERE m.org = r.org AND m.kind = r.kind AND m.name = r.name OFFSET 0) l
+                        WHERE m.org = {org} AND m.kind = r.kind AND m.name = r.name OFFSET 0) l
                     OFFSET 0) r
-                WHERE n.org = r.org AND n.ctid = r.at",
+                WHERE n.org = {org} AND n.ctid = r.at"
+                    )
+                },
             ),
             Self::Name => replace(
                 "name",
@@ -259,12 +273,14 @@ impl TableWrite {
                 &[("org", Org), ("kind", Text), ("id", Text), ("kept", Text)],
                 "DELETE FROM record_tag WHERE org = $1 AND kind = $2 AND id = $3
                     AND key NOT IN (SELECT value FROM json_each($4))",
-                "DELETE FROM evidence.record_tag t USING (
-                    SELECT r.org, l.ctid AS at FROM go, {rows} CROSS JOIN LATERAL (
-                        SELECT m.ctid FROM evidence.record_tag m WHERE m.org = r.org AND m.kind = r.kind AND m.id = r.id
+                |rows, org| {
+                    format!("DELETE FROM evidence.record_tag t USING (
+                    SELECT {org}, l.ctid AS at FROM go, {rows} CROSS JOIN LATERAL (
+                        SELECT m.ctid FROM evidence.record_tag m WHERE m.org = {org} AND m.kind = r.kind AND m.id = r.id
                             AND NOT jsonb_exists(r.kept::jsonb, m.key) OFFSET 0) l
                     OFFSET 0) r
-                WHERE t.org = r.org AND t.ctid = r.at",
+                WHERE t.org = {org} AND t.ctid = r.at")
+                },
             ),
             Self::RecordTag => replace(
                 "record_tag",
@@ -307,11 +323,15 @@ impl TableWrite {
                 "trail",
                 &[("org", Org), ("id", Text), ("ledger_index", Int)],
                 "UPDATE trail SET ledger_index = $3 WHERE id = $2 AND org = $1",
-                "UPDATE evidence.trail t SET ledger_index = r.ledger_index FROM (
-                    SELECT r.org, l.ctid AS at, r.ledger_index FROM go, {rows} CROSS JOIN LATERAL (
-                        SELECT b.ctid FROM evidence.trail b WHERE b.org = r.org AND b.id = r.id OFFSET 0) l
+                |rows, org| {
+                    format!(
+                        "UPDATE evidence.trail t SET ledger_index = r.ledger_index FROM (
+                    SELECT {org}, l.ctid AS at, r.ledger_index FROM go, {rows} CROSS JOIN LATERAL (
+                        SELECT b.ctid FROM evidence.trail b WHERE b.org = {org} AND b.id = r.id OFFSET 0) l
                     OFFSET 0) r
-                WHERE t.org = r.org AND t.ctid = r.at",
+                WHERE t.org = {org} AND t.ctid = r.at"
+                    )
+                },
             ),
             Self::TrailEntry => {
                 insert("trail_entry", &[("org", Org), ("trail", Text), ("ledger_index", Int)])
@@ -395,13 +415,9 @@ impl TableWrite {
                 &[("org", Org), ("commit_sha", Text), ("trail", Text), ("flow", Text)],
                 "org, commit_sha, trail",
             ),
-            Self::FlowRepo => replace(
-                "flow_repo",
-                &[("org", Org), ("flow", Text), ("url", Text)],
-                ["org, flow"; 2],
-                2,
-                2,
-            ),
+            Self::FlowRepo => {
+                replace("flow_repo", &[("org", Org), ("flow", Text), ("url", Text)], ["org, flow"; 2], 2, 2)
+            }
             Self::Attachment => {
                 keep("attachment", &[("org", Org), ("sha256", Text), ("size", Int)], "org, sha256")
             }
@@ -411,8 +427,12 @@ impl TableWrite {
                 "attachment_pending",
                 &[("org", Org), ("sha256", Text)],
                 "DELETE FROM attachment_pending WHERE org = $1 AND sha256 = $2",
-                "DELETE FROM evidence.attachment_pending p USING go, {rows}
-                WHERE p.org = r.org AND p.sha256 = r.sha256",
+                |rows, org| {
+                    format!(
+                        "DELETE FROM evidence.attachment_pending p USING go, {rows}
+                WHERE p.org = {org} AND p.sha256 = r.sha256"
+                    )
+                },
             ),
             Self::Repo => replace(
                 "repo",
@@ -458,9 +478,13 @@ impl TableWrite {
                 &[("org", Org), ("environment", Text), ("at", Int)],
                 "INSERT INTO environment_report (org, environment, at) VALUES ($1, $2, $3)
                 ON CONFLICT (environment) DO UPDATE SET at = max(at, excluded.at)",
-                "INSERT INTO evidence.environment_report AS h (org, environment, at)
-                SELECT r.org, r.environment, max(r.at) FROM go, {rows} GROUP BY r.org, r.environment
-                ON CONFLICT (org, environment) DO UPDATE SET at = greatest(h.at, excluded.at)",
+                |rows, org| {
+                    format!(
+                        "INSERT INTO evidence.environment_report AS h (org, environment, at)
+                SELECT {org}, r.environment, max(r.at) FROM go, {rows} GROUP BY {org}, r.environment
+                ON CONFLICT (org, environment) DO UPDATE SET at = greatest(h.at, excluded.at)"
+                    )
+                },
             ),
             // In PostgreSQL this runs in one statement with the inserts, so it does not see their rows.
             Self::EndInstances => instead(
@@ -475,13 +499,15 @@ impl TableWrite {
                 ],
                 "UPDATE instance SET until_idx = $4, exited = $5, exit_event = $6
                 WHERE org = $1 AND environment = $2 AND artifact = $3 AND until_idx = 9223372036854775807",
-                "UPDATE evidence.instance i SET until_idx = r.until_idx, exited = r.exited, exit_event = r.exit_event FROM (
-                    SELECT r.org, l.ctid AS at, r.until_idx, r.exited, r.exit_event FROM go, {rows} CROSS JOIN LATERAL (
+                |rows, org| {
+                    format!("UPDATE evidence.instance i SET until_idx = r.until_idx, exited = r.exited, exit_event = r.exit_event FROM (
+                    SELECT {org}, l.ctid AS at, r.until_idx, r.exited, r.exit_event FROM go, {rows} CROSS JOIN LATERAL (
                         SELECT b.ctid FROM evidence.instance b
-                        WHERE b.org = r.org AND b.environment = r.environment AND b.artifact = r.artifact
+                        WHERE b.org = {org} AND b.environment = r.environment AND b.artifact = r.artifact
                             AND b.until_idx = 9223372036854775807 OFFSET 0) l
                     OFFSET 0) r
-                WHERE i.org = r.org AND i.ctid = r.at",
+                WHERE i.org = {org} AND i.ctid = r.at")
+                },
             ),
             Self::Instance => insert(
                 "instance",
@@ -544,7 +570,7 @@ impl TableWrite {
                 3,
             ),
             Self::Text => replace(
-                "kept_text",
+                "interned_text",
                 &[("org", Org), ("sha256", Text), ("ledger_index", Int)],
                 ["org, sha256"; 2],
                 2,
@@ -577,7 +603,7 @@ impl TableWrite {
 
     fn sqlite_text(self) -> String {
         let Definition { table, columns, conflict } = self.definition();
-        if let OnConflict::Custom([sqlite, _]) = conflict {
+        if let OnConflict::Custom(CustomWrite { sqlite, .. }) = conflict {
             return sqlite.to_owned();
         }
         let names = names(columns.iter());
@@ -602,24 +628,24 @@ impl TableWrite {
             Org | Id | Bytes => format!("${number}::bytea[]"),
         });
         let (arrays, names) = (arrays.collect::<Vec<_>>().join(", "), names(listed()));
-        let statement = if let OnConflict::Custom([_, postgres]) = conflict {
+        let statement = if let OnConflict::Custom(CustomWrite { postgres, .. }) = conflict {
             // The limit makes PostgreSQL estimate few rows, so it probes an index for each.
             let few = format!("(SELECT * FROM UNNEST({arrays}) LIMIT cardinality(${first})) AS r ({names})");
-            postgres.replace("{rows}", &few)
+            postgres(&few, if is_one { "$1" } else { "r.org" })
         } else {
-            let written = || columns.iter().filter(|(_, kind)| self.lists(*kind, false));
-            let values = written().map(|(name, kind)| match kind {
+            let values = columns.iter().map(|(name, kind)| match kind {
+                Org if !self.lists(Org, is_one) => "$1".to_owned(),
                 Json => format!("r.{name}::jsonb"),
                 Org | Id | Text | Int | Bool | Bytes => format!("r.{name}"),
             });
             format!(
                 "INSERT INTO evidence.{table} ({}) SELECT {} FROM go, UNNEST({arrays}) AS r ({names}){}",
-                self::names(written()),
+                self::names(columns.iter()),
                 values.collect::<Vec<_>>().join(", "),
                 on_conflict(&conflict, table, columns, 1)
             )
         };
-        (if is_one { statement.replace("r.org", "$1") } else { statement }, listed().count())
+        (statement, listed().count())
     }
 
     /// Returns whether PostgreSQL receives the values of a column of this kind as a list.

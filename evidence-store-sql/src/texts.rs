@@ -15,7 +15,7 @@ use crate::store::SqlStore;
 use crate::value::texts;
 
 /// Reads the newest entry that contains each text, because an older one may be damaged.
-const TEXTS: Sql = for_each!(["t.ledger_index, ", payload!("t")], "kept_text", "sha256", "t", "");
+const TEXTS: Sql = for_each!(["t.ledger_index, ", payload!("t")], "interned_text", "sha256", "t", "");
 
 /// The part of a payload that contains the text.
 #[derive(Deserialize)]

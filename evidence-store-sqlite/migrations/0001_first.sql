@@ -389,7 +389,7 @@ CREATE TABLE allowed (
 CREATE INDEX allowed_end ON allowed (org, environment, ends_at);
 
 -- Texts that records refer to, by digest: the newest entry that keeps each.
-CREATE TABLE kept_text (
+CREATE TABLE interned_text (
     org          INTEGER NOT NULL,
     sha256       TEXT NOT NULL,
     ledger_index INTEGER NOT NULL,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use evidence_core::store::StoreResult;
 use evidence_store_sql::migrate::{Migration, latest};
-use evidence_store_sql::{Cell, Dialect, Row, Rows, ScratchSession, Value};
+use evidence_store_sql::{Cell, Dialect, GroupRows, Row, ScratchSession, Value};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::address::Address;
@@ -66,7 +66,7 @@ impl ScratchSession for ScratchDatabase {
         self.connection.execute_batch(sql).map_err(store_error)
     }
 
-    async fn write(&mut self, org: &Cell, written: Rows) -> StoreResult<()> {
+    async fn write(&mut self, org: &Cell, written: GroupRows) -> StoreResult<()> {
         let key = if let Cell::Int(key) = org { *key } else { -1 };
         for (sql, values) in written.corrections("main.") {
             execute(&self.connection, &sql, &[values], |_| Ok(key)).map_err(store_error)?;

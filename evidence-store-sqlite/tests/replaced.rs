@@ -87,7 +87,7 @@ fn put_back(bench: &Bench, way: &str) {
     match way {
         "moved over it" => fs::rename(backup, file).unwrap(),
         "copied once it is removed" => {
-            // One that is empty holds the number of the old one.
+            // The copy may get the inode of the removed file. The other file cannot: it exists already.
             fs::write(bench.path("other"), "").unwrap();
             fs::remove_file(&file).unwrap();
             fs::copy(backup, file).map(drop).unwrap();

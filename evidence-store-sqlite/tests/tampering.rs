@@ -9,30 +9,13 @@ use evidence_core::conformance::{self, Check};
 use evidence_store_sqlite::rusqlite::Connection;
 use evidence_store_sqlite::{FsckReport, Sqlite};
 
+#[path = "../../evidence-store-sql/tests/support/dice.rs"]
+mod dice;
+use dice::{Dice, is_thorough, seed};
+
 /// The number of tampered rows, each in a store of its own. Unless all cases run, it is a quarter of them.
 fn tamperings() -> u64 {
-    if std::env::var_os("EVIDENCE_TEST_THOROUGH").is_some() { 320 } else { 80 }
-}
-
-/// Chooses the tampered rows.
-fn seed() -> u64 {
-    std::env::var("EVIDENCE_TEST_SEED")
-        .map_or(1, |seed| seed.parse().expect("EVIDENCE_TEST_SEED is a number"))
-}
-
-/// Pseudo-random numbers that are the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    /// Returns a number below `sides`.
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides.max(1)
-    }
-
-    fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
-        &items[usize::try_from(self.roll(items.len() as u64)).unwrap()]
-    }
+    if is_thorough() { 320 } else { 80 }
 }
 
 /// The store that a check of the store contract leaves behind: between them they have rows of every kind.

@@ -231,6 +231,14 @@ impl Part<'_> {
     }
 }
 
+/// The kind of a part that is not the document.
+enum PartKind {
+    /// A file, and its number if the part's name has one.
+    File { number: Option<u64> },
+    /// A part that the operation ignores.
+    Other,
+}
+
 /// What was read of a form so far.
 struct Form<'a> {
     parts: FormParts,
@@ -251,21 +259,24 @@ impl Form<'_> {
             self.document = Some(part.text(self.document_limit, self.parts.document, self.budget).await?);
             return Ok(());
         }
-        match self.file_number(&name)? {
-            Some(number) => self.take_file(number, name, part).await,
-            None => part.skip().await,
+        match self.part_kind(&name)? {
+            PartKind::File { number } => self.take_file(number, name, part).await,
+            PartKind::Other => part.skip().await,
         }
     }
 
-    /// The number of the file in a part of this name: `None` if the part is not a file, `Some(None)` if it has no number.
-    fn file_number(&self, name: &str) -> Result<Option<Option<u64>>> {
-        let Some(rest) = name.strip_prefix(self.parts.file) else { return Ok(None) };
-        let Some(digits) = rest.strip_prefix('.') else { return Ok(rest.is_empty().then_some(None)) };
-        if !self.parts.many || digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-            return Ok(None);
+    /// Returns the kind of the part with this name.
+    fn part_kind(&self, name: &str) -> Result<PartKind> {
+        let Some(rest) = name.strip_prefix(self.parts.file) else { return Ok(PartKind::Other) };
+        if rest.is_empty() {
+            return Ok(PartKind::File { number: None });
+        }
+        let digits = rest.strip_prefix('.').filter(|_| self.parts.many).unwrap_or_default();
+        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            return Ok(PartKind::Other);
         }
         match digits.parse() {
-            Ok(number) => Ok(Some(Some(number))),
+            Ok(number) => Ok(PartKind::File { number: Some(number) }),
             Err(_) => Err(Error::invalid(name, format!("Part number should be at most {}", u64::MAX))),
         }
     }

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::id::Id;
 use crate::notifications::store::Delivery;
 use crate::service::{Context, OwnedContext};
-use crate::store::batch::{LONG_RECORDS, distinct, sort_by_ids};
+use crate::store::batch::{RECORD_BATCH_SIZE, distinct, sort_by_ids};
 use crate::time::{Seconds, Timestamp};
 
 /// An action: notifications of events in environments or flows, with their targets.
@@ -143,12 +143,12 @@ impl Surroundings {
             actions.iter().flat_map(|action| &action.targets).map(|target| target.id).collect();
         let mut found =
             Self { environments: BTreeMap::new(), flows: BTreeMap::new(), deliveries: BTreeMap::new() };
-        for part in distinct(environments).chunks(LONG_RECORDS) {
+        for part in distinct(environments).chunks(RECORD_BATCH_SIZE) {
             let known = store.environments_by_id(org, part).await?.into_iter();
             let known = known.filter(|known| !known.archived).map(|known| known.record);
             found.environments.extend(known.map(|record| (record.id, record.name.into_string())));
         }
-        for part in distinct(flows).chunks(LONG_RECORDS) {
+        for part in distinct(flows).chunks(RECORD_BATCH_SIZE) {
             let known = store.flows_by_id(org, part).await?.into_iter();
             let known = known.filter(|flow| flow.archived_at.is_none());
             found.flows.extend(known.map(|record| (record.id, record.name.into_string())));

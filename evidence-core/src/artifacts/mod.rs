@@ -13,5 +13,8 @@ pub use operations::{
 };
 pub use record::{Artifact, TemplateNames};
 pub use search::{FoundArtifact, ResolvedKind, ResolvedMatches, ResolvedTo, Search, SearchResult};
-pub use store::{ArtifactFilter, ArtifactRow, ArtifactStore, Found, GivenName, Matches, Origin, Unreported};
+pub use store::{
+    ArtifactFilter, ArtifactPage, ArtifactQuery, ArtifactRow, ArtifactStore, ArtifactWithRuns, Found,
+    GivenName, Matches, Origin, Unreported,
+};
 pub use view::{ArtifactView, EvidenceView, HistoryEvent, RepoInfoView, SnapshotPlace};

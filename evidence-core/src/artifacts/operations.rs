@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::view::{Around, views};
 use crate::artifacts::record::{Artifact, TemplateNames};
-use crate::artifacts::store::ArtifactFilter;
+use crate::artifacts::store::{ArtifactFilter, ArtifactPage, ArtifactQuery, ArtifactWithRuns};
 use crate::artifacts::view::ArtifactView;
 use crate::auth::actor::Scope;
 use crate::bounded::{Address, Description, FreeForm, ShortText, Text, UserData};
@@ -293,7 +293,7 @@ impl Operation for GetArtifact {
     const SUMMARY: &'static str = "Gets an artifact of a flow by fingerprint";
     const CACHED: bool = true;
     type Body = ();
-    type Output = Json<ArtifactView>;
+    type Output = Json<Box<ArtifactView>>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -304,21 +304,26 @@ impl Operation for GetArtifact {
     }
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        let (flow, trail) = narrowed(&self.flow_name, self.trail.as_deref(), cx).await?;
-        let fingerprint = resolve(&flow, &self.fingerprint, cx).await?;
-        let gone = || missing(&flow, &self.fingerprint, cx);
-        let filter = ArtifactFilter {
-            flow: Some(flow.id),
-            trail: trail.map_err(|()| gone())?,
-            id: self.attestation_id,
-            fingerprint: Some(fingerprint.into_string()),
-            ..ArtifactFilter::default()
+        let name = self.flow_name.as_str();
+        let fingerprint = match self.fingerprint.as_str().parse() {
+            Ok(whole) => whole,
+            Err(_) => resolve(&cx.flow(name).await?.record, &self.fingerprint, cx).await?,
         };
-        let found = cx.store().latest_artifact(cx.org()?, &filter).await?;
-        let gone = gone();
-        let found =
-            views(found.into_iter().collect(), Around::new(Some(flow), cx)).next().await.transpose()?;
-        found.map(Json).ok_or(gone)
+        let query = ArtifactQuery {
+            flow: name,
+            fingerprint: &fingerprint,
+            trail: self.trail.as_deref().filter(|name| !name.is_empty()),
+            id: self.attestation_id,
+            newest_runs: cx.sees_environments()?.then_some(cx.limits().runs),
+        };
+        let found = cx.store().artifact_of_flow(cx.org()?, query).await?;
+        let (flow, found) = found.ok_or_else(|| cx.missing(Resource::Flow, name))?;
+        cx.expect_readable(&flow)?;
+        let gone = missing(&flow, &self.fingerprint, cx);
+        let Some(ArtifactWithRuns { artifact, runs }) = found else { return Err(gone) };
+        let around = Around::new(Some(flow), cx).with_runs(runs);
+        let view = views(vec![artifact], Arc::new(around)).next().await.transpose()?;
+        view.map(Json).ok_or(gone)
     }
 }
 
@@ -344,7 +349,7 @@ impl Operation for GetArtifactsByCommit {
     const SUMMARY: &'static str = "Gets the artifacts of a flow that were built from a commit";
     const CACHED: bool = true;
     type Body = ();
-    type Output = JsonList<ArtifactView>;
+    type Output = JsonList<Box<ArtifactView>>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -365,7 +370,7 @@ impl Operation for GetArtifactsByCommit {
         };
         let owned = cx.to_owned_context();
         let ask = move |request| listed(filter.clone(), request, owned.clone());
-        list(in_pages(MAX_LISTED, ask), Some(flow), cx).await
+        list(in_pages(MAX_LISTED, ask), Around::new(Some(flow), cx), cx).await
     }
 }
 
@@ -456,7 +461,7 @@ impl Operation for ListArtifacts {
     const SUMMARY: &'static str = "Lists artifacts, newest first";
     const CACHED: bool = true;
     type Body = ();
-    type Output = JsonList<ArtifactView>;
+    type Output = JsonList<Box<ArtifactView>>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -476,18 +481,20 @@ impl Operation for ListArtifacts {
             ArtifactFilter { flow: flow.as_ref().map(|flow| flow.id), repos, ..ArtifactFilter::default() };
         let per_page = self.per_page.map_or(15, PerPage::get).min(MAX_PER_PAGE);
         let request = self.page.unwrap_or_default().request(per_page);
-        let listed = cx.store().artifacts_listed(cx.org()?, &filter, request).await?;
-        list(stream::once(ready(Ok(listed))), flow, cx).await
+        let ArtifactPage { listed, content } =
+            cx.store().artifacts_listed(cx.org()?, &filter, request).await?;
+        let around = Around::new(flow, cx).with_content(content);
+        list(stream::once(ready(Ok(listed))), around, cx).await
     }
 }
 
-/// Returns the artifacts of these lists, one list after another. `flow` is the flow of all of them, if known.
+/// Returns the artifacts of these lists, one list after another.
 async fn list(
     lists: impl Stream<Item = Result<Vec<Listed>>> + Send + 'static,
-    flow: Option<Flow>,
+    around: Around,
     cx: &Context<'_>,
-) -> Result<JsonList<ArtifactView>> {
-    let around = Around::new(flow, cx);
+) -> Result<JsonList<Box<ArtifactView>>> {
+    let around = Arc::new(around);
     let read = move |ids| read(ids, Arc::clone(&around)).try_flatten_stream();
     JsonList::of_lists(lists, (), &cx.compute(), read).await
 }
@@ -497,7 +504,7 @@ async fn list(
 async fn listed(filter: ArtifactFilter, request: PageRequest, owned: OwnedContext) -> Result<Page<Listed>> {
     let cx = owned.context();
     let (store, org) = (cx.store(), cx.org()?);
-    let items = store.artifacts_listed(org, &filter, request).await?;
+    let items = store.artifacts_listed(org, &filter, request).await?.listed;
     let end = request.offset + items.len() as u64;
     let total = if (items.len() as u64) < request.limit {
         end
@@ -512,7 +519,7 @@ async fn listed(filter: ArtifactFilter, request: PageRequest, owned: OwnedContex
 pub(super) async fn read(
     ids: Vec<Id>,
     around: Arc<Around>,
-) -> Result<BoxStream<'static, Result<ArtifactView>>> {
+) -> Result<BoxStream<'static, Result<Box<ArtifactView>>>> {
     let mut found = around.artifacts(&ids).await?;
     sort_by_ids(&mut found, &ids, |artifact| artifact.id);
     Ok(views(found, around))

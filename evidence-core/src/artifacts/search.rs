@@ -160,11 +160,11 @@ impl Operation for Search {
         };
         let Found { reports, mut unreported, .. } = found;
         unreported.truncate(MAX_SHOWN.saturating_sub(reports.len()));
-        let around = Around::without_evidence(cx);
+        let around = Arc::new(Around::without_evidence(cx));
         let (owned, page) = (cx.to_owned_context(), cx.to_owned_context());
         let batches = stream::iter(Listed::batches(reports)).map(Ok);
         let reported = batches.and_then(move |ids| read(ids, Arc::clone(&around))).try_flatten();
-        let reported = reported.map_ok(move |artifact| FoundArtifact::reported(artifact, &page.context()));
+        let reported = reported.map_ok(move |artifact| FoundArtifact::reported(*artifact, &page.context()));
         let items = reported.chain(never_reported(unreported, owned));
         let result = SearchResult { resolved_to, artifacts: Vec::new() };
         JsonList::with_first_item(items, result, &cx.compute()).await

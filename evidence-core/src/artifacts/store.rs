@@ -3,10 +3,12 @@
 use async_trait::async_trait;
 
 use crate::artifacts::record::Artifact;
+use crate::flows::record::Flow;
 use crate::id::Id;
 use crate::name::{CommitSha, Fingerprint};
 use crate::page::{Listed, Page, PageRequest};
 use crate::rules::compliance::ReportedArtifact;
+use crate::snapshots::store::Run;
 use crate::store::error::StoreResult;
 use crate::texts::record::TextRef;
 use crate::time::Timestamp;
@@ -119,6 +121,41 @@ pub struct ArtifactFilter {
     pub with_commit: bool,
 }
 
+/// A query for one artifact of a flow.
+#[derive(Debug, Clone, Copy)]
+pub struct ArtifactQuery<'a> {
+    /// The flow's present or former name.
+    pub flow: &'a str,
+    /// The artifact's fingerprint.
+    pub fingerprint: &'a Fingerprint,
+    /// Reported to the trail of this name.
+    pub trail: Option<&'a str>,
+    /// With this report id.
+    pub id: Option<Id>,
+    /// How many of the newest runs in each environment to return, beside the first. `None` returns no runs.
+    pub newest_runs: Option<u32>,
+}
+
+/// An artifact report with the runs of its content.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ArtifactWithRuns {
+    /// The report.
+    pub artifact: Artifact,
+    /// The runs of its fingerprint, as [`SnapshotStore::runs`](crate::snapshots::SnapshotStore::runs) returns
+    /// them.
+    pub runs: Vec<Run>,
+}
+
+/// A page of artifact reports without their total.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ArtifactPage {
+    /// The reports of the page, in order.
+    pub listed: Vec<Listed>,
+    /// The content of some of them, in any order and at most a megabyte. A store may return the small reports of
+    /// a short page, which saves callers a query.
+    pub content: Vec<Artifact>,
+}
+
 /// The fingerprints, or commits, with a prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Matches<T = Fingerprint> {
@@ -175,14 +212,20 @@ pub trait ArtifactStore: Send + Sync {
         filter: &ArtifactFilter,
         request: PageRequest,
     ) -> StoreResult<Page<Artifact>>;
-    /// Returns the same page as [`artifacts`](Self::artifacts), without the reports' content and without the
-    /// total.
+    /// Returns the same page as [`artifacts`](Self::artifacts), without the total and with the content of some
+    /// reports at most.
     async fn artifacts_listed(
         &self,
         org: Id,
         filter: &ArtifactFilter,
         request: PageRequest,
-    ) -> StoreResult<Vec<Listed>>;
+    ) -> StoreResult<ArtifactPage>;
+    /// Returns the flow, and the newest report that matches the query; `None` if there is no such flow.
+    async fn artifact_of_flow(
+        &self,
+        org: Id,
+        query: ArtifactQuery<'_>,
+    ) -> StoreResult<Option<(Flow, Option<ArtifactWithRuns>)>>;
     /// Returns the first item of the same list, without counting the others.
     async fn latest_artifact(&self, org: Id, filter: &ArtifactFilter) -> StoreResult<Option<Artifact>>;
     /// Returns the reports of these ids, one per id, in any order. Unknown ids are skipped.

@@ -41,7 +41,7 @@ use crate::texts::record::TextRef;
 use crate::time::{Seconds, Timestamp};
 use crate::trails::contents::{MEMORY_PER_BYTE, ReportedTrail};
 use crate::trails::events::runs;
-use crate::trails::store::TrailVersion;
+use crate::trails::store::{TrailContents, TrailVersion};
 use serde_json::{Map, Value};
 
 /// One report of an artifact to a flow, with what is known about it now. Every key is present; a value that
@@ -204,6 +204,10 @@ pub(super) struct Around {
     since: Instant,
     /// Whether the response shows evidence. The content of attestations is read only then.
     shows_evidence: bool,
+    /// Reports that were read with their list, by id.
+    content: Mutex<BTreeMap<Id, Artifact>>,
+    /// The runs of all artifacts, if known.
+    runs: Option<Vec<Run>>,
 }
 
 /// The trails of some artifacts, by id.
@@ -211,24 +215,57 @@ type Trails = BTreeMap<Id, Arc<ReportedTrail>>;
 
 impl Around {
     /// Creates the shared data. `flow` is the flow of all artifacts, if known.
-    pub(super) fn new(flow: Option<Flow>, cx: &Context<'_>) -> Arc<Self> {
-        Arc::new(Self::of(flow, true, cx))
+    pub(super) fn new(flow: Option<Flow>, cx: &Context<'_>) -> Self {
+        Self::of(flow, true, cx)
     }
 
     /// Creates the shared data for artifacts of any flow, in a response without evidence.
-    pub(super) fn without_evidence(cx: &Context<'_>) -> Arc<Self> {
-        Arc::new(Self::of(None, false, cx))
+    pub(super) fn without_evidence(cx: &Context<'_>) -> Self {
+        Self::of(None, false, cx)
     }
 
     fn of(flow: Option<Flow>, shows_evidence: bool, cx: &Context<'_>) -> Self {
         let (owned, since) = (cx.to_owned_context(), Instant::now());
-        Self { owned, flow, versions: Mutex::default(), since, shows_evidence }
+        let (versions, content) = Default::default();
+        Self { owned, flow, versions, since, shows_evidence, content, runs: None }
     }
 
-    /// Returns the reports of these ids, in any order.
+    /// Adds reports that were read with their list.
+    pub(super) fn with_content(self, content: Vec<Artifact>) -> Self {
+        let content = content.into_iter().map(|artifact| (artifact.id, artifact)).collect();
+        Self { content: Mutex::new(content), ..self }
+    }
+
+    /// Adds the runs of all artifacts.
+    pub(super) fn with_runs(self, runs: Vec<Run>) -> Self {
+        Self { runs: Some(runs), ..self }
+    }
+
+    /// Returns the reports of these ids, in any order. Runs no query if all were read with their list.
     pub(super) async fn artifacts(&self, ids: &[Id]) -> Result<Vec<Artifact>> {
-        let cx = self.owned.context();
-        Ok(cx.store().artifacts_by_id(cx.org()?, ids).await?)
+        let (mut found, mut unread) = (Vec::with_capacity(ids.len()), Vec::new());
+        {
+            let mut content = locked(&self.content);
+            for id in ids {
+                match content.remove(id) {
+                    Some(artifact) => found.push(artifact),
+                    None => unread.push(*id),
+                }
+            }
+        }
+        if !unread.is_empty() {
+            let cx = self.owned.context();
+            found.extend(cx.store().artifacts_by_id(cx.org()?, &unread).await?);
+        }
+        Ok(found)
+    }
+
+    /// Returns the runs of these artifacts.
+    async fn runs(&self, artifacts: &[Artifact], cx: &Context<'_>) -> Result<Vec<Run>> {
+        match &self.runs {
+            Some(runs) => Ok(runs.clone()),
+            None => runs(&distinct(artifacts.iter().map(|artifact| artifact.fingerprint.clone())), cx).await,
+        }
     }
 
     async fn flows(&self, artifacts: &[Artifact], cx: &Context<'_>) -> Result<BTreeMap<Id, Flow>> {
@@ -267,15 +304,30 @@ impl Around {
         origins: &Origins,
         cx: &Context<'_>,
     ) -> Result<()> {
-        let mut trails = distinct(artifacts.iter().filter_map(|artifact| origins.deciding_trail(artifact)));
+        let mut reports = BTreeMap::<Id, BTreeSet<Id>>::new();
+        for artifact in artifacts {
+            if let Some(trail) = origins.deciding_trail(artifact) {
+                let report = artifact
+                    .trail
+                    .map_or_else(|| origins.of(artifact).map(|one| one.report.id), |_| Some(artifact.id));
+                reports.entry(trail).or_default().extend(report);
+            }
+        }
         {
             let mut versions = locked(&self.versions);
             if versions.len() > MAX_VERSIONS {
                 versions.clear();
             }
-            trails.retain(|trail| !versions.contains_key(trail));
+            reports.retain(|trail, _| !versions.contains_key(trail));
         }
-        let found = cx.trail_versions(&trails).await?.into_iter().map(|version| (version.id, version));
+        let covers = |trail: &ReportedTrail| {
+            let TrailContents { trail, artifacts, .. } = &trail.contents;
+            let Some(wanted) = reports.get(&trail.id) else { return true };
+            artifacts.iter().filter(|report| wanted.contains(&report.id)).count() == wanted.len()
+        };
+        let trails = Vec::from_iter(reports.keys().copied());
+        let found =
+            cx.shown_versions(&trails, covers).await?.into_iter().map(|version| (version.id, version));
         locked(&self.versions).extend(found);
         Ok(())
     }
@@ -309,7 +361,7 @@ impl Around {
 pub(super) fn views(
     artifacts: Vec<Artifact>,
     around: Arc<Around>,
-) -> BoxStream<'static, Result<ArtifactView>> {
+) -> BoxStream<'static, Result<Box<ArtifactView>>> {
     let parts = |rest| {
         stream::try_unfold(rest, |mut rest: Rest| async move {
             Ok::<_, Error>(rest.part().await?.map(|part| (part, rest)))
@@ -391,7 +443,7 @@ impl Rest {
     }
 
     /// Returns the next batch for the response, or `None` if none is left.
-    async fn part(&mut self) -> Result<Option<BoxStream<'static, Result<ArtifactView>>>> {
+    async fn part(&mut self) -> Result<Option<BoxStream<'static, Result<Box<ArtifactView>>>>> {
         if self.artifacts.is_empty() {
             return Ok(None);
         }
@@ -399,11 +451,10 @@ impl Rest {
         let (known, unknown) = (known.into_values().collect(), Vec::from_iter(unknown.into_values()));
         let around = Arc::clone(&self.around);
         let cx = around.owned.context();
-        let fingerprints = distinct(artifacts.iter().map(|artifact| artifact.fingerprint.clone()));
         let (flows, trails, ran) = try_join3(
             around.flows(&artifacts, &cx),
             around.trails(known, &unknown, &cx),
-            runs(&fingerprints, &cx),
+            around.runs(&artifacts, &cx),
         )
         .await?;
         let shows_evidence = around.shows_evidence;
@@ -517,7 +568,7 @@ async fn with_shown(
     part: Vec<Told>,
     around: Arc<Surroundings>,
     owned: OwnedContext,
-) -> Result<impl Stream<Item = Result<ArtifactView>> + Send + 'static> {
+) -> Result<impl Stream<Item = Result<Box<ArtifactView>>> + Send + 'static> {
     let shown = |told: &Told| {
         let trail = around.trail(&told.artifact);
         let row = |shown: &Shown| trail?.attestations().get(shown.evidence);
@@ -565,7 +616,7 @@ fn view(
     around: &Surroundings,
     shown: &BTreeMap<Id, Attestation>,
     cx: &Context<'_>,
-) -> Result<ArtifactView> {
+) -> Result<Box<ArtifactView>> {
     let Told { artifact, about, shown: named } = told;
     let trail = around.trail(artifact);
     let attestations = trail.map_or(&[][..], ReportedTrail::attestations);
@@ -591,7 +642,7 @@ fn view(
     let committed = artifact.git_commit_info.as_ref().and_then(|commit| commit.timestamp).map(|at| at.0);
     let last = evidence.iter().map(|attestation| attestation.at).fold(artifact.created_at, Ord::max);
     let (org, flow_name) = (&cx.org_access()?.name, around.flow_name(artifact));
-    Ok(ArtifactView {
+    Ok(Box::new(ArtifactView {
         id: artifact.id,
         fingerprint: fingerprint.clone(),
         filename: artifact.filename.clone(),
@@ -620,7 +671,7 @@ fn view(
         running: places(runs, |run| run.lasts().then_some(run.from.0)),
         exited: places(runs, |run| run.until.map(|(index, _)| index)),
         history: if cx.sees_environments()? { history(artifact, &evidence, runs) } else { Vec::new() },
-    })
+    }))
 }
 
 /// Returns the state as a sentence.

@@ -86,8 +86,7 @@ impl Operation for ListAttestationsForCriteria {
             criteria: Criteria {
                 name: self.attestation_name,
                 kind: self.attestation_type,
-                // An id that cannot be parsed matches no attestation.
-                id: self.attestation_id.map(|id| id.parse().ok()),
+                id: self.attestation_id.as_deref().map_or(IdCriterion::Any, IdCriterion::parse),
             },
             owned: cx.to_owned_context(),
             remembered: Mutex::default(),
@@ -109,14 +108,37 @@ impl Operation for ListAttestationsForCriteria {
 struct Criteria {
     name: Option<ShortText>,
     kind: Option<TypeFilter>,
-    id: Option<Option<Id>>,
+    id: IdCriterion,
+}
+
+/// The criterion for the id of an attestation.
+#[derive(Debug, Clone, Copy)]
+enum IdCriterion {
+    Any,
+    Exactly(Id),
+    /// The text is not an id, so it matches no attestation.
+    NoMatch,
+}
+
+impl IdCriterion {
+    fn parse(text: &str) -> Self {
+        text.parse().map_or(Self::NoMatch, Self::Exactly)
+    }
+
+    fn admits(self, id: Id) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Exactly(wanted) => wanted == id,
+            Self::NoMatch => false,
+        }
+    }
 }
 
 impl Criteria {
     fn admits(&self, row: &AttestationRow) -> bool {
         self.name.as_deref().is_none_or(|name| name == row.name)
             && self.kind.as_ref().is_none_or(|kind| kind.admits(&row.kind))
-            && self.id.is_none_or(|id| id == Some(row.id))
+            && self.id.admits(row.id)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::artifacts::{Artifact, ArtifactFilter, ArtifactRow, Found, Matches, TemplateNames};
+use crate::artifacts::{Artifact, ArtifactFilter, ArtifactQuery, ArtifactRow, Found, Matches, TemplateNames};
 use crate::bounded::{FreeForm, List};
 use crate::fact::Fact;
 use crate::git::GitCommit;
@@ -30,6 +30,7 @@ promises! {
     artifacts_are_listed_newest_first: "`artifacts` is ordered newest (by ledger index) first.",
     artifact_pages_have_the_right_total: "A page past the end is empty, with the right total.",
     artifacts_are_narrowed: "Everything given in an artifact filter must match.",
+    an_artifact_of_a_flow_is_its_newest_report: "`artifact_of_flow` answers the flow of a name, and with it the newest report of a fingerprint that matches, with the runs that are asked for.",
     artifacts_by_id_pass_over_unknown_ids: "`artifacts_by_id` passes over unknown ids and other organizations', and `artifact_sizes` does.",
     reports_of_an_artifact_are_listed_oldest_first: "`reports` of a fingerprint to a flow, oldest (by ledger index) first.",
     a_commit_told_in_any_words_is_what_an_artifact_was_built_from: "A row's commit is the report's, else what it says of one, as sent; lists are narrowed by commits in full.",
@@ -252,8 +253,15 @@ async fn listed(org: &Org, filter: &ArtifactFilter) -> Result<Vec<Id>, Failure> 
     let latest = org.store.latest_artifact(org.id, filter).await?;
     same("the latest", latest.map(|artifact| artifact.id), ids.first().copied())?;
     let alone = org.store.artifacts_listed(org.id, filter, PageRequest::ALL).await?;
-    same("all have a size", alone.iter().all(|listed| listed.bytes > 0), true)?;
-    same("the ids alone", alone.into_iter().map(|listed| listed.id).collect(), ids.clone())?;
+    same("all have a size", alone.listed.iter().all(|listed| listed.bytes > 0), true)?;
+    same("the ids alone", alone.listed.into_iter().map(|listed| listed.id).collect(), ids.clone())?;
+    let page = org.store.artifacts_listed(org.id, filter, request(1, 2)).await?;
+    let ids_of_page = Vec::from_iter(page.listed.iter().map(|listed| listed.id));
+    same("the ids of a page", &ids_of_page, &ids.iter().skip(1).take(2).copied().collect())?;
+    for artifact in page.content {
+        let known = org.store.artifacts_by_id(org.id, &[artifact.id]).await?;
+        same("content of the page", (ids_of_page.contains(&artifact.id), known), (true, vec![artifact]))?;
+    }
     Ok(ids)
 }
 
@@ -306,6 +314,43 @@ async fn artifacts_are_narrowed(store: Arc<dyn Store>) -> Outcome {
     for (filter, expected) in cases {
         let expected = expected.into_iter().map(id).collect();
         same(&format!("{filter:?}"), listed(&org, &filter).await?, expected)?;
+    }
+    Ok(())
+}
+
+async fn an_artifact_of_a_flow_is_its_newest_report(store: Arc<dyn Store>) -> Outcome {
+    let org = several(&store).await?;
+    let fingerprint = fingerprint("ab1");
+    let of_f =
+        ArtifactQuery { flow: "f", fingerprint: &fingerprint, trail: None, id: None, newest_runs: Some(10) };
+    let cases = [
+        (of_f, Some(113)),
+        (ArtifactQuery { flow: "g", ..of_f }, Some(112)),
+        (ArtifactQuery { trail: Some("t"), ..of_f }, Some(113)),
+        (ArtifactQuery { trail: Some("u"), ..of_f }, None),
+        (ArtifactQuery { id: Some(id(115)), ..of_f }, Some(115)),
+        (ArtifactQuery { id: Some(id(115)), trail: Some("t"), ..of_f }, None),
+        (ArtifactQuery { id: Some(id(112)), ..of_f }, None),
+    ];
+    for (query, expected) in cases {
+        let found = store.artifact_of_flow(org.id, query).await?;
+        let found =
+            found.map(|(flow, artifact)| (flow.name.to_string(), artifact.map(|one| one.artifact.id)));
+        same(&format!("{query:?}"), found, Some((query.flow.to_owned(), expected.map(id))))?;
+    }
+    let nowhere = store.artifact_of_flow(org.id, ArtifactQuery { flow: "h", ..of_f }).await?;
+    same("without a flow", nowhere.is_none(), true)?;
+    org.record(vec![
+        Fact::EnvironmentCreated { record: environment(300, "prod") },
+        Fact::SnapshotTaken { snapshot: snapshot(300, 1, &["ab1"], &[]) },
+    ])
+    .await?;
+    let runs = store.runs(org.id, std::slice::from_ref(&fingerprint), 10).await?;
+    same("one run", runs.len(), 1)?;
+    for (newest_runs, expected) in [(Some(10), runs), (None, Vec::new())] {
+        let found = store.artifact_of_flow(org.id, ArtifactQuery { newest_runs, ..of_f }).await?;
+        let found = found.and_then(|(_, artifact)| artifact).map(|one| one.runs);
+        same("the runs", found, Some(expected))?;
     }
     Ok(())
 }

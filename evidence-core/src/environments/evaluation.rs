@@ -37,7 +37,7 @@ use crate::snapshots::record::RunningArtifact;
 use crate::snapshots::record::{
     AppliedPolicy, DeploymentSource, LogicalVerdict, PolicyOutcome, Provenance, Snapshot,
 };
-use crate::store::batch::{LONG_RECORDS, distinct};
+use crate::store::batch::{RECORD_BATCH_SIZE, distinct};
 use crate::store::entry::Current;
 use crate::store::error::StoreError;
 use crate::time::Timestamp;
@@ -64,7 +64,7 @@ struct PolicySet {
 async fn demanding(member: Id, cx: &Context<'_>) -> Result<Vec<KnownEnvironment>> {
     let ids = cx.store().logical_environments(cx.org()?, &[member]).await?;
     let mut demanding = Vec::new();
-    for part in ids.chunks(LONG_RECORDS) {
+    for part in ids.chunks(RECORD_BATCH_SIZE) {
         let known = cx.store().environments_by_id(cx.org()?, part).await?;
         let demands = |known: &KnownEnvironment| {
             !known.archived && !known.record.policies.is_empty() && known.record.included.contains(&member)

@@ -27,7 +27,7 @@ use crate::page::{Listed, Page, PageLinks, PageNumber, PerPage, SortDirection};
 use crate::policies::operations as policies;
 use crate::policies::record::Policy;
 use crate::service::{Context, Draft};
-use crate::store::batch::LONG_RECORDS;
+use crate::store::batch::RECORD_BATCH_SIZE;
 use crate::store::entry::Current;
 use crate::tags::record::{TagFilter, Tags};
 
@@ -47,7 +47,7 @@ impl Context<'_> {
     /// Returns the labels of these environments by id, archived ones included.
     pub(crate) async fn environment_labels(&self, ids: &[Id]) -> Result<BTreeMap<Id, EnvironmentLabel>> {
         let mut labels = BTreeMap::new();
-        for part in ids.chunks(LONG_RECORDS) {
+        for part in ids.chunks(RECORD_BATCH_SIZE) {
             let found = self.store().environments_by_id(self.org()?, part).await?;
             labels.extend(found.into_iter().map(|known| labelled(known.record)));
         }

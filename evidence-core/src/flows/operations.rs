@@ -25,7 +25,7 @@ use crate::name::{BadText, FlowName, OrgName};
 use crate::operation::{Acknowledged, Document, Form, FormParts, Json, JsonList, Method, Operation, Put};
 use crate::page::{Page, PageNumber, PageRequest, Pagination, PerPage};
 use crate::service::{Context, Draft};
-use crate::store::batch::LONG_RECORDS;
+use crate::store::batch::RECORD_BATCH_SIZE;
 use crate::store::entry::Current;
 use crate::tags::record::{TagFilter, Tags};
 
@@ -93,7 +93,7 @@ impl Context<'_> {
     /// Returns the names and tags of these flows, by flow id.
     pub(crate) async fn flow_labels(&self, ids: &[Id]) -> Result<BTreeMap<Id, FlowLabel>> {
         let mut labels = BTreeMap::new();
-        for part in ids.chunks(LONG_RECORDS) {
+        for part in ids.chunks(RECORD_BATCH_SIZE) {
             let flows = self.store().flows_by_id(self.org()?, part).await?;
             let label = |flow: Flow| {
                 let condition_names = flow.condition_names().into();
@@ -109,11 +109,17 @@ impl Context<'_> {
     pub(crate) async fn flow(&self, name: &str) -> Result<Current<Flow>> {
         let flow = self.store().flow(self.org()?, name).await?;
         let flow = flow.ok_or_else(|| self.missing(Resource::Flow, name))?;
-        // Access was granted for a public flow of this name. Another flow may have taken the name since.
-        if self.org_access()?.role.is_none() && !flow.record.is_public() {
+        self.expect_readable(&flow.record)?;
+        Ok(flow)
+    }
+
+    /// Returns [`Error::Forbidden`] if the caller may not read this flow. Access was granted for a public flow of
+    /// its name, but another flow may have taken the name since.
+    pub(crate) fn expect_readable(&self, flow: &Flow) -> Result<()> {
+        if self.org_access()?.role.is_none() && !flow.is_public() {
             return Err(Error::Forbidden);
         }
-        Ok(flow)
+        Ok(())
     }
 
     /// Returns the flow, or an error if it is archived: archived flows cannot be changed.

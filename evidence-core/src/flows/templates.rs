@@ -4,7 +4,7 @@
 //! costs more than the rest of a response, so each text is read and parsed once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
@@ -51,6 +51,9 @@ impl Parsed {
     }
 }
 
+/// The template of flows that were created without one.
+static EMPTY: LazyLock<Arc<Parsed>> = LazyLock::new(|| Arc::new(Parsed::empty()));
+
 /// Recently used templates by the digests of their texts, shared by all requests of a service.
 pub(crate) type Templates = Cache<Hash, Parsed>;
 
@@ -76,7 +79,7 @@ impl Found {
     /// Returns the template of this reference, which must be among the requested ones.
     pub(crate) fn of(&self, reference: Option<TextRef>) -> Arc<Parsed> {
         match reference {
-            None => Arc::new(Parsed::empty()),
+            None => Arc::clone(&EMPTY),
             Some(text) => self.0.get(&text.sha256).cloned().unwrap_or_else(|| Arc::new(Parsed::lost())),
         }
     }

@@ -6,12 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 
 use crate::artifacts::{
-    Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Found, GivenName, Matches, Origin, Unreported,
+    Artifact, ArtifactFilter, ArtifactPage, ArtifactQuery, ArtifactRow, ArtifactStore, ArtifactWithRuns,
+    Found, GivenName, Matches, Origin, Unreported,
 };
+use crate::flows::{Flow, FlowStore};
 use crate::id::Id;
 use crate::name::{CommitSha, Fingerprint};
 use crate::page::{Listed, Page, PageRequest};
+use crate::snapshots::SnapshotStore;
 use crate::store::{Current, StoreResult};
+use crate::trails::TrailStore;
 
 use super::tables::Tables;
 use super::{MemoryStore, bytes};
@@ -125,10 +129,35 @@ impl ArtifactStore for MemoryStore {
         org: Id,
         filter: &ArtifactFilter,
         request: PageRequest,
-    ) -> StoreResult<Vec<Listed>> {
+    ) -> StoreResult<ArtifactPage> {
         let found = self.artifacts(org, filter, request).await?;
         let listed = |artifact: &Artifact| Ok(Listed { id: artifact.id, bytes: bytes(artifact)? });
-        found.items.iter().map(listed).collect()
+        let listed = found.items.iter().map(listed).collect::<StoreResult<_>>()?;
+        Ok(ArtifactPage { listed, content: Vec::new() })
+    }
+
+    async fn artifact_of_flow(
+        &self,
+        org: Id,
+        query: ArtifactQuery<'_>,
+    ) -> StoreResult<Option<(Flow, Option<ArtifactWithRuns>)>> {
+        let Some(Current { record: flow, .. }) = self.flow(org, query.flow).await? else { return Ok(None) };
+        let trail = match query.trail {
+            None => None,
+            Some(name) => match self.trail(org, flow.id, name).await? {
+                Some(trail) => Some(trail.record.id),
+                None => return Ok(Some((flow, None))),
+            },
+        };
+        let fingerprint = Some(query.fingerprint.to_string());
+        let filter =
+            ArtifactFilter { flow: Some(flow.id), trail, id: query.id, fingerprint, ..Default::default() };
+        let Some(artifact) = self.latest_artifact(org, &filter).await? else { return Ok(Some((flow, None))) };
+        let runs = match query.newest_runs {
+            None => Vec::new(),
+            Some(newest) => self.runs(org, std::slice::from_ref(query.fingerprint), newest).await?,
+        };
+        Ok(Some((flow, Some(ArtifactWithRuns { artifact, runs }))))
     }
 
     async fn latest_artifact(&self, org: Id, filter: &ArtifactFilter) -> StoreResult<Option<Artifact>> {

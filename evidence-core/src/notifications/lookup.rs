@@ -7,7 +7,7 @@ use crate::notifications::events::{Event, Place, What};
 use crate::notifications::payload::Names;
 use crate::service::Evidence;
 use crate::snapshots::record::Snapshot;
-use crate::store::batch::{LONG_RECORDS, distinct};
+use crate::store::batch::{RECORD_BATCH_SIZE, distinct};
 
 /// What these events of one entry are told by; nothing where the place is not known any more.
 pub(super) async fn names(
@@ -73,7 +73,7 @@ async fn of_snapshot(
         What::LogicalVerdict(_, verdict) => Some(verdict.environment),
         _ => None,
     }));
-    for part in logical.chunks(LONG_RECORDS) {
+    for part in logical.chunks(RECORD_BATCH_SIZE) {
         let known = store.environments_by_id(org, part).await?.into_iter();
         names.logical.extend(known.map(|known| (known.record.id, known.record.name.into_string())));
     }

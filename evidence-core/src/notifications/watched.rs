@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::id::Id;
 use crate::notifications::events::Place;
 use crate::service::Evidence;
-use crate::store::batch::{LONG_RECORDS, distinct};
+use crate::store::batch::{RECORD_BATCH_SIZE, distinct};
 
 /// The members of those of these environments that are logical, as far as they are `wanted`.
 pub(super) async fn members(
@@ -18,7 +18,7 @@ pub(super) async fn members(
     wanted: impl Fn(&Id) -> bool + Send,
 ) -> Result<BTreeMap<Id, Vec<Id>>> {
     let mut members = BTreeMap::new();
-    for part in environments.chunks(LONG_RECORDS) {
+    for part in environments.chunks(RECORD_BATCH_SIZE) {
         let known = evidence.store().environments_by_id(org, part).await?.into_iter();
         for known in known.filter(|known| !known.record.kind.is_physical() && !known.archived) {
             let included = known.record.included.into_iter().filter(&wanted).collect();

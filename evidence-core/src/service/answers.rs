@@ -208,6 +208,11 @@ impl AnswerCache {
 }
 
 impl Slot {
+    /// Returns the size of the ledger before the answer is made.
+    pub(super) const fn ledger_size(&self) -> u64 {
+        self.ledger.0
+    }
+
     /// The same answer, which is cached once all of it was made.
     pub(super) fn fill(self, answer: Answer) -> Answer {
         let Answer { status, headers, body } = answer;

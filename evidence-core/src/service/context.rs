@@ -52,6 +52,8 @@ pub struct Context<'a> {
     settings: &'a Settings,
     templates: &'a Templates,
     compute: Compute,
+    /// The size of the organization's ledger before the operation began, if it was read.
+    ledger_size_at_start: Option<u64>,
     /// Whether something of the request was recorded, or may have been.
     has_recorded: Arc<AtomicBool>,
     answer_memory: Arc<Mutex<AnswerMemory>>,
@@ -90,12 +92,14 @@ pub(crate) struct OwnedContext {
     access: Access,
     now: Timestamp,
     compute: Compute,
+    ledger_size_at_start: Option<u64>,
 }
 
 impl OwnedContext {
     /// The context again, at the instant of the request.
     pub(crate) fn context(&self) -> Context<'_> {
-        Context { compute: self.compute.clone(), ..Context::over(&self.parts, &self.access, self.now) }
+        let (compute, ledger_size_at_start) = (self.compute.clone(), self.ledger_size_at_start);
+        Context { compute, ledger_size_at_start, ..Context::over(&self.parts, &self.access, self.now) }
     }
 }
 
@@ -118,9 +122,20 @@ impl<'a> Context<'a> {
             settings,
             templates,
             compute,
+            ledger_size_at_start: None,
             has_recorded: Arc::default(),
             answer_memory: Arc::default(),
         }
+    }
+
+    /// Returns the same context for an operation that begins at this size of the organization's ledger.
+    pub(super) fn beginning_at(self, ledger_size_at_start: Option<u64>) -> Self {
+        Self { ledger_size_at_start, ..self }
+    }
+
+    /// Returns the size of the organization's ledger before the operation began; `None` if it was not read.
+    pub(crate) const fn ledger_size_at_start(&self) -> Option<u64> {
+        self.ledger_size_at_start
     }
 
     /// Reserves memory for making an answer of data of so many bytes, and for sending it.
@@ -210,7 +225,8 @@ impl<'a> Context<'a> {
     /// All of this, beyond the operation.
     pub(crate) fn to_owned_context(&self) -> OwnedContext {
         let (access, compute) = (self.access.clone(), self.compute.clone());
-        OwnedContext { parts: Arc::clone(self.parts), access, now: self.now(), compute }
+        let ledger_size_at_start = self.ledger_size_at_start;
+        OwnedContext { parts: Arc::clone(self.parts), access, now: self.now(), compute, ledger_size_at_start }
     }
 
     /// The store, for queries.

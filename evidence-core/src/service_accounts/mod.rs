@@ -7,8 +7,8 @@ pub(crate) mod store;
 pub(crate) mod view;
 
 pub use operations::{
-    CreateServiceAccount, DeleteServiceAccount, GetServiceAccount, ListServiceAccounts, PatchServiceAccount,
-    ServiceAccountInput, ServiceAccountPatch,
+    CreateServiceAccount, DeleteServiceAccount, FieldPatch, GetServiceAccount, ListServiceAccounts,
+    PatchServiceAccount, ServiceAccountInput, ServiceAccountPatch,
 };
 pub use record::{ApiKeyRecord, ServiceAccount};
 pub use store::ServiceAccountStore;

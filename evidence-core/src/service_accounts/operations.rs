@@ -188,27 +188,38 @@ pub struct PatchServiceAccount {
 #[schemars(rename = "ServiceAccountPatchInput")]
 pub struct ServiceAccountPatch {
     /// The new description. Null clears it; left out, it stays.
-    #[serde(default, deserialize_with = "sent")]
+    #[serde(default)]
     #[schemars(with = "Option<Text<512>>")]
-    pub description: Option<Option<Text<512>>>,
+    pub description: FieldPatch<Text<512>>,
     /// The new role. Null or left out keeps the present one.
     pub privilege: Option<Role>,
 }
 
-/// Distinguishes null (`Some(None)`) from an absent field (`None`).
-fn sent<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
-where
-    D: serde::Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    Option::deserialize(deserializer).map(Some)
+/// A change of an optional field.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum FieldPatch<T> {
+    /// The field is absent, and keeps its value.
+    #[default]
+    Keep,
+    /// The field is null, and loses its value.
+    Clear,
+    /// The field gets this value.
+    Set(T),
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for FieldPatch<T> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Option::deserialize(deserializer)?.map_or(Self::Clear, Self::Set))
+    }
 }
 
 impl ServiceAccountPatch {
     fn apply(&self, account: &ServiceAccount) -> ServiceAccount {
         let mut patched = account.clone();
-        if let Some(description) = &self.description {
-            patched.description = description.clone().map(Text::into_string);
+        match &self.description {
+            FieldPatch::Keep => {}
+            FieldPatch::Clear => patched.description = None,
+            FieldPatch::Set(description) => patched.description = Some(description.clone().into_string()),
         }
         patched.privilege = self.privilege.unwrap_or(patched.privilege);
         patched

@@ -18,7 +18,7 @@ use crate::rules::policy::{Members, OwnPolicies};
 use crate::service::Context;
 use crate::snapshots::store::{Event, Progress, SnapshotRow};
 use crate::snapshots::timeline::Told;
-use crate::store::batch::{LONG_RECORDS, distinct};
+use crate::store::batch::{RECORD_BATCH_SIZE, distinct};
 use crate::store::entry::StoredEntry;
 use crate::store::error::StoreError;
 use crate::time::Timestamp;
@@ -65,7 +65,7 @@ impl PolicyHistory {
         let asked = Vec::from_iter(asked.iter().copied().filter(counts));
         let mut policies: PoliciesSince = asked.iter().map(|entry| (*entry, None)).collect();
         policies.insert(*since, Some(present.clone()));
-        for part in asked.chunks(LONG_RECORDS) {
+        for part in asked.chunks(RECORD_BATCH_SIZE) {
             let entries = cx.store().ledger_entries_at(cx.org()?, part).await?;
             let bytes: usize = entries.iter().map(|entry| entry.payload.len()).sum();
             let read = move || Vec::from_iter(entries.iter().map(|entry| (entry.index, policies_of(entry))));

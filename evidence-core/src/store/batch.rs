@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::id::Id;
 
 /// The number of flows or environments that are read at once. Each may have long texts and lists.
-pub(crate) const LONG_RECORDS: usize = 32;
+pub(crate) const RECORD_BATCH_SIZE: usize = 32;
 
 /// Returns the items in ascending order, each once, for a query.
 pub fn distinct<T: Ord>(items: impl IntoIterator<Item = T>) -> Vec<T> {

@@ -1,5 +1,6 @@
 //! Trails: single executions of a flow, with their reports.
 
+pub(crate) mod compliance;
 pub(crate) mod contents;
 pub(crate) mod draft;
 pub(crate) mod evaluation;
@@ -11,6 +12,7 @@ pub(crate) mod record;
 pub(crate) mod store;
 pub(crate) mod view;
 
+pub use compliance::{ArtifactCompliance, ComplianceStatus};
 pub use events::{
     AttestationEvent, EventCommit, EventDetails, EventRepo, EventSource, EventView, RunEvent, TrailData,
 };
@@ -19,7 +21,4 @@ pub use operations::{BeginTrail, GetTrail, ListTrails, ListTrailsOfFlow, TrailEx
 pub use pdf::GetAuditPdf;
 pub use record::Trail;
 pub use store::{Reported, TrailContents, TrailEntry, TrailFilter, TrailLabel, TrailStore, TrailVersion};
-pub use view::{
-    ArtifactCompliance, ComplianceStatus, TemplateView, TrailCommit, TrailDocument, TrailFlow, TrailList,
-    TrailView,
-};
+pub use view::{TemplateView, TrailCommit, TrailDocument, TrailFlow, TrailList, TrailView};

@@ -217,10 +217,10 @@ pub(super) const BUILT: Sql = Sql::each(
 /// Selects those of the texts `$2` of the organization `$1` that no entry contains.
 pub(super) const TEXTS_MISSING: Sql = Sql::each(
     "SELECT json_array($1, w.value) FROM json_each($2) w WHERE NOT EXISTS (
-        SELECT 1 FROM scratch.kept_text t WHERE t.org = $1 AND t.sha256 = w.value)",
+        SELECT 1 FROM scratch.interned_text t WHERE t.org = $1 AND t.sha256 = w.value)",
     "SELECT coalesce((SELECT o.id FROM scratch.organization o WHERE o.key = $1), encode($1, 'hex')) || ' ' || w.value
     FROM UNNEST($2::text[]) AS w (value) WHERE NOT EXISTS (
-        SELECT 1 FROM scratch.kept_text t WHERE t.org = $1 AND t.sha256 = w.value)",
+        SELECT 1 FROM scratch.interned_text t WHERE t.org = $1 AND t.sha256 = w.value)",
 );
 
 /// Selects the time in microseconds. SQLite's time has whole seconds.

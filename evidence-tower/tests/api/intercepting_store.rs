@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use bytes::Bytes;
 use evidence_core::artifacts::{
-    Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Found, GivenName, Matches, Origin,
+    Artifact, ArtifactFilter, ArtifactPage, ArtifactQuery, ArtifactRow, ArtifactStore, ArtifactWithRuns,
+    Found, GivenName, Matches, Origin,
 };
 use evidence_core::attestations::{
     Attestation, AttestationStore, DecisionFilter, DecisionRow, FlowPosition, ListedAttestation,
@@ -518,8 +519,16 @@ impl ArtifactStore for InterceptingStore {
         org: Id,
         filter: &ArtifactFilter,
         request: PageRequest,
-    ) -> StoreResult<Vec<Listed>> {
+    ) -> StoreResult<ArtifactPage> {
         self.ask("artifacts_listed", self.inner.artifacts_listed(org, filter, request)).await
+    }
+
+    async fn artifact_of_flow(
+        &self,
+        org: Id,
+        query: ArtifactQuery<'_>,
+    ) -> StoreResult<Option<(Flow, Option<ArtifactWithRuns>)>> {
+        self.ask("artifact_of_flow", self.inner.artifact_of_flow(org, query)).await
     }
 
     async fn latest_artifact(&self, org: Id, filter: &ArtifactFilter) -> StoreResult<Option<Artifact>> {

@@ -3,8 +3,10 @@
 use async_trait::async_trait;
 use evidence_core::Fact;
 use evidence_core::artifacts::{
-    Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Found, GivenName, Matches, Origin, Unreported,
+    Artifact, ArtifactFilter, ArtifactPage, ArtifactQuery, ArtifactRow, ArtifactStore, ArtifactWithRuns,
+    Found, GivenName, Matches, Origin, Unreported,
 };
+use evidence_core::flows::Flow;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::page::{Listed, Page, PageRequest};
@@ -83,8 +85,16 @@ impl ArtifactStore for Broken {
         org: Id,
         filter: &ArtifactFilter,
         request: PageRequest,
-    ) -> StoreResult<Vec<Listed>> {
+    ) -> StoreResult<ArtifactPage> {
         self.whole.artifacts_listed(org, filter, request).await
+    }
+
+    async fn artifact_of_flow(
+        &self,
+        org: Id,
+        query: ArtifactQuery<'_>,
+    ) -> StoreResult<Option<(Flow, Option<ArtifactWithRuns>)>> {
+        self.whole.artifact_of_flow(org, query).await
     }
 
     async fn latest_artifact(&self, org: Id, filter: &ArtifactFilter) -> StoreResult<Option<Artifact>> {

@@ -32,13 +32,13 @@ fn key(row: &[Value], key_columns: usize) -> Vec<String> {
 
 /// The rows of a group, by table.
 #[derive(Debug, Default)]
-pub struct Rows {
+pub struct GroupRows {
     tables: BTreeMap<TableWrite, TableRows>,
     /// The time of the earliest clock correction by organization. No earlier row may have a later time.
     corrections: BTreeMap<Id, Timestamp>,
 }
 
-impl Rows {
+impl GroupRows {
     /// Adds a row: the table's columns in order. If a row with the same key exists, the later row replaces
     /// all but the unchanged columns.
     pub(crate) fn push(&mut self, table: TableWrite, row: Vec<Value>) {

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use crate::table_rows::Rows;
+use crate::group_rows::GroupRows;
 use crate::tables::TableWrite;
 
 /// Locks the heads `$1` and updates them if their sizes are unchanged (compare-and-swap). The heads are
@@ -43,7 +43,7 @@ const PARAMETERS: usize = 6;
 
 /// The tables of each statement. A group uses the first statement that covers all of its tables; tables
 /// without rows get empty lists.
-const SHAPES: [&[TableWrite]; 4] = [
+const STATEMENTS: [&[TableWrite]; 4] = [
     &[
         TableWrite::Ledger,
         TableWrite::Node,
@@ -86,19 +86,21 @@ const SHAPES: [&[TableWrite]; 4] = [
 ];
 
 /// A statement for groups that write some tables.
-pub(crate) struct Shape {
+pub(crate) struct WriteStatement {
     /// The tables in write order.
     pub(crate) tables: &'static [TableWrite],
-    mixed: String,
-    one: String,
+    text: String,
+    /// The statement for one organization, which is a scalar.
+    text_one_org: String,
 }
 
-impl Shape {
-    /// Returns the statement shape for these rows.
-    pub(crate) fn of(rows: &Rows) -> &'static Self {
-        static ALL: LazyLock<[Shape; SHAPES.len()]> = LazyLock::new(|| SHAPES.map(Shape::new));
+impl WriteStatement {
+    /// Returns the statement for these rows.
+    pub(crate) fn of(rows: &GroupRows) -> &'static Self {
+        static ALL: LazyLock<[WriteStatement; STATEMENTS.len()]> =
+            LazyLock::new(|| STATEMENTS.map(WriteStatement::new));
         let [.., everything] = &*ALL;
-        ALL.iter().find(|shape| rows.are_of(shape.tables)).unwrap_or(everything)
+        ALL.iter().find(|statement| rows.are_of(statement.tables)).unwrap_or(everything)
     }
 
     fn new(tables: &'static [TableWrite]) -> Self {
@@ -111,12 +113,12 @@ impl Shape {
             });
             [begin, &writes.collect::<String>(), " SELECT EXISTS (SELECT 1 FROM go)"].concat()
         };
-        Self { tables, mixed: text(COMPARE_AND_SWAP, false), one: text(COMPARE_AND_SWAP_ONE, true) }
+        Self { tables, text: text(COMPARE_AND_SWAP, false), text_one_org: text(COMPARE_AND_SWAP_ONE, true) }
     }
 
     /// Returns the SQL text. If the group has one organization, `$1` is that organization as a scalar.
-    pub(crate) fn statement(&self, is_one: bool) -> &str {
-        if is_one { &self.one } else { &self.mixed }
+    pub(crate) fn text(&self, is_one: bool) -> &str {
+        if is_one { &self.text_one_org } else { &self.text }
     }
 }
 
@@ -133,15 +135,15 @@ mod tests {
             (vec![TableWrite::Ledger, TableWrite::Attestation, TableWrite::Instance], 3),
             (vec![TableWrite::ApiKey], 3),
         ] {
-            let mut rows = Rows::default();
+            let mut rows = GroupRows::default();
             tables.iter().for_each(|table| rows.push(*table, Vec::new()));
-            assert_eq!(Shape::of(&rows).tables, SHAPES[expected], "{tables:?}");
+            assert_eq!(WriteStatement::of(&rows).tables, STATEMENTS[expected], "{tables:?}");
         }
     }
 
     #[test]
     fn tables_are_written_in_their_order() {
-        for tables in SHAPES {
+        for tables in STATEMENTS {
             assert!(tables.is_sorted(), "{tables:?}");
         }
     }
