@@ -193,10 +193,10 @@ impl NameChanges {
     }
 }
 
-#[cfg(all(test, feature = "conformance"))]
+#[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::fixtures::{environment, id, named};
+    use crate::fixtures::{environment, id, named};
     use crate::environments::record::Environment;
 
     fn created(n: u64, name: &str) -> Fact {

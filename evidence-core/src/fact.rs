@@ -33,7 +33,8 @@ use crate::time::Timestamp;
 use crate::trails::record::Trail;
 
 pub use names::{Denoted, Guard, Key, NameEffect, RecordKind};
-pub use payload::{Recorded, UnknownFields, decode_payload};
+pub use crate::decode::UnknownFields;
+pub use payload::{Recorded, decode_payload};
 
 /// An event in an organization, and the payload of a ledger entry.
 ///

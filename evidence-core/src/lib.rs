@@ -7,36 +7,41 @@
 //! Where comments cite "the specification", they mean the behaviour that the tests in
 //! `evidence-tower/tests/api/specification/` pin down.
 //!
+//! Values, the ledger and the validation rules have crates of their own, which this one re-exports: [`evidence_values`]
+//! (as [`name`], [`time`] and others), [`evidence_ledger`] (as [`ledger`]) and [`evidence_rules`] (as [`rules`]).
+//! Stores are tested with `evidence-conformance`, which also has a store in memory:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use evidence_conformance::memory::MemoryStore;
+//! use evidence_core::{Evidence, seed};
+//!
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! let evidence = Evidence::new(Arc::new(MemoryStore::new()));
+//! # });
+//! ```
+//!
 //! # Features
 //!
 //! | feature | default | what it adds |
 //! | --- | --- | --- |
 //! | `pdf` | yes | the trail report as PDF; without it the operation is not served |
-//! | `memory` | no | `MemoryStore`, for tests and for a first try |
-//! | `conformance` | no | the checks that every store has to pass, as a test program |
 //! | `proptest` | no | strategies for every validated type and request, to test clients and stores with |
 
 #![cfg_attr(not(feature = "pdf"), expect(dead_code, reason = "some of what is read is for the PDF alone"))]
 
+pub use evidence_ledger as ledger;
+#[cfg(feature = "pdf")]
+pub use evidence_pdf as pdf;
+pub use evidence_rules as rules;
+pub use evidence_values::{bounded, decode, digest, git, id, json, links, name, time};
+
 // The layers of ARCHITECTURE.md, from the lowest: files import from their own layer and those below.
 
-pub mod bounded;
 mod cache;
 mod coalesced;
-pub mod decode;
-pub mod digest;
-pub mod git;
-pub mod id;
-pub mod json;
-pub mod ledger;
-pub mod links;
 mod lock;
-pub mod name;
-pub mod time;
-
-#[cfg(feature = "pdf")]
-pub mod pdf;
-pub mod rules;
 
 pub mod compute;
 pub mod directory;
@@ -86,10 +91,9 @@ pub mod trails;
 pub mod administration;
 pub mod api;
 pub mod background;
-#[cfg(feature = "conformance")]
-pub mod conformance;
-#[cfg(feature = "memory")]
-pub mod memory;
+#[cfg(any(test, feature = "fixtures"))]
+#[doc(hidden)]
+pub mod fixtures;
 pub mod seed;
 #[cfg(feature = "proptest")]
 pub mod strategies;

@@ -29,7 +29,7 @@ use crate::name::OrgName;
 use crate::operation::{Answer, Method, Operation, Reply};
 use crate::orgs::store::{KeyHolder, OrgRole};
 use crate::policies::parsed::{ParsedPolicies, no_policies};
-use crate::rules::egress::Egress;
+use crate::actions::egress::Egress;
 use crate::store::Store;
 use crate::sweep::pending::Attachments;
 use crate::sweep::place::MarkedPlace;

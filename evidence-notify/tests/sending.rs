@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use evidence_core::actions::{Destination, SecretUrl};
 use evidence_core::notifications::{Message, NotSent, Sender};
-use evidence_core::rules::egress::Egress;
+use evidence_core::actions::egress::Egress;
 use evidence_core::time::Timestamp;
 use evidence_notify::{NoNotifier, Notifier, Options, SigningKey};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use evidence_core::conformance::{Running, checks, transfer_checks};
+use evidence_conformance::{Running, checks, transfer_checks};
 use evidence_store_sql::migrate::{Migration, Step};
 use sqlx::{Connection, PgConnection};
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use evidence_core::conformance::checks;
+use evidence_conformance::checks;
 use evidence_core::store::Store;
 use evidence_store_sql::{Column, Value};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};

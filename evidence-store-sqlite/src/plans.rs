@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use evidence_core::conformance::checks;
+use evidence_conformance::checks;
 use evidence_core::store::Store;
 use rusqlite::{Connection, OpenFlags, StatementStatus, ToSql};
 

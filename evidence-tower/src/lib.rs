@@ -69,7 +69,7 @@ const PREFIX: &str = "/api/v2";
 ///
 /// ```
 /// # use std::sync::Arc;
-/// use evidence_core::memory::MemoryStore;
+/// use evidence_conformance::memory::MemoryStore;
 /// use evidence_core::{Evidence, Settings};
 /// use evidence_tower::EvidenceApi;
 ///

@@ -3,7 +3,7 @@
 //!
 //! ```
 //! # use std::sync::Arc;
-//! # use evidence_core::memory::MemoryStore;
+//! # use evidence_conformance::memory::MemoryStore;
 //! # use evidence_core::{Evidence, Settings};
 //! use evidence_tower::EvidenceApi;
 //! use evidence_tower::rocket::{Mount, catchers};

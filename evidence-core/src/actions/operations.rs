@@ -11,7 +11,7 @@ use crate::bounded::{List, ShortText};
 use crate::error::{Error, Missing, Resource, Result, at_most};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
-use crate::fact::payload::UnknownFields;
+use crate::decode::UnknownFields;
 use crate::id::Id;
 use crate::name::{ActionName, OrgName};
 use crate::operation::{Acknowledged, Json, JsonList, Method, Operation, Put};

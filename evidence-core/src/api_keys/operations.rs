@@ -403,7 +403,7 @@ mod tests {
     use crate::auth::actor::Actor;
     use crate::auth::actor::ActorKind;
     use crate::decode::from_value;
-    use crate::fact::payload::UnknownFields;
+    use crate::decode::UnknownFields;
     use crate::id::Id;
     use crate::id::SystemRandom;
 

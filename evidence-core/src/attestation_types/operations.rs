@@ -13,7 +13,7 @@ use crate::decode::InvalidField;
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
-use crate::fact::payload::UnknownFields;
+use crate::decode::UnknownFields;
 use crate::json::{CheckedJson, JsonText};
 use crate::name::{AttestationTypeName, OrgName};
 use crate::operation::versions::{Version, Versioned};

@@ -406,5 +406,3 @@ async fn original(about: &Claimed<'_>, cx: &Context<'_>) -> Result<Option<Id>> {
     cx.compute().run_if(heavy, find).await
 }
 
-#[cfg(test)]
-mod tests;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounded::{Address, Collected, CommitMessage, List, LongText, ShortText};
 use crate::decode::{closed_in_requests, either_spelling, given, is_recorded};
-use crate::fact::payload::UnknownFields;
+use crate::decode::UnknownFields;
 use crate::git::{Commits, GitCommit};
 use crate::name::CommitSha;
 use crate::repos::record::VcsProvider;

@@ -17,7 +17,7 @@ use crate::controls::view::{
 use crate::error::{DuplicateControl, Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
-use crate::fact::payload::UnknownFields;
+use crate::decode::UnknownFields;
 use crate::id::VersionKey;
 use crate::name::{ControlIdentifier, OrgName};
 use crate::operation::{Created, Json, JsonList, Method, Operation};

@@ -32,10 +32,8 @@ use crate::policies::record::Policy;
 use crate::rules::policy::{self, FlowContext, RuleOutcomes};
 use crate::service::{Context, Draft};
 use crate::snapshots::key::ArtifactKey;
-#[cfg(any(test, feature = "memory"))]
-use crate::snapshots::record::RunningArtifact;
 use crate::snapshots::record::{
-    AppliedPolicy, DeploymentSource, LogicalVerdict, PolicyOutcome, Provenance, Snapshot,
+    AppliedPolicy, DeploymentSource, LogicalVerdict, PolicyOutcome, Provenance, RunningArtifact, Snapshot,
 };
 use crate::store::batch::{LONG_RECORDS, distinct};
 use crate::store::entry::Current;
@@ -565,7 +563,6 @@ async fn judged(
 
 /// Returns the differences between a new evaluation of a snapshot's artifacts and the recorded one. The store
 /// must have what there was then.
-#[cfg(feature = "memory")]
 pub(super) async fn differences_again(
     snapshot: &Snapshot,
     recorded: Vec<RunningArtifact>,

@@ -11,7 +11,6 @@ pub(crate) mod operations;
 pub(crate) mod record;
 pub(crate) mod reevaluation;
 pub(crate) mod remembered;
-#[cfg(feature = "memory")]
 pub(crate) mod replay;
 pub(crate) mod reports;
 pub(crate) mod store;
@@ -27,7 +26,6 @@ pub use operations::{
     PatchEnvironment, PutEnvironment,
 };
 pub use record::{Environment, EnvironmentKind};
-#[cfg(feature = "memory")]
 pub use replay::replay;
 pub use reports::{
     AzureApp, AzureApps, AzureDigests, CloudRun, CloudRunKind, CloudRunResource, Creation, DigestOrNone,

@@ -19,7 +19,7 @@ use crate::environments::view::{
 use crate::error::{Error, Missing, Resource, Result, at_most};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key};
-use crate::fact::payload::UnknownFields;
+use crate::decode::UnknownFields;
 use crate::id::Id;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Acknowledged, Created, Json, JsonList, Method, Operation};

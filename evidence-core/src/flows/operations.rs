@@ -13,7 +13,7 @@ use crate::decode::{self, InvalidField};
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
-use crate::fact::payload::UnknownFields;
+use crate::decode::UnknownFields;
 use crate::flows::record::{Flow, Visibility};
 use crate::flows::store::FlowFilter;
 use crate::flows::templates::Uploaded;

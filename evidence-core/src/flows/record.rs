@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::Actor;
-use crate::fact::payload::{UnknownFields, keep_unknown_fields};
+use crate::decode::{UnknownFields, keep_unknown_fields};
 use crate::id::Id;
 use crate::name::{BadText, FlowName};
 use crate::tags::record::Tags;
@@ -93,10 +93,10 @@ pub enum Visibility {
 /// The template of a flow that was created without one.
 pub const EMPTY_TEMPLATE: &str = "version: 1";
 
-#[cfg(all(test, feature = "conformance"))]
+#[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::fixtures::{flow, id};
+    use crate::fixtures::{flow, id};
 
     #[test]
     fn an_archived_flow_has_a_name_of_its_own_however_long_its_name_was() {

@@ -52,7 +52,7 @@ pub enum LimitUnit {
 
 impl From<Limit> for LimitView {
     fn from(limit: Limit) -> Self {
-        let Limit { name, unit, value, default, bounds } = limit;
+        let Limit { name, unit, value, default, bounds, .. } = limit;
         let unit = match unit {
             Unit::Bytes => LimitUnit::Bytes,
             Unit::Count => LimitUnit::Count,

@@ -80,7 +80,7 @@ pub struct DeliveryState {
 
 impl DeliveryState {
     /// That of a target of this action of which nothing is known yet.
-    pub(crate) const fn first(action: Id, next: Position) -> Self {
+    pub const fn first(action: Id, next: Position) -> Self {
         Self {
             action,
             address: String::new(),

@@ -8,7 +8,7 @@ use crate::bounded::ShortText;
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
-use crate::fact::payload::UnknownFields;
+use crate::decode::UnknownFields;
 use crate::id::Id;
 use crate::name::OrgName;
 use crate::operation::{Acknowledged, Json, Method, Operation};

@@ -16,7 +16,7 @@ use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
-use crate::fact::payload::UnknownFields;
+use crate::decode::UnknownFields;
 use crate::id::Id;
 use crate::json::CheckedJson;
 use crate::name::{OrgName, PolicyName};

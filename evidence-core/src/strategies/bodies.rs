@@ -5,7 +5,7 @@ use proptest::sample::select;
 use serde_json::{Value, json};
 
 use super::request::Requests;
-use super::shape::{Broken, Object, Shape};
+use evidence_values::strategies::{Broken, Object, Shape};
 use super::texts::{self, ENVIRONMENT_KINDS, PROVIDERS, ROLES, VISIBILITIES};
 use super::{ExistingNames, documents, shared};
 use crate::decode;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::shape::Shape;
+use evidence_values::strategies::Shape;
 use crate::blobs::{Upload, Whole};
 use crate::digest::sha256_hex;
 use crate::error::{Error, Result};

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
-use super::shape::{Broken, Object, Shape};
+use evidence_values::strategies::{Broken, Object, Shape};
 use super::texts::{self, PROVIDERS};
 use crate::name::{CommitSha, Fingerprint};
 

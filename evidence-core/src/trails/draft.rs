@@ -7,7 +7,7 @@ use crate::artifacts::store::ArtifactFilter;
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
-use crate::fact::payload::UnknownFields;
+use crate::decode::UnknownFields;
 use crate::flows::record::Flow;
 use crate::id::Id;
 use crate::json::JsonText;

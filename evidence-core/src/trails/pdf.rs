@@ -412,14 +412,14 @@ fn files(attestation: &Attestation) -> impl Iterator<Item = pdf::Attachment> {
     })
 }
 
-#[cfg(all(test, feature = "conformance"))]
+#[cfg(test)]
 mod tests {
     use std::borrow::Cow;
     use std::sync::Arc;
 
     use super::*;
     use crate::attestations::details::{Details, OverrideDetails};
-    use crate::conformance::fixtures::{artifact, at, attestation, full_commit, jane, robot, trail};
+    use crate::fixtures::{artifact, at, attestation, full_commit, jane, robot, trail};
     use crate::flows::templates::Parsed;
     use crate::rules::template::Template;
     use crate::trails::store::TrailContents;

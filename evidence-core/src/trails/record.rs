@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::Actor;
-use crate::fact::payload::{UnknownFields, keep_unknown_fields};
+use crate::decode::{UnknownFields, keep_unknown_fields};
 use crate::git::GitCommit;
 use crate::id::Id;
 use crate::json::JsonText;

@@ -1,7 +1,7 @@
 //! Actions, and the same of environments under the path that calls them notifications.
 
 use evidence_core::Settings;
-use evidence_core::rules::egress::Egress;
+use evidence_core::actions::egress::Egress;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 

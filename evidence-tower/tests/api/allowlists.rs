@@ -6,7 +6,7 @@ use std::time::Duration;
 use evidence_core::allowlists::ReevaluateEnded;
 use evidence_core::background::LEASE;
 use evidence_core::id::SystemRandom;
-use evidence_core::memory::MemoryStore;
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::{Evidence, Settings, Store, StoreError};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};

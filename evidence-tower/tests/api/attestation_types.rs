@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use evidence_core::Settings;
-use evidence_core::memory::MemoryStore;
+use evidence_conformance::memory::MemoryStore;
 use serde_json::{Value, json};
 
 use crate::intercepting_store::{InterceptingStore, take_queries};

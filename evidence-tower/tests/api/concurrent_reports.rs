@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use evidence_core::Settings;
-use evidence_core::memory::MemoryStore;
+use evidence_conformance::memory::MemoryStore;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use serde_json::json;

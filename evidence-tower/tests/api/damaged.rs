@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use evidence_core::api_keys::ApiKeyInput;
 use evidence_core::auth::Role;
-use evidence_core::memory::MemoryStore;
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::name::OrgName;
 use evidence_core::{Evidence, Limits, Settings, Store};
 use evidence_store_postgres::sqlx::{self, Connection};

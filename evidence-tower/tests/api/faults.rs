@@ -13,7 +13,7 @@ use evidence_core::auth::{Access, Credential, Principal, Target};
 use evidence_core::blobs::{Blobs, CHUNK, Chunks, OutsideBlobs};
 use evidence_core::compute::Compute;
 use evidence_core::id::Id;
-use evidence_core::memory::MemoryStore;
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
 use evidence_core::{

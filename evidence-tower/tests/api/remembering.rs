@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use evidence_core::environments::replay;
 use evidence_core::id::SystemRandom;
-use evidence_core::memory::MemoryStore;
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::store::LedgerStore;
 use evidence_core::{Evidence, Limits, Settings, Store, StoreError};
 use evidence_store_sqlite::rusqlite::Connection;

@@ -8,7 +8,7 @@ use evidence_core::admission::Admission;
 use evidence_core::auth::{Access, Credential, Principal, Target};
 use evidence_core::compute::{BlockingPool, Compute};
 use evidence_core::environments::replay;
-use evidence_core::memory::MemoryStore;
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::operation::Operation;
 use evidence_core::store::LedgerStore;
 use evidence_core::{Evidence, EvidenceService, Limits, Result, Settings, Store, Wording};

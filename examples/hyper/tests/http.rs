@@ -5,7 +5,7 @@ mod http_client;
 
 use std::sync::Arc;
 
-use evidence_core::memory::MemoryStore;
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::seed::Seed;
 use evidence_core::{Evidence, Settings};
 use tokio::net::TcpListener;

@@ -7,7 +7,7 @@ mod http_client;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use evidence_core::memory::MemoryStore;
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::seed::Seed;
 use evidence_core::{Evidence, Settings};
 use evidence_tower::EvidenceApi;

@@ -13,7 +13,7 @@ use evidence_core::background::LEASE;
 use evidence_core::id::Id;
 use evidence_core::limits::BadLimit;
 use evidence_core::name::OrgName;
-use evidence_core::rules::egress::IpRange;
+use evidence_core::actions::egress::IpRange;
 use evidence_core::sweep::Sweep;
 use evidence_core::{Limits, Wording};
 use evidence_notify::SigningKey;

@@ -106,10 +106,10 @@ impl Claim for Custom {
     }
 }
 
-#[cfg(all(test, feature = "conformance"))]
+#[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::fixtures::id;
+    use crate::fixtures::id;
     use crate::error::Error;
 
     #[tokio::test]

@@ -1,0 +1,168 @@
+//! The store contract, executable: a store that keeps everything in memory. It is the reference that the other stores
+//! are compared with, so it prefers the obvious to the fast: one lock over plain maps and lists, and every query a
+//! look-up or a scan. [`record`](evidence_core::store::Recorder::record) checks a whole write first and applies it afterwards,
+//! so that a refused one has changed nothing.
+
+mod actions;
+mod allowlists;
+mod artifacts;
+mod attestation_types;
+mod attestations;
+mod blobs;
+mod builds;
+mod controls;
+mod deployments;
+mod environments;
+mod feed;
+mod flows;
+mod ledger;
+mod orgs;
+mod pending;
+mod policies;
+mod record;
+mod repos;
+mod service_accounts;
+mod snapshots;
+mod tables;
+mod tags;
+mod texts;
+mod trails;
+mod transfer;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde::Serialize;
+
+use evidence_core::auth::KeyHash;
+use evidence_core::directory::{Directory, Name};
+use evidence_core::fact::Key;
+use evidence_core::feed::Lease;
+use evidence_core::id::Id;
+use evidence_core::name::Fingerprint;
+use evidence_core::notifications::Delivery;
+use evidence_core::orgs::{Organization, User};
+use evidence_core::store::{Current, Health, StoreError, StoreResult};
+use evidence_core::sweep::AttachmentPlace;
+use evidence_core::time::Timestamp;
+use tables::Tables;
+
+/// A filter of a query, by its meaning.
+trait Admits<T> {
+    /// Returns whether the query returns this record.
+    fn admits(&self, record: &T) -> bool;
+}
+
+/// A [`evidence_core::Store`] that lives and ends with the process.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    state: RwLock<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Organizations by name.
+    organizations: BTreeMap<String, Organization>,
+    /// Users by name.
+    users: BTreeMap<String, User>,
+    /// What each organization has.
+    tables: BTreeMap<Id, Tables>,
+    /// What names lead to, and the revision of each record.
+    directory: Directory,
+    /// Hashes of keys: the organization and the id of the key.
+    hashes: BTreeMap<KeyHash, (Id, Id)>,
+    /// Leases by name.
+    leases: BTreeMap<String, Lease>,
+    /// Cursors by organization and consumer.
+    cursors: BTreeMap<(Id, String), u64>,
+    /// How far the deliveries of targets are, by organization and target.
+    deliveries: BTreeMap<(Id, Id), Delivery>,
+    /// Contents that records name.
+    named: BTreeSet<(Id, Fingerprint)>,
+    /// Contents that no record names yet: when they were kept, and when their removal began.
+    pending: BTreeMap<(Id, Fingerprint), (Timestamp, Option<Timestamp>)>,
+    attachment_place: Option<AttachmentPlace>,
+    /// Attachments by organization and content.
+    blobs: BTreeMap<(Id, Fingerprint), Bytes>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn read(&self) -> StoreResult<RwLockReadGuard<'_, State>> {
+        self.state.read().map_err(poisoned)
+    }
+
+    fn write(&self) -> StoreResult<RwLockWriteGuard<'_, State>> {
+        self.state.write().map_err(poisoned)
+    }
+
+    /// The record of this name, be it a former one, in the table that holds its kind.
+    fn by_name<T: Clone>(
+        &self,
+        org: Id,
+        key: Option<Key>,
+        table: impl FnOnce(&Tables) -> &BTreeMap<Id, Current<T>>,
+    ) -> StoreResult<Option<Current<T>>> {
+        let state = self.read()?;
+        let id = key.and_then(|key| state.directory.denoted(&Name::new(org, key))).map(|denoted| denoted.id);
+        Ok(id.and_then(|id| table(state.tables.get(&org)?).get(&id).cloned()))
+    }
+
+    /// Asks an organization's tables; an organization that does not exist has empty ones.
+    fn ask<T>(&self, org: Id, query: impl FnOnce(&Tables) -> T) -> StoreResult<T> {
+        let state = self.read()?;
+        Ok(match state.tables.get(&org) {
+            Some(tables) => query(tables),
+            None => query(&Tables::default()),
+        })
+    }
+}
+
+#[async_trait]
+impl Health for MemoryStore {
+    async fn ready(&self) -> StoreResult<()> {
+        self.read().map(drop)
+    }
+
+    async fn check_clock(&self, _: Timestamp) -> StoreResult<()> {
+        Ok(())
+    }
+
+    async fn newest_entry(&self) -> StoreResult<Option<Timestamp>> {
+        Ok(self.read()?.tables.values().filter_map(|tables| tables.ledger.last()).max())
+    }
+}
+
+/// A writer panicked half way: what the maps hold now need not be what they should.
+fn poisoned<T>(_: PoisonError<T>) -> StoreError {
+    StoreError::Failed("an earlier write did not come to its end".into())
+}
+
+/// Clones of the records, by name.
+fn records<T: Clone, N: Ord>(table: &BTreeMap<Id, Current<T>>, name: impl Fn(&T) -> N) -> Vec<T> {
+    let mut records: Vec<_> = table.values().map(|current| current.record.clone()).collect();
+    records.sort_by_key(name);
+    records
+}
+
+/// The bytes of a record, as other stores keep it.
+fn bytes(record: &impl Serialize) -> StoreResult<u64> {
+    let text = serde_json::to_vec(record).map_err(StoreError::corrupt)?;
+    Ok(text.len() as u64)
+}
+
+/// Whether `part` occurs in `text`, whatever the case of ASCII letters.
+fn contains_folded(text: &str, part: &str) -> bool {
+    text.to_ascii_lowercase().contains(&part.to_ascii_lowercase())
+}
+
+/// A limit as lists count.
+fn at_most(limit: u64) -> usize {
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}

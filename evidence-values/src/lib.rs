@@ -1,0 +1,47 @@
+//! The values of [`evidence`](https://docs.rs/evidence-core), a software delivery evidence service: names, ids, times,
+//! digests, addresses, JSON text, and texts and lists of bounded size.
+//!
+//! A value is validated when it is decoded, so code that has one need not check it again. [`decode`] reads JSON and
+//! URL parameters, and its errors name the field and quote the input:
+//!
+//! ```
+//! use evidence_values::bounded::ShortText;
+//! use evidence_values::decode;
+//! use evidence_values::name::FlowName;
+//! use evidence_values::time::Timestamp;
+//!
+//! #[derive(Debug, serde::Deserialize)]
+//! struct Report {
+//!     flow: FlowName,
+//!     summary: ShortText,
+//!     reported_at: Timestamp,
+//! }
+//!
+//! let report: Report =
+//!     decode::from_json(r#"{"flow": "web-shop", "summary": "nightly build", "reported_at": 1783538510}"#)?;
+//! assert_eq!(report.flow.as_str(), "web-shop");
+//!
+//! let error = decode::from_json::<Report>(r#"{"flow": "web shop", "summary": "", "reported_at": 0}"#).unwrap_err();
+//! assert_eq!(error.path(), "flow");
+//! # Ok::<(), evidence_values::decode::InvalidField>(())
+//! ```
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! | --- | --- | --- |
+//! | `proptest` | no | `Arbitrary` for names, ids, times and addresses, and strategies for texts that a type rejects |
+
+pub mod bounded;
+pub mod decode;
+pub mod digest;
+pub mod git;
+pub mod id;
+pub mod json;
+pub mod limits;
+pub mod links;
+pub mod name;
+pub mod state;
+#[cfg(feature = "proptest")]
+pub mod strategies;
+pub mod time;
