@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use evidence_benches::{FLOW, ORG, Result, Row, attestation_document, evidence, median_ms, print};
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::attestations::{AttestationInput, Generic, PostAttestation};
 use evidence_core::auth::{Credential, Principal};
-use evidence_conformance::memory::MemoryStore;
 use evidence_core::operation::{Document, Form};
 use evidence_core::trails::GetAuditPdf;
 use evidence_core::{Evidence, EvidenceService};

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use evidence_core::artifacts::Artifact;
-use evidence_core::deployments::{DeployedReport, Deployment, DeploymentFilter, DeploymentScope, DeploymentTime};
+use evidence_core::deployments::{
+    DeployedReport, Deployment, DeploymentFilter, DeploymentScope, DeploymentTime,
+};
 use evidence_core::fact::Fact;
 use evidence_core::id::Id;
 use evidence_core::page::{Page, PageRequest};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-pub(crate) use evidence_core::fixtures::*;
 use evidence_core::fact::{Fact, Guard, Write};
+pub(crate) use evidence_core::fixtures::*;
 use evidence_core::id::Id;
 use evidence_core::store::{Entry, Store, StoreResult};
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::FutureExt;
 
+use crate::memory::MemoryStore;
 use evidence_core::auth::KeyHash;
 use evidence_core::blobs::{Blobs, CHUNK, Whole};
 use evidence_core::builds::BuildFilter;
@@ -13,7 +14,6 @@ use evidence_core::digest::sha256_hex;
 use evidence_core::fact::{EncodedFact, Fact};
 use evidence_core::feed::{Advance, Lease};
 use evidence_core::id::Id;
-use crate::memory::MemoryStore;
 use evidence_core::name::Fingerprint;
 use evidence_core::notifications::{Delivery, DeliveryState, Position};
 use evidence_core::page::PageRequest;

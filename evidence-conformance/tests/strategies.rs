@@ -4,9 +4,9 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::auth::{Credential, Principal};
 use evidence_core::compute::{ComputePool, Job};
-use evidence_conformance::memory::MemoryStore;
 use evidence_core::operation::{Body, BodyKind, Operation, Visitor};
 use evidence_core::seed::Seed;
 use evidence_core::strategies::{ExistingNames, Requests, Sent};

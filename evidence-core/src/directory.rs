@@ -196,8 +196,8 @@ impl NameChanges {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{environment, id, named};
     use crate::environments::record::Environment;
+    use crate::fixtures::{environment, id, named};
 
     fn created(n: u64, name: &str) -> Fact {
         Fact::EnvironmentCreated { record: environment(n, name) }

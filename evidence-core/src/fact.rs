@@ -32,8 +32,8 @@ use crate::store::error::{StoreError, StoreResult};
 use crate::time::Timestamp;
 use crate::trails::record::Trail;
 
-pub use names::{Denoted, Guard, Key, NameEffect, RecordKind};
 pub use crate::decode::UnknownFields;
+pub use names::{Denoted, Guard, Key, NameEffect, RecordKind};
 pub use payload::{Recorded, decode_payload};
 
 /// An event in an organization, and the payload of a ledger entry.

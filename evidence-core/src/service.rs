@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::actions::egress::Egress;
 use crate::admission::Admission;
 use crate::attestation_types::compiled::{CompiledTypes, no_types};
 use crate::auth::access::{Access, OrgAccess, Principal, Target};
@@ -29,7 +30,6 @@ use crate::name::OrgName;
 use crate::operation::{Answer, Method, Operation, Reply};
 use crate::orgs::store::{KeyHolder, OrgRole};
 use crate::policies::parsed::{ParsedPolicies, no_policies};
-use crate::actions::egress::Egress;
 use crate::store::Store;
 use crate::sweep::pending::Attachments;
 use crate::sweep::place::MarkedPlace;

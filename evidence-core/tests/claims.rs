@@ -7,25 +7,25 @@ use futures_util::StreamExt;
 
 use serde_json::{Value, from_value, json};
 
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::artifacts::ReportArtifact;
 use evidence_core::attestation_types::PostAttestationType;
 use evidence_core::attestations::{
-    Attestation, AttestationBody, AttestationInput, Claim, Claimed, Details, Generic, GetTrailAttestation, Junit, Override,
-    OverrideDetails, PostAttestation, PullRequests, Verdict,
+    Attestation, AttestationBody, AttestationInput, Claim, Claimed, Details, Generic, GetTrailAttestation,
+    Junit, Override, OverrideDetails, PostAttestation, PullRequests, Verdict,
 };
 use evidence_core::auth::Principal;
 use evidence_core::decode;
 use evidence_core::fact::RecordKind;
 use evidence_core::json::{JsonText, check};
-use evidence_conformance::memory::MemoryStore;
 use evidence_core::operation::{Document, Form, Json};
 use evidence_core::rules::compliance::State;
 use evidence_core::seed::Seed;
 use evidence_core::service::Context;
+use evidence_core::trails::GetTrail;
 use evidence_core::{Error, Evidence, EvidenceService, Guard, Result, Settings};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use evidence_core::trails::GetTrail;
 
 /// Returns a service with `jane` and her organization `acme`.
 async fn service() -> (Evidence, Principal) {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use evidence_core::notifications::NotSent;
 use evidence_core::actions::egress::{Egress, Endpoint};
+use evidence_core::notifications::NotSent;
 use http::{Method, Request, header};
 use http_body_util::Full;
 use hyper::client::conn::http1;

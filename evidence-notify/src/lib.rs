@@ -13,8 +13,8 @@ mod signature;
 
 use async_trait::async_trait;
 use evidence_core::actions::Destination;
-use evidence_core::notifications::{Message, NotSent, Sender};
 use evidence_core::actions::egress::Egress;
+use evidence_core::notifications::{Message, NotSent, Sender};
 use serde_json::json;
 
 use crate::http::Http;

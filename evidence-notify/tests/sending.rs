@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use evidence_core::actions::egress::Egress;
 use evidence_core::actions::{Destination, SecretUrl};
 use evidence_core::notifications::{Message, NotSent, Sender};
-use evidence_core::actions::egress::Egress;
 use evidence_core::time::Timestamp;
 use evidence_notify::{NoNotifier, Notifier, Options, SigningKey};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};

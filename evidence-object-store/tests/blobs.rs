@@ -17,11 +17,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use evidence_core::blobs::{Blobs, CHUNK, Chunks, OutsideBlobs, Whole};
+use evidence_conformance::memory::MemoryStore;
 use evidence_conformance::run_blobs;
+use evidence_core::blobs::{Blobs, CHUNK, Chunks, OutsideBlobs, Whole};
 use evidence_core::digest::sha256_hex;
 use evidence_core::id::{Id, SystemRandom};
-use evidence_conformance::memory::MemoryStore;
 use evidence_core::name::Fingerprint;
 use evidence_core::time::Timestamp;
 use evidence_core::{Store, StoreError};

@@ -34,8 +34,8 @@ pub use self::contents::{ByContent, ContentStatus, MAX_LINES, content_statuses};
 use self::listing::Listing;
 pub use self::scopes::overridden;
 use self::scopes::{Newest, Reports, Scopes, Slot, named_like_content};
-pub use evidence_values::state::{ArtifactState, State, UnknownState};
 use super::template::{ARTIFACT, Requirement, Template};
+pub use evidence_values::state::{ArtifactState, State, UnknownState};
 use evidence_values::time::{Seconds, Timestamp};
 
 /// The names that a flow has given to content of a trail, by fingerprint. Each name maps to the ledger index

@@ -54,8 +54,8 @@ pub use budget::{Budget, Limit};
 pub use value::Value;
 
 use super::deep;
-use evidence_values::time::Timestamp;
 use eval::{Machine, Stop};
+use evidence_values::time::Timestamp;
 use lower::{Lowered, lower};
 
 /// The limits of one rule: steps, and bytes of memory.

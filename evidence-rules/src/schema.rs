@@ -16,9 +16,9 @@ use std::fmt;
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Number, Value};
 
+use crate::deep;
 use evidence_values::decode::shortened;
 use evidence_values::json::JsonValue;
-use crate::deep;
 use graph::{Graph, Node, Weight};
 use meter::Meter;
 

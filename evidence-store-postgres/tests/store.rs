@@ -6,8 +6,8 @@ mod bench;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evidence_core::blobs::{Blobs, CHUNK, Whole};
 use evidence_conformance::checks;
+use evidence_core::blobs::{Blobs, CHUNK, Whole};
 use evidence_core::flows::{FlowFilter, FlowStore};
 use evidence_core::ledger::{Hash, Header, Needs, root_of};
 use evidence_core::name::Fingerprint;

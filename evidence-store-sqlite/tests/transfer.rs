@@ -54,7 +54,8 @@ async fn whatever_was_recorded_has_the_same_rows_in_a_copy() {
 async fn a_copy_that_is_broken_off_anywhere_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let source = open(directory.path(), "source").await;
-    let grown = evidence_conformance::checks().into_iter().find(|check| check.name.ends_with("growth_can_be_proved"));
+    let grown =
+        evidence_conformance::checks().into_iter().find(|check| check.name.ends_with("growth_can_be_proved"));
     (grown.unwrap().run)(source.clone()).await.unwrap();
     let target = open(directory.path(), "target").await;
     let mut polls = 1;
@@ -76,8 +77,9 @@ async fn a_copy_that_is_broken_off_anywhere_goes_on() {
 async fn what_the_entries_name_is_copied_where_the_rows_that_say_so_are_lost() {
     let directory = tempfile::tempdir().unwrap();
     let source = open(directory.path(), "source").await;
-    let attached =
-        evidence_conformance::transfer_checks().into_iter().find(|check| check.name.ends_with("come_by_digest"));
+    let attached = evidence_conformance::transfer_checks()
+        .into_iter()
+        .find(|check| check.name.ends_with("come_by_digest"));
     (attached.unwrap().run)(source.clone()).await.unwrap();
     let rows = Connection::open(directory.path().join("source.db")).unwrap();
     assert_eq!(rows.execute("DELETE FROM attachment", []).unwrap(), 5);
@@ -92,7 +94,9 @@ async fn what_the_entries_name_is_copied_where_the_rows_that_say_so_are_lost() {
 async fn damage_in_one_organization_keeps_no_other() {
     let directory = tempfile::tempdir().unwrap();
     let source = open(directory.path(), "source").await;
-    let two = evidence_conformance::transfer_checks().into_iter().find(|check| check.name.ends_with("come_by_digest"));
+    let two = evidence_conformance::transfer_checks()
+        .into_iter()
+        .find(|check| check.name.ends_with("come_by_digest"));
     (two.unwrap().run)(source.clone()).await.unwrap();
     let organizations = source.organizations(None, 10).await.unwrap();
     let rows = Connection::open(directory.path().join("source.db")).unwrap();

@@ -624,9 +624,7 @@ impl<'de> de::MapAccess<'de> for Fields<'_, 'de> {
 }
 
 /// Decodes a value that may be absent but not null.
-pub fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
+pub fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 

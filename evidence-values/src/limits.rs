@@ -5,7 +5,6 @@
 use std::cell::Cell;
 use std::fmt;
 
-
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;

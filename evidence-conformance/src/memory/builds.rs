@@ -11,8 +11,8 @@ use evidence_core::page::{Page, PageRequest};
 use evidence_core::store::{Current, StoreResult};
 use evidence_core::time::Timestamp;
 
-use super::{Admits, MemoryStore};
 use super::tables::Tables;
+use super::{Admits, MemoryStore};
 
 impl Admits<Build> for BuildFilter {
     fn admits(&self, build: &Build) -> bool {

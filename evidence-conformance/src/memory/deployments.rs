@@ -14,8 +14,8 @@ use evidence_core::page::{Page, PageRequest};
 use evidence_core::snapshots::{DeploymentSource, RunningArtifact, Snapshot};
 use evidence_core::store::{Current, StoreResult};
 
-use super::{Admits, MemoryStore};
 use super::tables::Tables;
+use super::{Admits, MemoryStore};
 
 impl Admits<Deployment> for DeploymentFilter {
     fn admits(&self, deployment: &Deployment) -> bool {

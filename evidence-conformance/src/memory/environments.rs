@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 
-use evidence_core::environments::{Environment, EnvironmentStatus, EnvironmentStore, KnownEnvironment, MemberChange};
+use evidence_core::environments::{
+    Environment, EnvironmentStatus, EnvironmentStore, KnownEnvironment, MemberChange,
+};
 use evidence_core::fact::Key;
 use evidence_core::id::Id;
 use evidence_core::page::Listed;

@@ -4,8 +4,8 @@ mod store;
 
 use std::sync::Arc;
 
-use evidence_conformance::{checks, transfer_checks};
 use evidence_conformance::memory::MemoryStore;
+use evidence_conformance::{checks, transfer_checks};
 use tokio::runtime::Builder;
 
 /// One way to break the contract.

@@ -402,8 +402,8 @@ mod tests {
     use super::*;
     use crate::auth::actor::Actor;
     use crate::auth::actor::ActorKind;
-    use crate::decode::from_value;
     use crate::decode::UnknownFields;
+    use crate::decode::from_value;
     use crate::id::Id;
     use crate::id::SystemRandom;
 

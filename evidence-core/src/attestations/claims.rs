@@ -405,4 +405,3 @@ async fn original(about: &Claimed<'_>, cx: &Context<'_>) -> Result<Option<Id>> {
     };
     cx.compute().run_if(heavy, find).await
 }
-

@@ -9,8 +9,8 @@ use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounded::{Address, Collected, CommitMessage, List, LongText, ShortText};
-use crate::decode::{closed_in_requests, either_spelling, given, is_recorded};
 use crate::decode::UnknownFields;
+use crate::decode::{closed_in_requests, either_spelling, given, is_recorded};
 use crate::git::{Commits, GitCommit};
 use crate::name::CommitSha;
 use crate::repos::record::VcsProvider;

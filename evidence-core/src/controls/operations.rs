@@ -14,10 +14,10 @@ use crate::controls::store::ControlFilter;
 use crate::controls::view::{
     ControlList, ControlSummary, ControlVersionList, ControlVersionView, ControlView, summaries, versions,
 };
+use crate::decode::UnknownFields;
 use crate::error::{DuplicateControl, Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
-use crate::decode::UnknownFields;
 use crate::id::VersionKey;
 use crate::name::{ControlIdentifier, OrgName};
 use crate::operation::{Created, Json, JsonList, Method, Operation};

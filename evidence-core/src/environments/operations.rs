@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::auth::actor::{Role, Scope};
 use crate::bounded::{Description, List, ShortText, TagText};
+use crate::decode::UnknownFields;
 use crate::environments::evaluation::{self, Changed};
 use crate::environments::record::{Environment, EnvironmentKind};
 use crate::environments::reevaluation::reevaluate_members;
@@ -19,7 +20,6 @@ use crate::environments::view::{
 use crate::error::{Error, Missing, Resource, Result, at_most};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key};
-use crate::decode::UnknownFields;
 use crate::id::Id;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Acknowledged, Created, Json, JsonList, Method, Operation};

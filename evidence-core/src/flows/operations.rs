@@ -9,11 +9,11 @@ use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::bounded::{Description, List, ShortText, TagText};
+use crate::decode::UnknownFields;
 use crate::decode::{self, InvalidField};
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
-use crate::decode::UnknownFields;
 use crate::flows::record::{Flow, Visibility};
 use crate::flows::store::FlowFilter;
 use crate::flows::templates::Uploaded;

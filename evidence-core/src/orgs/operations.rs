@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::{Actor, ActorKind, Scope};
 use crate::bounded::ShortText;
+use crate::decode::UnknownFields;
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
-use crate::decode::UnknownFields;
 use crate::id::Id;
 use crate::name::OrgName;
 use crate::operation::{Acknowledged, Json, Method, Operation};

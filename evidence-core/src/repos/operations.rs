@@ -7,10 +7,10 @@ use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::bounded::{Address, List, LongText, ShortText, TagText};
+use crate::decode::UnknownFields;
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
-use crate::decode::UnknownFields;
 use crate::id::Id;
 use crate::ledger::Hash;
 use crate::name::OrgName;

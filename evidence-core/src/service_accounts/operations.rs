@@ -5,10 +5,10 @@ use serde::Deserialize;
 
 use crate::auth::actor::{Actor, Role, Scope};
 use crate::bounded::Text;
+use crate::decode::UnknownFields;
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
-use crate::decode::UnknownFields;
 use crate::name::{OrgName, ServiceAccountName};
 use crate::operation::{Acknowledged, Created, Json, Method, Operation};
 use crate::orgs::record::OrgKind;

@@ -5,7 +5,6 @@ use proptest::sample::select;
 use serde_json::{Value, json};
 
 use super::request::Requests;
-use evidence_values::strategies::{Broken, Object, Shape};
 use super::texts::{self, ENVIRONMENT_KINDS, PROVIDERS, ROLES, VISIBILITIES};
 use super::{ExistingNames, documents, shared};
 use crate::decode;
@@ -14,6 +13,7 @@ use crate::name::{
     Fingerprint, FlowName, PolicyName, ServiceAccountName, TagKey, TemplateReferenceName, TrailName,
 };
 use crate::time::MAX_SECONDS;
+use evidence_values::strategies::{Broken, Object, Shape};
 
 /// An artifact report.
 pub fn artifact() -> Shape {

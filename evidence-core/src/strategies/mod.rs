@@ -29,9 +29,9 @@ mod request;
 pub mod shared;
 pub mod texts;
 
-pub use request::{Refused, Requests, Sent};
 pub use evidence_rules::strategies as documents;
 pub use evidence_values::strategies::{Broken, Object, Shape};
+pub use request::{Refused, Requests, Sent};
 
 /// Existing records that bodies may refer to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use evidence_values::strategies::Shape;
 use crate::blobs::{Upload, Whole};
 use crate::digest::sha256_hex;
 use crate::error::{Error, Result};
 use crate::operation::{Body, BodyKind, FormParts, Raw, RawBody};
+use evidence_values::strategies::Shape;
 
 /// The content of a request: a JSON body, or the JSON document of a form and an optional file.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
-use evidence_values::strategies::{Broken, Object, Shape};
 use super::texts::{self, PROVIDERS};
 use crate::name::{CommitSha, Fingerprint};
+use evidence_values::strategies::{Broken, Object, Shape};
 
 /// A description of at most 64 Ki characters.
 pub fn description() -> Shape {

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use crate::artifacts::store::ArtifactFilter;
+use crate::decode::UnknownFields;
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
-use crate::decode::UnknownFields;
 use crate::flows::record::Flow;
 use crate::id::Id;
 use crate::json::JsonText;

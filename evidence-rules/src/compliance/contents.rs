@@ -110,12 +110,7 @@ impl ByContent {
 
     /// Returns the state of content and its explanation, as [`evaluate_artifact`](super::evaluate_artifact)
     /// does. `shown` is the name of a report of the content; `template` must be the template of the trail.
-    pub fn state(
-        &self,
-        template: &Template,
-        fingerprint: &str,
-        shown: &str,
-    ) -> (State, Option<String>) {
+    pub fn state(&self, template: &Template, fingerprint: &str, shown: &str) -> (State, Option<String>) {
         let scope = |expected: Vec<_>, places: &[usize]| {
             let at = places.iter().filter_map(|place| self.attestations.get(*place));
             ScopeStatus::new(expected, &Vec::from_iter(at))

@@ -147,8 +147,9 @@ pub(super) fn format_time(machine: &mut Machine<'_>, input: &Value, format: &Val
         check_format(format).and_then(|()| zoned.ok()).and_then(|at| strtime::format(&**format, &at).ok());
     match made {
         Some(made) => machine.string(&made),
-        None => {
-            error(format!("a time cannot be written in the format \"{}\"", evidence_values::decode::shortened(format)))
-        }
+        None => error(format!(
+            "a time cannot be written in the format \"{}\"",
+            evidence_values::decode::shortened(format)
+        )),
     }
 }

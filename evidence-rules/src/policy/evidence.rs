@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use evidence_ledger::Hash;
 use crate::compliance::{self, AttestationStatus, ReportedAttestation, State};
 use crate::template::Kind;
+use evidence_ledger::Hash;
 
 use super::{ANY_NAME, AttestationRule, Condition, Policy, Scope, Truth};
 

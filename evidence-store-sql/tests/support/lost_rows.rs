@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
+use evidence_conformance::checks;
 use evidence_core::attestations::DecisionFilter;
 use evidence_core::auth::{Actor, ActorKind};
 use evidence_core::builds::BuildFilter;
-use evidence_conformance::checks;
 use evidence_core::deployments::{Deployment, DeploymentFilter, DeploymentScope};
 use evidence_core::id::Id;
 use evidence_core::page::PageRequest;

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::api_keys::{CreateApiKey, GetApiKey, ListApiKeys, NewApiKey, RevokeApiKey, RotateApiKey};
 use evidence_core::auth::{Credential, Principal, Target};
 use evidence_core::environments::PutEnvironment;
 use evidence_core::flows::{GetFlow, ListFlows, PutFlow};
 use evidence_core::id::SystemRandom;
-use evidence_conformance::memory::MemoryStore;
 use evidence_core::operation::{Created, Form, Json};
 use evidence_core::seed::Seed;
 use evidence_core::service_accounts::{CreateServiceAccount, PatchServiceAccount};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::allowlists::ReevaluateEnded;
 use evidence_core::background::LEASE;
 use evidence_core::id::SystemRandom;
-use evidence_conformance::memory::MemoryStore;
 use evidence_core::{Evidence, Settings, Store, StoreError};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::attestations::Attestation;
 use evidence_core::compute::{ComputePool, Job};
 use evidence_core::git::GitCommit;
 use evidence_core::id::Id;
-use evidence_conformance::memory::MemoryStore;
 use evidence_core::trails::Trail;
 use evidence_core::{Fact, Settings, Store};
 use serde_json::{Value, json};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::auth::ApiKey;
 use evidence_core::feed::Lease;
 use evidence_core::id::SystemRandom;
-use evidence_conformance::memory::MemoryStore;
 use evidence_core::seed::Seed;
 use evidence_core::time::{Clock, SystemClock, Timestamp};
 use evidence_core::{Evidence, EvidenceService, Settings, Store, StoreError};

@@ -5,8 +5,8 @@ use std::future::IntoFuture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use evidence_core::Settings;
 use evidence_conformance::memory::MemoryStore;
+use evidence_core::Settings;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use serde_json::json;

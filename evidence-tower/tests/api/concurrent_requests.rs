@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use evidence_core::auth::ApiKey;
 use evidence_conformance::memory::MemoryStore;
+use evidence_core::auth::ApiKey;
 use evidence_core::seed::Seed;
 use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, RecordKind, Settings, Store};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::environments::Environment;
 use evidence_core::id::Id;
-use evidence_conformance::memory::MemoryStore;
 use evidence_core::policies::{Policy, PolicyVersion};
 use evidence_core::{Current, Fact, Settings, Store};
 use serde_json::{Value, json};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::api_keys::ApiKeyInput;
 use evidence_core::auth::Role;
-use evidence_conformance::memory::MemoryStore;
 use evidence_core::name::OrgName;
 use evidence_core::{Evidence, Limits, Settings, Store};
 use evidence_store_postgres::sqlx::{self, Connection};

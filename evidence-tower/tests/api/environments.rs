@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::Settings;
 use evidence_core::fact::Fact;
-use evidence_conformance::memory::MemoryStore;
 use serde_json::{Value, json};
 
 use crate::intercepting_store::{InterceptingStore, take_counts};

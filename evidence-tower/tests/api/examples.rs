@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evidence_core::auth::ApiKey;
 use evidence_conformance::memory::MemoryStore;
+use evidence_core::auth::ApiKey;
 use evidence_core::seed::Seed;
 use evidence_core::{Evidence, Settings};
 use evidence_tower::openapi;

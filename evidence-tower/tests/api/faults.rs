@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::admission::Admission;
 use evidence_core::auth::{Access, Credential, Principal, Target};
 use evidence_core::blobs::{Blobs, CHUNK, Chunks, OutsideBlobs};
 use evidence_core::compute::Compute;
 use evidence_core::id::Id;
-use evidence_conformance::memory::MemoryStore;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
 use evidence_core::{

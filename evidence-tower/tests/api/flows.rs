@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use evidence_core::Settings;
 use evidence_conformance::memory::MemoryStore;
+use evidence_core::Settings;
 use serde_json::{Value, json};
 
 use crate::intercepting_store::{InterceptingStore, take_counts};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use evidence_core::limits::Unit;
 use evidence_conformance::memory::MemoryStore;
+use evidence_core::limits::Unit;
 use evidence_core::{Evidence, Limits, Settings};
 use serde_json::{Value, json};
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::auth::ApiKey;
 use evidence_core::environments::replay;
 use evidence_core::seed::Seed;
@@ -77,7 +78,10 @@ impl Contender {
         let acme = acme(&*self.store).await;
         for environment in self.store.environments(acme).await.unwrap() {
             for index in 1..=environment.status.snapshots {
-                let differences = replay(&*self.store, acme, environment.record.id, index).await.unwrap();
+                let differences =
+                    replay(&*self.store, (acme, environment.record.id, index), Arc::new(MemoryStore::new()))
+                        .await
+                        .unwrap();
                 assert!(differences.is_empty(), "{}#{index}: {differences:?}", environment.record.name);
             }
         }

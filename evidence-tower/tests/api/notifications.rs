@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::actions::Destination;
 use evidence_core::background::Background;
 use evidence_core::feed::Lease;
 use evidence_core::id::{Id, SystemRandom};
-use evidence_conformance::memory::MemoryStore;
 use evidence_core::notifications::{Delivery, Message, NotSent, Notify, Sender, replay};
 use evidence_core::seed::Seed;
 use evidence_core::time::{Clock, Timestamp};

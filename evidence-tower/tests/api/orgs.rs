@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use evidence_core::auth::Role;
 use evidence_conformance::memory::MemoryStore;
+use evidence_core::auth::Role;
 use evidence_core::{Evidence, Settings, Store};
 use serde_json::{Value, json};
 

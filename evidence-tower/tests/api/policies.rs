@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use evidence_core::background::LEASE;
 use evidence_conformance::memory::MemoryStore;
+use evidence_core::background::LEASE;
 use evidence_core::policies::Reevaluate;
 use evidence_core::{Evidence, Settings};
 use futures_util::FutureExt;

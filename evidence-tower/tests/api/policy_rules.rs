@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::environments::replay;
 use evidence_core::snapshots::Snapshot;
 use evidence_core::{Evidence, Fact, Settings, Store};
@@ -488,7 +489,7 @@ async fn expect_replays(store: &dyn Store, snapshots: u64) {
 async fn differences(store: &dyn Store, index: u64) -> Vec<String> {
     let acme = acme(store).await;
     let environment = store.environment(acme, "prod").await.unwrap().unwrap();
-    replay(store, acme, environment.record.id, index).await.unwrap()
+    replay(store, (acme, environment.record.id, index), Arc::new(MemoryStore::new())).await.unwrap()
 }
 
 #[tokio::test]
@@ -653,7 +654,11 @@ async fn a_verdict_that_does_not_follow_from_the_ledger_shows() {
         ];
         for (index, (change, expected)) in (2..).zip(cases) {
             inject(store, acme, Fact::SnapshotTaken { snapshot: told(index, change) }).await;
-            assert_eq!(replay(store, acme, prod, index).await.unwrap(), expected, "{index}");
+            assert_eq!(
+                replay(store, (acme, prod, index), Arc::new(MemoryStore::new())).await.unwrap(),
+                expected,
+                "{index}"
+            );
         }
     })
     .await;

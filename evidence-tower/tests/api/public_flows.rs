@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use evidence_core::auth::Scope;
 use evidence_conformance::memory::MemoryStore;
+use evidence_core::auth::Scope;
 use evidence_core::operation::{Operation, Visitor};
 use evidence_core::{Evidence, Settings, Store, api};
 use futures_util::FutureExt;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::environments::replay;
 use evidence_core::id::SystemRandom;
-use evidence_conformance::memory::MemoryStore;
 use evidence_core::store::LedgerStore;
 use evidence_core::{Evidence, Limits, Settings, Store, StoreError};
 use evidence_store_sqlite::rusqlite::Connection;
@@ -98,7 +98,8 @@ async fn a_report_asks_about_what_changed_alone() {
     let org = acme(&*store).await;
     let prod = store.environment(org, "prod").await.unwrap().unwrap();
     for index in 1..=prod.status.snapshots {
-        let differences = replay(&*store, org, prod.record.id, index).await.unwrap();
+        let differences =
+            replay(&*store, (org, prod.record.id, index), Arc::new(MemoryStore::new())).await.unwrap();
         assert_eq!(differences, Vec::<String>::new(), "snapshot {index}");
     }
 }

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::admission::Admission;
 use evidence_core::auth::{Access, Credential, Principal, Target};
 use evidence_core::compute::{BlockingPool, Compute};
 use evidence_core::environments::replay;
-use evidence_conformance::memory::MemoryStore;
 use evidence_core::operation::Operation;
 use evidence_core::store::LedgerStore;
 use evidence_core::{Evidence, EvidenceService, Limits, Result, Settings, Store, Wording};
@@ -177,7 +177,8 @@ async fn history(api: &Api, store: &dyn Store, trails: &[&str], count: usize) ->
                     verdicts.insert((index, instance.key().to_string()), instance.compliant);
                 }
             }
-            let differences = replay(store, org, known.record.id, index).await.unwrap();
+            let differences =
+                replay(store, (org, known.record.id, index), Arc::new(MemoryStore::new())).await.unwrap();
             assert_eq!(differences, Vec::<String>::new(), "snapshot {index}");
         }
         snapshots = known.status.snapshots;

@@ -11,11 +11,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::auth::{Actor, ActorKind, ApiKey, Role};
 use evidence_core::fact::UnknownFields;
 use evidence_core::fact::{Fact, Guard, Key, Write};
 use evidence_core::id::{Id, Random};
-use evidence_conformance::memory::MemoryStore;
 use evidence_core::seed::Seed;
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount};
 use evidence_core::store::StoreResult;

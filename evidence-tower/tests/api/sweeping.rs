@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::blobs::{Blobs, Chunks, OutsideBlobs};
 use evidence_core::digest::sha256_hex;
 use evidence_core::id::{Id, SystemRandom};
-use evidence_conformance::memory::MemoryStore;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
 use evidence_core::sweep::{GRACE, GraceTooShort, LEAST_GRACE, Pending, Sweep};

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor};
 use serde::Serialize;
+use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor};
 
 use crate::json::JsonFields;
 

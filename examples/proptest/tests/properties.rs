@@ -10,11 +10,11 @@
 
 use std::sync::Arc;
 
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::artifacts::{GetArtifact, ReportArtifact};
 use evidence_core::auth::{Credential, Principal};
 use evidence_core::environments::PutEnvironment;
 use evidence_core::environments::{Docker, ReportRunning};
-use evidence_conformance::memory::MemoryStore;
 use evidence_core::name::Fingerprint;
 use evidence_core::operation::Operation;
 use evidence_core::seed::Seed;

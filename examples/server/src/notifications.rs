@@ -1,7 +1,7 @@
 //! Notifications: who sends them while the server runs, and what the operator does about them.
 
-use evidence_core::notifications::replay;
 use evidence_core::actions::egress::Egress;
+use evidence_core::notifications::replay;
 use evidence_core::time::Timestamp;
 use evidence_core::{Evidence, Settings};
 use evidence_notify::{NoNotifier, Notifier, Options};

@@ -109,8 +109,8 @@ impl Claim for Custom {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::id;
     use crate::error::Error;
+    use crate::fixtures::id;
 
     #[tokio::test]
     async fn data_are_evaluated_once_by_a_version() {

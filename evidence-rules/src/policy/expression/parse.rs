@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::{Comparison, Expression, ExpressionError, Node, Operand, Reference, Truth, is_in};
-use evidence_values::name::TagKey;
 use crate::pattern::Pattern;
+use evidence_values::name::TagKey;
 
 /// Maximum length of an expression in bytes.
 const MAX_LENGTH: usize = 4096;
