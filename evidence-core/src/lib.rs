@@ -39,11 +39,11 @@ pub mod pdf;
 pub mod rules;
 
 pub mod compute;
-pub mod directory;
 pub mod error;
 pub mod fact;
 pub mod index;
 pub mod limits;
+pub mod name_index;
 pub mod page;
 
 pub mod blobs;

@@ -37,11 +37,11 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use crate::auth::KeyHash;
-use crate::directory::{Directory, Name};
 use crate::fact::Key;
 use crate::feed::Lease;
 use crate::id::Id;
 use crate::name::Fingerprint;
+use crate::name_index::{Name, NameIndex};
 use crate::notifications::Delivery;
 use crate::orgs::{Organization, User};
 use crate::store::{Current, Health, StoreError, StoreResult};
@@ -64,7 +64,7 @@ struct State {
     /// What each organization has.
     tables: BTreeMap<Id, Tables>,
     /// What names lead to, and the revision of each record.
-    directory: Directory,
+    name_index: NameIndex,
     /// Hashes of keys: the organization and the id of the key.
     hashes: BTreeMap<KeyHash, (Id, Id)>,
     /// Leases by name.
@@ -104,7 +104,7 @@ impl MemoryStore {
         table: impl FnOnce(&Tables) -> &BTreeMap<Id, Current<T>>,
     ) -> StoreResult<Option<Current<T>>> {
         let state = self.read()?;
-        let id = key.and_then(|key| state.directory.denoted(&Name::new(org, key))).map(|denoted| denoted.id);
+        let id = key.and_then(|key| state.name_index.denoted(&Name::new(org, key))).map(|denoted| denoted.id);
         Ok(id.and_then(|id| table(state.tables.get(&org)?).get(&id).cloned()))
     }
 

@@ -16,7 +16,7 @@ const LAYERS: [&str; 7] = [
     "*/record.rs attestations/custom.rs attestations/details.rs attestations/jira.rs attestations/pull_requests.rs attestations/sarif.rs attestations/sbom.rs attestations/snyk.rs \
      attestations/sonar.rs environments/observed.rs pdf/ rules/ snapshots/bound.rs snapshots/expression.rs snapshots/key.rs",
     // Facts and errors
-    "compute.rs compute/ directory.rs error.rs fact.rs index.rs page.rs",
+    "compute.rs compute/ name_index.rs error.rs fact.rs index.rs page.rs",
     // What stores and senders promise
     "*/store.rs blobs.rs feed.rs notifications/sender.rs store/mod.rs",
     // The service

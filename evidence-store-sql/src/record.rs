@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use evidence_core::auth::KeyHash;
-use evidence_core::directory::{Directory, Name, Needed, RecordRef};
 use evidence_core::fact::{Denoted, EncodedFact, RecordKind};
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Node};
+use evidence_core::name_index::{Name, NameIndex, Needed, RecordRef};
 use evidence_core::queue::{Outcome, Reply};
 use evidence_core::store::{Entry, Recorder, ReferenceClock, StoreResult};
 use evidence_core::time::Timestamp;
@@ -291,7 +291,7 @@ struct Ledger {
 #[derive(Debug, Default)]
 pub struct Plan {
     ledgers: BTreeMap<Id, Ledger>,
-    directory: Directory,
+    name_index: NameIndex,
     rows: RowBuilder,
     ordinals: Ordinals,
     min_writer_version: i64,
@@ -343,12 +343,12 @@ impl Plan {
                 }
                 (NAME, Some(id), alias) => {
                     if let Some(name) = prefetch.names.get(position) {
-                        plan.directory.insert_name(name.clone(), Denoted { id, alias: alias == Some(1) });
+                        plan.name_index.insert_name(name.clone(), Denoted { id, alias: alias == Some(1) });
                     }
                 }
                 (RECORD, _, Some(revision)) => {
                     if let Some(record) = prefetch.records.get(position) {
-                        plan.directory.insert_revision(*record, u64::from_cell(Cell::Int(revision))?);
+                        plan.name_index.insert_revision(*record, u64::from_cell(Cell::Int(revision))?);
                     }
                 }
                 (VERSION, _, Some(version)) => {
@@ -425,7 +425,7 @@ impl Plan {
         let ledger = self.ledgers.get(&write.org);
         let size = ledger.map_or(0, |ledger| ledger.frontier.size());
         let in_place = write.first.is_none_or(|first| first == size);
-        if !in_place || !self.directory.admits(write.org, &write.guards, write.facts()) {
+        if !in_place || !self.name_index.admits(write.org, &write.guards, write.facts()) {
             return Err(StoreError::Conflict);
         }
         let last = ledger.map(|ledger| ledger.at);
@@ -464,7 +464,7 @@ impl Plan {
             let row = vec![Value::Org(write.org), u64::from(level).into(), index.into(), hash.into()];
             self.rows.push(TableWrite::Node, row);
         }
-        self.directory.apply(write.org, fact, index);
+        self.name_index.apply(write.org, fact, index);
         self.rows.index((write.org, index), at, fact, &write.secrets, &mut self.ordinals)?;
         Ok(Entry { index, leaf_hash })
     }

@@ -70,7 +70,7 @@ impl State {
         let begun_twice = size.is_some() && *begins;
         let elsewhere = first.is_some_and(|first| first != size.unwrap_or_default());
         let facts = change.facts.iter().map(|prepared| &prepared.fact);
-        let admitted = self.directory.admits(*org, guards, facts);
+        let admitted = self.name_index.admits(*org, guards, facts);
         if begun_twice || elsewhere || !admitted || !self.hashes_are_new(secrets) {
             return Err(StoreError::Conflict);
         }
@@ -97,7 +97,7 @@ impl State {
         let fact = prepared.fact.clone();
         let tables = self.tables.entry(org).or_default();
         let (entry, at) = tables.ledger.append(prepared, exactly);
-        self.directory.apply(org, &fact, entry.index);
+        self.name_index.apply(org, &fact, entry.index);
         for row in fact.index_rows(at) {
             match row {
                 IndexRow::Attachment(file) => {

@@ -52,7 +52,7 @@
 //!   Otherwise it must exist; a write to a missing organization is [`StoreError::Failed`].
 //! - Every [`Guard`](crate::Guard) holds, and no other record claims a name that a fact claims
 //!   ([`Fact::name_effects`](crate::Fact)). Names of organizations and users are unique in the whole store,
-//!   all others in the write's organization. The type [`Directory`](crate::directory::Directory) makes this
+//!   all others in the write's organization. The type [`NameIndex`](crate::name_index::NameIndex) makes this
 //!   decision from the results of the look-ups. The hash of a key, from [`Write::secrets`], must be new too.
 //!   If any of these conditions fails, the result is [`StoreError::Conflict`] and nothing is written.
 //! - Each fact gets the next index. If it has a [`subject`](crate::Fact::subject), that index becomes the

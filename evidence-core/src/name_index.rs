@@ -58,12 +58,12 @@ impl Needed {
 
 /// Names and revisions as far as they are known.
 #[derive(Debug, Clone, Default)]
-pub struct Directory {
+pub struct NameIndex {
     names: BTreeMap<Name, Denoted>,
     revisions: BTreeMap<RecordRef, u64>,
 }
 
-impl Directory {
+impl NameIndex {
     /// Takes in what was looked up about a name.
     pub fn insert_name(&mut self, name: Name, denoted: Denoted) {
         self.names.insert(name, denoted);
@@ -214,12 +214,12 @@ mod tests {
         Fact::EnvironmentArchived { record: environment(n, name) }
     }
 
-    fn after(facts: &[Fact]) -> Directory {
-        let mut directory = Directory::default();
+    fn after(facts: &[Fact]) -> NameIndex {
+        let mut name_index = NameIndex::default();
         for (index, fact) in (0..).zip(facts) {
-            directory.apply(id(1), fact, index);
+            name_index.apply(id(1), fact, index);
         }
-        directory
+        name_index
     }
 
     #[test]
