@@ -325,7 +325,7 @@ pub enum Resource {
     /// An action, which is asked for by its number.
     Action,
     /// An entry of an environment's allowlist, which is found by its fingerprint.
-    Allowance,
+    AllowlistEntry,
     Match,
     Tagged(TaggedKind),
 }
@@ -401,7 +401,7 @@ impl Resource {
             Self::ServiceAccount => "name",
             Self::ApiKey => "key_id",
             Self::Action => "action_number",
-            Self::Allowance => "fingerprint",
+            Self::AllowlistEntry => "fingerprint",
             Self::Match => "search_value",
             Self::Tagged(_) => "resource_id",
         }
@@ -429,7 +429,7 @@ impl Resource {
             Self::ServiceAccount => "service account",
             Self::ApiKey => "API key",
             Self::Action => "action",
-            Self::Allowance => "allowlist entry",
+            Self::AllowlistEntry => "allowlist entry",
             Self::Match => "match",
             Self::Tagged(_) => "resource",
         }
@@ -458,7 +458,7 @@ impl Resource {
             Self::ServiceAccount => "Service account not found",
             Self::ApiKey => "API key not found",
             Self::Action => "Action not found",
-            Self::Allowance => "Allowlist entry not found",
+            Self::AllowlistEntry => "Allowlist entry not found",
             Self::Match => "No matches",
             Self::Tagged(_) => "Resource not found",
         }
@@ -532,7 +532,7 @@ fn looked_for(missing: &Missing) -> String {
         | Resource::ControlVersion
         | Resource::Snapshot
         | Resource::Deployment
-        | Resource::Allowance => name.clone(),
+        | Resource::AllowlistEntry => name.clone(),
         _ => format!("no {noun} named '{name}' in {place}"),
     }
 }
@@ -570,7 +570,7 @@ fn named(missing: &Missing) -> String {
         | Resource::ControlVersion
         | Resource::Snapshot
         | Resource::Deployment
-        | Resource::Allowance => name.clone(),
+        | Resource::AllowlistEntry => name.clone(),
         Resource::Control => format!("Control '{name}' does not exist in organization '{org}'"),
         Resource::Repo => format!("Repo '{name}' not found"),
         Resource::Match => format!("No matches for '{name}'."),

@@ -9,7 +9,7 @@ pub(crate) mod payload;
 use serde::{Deserialize, Serialize};
 
 use crate::actions::record::Action;
-use crate::allowlists::record::Allowance;
+use crate::allowlists::record::AllowlistEntry;
 use crate::artifacts::record::Artifact;
 use crate::attestation_types::record::{AttestationType, AttestationTypeVersion};
 use crate::attestations::record::Attestation;
@@ -169,11 +169,11 @@ pub enum Fact {
         comment: Option<String>,
     },
     ArtifactAllowed {
-        record: Allowance,
+        record: AllowlistEntry,
     },
     /// An entry of an allowlist was withdrawn: the record is that entry, with its withdrawal.
     AllowanceWithdrawn {
-        record: Allowance,
+        record: AllowlistEntry,
     },
     AttestationTypeCreated {
         record: AttestationType,

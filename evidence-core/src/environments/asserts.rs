@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::evaluation::work::{self, Places, Work, asked_by};
 use super::evaluation::{EvaluatedReport, InTrail, lost, without_trail};
-use crate::allowlists::record::Allowance;
+use crate::allowlists::record::AllowlistEntry;
 use crate::artifacts::store::Origin;
 use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
@@ -261,7 +261,7 @@ impl AssertArtifact {
         environment: Option<KnownEnvironment>,
         standings: Vec<Standing>,
         (decisions, flows_decide): (Vec<PolicyDecision>, bool),
-        allowance: Option<Allowance>,
+        allowance: Option<AllowlistEntry>,
         cx: &Context<'_>,
     ) -> AssertView {
         let flow = |standing: Standing| {
@@ -424,7 +424,7 @@ impl AssertArtifact {
         &self,
         environment: Option<&KnownEnvironment>,
         standings: &[Standing],
-        allowance: Option<&Allowance>,
+        allowance: Option<&AllowlistEntry>,
         cx: &Context<'_>,
     ) -> Result<Vec<String>> {
         let (org, fingerprint) = (cx.org()?, std::slice::from_ref(&self.fingerprint));
@@ -533,7 +533,7 @@ async fn allowance(
     known: &KnownEnvironment,
     fingerprint: &Fingerprint,
     cx: &Context<'_>,
-) -> Result<Option<Allowance>> {
+) -> Result<Option<AllowlistEntry>> {
     let (store, org) = (cx.store(), cx.org()?);
     let fingerprint = std::slice::from_ref(fingerprint);
     let allowed = store.allowed(org, known.record.id, fingerprint, u64::MAX, cx.now()).await?;
@@ -541,8 +541,8 @@ async fn allowance(
     Ok(store.allowances(org, &[allowed.entry]).await?.pop())
 }
 
-impl From<Allowance> for AllowListing {
-    fn from(entry: Allowance) -> Self {
+impl From<AllowlistEntry> for AllowListing {
+    fn from(entry: AllowlistEntry) -> Self {
         Self {
             allowlist_id: entry.id,
             allowed_by_user_id: entry.by.id,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::actions::Action;
-use crate::allowlists::Allowance;
+use crate::allowlists::AllowlistEntry;
 use crate::artifacts::Artifact;
 use crate::attestation_types::{AttestationType, AttestationTypeVersion};
 use crate::attestations::Attestation;
@@ -56,7 +56,7 @@ pub(super) struct Tables {
     pub(super) intervals: Vec<Interval>,
     pub(super) policies: BTreeMap<Id, Current<Policy>>,
     pub(super) policy_versions: Vec<PolicyVersion>,
-    pub(super) allowances: Vec<Current<Allowance>>,
+    pub(super) allowances: Vec<Current<AllowlistEntry>>,
     pub(super) attestation_types: BTreeMap<Id, Current<AttestationType>>,
     pub(super) attestation_type_versions: Vec<AttestationTypeVersion>,
     pub(super) controls: BTreeMap<Id, Current<Control>>,

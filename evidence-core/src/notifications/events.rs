@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::allowlists::record::Allowance;
+use crate::allowlists::record::AllowlistEntry;
 use crate::artifacts::record::Artifact;
 use crate::attestations::record::Attestation;
 use crate::digest::sha256_hex;
@@ -69,7 +69,7 @@ pub(super) enum What<'f> {
     /// An artifact no longer runs.
     Exited(&'f Snapshot, &'f ArtifactKey),
     /// An artifact is on the allowlist.
-    Allowed(&'f Allowance),
+    Allowed(&'f AllowlistEntry),
     /// A trail began.
     Begun(&'f Trail),
     /// An artifact was reported.

@@ -10,7 +10,7 @@ mod trails;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use evidence_core::allowlists::{Allowance, AllowedArtifact, AllowlistStore, EndedAllowance};
+use evidence_core::allowlists::{AllowedArtifact, AllowlistEntry, AllowlistStore, EndedAllowlistEntry};
 use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
 use evidence_core::auth::{KeyHash, Role};
 use evidence_core::blobs::{Blobs, Chunks};
@@ -565,7 +565,7 @@ impl AllowlistStore for Broken {
         Ok(if self.has(Defect::RepeatsAllowances) { [listed.clone(), listed].concat() } else { listed })
     }
 
-    async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<Allowance>> {
+    async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<AllowlistEntry>> {
         self.whole.allowances(org, indexes).await
     }
 
@@ -598,7 +598,7 @@ impl AllowlistStore for Broken {
         after: Timestamp,
         until: Timestamp,
         limit: u64,
-    ) -> StoreResult<Vec<EndedAllowance>> {
+    ) -> StoreResult<Vec<EndedAllowlistEntry>> {
         let mut ended = self.whole.ended_allowances(after, until, limit).await?;
         if self.has(Defect::CutsEndedAllowancesAtTheLimit) {
             ended.truncate(usize::try_from(limit).unwrap());
