@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::actions::record::{Action, Watched};
 use crate::actions::targets::{TargetInput, resolved};
-use crate::actions::view::{ActionView, Surroundings, views};
+use crate::actions::view::{ActionView, ViewData, views};
 use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
 use crate::error::{Error, Missing, Resource, Result, at_most};
@@ -218,7 +218,7 @@ impl Names<'_> {
 
 /// Returns whether the action is still shown: at least one of the resources that it watches is not archived.
 async fn is_alive(action: &Action, cx: &Context<'_>) -> Result<bool> {
-    Ok(Surroundings::of(&[action], cx).await?.view(action.clone()).is_some())
+    Ok(ViewData::of(&[action], cx).await?.view(action.clone()).is_some())
 }
 
 impl Context<'_> {
@@ -309,9 +309,9 @@ async fn make_room(draft: &mut Draft, cx: &Context<'_>) -> Result<()> {
     for ids in Listed::batches(listed) {
         let known = cx.store().actions_by_id(org, &ids).await?;
         let records: Vec<&Action> = known.iter().map(|known| &known.record).collect();
-        let around = Surroundings::of(&records, cx).await?;
+        let data = ViewData::of(&records, cx).await?;
         for known in known {
-            if around.view(known.record.clone()).is_some() {
+            if data.view(known.record.clone()).is_some() {
                 alive += 1;
             } else if !draft
                 .facts
@@ -374,8 +374,8 @@ async fn list(kind: Option<&'static str>, cx: &Context<'_>) -> Result<JsonList<A
 
 async fn shown(number: i64, kind: Option<&str>, cx: &Context<'_>) -> Result<Json<ActionView>> {
     let action = cx.recorded_action(number, kind).await?.record;
-    let around = Surroundings::of(&[&action], cx).await?;
-    Ok(Json(around.view(action).ok_or_else(|| missing_action(number, kind, cx))?))
+    let data = ViewData::of(&[&action], cx).await?;
+    Ok(Json(data.view(action).ok_or_else(|| missing_action(number, kind, cx))?))
 }
 
 async fn deleted(number: i64, kind: Option<&'static str>, cx: &Context<'_>) -> Result<Json<Acknowledged>> {

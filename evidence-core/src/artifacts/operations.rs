@@ -8,7 +8,7 @@ use futures_util::{Stream, StreamExt, TryFutureExt, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::view::{Around, views};
+use super::view::{ViewContext, views};
 use crate::artifacts::record::{Artifact, TemplateNames};
 use crate::artifacts::store::ArtifactFilter;
 use crate::artifacts::view::ArtifactView;
@@ -317,7 +317,7 @@ impl Operation for GetArtifact {
         let found = cx.store().latest_artifact(cx.org()?, &filter).await?;
         let gone = gone();
         let found =
-            views(found.into_iter().collect(), Around::new(Some(flow), cx)).next().await.transpose()?;
+            views(found.into_iter().collect(), ViewContext::new(Some(flow), cx)).next().await.transpose()?;
         found.map(Json).ok_or(gone)
     }
 }
@@ -487,8 +487,8 @@ async fn list(
     flow: Option<Flow>,
     cx: &Context<'_>,
 ) -> Result<JsonList<ArtifactView>> {
-    let around = Around::new(flow, cx);
-    let read = move |ids| read(ids, Arc::clone(&around)).try_flatten_stream();
+    let context = ViewContext::new(flow, cx);
+    let read = move |ids| read(ids, Arc::clone(&context)).try_flatten_stream();
     JsonList::of_lists(lists, (), &cx.compute(), read).await
 }
 
@@ -511,9 +511,9 @@ async fn listed(filter: ArtifactFilter, request: PageRequest, owned: OwnedContex
 /// Returns the artifacts of these ids for a response, in order.
 pub(super) async fn read(
     ids: Vec<Id>,
-    around: Arc<Around>,
+    context: Arc<ViewContext>,
 ) -> Result<BoxStream<'static, Result<ArtifactView>>> {
-    let mut found = around.artifacts(&ids).await?;
+    let mut found = context.artifacts(&ids).await?;
     sort_by_ids(&mut found, &ids, |artifact| artifact.id);
-    Ok(views(found, around))
+    Ok(views(found, context))
 }

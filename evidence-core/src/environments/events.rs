@@ -23,7 +23,7 @@ use crate::snapshots::operations as snapshots;
 use crate::snapshots::record::Annotation;
 use crate::snapshots::sources::{Sources, Traced, traced_in_parts};
 use crate::snapshots::store::Event;
-use crate::snapshots::timeline::{Timeline, Told};
+use crate::snapshots::timeline::{NumberedEvent, Timeline};
 use crate::snapshots::view::{ArtifactFlow, annotation, fingerprint};
 use crate::store::batch::distinct;
 use crate::time::{Seconds, SentSeconds, Timestamp};
@@ -128,7 +128,8 @@ impl Operation for ListEnvironmentEvents {
         let name = Arc::new(timeline.environment.record.name.clone());
         let (owned, showing) = (cx.to_owned_context(), cx.to_owned_context());
         let events = Arc::new(timeline).events(&found.items, owned.clone()).await?;
-        let traced = move |told| traced_in_parts(told, |told: &Told| told.event.environment, owned.clone());
+        let traced =
+            move |events| traced_in_parts(events, |one: &NumberedEvent| one.event.environment, owned.clone());
         let show = move |(part, sources): (Vec<_>, _)| {
             let cx = showing.context();
             let views = part.into_iter().map(|traced| view(traced, &name, &sources, &cx));
@@ -151,9 +152,9 @@ impl ListEnvironmentEvents {
         let interval = interval.map_err(|error| bad("query.interval", error))?;
         let start = bound("query.start", &self.start, Expression::Index(1))?;
         let end = bound("query.end", &self.end, Expression::Now)?;
-        let told =
+        let has_bounds =
             self.start.is_some() || self.end.is_some() || self.start_ts.is_some() || self.end_ts.is_some();
-        if interval != Interval::Everything && !told {
+        if interval != Interval::Everything && !has_bounds {
             return Ok(Window::Interval(interval));
         }
         let at = |sent: Option<SentSeconds>, bound| sent.map_or(bound, |SentSeconds(at)| Bound::At(at));
@@ -202,11 +203,11 @@ pub(super) async fn named_repos(names: &[&str], field: &'static str, cx: &Contex
 /// Returns the artifacts of these events that come from one of these repos, by the rule of
 /// [`event_numbers`](crate::snapshots::SnapshotStore::event_numbers).
 pub(super) async fn of_repos(
-    told: &[Told],
+    events: &[NumberedEvent],
     repos: &BTreeSet<Id>,
     cx: &Context<'_>,
 ) -> Result<BTreeSet<Fingerprint>> {
-    let fingerprints = distinct(told.iter().filter_map(|told| told.event.instance.fingerprint.clone()));
+    let fingerprints = distinct(events.iter().filter_map(|one| one.event.instance.fingerprint.clone()));
     if fingerprints.is_empty() {
         return Ok(BTreeSet::new());
     }
@@ -343,7 +344,7 @@ impl Event {
 }
 
 fn view(
-    Traced { item: Told { event, index, at, compliant, member }, replaced }: Traced<Told>,
+    Traced { item: NumberedEvent { event, index, at, compliant, member }, replaced }: Traced<NumberedEvent>,
     environment: &EnvironmentName,
     sources: &Sources,
     cx: &Context<'_>,

@@ -84,11 +84,11 @@ enum Slot {
     },
 }
 
-/// What a record's versions are told among.
-pub(crate) enum Told<E> {
-    /// A version, and that it was made.
+/// An item of a record's history.
+pub(crate) enum HistoryItem<E> {
+    /// The creation of a version.
     Version(VersionKey),
-    /// What else happened.
+    /// Another event.
     Event(E),
 }
 
@@ -104,17 +104,17 @@ impl Versioned {
     /// after them are the empty `events` where events are shown.
     pub(crate) fn new<E: Serialize>(
         before: &impl Serialize,
-        told: impl IntoIterator<Item = Told<E>>,
+        history: impl IntoIterator<Item = HistoryItem<E>>,
         after: &impl Serialize,
     ) -> Result<Self> {
         let (mut before, after) = (json_text(before)?, json_text(after)?);
         before.pop();
         before.extend_from_slice(b",\"versions\":[");
         let mut slots = vec![Slot::Between(before)];
-        for told in told {
-            slots.push(match told {
-                Told::Version(key) => Slot::Version(key),
-                Told::Event(event) => Slot::Event(json_text(&event)?),
+        for item in history {
+            slots.push(match item {
+                HistoryItem::Version(key) => Slot::Version(key),
+                HistoryItem::Event(event) => Slot::Event(json_text(&event)?),
             });
         }
         slots.push(match after.strip_prefix(NO_EVENTS) {
@@ -200,7 +200,7 @@ async fn filled<V: Version>(
 
 enum Piece {
     Between(Vec<u8>),
-    /// A version, and that it was made.
+    /// The creation of a version.
     Version(Vec<u8>, Option<Vec<u8>>),
     Event(Vec<u8>),
     After {

@@ -17,7 +17,7 @@ use crate::name::EnvironmentName;
 use crate::rules::policy::{Members, OwnPolicies};
 use crate::service::Context;
 use crate::snapshots::store::{Event, Progress, SnapshotRow};
-use crate::snapshots::timeline::Told;
+use crate::snapshots::timeline::NumberedEvent;
 use crate::store::batch::{LONG_RECORDS, distinct};
 use crate::store::entry::StoredEntry;
 use crate::store::error::StoreError;
@@ -558,7 +558,7 @@ impl Combined {
     }
 
     /// Returns these events of the members in the form of this environment's events.
-    pub(crate) async fn told(&self, events: Vec<Event>, cx: &Context<'_>) -> Result<Vec<Told>> {
+    pub(crate) async fn numbered(&self, events: Vec<Event>, cx: &Context<'_>) -> Result<Vec<NumberedEvent>> {
         let entries = events.iter().map(|event| event.revision);
         let Some((first, last)) = entries.clone().min().zip(entries.clone().max()) else {
             return Ok(Vec::new());
@@ -566,15 +566,15 @@ impl Combined {
         let times = self.times(distinct(entries).into_iter(), cx).await?;
         let before = self.after(&[first], cx).await?.first().map_or(0, |before| before.snapshots);
         let verdicts = self.verdicts(first, last, cx).await?;
-        let told = |(index, (entry, compliant))| (entry, (index, compliant));
-        let told = BTreeMap::from_iter((before + 1..).zip(verdicts).map(told));
-        let told = |event: Event| {
+        let numbered = |(index, (entry, compliant))| (entry, (index, compliant));
+        let numbered = BTreeMap::from_iter((before + 1..).zip(verdicts).map(numbered));
+        let numbered = |event: Event| {
             let lost = || StoreError::corrupt(format_args!("an event of no snapshot: {}", event.revision));
-            let (index, compliant) = *told.get(&event.revision).ok_or_else(lost)?;
+            let (index, compliant) = *numbered.get(&event.revision).ok_or_else(lost)?;
             let member = self.names.get(&event.environment).cloned();
-            Ok(Told { index, at: times.at(event.revision)?, compliant, member, event })
+            Ok(NumberedEvent { index, at: times.at(event.revision)?, compliant, member, event })
         };
-        events.into_iter().map(told).collect()
+        events.into_iter().map(numbered).collect()
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Timeline {
 }
 
 /// An event in the form of the environment whose log contains it.
-pub(crate) struct Told {
+pub(crate) struct NumberedEvent {
     /// The event.
     pub(crate) event: Event,
     /// The number of the snapshot in that environment.
@@ -45,7 +45,7 @@ pub(crate) struct Told {
     pub(crate) member: Option<EnvironmentName>,
 }
 
-impl Ran for Told {
+impl Ran for NumberedEvent {
     fn ran(&self) -> &RunningArtifact {
         &self.event.instance
     }
@@ -182,7 +182,7 @@ impl Timeline {
         self: &Arc<Self>,
         numbers: &[u64],
         owned: OwnedContext,
-    ) -> Result<impl Stream<Item = Result<Vec<Told>>> + Send + use<>> {
+    ) -> Result<impl Stream<Item = Result<Vec<NumberedEvent>>> + Send + use<>> {
         let cx = owned.context();
         let asked = match (&self.combined, numbers.iter().min(), numbers.iter().max()) {
             (Some(combined), Some(first), Some(last)) => combined.events(*first..=*last, &cx).await?,
@@ -200,28 +200,28 @@ impl Timeline {
         let read = move |asked: Vec<(Id, u64)>| {
             let (timeline, owned) = (Arc::clone(&timeline), owned.clone());
             async move {
-                let mut told = timeline.told(&asked, &owned.context()).await?;
+                let mut numbered = timeline.numbered(&asked, &owned.context()).await?;
                 if newest_first {
-                    told.reverse();
+                    numbered.reverse();
                 }
-                Ok(told)
+                Ok(numbered)
             }
         };
         Ok(stream::iter(parts).then(read))
     }
 
     /// Returns these events of the environment, or of the members of a logical one, in order.
-    async fn told(&self, asked: &[(Id, u64)], cx: &Context<'_>) -> Result<Vec<Told>> {
+    async fn numbered(&self, asked: &[(Id, u64)], cx: &Context<'_>) -> Result<Vec<NumberedEvent>> {
         let mut events = cx.store().events(cx.org()?, asked).await?;
         events.sort_by_key(|event| (event.revision, event.number));
         match &self.combined {
-            Some(combined) => combined.told(events, cx).await,
+            Some(combined) => combined.numbered(events, cx).await,
             None => {
-                let told = |event: Event| {
+                let numbered = |event: Event| {
                     let Event { snapshot: (index, at), compliant, .. } = event;
-                    Told { index, at, compliant, member: None, event }
+                    NumberedEvent { index, at, compliant, member: None, event }
                 };
-                Ok(events.into_iter().map(told).collect())
+                Ok(events.into_iter().map(numbered).collect())
             }
         }
     }
