@@ -157,15 +157,15 @@ async fn plan(turn: &Turn, known: &Known, org: Id) -> Result<bool> {
         let entries = std::mem::take(&mut batch.entries);
         let bytes: usize = entries.iter().map(|entry| entry.payload.len()).sum();
         let compute = evidence.compute().on_behalf_of(Some(org));
-        let read = move || (Told::of(&entries), entries);
-        let (told, entries) = compute.run_if(bytes > HEAVY, read).await?;
+        let read = move || (BatchEvents::of(&entries), entries);
+        let (found, entries) = compute.run_if(bytes > HEAVY, read).await?;
         batch.entries = entries;
-        if told.is_nothing() {
+        if found.is_nothing() {
             turn.done(&batch).await?;
             continue;
         }
         let _planning = known.planning.lock().await;
-        note(evidence, &batch, &told).await?;
+        note(evidence, &batch, &found).await?;
         turn.done(&batch).await?;
     }
     Ok(false)
@@ -183,7 +183,7 @@ async fn oldest(evidence: &Evidence, org: Id) -> Result<Option<Timestamp>> {
 
 /// What some entries tell, of which actions may be about any.
 #[derive(Debug, Default, PartialEq)]
-struct Told {
+struct BatchEvents {
     /// The events of each place and trigger, in order, each with its time.
     events: BTreeMap<(Place, &'static str), Vec<(Position, Timestamp)>>,
     /// The environments of which snapshots were taken: physical ones.
@@ -194,20 +194,21 @@ struct Told {
     gone: Vec<Id>,
 }
 
-impl Told {
+impl BatchEvents {
     fn of(entries: &[StoredEntry]) -> Self {
-        let mut told = Self::default();
+        let mut found = Self::default();
         for entry in entries {
             match entry.kind.as_str() {
-                "action_updated" | "action_deleted" => told.changes(entry),
+                "action_updated" | "action_deleted" => found.changes(entry),
                 _ => {
                     let Some(fact) = telling(entry) else { continue };
                     if let Fact::SnapshotTaken { snapshot } = &fact {
-                        told.physical.insert(snapshot.environment);
+                        found.physical.insert(snapshot.environment);
                     }
                     for event in events(&fact) {
                         let at = Position { entry: entry.index, event: event.place };
-                        told.events
+                        found
+                            .events
                             .entry((event.at, event.trigger))
                             .or_default()
                             .push((at, entry.effective_at));
@@ -215,7 +216,7 @@ impl Told {
                 }
             }
         }
-        told
+        found
     }
 
     fn changes(&mut self, entry: &StoredEntry) {
@@ -271,24 +272,24 @@ impl Told {
 }
 
 /// Notes what a batch tells to whom.
-async fn note(evidence: &Evidence, batch: &Batch, told: &Told) -> Result<()> {
+async fn note(evidence: &Evidence, batch: &Batch, found: &BatchEvents) -> Result<()> {
     let (store, org) = (evidence.store(), batch.org);
-    for target in &told.gone {
+    for target in &found.gone {
         store.forget_delivery(org, *target).await?;
     }
     for ids in Listed::batches(store.actions_listed(org).await?) {
         let known = store.actions_by_id(org, &ids).await?.into_iter().map(|known| known.record);
-        let about = |action: &Action| told.changed.contains(&action.id) || told.has_trigger_of(action);
+        let about = |action: &Action| found.changed.contains(&action.id) || found.has_trigger_of(action);
         let actions: Vec<Action> = known.filter(about).collect();
         let watched = actions.iter().filter_map(|action| match &action.watched {
             Watched::Environments(ids) => Some(ids),
             Watched::Flows(_) => None,
         });
-        let others = distinct(watched.flatten().copied().filter(|id| !told.physical.contains(id)));
-        let happened = |id: &Id| told.happened_at(Place::Environment(*id));
+        let others = distinct(watched.flatten().copied().filter(|id| !found.physical.contains(id)));
+        let happened = |id: &Id| found.happened_at(Place::Environment(*id));
         let members = watched::members(evidence, org, &others, happened).await?;
         for action in actions {
-            note_action(evidence, org, &action, &told.places(&action, &members), told).await?;
+            note_action(evidence, org, &action, &found.places(&action, &members), found).await?;
         }
     }
     Ok(())
@@ -300,10 +301,10 @@ async fn note_action(
     org: Id,
     action: &Action,
     places: &BTreeSet<Place>,
-    told: &Told,
+    found: &BatchEvents,
 ) -> Result<()> {
     let store = evidence.store();
-    if places.is_empty() && !told.changed.contains(&action.id) {
+    if places.is_empty() && !found.changed.contains(&action.id) {
         return Ok(());
     }
     let targets: Vec<Id> = action.targets.iter().map(|target| target.id).collect();
@@ -314,7 +315,7 @@ async fn note_action(
     // At the same time, so that a store may write them together.
     let notes = action.targets.iter().map(async |target| {
         let known = known.iter().find(|known| known.target == target.id);
-        let first = told.first(places, &action.triggers, action.tells_since(target, evidence.now()));
+        let first = found.first(places, &action.triggers, action.tells_since(target, evidence.now()));
         let fresh = Delivery {
             org,
             target: target.id,
@@ -404,9 +405,9 @@ mod tests {
             (environment(10), "ON_EXITED_ARTIFACT", position(3, 0), 30),
             (Place::Flow(id(10)), "ON_STARTED_TRAIL", position(1, 0), 10),
         ];
-        let mut told = Told::default();
+        let mut found = BatchEvents::default();
         for (place, trigger, position, time) in events {
-            told.events.entry((place, trigger)).or_default().push((position, at(time)));
+            found.events.entry((place, trigger)).or_default().push((position, at(time)));
         }
         // The logical environment 20.
         let members = BTreeMap::from([(id(20), vec![id(11)])]);
@@ -429,10 +430,10 @@ mod tests {
         ];
         for (watched, triggers, since, expected) in table {
             let action = action(&watched, triggers);
-            let places = told.places(&action, &members);
-            let first = told.first(&places, &action.triggers, at(since));
+            let places = found.places(&action, &members);
+            let first = found.first(&places, &action.triggers, at(since));
             assert_eq!(first, expected, "{:?} {triggers:?} {since}", action.watched);
-            assert_eq!(told.has_trigger_of(&action), !matches!(triggers, [] | ["ON_COMPLIANT_ENV"]));
+            assert_eq!(found.has_trigger_of(&action), !matches!(triggers, [] | ["ON_COMPLIANT_ENV"]));
         }
     }
 
