@@ -4,10 +4,10 @@
 
 pub(crate) mod applied;
 pub(crate) mod bound;
-pub(crate) mod combined;
 pub(crate) mod diff;
 pub(crate) mod expression;
 pub(crate) mod key;
+pub(crate) mod logical;
 pub(crate) mod operations;
 pub(crate) mod record;
 pub(crate) mod sources;

@@ -24,7 +24,7 @@ use crate::store::error::StoreError;
 use crate::time::Timestamp;
 
 /// The snapshots of a logical environment, for one size of the ledger.
-pub(crate) struct Combined {
+pub(crate) struct LogicalSnapshots {
     environment: Id,
     /// The memberships, in the order in which they began.
     spans: Arc<[Span]>,
@@ -225,7 +225,7 @@ async fn progress(asked: &[(Id, u64)], cx: &Context<'_>) -> Result<Vec<Progress>
     Ok(found)
 }
 
-impl Combined {
+impl LogicalSnapshots {
     pub(crate) async fn read(environment: &KnownEnvironment, cx: &Context<'_>) -> Result<Self> {
         let present = (environment.revision, distinct(environment.record.policies.iter().copied()));
         let (org, environment) = (cx.org()?, environment.record.id);
@@ -279,8 +279,8 @@ impl Combined {
         let (spans, asked) = cx.compute().run_if(heavy, begun).await?;
         let found = progress(&asked, cx).await?;
         let counted = move || Self::counted(environment, entries, spans, found, names, policies);
-        let (combined, others) = cx.compute().run_if(heavy, counted).await?;
-        combined.with_changes(others, cx).await
+        let (logical, others) = cx.compute().run_if(heavy, counted).await?;
+        logical.with_changes(others, cx).await
     }
 
     /// Adds those of `others` that are visible. They are changes of members that had no snapshot at that time.
