@@ -32,7 +32,7 @@ use crate::lock::locked;
 use crate::name::Fingerprint;
 use crate::page::{MAX_BATCH_BYTES, Room, in_batches};
 use crate::repos::record::RepoInfo;
-use crate::rules::compliance::{self, ByContent, EarlierNames, ReportedArtifact, State};
+use crate::rules::compliance::{self, ContentIndex, EarlierNames, ReportedArtifact, State};
 use crate::rules::template::Template;
 use crate::service::{Context, OwnedContext};
 use crate::snapshots::store::Run;
@@ -485,7 +485,7 @@ impl ViewData {
         };
         let reports =
             names.map_or_else(|| vec![report.clone()], |names| report.clone().after_those_by(names));
-        let alone = ByContent::new(&reports, Vec::new(), &EarlierNames::new());
+        let alone = ContentIndex::new(&reports, Vec::new(), &EarlierNames::new());
         let (state, info) = alone.state(template, fingerprint, name);
         let names = names.into_iter().flatten().map(|(name, _)| name.as_str());
         (state, info, names.chain([name]).collect())

@@ -31,7 +31,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 pub use self::contents::artifact_states;
-pub(crate) use self::contents::{ByContent, ContentStatus, MAX_LINES, content_statuses};
+pub(crate) use self::contents::{ContentIndex, ContentStatus, MAX_LINES, content_statuses};
 use self::listing::Listing;
 pub(crate) use self::scopes::overridden;
 use self::scopes::{Newest, Reports, Scopes, Slot, named_like_content};
