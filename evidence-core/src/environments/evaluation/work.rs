@@ -7,7 +7,7 @@ use crate::compute::EVALUATIONS_PER_JOB;
 use crate::error::Result;
 use crate::id::VersionKey;
 use crate::limits::Limits;
-use crate::rules::policy::{Asked, Policy};
+use crate::rules::policy::{Policy, RequiredAttestations};
 use crate::service::Context;
 
 /// The number of places in which artifacts are evaluated. A place is a flow that an artifact was reported to;
@@ -102,12 +102,15 @@ pub(crate) fn evaluations(policies: &[Arc<Policy>]) -> usize {
 }
 
 /// Returns the attestations that these versions of policies require.
-pub(crate) async fn asked_by(versions: &[VersionKey], cx: &Context<'_>) -> Result<Arc<Asked>> {
-    let mut asked = Asked::default();
+pub(crate) async fn required_by(
+    versions: &[VersionKey],
+    cx: &Context<'_>,
+) -> Result<Arc<RequiredAttestations>> {
+    let mut required = RequiredAttestations::default();
     for part in cx.policies_in_parts(versions).await? {
-        cx.parsed_policies(&part).await?.values().for_each(|policy| asked.add(policy));
+        cx.parsed_policies(&part).await?.values().for_each(|policy| required.add(policy));
     }
-    Ok(Arc::new(asked))
+    Ok(Arc::new(required))
 }
 
 #[cfg(test)]
