@@ -18,7 +18,7 @@ use crate::attestations::pull_requests::{GitProvider, PullRequest, null_as_empty
 use crate::attestations::record::{Attachment, Binding};
 use crate::attestations::snyk::SnykResultsSummary;
 use crate::attestations::sonar::SonarResults;
-use crate::bounded::{Collected, List, Text, limited_lists};
+use crate::bounded::{LenientList, List, Text, limited_lists};
 use crate::compute::MANY_EVALUATIONS;
 use crate::decode::{self, InvalidField};
 use crate::error::{Error, Result};
@@ -180,7 +180,7 @@ pub struct PullRequests {
     /// The pull requests of the change. Null means none; a null element is skipped.
     #[serde(deserialize_with = "null_as_empty")]
     #[schemars(extend("type" = ["array", "null"]))]
-    pub pull_requests: Collected<PullRequest>,
+    pub pull_requests: LenientList<PullRequest>,
 }
 
 impl Claim for PullRequests {
@@ -201,7 +201,7 @@ impl Claim for PullRequests {
     }
 
     async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
-        let Self { git_provider, pull_requests: Collected { items: pull_requests, .. } } = self.clone();
+        let Self { git_provider, pull_requests: LenientList { items: pull_requests, .. } } = self.clone();
         let found = pull_requests.iter().any(|one| !one.url.is_empty());
         let details = PullRequestDetails { git_provider, pull_requests };
         Ok(Verdict::of("pull_request", found, Details::PullRequest(details)))

@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::bounded::{Collected, LongText, ShortText};
+use crate::bounded::{LenientList, LongText, ShortText};
 use crate::environments::record::EnvironmentKind;
 use crate::json::{JsonFields, JsonText};
 use crate::name::{BadText, Fingerprint};
@@ -63,7 +63,7 @@ pub struct EnvironmentReport<T: ReportType> {
     pub kind: T,
     /// The running artifacts. An artifact that is listed several times counts as one with several instances.
     /// Elements that are null or have no digest are skipped.
-    pub artifacts: Collected<T::Instance, MAX_RUNNING>,
+    pub artifacts: LenientList<T::Instance, MAX_RUNNING>,
 }
 
 /// The most instances in one report. Each has more than a hundred bytes of JSON, and
@@ -219,7 +219,7 @@ pub struct Pod {
     #[serde(rename = "creationTimestamp", deserialize_with = "Deserialize::deserialize")]
     pub created: Creation,
     /// The objects that own it, as reported by Kubernetes.
-    pub owners: Option<Collected<PodOwner, 100>>,
+    pub owners: Option<LenientList<PodOwner, 100>>,
 }
 
 /// An object that owns a pod. Other fields are accepted but not recorded.
