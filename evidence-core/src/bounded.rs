@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::decode::{is_recorded, shortened};
 use crate::limits;
-use crate::name::BadText;
+use crate::name::InvalidText;
 
 pub use addresses::{Address, Mailbox, WebUrl, WebhookUrl};
 pub use free_form::{AnyJson, AttestationData, DataObject, FreeForm, UserData};
@@ -74,21 +74,21 @@ impl<const MAX: usize> Default for Text<MAX> {
 }
 
 impl<const MAX: usize, const MIN: usize> TryFrom<String> for Text<MAX, MIN> {
-    type Error = BadText;
+    type Error = InvalidText;
 
-    fn try_from(text: String) -> Result<Self, BadText> {
+    fn try_from(text: String) -> Result<Self, InvalidText> {
         match text.chars().count() {
-            length if length < MIN => Err(BadText::TooShort(MIN)),
-            length if length > MAX => Err(BadText::TooLong(MAX)),
+            length if length < MIN => Err(InvalidText::TooShort(MIN)),
+            length if length > MAX => Err(InvalidText::TooLong(MAX)),
             _ => Ok(Self(text)),
         }
     }
 }
 
 impl<const MAX: usize, const MIN: usize> FromStr for Text<MAX, MIN> {
-    type Err = BadText;
+    type Err = InvalidText;
 
-    fn from_str(text: &str) -> Result<Self, BadText> {
+    fn from_str(text: &str) -> Result<Self, InvalidText> {
         text.to_owned().try_into()
     }
 }
@@ -134,7 +134,7 @@ macro_rules! keys {
                     let told = shortened(text);
                     return Err(format!(concat!($word, " '{}' should match pattern '{}'"), told, $pattern));
                 }
-                text.parse().map(Self).map_err(|error: BadText| error.to_string())
+                text.parse().map(Self).map_err(|error: InvalidText| error.to_string())
             }
         }
 
@@ -402,11 +402,11 @@ impl<'de> Deserialize<'de> for CommitMessage {
 }
 
 impl FromStr for CommitMessage {
-    type Err = BadText;
+    type Err = InvalidText;
 
-    fn from_str(text: &str) -> Result<Self, BadText> {
+    fn from_str(text: &str) -> Result<Self, InvalidText> {
         let most = limits::in_force().commit_message;
-        if text.len() > most { Err(BadText::TooLong(most)) } else { Ok(Self(text.to_owned())) }
+        if text.len() > most { Err(InvalidText::TooLong(most)) } else { Ok(Self(text.to_owned())) }
     }
 }
 

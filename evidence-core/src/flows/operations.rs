@@ -21,7 +21,7 @@ use crate::flows::view::{FlowView, ListedFlow, views};
 use crate::id::Id;
 use crate::json::CheckedJson;
 use crate::ledger::Hash;
-use crate::name::{BadText, FlowName, OrgName};
+use crate::name::{FlowName, InvalidText, OrgName};
 use crate::operation::{Acknowledged, Document, Form, FormParts, Json, JsonList, Method, Operation, Put};
 use crate::page::{Page, PageNumber, PageRequest, Pagination, PerPage};
 use crate::service::{Context, Draft};
@@ -462,7 +462,7 @@ impl Operation for ArchiveFlow {
 
 async fn archive(name: &FlowName, cx: &Context<'_>) -> Result<()> {
     let Current { revision, record } = cx.unarchived(cx.flow(name.as_str()).await?)?;
-    let invalid = |error: BadText| Error::invalid("flow_name", error.to_string());
+    let invalid = |error: InvalidText| Error::invalid("flow_name", error.to_string());
     let mut archived = record.archived(cx.now(), "").map_err(invalid)?;
     if cx.store().flow(cx.org()?, archived.name.as_str()).await?.is_some() {
         // Another flow of the same name was archived in the same second.

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use serde_saphyr::Error;
 use serde_saphyr::budget::BudgetBreach;
 
-use crate::name::BadText;
+use crate::name::InvalidText;
 
 /// Maximum number of nodes of a document. A thousand artifacts with ten attestations each fit.
 const MAX_NODES: usize = 60_000;
@@ -188,7 +188,7 @@ impl Validator {
     }
 
     /// Records an error if the text of a field is not a valid name of this type.
-    pub(super) fn fits<T: FromStr<Err = BadText>>(&mut self, fields: &Fields<'_>, key: &str, text: &str) {
+    pub(super) fn fits<T: FromStr<Err = InvalidText>>(&mut self, fields: &Fields<'_>, key: &str, text: &str) {
         if let Err(misfit) = text.parse::<T>() {
             self.refuse(fields.path(key), &misfit.to_string(), &text.into());
         }

@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use evidence_core::artifacts::{ArtifactInput, ReportArtifact};
 use evidence_core::digest::sha256_hex;
-use evidence_core::name::{BadText, FlowName, TrailName};
+use evidence_core::name::{FlowName, InvalidText, TrailName};
 use evidence_core::operation::Json;
 use evidence_core::{Error, EvidenceService};
 use http::{HeaderMap, StatusCode};
@@ -41,8 +41,8 @@ impl From<Error> for Refused {
     }
 }
 
-impl From<BadText> for Refused {
-    fn from(text: BadText) -> Self {
+impl From<InvalidText> for Refused {
+    fn from(text: InvalidText) -> Self {
         Self(Error::invalid("build", text.to_string()))
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::bounded::{LenientList, LongText, ShortText};
 use crate::environments::record::EnvironmentKind;
 use crate::json::{JsonFields, JsonText};
-use crate::name::{BadText, Fingerprint};
+use crate::name::{Fingerprint, InvalidText};
 use crate::time::{MAX_SECONDS, check_seconds};
 
 /// A kind of environment that gets reports, as the `type` of its reports. The type has only this value.
@@ -127,9 +127,9 @@ impl Digests<DigestOrNone> {
 pub struct DigestOrNone(pub Option<Fingerprint>);
 
 impl TryFrom<Option<String>> for DigestOrNone {
-    type Error = BadText;
+    type Error = InvalidText;
 
-    fn try_from(text: Option<String>) -> Result<Self, BadText> {
+    fn try_from(text: Option<String>) -> Result<Self, InvalidText> {
         text.filter(|text| !text.is_empty()).map(TryInto::try_into).transpose().map(Self)
     }
 }
