@@ -39,7 +39,7 @@ pub struct Limit {
 /// Why a limit cannot be set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BadLimit {
+pub enum InvalidLimit {
     /// The text is not `NAME=SIZE`.
     #[error("'{0}' should be NAME=SIZE, such as file=200MiB")]
     NoAssignment(String),
@@ -227,16 +227,16 @@ impl Limits {
     /// Sets the limit that `NAME=SIZE` names. A size in bytes may end in `KiB`, `MiB` or `GiB`.
     ///
     /// # Errors
-    /// [`BadLimit`] where there is no such limit, or where the size cannot be read.
-    pub fn set(&mut self, assignment: &str) -> Result<(), BadLimit> {
+    /// [`InvalidLimit`] where there is no such limit, or where the size cannot be read.
+    pub fn set(&mut self, assignment: &str) -> Result<(), InvalidLimit> {
         let (name, value) =
-            assignment.split_once('=').ok_or_else(|| BadLimit::NoAssignment(assignment.to_owned()))?;
+            assignment.split_once('=').ok_or_else(|| InvalidLimit::NoAssignment(assignment.to_owned()))?;
         let (name, value) = (name.trim(), value.trim());
         let limit = self.all().into_iter().find(|limit| limit.name == name);
-        let Limit { name, unit, .. } = limit.ok_or_else(|| BadLimit::UnknownName(name.to_owned()))?;
+        let Limit { name, unit, .. } = limit.ok_or_else(|| InvalidLimit::UnknownName(name.to_owned()))?;
         let refused = || match unit {
-            Unit::Bytes => BadLimit::NoSize { name, value: value.to_owned() },
-            Unit::Count => BadLimit::NoCount { name, value: value.to_owned() },
+            Unit::Bytes => InvalidLimit::NoSize { name, value: value.to_owned() },
+            Unit::Count => InvalidLimit::NoCount { name, value: value.to_owned() },
         };
         let amount = match unit {
             Unit::Bytes => size(value),
@@ -248,15 +248,15 @@ impl Limits {
     /// Checks that no limit is smaller than that of a part of what it bounds: the larger one would have no effect.
     ///
     /// # Errors
-    /// [`BadLimit::Contradiction`] with the first two limits that contradict each other.
-    pub fn check(&self) -> Result<(), BadLimit> {
+    /// [`InvalidLimit::Contradiction`] with the first two limits that contradict each other.
+    pub fn check(&self) -> Result<(), InvalidLimit> {
         let all = self.all();
         let value = |name| all.iter().find(|limit| limit.name == name).map_or(0, |limit| limit.value);
         for (outer, inner) in CONTAINED {
             let (outer_value, inner_value) = (value(outer), value(inner));
             if outer_value < inner_value {
                 let [outer_value, inner_value] = [outer_value, inner_value].map(shown_size);
-                return Err(BadLimit::Contradiction { outer, outer_value, inner, inner_value });
+                return Err(InvalidLimit::Contradiction { outer, outer_value, inner, inner_value });
             }
         }
         Ok(())

@@ -429,12 +429,12 @@ pub struct Header {
 /// A header that no answer may carry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no answer may carry the header {name} with this value")]
-pub struct BadHeader {
+pub struct InvalidHeader {
     name: &'static str,
 }
 
-impl From<BadHeader> for Error {
-    fn from(source: BadHeader) -> Self {
+impl From<InvalidHeader> for Error {
+    fn from(source: InvalidHeader) -> Self {
         Self::Internal { what: "an answer has a header that cannot be sent", source: source.into() }
     }
 }
@@ -455,16 +455,16 @@ impl Header {
     /// The header of this name and value.
     ///
     /// # Errors
-    /// [`BadHeader`] when the name is no token (RFC 9110, 5.6.2) or one that transports set themselves (`Content-Length`,
+    /// [`InvalidHeader`] when the name is no token (RFC 9110, 5.6.2) or one that transports set themselves (`Content-Length`,
     /// `Content-Type`, …), and when the value holds anything but visible ASCII, spaces and tabs: encode what comes from
     /// outside.
-    pub fn new(name: &'static str, value: impl Into<String>) -> std::result::Result<Self, BadHeader> {
+    pub fn new(name: &'static str, value: impl Into<String>) -> std::result::Result<Self, InvalidHeader> {
         let value = value.into();
         let of_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         let of_value = |byte: u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\t');
         let transports = Self::TRANSPORTS.iter().any(|reserved| name.eq_ignore_ascii_case(reserved));
         let good = !name.is_empty() && name.bytes().all(of_token) && value.bytes().all(of_value);
-        if good && !transports { Ok(Self { name, value }) } else { Err(BadHeader { name }) }
+        if good && !transports { Ok(Self { name, value }) } else { Err(InvalidHeader { name }) }
     }
 
     /// Its name.

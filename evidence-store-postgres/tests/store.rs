@@ -284,7 +284,7 @@ async fn a_write_that_fails_half_way_leaves_the_store_as_it_was() {
 #[tokio::test]
 async fn addresses_and_schemas_that_cannot_be_used_are_refused_with_one_sentence() {
     let refused = async |url: &str| PostgresStore::connect(url).await.unwrap_err();
-    assert!(matches!(refused("postgres://localhost:port/db").await, ConnectError::BadUrl { .. }));
+    assert!(matches!(refused("postgres://localhost:port/db").await, ConnectError::InvalidUrl { .. }));
     // An unknown parameter may be a password.
     for (query, named) in [
         ("user=u&pasword=hunter2", "the unknown parameter 'pasword' "),
@@ -303,7 +303,7 @@ async fn addresses_and_schemas_that_cannot_be_used_are_refused_with_one_sentence
     assert!(!format!("{secret} {secret:?}").contains("secret"), "{secret}");
     let options = Options { schema: "two words".to_owned(), ..Options::default() };
     let named = PostgresStore::connect_with("postgres://127.0.0.1:1/db", &options).await.unwrap_err();
-    assert!(matches!(named, ConnectError::BadSchema(_)), "{named}");
+    assert!(matches!(named, ConnectError::InvalidSchema(_)), "{named}");
 }
 
 #[tokio::test]

@@ -503,7 +503,7 @@ async fn addresses_and_files_that_cannot_be_used_are_refused_with_one_sentence()
     let refused = async |url: &str| SqliteStore::connect(url).await.unwrap_err();
     assert!(matches!(refused("sqlite::memory:").await, ConnectError::InMemory));
     for url in ["sqlite://a?mode=nonsense", "postgres://localhost/evidence", "evidence.db"] {
-        assert!(matches!(refused(url).await, ConnectError::BadUrl), "{url}");
+        assert!(matches!(refused(url).await, ConnectError::InvalidUrl), "{url}");
     }
     // This file system layer has no shared memory for a log, so SQLite keeps another journal mode.
     let unsafely = format!("sqlite://{}/dotfile.db?vfs=unix-dotfile", directory.path().display());

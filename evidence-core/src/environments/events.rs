@@ -18,7 +18,7 @@ use crate::page::{Page, PageNumber, PerPage, SortDirection};
 use crate::repos::operations::MAX_CHOSEN;
 use crate::service::Context;
 use crate::snapshots::bound::Bound;
-use crate::snapshots::expression::{BadInterval, Expression, Interval};
+use crate::snapshots::expression::{Expression, Interval, InvalidInterval};
 use crate::snapshots::operations as snapshots;
 use crate::snapshots::record::Annotation;
 use crate::snapshots::sources::{Sources, Traced, traced_in_parts};
@@ -143,7 +143,7 @@ impl Operation for ListEnvironmentEvents {
 
 impl ListEnvironmentEvents {
     fn window(&self) -> Result<Window> {
-        let bad = |field: &str, bad: BadInterval| Error::invalid(field, bad.to_string());
+        let bad = |field: &str, bad: InvalidInterval| Error::invalid(field, bad.to_string());
         let bound = |field, text: &Option<ShortText>, otherwise| match text {
             Some(text) => Bound::parse(text).map_err(|error| bad(field, error)),
             None => Ok(Bound::Snapshot(otherwise)),

@@ -1,6 +1,6 @@
 //! Pages of lists that stand alone: where they lie is told by headers.
 
-use super::{BadHeader, Header};
+use super::{Header, InvalidHeader};
 use crate::page::{PageNumber, percent_encoded};
 
 /// What a page is of.
@@ -23,7 +23,7 @@ impl PageHeaders<'_> {
         &["X-Total-Count", "X-Per-Page", "X-Current-Page", "X-Total-Pages", "Link"];
 
     /// The headers; `Link` (RFC 8288) only where there is more than one page.
-    pub(crate) fn headers(&self) -> Result<Vec<Header>, BadHeader> {
+    pub(crate) fn headers(&self) -> Result<Vec<Header>, InvalidHeader> {
         let (page, per_page, pages) =
             (self.page.get(), self.per_page, self.total.div_ceil(self.per_page.max(1)));
         let mut headers = vec![

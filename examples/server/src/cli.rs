@@ -11,7 +11,7 @@ use evidence_core::api_keys::KeyDescription;
 use evidence_core::auth::Role;
 use evidence_core::background::LEASE;
 use evidence_core::id::Id;
-use evidence_core::limits::BadLimit;
+use evidence_core::limits::InvalidLimit;
 use evidence_core::name::OrgName;
 use evidence_core::rules::egress::IpRange;
 use evidence_core::sweep::Sweep;
@@ -269,7 +269,7 @@ pub(crate) struct ApiOptions {
 
 impl ApiOptions {
     /// The limits of requests.
-    pub(crate) fn limits(&self) -> Result<Limits, BadLimit> {
+    pub(crate) fn limits(&self) -> Result<Limits, InvalidLimit> {
         let mut limits = Limits::default();
         self.limits.iter().try_for_each(|assignment| limits.set(assignment))?;
         limits.check()?;
@@ -536,7 +536,7 @@ fn sweep(hours: &str) -> Result<Sweep, String> {
 }
 
 /// A limit that can be set as this says.
-fn limit(assignment: &str) -> Result<String, BadLimit> {
+fn limit(assignment: &str) -> Result<String, InvalidLimit> {
     Limits::default().set(assignment).map(|()| assignment.to_owned())
 }
 

@@ -38,7 +38,7 @@ pub(crate) enum Failure {
     #[error("cannot wait for signals: {0}")]
     Signals(std::io::Error),
     #[error("{0}")]
-    Limits(#[from] evidence_core::limits::BadLimit),
+    Limits(#[from] evidence_core::limits::InvalidLimit),
     #[error("the log filter is not understood: {0}")]
     LogFilter(#[from] tracing_subscriber::filter::ParseError),
     #[error("{}", with_fields(.0))]
