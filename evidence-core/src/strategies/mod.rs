@@ -32,7 +32,7 @@ pub mod shared;
 pub mod texts;
 
 pub use request::{Refused, Requests, Sent};
-pub use shape::{Broken, Object, Shape};
+pub use shape::{Invalid, Object, Shape};
 
 /// Existing records that bodies may refer to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
