@@ -83,7 +83,7 @@ async fn fill(server: &Server, size: usize) -> Result {
             facts.extend(another(&trail, artifact, *number)?);
         }
         let (by, at) = (by.clone(), trail.created_at);
-        store.record(Write { org, by, at, facts, guards: vec![], secrets: vec![] }).await?;
+        store.record(Write { org, by, at, facts, preconditions: vec![], secrets: vec![] }).await?;
     }
     // A new connection: the server closes those that were idle for long.
     let mut client = server.client().await?;

@@ -122,7 +122,9 @@ async fn fill(server: &Arc<Server>, trails: usize) -> Result<i64> {
                     facts.push(renumbered(fact.clone(), trail, number, at)?);
                 }
             }
-            store.record(Write { org, by: by.clone(), at, facts, guards: vec![], secrets: vec![] }).await?;
+            store
+                .record(Write { org, by: by.clone(), at, facts, preconditions: vec![], secrets: vec![] })
+                .await?;
         }
         if (first..first + PER_REPO).contains(&(trails / 2)) {
             middle = seconds();

@@ -138,8 +138,14 @@ async fn fill(stores: &Stores, engine: Engine, count: usize) -> Result {
             }
             facts.push(Fact::AttestationAdded { record: record.clone() });
         }
-        let write =
-            Write { org, by: by.clone(), at: record.created_at, facts, guards: vec![], secrets: vec![] };
+        let write = Write {
+            org,
+            by: by.clone(),
+            at: record.created_at,
+            facts,
+            preconditions: vec![],
+            secrets: vec![],
+        };
         store.record(write).await?;
     }
     opened.close().await;

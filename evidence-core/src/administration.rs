@@ -6,7 +6,7 @@ use crate::api_keys::view::{ApiKeyView, NewApiKey};
 use crate::auth::actor::{Actor, Role};
 use crate::auth::credentials::ApiKey;
 use crate::error::{Error, Missing, Resource, Result};
-use crate::fact::names::{Guard, Key, RecordKind};
+use crate::fact::names::{Key, Precondition, RecordKind};
 use crate::fact::{Fact, Write};
 use crate::id::Id;
 use crate::name::OrgName;
@@ -93,11 +93,11 @@ async fn by_name<T>(
 
 /// Every organization keeps somebody who administers it: what takes the role from this user, or gives them a lesser one,
 /// rests on another who still has it.
-fn another_admin(members: &[Current<Member>], user: &User) -> Result<Guard> {
+fn another_admin(members: &[Current<Member>], user: &User) -> Result<Precondition> {
     let is_other = |member: &Member| member.role == Role::Admin && member.user.id != user.id;
     match members.iter().find(|member| is_other(&member.record)) {
         Some(Current { revision, record }) => {
-            Ok(Guard::Revision(RecordKind::Member, record.user.id, *revision))
+            Ok(Precondition::Revision(RecordKind::Member, record.user.id, *revision))
         }
         None => {
             Err(Error::invalid("user", format!("nobody but '{}' administers the organization", user.name)))
@@ -186,16 +186,16 @@ impl Administration<'_> {
         let mut draft = Draft::default();
         draft.fact(Fact::MemberAdded { record: Membership { user: user.id, role }, was });
         // What is told of the role before rests on it.
-        draft.guards.push(match known {
-            Some(known) => Guard::Revision(RecordKind::Member, user.id, known.revision),
+        draft.preconditions.push(match known {
+            Some(known) => Precondition::Revision(RecordKind::Member, user.id, known.revision),
             None => {
                 // The list leaves out what cannot be read.
                 self.store().org_role(org.name.as_str(), user.id).await?;
-                Guard::Vacant(Key::Member(user.id))
+                Precondition::Vacant(Key::Member(user.id))
             }
         });
         if role != Role::Admin {
-            draft.guards.push(another_admin(&members, &user)?);
+            draft.preconditions.push(another_admin(&members, &user)?);
         }
         self.record(org.id, draft).await
     }
@@ -216,10 +216,11 @@ impl Administration<'_> {
         let member = members.iter().find(|member| member.record.user.id == user.id);
         let member =
             member.ok_or_else(|| Missing::new(Resource::Member, user.name.as_str(), org.name.as_str()))?;
-        let guard = Guard::Revision(RecordKind::Member, user.id, member.revision);
-        let mut draft = Draft::of(Fact::MemberRemoved { user: user.id, was: member.record.role }, guard);
+        let precondition = Precondition::Revision(RecordKind::Member, user.id, member.revision);
+        let mut draft =
+            Draft::of(Fact::MemberRemoved { user: user.id, was: member.record.role }, precondition);
         if member.record.role == Role::Admin {
-            draft.guards.push(another_admin(&members, &user)?);
+            draft.preconditions.push(another_admin(&members, &user)?);
         }
         self.record(org.id, draft).await
     }
@@ -274,9 +275,9 @@ impl Administration<'_> {
         let Current { revision, record } = found
             .filter(|found| found.record.owner.id == user.id && found.record.revoked_at.is_none())
             .ok_or_else(|| Missing::new(Resource::ApiKey, key.to_string(), user.name.as_str()))?;
-        let guard = Guard::Revision(RecordKind::ApiKey, record.id, revision);
+        let precondition = Precondition::Revision(RecordKind::ApiKey, record.id, revision);
         let record = record.revoked(now);
-        self.record(personal_org, Draft::of(Fact::ApiKeyRevoked { record }, guard)).await
+        self.record(personal_org, Draft::of(Fact::ApiKeyRevoked { record }, precondition)).await
     }
 
     /// Ends the time in which a ledger was dated by a clock that was ahead: records that the clock was corrected, now. The
@@ -307,7 +308,7 @@ impl Administration<'_> {
             by: self.by.clone(),
             at: now,
             facts: vec![fact],
-            guards: vec![],
+            preconditions: vec![],
             secrets: vec![],
         };
         store.record(write).await?;
@@ -333,7 +334,7 @@ impl Administration<'_> {
     ) -> Result<Organization> {
         let (id, created_at) = (self.service.new_id(), self.service.now());
         let record = Organization { id, name: name.clone(), kind, created_at };
-        let vacant = Guard::Vacant(Key::Organization(name.clone()));
+        let vacant = Precondition::Vacant(Key::Organization(name.clone()));
         let mut draft = Draft::of(Fact::OrganizationCreated { record: record.clone() }, vacant);
         draft.facts.extend(more);
         let owner = Membership { user: owner.id, role: Role::Admin };
@@ -364,8 +365,8 @@ impl Administration<'_> {
     }
 
     async fn record(&self, org: Id, draft: Draft) -> Result<()> {
-        let Draft { facts, guards, secrets, .. } = draft;
-        let write = Write { org, by: self.by.clone(), at: self.service.now(), facts, guards, secrets };
+        let Draft { facts, preconditions, secrets, .. } = draft;
+        let write = Write { org, by: self.by.clone(), at: self.service.now(), facts, preconditions, secrets };
         let recorded = self.store().record(write).await;
         // All that is recorded here changes who may do what.
         self.service.forget_callers();

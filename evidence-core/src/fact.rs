@@ -32,7 +32,7 @@ use crate::store::error::{StoreError, StoreResult};
 use crate::time::Timestamp;
 use crate::trails::record::Trail;
 
-pub use names::{Denoted, Guard, Key, NameEffect, RecordKind};
+pub use names::{Denoted, Key, NameEffect, Precondition, RecordKind};
 pub use payload::{Recorded, UnknownFields, decode_payload};
 
 /// An event in an organization, and the payload of a ledger entry.
@@ -321,7 +321,7 @@ impl Fact {
     }
 
     /// Returns the record that the fact creates or changes. The ledger index of the fact becomes the record's
-    /// revision, with which guards are compared.
+    /// revision, with which preconditions are compared.
     ///
     /// Returns `None` for facts about immutable records, and for organizations and users, which are named in
     /// the whole store.
@@ -481,7 +481,7 @@ pub struct Write {
     /// The facts, in order.
     pub facts: Vec<Fact>,
     /// The preconditions of the write.
-    pub guards: Vec<Guard>,
+    pub preconditions: Vec<Precondition>,
     /// The hashes of API keys that the facts create, by key id. They are stored beside the ledger, never in
     /// it.
     pub secrets: Vec<(Id, KeyHash)>,

@@ -96,7 +96,7 @@ pub mod strategies;
 pub mod transfer;
 
 pub use error::{Error, ErrorKind, Result, Wording};
-pub use fact::{Fact, Guard, Key, RecordKind, Write};
+pub use fact::{Fact, Key, Precondition, RecordKind, Write};
 pub use limits::Limits;
 pub use operation::{Operation, Visitor};
 pub use service::{Evidence, EvidenceService, Settings};

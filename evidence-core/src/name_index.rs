@@ -1,10 +1,11 @@
-//! Names and revisions: what guards are compared with, and what becomes of names as facts are recorded. Every store
-//! decides by this; the SQL stores fill it with what a group of writes asks about, the memory store keeps all of it.
+//! Names and revisions: what preconditions are compared with, and what becomes of names as facts are
+//! recorded. Every store decides by this; the SQL stores fill it with what a group of writes asks about, the
+//! memory store keeps all of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::fact::Fact;
-use crate::fact::names::{Denoted, Guard, Key, NameEffect, RecordKind};
+use crate::fact::names::{Denoted, Key, NameEffect, Precondition, RecordKind};
 use crate::id::Id;
 
 /// A name where it is unique: in an organization, or in the whole store.
@@ -29,21 +30,26 @@ pub type RecordRef = (Id, RecordKind, Id);
 /// What has to be looked up before writes can be decided.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needed {
-    /// Names that guards or claims are about.
+    /// Names that preconditions or claims are about.
     pub names: BTreeSet<Name>,
-    /// Records whose revision guards are about.
+    /// Records whose revision preconditions are about.
     pub revisions: BTreeSet<RecordRef>,
 }
 
 impl Needed {
     /// Adds what a write to `org` depends on.
-    pub fn add<'a>(&mut self, org: Id, guards: &[Guard], facts: impl IntoIterator<Item = &'a Fact>) {
-        for guard in guards {
-            match guard {
-                Guard::Vacant(key) | Guard::Denotes(key, _) => {
+    pub fn add<'a>(
+        &mut self,
+        org: Id,
+        preconditions: &[Precondition],
+        facts: impl IntoIterator<Item = &'a Fact>,
+    ) {
+        for precondition in preconditions {
+            match precondition {
+                Precondition::Vacant(key) | Precondition::Denotes(key, _) => {
                     self.names.insert(Name::new(org, key.clone()));
                 }
-                Guard::Revision(kind, id, _) => {
+                Precondition::Revision(kind, id, _) => {
                     self.revisions.insert((org, *kind, *id));
                 }
             }
@@ -79,19 +85,26 @@ impl NameIndex {
         self.names.get(name).copied()
     }
 
-    /// Whether a write to `org` may be recorded: its guards hold, and no name that its facts claim is claimed by
-    /// another record.
-    pub fn admits<'a>(&self, org: Id, guards: &[Guard], facts: impl IntoIterator<Item = &'a Fact>) -> bool {
-        let holds = |guard: &Guard| match guard {
-            Guard::Vacant(key) => {
+    /// Whether a write to `org` may be recorded: its preconditions hold, and no name that its facts claim is
+    /// claimed by another record.
+    pub fn admits<'a>(
+        &self,
+        org: Id,
+        preconditions: &[Precondition],
+        facts: impl IntoIterator<Item = &'a Fact>,
+    ) -> bool {
+        let holds = |precondition: &Precondition| match precondition {
+            Precondition::Vacant(key) => {
                 self.denoted(&Name::new(org, key.clone())).is_none_or(|denoted| denoted.alias)
             }
-            Guard::Denotes(key, id) => {
+            Precondition::Denotes(key, id) => {
                 self.denoted(&Name::new(org, key.clone())).is_some_and(|denoted| denoted.id == *id)
             }
-            Guard::Revision(kind, id, revision) => self.revisions.get(&(org, *kind, *id)) == Some(revision),
+            Precondition::Revision(kind, id, revision) => {
+                self.revisions.get(&(org, *kind, *id)) == Some(revision)
+            }
         };
-        guards.iter().all(holds) && self.claims_are_free(org, facts)
+        preconditions.iter().all(holds) && self.claims_are_free(org, facts)
     }
 
     fn claims_are_free<'a>(&self, org: Id, facts: impl IntoIterator<Item = &'a Fact>) -> bool {

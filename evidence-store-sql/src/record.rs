@@ -14,7 +14,7 @@ use evidence_core::queue::{Outcome, Reply};
 use evidence_core::store::{Entry, Recorder, ReferenceClock, StoreResult};
 use evidence_core::time::Timestamp;
 use evidence_core::transfer::{Import, older_entries};
-use evidence_core::{Fact, Guard, Key, StoreError, Write};
+use evidence_core::{Fact, Key, Precondition, StoreError, Write};
 
 use crate::driver::Driver;
 use crate::ledger::frontier;
@@ -42,7 +42,7 @@ pub struct Submission {
     /// The required index of the first fact. Only imports set it.
     first: Option<u64>,
     facts: Vec<EncodedFact>,
-    guards: Vec<Guard>,
+    preconditions: Vec<Precondition>,
     secrets: Vec<(Id, KeyHash)>,
     /// The flows in which the write begins trails or reports artifacts or attestations. Each flow numbers
     /// these.
@@ -57,17 +57,27 @@ pub struct Submission {
 impl Submission {
     async fn new(write: Write, reply: Reply<Vec<Entry>>) -> StoreResult<Self> {
         let begins = write.begins_ledger();
-        let Write { org, by, at, facts, guards, secrets } = write;
+        let Write { org, by, at, facts, preconditions, secrets } = write;
         let facts = EncodedFact::all(facts, at, by.to_string()).await?;
         let (flows, series) = (numbered_flows(&facts), numbered_series(&facts));
-        Ok(Self { org, begins, first: None, facts, guards, secrets, flows, series, reply })
+        Ok(Self { org, begins, first: None, facts, preconditions, secrets, flows, series, reply })
     }
 
     pub(crate) fn of_import(import: Import, reply: Reply<Vec<Entry>>) -> Self {
         let begins = import.begins_ledger();
         let Import { org, first, facts, secrets, .. } = import;
         let (flows, series) = (numbered_flows(&facts), numbered_series(&facts));
-        Self { org, begins, first: Some(first), facts, guards: Vec::new(), secrets, flows, series, reply }
+        Self {
+            org,
+            begins,
+            first: Some(first),
+            facts,
+            preconditions: Vec::new(),
+            secrets,
+            flows,
+            series,
+            reply,
+        }
     }
 
     /// Returns the size of the payloads in bytes.
@@ -203,7 +213,7 @@ impl Prefetch {
     pub fn of(group: &[Submission]) -> Self {
         let mut needed = Needed::default();
         for write in group {
-            needed.add(write.org, &write.guards, write.facts());
+            needed.add(write.org, &write.preconditions, write.facts());
         }
         let Needed { names, revisions } = needed;
         let orgs = group.iter().map(|write| write.org).collect();
@@ -425,7 +435,7 @@ impl Plan {
         let ledger = self.ledgers.get(&write.org);
         let size = ledger.map_or(0, |ledger| ledger.frontier.size());
         let in_place = write.first.is_none_or(|first| first == size);
-        if !in_place || !self.name_index.admits(write.org, &write.guards, write.facts()) {
+        if !in_place || !self.name_index.admits(write.org, &write.preconditions, write.facts()) {
             return Err(StoreError::Conflict);
         }
         let last = ledger.map(|ledger| ledger.at);

@@ -15,7 +15,7 @@ use crate::environments::record::Environment;
 use crate::environments::reevaluation::reevaluate;
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::Fact;
-use crate::fact::names::{Guard, Key};
+use crate::fact::names::{Key, Precondition};
 use crate::name::{EnvironmentName, Fingerprint, OrgName};
 use crate::operation::{Acknowledged, Created, Json, JsonList, Method, Operation};
 use crate::page::Listed;
@@ -243,7 +243,7 @@ async fn allow(environment: &EnvironmentName, input: AllowlistInput, cx: &Contex
         expires_at,
         withdrawn: None,
     };
-    let leads_there = Guard::Denotes(Key::Environment(environment.clone()), known.record.id);
+    let leads_there = Precondition::Denotes(Key::Environment(environment.clone()), known.record.id);
     cx.record(Draft::of(Fact::ArtifactAllowed { record }, leads_there)).await.map(drop)
 }
 
@@ -294,7 +294,7 @@ impl WithdrawAllowance {
         let entry = allowed.first().ok_or_else(missing)?.entry;
         let entry = store.allowances(org, &[entry]).await?.pop().ok_or_else(missing)?;
         let record = AllowlistEntry { withdrawn: Some(Withdrawal { at: cx.now(), by: cx.actor() }), ..entry };
-        let leads_there = Guard::Denotes(Key::Environment(self.env_name.clone()), known.record.id);
+        let leads_there = Precondition::Denotes(Key::Environment(self.env_name.clone()), known.record.id);
         cx.record(Draft::of(Fact::AllowanceWithdrawn { record }, leads_there)).await?;
         Ok(known.record.name)
     }

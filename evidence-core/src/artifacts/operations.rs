@@ -16,7 +16,7 @@ use crate::auth::actor::Scope;
 use crate::bounded::{Address, Description, FreeForm, ShortText, Text, UserData};
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
-use crate::fact::names::{Guard, RecordKind};
+use crate::fact::names::{Precondition, RecordKind};
 use crate::flows::record::Flow;
 use crate::git::{Commits, GitCommit};
 use crate::id::Id;
@@ -169,13 +169,13 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
             let known = cx.known_trail(flow.id, name).await?;
             if let Some(Current { revision, record: trail }) = known.as_deref() {
                 check_room(trail, name, Reported::Artifacts, cx).await?;
-                draft.guards.push(Guard::Revision(RecordKind::Trail, trail.id, *revision));
+                draft.preconditions.push(Precondition::Revision(RecordKind::Trail, trail.id, *revision));
                 template = trail.template;
             }
             Some(draft.trail_unless(known.as_deref(), &flow, name, cx))
         }
         None => {
-            draft.guards.extend(draft.flow.take());
+            draft.preconditions.extend(draft.flow.take());
             None
         }
     };

@@ -12,7 +12,7 @@ use crate::attestations::{Attestation, Binding, Details};
 use crate::auth::{Actor, ActorKind};
 use crate::bounded::{Dictionary, FreeForm, List};
 use crate::environments::{Environment, EnvironmentKind};
-use crate::fact::{Fact, Guard, UnknownFields, Write};
+use crate::fact::{Fact, Precondition, UnknownFields, Write};
 use crate::flows::{Flow, Visibility};
 use crate::git::GitCommit;
 use crate::id::Id;
@@ -59,12 +59,16 @@ impl Org {
         Ok(self.store.record(write).await.map(drop)?)
     }
 
-    pub(crate) async fn attempt(&self, facts: Vec<Fact>, guards: Vec<Guard>) -> StoreResult<Vec<Entry>> {
-        self.store.record(self.write(facts, guards)).await
+    pub(crate) async fn attempt(
+        &self,
+        facts: Vec<Fact>,
+        preconditions: Vec<Precondition>,
+    ) -> StoreResult<Vec<Entry>> {
+        self.store.record(self.write(facts, preconditions)).await
     }
 
-    pub(crate) fn write(&self, facts: Vec<Fact>, guards: Vec<Guard>) -> Write {
-        Write { org: self.id, by: jane(), at: at(7), facts, guards, secrets: Vec::new() }
+    pub(crate) fn write(&self, facts: Vec<Fact>, preconditions: Vec<Precondition>) -> Write {
+        Write { org: self.id, by: jane(), at: at(7), facts, preconditions, secrets: Vec::new() }
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::artifacts::Artifact;
 use crate::digest::sha256_hex;
-use crate::fact::{Fact, Guard, Key};
+use crate::fact::{Fact, Key, Precondition};
 use crate::id::Id;
 use crate::json::{JsonFields, JsonText};
 use crate::ledger::Hash;
@@ -171,10 +171,10 @@ async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
 async fn a_number_is_taken_once(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     org.record(vec![Fact::EnvironmentCreated { record: environment(100, "prod") }]).await?;
-    let vacant = |index| vec![Guard::Vacant(Key::Snapshot { environment: id(100), index })];
+    let vacant = |index| vec![Precondition::Vacant(Key::Snapshot { environment: id(100), index })];
     org.attempt(vec![snapshot_taken(snapshot(100, 1, &["aa"], &[]))], vacant(1)).await?;
     let again = || vec![snapshot_taken(snapshot(100, 1, &["bb"], &[]))];
-    conflict("the guard", org.attempt(again(), vacant(1)).await)?;
+    conflict("the precondition", org.attempt(again(), vacant(1)).await)?;
     conflict("the number", org.attempt(again(), Vec::new()).await)?;
     let both = vec![snapshot_taken(snapshot(100, 2, &[], &[])), snapshot_taken(snapshot(100, 2, &[], &[]))];
     conflict("twice in a write", org.attempt(both, vacant(2)).await)

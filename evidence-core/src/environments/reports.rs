@@ -161,7 +161,7 @@ impl Report {
         let taken = !draft.facts.is_empty();
         if !taken && known.status.reported_at.is_none_or(|last| cx.is_heartbeat_due(last)) {
             draft.fact(Fact::EnvironmentReported { environment: known.record.id });
-            draft.guards.extend(known.unreported());
+            draft.preconditions.extend(known.unreported());
         }
         cx.record(draft).await?;
         Ok(taken)

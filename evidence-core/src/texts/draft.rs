@@ -6,8 +6,9 @@ use crate::service::{Context, Draft};
 use crate::texts::record::TextRef;
 
 impl Draft {
-    /// Keeps a text, which the facts after this one refer to, where the organization does not have it or it cannot be read
-    /// any more. Texts never go, so that this needs no guard; two writes that race may both keep one.
+    /// Keeps a text, which the facts after this one refer to, where the organization does not have it or it
+    /// cannot be read any more. Texts never go, so that this needs no precondition; two writes that race may
+    /// both keep one.
     pub(crate) async fn keep_text(
         &mut self,
         text: impl AsRef<str> + Into<String>,

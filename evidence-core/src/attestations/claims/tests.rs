@@ -347,9 +347,10 @@ impl Claim for Reviewed {
             draft.fact(version);
             cx.record(draft).await?;
         }
-        let guards = vec![Guard::Revision(RecordKind::AttestationType, known.record.id, known.revision)];
+        let preconditions =
+            vec![Precondition::Revision(RecordKind::AttestationType, known.record.id, known.revision)];
         let details = Details::Other(JsonText::of(&json!({"type_version": known.record.version})).unwrap());
-        Ok(Verdict { guards, ..Verdict::of(format!("custom:{}", self.type_name), true, details) })
+        Ok(Verdict { preconditions, ..Verdict::of(format!("custom:{}", self.type_name), true, details) })
     }
 }
 
