@@ -1,6 +1,6 @@
-//! Tells a target one event after the other. What the target is, is looked at before each attempt, so that one that was
-//! changed or taken away is told nothing more; what became of an attempt is noted where the delivery is still the one that the
-//! attempt began with.
+//! Delivers events to one target, in order. Reads the target again before each attempt, so that a changed or
+//! deleted target receives nothing more. Records the outcome of an attempt only if the delivery is still the
+//! one that the attempt began with.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -25,39 +25,40 @@ use crate::store::entry::{Current, StoredEntry};
 use crate::store::error::StoreError;
 use crate::time::Timestamp;
 
-/// Entries that are read at a time for a target: fewer than are planned at a time, for many targets have theirs.
+/// The entries of a target that are read at a time. Fewer than for planning, because many targets read at the
+/// same time.
 const PAGE: u64 = 16;
 
-/// Events that a target is told, and time that is taken for it, in one go, before others have their turn.
+/// The limits of one round of a target: events, and time. Other targets follow.
 const IN_A_ROW: usize = 256;
 const ROUND: Duration = Duration::from_secs(10);
 
-/// How long is waited after the first failed attempt. After each further one it is twice as long, up to an hour.
+/// The pause after the first failed attempt. It doubles with each further one, up to an hour.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 
-/// After so many failed attempts, some two and a half days, an event is given up, and the next one has its turn.
+/// After this many failed attempts, about two and a half days, an event is skipped.
 const MOST_ATTEMPTS: u32 = 72;
 
-/// How long is waited after so many failed attempts at an event.
+/// Returns the pause after this many failed attempts at an event.
 fn pause(attempts: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(attempts.saturating_sub(1));
     FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE)
 }
 
-/// What became of telling a target of an entry.
+/// The outcome of delivering the events of one entry.
 enum EntryOutcome {
-    /// It knows all of it.
+    /// All events were delivered.
     Complete,
-    /// It was told enough for now, or an attempt failed: that is noted.
+    /// The round ends, because its limits are reached or an attempt failed. That is recorded.
     Stopped,
 }
 
-/// How far a delivery was when something failed.
+/// The progress of a delivery when an error occurred.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reached {
     at: Position,
-    /// The revision of its row, as far as who failed knows.
+    /// The revision of the delivery's row, as last read or written.
     revision: u64,
 }
 
@@ -67,23 +68,23 @@ impl Reached {
     }
 }
 
-/// What is told whom in one go.
+/// The state of one round of deliveries to a target.
 struct Round<'p> {
-    /// The action, as it was when the go began.
+    /// The action at the start of the round.
     action: Current<Action>,
     target: Target,
-    /// What the action watches.
+    /// The places that the action watches.
     places: BTreeSet<Place>,
     org: &'p Known,
     delivery: Delivery,
-    /// How many more events.
+    /// The number of events that may still be delivered in this round.
     events_left: usize,
-    /// Until when.
+    /// The end of the round.
     ends_at: Timestamp,
 }
 
 impl Round<'_> {
-    /// The events of a fact that the target is still to be told of.
+    /// Returns the events of a fact that the target has not received yet.
     fn concerned<'f>(&self, entry: u64, fact: &'f Fact) -> Vec<Event<'f>> {
         let next = self.delivery.state.next;
         let is_new = |event: &Event<'_>| Position { entry, event: event.place } >= next;
@@ -94,8 +95,8 @@ impl Round<'_> {
 }
 
 impl Post {
-    /// Tells a target one event after the other, until none is left, an attempt fails, or it is others' turn. With an error
-    /// comes where it arose.
+    /// Delivers events to a target in order. Stops after the last one, after a failed attempt, or at the end
+    /// of the round. An error comes with the progress at which it occurred.
     pub(super) async fn deliver(
         &self,
         delivery: Delivery,
@@ -108,7 +109,7 @@ impl Post {
         delivered.map_err(|error| (Reached::of(&round.delivery), error))
     }
 
-    /// What there is to be told; nothing where the target is gone.
+    /// Starts a round. Returns `None` if the target was deleted.
     async fn begin_round<'p>(&self, delivery: Delivery, org: &'p Known) -> Result<Option<Round<'p>>> {
         let Some((action, target)) = self.action_and_target(&delivery).await? else {
             self.evidence.store().forget_delivery(delivery.org, delivery.target).await?;
@@ -150,7 +151,7 @@ impl Post {
         }
     }
 
-    /// The target of a delivery, and its action; nothing where the action has it no more.
+    /// Returns the target of a delivery with its action, or `None` if the action no longer has the target.
     async fn action_and_target(&self, delivery: &Delivery) -> Result<Option<(Current<Action>, Target)>> {
         let (store, org, id) = (self.evidence.store(), delivery.org, delivery.state.action);
         let Some(action) = store.actions_by_id(org, &[id]).await?.pop() else {
@@ -164,9 +165,10 @@ impl Post {
         Ok(target.map(|target| (action, target)))
     }
 
-    /// Counts an attempt that could not be made at an event, as of an entry that cannot be read, so that it is made again
-    /// later and given up in the end. Where not even that can be written, the next round of the job finds it due. A delivery
-    /// that was put meanwhile stays as it is: it may have been moved back, or be further on.
+    /// Counts an attempt that could not be made, for example because an entry cannot be read. It is retried
+    /// later, and the entry is skipped in the end. If this cannot be written either, the next round of the
+    /// job finds the delivery due. Does nothing if the delivery changed meanwhile, by a replay or by further
+    /// progress.
     pub(super) async fn put_off(&self, (org, target): (Id, Id), reached: Reached) {
         let put_off = async {
             let known = self.evidence.store().deliveries(org, &[target]).await?.pop();
@@ -179,19 +181,19 @@ impl Post {
             state.attempts += 1;
             delivery.due_at = Some(after(now, pause(state.attempts)));
             if state.attempts >= MOST_ATTEMPTS {
-                tracing::warn!(%org, %target, entry = state.next.entry, "an entry is not told any further");
+                tracing::warn!(%org, %target, entry = state.next.entry, "an entry is skipped");
                 state.go_on_from(Position { entry: state.next.entry + 1, event: 0 });
             }
             self.put(&mut delivery).await
         };
         if let Err(error) = put_off.await {
-            tracing::warn!(%org, %target, %error, "an attempt cannot be put off");
+            tracing::warn!(%org, %target, %error, "an attempt cannot be postponed");
             sleep(REST).await;
         }
     }
 
-    /// Notes that nothing is left, unless more was planned meanwhile: by this process, which waits for it, or by another one,
-    /// which has the lease then.
+    /// Records that nothing is left to deliver, and returns whether it did. Does nothing if more was planned
+    /// meanwhile. The lock excludes planning in this process; the lease excludes another process.
     async fn rest(&self, round: &mut Round<'_>) -> Result<bool> {
         let _planning = round.org.planning.lock().await;
         if self.evidence.store().cursor(NAME, round.delivery.org).await? > round.delivery.state.next.entry {
@@ -213,7 +215,7 @@ impl Post {
         Ok(())
     }
 
-    /// Whether the action is still what it was when the go began.
+    /// Returns whether the action is unchanged since the start of the round.
     async fn is_unchanged(&self, round: &Round<'_>) -> Result<bool> {
         let known = self
             .evidence
@@ -224,7 +226,7 @@ impl Post {
         Ok(known.is_some_and(|known| known.revision == round.action.revision))
     }
 
-    /// Tells a target what an entry tells of, from where the delivery is.
+    /// Delivers the events of an entry, from the position of the delivery on.
     async fn deliver_entry(&self, entry: StoredEntry, round: &mut Round<'_>) -> Result<EntryOutcome> {
         let (index, at, leaf) = (entry.index, entry.effective_at, entry.leaf_hash);
         let since = round.action.record.tells_since(&round.target, self.evidence.now());
@@ -245,7 +247,7 @@ impl Post {
         for event in &events {
             let Some(payload) = payload(event, at, &names) else { continue };
             if !self.is_unchanged(round).await? {
-                // It is due, and looked at again as it is now.
+                // The delivery is due, and the next round reads the action again.
                 return Ok(EntryOutcome::Stopped);
             }
             let at = Position { entry: index, event: event.place };
@@ -274,7 +276,7 @@ impl Post {
         Ok(EntryOutcome::Stopped)
     }
 
-    /// Makes an attempt, and notes what became of it.
+    /// Makes one attempt and records its outcome.
     async fn attempt(&self, message: &Message, round: &mut Round<'_>) -> Result<EntryOutcome> {
         let sent = self.sender.send(message).await;
         let now = self.evidence.now();
@@ -290,7 +292,7 @@ impl Post {
             Err(error) => {
                 state.attempts += 1;
                 state.last_failure_at = Some(now);
-                // A target that stays down is logged once.
+                // A target that stays down is logged at the info level only once.
                 match state.attempts {
                     1 => tracing::info!(id = message.id, %error, "a notification was not delivered"),
                     attempt => {
@@ -299,7 +301,7 @@ impl Post {
                 }
                 *due_at = Some(after(now, pause(state.attempts)));
                 if state.attempts >= MOST_ATTEMPTS {
-                    tracing::warn!(id = message.id, %error, "a notification is given up");
+                    tracing::warn!(id = message.id, %error, "a notification is skipped");
                     state.go_on_from(following);
                 }
                 round.events_left = 0;

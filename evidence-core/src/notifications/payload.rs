@@ -1,6 +1,6 @@
-//! What targets are told: the payload of webhooks, version 1.0, and the same as text for people. All that looks like a number
-//! in a payload is text. What the public payload does not define has the form of what it does: a flow stands in the place of
-//! the environment, and what an event has not is null.
+//! The payload of webhooks, version 1.0, and the same content as text for people. All values that look like
+//! numbers are texts. Events that the public payload does not define have the same form: a flow takes the
+//! place of the environment, and absent values are null.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::notifications::events::{Event, What};
 use crate::snapshots::record::{Provenance, RunningArtifact, Snapshot};
 use crate::time::Timestamp;
 
-/// What is posted to a webhook.
+/// The body of a webhook request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Payload {
     version: &'static str,
@@ -34,7 +34,7 @@ enum PlaceName {
     Flow(String),
 }
 
-/// What an event is about.
+/// The subject of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 enum Details {
@@ -60,9 +60,9 @@ struct SnapshotDetails {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct ArtifactDetails {
     name: String,
-    /// Null where it has no digest.
+    /// Null if the digest is unknown.
     fingerprint: Option<String>,
-    /// Null where nothing is known of where it comes from.
+    /// Null if the origin is unknown.
     provenance: Option<ProvenanceDetails>,
 }
 
@@ -97,10 +97,10 @@ const fn status(compliant: bool) -> &'static str {
     if compliant { "compliant" } else { "non-compliant" }
 }
 
-/// What an event's names and links are made of.
+/// The data for the names and links in an event.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// The address that people reach the service by.
+    /// The public address of the service.
     pub(super) public_url: String,
     /// The organization.
     pub(super) org: String,
@@ -112,13 +112,13 @@ pub(super) struct Names {
     pub(super) trails: BTreeMap<Id, String>,
     /// Reports of artifacts.
     pub(super) reports: BTreeMap<Id, Artifact>,
-    /// What exited with the snapshot, by its key.
+    /// The artifacts that exited with the snapshot, by key.
     pub(super) exited: BTreeMap<String, RunningArtifact>,
-    /// The state of the environment before: that of the snapshot before, unknown where there is none or it had no policies.
+    /// The state in the previous snapshot; `None` if there is none, or if it had no policies.
     pub(super) state_before: Option<bool>,
     /// The names of logical environments.
     pub(super) logical: BTreeMap<Id, String>,
-    /// Whether what ran in the snapshot before complied with the policies of each logical environment, as far as it says.
+    /// The verdicts of the previous snapshot for the policies of logical environments, as far as recorded.
     pub(super) logical_before: BTreeMap<Id, bool>,
 }
 
@@ -135,7 +135,7 @@ impl Names {
         self.judged_snapshot(snapshot, snapshot.compliant)
     }
 
-    /// A snapshot with the verdict that is told of it.
+    /// Returns the details of a snapshot with this verdict.
     fn judged_snapshot(&self, snapshot: &Snapshot, compliant: bool) -> SnapshotDetails {
         let (environment, index) = (&self.place, snapshot.index);
         SnapshotDetails {
@@ -186,7 +186,7 @@ impl Names {
     }
 }
 
-/// What an event that was recorded at this time tells; nothing where it turns out to be none.
+/// Returns the payload of an event recorded at this time, or `None` if nothing changed.
 pub(super) fn payload(event: &Event<'_>, at: Timestamp, names: &Names) -> Option<Payload> {
     let (description, details) = details(event, names)?;
     let in_environment = matches!(details, Details::Environment { .. });
@@ -202,8 +202,8 @@ pub(super) fn payload(event: &Event<'_>, at: Timestamp, names: &Names) -> Option
     })
 }
 
-/// Whether an environment that was in one state before and is in another now is to be told of: when it becomes compliant
-/// after it was not, and whenever it becomes non-compliant, be it at its first verdict.
+/// Returns whether a change of state causes a notification. An environment that becomes compliant must have
+/// been non-compliant before. One that becomes non-compliant always causes one, also at its first verdict.
 fn tells(before: Option<bool>, now: Option<bool>) -> bool {
     match now {
         Some(true) => before == Some(false),
@@ -316,17 +316,17 @@ fn details(event: &Event<'_>, names: &Names) -> Option<(String, Details)> {
 }
 
 impl Payload {
-    /// What happened, in a sentence.
+    /// Returns the event as a sentence.
     pub(super) fn description(&self) -> &str {
         &self.description
     }
 
-    /// What a mail about it is called.
+    /// Returns the subject of a mail about the event.
     pub(super) fn subject(&self) -> String {
         format!("[{}] {}", self.org, self.event_type)
     }
 
-    /// Where to read more, if there is a page.
+    /// Returns the link to the page about the event, if there is one.
     pub(super) fn link(&self) -> Option<&str> {
         match &self.details {
             Details::Environment { snapshot, .. } => {
@@ -353,7 +353,7 @@ mod tests {
         Names { public_url, org, place, ..Names::default() }
     }
 
-    /// A snapshot in which an artifact is so, and another exited.
+    /// Creates a snapshot in which an artifact has this state, and another exited.
     fn snapshot(compliant: bool, kind: &str, provenance: &Value) -> Fact {
         let change = json!({"fingerprint": "a".repeat(64), "name": "web", "created": [1], "from": 2, "since": 2,
                             "annotation": {"type": kind, "was": 0, "now": 1}, "compliant": null,
@@ -363,7 +363,7 @@ mod tests {
         serde_json::from_value(json!({"snapshot_taken": {"snapshot": snapshot}})).unwrap()
     }
 
-    /// What is posted of an event of a fact.
+    /// Returns the posted payload of an event.
     fn posted(fact: &Fact, place: usize, names: &Names) -> Option<Value> {
         let sent = events(fact);
         let payload = payload(&sent[place], Timestamp::from_seconds(1_692_616_493), names)?;
@@ -422,7 +422,7 @@ mod tests {
             (Some(false), policies(), false, None),
             (Some(true), policies(), false, Some("NON_COMPLIANT_ENV")),
             (Some(false), policies(), true, Some("COMPLIANT_ENV")),
-            // Without policies its state is unknown.
+            // Without policies the state is unknown.
             (None, vec![], false, None),
             (Some(true), vec![], false, None),
             (Some(false), vec![], false, None),
