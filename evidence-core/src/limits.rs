@@ -1,6 +1,6 @@
-//! The sizes and counts that a host may set, in one table: the fields of [`Limits`], their defaults, the names that operators
-//! use, and the descriptions that documents show all come from it. How long a name or another short text may be is a part of
-//! its type ([`crate::bounded::Text`], the names).
+//! The sizes and counts that a host may set, in one table. The fields of [`Limits`], their defaults, their
+//! names for operators, and their descriptions in documents follow from it. The maximum length of a name or
+//! another short text is part of its type ([`crate::bounded::Text`], the names).
 
 use std::cell::Cell;
 use std::fmt;
@@ -32,11 +32,11 @@ pub struct Limit {
     pub value: u64,
     /// The value that it has where no operator set it.
     pub default: u64,
-    /// The input that it bounds.
+    /// The description of the limited input.
     pub bounds: &'static str,
 }
 
-/// Why a limit cannot be set.
+/// The error when a limit is set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidLimit {
@@ -102,10 +102,11 @@ amounts! { usize u32 u64 }
 
 macro_rules! limits {
     ($($name:ident: $number:ty = $default:expr, $unit:ident, $bounds:literal;)*) => {
-        /// The greatest sizes and counts. A size that is exceeded is [`Error::TooLarge`](crate::Error::TooLarge), a count
-        /// [`Error::Invalid`](crate::Error::Invalid) with the field named. Limits apply to requests only: stored records may
-        /// exceed them, because they may have been recorded under other limits. Made with `..Limits::default()`: a new field
-        /// is no breaking change.
+        /// The maximum sizes and counts. An exceeded size is [`Error::TooLarge`](crate::Error::TooLarge), an
+        /// exceeded count [`Error::Invalid`](crate::Error::Invalid) naming the field.
+        ///
+        /// Limits apply to requests only. Stored records may exceed them, because they may have been recorded
+        /// under other limits. Use `..Limits::default()`: a new field is not a breaking change.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub struct Limits {
             $(
@@ -116,10 +117,10 @@ macro_rules! limits {
         }
 
         impl Limits {
-            /// The limits of a host that sets none.
+            /// The default limits.
             pub const DEFAULT: Self = Self { $($name: $default,)* };
 
-            /// Every limit, in the order of the documentation.
+            /// Returns every limit, in the order of the documentation.
             pub fn all(&self) -> Vec<Limit> {
                 vec![$(Limit {
                     name: stringify!($name),
@@ -130,7 +131,7 @@ macro_rules! limits {
                 },)*]
             }
 
-            /// Sets the limit of this name; nothing where its type has no such value.
+            /// Sets the limit of this name. Returns `None` if the value does not fit its type.
             fn assign(&mut self, name: &str, value: u64) -> Option<()> {
                 match name {
                     $(stringify!($name) => self.$name = Amount::of(value)?,)*
@@ -210,7 +211,7 @@ impl Default for Limits {
     }
 }
 
-/// Limits of a whole, each with the limit of a part of it.
+/// Pairs of limits: that of a whole, and that of its part.
 const CONTAINED: [(&str, &str); 9] = [
     ("temporary_space", "form"),
     ("form", "file"),
@@ -224,10 +225,10 @@ const CONTAINED: [(&str, &str); 9] = [
 ];
 
 impl Limits {
-    /// Sets the limit that `NAME=SIZE` names. A size in bytes may end in `KiB`, `MiB` or `GiB`.
+    /// Sets the limit given as `NAME=SIZE`. A size in bytes may end in `KiB`, `MiB` or `GiB`.
     ///
     /// # Errors
-    /// [`InvalidLimit`] where there is no such limit, or where the size cannot be read.
+    /// [`InvalidLimit`] if the limit does not exist or the size cannot be parsed.
     pub fn set(&mut self, assignment: &str) -> Result<(), InvalidLimit> {
         let (name, value) =
             assignment.split_once('=').ok_or_else(|| InvalidLimit::NoAssignment(assignment.to_owned()))?;
@@ -245,7 +246,8 @@ impl Limits {
         amount.and_then(|amount| self.assign(name, amount)).ok_or_else(refused)
     }
 
-    /// Checks that no limit is smaller than that of a part of what it bounds: the larger one would have no effect.
+    /// Checks that no limit is smaller than the limit of one of its parts. Otherwise the larger one would
+    /// have no effect.
     ///
     /// # Errors
     /// [`InvalidLimit::Contradiction`] with the first two limits that contradict each other.
@@ -262,7 +264,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Runs `read`, which reads the input of a request, under these limits.
+    /// Runs `read`, which decodes the input of a request, under these limits.
     pub fn apply<T>(self, read: impl FnOnce() -> T) -> T {
         struct Restore(Limits);
 
@@ -278,11 +280,12 @@ impl Limits {
 }
 
 thread_local! {
-    /// The limits of the request whose input this thread reads: serde hands no context to the types that it reads.
+    /// The limits of the request that this thread decodes. Serde passes no context to the types that it
+    /// decodes.
     static IN_FORCE: Cell<Limits> = const { Cell::new(Limits::DEFAULT) };
 }
 
-/// The limits of the request whose input this thread reads; the defaults outside of [`Limits::apply`].
+/// Returns the limits of the request that this thread decodes; the defaults outside of [`Limits::apply`].
 pub(crate) fn in_force() -> Limits {
     IN_FORCE.get()
 }
@@ -291,7 +294,7 @@ fn whole(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// A number of bytes, or of KiB, MiB or GiB.
+/// Parses a number of bytes, KiB, MiB or GiB.
 fn size(text: &str) -> Option<u64> {
     let units = [("GiB", GIB), ("MiB", MIB), ("KiB", KIB)];
     let found = units.into_iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, bytes)));
@@ -299,7 +302,7 @@ fn size(text: &str) -> Option<u64> {
     whole(number.trim_end())?.checked_mul(bytes)
 }
 
-/// A number of bytes, as [`Limits::set`] reads it.
+/// Formats a number of bytes for [`Limits::set`].
 fn shown_size(bytes: u64) -> String {
     let units = [("GiB", GIB), ("MiB", MIB), ("KiB", KIB)];
     let unit = units.into_iter().find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit));
@@ -311,7 +314,7 @@ fn names() -> String {
 }
 
 impl Limit {
-    /// Its default, as [`Limits::set`] reads it.
+    /// Returns its default in the form of [`Limits::set`].
     pub fn shown_default(&self) -> String {
         match self.unit {
             Unit::Bytes => shown_size(self.default),
@@ -320,7 +323,7 @@ impl Limit {
     }
 }
 
-/// `NAME=DEFAULT`, as [`Limits::set`] reads it, and the input that it bounds.
+/// Formats a limit as `NAME=DEFAULT`, in the form of [`Limits::set`], with its description.
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}: {}", self.name, self.shown_default(), self.bounds)

@@ -1,4 +1,4 @@
-//! Jobs, the turns that they get, and the runner that gives them.
+//! Jobs, their turns, and the runner.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -67,66 +67,70 @@ use crate::time::Timestamp;
 /// ```
 #[async_trait]
 pub trait Job: Send + Sync + 'static {
-    /// Its name, which its lease and its cursors have: no two jobs of a store share one.
+    /// Returns the name of the job, its lease and its cursors. It must be unique in a store.
     fn name(&self) -> &str;
 
-    /// How long it rests after each run, unless that failed.
+    /// Returns the pause after a successful run.
     fn every(&self) -> Duration;
 
-    /// Does what there is to do now. While it computes without waiting, its lease is renewed on the runtime's other
-    /// threads, if it has any. It is dropped at any point of waiting when the lease is lost or the runner stops, and
-    /// begun again, here or elsewhere. An error, or a panic, is logged. The next run comes after a rest that is twice as long with
-    /// each failure in a row, up to a minute, or [`every`](Self::every) where that is longer, under a lease that is taken anew.
-    /// What fails after more than that minute has not failed in a row.
+    /// Does the work that is pending now.
+    ///
+    /// The lease is renewed on other threads of the runtime, if there are any, so a run may compute for long.
+    /// The future is dropped at any await point if the lease is lost or the runner stops. The job then starts
+    /// again, on this server or another.
+    ///
+    /// Errors and panics are logged. The pause before the next run doubles with each consecutive failure, up
+    /// to a minute, or to [`every`](Self::every) if that is longer. The lease is then acquired anew. A run
+    /// that fails after more than a minute starts a new series.
     ///
     /// # Errors
-    /// Whatever went wrong.
+    /// If the run fails for any reason.
     async fn run(&self, turn: &Turn) -> Result<()>;
 }
 
-/// How long another server waits for one that does not renew its leases, by default. It asks four times in that time, so that it
-/// takes over within half a minute.
+/// The default lease duration. Another server takes over this long after a crash. It checks four times per
+/// duration, so it takes over within half a minute.
 pub const LEASE: Duration = Duration::from_secs(20);
 
-/// The longest rest after a run that failed, unless the job rests for longer anyway.
+/// The longest pause after a failed run, unless the job's own pause is longer.
 const LONGEST_REST: Duration = Duration::from_secs(60);
 
-/// What a job has at hand while it holds its lease.
+/// A period in which a job holds its lease.
 #[derive(Debug, Clone)]
 pub struct Turn {
     evidence: Evidence,
     name: String,
-    /// Of this turn alone: what an earlier one has still under way is done under another.
+    /// Unique to this turn, so that the store rejects writes of an earlier turn that are still running.
     holder: Id,
 }
 
-/// Entries that a consumer has not consumed yet.
+/// Entries that the job has not processed yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
     /// The organization.
     pub org: Id,
     /// The position of the first entry.
     pub from: u64,
-    /// The entries, in the order of the ledger; none where all were consumed.
+    /// The entries, in the order of the ledger; empty if all were processed.
     pub entries: Vec<StoredEntry>,
 }
 
 impl Turn {
-    /// The service.
+    /// Returns the service.
     pub const fn evidence(&self) -> &Evidence {
         &self.evidence
     }
 
-    /// The job's lease, with the one who holds it.
+    /// Returns the job's lease with its holder.
     pub(crate) fn held(&self) -> Held {
         Held { lease: self.name.clone(), holder: self.holder }
     }
 
-    /// At most `limit` entries of an organization's ledger from the job's cursor on, fewer where they are long
-    /// ([`LEDGER_PAGE`](crate::store::LEDGER_PAGE)).
+    /// Returns at most `limit` entries of an organization's ledger from the job's cursor on. Returns fewer if
+    /// they are long ([`LEDGER_PAGE`](crate::store::LEDGER_PAGE)).
     ///
     /// # Errors
-    /// [`crate::Error::Store`] when the store fails.
+    /// [`crate::Error::Store`] if the store fails.
     pub async fn next(&self, org: Id, limit: u64) -> Result<Batch> {
         let store = self.evidence.store();
         let from = store.cursor(&self.name, org).await?;
@@ -134,10 +138,11 @@ impl Turn {
         Ok(Batch { org, from, entries })
     }
 
-    /// Moves the job's cursor past a batch.
+    /// Moves the job's cursor behind a batch.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] when the lease or the cursor is somebody else's meanwhile: the batch comes again.
+    /// [`StoreError::Conflict`] if the lease was lost or the cursor has moved. The batch is then processed
+    /// again.
     pub async fn done(&self, batch: &Batch) -> Result<()> {
         let Some(last) = batch.entries.last() else { return Ok(()) };
         let (consumer, org, holder) = (self.name.clone(), batch.org, self.holder);
@@ -146,12 +151,12 @@ impl Turn {
         if moved { Ok(()) } else { Err(StoreError::Conflict.into()) }
     }
 
-    /// The next turn at the same job.
+    /// Returns the next turn of the same job.
     fn next_turn(&self) -> Self {
         Self { holder: self.evidence.new_id(), ..self.clone() }
     }
 
-    /// The lease as it is to be from now on, and now.
+    /// Returns a lease that lasts this long from now on, and the current time.
     fn lease(&self, lasts: Duration) -> (Lease, Timestamp) {
         let now = self.evidence.now();
         let micros = i64::try_from(lasts.as_micros()).unwrap_or(i64::MAX);
@@ -159,13 +164,13 @@ impl Turn {
         (Lease { name: self.name.clone(), holder: self.holder, expires_at }, now)
     }
 
-    /// Takes the lease; answers when it ends, where it is held.
+    /// Acquires the lease. Returns when it expires, or `None` if another server holds it.
     async fn acquire(&self, lasts: Duration) -> Result<Option<Timestamp>> {
         let (lease, now) = self.lease(lasts);
         Ok(self.evidence.store().acquire_lease(&lease, now).await?.then_some(lease.expires_at))
     }
 
-    /// Renews the lease; answers when it ends, where it is held still.
+    /// Renews the lease. Returns when it expires, or `None` if it was lost.
     async fn renew(&self, lasts: Duration) -> Result<Option<Timestamp>> {
         let (lease, now) = self.lease(lasts);
         Ok(self.evidence.store().renew_lease(&lease, now).await?.then_some(lease.expires_at))
@@ -176,7 +181,7 @@ impl Turn {
     }
 }
 
-/// Background work that goes on. Dropped, it ends at once, and its leases when they expire.
+/// Running background work. Dropping it stops the jobs at once; their leases expire later.
 #[derive(Debug)]
 pub struct Background {
     stop: watch::Sender<bool>,
@@ -184,7 +189,8 @@ pub struct Background {
 }
 
 impl Background {
-    /// Ends every job where it next waits, and gives the leases back, so that other servers take over at once.
+    /// Stops every job at its next await point and releases the leases, so that other servers take over at
+    /// once.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
         while self.running.join_next().await.is_some() {}
@@ -192,8 +198,8 @@ impl Background {
 }
 
 impl Evidence {
-    /// Does these jobs from now on, on the Tokio runtime that this is called on, each while this process holds its lease;
-    /// `lease` is how long that lasts when nobody renews it any more ([`LEASE`]), [`MAX_LEASE`] at most.
+    /// Starts these jobs on the current Tokio runtime. Each runs while this process holds its lease. `lease`
+    /// is the duration of the leases, such as [`LEASE`], and at most [`MAX_LEASE`].
     pub fn background(&self, lease: Duration, jobs: Vec<Arc<dyn Job>>) -> Background {
         let lease = lease.min(MAX_LEASE);
         let (stop, stopped) = watch::channel(false);
@@ -209,7 +215,7 @@ impl Evidence {
     }
 }
 
-/// That the runner was told to stop.
+/// The signal that stops the runner.
 #[derive(Debug, Clone)]
 struct Stopped(watch::Receiver<bool>);
 
@@ -218,24 +224,24 @@ impl Stopped {
         *self.0.borrow()
     }
 
-    /// Waits for it.
+    /// Waits for the signal.
     async fn asked(&mut self) {
-        // A runner that is gone has ended its tasks.
+        // A dropped runner has already aborted its tasks.
         self.0.wait_for(|stopped| *stopped).await.ok();
     }
 
-    /// Waits for it so long.
+    /// Waits for the signal, at most this long.
     async fn asked_within(&mut self, time: Duration) {
         timeout(time, self.asked()).await.ok();
     }
 }
 
-/// Waits for the lease, does the job while it is held, and waits again when it is lost, until it is to stop. What asks for
-/// the lease is not dropped when it is to stop: the store may answer it all the same, after the lease was given back.
+/// Waits for the lease, runs the job while it is held, and starts over after it was lost. The request for the
+/// lease is not dropped when the runner stops: the store might still grant the lease after it was released.
 async fn work(job: &dyn Job, mut turn: Turn, lease: Duration, mut stopped: Stopped) {
-    // The last turn, until its lease is given back: it may last longer than is known here.
+    // The previous turn until its lease is released. The lease may last longer than is known here.
     let mut former: Option<Turn> = None;
-    // In a row, and nobody else is known to have done the job meanwhile.
+    // The number of consecutive failures, as long as no other server is known to have run the job.
     let mut failures = 0_u32;
     while !stopped.is_so() {
         let asked = async {
@@ -249,7 +255,7 @@ async fn work(job: &dyn Job, mut turn: Turn, lease: Duration, mut stopped: Stopp
         match answer {
             Ok(Ok(Some(expires_at))) => {
                 if failures == 0 {
-                    tracing::info!(job = turn.name, "this process does the job from now on");
+                    tracing::info!(job = turn.name, "this process runs the job from now on");
                 }
                 let ended = hold(job, &turn, (lease, expires_at), &mut failures, &mut stopped).await;
                 let next = turn.next_turn();
@@ -261,28 +267,28 @@ async fn work(job: &dyn Job, mut turn: Turn, lease: Duration, mut stopped: Stopp
             }
             Ok(Ok(None)) => failures = 0,
             Ok(Err(error)) => {
-                tracing::warn!(job = turn.name, %error, "the job's lease could not be asked for")
+                tracing::warn!(job = turn.name, %error, "the job's lease could not be acquired")
             }
-            Err(_) => tracing::warn!(job = turn.name, "the store does not answer who holds the job's lease"),
+            Err(_) => tracing::warn!(job = turn.name, "the request for the job's lease timed out"),
         }
         stopped.asked_within(lease / 4).await;
     }
     for turn in former.iter().chain([&turn]) {
         if let Err(error) = turn.release().await {
-            tracing::debug!(job = turn.name, %error, "a lease was not given back: it expires by itself");
+            tracing::debug!(job = turn.name, %error, "a lease was not released; it expires by itself");
         }
     }
 }
 
-/// Why a turn ended.
+/// The reason why a turn ended.
 enum Ended {
-    /// A run failed. What it has still under way must not be taken for that of the next one.
+    /// A run failed. Its unfinished work must not be confused with that of the next run.
     Failed,
-    /// The lease was lost, or it is to stop.
+    /// The lease was lost, or the runner stops.
     Lost,
 }
 
-/// Does the job while its lease is renewed.
+/// Runs the job while its lease is renewed.
 async fn hold(
     job: &dyn Job,
     turn: &Turn,
@@ -290,10 +296,10 @@ async fn hold(
     failures: &mut u32,
     stopped: &mut Stopped,
 ) -> Ended {
-    // A task of its own, which goes on while the job computes; it ends with this one.
+    // The renewal has its own task, so that it continues while the job computes. It ends with this one.
     let mut renewal = JoinSet::new();
     renewal.spawn(renew(turn.clone(), lease, expires_at, stopped.clone()));
-    // It waits for its turn behind this task until it has run once, and no other thread takes it from there.
+    // It is queued behind this task until its first poll, and no other thread can take it from there.
     yield_now().await;
     let has_failed = matches!(
         select(select(pin!(run(job, turn, failures)), pin!(stopped.asked())), pin!(renewal.join_next()))
@@ -301,7 +307,7 @@ async fn hold(
         Either::Left((Either::Left(_), _))
     );
     if has_failed {
-        // One that is answered later changes nothing once the lease was given back.
+        // A late answer must not renew the lease after it was released.
         renewal.abort_all();
     } else if !stopped.is_so() {
         tracing::warn!(job = turn.name, "the job's lease was lost");
@@ -310,13 +316,13 @@ async fn hold(
     if has_failed { Ended::Failed } else { Ended::Lost }
 }
 
-/// Runs the job again and again, until a run fails, and rests after that one, too: under the lease, so that servers do not take
-/// turns at failing.
+/// Runs the job repeatedly until a run fails, then pauses. The lease is kept during that pause, so that
+/// servers do not fail in turns.
 async fn run(job: &dyn Job, turn: &Turn, failures: &mut u32) {
     loop {
         let begun = Instant::now();
         let outcome = AssertUnwindSafe(job.run(turn)).catch_unwind().await;
-        // Some jobs go on until they fail.
+        // Some jobs run until they fail.
         if matches!(outcome, Ok(Ok(()))) || begun.elapsed() > LONGEST_REST {
             *failures = 0;
         }
@@ -325,8 +331,8 @@ async fn run(job: &dyn Job, turn: &Turn, failures: &mut u32) {
                 sleep(job.every()).await;
                 continue;
             }
-            Ok(Err(error)) => tracing::warn!(job = turn.name, %error, "the job failed and is tried again"),
-            Err(_) => tracing::error!(job = turn.name, "the job panicked and is tried again"),
+            Ok(Err(error)) => tracing::warn!(job = turn.name, %error, "the job failed and is retried"),
+            Err(_) => tracing::error!(job = turn.name, "the job panicked and is retried"),
         }
         sleep(rest(job.every(), *failures)).await;
         *failures = failures.saturating_add(1);
@@ -334,13 +340,13 @@ async fn run(job: &dyn Job, turn: &Turn, failures: &mut u32) {
     }
 }
 
-/// How long a job rests after a run that failed, and so many before it in a row.
+/// Returns the pause after a failed run, by the number of previous consecutive failures.
 fn rest(every: Duration, failures: u32) -> Duration {
     every.saturating_mul(2_u32.saturating_pow(failures)).min(LONGEST_REST).max(every)
 }
 
-/// Renews the lease, and ends when it is to stop, or the lease is lost or has expired: two attempts that are not answered
-/// take as long as it lasts.
+/// Renews the lease until the runner stops, or the lease is lost or has expired. Two unanswered attempts take
+/// as long as the lease.
 async fn renew(turn: Turn, lease: Duration, mut expires_at: Timestamp, mut stopped: Stopped) {
     while !stopped.is_so() {
         stopped.asked_within(lease / 4).await;
