@@ -1,4 +1,4 @@
-//! What is allowed in environments.
+//! Allowlists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -89,7 +89,7 @@ impl AllowlistStore for MemoryStore {
         if let Some(last) = last.and_then(|last| rows.get(last)).map(|row| row.at) {
             rows.retain(|row| row.at <= last);
         }
-        // By entry at last, so that the newest of each time stays.
+        // Sorted by entry last, so that the newest of each time stays.
         rows.reverse();
         rows.dedup_by(|one, kept| {
             (one.at, &one.org, one.environment) == (kept.at, &kept.org, kept.environment)
@@ -100,7 +100,7 @@ impl AllowlistStore for MemoryStore {
 }
 
 impl Tables {
-    /// The newest entry of each artifact among the first `entries` of the ledger, where it is in force.
+    /// Returns the newest entry in force of each artifact, among the first `entries` of the ledger.
     fn allowed_in(
         &self,
         environment: Id,

@@ -1,4 +1,4 @@
-//! Recording: everything that can go wrong is looked at before the first change.
+//! Recording. Everything is checked before the first change.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use super::{MemoryStore, State};
 pub(super) struct Change {
     org: Id,
     begins: bool,
-    /// The index that its first fact must have: imports alone know.
+    /// The required index of the first fact; only for imports.
     first: Option<u64>,
     facts: Vec<EncodedFact>,
     preconditions: Vec<Precondition>,
