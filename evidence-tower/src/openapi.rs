@@ -95,7 +95,7 @@ impl OpenApiBuilder {
             "info": {
                 "title": "Software delivery evidence",
                 "version": "2",
-                "description": "What was built, from which commit, with which checks, and what runs where.",
+                "description": "Records what was built from which commit, how it was checked, and where it runs.",
             },
             "servers": [{ "url": "/api/v2" }],
             "paths": self.paths,
@@ -107,24 +107,24 @@ impl OpenApiBuilder {
                         "schema": { "type": "string" },
                     },
                     "ETag": {
-                        "description": "Identifies the content. A request that names it in `If-None-Match` is answered 304, without the content.",
+                        "description": "Identifies the content. A request with this value in `If-None-Match` gets 304 without the content.",
                         "schema": { "type": "string" },
                     },
                 },
                 "responses": {
                     "NotModified": {
-                        "description": "The caller has this content: `If-None-Match` names its `ETag`",
+                        "description": "The caller has this content, because `If-None-Match` has its `ETag`",
                         "headers": { "ETag": { "$ref": "#/components/headers/ETag" } },
                     },
                     "Error": {
-                        "description": "The request is refused",
+                        "description": "The request was rejected",
                         "headers": Value::Object(common_headers().collect()),
                         "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
                     },
                     "UnavailableForWrite": {
-                        "description": "The service cannot answer now. Whether the write happened, a header says.",
+                        "description": "The service is unavailable. A header says whether the write happened.",
                         "headers": {
-                            "Retry-After": { "schema": { "type": "integer" }, "description": "In how many seconds to try again." },
+                            "Retry-After": { "schema": { "type": "integer" }, "description": "The number of seconds after which to retry." },
                             "Evidence-Write-Outcome": {
                                 "schema": { "enum": ["not-written", "unknown"] },
                                 "description": "`not-written`: nothing was recorded, nor will be. `unknown`: the write may have been \
@@ -222,7 +222,7 @@ impl OpenApiBuilder {
         let example = &EXAMPLES[O::NAME];
         let success = O::Output::STATUSES.iter().map(|status| {
             let description = match (&schema, *status) {
-                (None, _) => "The content as bytes; `Content-Type` says of what type they are",
+                (None, _) => "The content, of the type in `Content-Type`",
                 (Some(_), 201) => "Created",
                 (Some(_), _) => "Done",
             };
@@ -258,9 +258,9 @@ impl OpenApiBuilder {
 }
 
 /// The description of the header of every response of an operation.
-const IGNORED_PARAMETERS: &str = "The query parameters of the request that the operation does not have, such as misspelt \
-     ones: percent-encoded, separated by commas. Absent where it has all. At most 20 are listed, of at most 100 characters \
-     each; `...` stands for the others.";
+const IGNORED_PARAMETERS: &str = "Unknown query parameters of the request, such as misspelled ones: percent-encoded, \
+     separated by commas. Absent if there are none. Lists at most 20, each cut to at most 100 characters; `...` \
+     stands for the others.";
 
 /// The headers of every response of an operation.
 fn common_headers() -> impl Iterator<Item = (String, Value)> {
@@ -278,15 +278,15 @@ fn put(object: &mut Value, key: &str, value: Option<&Value>) {
 /// Who may call an operation of this scope, for its description.
 const fn who_may_call(scope: Scope) -> &'static str {
     match scope {
-        Scope::Open => "Takes no API key.",
-        Scope::Authenticated => "Takes any valid API key.",
-        Scope::Read => "Takes any role in the organization: `reader` or above.",
+        Scope::Open => "Requires no API key.",
+        Scope::Authenticated => "Requires any valid API key.",
+        Scope::Read => "Requires any role in the organization: `reader` or above.",
         Scope::ReadFlow => {
-            "Takes any role in the organization: `reader` or above. A public flow takes any valid API key."
+            "Requires any role in the organization: `reader` or above. A public flow requires any valid API key."
         }
-        Scope::Report => "Takes the role `snapshotter` or above.",
-        Scope::Write => "Takes the role `member` or above.",
-        Scope::Admin => "Takes the role `admin`.",
+        Scope::Report => "Requires the role `snapshotter` or above.",
+        Scope::Write => "Requires the role `member` or above.",
+        Scope::Admin => "Requires the role `admin`.",
     }
 }
 
@@ -322,14 +322,14 @@ fn error_schema() -> Value {
     json!({
         "type": "object",
         "properties": {
-            "message": { "type": "string", "description": "What is wrong, in a sentence." },
+            "message": { "type": "string", "description": "The error as a sentence." },
             "errors": {
                 "type": "object",
                 "additionalProperties": { "type": "string" },
-                "description": "What is wrong with each field, by the field; absent where none is to blame.",
+                "description": "The errors by field. Absent if no field is the cause.",
             },
         },
         "required": ["message"],
-        "description": "Why a request is refused.",
+        "description": "The reason why a request was rejected.",
     })
 }

@@ -72,7 +72,7 @@ impl Operation for ListEnvironmentEvents {
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/environments/{org}/{env_name}/events";
     const SCOPE: Scope = Scope::Read;
-    const SUMMARY: &'static str = "Lists what happened in an environment";
+    const SUMMARY: &'static str = "Lists the events of an environment";
     const ANSWER_HEADERS: &'static [&'static str] = PageHeaders::NAMES;
     type Body = ();
     type Output = WithHeaders<JsonList<EventView>>;
@@ -86,7 +86,7 @@ impl Operation for ListEnvironmentEvents {
         let timeline = Timeline::of(cx.environment(self.env_name.as_str()).await?, cx).await?;
         if timeline.is_combined() && !self.repo_name.0.is_empty() {
             let text =
-                "Events of a logical environment are not narrowed by repos: ask for those of its members";
+                "Events of a logical environment cannot be filtered by repo: list those of its members";
             return Err(Error::invalid("query.repo_name", text));
         }
         let repos = self.repos(cx).await?;

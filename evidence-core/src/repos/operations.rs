@@ -225,7 +225,7 @@ impl Operation for ListRepoFilterOptions {
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/repos/{org}/filter-options";
     const SCOPE: Scope = Scope::Read;
-    const SUMMARY: &'static str = "Lists what repos can be narrowed by";
+    const SUMMARY: &'static str = "Lists the values that repos can be filtered by";
     type Body = ();
     type Output = Json<RepoFilterOptions>;
 

@@ -166,7 +166,7 @@ impl Reports {
             evaluated(&reported, cx, evaluate).await?.into_iter().flatten().collect();
         let mut exceeds = None;
         if all_kept.load(Ordering::Relaxed) > most {
-            exceeds = Some(format!("The policies ask for more than {most} attestations of what runs"));
+            exceeds = Some(format!("The policies require more than {most} attestations in total"));
             // The states in trails are needed nevertheless.
             let asks_for_none = move |(contents, parsed): (TrailContents, Arc<Parsed>)| {
                 let contents = contents.within(rests_on);
@@ -211,7 +211,7 @@ pub(crate) struct InTrail {
 }
 
 /// The reason for a trail with more relevant attestations than the limit.
-const TOO_MUCH: &str = "More attestations count for what runs of the trail than are evaluated";
+const TOO_MUCH: &str = "More attestations count for artifacts of the trail than are evaluated";
 
 impl InTrail {
     /// Evaluates this content in a trail. The states are by fingerprint. Only `required` attestations are held.

@@ -511,9 +511,9 @@ macro_rules! report_types {
 }
 
 report_types! {
-    Docker, "docker", PlainArtifact, "docker_report", "Reports what runs in a Docker environment";
-    Server, "server", PlainArtifact, "server_report", "Reports what runs on a server";
-    S3, "S3", PlainArtifact, "s3_report", "Reports what lies in S3";
+    Docker, "docker", PlainArtifact, "docker_report", "Reports the containers of a Docker environment";
+    Server, "server", PlainArtifact, "server_report", "Reports the artifacts on a server";
+    S3, "S3", PlainArtifact, "s3_report", "Reports the content of S3 buckets";
     Lambda, "lambda", PlainArtifact, "lambda_report", "Reports the functions of AWS Lambda";
     K8S, "K8S", Pod, "k8s_report", "Reports the pods of a Kubernetes environment";
     ECS, "ECS", EcsTask, "ecs_report", "Reports the tasks of an ECS environment";
