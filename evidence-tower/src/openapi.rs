@@ -1,4 +1,4 @@
-//! The OpenAPI 3.1 document, made of the list of operations and their schemas.
+//! Generates the OpenAPI 3.1 document from the list of operations and their schemas.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -12,7 +12,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-/// The OpenAPI 3.1 document of the API; its paths are relative to the server's base address.
+/// Returns the OpenAPI 3.1 document of the API. Its paths are relative to the server's base address.
 ///
 /// ```
 /// let document = evidence_tower::openapi();
@@ -22,7 +22,7 @@ pub fn openapi() -> Value {
     ApiDescription::default().document()
 }
 
-/// The operations that the document describes besides the API's own, and its text, which is made once.
+/// The operations of the host, and the text of the document, which is generated once.
 #[derive(Default)]
 pub(crate) struct ApiDescription {
     added: Vec<fn(&mut OpenApiBuilder)>,
@@ -37,7 +37,7 @@ impl ApiDescription {
         Self { added, text: OnceLock::new() }
     }
 
-    /// The document.
+    /// Returns the document.
     pub(crate) fn document(&self) -> Value {
         let settings =
             SchemaSettings::draft2020_12().with(|s| s.definitions_path = "/components/schemas".into());
@@ -47,17 +47,18 @@ impl ApiDescription {
         document.finish()
     }
 
-    /// The document as text.
+    /// Returns the document as text.
     pub(crate) fn text(&self) -> Bytes {
-        // All instances share the document of the API alone.
+        // All instances without host operations share this text.
         static PLAIN: OnceLock<Bytes> = OnceLock::new();
         let text = if self.added.is_empty() { &PLAIN } else { &self.text };
         text.get_or_init(|| self.document().to_string().into()).clone()
     }
 }
 
-/// What a call of each operation looks like, by `operationId`: its parameters, its body, and the status and body of the
-/// answer. The test `examples` makes the calls and compares; with `EVIDENCE_WRITE_EXAMPLES=1` it writes the file again.
+/// An example call of each operation, by `operationId`: its parameters, its body, and the status and body of
+/// the response. The test `examples` makes these calls and compares the responses.
+/// `EVIDENCE_WRITE_EXAMPLES=1` updates the file.
 static EXAMPLES: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(include_str!("openapi/examples.json")).unwrap_or_default());
 
@@ -165,14 +166,15 @@ impl OpenApiBuilder {
         Value::Object(operation)
     }
 
-    /// The doc comment of the operation's type, and who may call.
+    /// Returns the description: the doc comment of the operation's type, and the required access.
     fn description<O: Operation>(&mut self) -> String {
         let schema = O::json_schema(&mut self.generator);
         let what = schema.get("description").and_then(Value::as_str).unwrap_or_default();
         format!("{what}\n\n{}", who_may_call(O::SCOPE)).trim_start().to_owned()
     }
 
-    /// The fields of the operation's type: those that the path names, the headers that it declares, and the query's.
+    /// Returns the parameters, from the fields of the operation's type: those in the path, the declared
+    /// headers, and the query.
     fn parameters<O: Operation>(&mut self) -> Vec<Value> {
         let schema = O::json_schema(&mut self.generator);
         let examples = &EXAMPLES[O::NAME]["parameters"];
