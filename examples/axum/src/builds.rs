@@ -1,5 +1,5 @@
-//! A route of the application's own that reports to the service without HTTP: an operation is a value, and calling it
-//! checks the caller's rights as the API does.
+//! A route of the application that reports to the service without HTTP. An operation is a value, and calling
+//! it checks the caller's permissions like the API does.
 
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -13,7 +13,7 @@ use http::{HeaderMap, StatusCode};
 
 use crate::Shared;
 
-/// `POST /builds/{flow}/{trail}`: takes a build from whoever is signed in, and reports it as an artifact.
+/// `POST /builds/{flow}/{trail}`: reports a build of the signed-in user as an artifact.
 pub(crate) async fn report(
     State(shared): State<Shared>,
     Path((flow_name, trail_name)): Path<(FlowName, TrailName)>,
@@ -31,7 +31,7 @@ pub(crate) async fn report(
     Ok(StatusCode::CREATED)
 }
 
-/// An error of the service, in the application's own words.
+/// An error of the service, in the application's wording.
 #[derive(Debug)]
 pub(crate) struct Refused(Error);
 

@@ -74,15 +74,14 @@ fn attachments_in_a_directory_are_checked_and_copied_there() {
     let sound = "2 organizations, 9 entries, 0 problems\n";
     assert_eq!(checked(&from, Some(ours)), (true, sound.to_owned()));
     let (is_sound, stdout) = checked(&from, None);
-    let elsewhere =
-        "1 attachments are not in the database: if they are elsewhere, say where with --attachments\n";
+    let elsewhere = "1 attachments are not in the database: if they are elsewhere, set --attachments\n";
     let named = "an attachment is missing: organization acme: ";
     assert!(!is_sound && stdout.starts_with(named) && stdout.contains(elsewhere), "{stdout}");
     assert!(stdout.ends_with("1 problems\n"), "{stdout}");
 
     let refused = command(&from, &to).output().unwrap();
     let stderr = String::from_utf8(refused.stderr).unwrap();
-    assert!(!refused.status.success() && stderr.contains("say where with --from-attachments"), "{stderr}");
+    assert!(!refused.status.success() && stderr.contains("set --from-attachments"), "{stderr}");
     let both = ["--from-attachments", &url(ours), "--to-attachments", &url(theirs)];
     for copied in [1, 0] {
         let copy = command(&from, &to).args(both).output().unwrap();
@@ -121,7 +120,10 @@ fn attachments_in_a_directory_are_checked_and_copied_there() {
         let stderr = String::from_utf8(copy.stderr).unwrap();
         let digest = file.file_name().unwrap().to_str().unwrap();
         assert!(stderr.contains(&format!("organization acme: the attachment {digest} {found}")), "{stderr}");
-        assert!(!copy.status.success() && stderr.contains("not all is copied: 1 attachments"), "{stderr}");
+        assert!(
+            !copy.status.success() && stderr.contains("the copy is incomplete: 1 attachments"),
+            "{stderr}"
+        );
         let (_, stdout) = checked(&third, None);
         assert!(!stdout.contains("does not match"), "{stdout}");
     }

@@ -84,7 +84,7 @@ fn a_target_that_fails_is_shown_and_holds_up_no_other_and_can_be_told_again() {
     assert!(shown(2).contains(r#""last_success_timestamp":null"#), "{}", shown(2));
     let replay = ["notifications", "replay", ORG, "1", "--since", "0", "--database-url", &database.url];
     let output = program(&replay).output().unwrap();
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "1 targets are told again\n");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "1 targets receive the events again\n");
     let again = receiver.until("all of it again", |attempts| attempts.len() == 10);
     let ids = |attempts: &[Attempt]| attempts.iter().map(|attempt| attempt.id.clone()).collect::<Vec<_>>();
     assert_eq!(ids(&again[5..]), ids(&first));

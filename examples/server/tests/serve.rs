@@ -116,14 +116,14 @@ fn tables_are_made_again_from_the_ledgers_unless_those_are_damaged() {
     assert!(status == Some(1) && stdout.contains("table membership: row "), "{stdout}{stderr}");
     let (status, stdout, stderr) = fsck(&["--rebuild"]);
     let first = stdout.lines().next().unwrap_or_default();
-    assert_eq!(first, "2 rows were not what the ledgers say and were made again", "{stdout}{stderr}");
+    assert_eq!(first, "2 rows differed from the ledgers and were rebuilt", "{stdout}{stderr}");
     assert!(status == Some(0) && stdout.ends_with(" 0 problems\n"), "{stdout}{stderr}");
     assert_eq!(says(&database, &["member", "list", "acme"]), "jane admin\n");
 
     change("DELETE FROM membership; UPDATE ledger SET payload = '{}' WHERE idx = 1");
     let (status, stdout, stderr) = fsck(&["--rebuild"]);
     assert!(status == Some(1) && stdout.contains("the payload of ledger entry 1 does not match its hash"));
-    assert!(stderr.starts_with("nothing was made again, for the ledgers are damaged: "), "{stderr}");
+    assert!(stderr.starts_with("nothing was rebuilt, because the ledgers are damaged: "), "{stderr}");
     assert_eq!(says(&database, &["member", "list", "acme"]), "");
 }
 
