@@ -1,5 +1,6 @@
-//! Writes the page of figures, `README.md`, from what the benchmarks noted in `figures`: a table for each program, and a plot
-//! for what was measured at several loads or sizes. Programs that were not run again keep the figures that are there.
+//! Writes the page of figures, `README.md`, from the rows that the benchmarks wrote to `figures`: a table per
+//! program, and a plot for measurements at several loads or sizes. Programs that did not run again keep their
+//! figures.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use evidence_benches::{Noted, Point, Result};
 use plotters::prelude::*;
 
-/// The programs, in the order of the page, and what they measure.
+/// The programs, in the order of the page, with headings.
 const PROGRAMS: [(&str, &str); 8] = [
     ("bench_http", "Writes (P1, P2), reads (P3) and reports (P5), each against its probe"),
     ("bench_loads", "From 1 to 1,024 connections, and reads at a fixed rate"),
@@ -116,7 +117,7 @@ fn main() -> Result {
     Ok(())
 }
 
-/// What a program noted; nothing where it was never run.
+/// Returns the rows of a program; none if it never ran.
 fn rows(file: &Path) -> Result<Vec<Noted>> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     Ok(text.lines().map(serde_json::from_str).collect::<std::result::Result<_, _>>()?)
@@ -140,7 +141,7 @@ fn plots(rows: &[Noted]) -> BTreeMap<String, Lines> {
     plots
 }
 
-/// Requests a second by connections, both by powers.
+/// Draws requests per second by connections, on logarithmic axes.
 fn draw(file: &Path, name: &str, lines: &Lines) -> Result {
     let all = || lines.values().flatten();
     let most = |of: fn(&(f64, f64)) -> f64| all().map(of).fold(1.0, f64::max);
