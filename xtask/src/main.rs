@@ -22,21 +22,22 @@ use crate::run::{Result, cargo};
 const USAGE: &str = "\
 cargo xtask <command>
 
-  test     every test, on a PostgreSQL server of its own (installed where apt-get can), then the public
+  test     every test, with a temporary PostgreSQL server (installed with apt-get if necessary), then the public
            command-line client against the server (Linux x86-64)
   test [--test <target>] <filter>...
            only tests whose name contains a filter, with PostgreSQL and the conformance checks of every store;
            no doc tests, no client. --test builds only that target, such as `api` or `conformance`
-  thorough every test as `test` does, with all that it samples (every tampering, every mount for each case), and
-           then schemathesis; some two hours. EVIDENCE_TEST_SEED chooses another sample, here and for `test`
-  client   that client alone, on each store, with the results of the last `cargo xtask test`
-  ci       format, clippy, every test, documentation, packages, dependencies: all that has to pass
+  thorough every test without sampling (all tampering, every mount for each case), then schemathesis; about two
+           hours. EVIDENCE_TEST_SEED selects another sample, also for `test`
+  client   only the public client, on each store, with the results of the last `cargo xtask test`
+  ci       format, clippy, every test, documentation, packages, dependencies: everything that must pass
   openapi  write openapi.json
   schemathesis
-           the server on both stores, asked by schemathesis, from PyPI, what openapi.json says; half an hour
+           the server on both stores, with requests that schemathesis (from PyPI) generates from openapi.json; half
+           an hour
   bench    the benchmarks, in release builds
   bench --page <bench>...
-           these benchmarks, such as `bench_loads`, or all of them, and the page of figures, benches/README.md
+           these benchmarks, such as `bench_loads`, or all of them, then writes the page of figures, benches/README.md
   repeat <times> <filter>
            the server's tests on PostgreSQL whose name contains the filter, such as `several_servers` or
            `restart`, until one fails
