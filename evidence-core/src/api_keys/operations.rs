@@ -219,7 +219,7 @@ impl Operation for CreateApiKey {
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/service-accounts/{org}/{name}/api-keys";
     const SCOPE: Scope = Scope::Report;
-    const SUMMARY: &'static str = "Creates an API key of a service account, shown this once";
+    const SUMMARY: &'static str = "Creates an API key of a service account, which is shown only once";
     type Body = Json<ApiKeyInput>;
     type Output = Created<NewApiKey>;
 
@@ -358,7 +358,7 @@ impl Operation for RotateApiKey {
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/service-accounts/{org}/{name}/api-keys/{key_id}/rotate";
     const SCOPE: Scope = Scope::Report;
-    const SUMMARY: &'static str = "Replaces an API key of a service account, after a period of grace";
+    const SUMMARY: &'static str = "Replaces an API key of a service account, with a grace period";
     type Body = Json<ApiKeyRotation>;
     type Output = Created<RotatedApiKey>;
 

@@ -132,7 +132,7 @@ impl Operation for ReportArtifact {
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/artifacts/{org}/{flow_name}";
     const SCOPE: Scope = Scope::Write;
-    const SUMMARY: &'static str = "Reports an artifact to a flow, and to a trail of it";
+    const SUMMARY: &'static str = "Reports an artifact to a flow, and optionally to a trail";
     type Body = Json<ArtifactInput>;
     type Output = Created<ArtifactReported>;
 

@@ -377,7 +377,7 @@ impl Operation for UnarchiveControl {
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/controls/{org}/{identifier}/unarchive";
     const SCOPE: Scope = Scope::Write;
-    const SUMMARY: &'static str = "Brings a control back from the archive";
+    const SUMMARY: &'static str = "Restores an archived control";
     type Body = ();
     type Output = Json<ControlView>;
 

@@ -98,7 +98,7 @@ impl Operation for BeginTrail {
     const METHOD: Method = Method::Put;
     const PATH: &'static str = "/trails/{org}/{flow_name}";
     const SCOPE: Scope = Scope::Write;
-    const SUMMARY: &'static str = "Begins a trail, or changes one that was begun";
+    const SUMMARY: &'static str = "Begins or updates a trail";
     type Body = Form<TrailInput>;
     type Output = Put<Acknowledged>;
 
