@@ -246,7 +246,6 @@ pub fn percentile(figures: impl Iterator<Item = f64>, share: usize) -> f64 {
 ///
 /// # Errors
 /// The first failure of `work`.
-/// The first failure of `work`.
 pub async fn durations_ms(count: usize, mut work: impl AsyncFnMut(usize) -> Result) -> Result<Vec<f64>> {
     let mut taken = Vec::with_capacity(count);
     for turn in 0..count {
@@ -261,7 +260,6 @@ pub async fn durations_ms(count: usize, mut work: impl AsyncFnMut(usize) -> Resu
 ///
 /// # Errors
 /// The first failure of `work`.
-/// The first failure of `work`.
 pub async fn median_ms(count: usize, work: impl AsyncFnMut(usize) -> Result) -> Result<f64> {
     Ok(median(durations_ms(count, work).await?.into_iter()))
 }
@@ -269,7 +267,6 @@ pub async fn median_ms(count: usize, work: impl AsyncFnMut(usize) -> Result) -> 
 /// Sends many requests on a few connections, in any order.
 ///
 /// # Errors
-/// The first request that does not succeed.
 /// The first request that does not succeed.
 pub async fn send_all(address: SocketAddr, requests: Vec<Request>) -> Result {
     const CONNECTIONS: usize = 32;

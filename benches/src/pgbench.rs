@@ -22,7 +22,6 @@ impl Pgbench {
     ///
     /// # Errors
     /// If the script cannot be written.
-    /// When the script cannot be written.
     pub fn new(stores: &Stores, payload: &str) -> Result<Self> {
         let (url, programs) = stores.postgres()?;
         let script = stores.path("insert.sql");
@@ -36,7 +35,6 @@ impl Pgbench {
     ///
     /// # Errors
     /// If `pgbench` fails, or its output cannot be parsed.
-    /// When `pgbench` fails, or prints what is not understood.
     pub async fn run(&self, clients: usize) -> Result<f64> {
         let clients = clients.to_string();
         let output = Command::new(&self.program)

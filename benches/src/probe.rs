@@ -42,7 +42,6 @@ impl RawInserts {
     ///
     /// # Errors
     /// If the table cannot be created.
-    /// When it cannot be made.
     pub async fn open(servers: &Handle, stores: &Stores, engine: Engine) -> Result<Self> {
         let (jobs, queue) = mpsc::channel(1024);
         match engine {

@@ -28,7 +28,6 @@ impl Process {
     ///
     /// # Errors
     /// If it does not start.
-    /// When it does not start.
     pub async fn start(stores: &Stores, engine: Engine, name: &str) -> Result<Self> {
         let program = Self::program().ok_or_else(|| format!("{PROGRAM} names no server"))?;
         let mut child = Command::new(program)
@@ -49,7 +48,6 @@ impl Process {
     ///
     /// # Errors
     /// On other systems.
-    /// Where there is no such system.
     pub fn memory(&self) -> Result<(f64, f64)> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let figure = |name: &str| -> Result<f64> {

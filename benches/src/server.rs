@@ -45,7 +45,6 @@ pub type Compiled<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + 'a>>;
 ///
 /// # Errors
 /// If the store fails.
-/// When the store fails.
 pub fn evidence(store: Arc<dyn Store>) -> Compiled<'static, (Evidence, ApiKey)> {
     evidence_with(store, Settings::default())
 }
@@ -63,7 +62,6 @@ fn evidence_with(store: Arc<dyn Store>, settings: Settings) -> Compiled<'static,
 ///
 /// # Errors
 /// If [`evidence`] was not created with this store.
-/// When [`evidence`] was not made over this store.
 pub async fn member(store: &dyn Store) -> Result<(Actor, Id)> {
     let jane = store.user("jane").await?.ok_or("no user")?;
     let org = store.org_role(ORG, jane.id).await?.ok_or("no organization")?.organization.id;
@@ -94,7 +92,6 @@ pub fn attestation_document(name: &str) -> String {
 ///
 /// # Errors
 /// If the store fails.
-/// When the store fails.
 pub async fn seed_organization(evidence: &Evidence, key: &ApiKey, org: &str) -> Result {
     let seed = Seed { user: "jane".parse()?, orgs: vec![org.parse()?], api_key: Some(key.clone()) };
     evidence.seed(&seed).await?;
@@ -130,7 +127,6 @@ impl Server {
     ///
     /// # Errors
     /// If the store cannot be seeded, or no port is free.
-    /// When the store cannot be seeded, or no port is free.
     pub fn start<'a>(
         servers: &'a Handle,
         stores: &'a Stores,
@@ -143,7 +139,6 @@ impl Server {
     /// Serves this store without caches of responses and trails.
     ///
     /// # Errors
-    /// As [`Self::start`].
     /// As [`Self::start`].
     pub fn uncached<'a>(
         servers: &'a Handle,
@@ -158,7 +153,6 @@ impl Server {
     /// Serves this store in a host.
     ///
     /// # Errors
-    /// As [`Self::start`].
     /// As [`Self::start`].
     pub fn mounted<'a>(
         servers: &'a Handle,
@@ -204,7 +198,6 @@ impl Server {
     ///
     /// # Errors
     /// If the connection is refused.
-    /// When it is refused.
     pub async fn client(&self) -> Result<Client> {
         Client::connect(self.address).await
     }
@@ -283,7 +276,6 @@ where
 ///
 /// # Errors
 /// If no port is free.
-/// When no port is free.
 pub async fn bare(servers: &Handle, json: Bytes) -> Result<SocketAddr> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = listener.local_addr()?;

@@ -44,7 +44,6 @@ impl Stores {
     ///
     /// # Errors
     /// If the directory cannot be created or the server does not start.
-    /// When the directory cannot be made or the server does not start.
     pub fn below(parent: &str) -> Result<Self> {
         let directory = tempfile::tempdir_in(parent)?;
         let cluster = match Programs::find() {
@@ -76,7 +75,6 @@ impl Stores {
     ///
     /// # Errors
     /// If there is no server.
-    /// When there is no server.
     pub fn postgres(&self) -> Result<(String, &Path)> {
         let (cluster, programs) = self.cluster.as_ref().ok_or("no PostgreSQL")?;
         Ok((cluster.url("postgres"), programs.directory()))
@@ -86,7 +84,6 @@ impl Stores {
     ///
     /// # Errors
     /// If the engine is not available.
-    /// When there is no such engine.
     pub fn arguments(&self, engine: Engine, name: &str) -> Result<Vec<String>> {
         Ok(match engine {
             Engine::Sqlite => {
@@ -104,7 +101,6 @@ impl Stores {
     ///
     /// # Errors
     /// If it cannot be measured.
-    /// When it cannot be measured.
     pub async fn bytes(&self, engine: Engine, name: &str) -> Result<u64> {
         Ok(match engine {
             Engine::Sqlite => {
@@ -128,7 +124,6 @@ impl Stores {
     ///
     /// # Errors
     /// If it fails.
-    /// When it cannot.
     pub async fn settle(&self, engine: Engine) -> Result {
         if engine == Engine::Postgres {
             let (url, _) = self.postgres()?;
@@ -145,7 +140,6 @@ impl Stores {
     ///
     /// # Errors
     /// If it cannot be opened.
-    /// When it cannot be opened.
     pub async fn open(&self, engine: Engine, name: &str) -> Result<AnyStore> {
         Ok(match engine {
             Engine::Sqlite => AnyStore::Sqlite(Arc::new(Sqlite::open(self.path(name)).await?)),
