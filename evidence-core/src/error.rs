@@ -466,23 +466,23 @@ impl Resource {
     }
 }
 
-/// Which sentences name a missing thing. Status codes never differ between the two.
+/// The wording of errors about missing resources. The status is the same with both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Wording {
-    /// The specification's message, with `errors` saying what was looked for.
+    /// The message in the specification, with the requested name in `errors`.
     #[default]
     Documented,
-    /// The sentences that users of the public command-line client know, without that `errors`.
+    /// The sentences that users of the public command-line client know, without `errors`.
     Named,
 }
 
 impl Wording {
-    /// The `message` and `errors` that tell of a missing thing.
+    /// Returns the `message` and `errors` for a missing resource.
     pub fn missing(self, missing: &Missing) -> (String, FieldErrors) {
         match self {
             Self::Documented => {
                 let message = match missing.resource {
-                    // Clients of either wording know this sentence.
+                    // Clients expect this sentence with either wording.
                     Resource::Match => named(missing),
                     resource => missing.message.unwrap_or(resource.documented()).to_owned(),
                 };
@@ -494,7 +494,7 @@ impl Wording {
 }
 
 impl Wording {
-    /// The `message` and `errors` that tell of a control that exists already.
+    /// Returns the `message` and `errors` for a control that already exists.
     pub fn duplicate(self, duplicate: &DuplicateControl) -> (String, FieldErrors) {
         let DuplicateControl { identifier, org } = duplicate;
         match self {
@@ -528,7 +528,7 @@ fn looked_for(missing: &Missing) -> String {
             format!("{noun} '{name}' in {place} is archived")
         }
         Resource::Action => format!("no {noun} has number {name} in {place}"),
-        // What was looked for is a sentence already.
+        // The name is already a sentence.
         Resource::AttestationTypeVersion
         | Resource::ControlVersion
         | Resource::Snapshot
@@ -575,7 +575,7 @@ fn named(missing: &Missing) -> String {
         Resource::Control => format!("Control '{name}' does not exist in organization '{org}'"),
         Resource::Repo => format!("Repo '{name}' not found"),
         Resource::Match => format!("No matches for '{name}'."),
-        // The quotation marks around the sentence are a part of it.
+        // The quotation marks are part of the sentence.
         Resource::Tagged(kind) => format!("\"{kind:?} '{name}' does not exist in organization '{org}'\""),
         Resource::Organization
         | Resource::User

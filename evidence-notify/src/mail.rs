@@ -44,7 +44,7 @@ impl Mail {
         }
     }
 
-    /// Names each address once.
+    /// Returns the envelope, with each address once.
     fn envelope(&self, to: &[String]) -> Result<Envelope, NotSent> {
         let mut seen = BTreeSet::new();
         let addresses = to.iter().filter(|address| seen.insert(*address)).map(|address| {

@@ -35,7 +35,7 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult,
 };
 
-/// A store for the organizations, and an object store for their attachments.
+/// Returns a store for the organizations, and an object store for their attachments.
 fn stores(attachments: ObjectBlobs) -> (Arc<dyn Store>, Arc<dyn Blobs>) {
     (Arc::new(MemoryStore::new()), Arc::new(attachments))
 }

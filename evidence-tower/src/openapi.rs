@@ -259,25 +259,25 @@ impl OpenApiBuilder {
     }
 }
 
-/// The description of the header of every response of an operation.
+/// The description of a header that every response may have.
 const IGNORED_PARAMETERS: &str = "Unknown query parameters of the request, such as misspelled ones: percent-encoded, \
      separated by commas. Absent if there are none. Lists at most 20, each cut to at most 100 characters; `...` \
      stands for the others.";
 
-/// The headers of every response of an operation.
+/// Returns the headers that every response may have.
 fn common_headers() -> impl Iterator<Item = (String, Value)> {
     let name = "Evidence-Ignored-Parameters";
     std::iter::once((name.to_owned(), json!({ "$ref": format!("#/components/headers/{name}") })))
 }
 
-/// Sets a key to what there is for it, if anything.
+/// Sets a key, if there is a value.
 fn put(object: &mut Value, key: &str, value: Option<&Value>) {
     if let Some(value) = value {
         object[key] = value.clone();
     }
 }
 
-/// Who may call an operation of this scope, for its description.
+/// Returns the sentence about the required access for the description of an operation.
 const fn who_may_call(scope: Scope) -> &'static str {
     match scope {
         Scope::Open => "Requires no API key.",
@@ -292,14 +292,14 @@ const fn who_may_call(scope: Scope) -> &'static str {
     }
 }
 
-/// The error statuses documented for an operation with this kind of body.
+/// Returns the documented error statuses of an operation with this kind of body.
 fn error_statuses(body: BodyKind) -> impl Iterator<Item = &'static str> {
     let reads = !matches!(body, BodyKind::Empty);
     let all = ["400", "401", "403", "404", "413", "414", "415", "431", "503"].into_iter();
     all.filter(move |status| reads || !matches!(*status, "413" | "415"))
 }
 
-/// The first segment of a path.
+/// Returns the first segment of a path.
 fn tag(path: &str) -> &str {
     path.trim_start_matches('/').split('/').next().unwrap_or_default()
 }

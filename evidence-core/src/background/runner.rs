@@ -375,7 +375,7 @@ mod tests {
     use crate::store::Store;
     use crate::time::Clock;
 
-    /// Notes who holds its lease, and fails.
+    /// Records the holder of its lease, and fails.
     struct Failing(Arc<Mutex<Vec<Id>>>);
 
     #[async_trait]
@@ -411,7 +411,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// Tells the time of the runtime, in which rests are over at once.
+    /// The clock of the runtime, on which pauses end at once.
     struct RuntimeClock(Instant);
 
     impl Clock for RuntimeClock {
@@ -421,7 +421,8 @@ mod tests {
         }
     }
 
-    /// Runs that last so many seconds and succeed or fail, and then ones that succeed; with when each began and ended.
+    /// Runs with these durations in seconds and results, and then successful ones. Records when each began
+    /// and ended.
     struct Scripted {
         script: Vec<(u64, bool)>,
         runs: Mutex<Vec<(Instant, Instant)>>,
@@ -436,7 +437,7 @@ mod tests {
             self.runs.lock().unwrap().clone()
         }
 
-        /// Waits for as many runs.
+        /// Waits until it has run this many times.
         async fn has_run(&self, times: usize) {
             while self.runs().len() < times {
                 sleep(Duration::from_millis(100)).await;
@@ -463,7 +464,7 @@ mod tests {
         }
     }
 
-    /// A server that does the job from now on.
+    /// Starts a server that runs the job.
     fn serve(store: &Arc<dyn Store>, clock: &Arc<RuntimeClock>, job: &Arc<Scripted>) -> Background {
         let (store, clock) = (Arc::clone(store), Arc::clone(clock) as Arc<dyn Clock>);
         let service = Evidence::with_sources(store, Settings::default(), clock, Arc::new(SystemRandom));

@@ -21,7 +21,7 @@ use crate::http_client::ask;
 /// Jane's session, and one of a person who is not a user of the service.
 const SESSIONS: [(&str, &str); 2] = [("s3cret", "jane"), ("0ther", "nobody")];
 
-/// The running application, and the `Authorization` header of jane's API key.
+/// Starts the application. Returns its address, and the `Authorization` header of jane's API key.
 async fn open() -> (SocketAddr, String) {
     let evidence = Evidence::new(Arc::new(MemoryStore::new()), Settings::default());
     let seed = Seed { user: "jane".parse().unwrap(), orgs: Vec::new(), api_key: None };

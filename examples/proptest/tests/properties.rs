@@ -56,7 +56,7 @@ impl Service {
     }
 }
 
-/// A JSON body.
+/// Returns a JSON body.
 fn body(document: Value) -> Sent {
     Sent { document, file: None }
 }
