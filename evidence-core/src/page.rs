@@ -262,7 +262,7 @@ where
     })
 }
 
-/// Where to go from a page in an envelope, its `_links`.
+/// The `_links` of a page in an envelope.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PageLinks {
@@ -304,7 +304,7 @@ impl PageLinks {
     }
 }
 
-/// Where to go from a page of a list that goes on from a cursor, its `_links`.
+/// The `_links` of a page of a list with a cursor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CursorLinks {
@@ -344,11 +344,11 @@ pub(crate) fn percent_encoded(text: &str) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "ListTrailsPagination")]
 pub struct Pagination {
-    /// Number of items in all.
+    /// Number of items on all pages.
     pub total: u64,
     /// This page's number, from 1.
     pub page: u64,
-    /// Items a page, as asked.
+    /// Items per page, as requested.
     pub per_page: u64,
     /// Number of pages.
     pub page_count: u64,
