@@ -144,9 +144,9 @@ macro_rules! limits {
 }
 
 limits! {
-    url: usize = 8 << 10, Bytes, "A path with its query. A server in front may allow less.";
-    body: u64 = MIB, Bytes, "A JSON body, unless another limit is named for it.";
-    report: u64 = 16 * MIB, Bytes, "A report of what runs in an environment.";
+    url: usize = 8 << 10, Bytes, "A path with its query. A proxy may allow less.";
+    body: u64 = MIB, Bytes, "A JSON body without a separate limit.";
+    report: u64 = 16 * MIB, Bytes, "A report of an environment.";
     document: u64 = 4 * MIB, Bytes, "The JSON document of a form, and the JSON body of an artifact or of an override.";
     attestation: u64 = 48 * MIB, Bytes,
         "The JSON document of an attestation with data or results: custom, system, junit, pull_request, jira, snyk, sonar.";
@@ -159,7 +159,7 @@ limits! {
     junit_suites: usize = 100_000, Count, "Test suites of a JUnit attestation.";
     file: u64 = 100 * MIB, Bytes, "A file of a form, such as an attachment.";
     files: usize = 32, Count, "Files of a form.";
-    form: u64 = 256 * MIB, Bytes, "All that a form holds.";
+    form: u64 = 256 * MIB, Bytes, "All parts of a form together.";
     template: u64 = MIB, Bytes, "The template of a flow or of a trail.";
     policy: u64 = MIB, Bytes, "A policy.";
     type_schema: u64 = MIB, Bytes, "The JSON Schema of a custom attestation type.";
@@ -168,41 +168,41 @@ limits! {
     environment_members: usize = 1_000, Count, "Members of a logical environment.";
     environment_allowances: u64 = 10_000, Count,
         "Artifacts on the allowlist of one environment. Concurrent requests may exceed it slightly.";
-    policy_versions: u64 = 1_000, Count, "Versions of one policy. Answers about it show them all.";
+    policy_versions: u64 = 1_000, Count, "Versions of one policy. Responses about it contain all of them.";
     attestation_type_versions: u64 = 1_000, Count,
-        "Versions of one custom attestation type. Answers about it show them all.";
+        "Versions of one custom attestation type. Responses about it contain all of them.";
     api_keys: usize = 1_000, Count,
         "Valid API keys of one service account. Concurrent requests may exceed it slightly.";
     actions: usize = 1_000, Count, "Actions of one organization.";
     snapshot: u64 = 32 * MIB, Bytes,
-        "A snapshot as it is recorded. What runs beyond that is not compliant, and where it comes from is not recorded.";
+        "A recorded snapshot. Artifacts beyond the limit are not compliant, and their origin is not recorded.";
     running_artifacts: usize = 10_000, Count, "Different artifacts that run in one environment.";
     combined_artifacts: usize = 100_000, Count,
         "Artifacts in a snapshot of a logical environment, of all its members together.";
     evaluations: usize = 100_000_000, Count,
-        "Rules and parts of conditions that policies evaluate for one report or one answer of the gate, each once for each \
-         artifact and each flow that it was reported to. Beyond that nothing complies.";
+        "Rules and parts of conditions that policies evaluate for one report or one assertion: each counts once per artifact \
+         and per flow that it was reported to. Beyond the limit, nothing complies.";
     evaluated_attestations: usize = 1_000_000, Count,
-        "Attestations that policies read while one environment is evaluated. Beyond that nothing there complies.";
+        "Attestations that policies read in one evaluation of an environment. Beyond the limit, nothing there complies.";
     resolutions: usize = 100_000, Count,
-        "Results of the rules of policies for one artifact, each rule once for each flow that it was reported to. An artifact \
-          with more does not comply.";
+        "Results of policy rules for one artifact: each rule counts once per flow that it was reported to. An artifact with \
+         more does not comply.";
     trail_artifacts: u64 = 10_000, Count,
-        "Artifacts reported to one trail. Concurrent requests may exceed it slightly, and each further server on the same \
-         store by a sixteenth more.";
-    trail_attestations: u64 = 10_000, Count, "Attestations of one trail. It may be exceeded as trail_artifacts may.";
-    runs: u32 = 100, Count, "Runs of an artifact in one environment that answers show: the newest, and the first.";
-    trail_runs: usize = 10_000, Count, "Runs of all artifacts of a trail that answers show: the newest.";
+        "Artifacts reported to one trail. Concurrent requests may exceed it slightly. Each further server on the same store \
+         may exceed it by a sixteenth.";
+    trail_attestations: u64 = 10_000, Count, "Attestations of one trail. It may be exceeded in the same way as trail_artifacts.";
+    runs: u32 = 100, Count, "Runs of an artifact in one environment that responses contain: the newest, and the first.";
+    trail_runs: usize = 10_000, Count, "Runs of all artifacts of a trail that responses contain: the newest.";
     request_memory: u64 = 512 * MIB, Bytes,
-        "Memory for the bodies and files of the requests that are being answered, four times the length of each body that is \
-         over 64 KiB, and for making answers with long data of attestations. A quarter as much again is for long answers \
-         until they are sent. An organization may use half of what the others leave of each, and one body or answer that is \
-         larger than that is admitted at a time.";
+        "Memory for the bodies and files of running requests (four times the length of each body over 64 KiB), and for \
+         generating responses with long data of attestations. A quarter of it is available in addition for long responses \
+         until they are sent. An organization may use half of what the others leave of each. One larger body or response is \
+         admitted at a time.";
     temporary_space: u64 = 4 * GIB, Bytes,
-        "Temporary files: bodies and attachments that are being received, and archives. An organization may use half of what \
-         the others leave.";
+        "Temporary files: incoming bodies and attachments, and archives. An organization may use half of what the others \
+         leave.";
     audit_pdf: u64 = 16 * MIB, Bytes,
-        "Reports to a trail that a PDF shows. Each line that tells where an artifact ran counts as 200 bytes.";
+        "Reports to a trail that a PDF contains. Each line about a run of an artifact counts as 200 bytes.";
 }
 
 impl Default for Limits {
