@@ -403,9 +403,10 @@ impl Administration<'_> {
         let organization = self.organization(name).await?;
         match organization.kind {
             OrgKind::Shared => Ok(organization),
-            OrgKind::Personal => {
-                Err(Error::invalid("org", format!("'{name}' is a personal organization, whose members cannot change")))
-            }
+            OrgKind::Personal => Err(Error::invalid(
+                "org",
+                format!("'{name}' is a personal organization, whose members cannot change"),
+            )),
         }
     }
 
